@@ -1,0 +1,194 @@
+//! A batch of jobs: in which order they are taken, which of them are the same instance, and which
+//! ask for the same.
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasherDefault, Hash, Hasher},
+    sync::Arc,
+};
+
+use crate::{Job, Kind, Request, policy::Order, tie};
+
+/// The jobs to decide, in order, and what they share.
+pub(crate) struct Batch<'a> {
+    /// Positions in the order in which they are taken.
+    pub(crate) order: Vec<u32>,
+    /// Later copies, and the position of the job they are copies of.
+    pub(crate) duplicates: Vec<(u32, u32)>,
+    /// By position: which ask it belongs to.
+    ask_of: Vec<u32>,
+    asks: Vec<Ask>,
+    /// The names of the apps, in order of their first job.
+    pub(crate) apps: Vec<&'a str>,
+    /// One request for each shape.
+    pub(crate) shapes: Vec<&'a Request>,
+}
+
+/// What the jobs of one request share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask {
+    /// Position of its app in [`Batch::apps`].
+    pub(crate) app: u32,
+    /// Position of its shape in [`Batch::shapes`].
+    pub(crate) shape: u32,
+    /// The stable hash of the app's name.
+    pub(crate) app_hash: u64,
+}
+
+/// Hashes small integers; what comes in is no attacker's choice, as names are interned before.
+#[derive(Default)]
+pub(crate) struct IntHasher(u64);
+
+impl Hasher for IntHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+    fn write_u32(&mut self, n: u32) {
+        self.write_u64(u64::from(n));
+    }
+    fn write_u64(&mut self, n: u64) {
+        self.0 = (self.0.rotate_left(23) ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 ^= self.0 >> 32;
+    }
+}
+
+pub(crate) type IntMap<K, V> = HashMap<K, V, BuildHasherDefault<IntHasher>>;
+
+impl<'a> Batch<'a> {
+    pub(crate) fn new(jobs: &'a [Job], order: Order) -> Self {
+        let mut batch = Self {
+            order: Vec::with_capacity(jobs.len()),
+            duplicates: Vec::new(),
+            ask_of: Vec::with_capacity(jobs.len()),
+            asks: Vec::new(),
+            apps: Vec::new(),
+            shapes: Vec::new(),
+        };
+        batch.read_asks(jobs);
+        batch.drop_duplicates(jobs);
+        if order == Order::Diego {
+            batch
+                .order
+                .sort_by_cached_key(|position| diego_place(&jobs[*position as usize]));
+        }
+        batch
+    }
+
+    /// What the job at this position shares with others.
+    pub(crate) fn ask(&self, position: u32) -> Ask {
+        self.asks[self.ask_of[position as usize] as usize]
+    }
+
+    fn read_asks(&mut self, jobs: &'a [Job]) {
+        let mut apps: HashMap<&str, u32> = HashMap::new();
+        let mut shapes: IntMap<u64, Vec<u32>> = IntMap::default();
+        let mut last: Option<&Arc<Request>> = None;
+        for job in jobs {
+            let request = &job.request;
+            if !last.is_some_and(|last| Arc::ptr_eq(last, request)) {
+                last = Some(request);
+                let app = *apps.entry(&request.app).or_insert_with(|| {
+                    self.apps.push(&request.app);
+                    count(self.apps.len()) - 1
+                });
+                let alike = shapes.entry(shape_hash(request)).or_default();
+                let same = |shape: &&u32| same_shape(self.shapes[**shape as usize], request);
+                let shape = alike.iter().find(same).copied().unwrap_or_else(|| {
+                    self.shapes.push(request);
+                    alike.push(count(self.shapes.len()) - 1);
+                    count(self.shapes.len()) - 1
+                });
+                self.asks.push(Ask {
+                    app,
+                    shape,
+                    app_hash: tie::hash_text(&request.app),
+                });
+            }
+            self.ask_of.push(count(self.asks.len()) - 1);
+        }
+    }
+
+    /// The same instance asked for twice is one job: `app.index` of an LRP, request id and index of
+    /// a task (a task without an id is the same only as itself).
+    fn drop_duplicates(&mut self, jobs: &[Job]) {
+        let mut first: IntMap<(u32, u32), u32> = IntMap::default();
+        first.reserve(jobs.len());
+        let mut tasks: HashMap<(&str, usize), u32> = HashMap::new();
+        for (position, job) in jobs.iter().enumerate() {
+            let position = count(position);
+            let owner = match job.request.kind {
+                Kind::Lrp => self.ask(position).app << 1,
+                Kind::Task => {
+                    let id = job.request.id.as_str();
+                    let address = if id.is_empty() {
+                        Arc::as_ptr(&job.request) as usize
+                    } else {
+                        0
+                    };
+                    let next = count(tasks.len());
+                    (*tasks.entry((id, address)).or_insert(next) << 1) | 1
+                }
+            };
+            let earlier = *first.entry((owner, job.index)).or_insert(position);
+            if earlier == position {
+                self.order.push(position);
+            } else {
+                self.duplicates.push((position, earlier));
+            }
+        }
+    }
+}
+
+/// Batches hold far fewer than 2^32 jobs.
+fn count(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+/// First instances, tasks, the rest by index; in each the largest memory first. The sort is stable,
+/// so ties keep their order of arrival.
+fn diego_place(job: &Job) -> (u8, u32, std::cmp::Reverse<i64>) {
+    let (group, index) = match (job.request.kind, job.index) {
+        (Kind::Lrp, 0) => (0, 0),
+        (Kind::Task, _) => (1, 0),
+        (Kind::Lrp, index) => (2, index),
+    };
+    (group, index, std::cmp::Reverse(job.request.memory_mb))
+}
+
+fn shape_hash(request: &Request) -> u64 {
+    let mut hasher = IntHasher::default();
+    request.kind.hash(&mut hasher);
+    request.memory_mb.hash(&mut hasher);
+    request.disk_mb.hash(&mut hasher);
+    request.cpu_millis.hash(&mut hasher);
+    request.stack.hash(&mut hasher);
+    request.near.hash(&mut hasher);
+    request.far.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Whether every filter judges the two alike, on any cell.
+fn same_shape(a: &Request, b: &Request) -> bool {
+    a.kind == b.kind
+        && a.memory_mb == b.memory_mb
+        && a.disk_mb == b.disk_mb
+        && a.cpu_millis == b.cpu_millis
+        && a.extra == b.extra
+        && a.stack == b.stack
+        && a.placement_tags == b.placement_tags
+        && a.volume_drivers == b.volume_drivers
+        && a.networks == b.networks
+        && a.traits == b.traits
+        && a.min_platform == b.min_platform
+        && a.max_platform == b.max_platform
+        && a.volumes_from == b.volumes_from
+        && a.near == b.near
+        && a.far == b.far
+        && a.strict == b.strict
+        && a.overcommit == b.overcommit
+}

@@ -1,0 +1,212 @@
+//! How many more instances of one size fit, and what would be with other cells.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Cell, Draw, Explain, Invalid, Job, MAX_INSTANCES, Policy, Pool, Request, Unplaced, Verdict,
+    policy::{Filter, Step},
+    stages::filter::{self, Now},
+};
+
+/// How many more instances of a request fit.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Capacity {
+    /// On all cells together.
+    pub fits: u64,
+    /// In each zone, by name; those without room as well.
+    pub zones: BTreeMap<String, ZoneCapacity>,
+    /// The reason why none fits, in one line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The same in numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tally: Vec<crate::Tally>,
+}
+
+/// How many more instances fit into one zone.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ZoneCapacity {
+    /// On all its cells together.
+    pub fits: u64,
+    /// How many of its cells have room for at least one.
+    pub cells: u64,
+    /// How many fit on the cell with the most room.
+    pub most_on_a_cell: u64,
+}
+
+impl Pool {
+    /// How many more instances of the request fit under the policy's filters, each cell filled for
+    /// itself. Narrowings and scores choose between cells and forbid none, so they do not matter; nor
+    /// does the in-flight limit, which passes. A cell counts for at most [`MAX_INSTANCES`].
+    pub fn capacity(&self, request: &Request, policy: &Policy, draw: &Draw) -> Capacity {
+        let now = Now {
+            ms: draw.now_ms,
+            instances: &draw.instances,
+        };
+        let mut capacity = Capacity::default();
+        let gone = |cell: &Cell| {
+            let name = cell.cell.as_str();
+            draw.absent.contains(name) || draw.expired.contains(name)
+        };
+        for cell in self.cells().filter(|cell| !gone(cell)) {
+            let fits = room(cell, request, policy, now);
+            let zone = capacity.zones.entry(cell.zone.clone()).or_default();
+            zone.fits += fits;
+            zone.cells += u64::from(fits > 0);
+            zone.most_on_a_cell = zone.most_on_a_cell.max(fits);
+            capacity.fits += fits;
+        }
+        if capacity.fits == 0 {
+            let why = self.why_not(request, policy, draw);
+            capacity.reason = Some(why.reason);
+            capacity.tally = why.tally;
+        }
+        capacity
+    }
+
+    fn why_not(&self, request: &Request, policy: &Policy, draw: &Draw) -> Unplaced {
+        let job = Job {
+            request: request.clone().into(),
+            index: 0,
+        };
+        let draw = Draw {
+            explain: Explain::Winner,
+            ..draw.clone()
+        };
+        let plan = self.plan_plainly(&[job], policy, &draw);
+        match plan
+            .decisions
+            .into_iter()
+            .next()
+            .map(|decision| decision.verdict)
+        {
+            Some(Verdict::Unplaced(why)) => *why,
+            // an objective of the cell's own that takes none, or the like
+            _ => Unplaced {
+                reason: "no cell passes the filters".into(),
+                tally: Vec::new(),
+            },
+        }
+    }
+
+    /// Adds empty cells of the same make as one that is there: what if there were `count` more?
+    /// Returns their names.
+    pub fn add_like(&mut self, like: &str, count: u32) -> Result<Vec<String>, Invalid> {
+        let model = self
+            .get(like)
+            .ok_or_else(|| Invalid::new("like", format!("{like:?}"), "the name of a known cell"))?;
+        let mut model = Cell {
+            available: model.total.clone(),
+            starting: 0,
+            tasks: 0,
+            cpu_capped: 0,
+            cpu_uncapped: 0,
+            ..model.clone()
+        };
+        for counts in [&mut model.apps, &mut model.owners, &mut model.tags] {
+            counts.clear();
+        }
+        model.volumes.clear();
+        model.recent_starts.clear();
+        let last = self
+            .cells()
+            .filter(|cell| cell.zone == model.zone)
+            .map(|cell| cell.index)
+            .max();
+        let free = |n: &u32| self.get(&format!("{like}-new-{n}")).is_none();
+        let numbers: Vec<u32> = (1..).filter(free).take(count as usize).collect();
+        let mut names = Vec::new();
+        for (next, number) in (1..).zip(numbers) {
+            let cell = Cell {
+                cell: format!("{like}-new-{number}"),
+                index: last.unwrap_or(0).saturating_add(next),
+                ..model.clone()
+            };
+            cell.check()?;
+            names.push(cell.cell.clone());
+            self.put(cell);
+        }
+        Ok(names)
+    }
+}
+
+/// How many instances fit on one cell.
+fn room(cell: &Cell, request: &Request, policy: &Policy, now: Now<'_>) -> u64 {
+    let filters: Vec<&Filter> = policy
+        .stages_for(request.kind)
+        .filter_map(|stage| match &stage.step {
+            Step::Filter(filter) => Some(filter),
+            _ => None,
+        })
+        .collect();
+    let passes = |cell: &Cell| filters.iter().all(|f| filter::keeps(f, cell, request, now));
+    if !passes(cell) {
+        return 0;
+    }
+    let bounds = filters
+        .iter()
+        .filter_map(|filter| bound(filter, cell, request));
+    let room = bounds
+        .min()
+        .unwrap_or(i64::MAX)
+        .clamp(0, i64::from(MAX_INSTANCES));
+    // the first may keep others away: far from its own kind, strictly
+    let mut after = cell.clone();
+    after.debit(request);
+    after.available.clone_from(&cell.available);
+    if passes(&after) {
+        room.unsigned_abs()
+    } else {
+        room.min(1).unsigned_abs()
+    }
+}
+
+/// How many instances the filter lets onto the cell; none = any number.
+fn bound(filter: &Filter, cell: &Cell, request: &Request) -> Option<i64> {
+    let available = &cell.available;
+    let times = |has: i64, each: i64| (each > 0).then(|| has / each);
+    match filter {
+        Filter::Memory => times(available.memory_mb, request.memory_mb),
+        Filter::Disk => available
+            .disk_mb
+            .and_then(|has| times(has, request.disk_mb)),
+        Filter::Containers => available.containers,
+        Filter::Cpu => times(available.cpu_millis, request.cpu_millis),
+        Filter::Extra => {
+            let each = request.extra.iter();
+            each.filter_map(|(name, amount)| times(available.extra(name), *amount))
+                .min()
+        }
+        Filter::ContainerCount { limit } => {
+            let has = i64::try_from(filter::containers(cell)).unwrap_or(i64::MAX);
+            Some(i64::from(*limit).saturating_sub(has))
+        }
+        _ => None,
+    }
+}
+
+impl std::fmt::Display for Capacity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "{} more fit", self.fits)?;
+        for (zone, room) in &self.zones {
+            let ZoneCapacity {
+                fits,
+                cells,
+                most_on_a_cell,
+            } = room;
+            writeln!(
+                f,
+                "  {zone}: {fits} on {cells} cells, at most {most_on_a_cell} on one"
+            )?;
+        }
+        if let Some(reason) = &self.reason {
+            writeln!(f, "  {reason}")?;
+        }
+        for tally in &self.tally {
+            writeln!(f, "    {}", tally.in_words())?;
+        }
+        Ok(())
+    }
+}

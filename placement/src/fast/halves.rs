@@ -1,0 +1,453 @@
+//! The engine of draws from the upper half: cells stay sorted by memory, so that the middle one and
+//! all above it are found by bisection; then one pass over those draws the winner.
+
+use super::{
+    Engine,
+    classes::Classes,
+    recipe::Recipe,
+    rows::{Need, Row},
+    session::Session,
+};
+use crate::{
+    Cell, Job, Policy, Request, batch::Ask, objective::Objective, plain::Choice, policy::Narrow,
+    tie,
+};
+
+/// No class: the slot is not in the index.
+const OUT: u32 = u32::MAX;
+
+mod lottery;
+mod sorted;
+
+use sorted::{Entry, PLENTY, Sorted, Spot, lower};
+
+/// Cells by memory, for one policy.
+#[derive(Clone, Debug)]
+pub(crate) struct Halves {
+    policy: Policy,
+    recipe: Recipe,
+    classes: Classes,
+    class_of: Vec<u32>,
+    /// By class.
+    lists: Vec<Sorted>,
+}
+
+impl Halves {
+    /// None when the policy is not of this form.
+    pub(crate) fn new(policy: &Policy) -> Option<Self> {
+        let recipe = Recipe::of(policy)?;
+        if !recipe.is_halves(policy) {
+            return None;
+        }
+        Some(Self {
+            policy: policy.clone(),
+            classes: Classes::new(recipe.filters.clone(), false),
+            recipe,
+            class_of: Vec::new(),
+            lists: Vec::new(),
+        })
+    }
+
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    pub(crate) fn classes(&self) -> usize {
+        self.classes.len()
+    }
+
+    pub(crate) fn put(&mut self, slot: u32, cell: &Cell, row: Row, hash: u64) {
+        let class = self.classes.of(cell);
+        if self.class_of.len() <= slot as usize {
+            self.class_of.resize(slot as usize + 1, OUT);
+        }
+        self.class_of[slot as usize] = class;
+        if self.lists.len() <= class as usize {
+            self.lists.resize_with(class as usize + 1, Sorted::default);
+        }
+        self.lists[class as usize].insert(entry(slot, row, hash), row);
+    }
+
+    pub(crate) fn take(&mut self, slot: u32, row: Row) {
+        self.extract(slot, row);
+        if let Some(class) = self.class_of.get_mut(slot as usize) {
+            *class = OUT;
+        }
+    }
+
+    fn extract(&mut self, slot: u32, row: Row) {
+        let class = self.class_of.get(slot as usize).copied().unwrap_or(OUT);
+        if class != OUT {
+            self.lists[class as usize].remove(row.memory, slot);
+        }
+    }
+
+    pub(crate) fn change(&mut self, slot: u32, old: Row, new: Row) {
+        let class = self.class_of.get(slot as usize).copied().unwrap_or(OUT);
+        if class != OUT {
+            let list = &mut self.lists[class as usize];
+            if let Some(entry) = list.remove(old.memory, slot) {
+                list.insert(self::entry(slot, new, entry.hash), new);
+            }
+        }
+    }
+
+    fn zone_of(&self, slot: u32) -> Option<u32> {
+        let class = self.class_of.get(slot as usize).copied()?;
+        (class != OUT).then(|| self.classes.get(class).zone)
+    }
+}
+
+/// One plan over a [`Halves`] index.
+pub(crate) struct HalvesPlan<'a> {
+    index: &'a mut Halves,
+    session: Session<'a>,
+    /// By shape, then by class: whether the filters admit it.
+    admitted: Vec<Option<Vec<bool>>>,
+    scratch: Scratch,
+    /// The middle memory of the last job.
+    last_middle: i64,
+}
+
+/// Reused from job to job.
+#[derive(Default)]
+struct Scratch {
+    zones: Vec<(u32, u32)>,
+    runs: Vec<Run>,
+    /// The candidates one by one, where runs do not say it.
+    cells: Vec<Entry>,
+    /// Cells inside the runs that are no candidates.
+    skipped: Vec<Entry>,
+    band: Vec<(u64, u32)>,
+}
+
+/// Candidates: a list's cells from a position on.
+#[derive(Clone, Copy)]
+struct Run {
+    list: u32,
+    from: Spot,
+}
+
+/// So many cells inside the runs may be no candidates; with more, candidates are taken one by one.
+const MOST_SKIPPED: usize = 256;
+
+impl<'a> HalvesPlan<'a> {
+    pub(crate) fn new(index: &'a mut Halves, session: Session<'a>, shapes: usize) -> Self {
+        for slot in &session.out {
+            index.extract(*slot, *session.row(*slot));
+        }
+        for list in &mut index.lists {
+            list.draw_lots(session.lots);
+        }
+        Self {
+            index,
+            session,
+            admitted: vec![None; shapes],
+            scratch: Scratch::default(),
+            last_middle: 0,
+        }
+    }
+
+    /// Leaves the index as it was before the plan.
+    pub(crate) fn finish(mut self) {
+        let (index, hashes) = (self.index, self.session.parts.hashes);
+        self.session
+            .roll_back(|slot, now, before| index.change(slot, now, before));
+        for slot in std::mem::take(&mut self.session.out) {
+            let class = index.class_of.get(slot as usize).copied().unwrap_or(OUT);
+            if class != OUT {
+                let row = *self.session.row(slot);
+                let entry = entry(slot, row, hashes[slot as usize]);
+                index.lists[class as usize].insert(entry, row);
+            }
+        }
+    }
+
+    fn learn_classes(&mut self, ask: Ask, request: &Request) {
+        if self.admitted[ask.shape as usize].is_some() {
+            return;
+        }
+        let now = crate::stages::filter::Now {
+            ms: self.session.draw.now_ms,
+            instances: &self.session.draw.instances,
+        };
+        // as many classes as were counted in u32
+        let classes = u32::try_from(self.index.classes.len()).unwrap_or(u32::MAX);
+        let admits = |class| self.index.classes.admits(class, request, now);
+        self.admitted[ask.shape as usize] = Some((0..classes).map(admits).collect());
+    }
+
+    fn rank_zones(&mut self, ask: Ask, job: &Job) {
+        let by_count = self.index.recipe.has(Narrow::ZoneFewest, job.request.kind);
+        let zones = &mut self.scratch.zones;
+        zones.clear();
+        for (zone, count) in (0..).zip(&self.session.app(ask).zones) {
+            zones.push((if by_count { *count } else { 0 }, zone));
+        }
+        zones.sort_unstable();
+    }
+
+    /// Finds the candidates of these zones: runs of lists less the skipped, or one by one. Returns
+    /// how many there are.
+    fn gather(&mut self, zones: std::ops::Range<usize>, ask: Ask, job: &Job, need: &Need) -> usize {
+        let Self {
+            index,
+            session,
+            admitted,
+            scratch,
+            ..
+        } = self;
+        let request = &*job.request;
+        scratch.runs.clear();
+        scratch.skipped.clear();
+        scratch.cells.clear();
+        let Some(admitted) = &admitted[ask.shape as usize] else {
+            return 0;
+        };
+        let mut total = 0;
+        for (_, zone) in &scratch.zones[zones] {
+            for class in &index.classes.of_zone[*zone as usize] {
+                let Some(list) = index.lists.get_mut(*class as usize) else {
+                    continue;
+                };
+                if !admitted[*class as usize] || list.len() == 0 {
+                    continue;
+                }
+                let from = list.at_least(need.memory);
+                if from.rank == list.len() {
+                    continue;
+                }
+                total += list.len() - from.rank;
+                scratch.runs.push(Run { list: *class, from });
+                skip_misfits(list, from, session, need, request, &mut scratch.skipped);
+            }
+        }
+        let holders_go = index.recipe.has(Narrow::AppFewest, request.kind);
+        if holders_go {
+            for at in 0..session.app(ask).holders.len() {
+                let slot = &session.app(ask).holders[at].0.clone();
+                let class = index.class_of[*slot as usize];
+                let row = *session.row(*slot);
+                let inside = class != OUT && scratch.runs.iter().any(|run| run.list == class);
+                if inside && row.memory >= need.memory && !session.is_marked(*slot) {
+                    session.mark(*slot);
+                    let hash = session.parts.hashes[*slot as usize];
+                    scratch.skipped.push(entry(*slot, row, hash));
+                }
+            }
+        }
+        if total > scratch.skipped.len() && scratch.skipped.len() <= MOST_SKIPPED {
+            scratch.skipped.sort_unstable_by_key(|e| e.memory);
+            return total - scratch.skipped.len();
+        }
+        self.gather_each(ask, request, need, holders_go)
+    }
+
+    /// The candidates one by one.
+    fn gather_each(&mut self, ask: Ask, request: &Request, need: &Need, holders_go: bool) -> usize {
+        let Self {
+            index,
+            session,
+            scratch,
+            ..
+        } = self;
+        for run in &scratch.runs {
+            for (cells, _) in index.lists[run.list as usize].from(run.from) {
+                let fit = cells.iter().filter(|e| session.fits(e.slot, need, request));
+                scratch.cells.extend(fit);
+            }
+        }
+        scratch.runs.clear();
+        scratch.skipped.clear();
+        if holders_go {
+            let holders = &session.app(ask).holders;
+            let count = |slot: u32| {
+                let at = holders.binary_search_by_key(&slot, |(s, _)| *s);
+                at.map_or(0, |at| holders[at].1)
+            };
+            let fewest = scratch
+                .cells
+                .iter()
+                .map(|e| count(e.slot))
+                .min()
+                .unwrap_or(0);
+            scratch.cells.retain(|e| count(e.slot) == fewest);
+        }
+        scratch.cells.sort_unstable_by_key(|e| e.memory);
+        scratch.cells.len()
+    }
+
+    /// The memory of the `k`-th candidate from below.
+    fn kth_memory(&self, k: usize) -> i64 {
+        let scratch = &self.scratch;
+        if scratch.runs.is_empty() {
+            return scratch.cells.get(k).map_or(i64::MIN, |e| e.memory);
+        }
+        let lists = || {
+            let runs = scratch.runs.iter();
+            runs.map(|run| (&self.index.lists[run.list as usize], run.from.rank))
+        };
+        let fewer_than = |memory: i64| -> usize {
+            let inside = lists().map(|(list, from)| list.at_least(memory).rank.max(from) - from);
+            let skipped = scratch.skipped.partition_point(|e| e.memory < memory);
+            inside.sum::<usize>() - skipped
+        };
+        let bounds = lists().filter_map(|(list, _)| list.least_memory().zip(list.most_memory()));
+        let (mut low, mut high) =
+            bounds.fold((i64::MAX, i64::MIN), |(a, b), (c, d)| (a.min(c), b.max(d)));
+        // jobs in a row mostly have their middle near to each other: look around the last one first
+        let mut step = 64;
+        let mut guess = self.last_middle.clamp(low, high);
+        while low < high {
+            // the k-th has at least `guess` when no more than k have less
+            if fewer_than(guess) <= k {
+                low = guess;
+                guess = guess.saturating_add(step);
+            } else {
+                high = guess - 1;
+                guess = guess.saturating_sub(step);
+            }
+            step *= 4;
+            if guess <= low || guess > high || step > 1 << 12 {
+                guess = low + (high - low + 1) / 2;
+            }
+        }
+        low
+    }
+
+    /// Cuts the candidates down to those with at least this memory; returns how many are left.
+    fn cut(&mut self, memory: i64) -> usize {
+        let Self { index, scratch, .. } = self;
+        for run in &mut scratch.runs {
+            let spot = index.lists[run.list as usize].at_least(memory);
+            if spot.rank > run.from.rank {
+                run.from = spot;
+            }
+        }
+        scratch.skipped.retain(|e| e.memory >= memory);
+        scratch.cells.retain(|e| e.memory >= memory);
+        let runs = scratch.runs.iter();
+        let inside: usize = runs
+            .map(|run| index.lists[run.list as usize].len() - run.from.rank)
+            .sum();
+        inside + scratch.cells.len() - scratch.skipped.len()
+    }
+
+    /// All finalists, by name.
+    fn finalists(&self) -> Vec<u32> {
+        let scratch = &self.scratch;
+        let runs = scratch.runs.iter();
+        let cells = runs.flat_map(|run| self.index.lists[run.list as usize].from(run.from));
+        let inside = cells.flat_map(|(cells, _)| cells).chain(&scratch.cells);
+        let slots = inside.map(|e| e.slot);
+        let skipped = |slot: &u32| scratch.skipped.iter().any(|e| e.slot == *slot);
+        self.session
+            .by_name(slots.filter(|slot| !skipped(slot)).collect())
+    }
+}
+
+/// Marks and lists the cells from a spot on that lack something other than memory. Chunks in which
+/// nobody can are not looked into; of the others it learns what the least really is.
+fn skip_misfits(
+    list: &mut Sorted,
+    from: Spot,
+    session: &mut Session<'_>,
+    need: &Need,
+    request: &Request,
+    skipped: &mut Vec<Entry>,
+) {
+    let chunks = list.chunks.get_mut(from.chunk..).unwrap_or_default();
+    for (i, chunk) in chunks.iter_mut().enumerate() {
+        if !need.extra && need.fits(&chunk.least) {
+            continue;
+        }
+        let skip = if i == 0 { from.within } else { 0 };
+        let but_disk = Row {
+            disk: i64::MAX,
+            ..chunk.least
+        };
+        // mostly it is the disk, which stands beside the memory
+        let only_disk = !need.extra && need.fits(&but_disk);
+        let mut least = but_disk;
+        if !only_disk {
+            least = PLENTY;
+        }
+        for entry in &chunk.cells[skip..] {
+            let fits = if only_disk {
+                least.disk = least.disk.min(entry.disk);
+                entry.disk >= need.disk
+            } else {
+                least = lower(least, *session.row(entry.slot));
+                session.fits(entry.slot, need, request)
+            };
+            if !fits {
+                session.mark(entry.slot);
+                skipped.push(*entry);
+            }
+        }
+        if skip == 0 {
+            chunk.least = least;
+        }
+    }
+}
+
+fn entry(slot: u32, row: Row, hash: u64) -> Entry {
+    Entry {
+        memory: row.memory,
+        slot,
+        hash,
+        disk: row.disk,
+    }
+}
+
+impl Engine for HalvesPlan<'_> {
+    fn choose(&mut self, job: &Job, ask: Ask, _: Option<&Objective>) -> Choice {
+        let request = &*job.request;
+        let (index, zones) = (&*self.index, self.index.classes.zones());
+        self.session
+            .meet(ask, &request.app, zones, |slot| index.zone_of(slot));
+        self.session.clear_marks();
+        self.learn_classes(ask, request);
+        self.rank_zones(ask, job);
+        let need = self.index.recipe.need(request);
+        let mut from = 0;
+        while from < self.scratch.zones.len() {
+            let count = self.scratch.zones[from].0;
+            let group = self.scratch.zones[from..]
+                .iter()
+                .take_while(|(c, _)| *c == count)
+                .count();
+            let mut n = self.gather(from..from + group, ask, job, &need);
+            from += group;
+            if n == 0 {
+                continue;
+            }
+            if self.index.recipe.has(Narrow::UpperHalfMemory, request.kind) {
+                let middle = self.kth_memory(n / 2);
+                self.last_middle = middle;
+                n = self.cut(middle);
+            }
+            let draw = self.session.draw;
+            let all = draw.first || draw.explain > crate::Explain::Winner;
+            let finalists = if all { self.finalists() } else { Vec::new() };
+            let winner = if draw.first {
+                finalists.first().copied()
+            } else {
+                let point = self.session.point(job, ask);
+                self.kth_by_lot(tie::draw(point, n), n, point)
+            };
+            return Choice {
+                winner,
+                finalists,
+                value: None,
+            };
+        }
+        Choice::default()
+    }
+
+    fn debit(&mut self, slot: u32, job: &Job, ask: Ask) {
+        let zone = self.index.zone_of(slot);
+        let old = self.session.debit(slot, zone, job, ask);
+        self.index.change(slot, old, *self.session.row(slot));
+    }
+}

@@ -1,0 +1,209 @@
+//! A class's cells sorted by memory, in chunks, so that a cell moves without moving the rest.
+
+use crate::{fast::rows::Row, tie};
+
+/// A chunk is cut in two when it has grown to this.
+const CHUNK: usize = 128;
+
+/// A cell in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) memory: i64,
+    pub(super) slot: u32,
+    /// Of the cell's name.
+    pub(super) hash: u64,
+    /// What a cell with memory lacks most often.
+    pub(super) disk: i64,
+}
+
+impl Entry {
+    fn key(&self) -> (i64, u32) {
+        (self.memory, self.slot)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Chunk {
+    pub(super) cells: Vec<Entry>,
+    /// The high half of each cell's lot, for the auction of the last [`Sorted::draw_lots`].
+    pub(super) lots: Vec<u32>,
+    /// No cell has less than this of anything but memory; perhaps none has so little.
+    pub(super) least: Row,
+}
+
+/// Cells by memory, then slot.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sorted {
+    pub(super) chunks: Vec<Chunk>,
+    /// By chunk: how many cells stand before it.
+    starts: Vec<usize>,
+    len: usize,
+    auction: Option<tie::Lots>,
+}
+
+/// The high half of a lot, or of a point.
+#[allow(clippy::cast_possible_truncation)] // the high half fits
+pub(super) fn high(lot: u64) -> u32 {
+    (lot >> 32) as u32
+}
+
+/// A position between two cells.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spot {
+    pub(super) chunk: usize,
+    pub(super) within: usize,
+    /// How many cells stand before it.
+    pub(super) rank: usize,
+}
+
+/// The least that there can be: nothing is known to have less.
+pub(super) const PLENTY: Row = Row {
+    memory: i64::MAX,
+    disk: i64::MAX,
+    containers: i64::MAX,
+    cpu: i64::MAX,
+    starting: 0,
+    tasks: 0,
+};
+
+/// The lower of each amount.
+pub(super) fn lower(a: Row, b: Row) -> Row {
+    Row {
+        disk: a.disk.min(b.disk),
+        containers: a.containers.min(b.containers),
+        cpu: a.cpu.min(b.cpu),
+        ..PLENTY
+    }
+}
+
+impl Sorted {
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn least_memory(&self) -> Option<i64> {
+        self.chunks
+            .first()
+            .and_then(|chunk| chunk.cells.first())
+            .map(|e| e.memory)
+    }
+
+    pub(super) fn most_memory(&self) -> Option<i64> {
+        self.chunks
+            .last()
+            .and_then(|chunk| chunk.cells.last())
+            .map(|e| e.memory)
+    }
+
+    /// Before the first cell with at least this memory.
+    pub(super) fn at_least(&self, memory: i64) -> Spot {
+        self.seek((memory, 0))
+    }
+
+    fn seek(&self, key: (i64, u32)) -> Spot {
+        let before = |chunk: &Chunk| chunk.cells.last().is_some_and(|e| e.key() < key);
+        let chunk = self.chunks.partition_point(before);
+        let within = self
+            .chunks
+            .get(chunk)
+            .map_or(0, |chunk| chunk.cells.partition_point(|e| e.key() < key));
+        Spot {
+            chunk,
+            within,
+            rank: self
+                .starts
+                .get(chunk)
+                .map_or(self.len, |start| start + within),
+        }
+    }
+
+    pub(super) fn insert(&mut self, entry: Entry, row: Row) {
+        let mut spot = self.seek(entry.key());
+        if self.chunks.is_empty() {
+            self.chunks.push(Chunk {
+                cells: Vec::with_capacity(CHUNK),
+                lots: Vec::with_capacity(CHUNK),
+                least: PLENTY,
+            });
+            self.starts.push(0);
+        }
+        if spot.chunk == self.chunks.len() {
+            // past the end: into the last chunk
+            spot.chunk -= 1;
+            spot.within = self.chunks[spot.chunk].cells.len();
+        }
+        let chunk = &mut self.chunks[spot.chunk];
+        let lot = self
+            .auction
+            .map_or(0, |lots| high(lots.of_cell(entry.hash)));
+        chunk.cells.insert(spot.within, entry);
+        chunk.lots.insert(spot.within, lot);
+        chunk.least = lower(chunk.least, row);
+        self.len += 1;
+        for start in &mut self.starts[spot.chunk + 1..] {
+            *start += 1;
+        }
+        if self.chunks[spot.chunk].cells.len() >= CHUNK {
+            self.split(spot.chunk);
+        }
+    }
+
+    fn split(&mut self, at: usize) {
+        let chunk = &mut self.chunks[at];
+        let mut cells = Vec::with_capacity(CHUNK);
+        cells.extend(chunk.cells.drain(CHUNK / 2..));
+        let mut lots = Vec::with_capacity(CHUNK);
+        lots.extend(chunk.lots.drain(CHUNK / 2..));
+        let upper = Chunk {
+            cells,
+            lots,
+            least: chunk.least,
+        };
+        let start = self.starts[at] + chunk.cells.len();
+        self.chunks.insert(at + 1, upper);
+        self.starts.insert(at + 1, start);
+    }
+
+    pub(super) fn remove(&mut self, memory: i64, slot: u32) -> Option<Entry> {
+        let spot = self.seek((memory, slot));
+        let chunk = self.chunks.get_mut(spot.chunk)?;
+        if chunk.cells.get(spot.within)?.slot != slot {
+            return None;
+        }
+        let entry = chunk.cells.remove(spot.within);
+        chunk.lots.remove(spot.within);
+        let empty = chunk.cells.is_empty();
+        self.len -= 1;
+        for start in &mut self.starts[spot.chunk + 1..] {
+            *start -= 1;
+        }
+        if empty {
+            self.chunks.remove(spot.chunk);
+            self.starts.remove(spot.chunk);
+        }
+        Some(entry)
+    }
+
+    /// Gives every cell its lot of this auction.
+    pub(super) fn draw_lots(&mut self, lots: tie::Lots) {
+        if self.auction == Some(lots) {
+            return;
+        }
+        self.auction = Some(lots);
+        for chunk in &mut self.chunks {
+            chunk.lots.clear();
+            chunk
+                .lots
+                .extend(chunk.cells.iter().map(|e| high(lots.of_cell(e.hash))));
+        }
+    }
+
+    /// The cells from a spot on and their lots, chunk by chunk.
+    pub(super) fn from(&self, spot: Spot) -> impl Iterator<Item = (&[Entry], &[u32])> {
+        let chunks = self.chunks.get(spot.chunk..).unwrap_or_default();
+        chunks.iter().enumerate().map(move |(i, chunk)| {
+            let skip = if i == 0 { spot.within } else { 0 };
+            (&chunk.cells[skip..], &chunk.lots[skip..])
+        })
+    }
+}

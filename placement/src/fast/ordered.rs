@@ -1,0 +1,476 @@
+//! The ordered engine: cells stay in order of their own part of the cost, and only the winner moves.
+//!
+//! For the cells of one class (same zone, same totals, alike to every filter) the cost of a job is
+//! `base(cell) + part(class, job)`, plus what the app's own instances add. So the cheapest cell of a
+//! class is its first one with room, whatever the job; only the few cells that hold the app already
+//! are looked at one by one. The index proposes; every cell within [`near`] of the best is costed
+//! again by the plain formula.
+
+use super::{
+    Engine,
+    classes::Classes,
+    recipe::{Part, Recipe},
+    rows::{Need, Row},
+    session::Session,
+};
+use crate::{
+    Cell, Job, Kind, Policy, Request, batch::Ask, objective::Objective, plain::Choice,
+    policy::Narrow, stages::score, tie,
+};
+
+mod bucket;
+mod order;
+
+use bucket::Bucket;
+use order::{Key, Order, from_ordered_bits, tier};
+
+/// No class: the slot is not in the index.
+const OUT: u32 = u32::MAX;
+
+/// Costs this close to the best are worked out exactly.
+fn near(best: f64) -> f64 {
+    1e-9 * (1.0 + best.abs())
+}
+
+/// Cells in order, for one policy.
+#[derive(Clone, Debug)]
+pub(crate) struct Ordered {
+    policy: Policy,
+    recipe: Recipe,
+    classes: Classes,
+    class_of: Vec<u32>,
+    /// By slot: the cell's rank in its zone, or its raw index.
+    places: Vec<u32>,
+    /// For LRPs and for tasks.
+    orders: [Order; 2],
+}
+
+impl Ordered {
+    /// None when the policy's cost does not separate.
+    pub(crate) fn new(policy: &Policy) -> Option<Self> {
+        let recipe = Recipe::of(policy)?;
+        if !recipe.is_ordered(policy) {
+            return None;
+        }
+        let order = |kind: Kind| Order {
+            terms: recipe
+                .terms
+                .iter()
+                .filter(|(.., only)| only.is_none_or(|only| only == kind))
+                .map(|(part, weight, _)| (*part, *weight))
+                .collect(),
+            lists: Vec::new(),
+            seats: Vec::new(),
+            dirty: Vec::new(),
+            is_dirty: Vec::new(),
+        };
+        Some(Self {
+            policy: policy.clone(),
+            classes: Classes::new(recipe.filters.clone(), true),
+            class_of: Vec::new(),
+            places: Vec::new(),
+            orders: [order(Kind::Lrp), order(Kind::Task)],
+            recipe,
+        })
+    }
+
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    pub(crate) fn classes(&self) -> usize {
+        self.classes.len()
+    }
+
+    /// Whether a cell's cost depends on which other cells its zone has.
+    pub(crate) fn uses_ranks(&self) -> bool {
+        let places = |(part, weight, _): &(Part, f64, _)| *part == Part::Place && *weight != 0.0;
+        !self.recipe.raw_index && self.recipe.terms.iter().any(places)
+    }
+
+    /// Sets the places by slot, before the cells come.
+    pub(crate) fn set_places(&mut self, places: Vec<u32>) {
+        self.places = places;
+    }
+
+    pub(crate) fn put(&mut self, slot: u32, cell: &Cell) {
+        let class = self.classes.of(cell);
+        let at = slot as usize;
+        if self.class_of.len() <= at {
+            self.class_of.resize(at + 1, OUT);
+        }
+        if self.places.len() <= at {
+            self.places.resize(at + 1, 0);
+        }
+        if self.recipe.raw_index {
+            self.places[at] = cell.index;
+        }
+        self.class_of[at] = class;
+        // it has no seat: what it had before does not matter
+        self.touch(slot, Row::default());
+    }
+
+    pub(crate) fn take(&mut self, slot: u32, row: Row) {
+        self.unseat(slot, row);
+        if let Some(class) = self.class_of.get_mut(slot as usize) {
+            *class = OUT;
+        }
+    }
+
+    /// Takes the cell out of every order, until it is touched.
+    fn unseat(&mut self, slot: u32, row: Row) {
+        let class = self.class_of.get(slot as usize).copied().unwrap_or(OUT);
+        if class != OUT {
+            let (kind, place) = (self.classes.get(class), self.places[slot as usize]);
+            for order in &mut self.orders {
+                let seated_by = order.seated_by(slot, row);
+                order.unseat(slot, class, kind, place, seated_by);
+            }
+        }
+    }
+
+    /// The cell's row changed from `before`: it finds its new place when somebody looks.
+    pub(crate) fn touch(&mut self, slot: u32, before: Row) {
+        for order in &mut self.orders {
+            order.touch(slot, before);
+        }
+    }
+
+    /// Seats every touched cell by its row.
+    fn settle_in(&mut self, order: usize, rows: &[Row], hashes: &[u64]) {
+        let order = &mut self.orders[order];
+        for (slot, before) in std::mem::take(&mut order.dirty) {
+            let at = slot as usize;
+            order.is_dirty[at] = false;
+            let class = self.class_of.get(at).copied().unwrap_or(OUT);
+            if class != OUT {
+                let (kind, place) = (self.classes.get(class), self.places[at]);
+                order.reseat((slot, hashes[at]), class, kind, place, (before, rows[at]));
+            }
+        }
+    }
+
+    fn zone_of(&self, slot: u32) -> Option<u32> {
+        let class = self.class_of.get(slot as usize).copied()?;
+        (class != OUT).then(|| self.classes.get(class).zone)
+    }
+}
+
+/// What a shape of jobs costs in each class, beside the cells' own part; none = not admitted.
+type Fares = Vec<Option<f64>>;
+
+/// One plan over an [`Ordered`] index.
+pub(crate) struct OrderedPlan<'a> {
+    index: &'a mut Ordered,
+    session: Session<'a>,
+    /// Cells that do not exist for this auction, and their classes.
+    absent: Vec<(u32, u32)>,
+    /// By shape.
+    fares: Vec<Option<Fares>>,
+    /// Reused from job to job.
+    zones: Vec<(u32, u32)>,
+    /// Cost, class and tier.
+    heads: Vec<(f64, u32, usize)>,
+    hits: Vec<Hit>,
+}
+
+/// A bucket, or a single cell that holds the app already, that may be the cheapest.
+#[derive(Clone, Copy, Debug)]
+struct Hit {
+    class: u32,
+    at: HitAt,
+    cost: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum HitAt {
+    Bucket(Key),
+    Cell(u32),
+}
+
+impl<'a> OrderedPlan<'a> {
+    pub(crate) fn new(index: &'a mut Ordered, session: Session<'a>, shapes: usize) -> Self {
+        let mut absent = Vec::new();
+        for slot in &session.out {
+            index.unseat(*slot, *session.row(*slot));
+            if let Some(class) = index.class_of.get_mut(*slot as usize) {
+                absent.push((*slot, std::mem::replace(class, OUT)));
+            }
+        }
+        Self {
+            index,
+            session,
+            absent,
+            fares: vec![None; shapes],
+            zones: Vec::new(),
+            heads: Vec::new(),
+            hits: Vec::new(),
+        }
+    }
+
+    /// Leaves the index as it was before the plan, but for places to be found again.
+    pub(crate) fn finish(mut self) {
+        let index = self.index;
+        self.session
+            .roll_back(|slot, now, _| index.touch(slot, now));
+        for (slot, class) in self.absent {
+            index.class_of[slot as usize] = class;
+            index.touch(slot, Row::default());
+        }
+    }
+
+    fn learn_fares(&mut self, ask: Ask, order: usize, request: &Request) {
+        if self.fares[ask.shape as usize].is_some() {
+            return;
+        }
+        let now = crate::stages::filter::Now {
+            ms: self.session.draw.now_ms,
+            instances: &self.session.draw.instances,
+        };
+        let fare = |class| {
+            let admitted = self.index.classes.admits(class, request, now);
+            admitted.then(|| self.index.orders[order].part(self.index.classes.get(class), request))
+        };
+        // as many classes as were counted in u32
+        let classes = u32::try_from(self.index.classes.len()).unwrap_or(u32::MAX);
+        self.fares[ask.shape as usize] = Some((0..classes).map(fare).collect());
+    }
+
+    /// The zones, those with the fewest instances first; all alike where zones do not matter.
+    fn rank_zones(&mut self, ask: Ask, kind: Kind) {
+        let by_count = self.index.recipe.has(Narrow::ZoneFewest, kind);
+        let counts = &self.session.app(ask).zones;
+        self.zones.clear();
+        for (zone, count) in (0..).zip(counts) {
+            self.zones.push((if by_count { *count } else { 0 }, zone));
+        }
+        self.zones.sort_unstable();
+    }
+
+    /// Fills `hits` with what may be the cheapest of these zones.
+    fn search(
+        &mut self,
+        zones: std::ops::Range<usize>,
+        order: usize,
+        job: &Job,
+        ask: Ask,
+        need: &Need,
+    ) {
+        let Self {
+            index,
+            session,
+            fares,
+            zones: ranked,
+            heads,
+            hits,
+            ..
+        } = self;
+        hits.clear();
+        heads.clear();
+        let Some(fares) = &fares[ask.shape as usize] else {
+            return;
+        };
+        let request = &*job.request;
+        let one_by_one = need.extra || need.cpu != i64::MIN || !session.app(ask).holders.is_empty();
+        let free = |slot: u32| !session.is_marked(slot) && session.fits(slot, need, request);
+        let lists = &index.orders[order].lists;
+        let least = tier(need.memory);
+        for (_, zone) in &ranked[zones.clone()] {
+            for class in &index.classes.of_zone[*zone as usize] {
+                if let (Some(fare), Some(list)) =
+                    (fares[*class as usize], lists.get(*class as usize))
+                {
+                    for (at, tier) in list.tiers.iter().enumerate().skip(least) {
+                        if tier.head < f64::INFINITY {
+                            heads.push((tier.head + fare, *class, at));
+                        }
+                    }
+                }
+            }
+        }
+        let mut best = f64::INFINITY;
+        // mostly one or two lists are looked into: no need to sort the rest
+        while let Some(next) = (0..heads.len()).min_by(|a, b| heads[*a].0.total_cmp(&heads[*b].0)) {
+            let (head, class, at) = heads.swap_remove(next);
+            if head > best + near(best.min(f64::MAX)) {
+                break;
+            }
+            let fare = fares[class as usize].unwrap_or(f64::INFINITY);
+            for (key, bucket) in &lists[class as usize].tiers[at].buckets {
+                let cost = from_ordered_bits(key.base) + fare;
+                if cost > best + near(best.min(f64::MAX)) {
+                    break;
+                }
+                if need.fits(&key.row()) && (!one_by_one || bucket.any(&free)) {
+                    best = best.min(cost);
+                    hits.push(Hit {
+                        class,
+                        at: HitAt::Bucket(*key),
+                        cost,
+                    });
+                }
+            }
+        }
+        hits.retain(|hit| hit.cost <= best + near(best.min(f64::MAX)));
+        let group = &ranked[zones];
+        for (slot, _) in &session.app(ask).holders {
+            let class = index.class_of[*slot as usize];
+            let inside = class != OUT && {
+                let zone = index.classes.get(class).zone;
+                group.iter().any(|(_, z)| *z == zone) && fares[class as usize].is_some()
+            };
+            if inside && session.fits(*slot, need, request) {
+                hits.push(Hit {
+                    class,
+                    at: HitAt::Cell(*slot),
+                    cost: 0.0,
+                });
+            }
+        }
+    }
+
+    /// Works the hits out exactly and keeps the cheapest; returns their cost.
+    fn settle(&mut self, order: usize, job: &Job, ask: Ask) -> f64 {
+        let (index, session) = (&*self.index, &self.session);
+        let count_of = |slot: u32| {
+            let holders = &session.app(ask).holders;
+            let at = holders.binary_search_by_key(&slot, |(s, _)| *s);
+            at.map_or(0, |at| holders[at].1)
+        };
+        let mut best = f64::INFINITY;
+        for hit in &mut self.hits {
+            let (row, place, count) = match hit.at {
+                HitAt::Bucket(key) => (key.row(), key.place, 0),
+                HitAt::Cell(slot) => (
+                    *session.row(slot),
+                    index.places[slot as usize],
+                    count_of(slot),
+                ),
+            };
+            let class = index.classes.get(hit.class);
+            hit.cost = index.orders[order].cost(class, &row, place, count, &job.request);
+            if hit.cost.is_finite() {
+                best = best.min(hit.cost);
+            }
+        }
+        self.hits.retain(|hit| score::ties(hit.cost, best));
+        best
+    }
+
+    /// All cells of the hits that are left.
+    fn finalists(&self, order: usize, job: &Job, need: &Need) -> Vec<u32> {
+        let mut slots = Vec::new();
+        for hit in &self.hits {
+            match hit.at {
+                HitAt::Cell(slot) => slots.push(slot),
+                HitAt::Bucket(key) => {
+                    let list = &self.index.orders[order].lists[hit.class as usize];
+                    let members = list.bucket(&key).into_iter().flat_map(Bucket::slots);
+                    let session = &self.session;
+                    slots.extend(members.filter(|slot| {
+                        !session.is_marked(*slot) && session.fits(*slot, need, &job.request)
+                    }));
+                }
+            }
+        }
+        self.session.by_name(slots)
+    }
+
+    /// Of the hits that are left the cell whose lot comes first.
+    fn nearest(&mut self, order: usize, job: &Job, ask: Ask, need: &Need) -> Option<u32> {
+        let Self {
+            index,
+            session,
+            hits,
+            ..
+        } = self;
+        let point = session.point(job, ask);
+        let lots = session.lots;
+        let (session, hashes) = (&*session, session.parts.hashes);
+        let one_by_one = need.extra || need.cpu != i64::MIN || !session.app(ask).holders.is_empty();
+        let free = |slot: u32| {
+            !one_by_one || (!session.is_marked(slot) && session.fits(slot, need, &job.request))
+        };
+        let mut best: Option<(u64, u32)> = None;
+        for hit in hits.iter() {
+            let found = match hit.at {
+                HitAt::Cell(slot) => {
+                    let lot = lots.of_cell(hashes[slot as usize]);
+                    Some((tie::distance(lot, point), slot))
+                }
+                HitAt::Bucket(key) => {
+                    let list = &mut index.orders[order].lists[hit.class as usize];
+                    list.bucket_mut(&key)
+                        .and_then(|bucket| bucket.nearest(lots, point, &free))
+                }
+            };
+            let Some(found) = found else { continue };
+            let closer = best.is_none_or(|best| {
+                let by_name =
+                    || session.parts.names[found.1 as usize] < session.parts.names[best.1 as usize];
+                found.0 < best.0 || (found.0 == best.0 && by_name())
+            });
+            if closer {
+                best = Some(found);
+            }
+        }
+        best.map(|(_, slot)| slot)
+    }
+}
+
+impl Engine for OrderedPlan<'_> {
+    fn choose(&mut self, job: &Job, ask: Ask, _: Option<&Objective>) -> Choice {
+        let request = &*job.request;
+        let order = usize::from(request.kind == Kind::Task);
+        self.index
+            .settle_in(order, self.session.parts.rows, self.session.parts.hashes);
+        let zones = self.index.classes.zones();
+        let index = &*self.index;
+        self.session
+            .meet(ask, &request.app, zones, |slot| index.zone_of(slot));
+        self.session.mark_holders(ask);
+        self.learn_fares(ask, order, request);
+        self.rank_zones(ask, request.kind);
+        let need = self.index.recipe.need(request);
+        let mut from = 0;
+        while from < self.zones.len() {
+            let count = self.zones[from].0;
+            let group = self.zones[from..]
+                .iter()
+                .take_while(|(c, _)| *c == count)
+                .count();
+            self.search(from..from + group, order, job, ask, &need);
+            from += group;
+            if self.hits.is_empty() {
+                continue;
+            }
+            let cost = self.settle(order, job, ask);
+            if self.hits.is_empty() {
+                continue;
+            }
+            let all = self.session.draw.first || self.session.draw.explain > crate::Explain::Winner;
+            let finalists = if all {
+                self.finalists(order, job, &need)
+            } else {
+                Vec::new()
+            };
+            let winner = if self.session.draw.first {
+                finalists.first().copied()
+            } else {
+                self.nearest(order, job, ask, &need)
+            };
+            return Choice {
+                winner,
+                value: Some(cost),
+                finalists,
+            };
+        }
+        Choice::default()
+    }
+
+    fn debit(&mut self, slot: u32, job: &Job, ask: Ask) {
+        let zone = self.index.zone_of(slot);
+        let before = self.session.debit(slot, zone, job, ask);
+        self.index.touch(slot, before);
+    }
+}

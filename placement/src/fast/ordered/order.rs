@@ -1,0 +1,289 @@
+//! The order itself: keys, one list of buckets for each class, and the cost by the plain formula.
+
+use std::collections::{BTreeMap, btree_map::Entry};
+
+use super::bucket::Bucket;
+use crate::{
+    Request,
+    fast::{classes::Class, recipe::Part, rows::Row},
+};
+
+/// Everything that the cost of a cell depends on, the approximate cost first. Cells with one key
+/// cost the same, to the last bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    pub(super) base: u64,
+    pub(super) memory: i64,
+    pub(super) disk: i64,
+    pub(super) containers: i64,
+    pub(super) starting: u32,
+    pub(super) tasks: u32,
+    pub(super) place: u32,
+}
+
+/// A float as an integer of the same order.
+pub(super) fn ordered_bits(x: f64) -> u64 {
+    let bits = (x + 0.0).to_bits();
+    if bits >> 63 == 1 {
+        !bits
+    } else {
+        bits | 1 << 63
+    }
+}
+
+pub(super) fn from_ordered_bits(bits: u64) -> f64 {
+    f64::from_bits(if bits >> 63 == 1 {
+        bits & !(1 << 63)
+    } else {
+        !bits
+    })
+}
+
+impl Key {
+    pub(super) fn row(&self) -> Row {
+        Row {
+            memory: self.memory,
+            disk: self.disk,
+            containers: self.containers,
+            // not part of the key: looked at cell by cell
+            cpu: i64::MAX,
+            starting: self.starting,
+            tasks: self.tasks,
+        }
+    }
+}
+
+/// The cells in order of their cost for one kind of job.
+#[derive(Clone, Debug)]
+pub(super) struct Order {
+    pub(super) terms: Vec<(Part, f64)>,
+    /// By class.
+    pub(super) lists: Vec<List>,
+    /// By slot: its position in its bucket, or [`NO_SEAT`].
+    pub(super) seats: Vec<u32>,
+    /// Slots whose row changed since they were seated, and the row they were seated by.
+    pub(super) dirty: Vec<(u32, Row)>,
+    pub(super) is_dirty: Vec<bool>,
+}
+
+/// Not in any bucket.
+pub(super) const NO_SEAT: u32 = u32::MAX;
+
+/// One class's cells in order, apart by how much memory is free: a cell without room for a job is
+/// mostly not even met.
+#[derive(Clone, Debug, Default)]
+pub(super) struct List {
+    /// By [`tier`].
+    pub(super) tiers: Vec<Tier>,
+}
+
+/// Cells with so much free memory, within a factor of two.
+#[derive(Clone, Debug)]
+pub(super) struct Tier {
+    pub(super) buckets: BTreeMap<Key, Bucket>,
+    /// The lowest approximate cost.
+    pub(super) head: f64,
+}
+
+impl Default for Tier {
+    fn default() -> Self {
+        Self {
+            buckets: BTreeMap::new(),
+            head: f64::INFINITY,
+        }
+    }
+}
+
+/// 0 for no free memory, else one more than its base-2 logarithm.
+pub(super) fn tier(memory: i64) -> usize {
+    (i64::BITS - memory.max(0).leading_zeros()) as usize
+}
+
+impl List {
+    /// The bucket of a key, if any cell is in it.
+    pub(super) fn bucket(&self, key: &Key) -> Option<&Bucket> {
+        self.tiers
+            .get(tier(key.memory))
+            .and_then(|tier| tier.buckets.get(key))
+    }
+
+    pub(super) fn bucket_mut(&mut self, key: &Key) -> Option<&mut Bucket> {
+        self.tiers
+            .get_mut(tier(key.memory))
+            .and_then(|tier| tier.buckets.get_mut(key))
+    }
+}
+
+impl Order {
+    /// The slot's row changed; `before` is how it was.
+    pub(super) fn touch(&mut self, slot: u32, before: Row) {
+        let at = slot as usize;
+        if self.is_dirty.len() <= at {
+            self.is_dirty.resize(at + 1, false);
+        }
+        if !std::mem::replace(&mut self.is_dirty[at], true) {
+            self.dirty.push((slot, before));
+        }
+    }
+
+    /// Moves the cell from where `before` put it to where `row` does.
+    pub(super) fn reseat(
+        &mut self,
+        (slot, hash): (u32, u64),
+        class: u32,
+        kind: &Class,
+        place: u32,
+        (before, row): (Row, Row),
+    ) {
+        let at = slot as usize;
+        if self.seats.len() <= at {
+            self.seats.resize(at + 1, NO_SEAT);
+        }
+        if self.seats[at] != NO_SEAT && before == row {
+            return;
+        }
+        self.unseat(slot, class, kind, place, before);
+        let Some(key) = self.key(kind, &row, place) else {
+            return;
+        };
+        if self.lists.len() <= class as usize {
+            self.lists.resize_with(class as usize + 1, List::default);
+        }
+        let tiers = &mut self.lists[class as usize].tiers;
+        let at_tier = tier(row.memory);
+        if tiers.len() <= at_tier {
+            tiers.resize_with(at_tier + 1, Tier::default);
+        }
+        let tier = &mut tiers[at_tier];
+        tier.head = tier.head.min(from_ordered_bits(key.base));
+        let spot = tier.buckets.entry(key).or_default().push(slot, hash);
+        self.seats[at] = spot;
+    }
+
+    /// The row that the slot is seated by, when `row` is how it is now.
+    pub(super) fn seated_by(&self, slot: u32, row: Row) -> Row {
+        if !self.is_dirty.get(slot as usize).copied().unwrap_or(false) {
+            return row;
+        }
+        // only for cells that go or are absent: few
+        let found = self.dirty.iter().find(|(dirty, _)| *dirty == slot);
+        found.map_or(row, |(_, before)| *before)
+    }
+
+    /// Takes the cell from where `row` put it.
+    pub(super) fn unseat(&mut self, slot: u32, class: u32, kind: &Class, place: u32, row: Row) {
+        let spot = match self.seats.get_mut(slot as usize) {
+            Some(seat) => std::mem::replace(seat, NO_SEAT),
+            None => NO_SEAT,
+        };
+        if spot == NO_SEAT {
+            return;
+        }
+        let Some(key) = self.key(kind, &row, place) else {
+            return;
+        };
+        let list = &mut self.lists[class as usize].tiers[tier(row.memory)];
+        let Entry::Occupied(mut bucket) = list.buckets.entry(key) else {
+            return;
+        };
+        if let Some(moved) = bucket.get_mut().swap_remove(spot) {
+            self.seats[moved as usize] = spot;
+        }
+        if bucket.get().is_empty() {
+            bucket.remove();
+            if from_ordered_bits(key.base) <= list.head {
+                let first = list.buckets.first_key_value();
+                list.head = first.map_or(f64::INFINITY, |(key, _)| from_ordered_bits(key.base));
+            }
+        }
+    }
+
+    /// None where the cost is not a number: such a cell never wins.
+    pub(super) fn key(&self, class: &Class, row: &Row, place: u32) -> Option<Key> {
+        let mut key = Key {
+            base: 0,
+            memory: row.memory,
+            disk: row.disk,
+            containers: row.containers,
+            starting: 0,
+            tasks: 0,
+            place: 0,
+        };
+        let mut base = 0.0;
+        for (part, weight) in &self.terms {
+            base += weight
+                * match part {
+                    Part::Resources => {
+                        let used = |available: i64, total: Option<f64>| {
+                            total.map_or(0.0, |total| 1.0 - available as f64 / total)
+                        };
+                        (used(row.memory, Some(class.total_memory))
+                            + used(row.disk, class.total_disk)
+                            + used(row.containers, class.total_containers))
+                            / 3.0
+                    }
+                    Part::Starting => {
+                        key.starting = row.starting;
+                        f64::from(row.starting)
+                    }
+                    Part::AppInstances => continue,
+                    Part::Tasks => {
+                        key.tasks = row.tasks;
+                        f64::from(row.tasks)
+                    }
+                    Part::Place if *weight == 0.0 => continue,
+                    Part::Place => {
+                        key.place = place;
+                        f64::from(place)
+                    }
+                };
+        }
+        key.base = ordered_bits(base);
+        base.is_finite().then_some(key)
+    }
+
+    /// The job's part of the cost in a class.
+    pub(super) fn part(&self, class: &Class, request: &Request) -> f64 {
+        let share = |amount: i64, total: Option<f64>| total.map_or(0.0, |t| amount as f64 / t);
+        let resources = (share(request.memory_mb, Some(class.total_memory))
+            + share(request.disk_mb, class.total_disk)
+            + share(1, class.total_containers))
+            / 3.0;
+        let weights = self
+            .terms
+            .iter()
+            .filter(|(part, _)| *part == Part::Resources);
+        weights.map(|(_, weight)| weight * resources).sum()
+    }
+
+    /// The cost by the plain formula, term by term.
+    pub(super) fn cost(
+        &self,
+        class: &Class,
+        row: &Row,
+        place: u32,
+        count: u32,
+        request: &Request,
+    ) -> f64 {
+        let used = |available: i64, wanted: i64, total: Option<f64>| {
+            total.map_or(0.0, |total| 1.0 - (available - wanted) as f64 / total)
+        };
+        let mut sum = 0.0;
+        for (part, weight) in &self.terms {
+            let value = match part {
+                Part::Resources => {
+                    let memory = used(row.memory, request.memory_mb, Some(class.total_memory));
+                    let disk = used(row.disk, request.disk_mb, class.total_disk);
+                    let containers = used(row.containers, 1, class.total_containers);
+                    (memory + disk + containers) / 3.0
+                }
+                Part::Starting => f64::from(row.starting),
+                Part::AppInstances => f64::from(count),
+                Part::Tasks => f64::from(row.tasks),
+                Part::Place => f64::from(place),
+            };
+            sum += value * weight;
+        }
+        sum
+    }
+}

@@ -1,0 +1,149 @@
+//! What an index must know of a policy, read once from its stages.
+
+use crate::{
+    Kind, Policy, Request,
+    policy::{Combine, Filter, Narrow, Pick, Step, Term},
+};
+
+use super::{classes, rows::Need};
+
+/// A score term that looks at one cell and one job only.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Part {
+    Resources,
+    Starting,
+    AppInstances,
+    Tasks,
+    Place,
+}
+
+/// Filters, then narrowings, then scores that look at one cell each.
+#[derive(Clone, Debug)]
+pub(crate) struct Recipe {
+    pub(crate) filters: Vec<Filter>,
+    /// The narrowings, and which kind of job they are for.
+    pub(crate) narrows: Vec<(Narrow, Option<Kind>)>,
+    /// The score terms with their weights, and which kind of job they are for.
+    pub(crate) terms: Vec<(Part, f64, Option<Kind>)>,
+    /// Whether [`Part::Place`] is the cell's raw index, not its rank.
+    pub(crate) raw_index: bool,
+    /// Which amounts are asked for, by filter.
+    asks: Asks,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Asks {
+    memory: bool,
+    disk: bool,
+    containers: bool,
+    cpu: bool,
+    extra: bool,
+}
+
+impl Recipe {
+    /// None when the policy is of another form.
+    pub(crate) fn of(policy: &Policy) -> Option<Self> {
+        let mut recipe = Self {
+            filters: Vec::new(),
+            narrows: Vec::new(),
+            terms: Vec::new(),
+            raw_index: false,
+            asks: Asks::default(),
+        };
+        let mut index_modes = Vec::new();
+        for stage in &policy.stages {
+            match &stage.step {
+                Step::Filter(filter) => {
+                    let late = !recipe.narrows.is_empty() || !recipe.terms.is_empty();
+                    if late || stage.kind.is_some() || classes::is_dynamic(filter) {
+                        return None;
+                    }
+                    recipe.filters.push(filter.clone());
+                }
+                Step::Narrow(narrow) => {
+                    if !recipe.terms.is_empty() {
+                        return None;
+                    }
+                    recipe.narrows.push((*narrow, stage.kind));
+                }
+                Step::Score(score) => {
+                    let part = match score.term {
+                        Term::Resources => Part::Resources,
+                        Term::Starting => Part::Starting,
+                        Term::AppInstances => Part::AppInstances,
+                        Term::Tasks => Part::Tasks,
+                        Term::Index { raw } => {
+                            // at weight 0 the mode makes no difference
+                            if score.weight != 0.0 {
+                                index_modes.push(raw);
+                            }
+                            Part::Place
+                        }
+                        _ => return None,
+                    };
+                    recipe.terms.push((part, score.weight, stage.kind));
+                }
+            }
+        }
+        index_modes.dedup();
+        if index_modes.len() > 1 {
+            return None;
+        }
+        recipe.raw_index = index_modes == [true];
+        let asks = |filter: Filter| recipe.filters.contains(&filter);
+        recipe.asks = Asks {
+            memory: asks(Filter::Memory),
+            disk: asks(Filter::Disk),
+            containers: asks(Filter::Containers),
+            cpu: asks(Filter::Cpu),
+            extra: asks(Filter::Extra),
+        };
+        Some(recipe)
+    }
+
+    /// Whether the lowest sum wins, in the zones with the fewest instances or in all.
+    pub(crate) fn is_ordered(&self, policy: &Policy) -> bool {
+        // a total of 0, which has no cost, must not get as far as the costs
+        let amounts = [Filter::Memory, Filter::Disk, Filter::Containers];
+        amounts.iter().all(|filter| self.filters.contains(filter))
+            && policy.pick == Pick::Lowest
+            && policy.combine == Combine::Sum
+            && self.narrows.len() <= 1
+            && self
+                .narrows
+                .iter()
+                .all(|(narrow, _)| *narrow == Narrow::ZoneFewest)
+    }
+
+    /// Whether it is the DEA pool's chain, or a part of it, with a draw at its end.
+    pub(crate) fn is_halves(&self, policy: &Policy) -> bool {
+        let chain = [
+            Narrow::ZoneFewest,
+            Narrow::AppFewest,
+            Narrow::UpperHalfMemory,
+        ];
+        let mut rest = chain.iter();
+        policy.pick == Pick::Sample
+            && self
+                .narrows
+                .iter()
+                .all(|(narrow, kind)| kind.is_none() && rest.any(|link| link == narrow))
+    }
+
+    pub(crate) fn has(&self, narrow: Narrow, kind: Kind) -> bool {
+        let mut narrows = self.narrows.iter();
+        narrows.any(|(n, k)| *n == narrow && k.is_none_or(|k| k == kind))
+    }
+
+    /// What a request needs of a row.
+    pub(crate) fn need(&self, request: &Request) -> Need {
+        let least = |asked, amount| if asked { amount } else { i64::MIN };
+        Need {
+            memory: least(self.asks.memory, request.memory_mb),
+            disk: least(self.asks.disk, request.disk_mb),
+            containers: least(self.asks.containers, 1),
+            cpu: least(self.asks.cpu && request.cpu_millis > 0, request.cpu_millis),
+            extra: self.asks.extra && !request.extra.is_empty(),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! A cell's amounts in a few words, and who holds which app.
+
+use std::collections::HashMap;
+
+use crate::{Cell, Kind, Request};
+
+/// What is unlimited.
+pub(crate) const UNLIMITED: i64 = i64::MAX;
+
+/// What debits change in a cell, but for counts by name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) memory: i64,
+    pub(crate) disk: i64,
+    pub(crate) containers: i64,
+    pub(crate) cpu: i64,
+    pub(crate) starting: u32,
+    pub(crate) tasks: u32,
+}
+
+impl Row {
+    pub(crate) fn of(cell: &Cell) -> Self {
+        Self {
+            memory: cell.available.memory_mb,
+            disk: cell.available.disk_mb.unwrap_or(UNLIMITED),
+            containers: cell.available.containers.unwrap_or(UNLIMITED),
+            cpu: cell.available.cpu_millis,
+            starting: cell.starting,
+            tasks: cell.tasks,
+        }
+    }
+
+    /// With one more instance of the request.
+    pub(crate) fn debited(mut self, request: &Request) -> Self {
+        self.memory -= request.memory_mb;
+        if self.disk != UNLIMITED {
+            self.disk -= request.disk_mb;
+        }
+        if self.containers != UNLIMITED {
+            self.containers -= 1;
+        }
+        self.cpu -= request.cpu_millis;
+        self.starting += 1;
+        self.tasks += u32::from(request.kind == Kind::Task);
+        self
+    }
+}
+
+/// What a job needs, under one policy: what no filter asks for is needed by nobody.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Need {
+    pub(crate) memory: i64,
+    pub(crate) disk: i64,
+    pub(crate) containers: i64,
+    pub(crate) cpu: i64,
+    /// Some named resource as well.
+    pub(crate) extra: bool,
+}
+
+impl Need {
+    pub(crate) fn fits(&self, row: &Row) -> bool {
+        row.memory >= self.memory
+            && row.disk >= self.disk
+            && row.containers >= self.containers
+            && row.cpu >= self.cpu
+    }
+}
+
+/// Which cells hold each app, and how many instances: by slot, ascending.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Holders {
+    apps: HashMap<Box<str>, Vec<(u32, u32)>>,
+}
+
+impl Holders {
+    pub(crate) fn of(&self, app: &str) -> &[(u32, u32)] {
+        self.apps.get(app).map_or(&[], Vec::as_slice)
+    }
+
+    fn set(&mut self, app: &str, slot: u32, count: u32) {
+        if count == 0 {
+            if let Some(list) = self.apps.get_mut(app) {
+                if let Ok(at) = list.binary_search_by_key(&slot, |(s, _)| *s) {
+                    list.remove(at);
+                }
+                if list.is_empty() {
+                    self.apps.remove(app);
+                }
+            }
+            return;
+        }
+        let list = match self.apps.get_mut(app) {
+            Some(list) => list,
+            None => self.apps.entry(app.into()).or_default(),
+        };
+        match list.binary_search_by_key(&slot, |(s, _)| *s) {
+            Ok(at) => list[at].1 = count,
+            Err(at) => list.insert(at, (slot, count)),
+        }
+    }
+
+    /// The cell's apps went from `old` to `new`; both may be absent.
+    pub(crate) fn change(&mut self, slot: u32, old: Option<&Cell>, new: Option<&Cell>) {
+        let mut old = old.into_iter().flat_map(|cell| &cell.apps).peekable();
+        let mut new = new.into_iter().flat_map(|cell| &cell.apps).peekable();
+        // both come by name: a merge finds what differs
+        loop {
+            let order = match (old.peek(), new.peek()) {
+                (None, None) => return,
+                (Some(_), None) => std::cmp::Ordering::Less,
+                (None, Some(_)) => std::cmp::Ordering::Greater,
+                (Some((a, _)), Some((b, _))) => a.cmp(b),
+            };
+            let gone = if order.is_le() { old.next() } else { None };
+            let come = if order.is_ge() { new.next() } else { None };
+            match (gone, come) {
+                (Some((_, a)), Some((_, b))) if a == b => {}
+                (_, Some((app, count))) => self.set(app, slot, *count),
+                (Some((app, _)), None) => self.set(app, slot, 0),
+                (None, None) => return,
+            }
+        }
+    }
+
+    /// One more instance.
+    pub(crate) fn add(&mut self, app: &str, slot: u32) {
+        let list = self.of(app);
+        let found = list.binary_search_by_key(&slot, |(s, _)| *s);
+        let count = found.map_or(0, |at| list[at].1);
+        self.set(app, slot, count + 1);
+    }
+}

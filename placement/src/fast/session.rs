@@ -1,0 +1,197 @@
+//! What one plan knows beside an index: the batch's own debits, and how to take them back.
+
+use std::{collections::HashMap, sync::Arc};
+
+use super::rows::{Holders, Need, Row};
+use crate::{Cell, Draw, Job, Policy, Request, batch::Ask, tie};
+
+/// The pool's parts that a plan works on.
+pub(crate) struct Parts<'a> {
+    pub(crate) names: &'a [Arc<str>],
+    pub(crate) cells: &'a [Cell],
+    pub(crate) hashes: &'a [u64],
+    pub(crate) holders: &'a Holders,
+    pub(crate) rows: &'a mut Vec<Row>,
+}
+
+/// One app's instances, those placed in this batch included.
+#[derive(Debug, Default)]
+pub(crate) struct AppState {
+    known: bool,
+    /// By slot; only cells that exist for this auction.
+    pub(crate) holders: Vec<(u32, u32)>,
+    /// By zone of the index.
+    pub(crate) zones: Vec<u32>,
+}
+
+/// The state of one plan.
+pub(crate) struct Session<'a> {
+    pub(crate) parts: Parts<'a>,
+    pub(crate) draw: &'a Draw,
+    pub(crate) lots: tie::Lots,
+    ignores_evacuating: bool,
+    /// Slots that do not exist for this auction, ascending.
+    pub(crate) out: Vec<u32>,
+    apps: Vec<AppState>,
+    /// By slot: the number of the last job that marked it.
+    marks: Vec<u32>,
+    mark: u32,
+    /// Rows as they were, each touched slot once.
+    undo: Vec<(u32, Row)>,
+    touched: Vec<bool>,
+    /// Named resources taken in this batch.
+    extras: HashMap<(u32, String), i64>,
+}
+
+impl<'a> Session<'a> {
+    pub(crate) fn new(
+        parts: Parts<'a>,
+        policy: &Policy,
+        draw: &'a Draw,
+        apps: usize,
+        slot_of: impl Fn(&str) -> Option<u32>,
+    ) -> Self {
+        let gone = draw.absent.iter().chain(&draw.expired);
+        let mut out: Vec<u32> = gone.filter_map(|name| slot_of(name)).collect();
+        out.sort_unstable();
+        out.dedup();
+        let slots = parts.cells.len();
+        Self {
+            draw,
+            lots: tie::Lots::new(draw.seed, draw.auction),
+            ignores_evacuating: policy.ignores_evacuating(),
+            out,
+            apps: std::iter::repeat_with(AppState::default)
+                .take(apps)
+                .collect(),
+            marks: vec![0; slots],
+            mark: 0,
+            undo: Vec::new(),
+            touched: vec![false; slots],
+            extras: HashMap::new(),
+            parts,
+        }
+    }
+
+    /// Whether the cell's instances count.
+    fn counts(&self, slot: u32) -> bool {
+        let ignored = self.ignores_evacuating && self.parts.cells[slot as usize].evacuating;
+        !ignored && (self.out.is_empty() || self.out.binary_search(&slot).is_err())
+    }
+
+    /// Looks the app up on its first job. `zone_of` gives the zone of a slot.
+    pub(crate) fn meet(
+        &mut self,
+        ask: Ask,
+        app: &str,
+        zones: usize,
+        zone_of: impl Fn(u32) -> Option<u32>,
+    ) {
+        if self.apps[ask.app as usize].known {
+            return;
+        }
+        let known = self.parts.holders.of(app).iter().copied();
+        let holders: Vec<(u32, u32)> = known.filter(|(slot, _)| self.counts(*slot)).collect();
+        let mut counts = vec![0; zones];
+        for (slot, count) in &holders {
+            if let Some(zone) = zone_of(*slot) {
+                counts[zone as usize] += count;
+            }
+        }
+        self.apps[ask.app as usize] = AppState {
+            known: true,
+            holders,
+            zones: counts,
+        };
+    }
+
+    pub(crate) fn app(&self, ask: Ask) -> &AppState {
+        &self.apps[ask.app as usize]
+    }
+
+    pub(crate) fn row(&self, slot: u32) -> &Row {
+        &self.parts.rows[slot as usize]
+    }
+
+    /// Marks the app's holders, to be skipped until the next call.
+    pub(crate) fn mark_holders(&mut self, ask: Ask) {
+        self.mark += 1;
+        for (slot, _) in &self.apps[ask.app as usize].holders {
+            self.marks[*slot as usize] = self.mark;
+        }
+    }
+
+    /// Forgets all marks.
+    pub(crate) fn clear_marks(&mut self) {
+        self.mark += 1;
+    }
+
+    /// Marks one cell.
+    pub(crate) fn mark(&mut self, slot: u32) {
+        self.marks[slot as usize] = self.mark;
+    }
+
+    pub(crate) fn is_marked(&self, slot: u32) -> bool {
+        self.marks[slot as usize] == self.mark
+    }
+
+    /// Whether the cell has all named resources.
+    pub(crate) fn has_extras(&self, slot: u32, request: &Request) -> bool {
+        let available = &self.parts.cells[slot as usize].available;
+        request.extra.iter().all(|(name, amount)| {
+            let taken = self.extras.get(&(slot, name.clone())).copied().unwrap_or(0);
+            available.extra(name) - taken >= *amount
+        })
+    }
+
+    /// Whether the cell fits in every amount.
+    pub(crate) fn fits(&self, slot: u32, need: &Need, request: &Request) -> bool {
+        need.fits(self.row(slot)) && (!need.extra || self.has_extras(slot, request))
+    }
+
+    /// Debits the cell's row and the app's counts; returns the row as it was.
+    pub(crate) fn debit(&mut self, slot: u32, zone: Option<u32>, job: &Job, ask: Ask) -> Row {
+        let row = &mut self.parts.rows[slot as usize];
+        let old = *row;
+        *row = row.debited(&job.request);
+        if !std::mem::replace(&mut self.touched[slot as usize], true) {
+            self.undo.push((slot, old));
+        }
+        for (name, amount) in &job.request.extra {
+            *self.extras.entry((slot, name.clone())).or_insert(0) += amount;
+        }
+        if job.request.kind == crate::Kind::Lrp {
+            let app = &mut self.apps[ask.app as usize];
+            // few of an app share a cell, so new holders are the rule
+            match app.holders.binary_search_by_key(&slot, |(s, _)| *s) {
+                Ok(at) => app.holders[at].1 += 1,
+                Err(at) => app.holders.insert(at, (slot, 1)),
+            }
+            if let Some(zone) = zone {
+                app.zones[zone as usize] += 1;
+            }
+        }
+        old
+    }
+
+    /// Takes every debit back; `moved` hears of each row: slot, as it is, as it was.
+    pub(crate) fn roll_back(&mut self, mut moved: impl FnMut(u32, Row, Row)) {
+        for (slot, before) in std::mem::take(&mut self.undo) {
+            let row = &mut self.parts.rows[slot as usize];
+            let after = std::mem::replace(row, before);
+            moved(slot, after, before);
+        }
+    }
+
+    /// The job's point on the circle of lots.
+    pub(crate) fn point(&self, job: &Job, ask: Ask) -> u64 {
+        self.lots.of_job(ask.app_hash, job.index)
+    }
+
+    /// Sorted by name.
+    pub(crate) fn by_name(&self, mut slots: Vec<u32>) -> Vec<u32> {
+        let names = self.parts.names;
+        slots.sort_unstable_by(|a, b| names[*a as usize].cmp(&names[*b as usize]));
+        slots
+    }
+}

@@ -1,0 +1,50 @@
+//! What is wrong with a value, said so that its sender can mend it.
+
+use std::fmt::Display;
+
+/// A field that no message may hold: which one, what it held, and what was expected.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {value} is not allowed; expected {expected}")]
+pub struct Invalid {
+    /// The field, as a path (`total.memory_mb`).
+    pub field: String,
+    /// What it held, shortened.
+    pub value: String,
+    /// What would have been right.
+    pub expected: String,
+}
+
+impl Invalid {
+    /// Names the field, its value and what was expected instead.
+    pub fn new(field: impl Into<String>, value: impl Display, expected: impl Into<String>) -> Self {
+        Self {
+            field: field.into(),
+            value: value.to_string(),
+            expected: expected.into(),
+        }
+    }
+}
+
+/// Accepts 1 to 128 of `A-Za-z0-9_-`: what may stand in a subject as one token.
+pub fn check_name(field: &str, name: &str) -> Result<(), Invalid> {
+    let fine = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+    if (1..=128).contains(&name.len()) && name.bytes().all(fine) {
+        return Ok(());
+    }
+    Err(Invalid::new(
+        field,
+        crate::request::shorten(name),
+        "1 to 128 of A-Z a-z 0-9 _ -",
+    ))
+}
+
+pub(crate) fn check_count(field: &str, count: usize, most: usize) -> Result<(), Invalid> {
+    if count <= most {
+        return Ok(());
+    }
+    Err(Invalid::new(
+        field,
+        format!("{count} entries"),
+        format!("at most {most}"),
+    ))
+}

@@ -1,0 +1,42 @@
+//! Where work goes. Pure functions over plain data: no clock, no I/O, no unseeded randomness.
+//!
+//! A [`Pool`] holds the cells as they are known. [`Pool::plan`] runs a batch auction: it takes
+//! [`Job`]s and a [`Policy`] and returns one [`Decision`] for each, with the reasons.
+
+mod batch;
+mod capacity;
+mod cell;
+mod decision;
+mod fast;
+mod invalid;
+mod objective;
+mod plain;
+mod planner;
+mod policy;
+mod pool;
+mod reasons;
+mod report;
+mod request;
+mod resources;
+mod scenario;
+mod scene;
+mod stages;
+mod tie;
+mod words;
+mod workload;
+
+pub use capacity::{Capacity, ZoneCapacity};
+pub use cell::{Cell, Platform, RecentStart, Trait};
+pub use decision::{
+    Decision, Explain, Explanation, ScoreReport, StageReport, Tally, Unplaced, Verdict,
+};
+pub(crate) use invalid::check_count;
+pub use invalid::{Invalid, check_name};
+pub use objective::{Constants, Objective, ObjectiveError};
+pub use policy::{Policy, PolicyError};
+pub use pool::{Draw, Plan, Pool};
+pub use report::{DecisionReport, Report};
+pub use request::{Job, Kind, MAX_INSTANCES, Request, Run, Span};
+pub use resources::{MAX_AMOUNT, Resources};
+pub use scenario::{Scenario, ScenarioError};
+pub use workload::Workload;

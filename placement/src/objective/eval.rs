@@ -1,0 +1,100 @@
+//! What an objective sees of a job and a cell.
+
+use super::parse::{Id, List, OfCell, OfJob};
+use crate::{Cell, Job, resources::MAX_AMOUNT};
+
+/// The job's side, worked out once for all cells.
+#[derive(Clone, Debug)]
+pub(crate) struct JobFacts {
+    pub(crate) required_disk: f64,
+    pub(crate) required_memory: f64,
+    pub(crate) app: f64,
+    pub(crate) instance: f64,
+    pub(crate) instances: f64,
+    pub(crate) azs: f64,
+}
+
+impl JobFacts {
+    pub(crate) fn new(job: &Job, azs: f64) -> Self {
+        let request = &job.request;
+        Self {
+            required_disk: request.disk_mb as f64,
+            required_memory: request.memory_mb as f64,
+            app: app_number(&request.app),
+            instance: f64::from(job.index),
+            instances: f64::from(request.instances),
+            azs,
+        }
+    }
+
+    pub(crate) fn number(&self, attribute: OfJob) -> f64 {
+        match attribute {
+            OfJob::RequiredDisk => self.required_disk,
+            OfJob::RequiredMemory => self.required_memory,
+            OfJob::App => self.app,
+            OfJob::Instance => self.instance,
+            OfJob::Instances => self.instances,
+        }
+    }
+}
+
+/// `ai.AppID`: the app's name when it is decimal and below 2^53, else the 32-bit FNV-1a hash of it
+/// (a 64-bit one would lose its low bits in a float).
+pub(crate) fn app_number(app: &str) -> f64 {
+    let decimal = !app.is_empty() && app.bytes().all(|b| b.is_ascii_digit());
+    if decimal
+        && let Ok(number) = app.parse::<u64>()
+        && number < 1 << 53
+    {
+        return number as f64;
+    }
+    let hash = app.bytes().fold(0x811c_9dc5_u32, |h, byte| {
+        (h ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
+    f64::from(hash)
+}
+
+/// Everything about one cell for one job.
+pub(crate) struct Facts<'a> {
+    pub(crate) job: &'a JobFacts,
+    pub(crate) request: &'a crate::Request,
+    pub(crate) cell: &'a Cell,
+    /// `r.AvailZoneNumber`.
+    pub(crate) zone: f64,
+}
+
+impl Facts<'_> {
+    pub(super) fn number(&self, attribute: OfCell) -> f64 {
+        let Cell {
+            available, total, ..
+        } = self.cell;
+        // unlimited counts as all free, whatever it is divided by
+        let disk = |amount: Option<i64>| amount.unwrap_or(MAX_AMOUNT) as f64;
+        match attribute {
+            OfCell::AvailableMemory => available.memory_mb as f64,
+            OfCell::AvailableDisk => disk(available.disk_mb),
+            OfCell::TotalMemory => total.memory_mb as f64,
+            OfCell::TotalDisk => disk(total.disk_mb),
+            OfCell::Zone => self.zone,
+            OfCell::Stack => {
+                let wanted = self.request.stack.as_ref();
+                f64::from(wanted.is_none_or(|stack| self.cell.stacks.contains(stack)))
+            }
+        }
+    }
+
+    pub(super) fn count(&self, id: Id, list: List) -> f64 {
+        let id = match id {
+            Id::App => Some(&self.request.app),
+            Id::Blob => self.request.source_blob.as_ref(),
+            Id::Stack => self.request.stack.as_ref(),
+        };
+        let Some(id) = id else {
+            return 0.0;
+        };
+        match list {
+            List::Apps => f64::from(self.cell.count_of(id)),
+            List::Blobs => self.cell.cached_blobs.iter().filter(|b| *b == id).count() as f64,
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! Policies: data, not code. An ordered list of named stages over the set of known cells.
+
+mod node;
+mod parse;
+mod presets;
+mod show;
+
+use std::sync::Arc;
+
+pub use parse::PolicyError;
+
+use crate::{Kind, objective::Objective};
+
+/// An ordered list of named stages, and how a batch is taken.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    pub(crate) name: String,
+    pub(crate) order: Order,
+    pub(crate) bids: bool,
+    pub(crate) max_in_flight: u32,
+    pub(crate) combine: Combine,
+    pub(crate) stages: Vec<Stage>,
+    pub(crate) pick: Pick,
+}
+
+/// In which order a batch's jobs are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// As they were asked.
+    Asked,
+    /// Diego's: first instances, tasks, the rest; the largest memory first.
+    Diego,
+}
+
+/// How score terms become one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Combine {
+    /// Weight times term, added up in the order of the stages.
+    Sum,
+    /// Term to the power of its weight, multiplied, and scaled to 0..1 after each term.
+    Product,
+}
+
+/// One stage before the pick.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Stage {
+    pub(crate) step: Step,
+    /// Only for jobs of this kind.
+    pub(crate) kind: Option<Kind>,
+}
+
+/// What a stage does.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Step {
+    Filter(Filter),
+    Narrow(Narrow),
+    Score(Score),
+}
+
+/// Keeps or drops each cell on its own.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Filter {
+    Evacuating,
+    Running,
+    Stack,
+    VolumeDrivers,
+    PlacementTags,
+    Memory,
+    Disk,
+    Containers,
+    Cpu,
+    Extra,
+    VolumesFrom,
+    Reserved,
+    ControlPlane,
+    ContainerCount {
+        limit: u32,
+    },
+    Capness,
+    Networks,
+    Platform,
+    Traits,
+    Sick,
+    OvercommitRatios,
+    RebootWithin {
+        days: Option<f64>,
+        batch: Option<String>,
+    },
+    Locality,
+}
+
+/// Keeps a subset of the surviving set, never an empty one of a set that is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Narrow {
+    ZoneFewest,
+    AppFewest,
+    UpperHalfMemory,
+    Locality,
+}
+
+/// One score term and its weight.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Score {
+    pub(crate) term: Term,
+    pub(crate) weight: f64,
+    pub(crate) mode: Mode,
+}
+
+/// What a score term looks at.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Term {
+    Resources,
+    Starting,
+    AppInstances,
+    Tasks,
+    Index { raw: bool },
+    Memory,
+    Disk,
+    Platform,
+    Reboot,
+    Owner,
+    Random,
+    Hardware,
+    Objective(Arc<Objective>),
+}
+
+/// How a term's values become numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// The place among the survivors: the best gets the weight, the worst 0.
+    Rank,
+    /// A share in 0..1, times the weight.
+    Ratio,
+    /// The value itself, times the weight.
+    Raw,
+}
+
+/// How the winner is found among the survivors.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Pick {
+    Lowest,
+    Highest,
+    Sample,
+    FirstOf { fraction: f64, highest: bool },
+}
+
+impl Policy {
+    /// The policy's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether the auctioneer asks all cells for a bid before a batch (else the pool alone decides).
+    pub fn wants_bids(&self) -> bool {
+        self.bids
+    }
+
+    /// A stable hash of everything in the policy: two auctioneers with different ones warn.
+    pub fn hash(&self) -> u64 {
+        crate::tie::mix(crate::tie::hash_text(&self.to_toml()))
+    }
+
+    /// Whether the policy scores at all, and if so whether the highest wins.
+    pub fn highest_wins(&self) -> Option<bool> {
+        match self.pick {
+            Pick::Lowest => Some(false),
+            Pick::Highest => Some(true),
+            Pick::Sample => None,
+            Pick::FirstOf { highest, .. } => Some(highest),
+        }
+    }
+
+    /// Whether a request may bring an objective of its own.
+    pub fn has_objective(&self) -> bool {
+        self.objective().is_some()
+    }
+
+    /// The parsed tree of the policy's objective, one node a line.
+    pub fn objective_tree(&self) -> Option<String> {
+        self.objective().map(|objective| objective.tree())
+    }
+
+    /// The objective that a request's own one would replace.
+    pub(crate) fn objective(&self) -> Option<&Arc<Objective>> {
+        self.stages.iter().find_map(|stage| match &stage.step {
+            Step::Score(Score {
+                term: Term::Objective(objective),
+                ..
+            }) => Some(objective),
+            _ => None,
+        })
+    }
+
+    /// Whether a score looks at the cell's rank in its zone.
+    pub(crate) fn ranks_cells(&self) -> bool {
+        let ranks = |stage: &Stage| match &stage.step {
+            Step::Score(score) => score.term == Term::Index { raw: false },
+            _ => false,
+        };
+        self.stages.iter().any(ranks)
+    }
+
+    /// Whether evacuating cells do not exist for this policy.
+    pub(crate) fn ignores_evacuating(&self) -> bool {
+        let evacuating = Step::Filter(Filter::Evacuating);
+        self.stages.iter().any(|stage| stage.step == evacuating)
+    }
+
+    /// The stages that a job of this kind goes through.
+    pub(crate) fn stages_for(&self, kind: Kind) -> impl Iterator<Item = &Stage> {
+        self.stages
+            .iter()
+            .filter(move |stage| stage.kind.is_none_or(|k| k == kind))
+    }
+}
+
+impl Filter {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Evacuating => "evacuating",
+            Self::Running => "running",
+            Self::Stack => "stack",
+            Self::VolumeDrivers => "volume-drivers",
+            Self::PlacementTags => "placement-tags",
+            Self::Memory => "memory",
+            Self::Disk => "disk",
+            Self::Containers => "containers",
+            Self::Cpu => "cpu",
+            Self::Extra => "extra",
+            Self::VolumesFrom => "volumes-from",
+            Self::Reserved => "reserved",
+            Self::ControlPlane => "control-plane",
+            Self::ContainerCount { .. } => "container-count",
+            Self::Capness => "capness",
+            Self::Networks => "networks",
+            Self::Platform => "platform",
+            Self::Traits => "traits",
+            Self::Sick => "sick",
+            Self::OvercommitRatios => "overcommit-ratios",
+            Self::RebootWithin { .. } => "reboot-within",
+            Self::Locality => "locality",
+        }
+    }
+
+    /// Whether it asks for an amount: such filters in a row fail together, with one text.
+    pub(crate) fn is_resource(&self) -> bool {
+        matches!(
+            self,
+            Self::Memory | Self::Disk | Self::Containers | Self::Cpu | Self::Extra
+        )
+    }
+
+    pub(crate) const NAMES: &'static [&'static str] = &[
+        "evacuating",
+        "running",
+        "stack",
+        "volume-drivers",
+        "placement-tags",
+        "memory",
+        "disk",
+        "containers",
+        "cpu",
+        "extra",
+        "volumes-from",
+        "reserved",
+        "control-plane",
+        "container-count",
+        "capness",
+        "networks",
+        "platform",
+        "traits",
+        "sick",
+        "overcommit-ratios",
+        "reboot-within",
+        "locality",
+    ];
+}
+
+impl Narrow {
+    pub(crate) const NAMES: &'static [&'static str] =
+        &["zone-fewest", "app-fewest", "upper-half-memory", "locality"];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::ZoneFewest => "zone-fewest",
+            Self::AppFewest => "app-fewest",
+            Self::UpperHalfMemory => "upper-half-memory",
+            Self::Locality => "locality",
+        }
+    }
+}
+
+impl Term {
+    pub(crate) const NAMES: &'static [&'static str] = &[
+        "resources",
+        "starting",
+        "app-instances",
+        "tasks",
+        "index",
+        "memory",
+        "disk",
+        "platform",
+        "reboot",
+        "owner",
+        "random",
+        "hardware",
+        "objective",
+    ];
+
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Resources => "resources",
+            Self::Starting => "starting",
+            Self::AppInstances => "app-instances",
+            Self::Tasks => "tasks",
+            Self::Index { .. } => "index",
+            Self::Memory => "memory",
+            Self::Disk => "disk",
+            Self::Platform => "platform",
+            Self::Reboot => "reboot",
+            Self::Owner => "owner",
+            Self::Random => "random",
+            Self::Hardware => "hardware",
+            Self::Objective(_) => "objective",
+        }
+    }
+
+    /// Whether the term may be a rank or a ratio; the others have one meaning only.
+    pub(crate) fn has_mode(&self) -> bool {
+        matches!(
+            self,
+            Self::Memory
+                | Self::Disk
+                | Self::Platform
+                | Self::Reboot
+                | Self::Owner
+                | Self::Random
+                | Self::Hardware
+        )
+    }
+}
+
+impl Stage {
+    pub(crate) fn name(&self) -> &'static str {
+        match &self.step {
+            Step::Filter(filter) => filter.name(),
+            Step::Narrow(narrow) => narrow.name(),
+            Step::Score(score) => score.term.name(),
+        }
+    }
+}

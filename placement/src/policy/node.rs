@@ -1,0 +1,266 @@
+//! Values with their places, and tables whose keys are taken one by one.
+
+use toml::de::{DeTable, DeValue};
+
+/// A value with its place, from TOML or JSON.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) at: usize,
+    pub(super) value: Value,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Value {
+    Text(String),
+    Number(f64),
+    Flag(bool),
+    List(Vec<Node>),
+    Table(Vec<(String, usize, Node)>),
+    Null,
+}
+
+impl Value {
+    fn what(&self) -> &'static str {
+        match self {
+            Self::Text(_) => "a text",
+            Self::Number(_) => "a number",
+            Self::Flag(_) => "true or false",
+            Self::List(_) => "a list",
+            Self::Table(_) => "a table",
+            Self::Null => "nothing",
+        }
+    }
+}
+
+/// An error before its byte offset has become line and column.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) at: usize,
+    pub(super) message: String,
+    pub(super) nearest: Option<String>,
+}
+
+impl Fault {
+    pub(super) fn new(at: usize, message: impl Into<String>) -> Self {
+        Self {
+            at,
+            message: message.into(),
+            nearest: None,
+        }
+    }
+
+    /// A name that is none of the valid ones.
+    pub(super) fn unknown(at: usize, what: &str, name: &str, valid: &[&str]) -> Self {
+        Self {
+            at,
+            message: format!(
+                "unknown {what} {name:?}; expected one of {}",
+                valid.join(", ")
+            ),
+            nearest: nearest(name, valid),
+        }
+    }
+}
+
+pub(super) fn entries(table: &DeTable<'_>) -> Vec<(String, usize, Node)> {
+    let entry = |(key, value): (&toml::Spanned<_>, &toml::Spanned<DeValue<'_>>)| {
+        let key: &toml::Spanned<std::borrow::Cow<'_, str>> = key;
+        let at = key.span().start;
+        (key.get_ref().to_string(), at, from_toml(value))
+    };
+    table.iter().map(entry).collect()
+}
+
+fn from_toml(value: &toml::Spanned<DeValue<'_>>) -> Node {
+    let inner = match value.get_ref() {
+        DeValue::String(text) => Value::Text(text.to_string()),
+        DeValue::Integer(n) => i64::from_str_radix(n.as_str(), n.radix())
+            .map_or(Value::Text(n.to_string()), |n| Value::Number(n as f64)),
+        DeValue::Float(n) => n
+            .as_str()
+            .replace('_', "")
+            .parse()
+            .map_or(Value::Text(n.to_string()), Value::Number),
+        DeValue::Boolean(flag) => Value::Flag(*flag),
+        DeValue::Datetime(date) => Value::Text(date.to_string()),
+        DeValue::Array(list) => Value::List(list.iter().map(from_toml).collect()),
+        DeValue::Table(table) => Value::Table(entries(table)),
+    };
+    Node {
+        at: value.span().start,
+        value: inner,
+    }
+}
+
+pub(super) fn from_json(json: &serde_json::Value) -> Node {
+    let value = match json {
+        serde_json::Value::Null => Value::Null,
+        serde_json::Value::Bool(flag) => Value::Flag(*flag),
+        serde_json::Value::Number(n) => Value::Number(n.as_f64().unwrap_or(f64::NAN)),
+        serde_json::Value::String(text) => Value::Text(text.clone()),
+        serde_json::Value::Array(list) => Value::List(list.iter().map(from_json).collect()),
+        serde_json::Value::Object(table) => Value::Table(
+            table
+                .iter()
+                .map(|(key, value)| (key.clone(), 0, from_json(value)))
+                .collect(),
+        ),
+    };
+    Node { at: 0, value }
+}
+
+/// A table whose keys are taken one by one; what is left over is unknown.
+pub(super) struct Fields {
+    pub(super) at: usize,
+    what: &'static str,
+    entries: Vec<(String, usize, Node)>,
+    known: Vec<&'static str>,
+}
+
+impl Fields {
+    pub(super) fn new(node: Node, what: &'static str) -> Result<Self, Fault> {
+        match node.value {
+            Value::Table(entries) => Ok(Self {
+                at: node.at,
+                what,
+                entries,
+                known: Vec::new(),
+            }),
+            other => Err(Fault::new(
+                node.at,
+                format!("{what} is {}; expected a table", other.what()),
+            )),
+        }
+    }
+
+    pub(super) fn take(&mut self, key: &'static str) -> Option<Node> {
+        self.known.push(key);
+        let found = self.entries.iter().position(|(name, ..)| name == key)?;
+        let (_, at, mut node) = self.entries.remove(found);
+        node.at = node.at.max(at);
+        Some(node)
+    }
+
+    pub(super) fn text(&mut self, key: &'static str) -> Result<Option<(String, usize)>, Fault> {
+        match self.take(key) {
+            None => Ok(None),
+            Some(Node {
+                at,
+                value: Value::Text(text),
+            }) => Ok(Some((text, at))),
+            Some(node) => Err(wrong(key, &node, "a text")),
+        }
+    }
+
+    pub(super) fn number(&mut self, key: &'static str) -> Result<Option<(f64, usize)>, Fault> {
+        match self.take(key) {
+            None => Ok(None),
+            Some(Node {
+                at,
+                value: Value::Number(n),
+            }) if n.is_finite() => Ok(Some((n, at))),
+            Some(node) => Err(wrong(key, &node, "a finite number")),
+        }
+    }
+
+    pub(super) fn flag(&mut self, key: &'static str) -> Result<Option<bool>, Fault> {
+        match self.take(key) {
+            None => Ok(None),
+            Some(Node {
+                value: Value::Flag(flag),
+                ..
+            }) => Ok(Some(flag)),
+            Some(node) => Err(wrong(key, &node, "true or false")),
+        }
+    }
+
+    /// A number of days from 0, or a text.
+    #[allow(clippy::type_complexity)] // one caller, which takes it apart at once
+    pub(super) fn either(
+        &mut self,
+        key: &'static str,
+    ) -> Result<Option<(Option<f64>, Option<String>)>, Fault> {
+        match self.take(key) {
+            None => Ok(None),
+            Some(Node {
+                value: Value::Number(n),
+                ..
+            }) if n >= 0.0 => Ok(Some((Some(n), None))),
+            Some(Node {
+                value: Value::Text(text),
+                ..
+            }) => Ok(Some((None, Some(text)))),
+            Some(node) => Err(wrong(key, &node, "a number of days from 0, or a text")),
+        }
+    }
+
+    /// A whole number from 0.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked here
+    pub(super) fn count(&mut self, key: &'static str) -> Result<Option<u32>, Fault> {
+        let Some((n, at)) = self.number(key)? else {
+            return Ok(None);
+        };
+        if n < 0.0 || n > f64::from(u32::MAX) || n.fract() != 0.0 {
+            let message = format!(
+                "{key} is {n}; expected a whole number from 0 to {}",
+                u32::MAX
+            );
+            return Err(Fault::new(at, message));
+        }
+        Ok(Some(n as u32))
+    }
+
+    /// One of some words.
+    pub(super) fn word<T: Copy>(
+        &mut self,
+        key: &'static str,
+        words: &[(&'static str, T)],
+    ) -> Result<Option<T>, Fault> {
+        let Some((text, at)) = self.text(key)? else {
+            return Ok(None);
+        };
+        let names: Vec<_> = words.iter().map(|(name, _)| *name).collect();
+        words
+            .iter()
+            .find(|(name, _)| *name == text)
+            .map(|(_, word)| Some(*word))
+            .ok_or_else(|| Fault::unknown(at, key, &text, &names))
+    }
+
+    pub(super) fn finish(self) -> Result<(), Fault> {
+        match self.entries.first() {
+            None => Ok(()),
+            Some((key, at, _)) => {
+                let what = format!("key in {}", self.what);
+                Err(Fault::unknown(*at, &what, key, &self.known))
+            }
+        }
+    }
+}
+
+pub(super) fn wrong(key: &str, node: &Node, expected: &str) -> Fault {
+    Fault::new(
+        node.at,
+        format!("{key} is {}; expected {expected}", node.value.what()),
+    )
+}
+
+/// The valid name with the fewest edits, when they are few.
+fn nearest(name: &str, valid: &[&str]) -> Option<String> {
+    let distance = |candidate: &str| {
+        let target: Vec<char> = candidate.chars().collect();
+        let mut row: Vec<usize> = (0..=target.len()).collect();
+        for (i, a) in name.chars().take(64).enumerate() {
+            let mut diagonal = row[0];
+            row[0] = i + 1;
+            for (j, b) in target.iter().enumerate() {
+                let cost = diagonal + usize::from(a != *b);
+                diagonal = row[j + 1];
+                row[j + 1] = cost.min(row[j] + 1).min(diagonal + 1);
+            }
+        }
+        row[target.len()]
+    };
+    let best = valid.iter().min_by_key(|candidate| distance(candidate))?;
+    (distance(best) <= 1 + best.len() / 3).then(|| (*best).to_owned())
+}

@@ -1,0 +1,377 @@
+//! Reading a policy: TOML with positions, or the JSON of a scenario.
+
+use std::sync::Arc;
+
+use toml::de::DeTable;
+
+use super::{
+    Combine, Filter, Mode, Narrow, Order, Pick, Policy, Score, Stage, Step, Term,
+    node::{Fault, Fields, Node, Value, entries, from_json, wrong},
+    presets,
+};
+use crate::{
+    Kind,
+    objective::{Constants, Objective},
+};
+
+/// What is wrong with a policy, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{message}{}", place(*.line, *.column), hint(.nearest.as_deref()))]
+pub struct PolicyError {
+    /// Line in the file, from 1; 0 where the policy did not come as text.
+    pub line: usize,
+    /// Column in the line, from 1; 0 where the policy did not come as text.
+    pub column: usize,
+    /// What is wrong and what was expected.
+    pub message: String,
+    /// The valid name nearest to the wrong one.
+    pub nearest: Option<String>,
+}
+
+fn place(line: usize, column: usize) -> String {
+    if line == 0 {
+        return String::new();
+    }
+    format!("line {line}, column {column}: ")
+}
+
+fn hint(nearest: Option<&str>) -> String {
+    nearest.map_or(String::new(), |name| format!("; did you mean {name:?}?"))
+}
+
+impl Policy {
+    /// Reads a policy file: a whole policy, or `preset = "NAME"` with parameters.
+    pub fn parse(text: &str) -> Result<Self, PolicyError> {
+        let place = |fault: Fault| locate(text, fault);
+        let table = DeTable::parse(text).map_err(|e| {
+            let at = e.span().map_or(0, |span| span.start);
+            place(Fault::new(at, e.message().trim().to_owned()))
+        })?;
+        let at = table.span().start;
+        let node = Node {
+            at,
+            value: Value::Table(entries(table.get_ref())),
+        };
+        read(node).map_err(place)
+    }
+
+    /// Reads the `policy` of a scenario: a preset's name, a preset with parameters, or a whole
+    /// policy.
+    pub fn from_json(json: &serde_json::Value) -> Result<Self, PolicyError> {
+        read(from_json(json)).map_err(|fault| PolicyError {
+            line: 0,
+            column: 0,
+            message: fault.message,
+            nearest: fault.nearest,
+        })
+    }
+}
+
+fn read(node: Node) -> Result<Policy, Fault> {
+    if let Value::Text(name) = &node.value {
+        return presets::find(name)
+            .ok_or_else(|| Fault::unknown(node.at, "policy", name, Policy::PRESETS));
+    }
+    let mut fields = Fields::new(node, "the policy")?;
+    if let Some((name, at)) = fields.text("preset")? {
+        let mut policy = presets::find(&name)
+            .ok_or_else(|| Fault::unknown(at, "preset", &name, Policy::PRESETS))?;
+        presets::parameters(&mut policy, &mut fields)?;
+        fields.finish()?;
+        return Ok(policy);
+    }
+    whole(fields)
+}
+
+fn whole(mut fields: Fields) -> Result<Policy, Fault> {
+    let at = fields.at;
+    let name = fields
+        .text("name")?
+        .ok_or_else(|| Fault::new(at, "the policy has no name; expected name = \"…\""))?;
+    crate::check_name("name", &name.0).map_err(|e| Fault::new(name.1, e.to_string()))?;
+    let orders = [("asked", Order::Asked), ("diego", Order::Diego)];
+    let combines = [("sum", Combine::Sum), ("product", Combine::Product)];
+    let mut policy = Policy {
+        name: name.0,
+        order: fields.word("order", &orders)?.unwrap_or(Order::Asked),
+        bids: fields.flag("bids")?.unwrap_or(true),
+        max_in_flight: fields.count("max_in_flight")?.unwrap_or(0),
+        combine: fields.word("combine", &combines)?.unwrap_or(Combine::Sum),
+        stages: Vec::new(),
+        pick: Pick::Sample,
+    };
+    let stages = match fields.take("stage") {
+        Some(Node {
+            value: Value::List(list),
+            ..
+        }) => list,
+        Some(node) => return Err(wrong("stage", &node, "a list of tables, [[stage]]")),
+        None => {
+            return Err(Fault::new(
+                at,
+                "the policy has no stages; expected [[stage]]",
+            ));
+        }
+    };
+    fields.finish()?;
+    if stages.len() > 64 {
+        return Err(Fault::new(at, "more than 64 stages"));
+    }
+    let mut picked = false;
+    for node in stages {
+        let node_at = node.at;
+        if picked {
+            return Err(Fault::new(
+                node_at,
+                "a stage after the pick; the pick ends a policy",
+            ));
+        }
+        match stage(node)? {
+            Part::Stage(stage) => policy.stages.push(stage),
+            Part::Pick(pick) => {
+                policy.pick = pick;
+                picked = true;
+            }
+        }
+    }
+    if !picked {
+        return Err(Fault::new(
+            at,
+            "the policy ends without a pick; expected a last stage with pick = \"…\"",
+        ));
+    }
+    check_pick(&policy, at)?;
+    Ok(policy)
+}
+
+fn check_pick(policy: &Policy, at: usize) -> Result<(), Fault> {
+    let scores = |stage: &Stage| matches!(stage.step, Step::Score(_));
+    let has_scores = policy.stages.iter().any(scores);
+    let needs_scores = policy.pick != Pick::Sample;
+    if needs_scores && !has_scores {
+        return Err(Fault::new(at, "the pick needs at least one score stage"));
+    }
+    if !needs_scores && has_scores {
+        return Err(Fault::new(
+            at,
+            "pick = \"sample\" ignores scores; expected lowest, highest or first-of",
+        ));
+    }
+    Ok(())
+}
+
+enum Part {
+    Stage(Stage),
+    Pick(Pick),
+}
+
+fn stage(node: Node) -> Result<Part, Fault> {
+    let mut fields = Fields::new(node, "the stage")?;
+    let kinds = [("lrp", Kind::Lrp), ("task", Kind::Task)];
+    let found = (
+        fields.text("filter")?,
+        fields.text("narrow")?,
+        fields.text("score")?,
+        fields.text("pick")?,
+    );
+    let step = match found {
+        (Some(name), None, None, None) => Step::Filter(filter(&mut fields, name)?),
+        (None, Some(name), None, None) => Step::Narrow(narrow(&name)?),
+        (None, None, Some(name), None) => Step::Score(score(&mut fields, name)?),
+        (None, None, None, Some(name)) => {
+            let pick = pick(&mut fields, name)?;
+            fields.finish()?;
+            return Ok(Part::Pick(pick));
+        }
+        _ => {
+            return Err(Fault::new(
+                fields.at,
+                "a stage has exactly one of filter, narrow, score, pick",
+            ));
+        }
+    };
+    let kind = fields.word("kind", &kinds)?;
+    fields.finish()?;
+    Ok(Part::Stage(Stage { step, kind }))
+}
+
+fn filter(fields: &mut Fields, (name, at): (String, usize)) -> Result<Filter, Fault> {
+    Ok(match name.as_str() {
+        "evacuating" => Filter::Evacuating,
+        "running" => Filter::Running,
+        "stack" => Filter::Stack,
+        "volume-drivers" => Filter::VolumeDrivers,
+        "placement-tags" => Filter::PlacementTags,
+        "memory" => Filter::Memory,
+        "disk" => Filter::Disk,
+        "containers" => Filter::Containers,
+        "cpu" => Filter::Cpu,
+        "extra" => Filter::Extra,
+        "volumes-from" => Filter::VolumesFrom,
+        "reserved" => Filter::Reserved,
+        "control-plane" => Filter::ControlPlane,
+        "container-count" => Filter::ContainerCount {
+            limit: fields.count("limit")?.unwrap_or(224),
+        },
+        "capness" => Filter::Capness,
+        "networks" => Filter::Networks,
+        "platform" => Filter::Platform,
+        "traits" => Filter::Traits,
+        "sick" => Filter::Sick,
+        "overcommit-ratios" => Filter::OvercommitRatios,
+        "reboot-within" => reboot_within(fields)?,
+        "locality" => Filter::Locality,
+        _ => return Err(Fault::unknown(at, "filter", &name, Filter::NAMES)),
+    })
+}
+
+fn reboot_within(fields: &mut Fields) -> Result<Filter, Fault> {
+    let days = match fields.number("days")? {
+        Some((days, at)) if days < 0.0 => {
+            return Err(Fault::new(
+                at,
+                format!("days is {days}; expected a number from 0"),
+            ));
+        }
+        other => other.map(|(days, _)| days),
+    };
+    let batch = fields.text("batch")?.map(|(batch, _)| batch);
+    Ok(Filter::RebootWithin { days, batch })
+}
+
+fn narrow((name, at): &(String, usize)) -> Result<Narrow, Fault> {
+    Ok(match name.as_str() {
+        "zone-fewest" => Narrow::ZoneFewest,
+        "app-fewest" => Narrow::AppFewest,
+        "upper-half-memory" => Narrow::UpperHalfMemory,
+        "locality" => Narrow::Locality,
+        _ => return Err(Fault::unknown(*at, "narrow", name, Narrow::NAMES)),
+    })
+}
+
+pub(super) const MODES: [(&str, Mode); 3] = [
+    ("rank", Mode::Rank),
+    ("ratio", Mode::Ratio),
+    ("raw", Mode::Raw),
+];
+
+fn score(fields: &mut Fields, (name, at): (String, usize)) -> Result<Score, Fault> {
+    let mut weight = 1.0;
+    let term = match name.as_str() {
+        "resources" => Term::Resources,
+        "starting" => Term::Starting,
+        "app-instances" => Term::AppInstances,
+        "tasks" => Term::Tasks,
+        "index" => Term::Index {
+            raw: fields
+                .word("index_mode", &[("rank", false), ("raw", true)])?
+                .unwrap_or(false),
+        },
+        "memory" => Term::Memory,
+        "disk" => Term::Disk,
+        "platform" => Term::Platform,
+        "reboot" => Term::Reboot,
+        "owner" => Term::Owner,
+        "random" => Term::Random,
+        "hardware" => Term::Hardware,
+        "objective" => Term::Objective(Arc::new(objective(fields, None)?)),
+        _ => return Err(Fault::unknown(at, "score", &name, Term::NAMES)),
+    };
+    if let Some((given, _)) = fields.number("weight")? {
+        weight = given;
+    }
+    let mut mode = Mode::Raw;
+    if term.has_mode() {
+        mode = fields.word("mode", &MODES)?.unwrap_or(Mode::Rank);
+        let raw_is_meaningless = matches!(term, Term::Platform | Term::Reboot | Term::Random);
+        if mode == Mode::Raw && raw_is_meaningless {
+            return Err(Fault::new(
+                at,
+                format!("score {name} has no raw mode; expected rank or ratio"),
+            ));
+        }
+    }
+    Ok(Score { term, weight, mode })
+}
+
+/// The objective's text and constants; `base` holds what a preset already says.
+pub(super) fn objective(fields: &mut Fields, base: Option<&Objective>) -> Result<Objective, Fault> {
+    let at = fields.at;
+    let given = fields.text("expression")?;
+    let place = given.as_ref().map_or(at, |(_, at)| *at);
+    let mut constants = base.map_or_else(Constants::default, |o| o.constants().clone());
+    for key in ["alpha", "beta", "gamma", "delta"] {
+        if let Some((value, _)) = fields.number(key)? {
+            constants.set(key, value);
+        }
+    }
+    if let Some(table) = fields.take("constants") {
+        let Value::Table(entries) = table.value else {
+            return Err(wrong("constants", &table, "a table of numbers"));
+        };
+        for (name, at, node) in entries {
+            let Value::Number(value) = node.value else {
+                return Err(wrong(&name, &node, "a number"));
+            };
+            if !constants.set(&name, value) {
+                return Err(Fault::new(
+                    at,
+                    format!(
+                        "{name:?} cannot name a constant; expected a word of letters, digits and _ that is not mod, count, ai, r or AZs"
+                    ),
+                ));
+            }
+        }
+    }
+    if let Some((azs, azs_at)) = fields.number("azs")? {
+        if azs < 1.0 || azs.fract() != 0.0 {
+            return Err(Fault::new(
+                azs_at,
+                format!("azs is {azs}; expected a whole number from 1"),
+            ));
+        }
+        constants.azs = Some(azs);
+    }
+    let text = given.map_or_else(
+        || base.map_or(Objective::DEFAULT, |o| o.text()).to_owned(),
+        |(text, _)| text,
+    );
+    Objective::parse(&text, &constants).map_err(|e| Fault::new(place, format!("expression: {e}")))
+}
+
+fn pick(fields: &mut Fields, (name, at): (String, usize)) -> Result<Pick, Fault> {
+    Ok(match name.as_str() {
+        "lowest" => Pick::Lowest,
+        "highest" => Pick::Highest,
+        "sample" => Pick::Sample,
+        "first-of" => {
+            let fraction = fields.number("fraction")?.unwrap_or((0.05, at));
+            if !(0.0..=1.0).contains(&fraction.0) {
+                let message = format!("fraction is {}; expected 0 to 1", fraction.0);
+                return Err(Fault::new(fraction.1, message));
+            }
+            Pick::FirstOf {
+                fraction: fraction.0,
+                highest: fields
+                    .word("order", &[("lowest", false), ("highest", true)])?
+                    .unwrap_or(false),
+            }
+        }
+        _ => {
+            let valid = ["lowest", "highest", "sample", "first-of"];
+            return Err(Fault::unknown(at, "pick", &name, &valid));
+        }
+    })
+}
+
+fn locate(text: &str, fault: Fault) -> PolicyError {
+    let before = text.get(..fault.at.min(text.len())).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+    PolicyError {
+        line,
+        column,
+        message: fault.message,
+        nearest: fault.nearest,
+    }
+}

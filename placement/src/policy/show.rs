@@ -1,0 +1,109 @@
+//! Writing a policy down, canonically: what `hash` hashes and what a changed preset looks like.
+
+use std::fmt::Write;
+
+use super::{Combine, Filter, Mode, Order, Pick, Policy, Score, Step, Term};
+
+impl Policy {
+    /// The policy as a file that reads back as the same policy.
+    pub fn to_toml(&self) -> String {
+        let mut out = String::new();
+        // writing to a String cannot fail
+        let _ = self.write(&mut out);
+        out
+    }
+
+    fn write(&self, out: &mut String) -> std::fmt::Result {
+        let order = match self.order {
+            Order::Asked => "asked",
+            Order::Diego => "diego",
+        };
+        let combine = match self.combine {
+            Combine::Sum => "sum",
+            Combine::Product => "product",
+        };
+        writeln!(out, "name = {:?}", self.name)?;
+        writeln!(out, "order = {order:?}")?;
+        writeln!(out, "bids = {}", self.bids)?;
+        writeln!(out, "max_in_flight = {}", self.max_in_flight)?;
+        writeln!(out, "combine = {combine:?}")?;
+        for stage in &self.stages {
+            writeln!(out, "\n[[stage]]")?;
+            match &stage.step {
+                Step::Filter(filter) => write_filter(out, filter)?,
+                Step::Narrow(narrow) => writeln!(out, "narrow = {:?}", narrow.name())?,
+                Step::Score(score) => write_score(out, score)?,
+            }
+            if let Some(kind) = stage.kind {
+                writeln!(out, "kind = \"{kind}\"")?;
+            }
+        }
+        writeln!(out, "\n[[stage]]")?;
+        match &self.pick {
+            Pick::Lowest => writeln!(out, "pick = \"lowest\""),
+            Pick::Highest => writeln!(out, "pick = \"highest\""),
+            Pick::Sample => writeln!(out, "pick = \"sample\""),
+            Pick::FirstOf { fraction, highest } => {
+                let order = if *highest { "highest" } else { "lowest" };
+                writeln!(
+                    out,
+                    "pick = \"first-of\"\nfraction = {fraction:?}\norder = {order:?}"
+                )
+            }
+        }
+    }
+}
+
+fn write_filter(out: &mut String, filter: &Filter) -> std::fmt::Result {
+    writeln!(out, "filter = {:?}", filter.name())?;
+    match filter {
+        Filter::ContainerCount { limit } => writeln!(out, "limit = {limit}"),
+        Filter::RebootWithin { days, batch } => {
+            if let Some(days) = days {
+                writeln!(out, "days = {days:?}")?;
+            }
+            if let Some(batch) = batch {
+                writeln!(out, "batch = {}", quote(batch))?;
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn write_score(out: &mut String, score: &Score) -> std::fmt::Result {
+    writeln!(out, "score = {:?}", score.term.name())?;
+    writeln!(out, "weight = {:?}", score.weight)?;
+    if score.term.has_mode() {
+        let mode = match score.mode {
+            Mode::Rank => "rank",
+            Mode::Ratio => "ratio",
+            Mode::Raw => "raw",
+        };
+        writeln!(out, "mode = {mode:?}")?;
+    }
+    match &score.term {
+        Term::Index { raw } => {
+            let mode = if *raw { "raw" } else { "rank" };
+            writeln!(out, "index_mode = {mode:?}")
+        }
+        Term::Objective(objective) => {
+            writeln!(out, "expression = {}", quote(objective.text()))?;
+            if let Some(azs) = objective.constants().azs {
+                writeln!(out, "azs = {azs:?}")?;
+            }
+            let constants: Vec<String> = objective
+                .constants()
+                .iter()
+                .map(|(name, value)| format!("{name} = {value:?}"))
+                .collect();
+            writeln!(out, "constants = {{ {} }}", constants.join(", "))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A TOML basic string.
+fn quote(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}

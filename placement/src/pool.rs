@@ -1,0 +1,294 @@
+//! The cells as they are known, and the batch auction over them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use crate::{
+    Cell, Decision, Explain, Job, Policy, Resources,
+    batch::Batch,
+    fast::{
+        Index,
+        classes::same_kind,
+        columnar::Columnar,
+        columns::Source,
+        halves::HalvesPlan,
+        ordered::OrderedPlan,
+        rows::{Holders, Row},
+        session::{Parts, Session},
+    },
+    planner,
+    scene::Stage,
+    tie,
+};
+
+/// The known cells, by name.
+///
+/// Beside them it keeps what the fast engines need: each cell's amounts in a few words, which cells
+/// hold which app, and the cells in the order of the last policy that planned.
+#[derive(Clone, Debug, Default)]
+pub struct Pool {
+    by_name: BTreeMap<Arc<str>, u32>,
+    /// By slot; a free slot's name is empty.
+    names: Vec<Arc<str>>,
+    cells: Vec<Cell>,
+    rows: Vec<Row>,
+    hashes: Vec<u64>,
+    free: Vec<u32>,
+    holders: Holders,
+    index: Option<Index>,
+}
+
+/// What a plan depends on besides cells, jobs and policy.
+#[derive(Clone, Debug, Default)]
+pub struct Draw {
+    /// Decides ties and samples.
+    pub seed: u64,
+    /// The auction's id: the same jobs in another auction draw differently.
+    pub auction: u128,
+    /// Milliseconds since the Unix epoch, for dates that operators set (a planned reboot).
+    pub now_ms: i64,
+    /// Take the smallest cell id among the finalists instead of drawing (scenario `pick: "first"`).
+    pub first: bool,
+    /// Cells that do not exist for this auction (gave no bid, were just unreachable).
+    pub absent: BTreeSet<Arc<str>>,
+    /// Cells that do not exist for this auction because their advertisement expired.
+    pub expired: BTreeSet<Arc<str>>,
+    /// Where named instances run, for `near` and `far` of `instance:UUID`: instance id to cell.
+    pub instances: BTreeMap<String, Arc<str>>,
+    /// How much to explain.
+    pub explain: Explain,
+}
+
+/// What a batch auction decided: one decision for each job, in the order they were taken.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// In the order the auction took the jobs; duplicates come last.
+    pub decisions: Vec<Decision>,
+}
+
+impl Pool {
+    /// Inserts the cell, or replaces the one of its name.
+    pub fn put(&mut self, cell: Cell) {
+        let row = Row::of(&cell);
+        if let Some(slot) = self.by_name.get(cell.cell.as_str()).copied() {
+            let at = slot as usize;
+            let (old, old_row) = (&self.cells[at], self.rows[at]);
+            self.holders.change(slot, Some(old), Some(&cell));
+            let same = same_kind(old, &cell);
+            if let Some(index) = &mut self.index {
+                if same {
+                    index.change(slot, old_row, row);
+                } else {
+                    index.take(slot, old_row);
+                    index.put(slot, &cell, row, self.hashes[at]);
+                }
+            }
+            if !same {
+                self.wear_index();
+            }
+            self.cells[at] = cell;
+            self.rows[at] = row;
+            return;
+        }
+        let name: Arc<str> = cell.cell.as_str().into();
+        let hash = tie::hash_text(&name);
+        let slot = self.new_slot();
+        self.holders.change(slot, None, Some(&cell));
+        if let Some(index) = &mut self.index {
+            index.put(slot, &cell, row, hash);
+        }
+        self.wear_index();
+        self.by_name.insert(Arc::clone(&name), slot);
+        let at = slot as usize;
+        self.names[at] = name;
+        self.cells[at] = cell;
+        self.rows[at] = row;
+        self.hashes[at] = hash;
+    }
+
+    fn new_slot(&mut self) -> u32 {
+        if let Some(slot) = self.free.pop() {
+            return slot;
+        }
+        self.names.push("".into());
+        self.cells.push(Cell::new("", Resources::default()));
+        self.rows.push(Row::default());
+        self.hashes.push(0);
+        // a pool of 2^32 cells does not fit any memory
+        u32::try_from(self.cells.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    /// Gives up an index that the change of one cell makes wrong, or too large.
+    fn wear_index(&mut self) {
+        let cells = self.cells.len();
+        if self
+            .index
+            .as_ref()
+            .is_some_and(|index| index.is_fragile() || index.is_worn(cells))
+        {
+            self.index = None;
+        }
+    }
+
+    /// Forgets the cell.
+    pub fn remove(&mut self, cell: &str) -> Option<Cell> {
+        let slot = self.by_name.remove(cell)?;
+        let at = slot as usize;
+        if let Some(index) = &mut self.index {
+            index.take(slot, self.rows[at]);
+        }
+        self.wear_index();
+        let nobody = Cell::new("", Resources::default());
+        let removed = std::mem::replace(&mut self.cells[at], nobody);
+        self.holders.change(slot, Some(&removed), None);
+        self.names[at] = "".into();
+        self.rows[at] = Row::default();
+        self.free.push(slot);
+        Some(removed)
+    }
+
+    /// The cell of this name.
+    pub fn get(&self, cell: &str) -> Option<&Cell> {
+        self.by_name
+            .get(cell)
+            .map(|slot| &self.cells[*slot as usize])
+    }
+
+    /// All cells, by name.
+    pub fn cells(&self) -> impl Iterator<Item = &Cell> {
+        self.by_name
+            .values()
+            .map(|slot| &self.cells[*slot as usize])
+    }
+
+    /// How many cells there are.
+    pub fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// Whether there is no cell.
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    /// Debits one instance of the job's request from the cell, if it is known.
+    pub fn debit(&mut self, cell: &str, job: &Job) {
+        let Some(slot) = self.by_name.get(cell).copied() else {
+            return;
+        };
+        let at = slot as usize;
+        self.cells[at].debit(&job.request);
+        let old = std::mem::replace(&mut self.rows[at], Row::of(&self.cells[at]));
+        if job.request.kind == crate::Kind::Lrp {
+            self.holders.add(&job.request.app, slot);
+        }
+        if let Some(index) = &mut self.index {
+            index.change(slot, old, self.rows[at]);
+        }
+    }
+
+    /// Runs the batch auction over the pool plus the debits of this batch. The pool itself is the
+    /// same afterwards: what is really sent is debited with [`Pool::debit`].
+    pub fn plan(&mut self, jobs: &[Job], policy: &Policy, draw: &Draw) -> Plan {
+        // whoever wants everything explained has the plain engine do it
+        if draw.explain >= Explain::Stages {
+            return self.plan_plainly(jobs, policy, draw);
+        }
+        let batch = Batch::new(jobs, policy.order);
+        let mut index = self.take_index(policy, draw);
+        let stage = Stage {
+            by_name: &self.by_name,
+            names: &self.names,
+            cells: &self.cells,
+        };
+        let parts = Parts {
+            names: &self.names,
+            cells: &self.cells,
+            hashes: &self.hashes,
+            holders: &self.holders,
+            rows: &mut self.rows,
+        };
+        let slot_of = |name: &str| self.by_name.get(name).copied();
+        let session = Session::new(parts, policy, draw, batch.apps.len(), slot_of);
+        let shapes = batch.shapes.len();
+        let plan = match &mut index {
+            Some(Index::Ordered(ordered)) => {
+                let mut engine = OrderedPlan::new(ordered, session, shapes);
+                let plan = planner::plan(stage, Some(&mut engine), jobs, &batch, policy, draw);
+                engine.finish();
+                plan
+            }
+            Some(Index::Halves(halves)) => {
+                let mut engine = HalvesPlan::new(halves, session, shapes);
+                let plan = planner::plan(stage, Some(&mut engine), jobs, &batch, policy, draw);
+                engine.finish();
+                plan
+            }
+            None => {
+                drop(session);
+                let by_name = self.by_name.iter();
+                let source = Source {
+                    cells: &self.cells,
+                    rows: &self.rows,
+                    hashes: &self.hashes,
+                    holders: &self.holders,
+                    by_name: &mut by_name.map(|(name, slot)| (&**name, *slot)),
+                };
+                let mut engine = Columnar::new(source, policy, draw, jobs, &batch);
+                planner::plan(stage, Some(&mut engine), jobs, &batch, policy, draw)
+            }
+        };
+        // one made for an auction with cells missing is of no use to the next
+        let lasting = |index: &Index| !index.is_fragile() || draw.leaves_nobody_out();
+        self.index = index.filter(lasting);
+        plan
+    }
+
+    /// The index of the last plan where it is the right one, else a new one where there can be one.
+    fn take_index(&mut self, policy: &Policy, draw: &Draw) -> Option<Index> {
+        let fits = |index: &Index| {
+            index.policy() == policy && (!index.is_fragile() || draw.leaves_nobody_out())
+        };
+        if let Some(index) = self.index.take().filter(fits) {
+            return Some(index);
+        }
+        let exists =
+            |name: &&Arc<str>| !draw.absent.contains(*name) && !draw.expired.contains(*name);
+        let by_name = self
+            .by_name
+            .iter()
+            .filter(|(name, _)| exists(name))
+            .map(|(_, slot)| *slot);
+        Index::build(policy, &self.cells, &self.rows, &self.hashes, by_name)
+    }
+
+    /// Builds the fast engine's index for a policy ahead of the first plan.
+    pub fn prepare(&mut self, policy: &Policy) {
+        self.index = self.take_index(policy, &Draw::default());
+    }
+
+    /// Which engine plans under a policy: `"ordered"`, `"halves"` or `"columnar"`.
+    pub fn engine(policy: &Policy) -> &'static str {
+        Index::kind(policy)
+    }
+
+    /// The same by the plain engine, which walks all cells for every job: the readable definition
+    /// that the fast engines are compared with.
+    pub fn plan_plainly(&self, jobs: &[Job], policy: &Policy, draw: &Draw) -> Plan {
+        let batch = Batch::new(jobs, policy.order);
+        let stage = Stage {
+            by_name: &self.by_name,
+            names: &self.names,
+            cells: &self.cells,
+        };
+        planner::plan(stage, None, jobs, &batch, policy, draw)
+    }
+}
+
+impl Draw {
+    fn leaves_nobody_out(&self) -> bool {
+        self.absent.is_empty() && self.expired.is_empty()
+    }
+}

@@ -1,0 +1,72 @@
+//! One line for a job that was not placed: one text per stage, the same in every policy.
+
+use crate::{
+    Job, Unplaced,
+    plain::{Emptied, Trace},
+    policy::Filter,
+    words,
+};
+
+/// The text of a job that came when as many starts were in flight as allowed.
+pub(crate) const IN_FLIGHT: &str = "waiting to start instance: reached in-flight start limit";
+
+/// The reason and the tally of a job for which no cell was left.
+pub(crate) fn unplaced(job: &Job, trace: Trace) -> Unplaced {
+    let reason = match &trace.emptied_by {
+        None | Some(Emptied::NoCells) => "unable to communicate to compatible cells".into(),
+        Some(Emptied::Score) => "found no compatible cell with a finite score".into(),
+        Some(Emptied::Filter(filter)) => text(filter, job, trace.lacking.as_deref()),
+    };
+    let tally = trace
+        .stages
+        .into_iter()
+        .flat_map(|stage| stage.rejected)
+        .collect();
+    Unplaced { reason, tally }
+}
+
+fn text(filter: &Filter, job: &Job, lacking: Option<&[String]>) -> String {
+    let request = &job.request;
+    let found_none = "found no compatible cell";
+    match filter {
+        Filter::Memory | Filter::Disk | Filter::Containers | Filter::Cpu | Filter::Extra => {
+            match lacking {
+                None | Some([]) => "insufficient resources".into(),
+                Some(names) => format!("insufficient resources: {}", names.join(", ")),
+            }
+        }
+        Filter::Stack => format!("{found_none} for required stack"),
+        Filter::VolumeDrivers => format!("{found_none} with required volume drivers"),
+        Filter::PlacementTags => match request.placement_tags.as_slice() {
+            [] => format!("{found_none} with no placement tags"),
+            [tag] => format!("{found_none} with placement tag \"{tag}\""),
+            tags => format!(
+                "{found_none} with placement tags {}",
+                words::quoted_and(tags)
+            ),
+        },
+        Filter::Evacuating => "unable to communicate to compatible cells".into(),
+        Filter::Running => format!("{found_none} that is running"),
+        Filter::VolumesFrom => format!("{found_none} with the required volumes"),
+        Filter::Reserved => format!("{found_none} that is not reserved"),
+        Filter::ControlPlane => format!("{found_none} outside the control plane"),
+        Filter::ContainerCount { limit } => {
+            format!("{found_none} with fewer than {limit} instances")
+        }
+        Filter::Capness => {
+            let cap = if request.cpu_millis > 0 {
+                "with"
+            } else {
+                "without"
+            };
+            format!("{found_none} for work {cap} a cpu cap")
+        }
+        Filter::Networks => format!("{found_none} with the required networks up"),
+        Filter::Platform => format!("{found_none} with a platform in the required range"),
+        Filter::Traits => format!("{found_none} with exactly the required traits"),
+        Filter::Sick => format!("{found_none} whose last starts succeeded"),
+        Filter::OvercommitRatios => format!("{found_none} with the required overcommit ratios"),
+        Filter::RebootWithin { .. } => format!("{found_none} that does not reboot soon"),
+        Filter::Locality => format!("{found_none} that is as near and far as required"),
+    }
+}

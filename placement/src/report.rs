@@ -1,0 +1,186 @@
+//! Decisions as they are printed: for other programs as JSON, for people as lines.
+
+use std::{fmt::Write, sync::Arc};
+
+use serde::Serialize;
+
+use crate::{Explanation, Job, Kind, Plan, Policy, ScoreReport, StageReport, Tally, Verdict};
+
+/// All decisions of one auction, in the order in which they were made.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// One for each job; none for a dropped duplicate.
+    pub decisions: Vec<DecisionReport>,
+}
+
+/// One decision.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DecisionReport {
+    /// The app.
+    pub app: String,
+    /// The instance's index.
+    pub index: u32,
+    /// What it is.
+    pub kind: Kind,
+    /// `"placed"` or `"unplaced"`.
+    pub outcome: &'static str,
+    /// Where it goes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cell: Option<Arc<str>>,
+    /// The cells the final draw was made from, sorted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub finalists: Vec<Arc<str>>,
+    /// The winner's cost, where the lowest wins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<f64>,
+    /// The winner's score, where the highest wins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub score: Option<f64>,
+    /// Why it was not placed, in one line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Why it was not placed, in numbers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tally: Vec<Tally>,
+    /// Each stage's survivors and rejections, when asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<StageReport>,
+    /// Each finalist's score terms, when asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scores: Vec<ScoreReport>,
+    /// Hints that were ignored, and the like.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+impl Report {
+    /// Puts a plan into words.
+    pub fn new(jobs: &[Job], policy: &Policy, plan: Plan) -> Self {
+        let decisions = plan.decisions.into_iter();
+        let report = |decision: crate::Decision| {
+            let job = &jobs[decision.job];
+            let Explanation {
+                stages,
+                scores,
+                notes,
+            } = decision.explanation.map(|e| *e).unwrap_or_default();
+            let highest = policy.highest_wins();
+            let (outcome, cell, reason, tally) = match decision.verdict {
+                Verdict::Placed { cell } => ("placed", Some(cell), None, Vec::new()),
+                Verdict::Unplaced(why) => ("unplaced", None, Some(why.reason), why.tally),
+                Verdict::Duplicate { .. } => return None,
+            };
+            Some(DecisionReport {
+                app: job.request.app.clone(),
+                index: job.index,
+                kind: job.request.kind,
+                outcome,
+                cell,
+                finalists: decision.finalists,
+                cost: decision.value.filter(|_| highest == Some(false)),
+                score: decision.value.filter(|_| highest == Some(true)),
+                reason,
+                tally,
+                stages,
+                scores,
+                notes,
+            })
+        };
+        Self {
+            decisions: decisions.filter_map(report).collect(),
+        }
+    }
+
+    /// How many jobs were placed.
+    pub fn placed(&self) -> usize {
+        self.decisions.iter().filter(|d| d.cell.is_some()).count()
+    }
+
+    /// The same for people: one line for each decision, its explanation indented below.
+    pub fn render(&self) -> String {
+        let mut out = String::new();
+        let width = |name: fn(&DecisionReport) -> usize| {
+            self.decisions.iter().map(name).max().unwrap_or(0).min(40)
+        };
+        let wide = width(|d| d.app.chars().count() + d.index.to_string().len() + 1);
+        for decision in &self.decisions {
+            // writing to a String cannot fail
+            let _ = decision.render(&mut out, wide);
+        }
+        let unplaced = self.decisions.len() - self.placed();
+        let _ = writeln!(out, "{} placed, {unplaced} not placed", self.placed());
+        out
+    }
+}
+
+impl DecisionReport {
+    fn render(&self, out: &mut String, wide: usize) -> std::fmt::Result {
+        let name = format!("{}.{}", self.app, self.index);
+        write!(out, "{:4}  {name:wide$}  ", self.kind.to_string())?;
+        match &self.cell {
+            Some(cell) => write!(out, "{cell}")?,
+            None => write!(
+                out,
+                "not placed: {}",
+                self.reason.as_deref().unwrap_or_default()
+            )?,
+        }
+        if let Some(cost) = self.cost {
+            write!(out, "  cost {cost:.4}")?;
+        }
+        if let Some(score) = self.score {
+            write!(out, "  score {score:.4}")?;
+        }
+        if self.finalists.len() > 1 {
+            write!(out, "  drawn from {}", self.finalists.len())?;
+        }
+        writeln!(out)?;
+        if self.stages.is_empty() {
+            for tally in &self.tally {
+                writeln!(out, "      {}", tally.in_words())?;
+            }
+        }
+        for stage in &self.stages {
+            writeln!(out, "      {}: {} left", stage.stage, stage.survivors)?;
+            for tally in &stage.rejected {
+                writeln!(out, "        {}", tally.in_words())?;
+            }
+        }
+        for score in &self.scores {
+            let terms: Vec<String> = score
+                .terms
+                .iter()
+                .map(|(name, value)| format!("{name} {value:.4}"))
+                .collect();
+            writeln!(
+                out,
+                "      {} {:.4} = {}",
+                score.cell,
+                score.value,
+                terms.join(" + ")
+            )?;
+        }
+        for note in &self.notes {
+            writeln!(out, "      note: {note}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Tally {
+    /// One line, such as `memory: 12 cells dropped, needs 4096, the best has 2048`.
+    pub fn in_words(&self) -> String {
+        let cells = if self.cells == 1 { "cell" } else { "cells" };
+        let mut out = format!("{}: {} {cells} dropped", self.stage, self.cells);
+        if let Some(reason) = &self.reason {
+            let _ = write!(out, ", {reason}");
+        }
+        if let (Some(needs), Some(best)) = (self.needs, self.best) {
+            let _ = write!(out, ", needs {needs}, the best has {best}");
+        }
+        if !self.names.is_empty() {
+            let _ = write!(out, " ({})", self.names.join(", "));
+        }
+        out
+    }
+}

@@ -1,0 +1,346 @@
+//! A start request and the jobs it explodes into.
+
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::{
+    Invalid, Trait, check_count, check_name, resources::MAX_AMOUNT, stages::locality::Item,
+};
+
+/// The most instances one request may ask for.
+pub const MAX_INSTANCES: u32 = 100_000;
+
+/// What a request starts.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A long-running process; it has instances 0..n-1.
+    #[default]
+    Lrp,
+    /// Runs once.
+    Task,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Lrp => "lrp",
+            Kind::Task => "task",
+        })
+    }
+}
+
+/// A request to start instances of an app. Required: `app`, `memory_mb`, `disk_mb`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// Names the request: the same id again is the same request. Empty = none was given.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub id: String,
+    /// A long-running process unless said.
+    #[serde(default)]
+    pub kind: Kind,
+    /// The app's name: 1 to 128 of `A-Za-z0-9_-`.
+    pub app: String,
+    /// How many instances the app has in all.
+    #[serde(default = "one")]
+    pub instances: u32,
+    /// A subset of `0..instances`: only these are started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub indices: Option<Vec<u32>>,
+    /// MiB for each instance.
+    pub memory_mb: i64,
+    /// MiB for each instance.
+    pub disk_mb: i64,
+    /// Thousandths of a core; 0 asks for none, and is "not capped".
+    #[serde(default, skip_serializing_if = "crate::resources::is_zero")]
+    pub cpu_millis: i64,
+    /// Named, countable resources for each instance.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub extra: BTreeMap<String, i64>,
+    /// The root filesystem it needs; none = any cell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stack: Option<String>,
+    /// Placement tags it asks for (Diego).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub placement_tags: Vec<String>,
+    /// Volume drivers it needs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volume_drivers: Vec<String>,
+    /// The blob it is made from, for cells that cached it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_blob: Option<String>,
+    /// Who it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// Each entry is a requirement: at least one of its networks must be up.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<Vec<String>>,
+    /// Traits the cell must have (Triton: equal name sets).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub traits: BTreeMap<String, Trait>,
+    /// Lowest platform stamp by version.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub min_platform: BTreeMap<String, String>,
+    /// Highest platform stamp by version.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub max_platform: BTreeMap<String, String>,
+    /// Volumes the cell must hold.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volumes_from: Vec<String>,
+    /// Near any of these: `app:NAME`, `tag:KEY=VALUE`, `rack:NAME`, `instance:UUID`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub near: Vec<String>,
+    /// Far from all of these; the same forms.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub far: Vec<String>,
+    /// Near and far are demands, not hints.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub strict: bool,
+    /// Tags of the new instances.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tags: BTreeMap<String, String>,
+    /// Overcommit ratios the cell must have, by resource.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub overcommit: BTreeMap<String, f64>,
+    /// An objective of its own, where the policy has one; at most 2 KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub objective: Option<String>,
+    /// When the reply goes out at the latest (default 4 s).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Span>,
+    /// How long work that fits nowhere waits (default 0).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_timeout: Option<Span>,
+    /// What the cell executes; placement never reads it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<Run>,
+}
+
+/// What a cell executes for an instance.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// The program and its arguments; at least one word.
+    pub command: Vec<String>,
+    /// Laid over the environment that the cell gives.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Whether it wants a port of its own, named in `PORT`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub port: bool,
+}
+
+/// A length of time, written like `"4s"` or `"250ms"` on the wire and in files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span(pub Duration);
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&humantime::format_duration(self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        humantime::parse_duration(&text).map(Span).map_err(|e| {
+            serde::de::Error::custom(format!(
+                "{text:?} is not a length of time ({e}); expected one like \"4s\" or \"250ms\""
+            ))
+        })
+    }
+}
+
+/// One instance to be placed: a request and an index of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    /// What is asked for.
+    pub request: Arc<Request>,
+    /// Which of its instances this is.
+    pub index: u32,
+}
+
+impl Request {
+    /// A request for one instance of an app, of this size in MiB.
+    pub fn new(app: impl Into<String>, memory_mb: i64, disk_mb: i64) -> Self {
+        Self {
+            id: String::new(),
+            kind: Kind::Lrp,
+            app: app.into(),
+            instances: 1,
+            indices: None,
+            memory_mb,
+            disk_mb,
+            cpu_millis: 0,
+            extra: BTreeMap::new(),
+            stack: None,
+            placement_tags: Vec::new(),
+            volume_drivers: Vec::new(),
+            source_blob: None,
+            owner: None,
+            networks: Vec::new(),
+            traits: BTreeMap::new(),
+            min_platform: BTreeMap::new(),
+            max_platform: BTreeMap::new(),
+            volumes_from: Vec::new(),
+            near: Vec::new(),
+            far: Vec::new(),
+            strict: false,
+            tags: BTreeMap::new(),
+            overcommit: BTreeMap::new(),
+            objective: None,
+            deadline: None,
+            queue_timeout: None,
+            run: None,
+        }
+    }
+
+    /// The jobs of this request, in the order of their indices (as given, or 0..instances).
+    pub fn jobs(self: &Arc<Self>) -> Vec<Job> {
+        let job = |index| Job {
+            request: Arc::clone(self),
+            index,
+        };
+        match &self.indices {
+            Some(indices) => indices.iter().copied().map(job).collect(),
+            None => (0..self.instances).map(job).collect(),
+        }
+    }
+
+    /// Refuses what no request may ask: bad names, negative or absurd sizes, too many instances,
+    /// indices outside `0..instances`, over-long texts and lists.
+    pub fn check(&self) -> Result<(), Invalid> {
+        check_name("app", &self.app)?;
+        if !self.id.is_empty() {
+            check_name("id", &self.id)?; // it is a token of the outcome's subject
+        }
+        for (field, amount) in [
+            ("memory_mb", self.memory_mb),
+            ("disk_mb", self.disk_mb),
+            ("cpu_millis", self.cpu_millis),
+        ] {
+            check_amount(field, amount)?;
+        }
+        for (name, amount) in &self.extra {
+            check_amount(&format!("extra.{name}"), *amount)?;
+        }
+        if !(1..=MAX_INSTANCES).contains(&self.instances) {
+            let expected = format!("a number from 1 to {MAX_INSTANCES}");
+            return Err(Invalid::new("instances", self.instances, expected));
+        }
+        self.check_indices()?;
+        for (field, list) in [
+            ("placement_tags", self.placement_tags.len()),
+            ("volume_drivers", self.volume_drivers.len()),
+            ("volumes_from", self.volumes_from.len()),
+            ("networks", self.networks.len()),
+            ("near", self.near.len()),
+            ("far", self.far.len()),
+            ("tags", self.tags.len()),
+            ("traits", self.traits.len()),
+            ("extra", self.extra.len()),
+        ] {
+            check_count(field, list, 64)?;
+        }
+        for (field, items) in [("near", &self.near), ("far", &self.far)] {
+            for item in items {
+                Item::check(field, item)?;
+            }
+        }
+        for (field, ratio) in &self.overcommit {
+            if !ratio.is_finite() || *ratio < 0.0 {
+                return Err(Invalid::new(
+                    format!("overcommit.{field}"),
+                    ratio,
+                    "a ratio >= 0",
+                ));
+            }
+        }
+        self.check_texts()
+    }
+
+    fn check_indices(&self) -> Result<(), Invalid> {
+        let Some(indices) = &self.indices else {
+            return Ok(());
+        };
+        if indices.is_empty() {
+            return Err(Invalid::new(
+                "indices",
+                "[]",
+                "at least one index, or no such field",
+            ));
+        }
+        if let Some(index) = indices.iter().find(|i| **i >= self.instances) {
+            let expected = format!("indices below instances ({})", self.instances);
+            return Err(Invalid::new("indices", index, expected));
+        }
+        let distinct: std::collections::BTreeSet<_> = indices.iter().collect();
+        if distinct.len() < indices.len() {
+            return Err(Invalid::new(
+                "indices",
+                "a repeated index",
+                "each index once",
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_texts(&self) -> Result<(), Invalid> {
+        if let Some(objective) = &self.objective
+            && objective.len() > 2048
+        {
+            return Err(Invalid::new(
+                "objective",
+                objective.len(),
+                "at most 2048 bytes",
+            ));
+        }
+        for (field, text) in [
+            ("stack", &self.stack),
+            ("owner", &self.owner),
+            ("source_blob", &self.source_blob),
+        ] {
+            if text.as_ref().is_some_and(|t| t.is_empty() || t.len() > 256) {
+                let value = shorten(text.as_deref().unwrap_or_default());
+                return Err(Invalid::new(field, value, "1 to 256 characters"));
+            }
+        }
+        match &self.run {
+            Some(run) if run.command.is_empty() || run.command[0].is_empty() => Err(Invalid::new(
+                "run.command",
+                "[]",
+                "the program and its arguments",
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check_amount(field: &str, amount: i64) -> Result<(), Invalid> {
+    if (0..=MAX_AMOUNT).contains(&amount) {
+        return Ok(());
+    }
+    Err(Invalid::new(
+        field,
+        amount,
+        format!("a number from 0 to {MAX_AMOUNT}"),
+    ))
+}
+
+pub(crate) fn shorten(text: &str) -> String {
+    let mut short: String = text.chars().take(40).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    format!("{short:?}")
+}
+
+fn one() -> u32 {
+    1
+}
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
+fn is_false(b: &bool) -> bool {
+    !*b
+}

@@ -1,0 +1,267 @@
+//! Scenario files: cells, requests and a policy in one file, in JSON or TOML.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use crate::{Cell, Draw, Explain, Job, Policy, PolicyError, Pool, Report, Request, stages::dates};
+
+/// An offline auction: the cells, what is asked for, and how it is decided.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Its name, for people.
+    pub name: String,
+    /// Milliseconds since the Unix epoch: what "now" is for planned reboots.
+    pub now_ms: i64,
+    /// The policy.
+    pub policy: Policy,
+    /// Take the smallest cell id among the finalists instead of drawing.
+    pub first: bool,
+    /// Decides ties and samples.
+    pub seed: u64,
+    /// The cells whose advertisement still counts.
+    pub cells: Vec<Cell>,
+    /// The cells whose advertisement is too old.
+    pub expired: Vec<Cell>,
+    /// What is asked for, in order.
+    pub requests: Vec<Arc<Request>>,
+    /// Fields that nothing reads: misspelt, perhaps.
+    pub warnings: Vec<String>,
+}
+
+/// What is wrong with a scenario.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScenarioError {
+    /// It is not JSON or TOML at all.
+    #[error("line {line}, column {column}: {message}")]
+    Syntax {
+        /// From 1.
+        line: usize,
+        /// From 1.
+        column: usize,
+        /// What the parser says.
+        message: String,
+    },
+    /// A field holds what it must not.
+    #[error("{at}: {message}")]
+    Field {
+        /// The field, as a path (`cells[3].total.memory_mb`).
+        at: String,
+        /// What it held and what was expected.
+        message: String,
+    },
+    /// The policy is wrong.
+    #[error("policy: {0}")]
+    Policy(#[from] PolicyError),
+}
+
+#[derive(Deserialize)]
+struct File {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    now: Option<String>,
+    #[serde(default)]
+    ttl: Option<String>,
+    #[serde(default)]
+    policy: Option<serde_json::Value>,
+    #[serde(default)]
+    pick: Option<String>,
+    #[serde(default)]
+    seed: u64,
+    cells: Vec<Cell>,
+    #[serde(default)]
+    requests: Vec<Request>,
+    // the simulator's part
+    #[serde(default, rename = "workload")]
+    _workload: serde::de::IgnoredAny,
+    #[serde(default, rename = "network")]
+    _network: serde::de::IgnoredAny,
+    #[serde(default, rename = "faults")]
+    _faults: serde::de::IgnoredAny,
+}
+
+/// A policy that is named nowhere is this one.
+const DEFAULT_POLICY: &str = "diego";
+
+impl Scenario {
+    /// Reads a scenario in JSON.
+    pub fn from_json(text: &str) -> Result<Self, ScenarioError> {
+        let json = serde_json::from_str(text).map_err(|e| ScenarioError::Syntax {
+            line: e.line(),
+            column: e.column(),
+            message: strip_place(&e.to_string()),
+        })?;
+        Self::from_value(json)
+    }
+
+    /// Reads a scenario in TOML.
+    pub fn from_toml(text: &str) -> Result<Self, ScenarioError> {
+        let table: toml::Table = text.parse().map_err(|e: toml::de::Error| {
+            let before = text.get(..e.span().map_or(0, |s| s.start)).unwrap_or(text);
+            ScenarioError::Syntax {
+                line: before.matches('\n').count() + 1,
+                column: before.chars().rev().take_while(|c| *c != '\n').count() + 1,
+                message: e.message().trim().to_owned(),
+            }
+        })?;
+        Self::from_value(to_json(toml::Value::Table(table)))
+    }
+
+    fn from_value(json: serde_json::Value) -> Result<Self, ScenarioError> {
+        let mut warnings = Vec::new();
+        let mut track = serde_path_to_error::Track::new();
+        let tracked = serde_path_to_error::Deserializer::new(json, &mut track);
+        let read: Result<File, _> =
+            serde_ignored::deserialize(tracked, |path| warnings.push(path.to_string()));
+        let file = read.map_err(|e| ScenarioError::Field {
+            at: track.path().to_string(),
+            message: e.to_string(),
+        })?;
+        Self::check(file, warnings)
+    }
+
+    fn check(file: File, warnings: Vec<String>) -> Result<Self, ScenarioError> {
+        let name = serde_json::Value::String(DEFAULT_POLICY.into());
+        let policy = Policy::from_json(file.policy.as_ref().unwrap_or(&name))?;
+        let now_ms = match &file.now {
+            None => 0,
+            Some(now) => dates::date_ms(now)
+                .ok_or_else(|| wrong("now", now, "a date such as \"2026-01-01T00:00:00Z\""))?,
+        };
+        let ttl_text = file.ttl.as_deref().unwrap_or("15s");
+        let ttl = dates::span(ttl_text)
+            .ok_or_else(|| wrong("ttl", ttl_text, "a length of time such as \"15s\""))?;
+        let first = match file.pick.as_deref() {
+            None | Some("draw") => false,
+            Some("first") => true,
+            Some(other) => return Err(wrong("pick", other, "\"first\" or \"draw\"")),
+        };
+        let mut names = std::collections::BTreeSet::new();
+        let (mut cells, mut expired) = (Vec::new(), Vec::new());
+        for (i, cell) in file.cells.into_iter().enumerate() {
+            cell.check()
+                .map_err(|e| field(&format!("cells[{i}]"), &e))?;
+            if !names.insert(cell.cell.clone()) {
+                let at = format!("cells[{i}].cell");
+                return Err(wrong(&at, &cell.cell, "each name once"));
+            }
+            let age = cell
+                .age
+                .as_deref()
+                .and_then(dates::span)
+                .unwrap_or_default();
+            if age >= ttl && cell.age.is_some() {
+                expired.push(cell);
+            } else {
+                cells.push(cell);
+            }
+        }
+        let mut requests = Vec::with_capacity(file.requests.len());
+        for (i, request) in file.requests.into_iter().enumerate() {
+            let at = || format!("requests[{i}]");
+            request.check().map_err(|e| field(&at(), &e))?;
+            policy
+                .check_request(&request)
+                .map_err(|e| field(&at(), &e))?;
+            requests.push(Arc::new(request));
+        }
+        Ok(Self {
+            name: file.name,
+            now_ms,
+            policy,
+            first,
+            seed: file.seed,
+            cells,
+            expired,
+            requests,
+            warnings,
+        })
+    }
+
+    /// The cells as a pool, the expired ones included: [`Scenario::draw`] says which those are.
+    pub fn pool(&self) -> Pool {
+        let mut pool = Pool::default();
+        for cell in self.cells.iter().chain(&self.expired) {
+            pool.put(cell.clone());
+        }
+        pool
+    }
+
+    /// All jobs, in the order asked.
+    pub fn jobs(&self) -> Vec<Job> {
+        self.requests.iter().flat_map(Request::jobs).collect()
+    }
+
+    /// Seed, date and what else the plan depends on.
+    pub fn draw(&self, explain: Explain) -> Draw {
+        let name = |cell: &Cell| Arc::from(cell.cell.as_str());
+        Draw {
+            seed: self.seed,
+            now_ms: self.now_ms,
+            first: self.first,
+            expired: self.expired.iter().map(name).collect(),
+            explain,
+            ..Draw::default()
+        }
+    }
+
+    /// Decides everything. Finalists are always said; stages and scores when asked for.
+    pub fn run(&self, explain: Explain) -> Report {
+        let jobs = self.jobs();
+        let draw = self.draw(explain.max(Explain::Finalists));
+        let plan = self.pool().plan(&jobs, &self.policy, &draw);
+        Report::new(&jobs, &self.policy, plan)
+    }
+}
+
+impl Policy {
+    /// Refuses what this policy cannot judge: an objective that does not parse.
+    pub fn check_request(&self, request: &Request) -> Result<(), crate::Invalid> {
+        let (Some(text), Some(base)) = (&request.objective, self.objective()) else {
+            return Ok(());
+        };
+        crate::Objective::parse(text, base.constants())
+            .map(|_| ())
+            .map_err(|e| {
+                crate::Invalid::new("objective", &e, "an expression of the objective language")
+            })
+    }
+}
+
+fn wrong(at: &str, value: &str, expected: &str) -> ScenarioError {
+    ScenarioError::Field {
+        at: at.into(),
+        message: format!("{value:?} is not allowed; expected {expected}"),
+    }
+}
+
+fn field(prefix: &str, e: &crate::Invalid) -> ScenarioError {
+    ScenarioError::Field {
+        at: format!("{prefix}.{}", e.field),
+        message: format!("{} is not allowed; expected {}", e.value, e.expected),
+    }
+}
+
+/// serde_json ends its messages with the place, which is said apart.
+fn strip_place(message: &str) -> String {
+    message
+        .rsplit_once(" at line ")
+        .map_or(message, |(text, _)| text)
+        .to_owned()
+}
+
+fn to_json(value: toml::Value) -> serde_json::Value {
+    match value {
+        toml::Value::String(text) => text.into(),
+        toml::Value::Integer(n) => n.into(),
+        toml::Value::Float(n) => n.into(),
+        toml::Value::Boolean(flag) => flag.into(),
+        toml::Value::Datetime(date) => date.to_string().into(),
+        toml::Value::Array(list) => list.into_iter().map(to_json).collect(),
+        toml::Value::Table(table) => {
+            let entries = table.into_iter().map(|(key, value)| (key, to_json(value)));
+            serde_json::Value::Object(entries.collect())
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What the plain engine looks at: the pool's cells, and the debits of this batch over them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use crate::{Cell, Draw, Job, Policy, stages::filter::Now, tie};
+
+/// The pool's cells, by slot and by name.
+#[derive(Clone, Copy)]
+pub(crate) struct Stage<'a> {
+    pub(crate) by_name: &'a BTreeMap<Arc<str>, u32>,
+    pub(crate) names: &'a [Arc<str>],
+    pub(crate) cells: &'a [Cell],
+}
+
+/// The cells of one auction. Slots are positions in the pool.
+pub(crate) struct Scene<'a> {
+    names: &'a [Arc<str>],
+    base: &'a [Cell],
+    /// Cells that got work in this batch, as they look with it.
+    changed: HashMap<u32, Cell>,
+    /// All cells but the absent ones, by name.
+    live: Vec<u32>,
+    /// Those that count in zones, racks and starts: not the evacuating ones, where the policy says.
+    counted: Vec<u32>,
+    /// Stage name and cells that do not exist for this auction.
+    gone: Vec<(&'static str, Vec<u32>)>,
+    /// By slot: the place by index in its zone.
+    ranks: Vec<u32>,
+    /// By slot: the zone's number in the objective language.
+    zone_numbers: Vec<u32>,
+    zones: usize,
+    lots: tie::Lots,
+    now_ms: i64,
+    instances: &'a BTreeMap<String, Arc<str>>,
+}
+
+impl<'a> Scene<'a> {
+    pub(crate) fn new(stage: Stage<'a>, policy: &Policy, draw: &'a Draw) -> Self {
+        let Stage {
+            by_name,
+            names,
+            cells: base,
+        } = stage;
+        let (mut live, mut absent, mut expired) = (Vec::new(), Vec::new(), Vec::new());
+        for slot in by_name.values().copied() {
+            let name = &names[slot as usize];
+            if draw.expired.contains(name) {
+                expired.push(slot);
+            } else if draw.absent.contains(name) {
+                absent.push(slot);
+            } else {
+                live.push(slot);
+            }
+        }
+        let mut counted = live.clone();
+        if policy.ignores_evacuating() {
+            counted.retain(|slot| !base[*slot as usize].evacuating);
+        }
+        let mut scene = Self {
+            names,
+            base,
+            changed: HashMap::new(),
+            live,
+            counted,
+            gone: vec![("expired", expired), ("absent", absent)],
+            ranks: Vec::new(),
+            zone_numbers: vec![0; base.len()],
+            zones: 0,
+            lots: tie::Lots::new(draw.seed, draw.auction),
+            now_ms: draw.now_ms,
+            instances: &draw.instances,
+        };
+        scene.gone.retain(|(_, cells)| !cells.is_empty());
+        scene.number_zones();
+        scene
+    }
+
+    fn number_zones(&mut self) {
+        self.ranks = crate::fast::ranks(self.base, self.counted.clone());
+        let zones: BTreeSet<&str> = self
+            .counted
+            .iter()
+            .map(|s| self.base[*s as usize].zone.as_str())
+            .collect();
+        self.zones = zones.len();
+        for slot in &self.live {
+            let cell = &self.base[*slot as usize];
+            let before = zones.range(..cell.zone.as_str()).count() + 1;
+            let number = cell
+                .zone_number
+                .unwrap_or(u32::try_from(before).unwrap_or(u32::MAX));
+            self.zone_numbers[*slot as usize] = number;
+        }
+    }
+
+    pub(crate) fn cell(&self, slot: u32) -> &Cell {
+        self.changed.get(&slot).unwrap_or(&self.base[slot as usize])
+    }
+
+    pub(crate) fn name(&self, slot: u32) -> &Arc<str> {
+        &self.names[slot as usize]
+    }
+
+    /// All cells that exist for this auction, by name.
+    pub(crate) fn live(&self) -> &[u32] {
+        &self.live
+    }
+
+    /// The cells whose instances, racks and starts count, by name.
+    pub(crate) fn counted(&self) -> &[u32] {
+        &self.counted
+    }
+
+    /// The cells that do not exist for this auction, by the reason why.
+    pub(crate) fn gone(&self) -> &[(&'static str, Vec<u32>)] {
+        &self.gone
+    }
+
+    pub(crate) fn now(&self) -> Now<'_> {
+        Now {
+            ms: self.now_ms,
+            instances: self.instances,
+        }
+    }
+
+    /// The cell's place by `index` among its zone's cells.
+    pub(crate) fn rank(&self, slot: u32) -> u32 {
+        self.ranks[slot as usize]
+    }
+
+    pub(crate) fn zone_number(&self, slot: u32) -> f64 {
+        f64::from(self.zone_numbers[slot as usize])
+    }
+
+    /// How many zones the counted cells have.
+    pub(crate) fn zones(&self) -> usize {
+        self.zones
+    }
+
+    /// The job's point on the circle of lots.
+    pub(crate) fn point(&self, job: &Job) -> u64 {
+        self.lots
+            .of_job(tie::hash_text(&job.request.app), job.index)
+    }
+
+    /// The cell's lot.
+    pub(crate) fn lot(&self, slot: u32) -> u64 {
+        self.lots
+            .of_cell(tie::hash_text(&self.names[slot as usize]))
+    }
+
+    /// Takes the job's resources from the cell, for the jobs after it.
+    pub(crate) fn debit(&mut self, slot: u32, job: &Job) {
+        let base = &self.base[slot as usize];
+        let cell = self.changed.entry(slot).or_insert_with(|| base.clone());
+        cell.debit(&job.request);
+    }
+}

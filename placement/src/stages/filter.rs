@@ -1,0 +1,304 @@
+//! Filters: each keeps or drops a cell on its own, and can say why.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{dates, locality};
+use crate::{Cell, Request, Trait, policy::Filter};
+
+/// What a filter looks at besides the cell and the request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Now<'a> {
+    /// Milliseconds since the Unix epoch.
+    pub(crate) ms: i64,
+    /// Where named instances run: instance id to cell.
+    pub(crate) instances: &'a BTreeMap<String, std::sync::Arc<str>>,
+}
+
+/// Why a filter dropped a cell.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Why {
+    pub(crate) needs: Option<f64>,
+    pub(crate) has: Option<f64>,
+    pub(crate) reason: Option<String>,
+}
+
+impl Why {
+    pub(crate) fn text(reason: impl Into<String>) -> Self {
+        Self {
+            needs: None,
+            has: None,
+            reason: Some(reason.into()),
+        }
+    }
+
+    fn amount(needs: i64, has: i64) -> Self {
+        Self {
+            needs: Some(needs as f64),
+            has: Some(has as f64),
+            reason: None,
+        }
+    }
+}
+
+const DAY_MS: f64 = 86_400_000.0;
+
+/// Whether the cell stays.
+pub(crate) fn keeps(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>) -> bool {
+    let (available, total) = (&cell.available, &cell.total);
+    match filter {
+        Filter::Evacuating => !cell.evacuating,
+        Filter::Running => cell.status == "running",
+        Filter::Stack => {
+            let wanted = request.stack.as_ref();
+            wanted.is_none_or(|stack| cell.stacks.contains(stack))
+        }
+        Filter::VolumeDrivers => subset(&request.volume_drivers, &cell.volume_drivers),
+        Filter::PlacementTags => tags_match(cell, request),
+        Filter::Memory => total.memory_mb > 0 && available.memory_mb >= request.memory_mb,
+        Filter::Disk => {
+            total.disk_mb != Some(0) && available.disk_mb.is_none_or(|has| has >= request.disk_mb)
+        }
+        Filter::Containers => {
+            total.containers != Some(0) && available.containers.is_none_or(|has| has >= 1)
+        }
+        Filter::Cpu => request.cpu_millis == 0 || available.cpu_millis >= request.cpu_millis,
+        Filter::Extra => {
+            let mut wanted = request.extra.iter();
+            wanted.all(|(name, amount)| available.extra(name) >= *amount)
+        }
+        Filter::VolumesFrom => subset(&request.volumes_from, &cell.volumes),
+        Filter::Reserved => !cell.reserved,
+        Filter::ControlPlane => !cell.control_plane,
+        Filter::ContainerCount { limit } => containers(cell) < u64::from(*limit),
+        Filter::Capness => {
+            let other = if request.cpu_millis > 0 {
+                cell.cpu_uncapped
+            } else {
+                cell.cpu_capped
+            };
+            other == 0
+        }
+        Filter::Networks => missing_network(cell, request).is_none(),
+        Filter::Platform => platform_matches(cell, request),
+        Filter::Traits => traits_match(cell, request),
+        Filter::Sick => !sick(cell),
+        Filter::OvercommitRatios => wrong_ratio(cell, request).is_none(),
+        Filter::RebootWithin { days, batch } => {
+            let soon = days.is_some_and(|days| {
+                let planned = dates::planned_reboot_ms(cell, now.ms);
+                planned.is_some_and(|at| (at - now.ms) as f64 <= days * DAY_MS)
+            });
+            !soon && (batch.is_none() || cell.reboot_batch != *batch)
+        }
+        Filter::Locality => !request.strict || locality::strict_why(cell, request, now).is_none(),
+    }
+}
+
+/// Why the cell went. Only asked of a filter that dropped it.
+pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>) -> Why {
+    let (available, total) = (&cell.available, &cell.total);
+    let nothing = |total: Option<i64>| (total == Some(0)).then_some(0);
+    match filter {
+        Filter::Evacuating => Why::text("evacuating"),
+        Filter::Running => Why::text(format!("status is {:?}", cell.status)),
+        Filter::Stack => {
+            let wanted = request.stack.as_deref().unwrap_or_default();
+            Why::text(format!("has no stack {wanted:?}"))
+        }
+        Filter::VolumeDrivers => Why::text("has not all required volume drivers"),
+        Filter::PlacementTags => Why::text(tags_why(cell, request)),
+        Filter::Memory => {
+            let has = nothing(Some(total.memory_mb)).unwrap_or(available.memory_mb);
+            Why::amount(request.memory_mb, has)
+        }
+        Filter::Disk => {
+            let has = nothing(total.disk_mb).or(available.disk_mb).unwrap_or(0);
+            Why::amount(request.disk_mb, has)
+        }
+        Filter::Containers => {
+            let has = nothing(total.containers).or(available.containers);
+            Why::amount(1, has.unwrap_or(0))
+        }
+        Filter::Cpu => Why::amount(request.cpu_millis, available.cpu_millis),
+        Filter::Extra => {
+            let mut wanted = request.extra.iter();
+            let short = wanted.find(|(name, amount)| available.extra(name) < **amount);
+            let (name, amount) = short.map_or(("", 0), |(name, amount)| (name, *amount));
+            Why {
+                reason: Some(name.to_owned()),
+                ..Why::amount(amount, available.extra(name))
+            }
+        }
+        Filter::VolumesFrom => Why::text("does not hold all the volumes"),
+        Filter::Reserved => Why::text("reserved"),
+        Filter::ControlPlane => Why::text("a control plane cell"),
+        Filter::ContainerCount { limit } => Why {
+            needs: Some(f64::from(*limit)),
+            has: Some(containers(cell) as f64),
+            reason: Some("holds as many instances as allowed".into()),
+        },
+        Filter::Capness => Why::text(if request.cpu_millis > 0 {
+            "holds instances without a cpu cap"
+        } else {
+            "holds instances with a cpu cap"
+        }),
+        Filter::Networks => Why::text(missing_network(cell, request).unwrap_or_default()),
+        Filter::Platform => Why::text(match &cell.platform {
+            Some(platform) => format!("platform is {} {}", platform.version, platform.stamp),
+            None => "has no platform".into(),
+        }),
+        Filter::Traits => Why::text("the traits are not those wanted"),
+        Filter::Sick => Why::text("the last two starts within 24 hours failed"),
+        Filter::OvercommitRatios => Why::text(wrong_ratio(cell, request).unwrap_or_default()),
+        Filter::RebootWithin { .. } => Why::text("reboots too soon"),
+        Filter::Locality => Why::text(locality::strict_why(cell, request, now).unwrap_or_default()),
+    }
+}
+
+/// What the cell lacks of the resources, in Diego's words.
+pub(crate) fn lacks(filter: &Filter, cell: &Cell, request: &Request) -> Vec<String> {
+    match filter {
+        Filter::Memory => vec!["memory".into()],
+        Filter::Disk => vec!["disk".into()],
+        Filter::Containers => vec!["containers".into()],
+        Filter::Cpu => vec!["cpu".into()],
+        Filter::Extra => {
+            let short = |(name, amount): &(&String, &i64)| cell.available.extra(name) < **amount;
+            let wanted = request.extra.iter().filter(short);
+            wanted.map(|(name, _)| name.clone()).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn subset(wanted: &[String], has: &[String]) -> bool {
+    wanted.iter().all(|item| has.contains(item))
+}
+
+/// Instances of any kind on the cell.
+pub(crate) fn containers(cell: &Cell) -> u64 {
+    let lrps: u64 = cell.apps.values().map(|n| u64::from(*n)).sum();
+    lrps + u64::from(cell.tasks)
+}
+
+/// R ⊆ D and D ⊆ R ∪ O: required, desired and optional tags.
+fn tags_match(cell: &Cell, request: &Request) -> bool {
+    let desired = &request.placement_tags;
+    let known =
+        |tag| cell.placement_tags.contains(tag) || cell.optional_placement_tags.contains(tag);
+    subset(&cell.placement_tags, desired) && desired.iter().all(known)
+}
+
+fn tags_why(cell: &Cell, request: &Request) -> String {
+    if subset(&cell.placement_tags, &request.placement_tags) {
+        "does not offer all the placement tags".into()
+    } else {
+        "requires placement tags that were not asked for".into()
+    }
+}
+
+fn missing_network(cell: &Cell, request: &Request) -> Option<String> {
+    let up = |network: &String| {
+        cell.networks
+            .get(network)
+            .is_some_and(|state| state == "up")
+    };
+    let missing = request.networks.iter().find(|any| !any.iter().any(up))?;
+    let down = missing
+        .iter()
+        .find(|network| cell.networks.contains_key(*network));
+    Some(match down {
+        Some(network) => format!("network {network:?} is not up"),
+        None => format!("has no network {}", crate::words::or(missing)),
+    })
+}
+
+/// Triton's rule: text comparison of stamps, and what lies beyond the listed versions passes.
+fn platform_matches(cell: &Cell, request: &Request) -> bool {
+    let none = crate::Platform::default();
+    let platform = cell.platform.as_ref().unwrap_or(&none);
+    let version = platform.version.as_str();
+    let listed = |limits: &BTreeMap<String, String>| -> Vec<(String, String)> {
+        let sound = |key: &str| {
+            let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+            key.split_once('.')
+                .is_some_and(|(a, b)| digits(a) && digits(b))
+        };
+        let pairs = limits.iter().filter(|(key, _)| sound(key));
+        pairs
+            .map(|(key, stamp)| (key.clone(), stamp.clone()))
+            .collect()
+    };
+    let judge = |limits: Vec<(String, String)>, min: bool| {
+        // sorted by version as text, as they come from a BTreeMap
+        let (Some(first), Some(last)) = (limits.first(), limits.last()) else {
+            return true;
+        };
+        if let Some((_, stamp)) = limits.iter().find(|(key, _)| key == version) {
+            let has = platform.stamp.as_str();
+            return if min {
+                has >= stamp.as_str()
+            } else {
+                has <= stamp.as_str()
+            };
+        }
+        let between = first.0.as_str() < version && version < last.0.as_str();
+        let beyond = if min {
+            version > last.0.as_str()
+        } else {
+            version < first.0.as_str()
+        };
+        between || beyond
+    };
+    judge(listed(&request.min_platform), true) && judge(listed(&request.max_platform), false)
+}
+
+/// Triton's rule: exactly the wanted names, each with a matching value.
+fn traits_match(cell: &Cell, request: &Request) -> bool {
+    let wanted = &request.traits;
+    wanted.len() == cell.traits.len()
+        && wanted.iter().all(|(name, value)| {
+            cell.traits
+                .get(name)
+                .is_some_and(|has| trait_matches(value, has))
+        })
+}
+
+fn trait_matches(wanted: &Trait, has: &Trait) -> bool {
+    match (wanted, has) {
+        (Trait::Flag(a), Trait::Flag(b)) => a == b,
+        (Trait::Word(a), Trait::Word(b)) => a == b,
+        (Trait::Word(word), Trait::Words(words)) | (Trait::Words(words), Trait::Word(word)) => {
+            words.contains(word)
+        }
+        (Trait::Words(a), Trait::Words(b)) => a.iter().any(|word| b.contains(word)),
+        _ => false,
+    }
+}
+
+/// The newest two starts of the last 24 hours both failed.
+pub(crate) fn sick(cell: &Cell) -> bool {
+    let day = Duration::from_secs(86_400);
+    let mut recent: Vec<(Duration, bool)> = cell
+        .recent_starts
+        .iter()
+        .filter_map(|start| dates::span(&start.age).map(|age| (age, start.failed)))
+        .filter(|(age, _)| *age <= day)
+        .collect();
+    recent.sort_unstable();
+    recent.len() >= 2 && recent[..2].iter().all(|(_, failed)| *failed)
+}
+
+/// A named ratio that is not the cell's, both rounded to two decimals; 0 and none are alike.
+fn wrong_ratio(cell: &Cell, request: &Request) -> Option<String> {
+    let rounded = |ratio: f64| (ratio * 100.0).round();
+    let differs = |(name, wanted): &(&String, &f64)| {
+        let has = cell.overcommit.get(*name).copied().unwrap_or(0.0);
+        (rounded(has) - rounded(**wanted)).abs() > 0.5
+    };
+    let (name, _) = request.overcommit.iter().find(differs)?;
+    Some(match cell.overcommit.get(name) {
+        Some(has) => format!("overcommits {name} by {has}"),
+        None => format!("has no overcommit ratio for {name}"),
+    })
+}

@@ -1,0 +1,319 @@
+//! Score terms. Each looks at the survivors and gives every one of them a number.
+
+use super::dates;
+use crate::{
+    Cell, Job,
+    objective::{Facts, JobFacts, Objective},
+    policy::{Combine, Mode, Score, Term},
+    scene::Scene,
+    tie,
+};
+
+/// A bucket of planned reboots spans less than this.
+pub(crate) const WEEK_MS: i64 = 7 * 86_400_000;
+
+/// The term for each of the survivors, before its weight. NaN costs the cell the auction. A negative
+/// weight turns ranks and ratios round, so [`factor`] is what they are to be multiplied with.
+pub(crate) fn term(
+    score: &Score,
+    objective: Option<&Objective>,
+    scene: &Scene<'_>,
+    job: &Job,
+    cells: &[u32],
+) -> Vec<f64> {
+    let each = |value: &dyn Fn(u32, &Cell) -> f64| -> Vec<f64> {
+        let value = |slot: &u32| value(*slot, scene.cell(*slot));
+        cells.iter().map(value).collect()
+    };
+    match &score.term {
+        Term::Resources => each(&|_, cell| used_after(cell, job)),
+        Term::Starting => each(&|_, cell| f64::from(cell.starting)),
+        Term::AppInstances => each(&|_, cell| f64::from(cell.count_of(&job.request.app))),
+        Term::Tasks => each(&|_, cell| f64::from(cell.tasks)),
+        Term::Index { raw: true } => each(&|_, cell| f64::from(cell.index)),
+        Term::Index { raw: false } => each(&|slot, _| f64::from(scene.rank(slot))),
+        Term::Objective(own) => {
+            let objective = objective.unwrap_or(own);
+            let facts = JobFacts::new(job, objective.azs(scene.zones()));
+            each(&|slot, cell| {
+                let facts = Facts {
+                    job: &facts,
+                    request: &job.request,
+                    cell,
+                    zone: scene.zone_number(slot),
+                };
+                objective.value(&facts).unwrap_or(f64::NAN)
+            })
+        }
+        _ => {
+            let values = values(&score.term, scene, job, cells);
+            match score.mode {
+                Mode::Raw => values.iter().map(|v| v.unwrap_or(0.0)).collect(),
+                Mode::Rank => ranked(&score.term, scene, job, cells, &values, score.weight),
+                Mode::Ratio => ratios(&score.term, scene, cells, &values, score.weight),
+            }
+        }
+    }
+}
+
+/// What a term is multiplied with, or raised to.
+pub(crate) fn factor(score: &Score) -> f64 {
+    match score.mode {
+        Mode::Raw => score.weight,
+        Mode::Rank | Mode::Ratio => score.weight.abs(),
+    }
+}
+
+/// Lays one more term over the totals. Returns what the term added, or multiplied with.
+pub(crate) fn combine(score: &Score, how: Combine, term: &mut [f64], totals: &mut [f64]) {
+    let factor = factor(score);
+    match how {
+        Combine::Sum => {
+            for (term, total) in term.iter_mut().zip(totals.iter_mut()) {
+                *term *= factor;
+                *total += *term;
+            }
+        }
+        Combine::Product => {
+            let mut best: f64 = 0.0;
+            for (term, total) in term.iter_mut().zip(totals.iter_mut()) {
+                *term = term.powf(factor);
+                *total *= *term;
+                best = best.max(*total);
+            }
+            if best > 0.0 {
+                for total in totals {
+                    *total /= best;
+                }
+            }
+        }
+    }
+}
+
+/// Diego's resource term: the mean of the fractions of memory, disk and containers used after the
+/// placement. What is unlimited adds nothing.
+pub(crate) fn used_after(cell: &Cell, job: &Job) -> f64 {
+    let (available, total) = (&cell.available, &cell.total);
+    let used =
+        |available: i64, wanted: i64, total: i64| 1.0 - (available - wanted) as f64 / total as f64;
+    let limited = |available: Option<i64>, wanted: i64, total: Option<i64>| {
+        available
+            .zip(total)
+            .map_or(0.0, |(available, total)| used(available, wanted, total))
+    };
+    let memory = used(available.memory_mb, job.request.memory_mb, total.memory_mb);
+    let disk = limited(available.disk_mb, job.request.disk_mb, total.disk_mb);
+    let containers = limited(available.containers, 1, total.containers);
+    (memory + disk + containers) / 3.0
+}
+
+/// What a term compares: more is better. None = unreadable, the worst.
+fn values(term: &Term, scene: &Scene<'_>, job: &Job, cells: &[u32]) -> Vec<Option<f64>> {
+    let point = scene.point(job);
+    let value = |slot: &u32| {
+        let cell = scene.cell(*slot);
+        Some(match term {
+            Term::Memory => cell.available.memory_mb as f64,
+            Term::Disk => cell.available.disk_mb.map_or(f64::MAX, |mb| mb as f64),
+            Term::Owner => {
+                let owner = job.request.owner.as_ref();
+                let count = owner.and_then(|owner| cell.owners.get(owner));
+                f64::from(count.copied().unwrap_or(0))
+            }
+            Term::Hardware => cell.hardware_priority as f64,
+            Term::Random => tie::noise(scene.lot(*slot), point) as f64,
+            Term::Platform => {
+                return cell
+                    .platform
+                    .as_ref()
+                    .and_then(|p| dates::stamp_ms(&p.stamp))
+                    .map(|ms| ms as f64);
+            }
+            Term::Reboot => {
+                dates::planned_reboot_ms(cell, scene.now().ms).map_or(f64::INFINITY, |ms| ms as f64)
+            }
+            _ => 0.0,
+        })
+    };
+    cells.iter().map(value).collect()
+}
+
+/// Whether the lowest value is the best: the fullest cell, the fewest of the owner.
+pub(crate) fn lowest_is_best(term: &Term) -> bool {
+    matches!(term, Term::Memory | Term::Disk | Term::Owner)
+}
+
+/// The share in 0..1 by place; a negative weight turns the order round.
+fn ranked(
+    term: &Term,
+    scene: &Scene<'_>,
+    job: &Job,
+    cells: &[u32],
+    values: &[Option<f64>],
+    weight: f64,
+) -> Vec<f64> {
+    match term {
+        Term::Platform => min_max(values, weight, cells.len() > 1),
+        Term::Reboot if cells.len() < 2 => vec![0.0; cells.len()],
+        Term::Reboot => places(&buckets(values), weight < 0.0),
+        Term::Random => {
+            // by the whole number, not by the float it rounds to
+            let point = scene.point(job);
+            let noise: Vec<u64> = cells
+                .iter()
+                .map(|s| tie::noise(scene.lot(*s), point))
+                .collect();
+            let mut sorted = noise.clone();
+            sorted.sort_unstable();
+            let place = |n: &u64| sorted.partition_point(|m| m < n) as f64;
+            let scale = (cells.len() as f64 - 1.0).max(1.0);
+            let share = |n: &u64| (cells.len() as f64 - 1.0 - place(n)) / scale;
+            if cells.len() == 1 {
+                vec![1.0]
+            } else {
+                noise.iter().map(share).collect()
+            }
+        }
+        _ => mean_places(values, lowest_is_best(term) == (weight >= 0.0)),
+    }
+}
+
+/// The share by place, equal values sharing the mean of the places they span.
+pub(crate) fn mean_places(values: &[Option<f64>], ascending: bool) -> Vec<f64> {
+    let n = values.len();
+    if n == 1 {
+        return vec![1.0];
+    }
+    let mut sorted: Vec<f64> = values.iter().map(|v| v.unwrap_or(0.0)).collect();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let share = |value: &Option<f64>| {
+        let value = value.unwrap_or(0.0);
+        let first = sorted.partition_point(|v| *v < value);
+        let after = sorted.partition_point(|v| *v <= value);
+        let mean = (first + after - 1) as f64 / 2.0;
+        let place = if ascending {
+            mean
+        } else {
+            (n - 1) as f64 - mean
+        };
+        ((n - 1) as f64 - place) / (n - 1) as f64
+    };
+    values.iter().map(share).collect()
+}
+
+/// The bucket of each value: 0 = never reboots, then the latest dates first, a week to a bucket.
+fn buckets(values: &[Option<f64>]) -> Vec<usize> {
+    let mut dates: Vec<f64> = values.iter().map(|v| v.unwrap_or(f64::INFINITY)).collect();
+    dates.sort_unstable_by(|a, b| b.total_cmp(a));
+    // the latest date of each bucket
+    let mut heads: Vec<f64> = Vec::new();
+    for date in dates {
+        let fits = heads.last().is_some_and(|head| {
+            date.is_infinite() || (head.is_finite() && date > head - WEEK_MS as f64)
+        });
+        if !fits {
+            heads.push(date);
+        }
+    }
+    let bucket = |value: &Option<f64>| {
+        let value = value.unwrap_or(f64::INFINITY);
+        heads
+            .partition_point(|head| *head >= value)
+            .saturating_sub(1)
+    };
+    values.iter().map(bucket).collect()
+}
+
+/// The share of each bucket: the first gets 1, the last 0; a single one 1.
+pub(crate) fn places(buckets: &[usize], reversed: bool) -> Vec<f64> {
+    let last = buckets.iter().copied().max().unwrap_or(0);
+    let share = |bucket: &usize| {
+        let place = if reversed { last - bucket } else { *bucket };
+        if last == 0 {
+            1.0
+        } else {
+            (last - place) as f64 / last as f64
+        }
+    };
+    buckets.iter().map(share).collect()
+}
+
+/// (value - min) / (max - min); all equal = 1; unreadable = 0; a lone cell only where `counts`.
+pub(crate) fn min_max(values: &[Option<f64>], weight: f64, counts: bool) -> Vec<f64> {
+    if !counts {
+        return vec![0.0; values.len()];
+    }
+    let known = || values.iter().flatten().copied();
+    let min = known().fold(f64::INFINITY, f64::min);
+    let max = known().fold(f64::NEG_INFINITY, f64::max);
+    let share = |value: &Option<f64>| match value {
+        None => 0.0,
+        Some(_) if min >= max => 1.0,
+        Some(value) if weight < 0.0 => (max - value) / (max - min),
+        Some(value) => (value - min) / (max - min),
+    };
+    values.iter().map(share).collect()
+}
+
+/// Ratios in 0..1: memory and disk by the share used, the rest by min-max.
+fn ratios(
+    term: &Term,
+    scene: &Scene<'_>,
+    cells: &[u32],
+    values: &[Option<f64>],
+    weight: f64,
+) -> Vec<f64> {
+    let turned = |share: f64| if weight < 0.0 { 1.0 - share } else { share };
+    let used = |available: i64, total: i64| {
+        let share = 1.0 - available as f64 / total.max(1) as f64;
+        turned(share.clamp(0.0, 1.0))
+    };
+    match term {
+        Term::Memory => {
+            let resources = |slot: &u32| (&scene.cell(*slot).available, &scene.cell(*slot).total);
+            let share = |slot| {
+                let (available, total) = resources(slot);
+                used(available.memory_mb, total.memory_mb)
+            };
+            cells.iter().map(share).collect()
+        }
+        Term::Disk => {
+            let share = |slot: &u32| {
+                let cell = scene.cell(*slot);
+                let pair = cell.available.disk_mb.zip(cell.total.disk_mb);
+                pair.map_or(turned(0.0), |(available, total)| used(available, total))
+            };
+            cells.iter().map(share).collect()
+        }
+        Term::Random => {
+            let share = |value: &Option<f64>| value.unwrap_or(0.0) / u64::MAX as f64;
+            values.iter().map(share).collect()
+        }
+        Term::Reboot => reboot_ratios(values, weight),
+        _ => {
+            let sign = if lowest_is_best(term) {
+                -weight
+            } else {
+                weight
+            };
+            min_max(values, sign, true)
+        }
+    }
+}
+
+/// The later the better; no planned reboot counts as the latest.
+pub(crate) fn reboot_ratios(values: &[Option<f64>], weight: f64) -> Vec<f64> {
+    let finite = values.iter().flatten().copied().filter(|v| v.is_finite());
+    let latest = finite.fold(f64::NEG_INFINITY, f64::max);
+    if !latest.is_finite() {
+        return vec![1.0; values.len()];
+    }
+    let capped = |v: &Option<f64>| v.map(|v| if v.is_finite() { v } else { latest });
+    let capped: Vec<_> = values.iter().map(capped).collect();
+    min_max(&capped, weight, true)
+}
+
+/// Whether two finite scores tie.
+pub(crate) fn ties(a: f64, b: f64) -> bool {
+    a.partial_cmp(&b).is_some_and(std::cmp::Ordering::is_eq)
+}

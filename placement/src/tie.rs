@@ -1,0 +1,67 @@
+//! Ties and draws, defined: any engine that follows these few lines decides alike.
+//!
+//! Every cell gets a lot for the auction, every job a point on the same circle of 2^64 numbers. Of
+//! tied cells the first at or after the job's point wins. So a tie is fair over auctions, depends on
+//! nothing but seed, auction, app, index and the cell's name, and an index that keeps cells in the
+//! order of their lots finds the winner without looking at all of them.
+
+/// The finaliser of splitmix64: every input bit moves about half of the output bits.
+pub(crate) const fn mix(mut x: u64) -> u64 {
+    x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// A stable 64-bit hash of a text (FNV-1a).
+pub(crate) fn hash_text(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |h, byte| {
+        (h ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// The lots of one auction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lots {
+    key: u64,
+}
+
+impl Lots {
+    /// The auction's lots, from its seed and id.
+    #[allow(clippy::cast_possible_truncation)] // both halves of the id are used
+    pub(crate) fn new(seed: u64, auction: u128) -> Self {
+        let high = (auction >> 64) as u64;
+        let low = auction as u64;
+        Self {
+            key: mix(mix(mix(seed) ^ high) ^ low),
+        }
+    }
+
+    /// A cell's lot, from the hash of its name.
+    pub(crate) fn of_cell(self, name_hash: u64) -> u64 {
+        mix(name_hash ^ self.key)
+    }
+
+    /// A job's point on the circle, from the hash of its app and its index. Its low half is 0, so
+    /// that the high half of a distance needs the high half of a lot only.
+    pub(crate) fn of_job(self, app_hash: u64, index: u32) -> u64 {
+        let point = mix(mix(app_hash.rotate_left(32) ^ self.key).wrapping_add(u64::from(index)));
+        point & !0xffff_ffff
+    }
+}
+
+/// How far a cell's lot lies after the job's point: of tied cells the lowest wins.
+pub(crate) fn distance(cell_lot: u64, job_point: u64) -> u64 {
+    cell_lot.wrapping_sub(job_point)
+}
+
+/// The number in `0..n` that a job draws, for `sample`.
+#[allow(clippy::cast_possible_truncation)] // a remainder of a usize fits it
+pub(crate) fn draw(job_point: u64, n: usize) -> usize {
+    (mix(job_point ^ 0x5a5a_5a5a_5a5a_5a5a) % n.max(1) as u64) as usize
+}
+
+/// A number that is different for every pair of job and cell: the `random` score.
+pub(crate) fn noise(cell_lot: u64, job_point: u64) -> u64 {
+    mix(cell_lot ^ job_point.rotate_left(17))
+}

@@ -1,0 +1,88 @@
+//! Made-up work for measurements: the same numbers for the same seed.
+
+use std::sync::Arc;
+
+use crate::{Cell, Job, Kind, Platform, Request, Resources, tie};
+
+/// So many jobs on so many cells, sized so that the jobs fill 70 % of them.
+///
+/// The cells stand in four zones and are of four sizes; the jobs are of four sizes, 10 % of them
+/// tasks, the others four instances to an app.
+#[derive(Clone, Copy, Debug)]
+pub struct Workload {
+    /// How many cells.
+    pub cells: u32,
+    /// How many jobs.
+    pub jobs: u32,
+    /// What sizes and zones come from.
+    pub seed: u64,
+}
+
+/// MiB of a job.
+const SIZES: [i64; 4] = [128, 256, 512, 1024];
+/// Sizes of a cell, as shares of the mean.
+const SHARES: [f64; 4] = [0.5, 0.75, 1.25, 1.5];
+/// How much of the cells the jobs fill.
+const FILL: f64 = 0.7;
+
+impl Workload {
+    fn dice(&self, salt: u64, i: u32) -> u64 {
+        tie::mix(tie::mix(self.seed ^ salt) ^ u64::from(i))
+    }
+
+    /// The cells, empty.
+    #[allow(clippy::cast_possible_truncation)] // far below 2^63
+    pub fn cells(&self) -> Vec<Cell> {
+        let mean_job = SIZES.iter().sum::<i64>() as f64 / SIZES.len() as f64;
+        let mean = f64::from(self.jobs) * mean_job / FILL / f64::from(self.cells.max(1));
+        let containers = i64::from(self.jobs / self.cells.max(1)) * 4 + 16;
+        let cell = |i: u32| {
+            let dice = self.dice(1, i);
+            // zones and sizes in turn, so that every zone has the same of each
+            let share = SHARES[(i / 4 % 4) as usize];
+            let memory = (mean * share).max(1024.0) as i64;
+            let total = Resources {
+                cpu_millis: 64_000,
+                ..Resources::new(memory, memory * 2, containers)
+            };
+            let mut cell = Cell::new(format!("cell-{i:06}"), total);
+            cell.zone = format!("z{}", i % 4 + 1);
+            cell.index = i / 4;
+            cell.stacks = vec!["cflinuxfs4".into()];
+            cell.platform = Some(Platform {
+                version: "7.0".into(),
+                stamp: format!("202601{:02}T000000Z", dice % 28 + 1),
+            });
+            if dice >> 32 & 1 == 0 {
+                cell.next_reboot = Some(format!("2026-12-{:02}T00:00:00Z", (dice >> 16) % 28 + 1));
+            }
+            cell
+        };
+        (0..self.cells).map(cell).collect()
+    }
+
+    /// The jobs, in the order asked.
+    pub fn jobs(&self) -> Vec<Job> {
+        let mut jobs = Vec::with_capacity(self.jobs as usize);
+        let mut number = 0;
+        let wanted = self.jobs as usize;
+        while jobs.len() < wanted {
+            let dice = self.dice(2, number);
+            let memory = SIZES[(dice % 4) as usize];
+            let mut request = Request::new(format!("app-{number}"), memory, memory * 2);
+            request.stack = Some("cflinuxfs4".into());
+            request.owner = Some(format!("owner-{}", (dice >> 8) % 50));
+            // one task to nine instances: 4 of 13 requests are tasks
+            if (dice >> 16) % 13 < 4 {
+                request.kind = Kind::Task;
+                request.id = format!("task-{number}");
+            } else {
+                request.instances = 4;
+            }
+            jobs.extend(Arc::new(request).jobs());
+            number += 1;
+        }
+        jobs.truncate(wanted);
+        jobs
+    }
+}

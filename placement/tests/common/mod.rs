@@ -1,0 +1,465 @@
+//! Random cells, requests and policies from a seed, small enough that ties and shortages are common.
+// each test binary uses a part, and a test may panic
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::format_push_string
+)]
+#![allow(clippy::too_many_lines)] // a long list of choices is the point
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use placement::{
+    Cell, Draw, Explain, Job, Kind, Plan, Platform, Policy, Pool, RecentStart, Request, Resources,
+    Trait,
+};
+
+/// A small generator of our own (splitmix64), so that a seed means the same everywhere.
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.roll() % n
+    }
+
+    pub fn small(&mut self, n: u32) -> u32 {
+        u32::try_from(self.below(u64::from(n))).unwrap()
+    }
+
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    pub fn of<T: Clone>(&mut self, items: &[T]) -> T {
+        items[usize::try_from(self.below(items.len() as u64)).unwrap()].clone()
+    }
+
+    fn some(&mut self, items: &[&str], one_in: u64) -> Vec<String> {
+        let mut chosen = Vec::new();
+        for item in items {
+            if self.one_in(one_in) {
+                chosen.push((*item).to_owned());
+            }
+        }
+        chosen
+    }
+}
+
+const APPS: [&str; 6] = ["a", "b", "c", "web", "7", "db"];
+const OWNERS: [&str; 3] = ["acme", "bob", "eve"];
+const STAMPS: [&str; 4] = [
+    "20260101T000000Z",
+    "20260301T000000Z",
+    "20250601T120000Z",
+    "unreadable",
+];
+const DATES: [&str; 4] = [
+    "2026-06-05T00:00:00Z",
+    "2026-06-20",
+    "2026-09-01T00:00:00Z",
+    "2026-01-15",
+];
+
+/// 2026-06-01.
+pub const NOW_MS: i64 = 1_780_272_000_000;
+
+fn trait_value(dice: &mut Dice) -> Trait {
+    match dice.below(3) {
+        0 => Trait::Flag(dice.one_in(2)),
+        1 => Trait::Word(dice.of(&["x", "y"]).into()),
+        _ => Trait::Words(vec!["x".into(), dice.of(&["y", "z"]).into()]),
+    }
+}
+
+pub fn cell(dice: &mut Dice, name: &str, rich: bool) -> Cell {
+    let size = dice.of(&[1000, 1000, 2000, 4096]);
+    let total = Resources {
+        memory_mb: size,
+        disk_mb: (!dice.one_in(12)).then_some(size * 4),
+        containers: (!dice.one_in(12)).then_some(10),
+        cpu_millis: if dice.one_in(3) { 0 } else { 4000 },
+        extra: if dice.one_in(4) {
+            [("gpu".to_owned(), 2)].into()
+        } else {
+            BTreeMap::new()
+        },
+    };
+    let mut cell = Cell::new(name, total);
+    if dice.one_in(20) {
+        match dice.below(3) {
+            0 => cell.total.memory_mb = 0,
+            1 => cell.total.disk_mb = Some(0),
+            _ => cell.total.containers = Some(0),
+        }
+    }
+    cell.zone = dice.of(&["z1", "z2", "z3"]).into();
+    if dice.one_in(6) {
+        cell.zone_number = Some(dice.small(5));
+    }
+    cell.index = dice.small(8);
+    cell.stacks = dice.some(&["linux", "windows"], 2);
+    if dice.one_in(2) {
+        cell.stacks = vec!["linux".into()];
+    }
+    cell.placement_tags = dice.some(&["iso"], 8);
+    cell.optional_placement_tags = dice.some(&["ssd", "iso"], 6);
+    cell.volume_drivers = dice.some(&["nfs", "smb"], 3);
+    cell.evacuating = dice.one_in(12);
+    cell.cached_blobs = dice.some(&["blob1", "blob2"], 3);
+    amounts(dice, &mut cell);
+    if rich {
+        enrich(dice, &mut cell);
+    }
+    cell
+}
+
+/// What an advertisement changes from one to the next.
+pub fn amounts(dice: &mut Dice, cell: &mut Cell) {
+    let take = |dice: &mut Dice, total: i64| total - 100 * i64::from(dice.small(12));
+    cell.available.memory_mb = take(dice, cell.total.memory_mb);
+    cell.available.disk_mb = cell.total.disk_mb.map(|total| take(dice, total));
+    cell.available.containers = cell
+        .total
+        .containers
+        .map(|total| total - i64::from(dice.small(11)));
+    cell.starting = if dice.one_in(2) { 0 } else { dice.small(3) };
+    cell.tasks = if dice.one_in(2) { 0 } else { dice.small(3) };
+    cell.apps.clear();
+    for app in APPS {
+        if dice.one_in(5) {
+            cell.apps.insert(app.into(), 1 + dice.small(3));
+        }
+    }
+}
+
+fn enrich(dice: &mut Dice, cell: &mut Cell) {
+    if dice.one_in(10) {
+        cell.status = dice.of(&["offline", "rebooting"]).into();
+    }
+    cell.reserved = dice.one_in(15);
+    cell.control_plane = dice.one_in(15);
+    for network in ["external", "admin"] {
+        if !dice.one_in(4) {
+            cell.networks
+                .insert(network.into(), dice.of(&["up", "up", "up", "down"]).into());
+        }
+    }
+    if dice.one_in(6) {
+        cell.traits.insert("ssd".into(), trait_value(dice));
+    }
+    if !dice.one_in(8) {
+        let version = dice.of(&["7.0", "7.1", "6.5"]).to_owned();
+        let stamp = dice.of(&STAMPS).to_owned();
+        cell.platform = Some(Platform { version, stamp });
+    }
+    if dice.one_in(2) {
+        cell.next_reboot = Some(dice.of(&DATES).into());
+    }
+    if dice.one_in(2) {
+        cell.last_boot = Some("2026-02-01T00:00:00Z".into());
+    }
+    if dice.one_in(2) {
+        cell.rack = Some(dice.of(&["r1", "r2", "r3"]).into());
+    }
+    cell.hardware_priority = i64::from(dice.small(4)) - 1;
+    for owner in OWNERS {
+        if dice.one_in(4) {
+            cell.owners.insert(owner.into(), 1 + dice.small(3));
+        }
+    }
+    for tag in ["role=db", "role=web"] {
+        if dice.one_in(5) {
+            cell.tags.insert(tag.into(), 1);
+        }
+    }
+    match dice.below(4) {
+        0 => cell.cpu_capped = 2,
+        1 => cell.cpu_uncapped = 2,
+        _ => {}
+    }
+    if dice.one_in(6) {
+        cell.reboot_batch = Some("b7".into());
+    }
+    if dice.one_in(2) {
+        cell.overcommit
+            .insert("memory".into(), dice.of(&[1.0, 1.001, 2.0]));
+    }
+    cell.volumes = dice.some(&["v1", "v2"], 2);
+    for age in ["1h", "3h", "30h"] {
+        if dice.one_in(6) {
+            cell.recent_starts.push(RecentStart {
+                age: age.into(),
+                failed: !dice.one_in(3),
+            });
+        }
+    }
+}
+
+pub fn request(dice: &mut Dice, rich: bool) -> Request {
+    let memory = dice.of(&[100, 100, 200, 300, 700, 5000]);
+    let mut request = Request::new(dice.of(&APPS), memory, dice.of(&[100, 300, 2000, 0]));
+    request.instances = 1 + dice.small(4);
+    if dice.one_in(5) {
+        request.kind = Kind::Task;
+        request.instances = 1;
+        if dice.one_in(2) {
+            request.id = format!("task-{}", dice.below(3));
+        }
+    }
+    if dice.one_in(4) {
+        request.cpu_millis = dice.of(&[100, 1500, 9000]);
+    }
+    if dice.one_in(6) {
+        request.extra.insert("gpu".into(), i64::from(dice.small(3)));
+    }
+    if !dice.one_in(3) {
+        request.stack = Some(dice.of(&["linux", "linux", "windows", "none"]).into());
+    }
+    request.placement_tags = dice.some(&["iso", "ssd"], 12);
+    request.volume_drivers = dice.some(&["nfs", "smb"], 10);
+    if dice.one_in(2) {
+        request.source_blob = Some(dice.of(&["blob1", "blob2", "blob3"]).into());
+    }
+    if rich {
+        if dice.one_in(2) {
+            request.owner = Some(dice.of(&OWNERS).into());
+        }
+        if dice.one_in(4) {
+            request.networks = vec![dice.some(&["external", "admin", "none"], 2)];
+            request.networks.retain(|any| !any.is_empty());
+        }
+        if dice.one_in(10) {
+            request.traits.insert("ssd".into(), trait_value(dice));
+        }
+        if dice.one_in(8) {
+            request
+                .min_platform
+                .insert("7.0".into(), "20260201T000000Z".into());
+        }
+        if dice.one_in(8) {
+            request
+                .max_platform
+                .insert("7.0".into(), "20260201T000000Z".into());
+        }
+        request.volumes_from = dice.some(&["v1", "v2"], 12);
+        let items = [
+            "app:web",
+            "app:db",
+            "tag:role=db",
+            "rack:r1",
+            "app:ghost",
+            "instance:i1",
+        ];
+        request.near = dice.some(&items, 16);
+        request.far = dice.some(&items, 16);
+        request.strict = dice.one_in(3);
+        if dice.one_in(3) {
+            request
+                .tags
+                .insert("role".into(), dice.of(&["db", "web"]).into());
+        }
+        if dice.one_in(12) {
+            request.overcommit.insert("memory".into(), 1.0);
+        }
+    }
+    request
+}
+
+/// A policy of random stages, any of which may follow any other.
+pub fn policy(dice: &mut Dice) -> Policy {
+    if dice.one_in(2) {
+        return Policy::preset(dice.of(Policy::PRESETS)).unwrap();
+    }
+    let filters = [
+        "evacuating",
+        "stack",
+        "volume-drivers",
+        "placement-tags",
+        "memory",
+        "disk",
+        "containers",
+        "cpu",
+        "extra",
+        "running",
+        "reserved",
+        "control-plane",
+        "networks",
+        "platform",
+        "sick",
+        "overcommit-ratios",
+        "capness",
+        "container-count\"\nlimit = 9 #",
+        "locality",
+        "volumes-from",
+        "reboot-within\"\ndays = 10 #",
+    ];
+    let mut stages: Vec<String> = Vec::new();
+    // most of the time the amounts are held
+    let amounts = ["memory", "disk", "containers", "cpu", "extra"];
+    if !dice.one_in(6) {
+        stages.extend(amounts.map(|name| format!("filter = \"{name}\"")));
+    }
+    for _ in 0..dice.below(6) {
+        stages.push(format!("filter = \"{}\"", dice.of(&filters)));
+    }
+    let simple = dice.one_in(2);
+    let narrows: &[&str] = if simple {
+        &["zone-fewest"]
+    } else {
+        &["zone-fewest", "app-fewest", "upper-half-memory", "locality"]
+    };
+    for narrow in narrows {
+        if dice.one_in(2) {
+            stages.push(format!("narrow = \"{narrow}\""));
+        }
+    }
+    let pick = dice.of(&[
+        "lowest",
+        "lowest",
+        "highest",
+        "sample",
+        "first-of\"\nfraction = 0.3 #",
+    ]);
+    if pick != "sample" {
+        scores(dice, simple, &mut stages);
+    }
+    if !simple && !stages.is_empty() && dice.one_in(4) {
+        let at = usize::try_from(dice.below(stages.len() as u64)).unwrap();
+        let last = stages.len() - 1;
+        stages.swap(at, last);
+    }
+    let order = dice.of(&["asked", "diego"]);
+    let limit = if dice.one_in(6) { dice.below(20) } else { 0 };
+    let mut text = format!("name = \"random-one\"\norder = \"{order}\"\nmax_in_flight = {limit}\n");
+    if pick != "sample" && dice.one_in(4) {
+        text.push_str("combine = \"product\"\n");
+    }
+    for stage in stages {
+        text.push_str(&format!("[[stage]]\n{stage}\n"));
+    }
+    text.push_str(&format!("[[stage]]\npick = \"{pick}\"\n"));
+    Policy::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+fn scores(dice: &mut Dice, simple: bool, stages: &mut Vec<String>) {
+    let plain = ["resources", "starting", "app-instances", "tasks", "index"];
+    let rich = [
+        "memory",
+        "disk",
+        "platform",
+        "reboot",
+        "owner",
+        "random",
+        "hardware",
+        "objective",
+    ];
+    for _ in 0..=dice.below(4) {
+        let fancy = dice.of(&rich);
+        let name = if simple {
+            dice.of(&plain)
+        } else {
+            dice.of(&[plain[0], plain[3], fancy])
+        };
+        let weight = dice.of(&["0.0", "0.25", "1.0", "1000.0", "-0.5"]);
+        let mut stage = format!("score = \"{name}\"\nweight = {weight}");
+        if name == "index" && dice.one_in(3) {
+            stage.push_str("\nindex_mode = \"raw\"");
+        }
+        if name == "objective" {
+            stage.push_str("\nalpha = 0.25\nbeta = 0.25\ngamma = 0.25\ndelta = 0.25");
+            if dice.one_in(2) {
+                let text = dice.of(&[
+                    "r.AvailableMemoryMB / (2 - count(ai.AppID, r.RunningAppIDs)) + r.Stack",
+                    "-r.AvailZoneNumber mod 3 + ai.InstanceNumber * count(ai.AppSourceBlobID, r.CachedBlobIDs)",
+                    "ai.RequiredMemoryMB / r.AvailableMemoryMB - ai.RequiredDiskMB / r.TotalDiskMB",
+                ]);
+                stage.push_str(&format!("\nexpression = \"{text}\""));
+            }
+        } else if rich.contains(&name) {
+            let raw = ["platform", "reboot", "random"].contains(&name);
+            let modes: &[&str] = if raw {
+                &["rank", "ratio"]
+            } else {
+                &["rank", "ratio", "raw"]
+            };
+            stage.push_str(&format!("\nmode = \"{}\"", dice.of(modes)));
+        }
+        if dice.one_in(4) {
+            stage.push_str(&format!("\nkind = \"{}\"", dice.of(&["lrp", "task"])));
+        }
+        stages.push(stage);
+    }
+}
+
+pub fn draw(dice: &mut Dice, pool: &Pool) -> Draw {
+    let mut draw = Draw {
+        seed: dice.roll(),
+        auction: u128::from(dice.roll()),
+        now_ms: NOW_MS,
+        first: dice.one_in(5),
+        explain: if dice.one_in(2) {
+            Explain::Finalists
+        } else {
+            Explain::Winner
+        },
+        ..Draw::default()
+    };
+    for cell in pool.cells() {
+        if dice.one_in(25) {
+            draw.absent.insert(cell.cell.as_str().into());
+        }
+        if dice.one_in(40) {
+            draw.expired.insert(cell.cell.as_str().into());
+        }
+        if dice.one_in(20) {
+            draw.instances
+                .insert("i1".into(), cell.cell.as_str().into());
+        }
+    }
+    draw
+}
+
+pub fn jobs(dice: &mut Dice, requests: u64, rich: bool) -> Vec<Job> {
+    let mut jobs: Vec<Job> = Vec::new();
+    for _ in 0..requests {
+        let mut one = request(dice, rich);
+        if dice.one_in(8) {
+            one.objective = Some("r.AvailableMemoryMB + ai.InstanceNumber".into());
+        }
+        let one = Arc::new(one);
+        jobs.extend(one.jobs());
+        if dice.one_in(10) {
+            jobs.extend(one.jobs());
+        }
+    }
+    jobs
+}
+
+pub fn pool(dice: &mut Dice, cells: u64, rich: bool) -> Pool {
+    let mut pool = Pool::default();
+    for i in 0..cells {
+        pool.put(cell(dice, &format!("cell-{i}"), rich));
+    }
+    pool
+}
+
+/// Both plans, compared value by value.
+pub fn assert_same(fast: &Plan, plain: &Plan, context: &str) {
+    assert_eq!(fast.decisions.len(), plain.decisions.len(), "{context}");
+    for (a, b) in fast.decisions.iter().zip(&plain.decisions) {
+        assert_eq!(a, b, "{context}");
+    }
+}

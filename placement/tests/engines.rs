@@ -1,0 +1,74 @@
+//! The fast engines decide what the plain engine decides, seed for seed.
+#![allow(clippy::unwrap_used)] // a test may panic
+
+mod common;
+
+use common::{Dice, amounts, assert_same, cell, draw, jobs, policy, pool};
+use placement::Verdict;
+use proptest::prelude::*;
+
+/// A pool that lives through several plans, advertisements, departures and debits.
+fn live_through(seed: u64) {
+    let mut dice = Dice::new(seed);
+    let rich = dice.one_in(2);
+    let policy = policy(&mut dice);
+    let cells = 1 + dice.below(30);
+    let mut pool = pool(&mut dice, cells, rich);
+    for round in 0..3 {
+        let draw = draw(&mut dice, &pool);
+        let requests = 1 + dice.below(14);
+        let jobs = jobs(&mut dice, requests, rich);
+        let plain = pool.plan_plainly(&jobs, &policy, &draw);
+        let fast = pool.plan(&jobs, &policy, &draw);
+        let context = format!("seed {seed}, round {round}, policy\n{}", policy.to_toml());
+        assert_same(&fast, &plain, &context);
+        for decision in &fast.decisions {
+            if let Verdict::Placed { cell } = &decision.verdict
+                && dice.one_in(2)
+            {
+                pool.debit(cell, &jobs[decision.job]);
+            }
+        }
+        for i in 0..dice.below(6) {
+            let name = format!("cell-{}", dice.below(cells + 3));
+            let known = pool.get(&name).cloned();
+            match (known, i % 3) {
+                (Some(_), 0) if dice.one_in(2) => drop(pool.remove(&name)),
+                (Some(mut known), 1) => {
+                    amounts(&mut dice, &mut known);
+                    pool.put(known);
+                }
+                _ => pool.put(cell(&mut dice, &name, rich)),
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn fast_is_plain(seed in any::<u64>()) {
+        live_through(seed);
+    }
+}
+
+/// A seed that once told the engines apart: a term of weight 0 after a narrowing, in a product.
+#[test]
+fn fast_is_plain_where_it_once_was_not() {
+    live_through(49_513);
+}
+
+/// `FROM=0 SEEDS=1000000 cargo test --release -p placement --test engines -- --ignored`
+#[test]
+#[ignore = "takes minutes; run by hand"]
+fn fast_is_plain_for_very_many_seeds() {
+    let seeds = std::env::var("SEEDS").map_or(100_000, |n| n.parse().unwrap());
+    let from = std::env::var("FROM").map_or(0, |n| n.parse().unwrap());
+    for seed in from..from + seeds {
+        if seed % 50_000 == 0 {
+            eprintln!("from seed {seed}");
+        }
+        live_through(seed);
+    }
+}

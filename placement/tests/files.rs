@@ -1,0 +1,391 @@
+//! Policy files and scenario files: what reads back, and what is refused, where and how.
+#![allow(clippy::unwrap_used, clippy::too_many_lines)] // a test may panic, a table may be long
+
+use std::collections::BTreeSet;
+
+use placement::{Explain, Policy, Scenario};
+
+#[test]
+fn presets_read_back_as_themselves() {
+    let mut hashes = BTreeSet::new();
+    for name in Policy::PRESETS {
+        let preset = Policy::preset(name).unwrap();
+        assert_eq!(preset.name(), *name);
+        let from_file = Policy::parse(Policy::preset_text(name).unwrap()).unwrap();
+        let written = Policy::parse(&preset.to_toml()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!(from_file, preset);
+        assert_eq!(written, preset);
+        assert_eq!(written.hash(), preset.hash());
+        assert!(
+            hashes.insert(preset.hash()),
+            "{name} has another preset's hash"
+        );
+        assert_eq!(preset.wants_bids(), !["dea", "random"].contains(name));
+    }
+    let changed = Policy::parse("preset = \"diego\"\nstarting_weight = 0.5").unwrap();
+    assert!(!hashes.contains(&changed.hash()));
+}
+
+#[test]
+fn faults_of_policy_files() {
+    let stage = "name = \"x\"\n[[stage]]\nfilter = \"memory\"\n[[stage]]\n";
+    let with = |rest: &str| format!("{stage}{rest}");
+    for (text, line, column, part, nearest) in [
+        ("name = ", 1, 8, "", None),
+        ("", 1, 1, "has no name", None),
+        ("name = \"x\"", 1, 1, "no stages", None),
+        ("name = \"x y\"", 1, 8, "A-Z a-z 0-9 _ -", None),
+        (
+            "preset = \"digo\"",
+            1,
+            10,
+            "unknown preset \"digo\"",
+            Some("diego"),
+        ),
+        (
+            "preset = \"diego\"\nstarting_wieght = 1",
+            2,
+            1,
+            "unknown key",
+            Some("starting_weight"),
+        ),
+        (
+            "preset = \"diego\"\nstarting_weight = \"1\"",
+            2,
+            19,
+            "expected a finite number",
+            None,
+        ),
+        (
+            "preset = \"diego\"\nmax_in_flight = -1",
+            2,
+            17,
+            "a whole number from 0",
+            None,
+        ),
+        (
+            "preset = \"dea\"\nmax_in_flight = 1",
+            2,
+            1,
+            "unknown key",
+            None,
+        ),
+        (
+            "preset = \"dapi\"\nmode = \"rnk\"",
+            2,
+            8,
+            "unknown mode",
+            Some("rank"),
+        ),
+        (
+            "preset = \"dapi-2015\"\nsort = \"max\"",
+            2,
+            8,
+            "sort-max-ram",
+            None,
+        ),
+        (
+            "preset = \"objective\"\nexpression = \"r.Memory\"",
+            2,
+            14,
+            "column 1: unknown attribute",
+            None,
+        ),
+        (
+            &with("filter = \"memroy\""),
+            5,
+            10,
+            "unknown filter",
+            Some("memory"),
+        ),
+        (&with("narrow = \"zone\""), 5, 10, "unknown narrow", None),
+        (
+            &with("score = \"memory\"\nwight = 2"),
+            6,
+            1,
+            "unknown key in the stage",
+            Some("weight"),
+        ),
+        (
+            &with("score = \"platform\"\nmode = \"raw\""),
+            5,
+            9,
+            "no raw mode",
+            None,
+        ),
+        (
+            &with("score = \"memory\"\nfilter = \"disk\""),
+            4,
+            1,
+            "exactly one of",
+            None,
+        ),
+        (&with("pick = \"lowest\""), 1, 1, "at least one score", None),
+        (
+            &with("pick = \"sample\"\n[[stage]]\nfilter = \"disk\""),
+            6,
+            1,
+            "after the pick",
+            None,
+        ),
+        (&with("filter = \"disk\""), 1, 1, "without a pick", None),
+        (
+            &with("filter = \"disk\"\nkind = \"taks\""),
+            6,
+            8,
+            "unknown kind",
+            Some("task"),
+        ),
+        (
+            &with("pick = \"first-of\"\nfraction = 2"),
+            6,
+            12,
+            "0 to 1",
+            None,
+        ),
+    ] {
+        let error = Policy::parse(text).expect_err(text);
+        assert!(error.message.contains(part), "{text}: {error}");
+        assert_eq!(
+            (error.line, error.column),
+            (line, column),
+            "{text}: {error}"
+        );
+        assert_eq!(error.nearest.as_deref(), nearest, "{text}: {error}");
+    }
+}
+
+/// Stages of different systems in one policy.
+#[test]
+fn stages_combine_freely() {
+    let text = r#"
+        name = "mine"
+        order = "diego"
+        [[stage]]
+        filter = "evacuating"
+        [[stage]]
+        filter = "memory"
+        [[stage]]
+        filter = "networks"
+        [[stage]]
+        narrow = "zone-fewest"
+        kind = "lrp"
+        [[stage]]
+        score = "platform"
+        [[stage]]
+        score = "objective"
+        weight = 0.5
+        expression = "r.AvailableMemoryMB / r.TotalMemoryMB"
+        [[stage]]
+        pick = "highest"
+    "#;
+    let policy = Policy::parse(text).unwrap();
+    assert!(policy.has_objective());
+    let scenario = r#"{"cells": [
+        {"cell":"old","total":{"memory_mb":100},"available":{"memory_mb":100},"platform":{"version":"7.0","stamp":"20250101T000000Z"}},
+        {"cell":"full","total":{"memory_mb":100},"available":{"memory_mb":20},"platform":{"version":"7.0","stamp":"20260101T000000Z"}},
+        {"cell":"free","total":{"memory_mb":100},"available":{"memory_mb":90},"platform":{"version":"7.0","stamp":"20260101T000000Z"}}],
+        "requests": [{"app":"a","memory_mb":10,"disk_mb":1}]}"#;
+    let mut scenario = Scenario::from_json(scenario).unwrap();
+    scenario.policy = policy;
+    let report = scenario.run(Explain::Stages);
+    assert_eq!(report.decisions[0].cell.as_deref(), Some("free"));
+    assert_eq!(
+        report.decisions[0].scores[0].terms[1],
+        ("objective".into(), 0.45)
+    );
+}
+
+const SCENARIO: &str = r#"{"name":"two","now":"2026-01-01T00:00:00Z","ttl":"15s","policy":"diego","seed":7,
+ "cells":[{"cell":"a","total":{"memory_mb":100,"disk_mb":100},"available":{"memory_mb":100,"disk_mb":100}},
+          {"cell":"b","total":{"memory_mb":100,"disk_mb":100},"available":{"memory_mb":100,"disk_mb":100},"age":"15s"}],
+ "requests":[{"app":"x","instances":2,"memory_mb":60,"disk_mb":1}]}"#;
+
+#[test]
+fn a_scenario_is_decided() {
+    let scenario = Scenario::from_json(SCENARIO).unwrap();
+    assert_eq!(scenario.warnings, Vec::<String>::new());
+    let report = scenario.run(Explain::Winner);
+    let json = serde_json::to_value(&report).unwrap();
+    let cost = report.decisions[0].cost.unwrap();
+    assert_eq!(
+        json,
+        serde_json::json!({"decisions": [
+            {"app": "x", "index": 0, "kind": "lrp", "outcome": "placed", "cell": "a",
+             "finalists": ["a"], "cost": cost},
+            {"app": "x", "index": 1, "kind": "lrp", "outcome": "unplaced",
+             "reason": "insufficient resources: memory",
+             "tally": [{"stage": "expired", "cells": 1, "reason": "the advertisement expired"},
+                       {"stage": "memory", "cells": 1, "needs": 60.0, "best": 40.0}]}]})
+    );
+    let text = report.render();
+    assert!(text.starts_with("lrp   x.0  a  cost 0.2033\n"), "{text}");
+    assert!(
+        text.contains("      memory: 1 cell dropped, needs 60, the best has 40\n"),
+        "{text}"
+    );
+    assert!(text.ends_with("1 placed, 1 not placed\n"), "{text}");
+}
+
+#[test]
+fn toml_says_the_same_as_json() {
+    let toml = r#"
+        name = "two"
+        now = 2026-01-01T00:00:00Z
+        policy = { preset = "diego", starting_weight = 0.25 }
+        seed = 7
+        [[cells]]
+        cell = "a"
+        total = { memory_mb = 100, disk_mb = 100 }
+        available = { memory_mb = 100, disk_mb = 100 }
+        [[cells]]
+        cell = "b"
+        age = "15s"
+        total = { memory_mb = 100, disk_mb = 100 }
+        available = { memory_mb = 100, disk_mb = 100 }
+        [[requests]]
+        app = "x"
+        instances = 2
+        memory_mb = 60
+        disk_mb = 1
+    "#;
+    let toml = Scenario::from_toml(toml).unwrap().run(Explain::Winner);
+    assert_eq!(
+        toml,
+        Scenario::from_json(SCENARIO).unwrap().run(Explain::Winner)
+    );
+}
+
+#[test]
+fn faults_of_scenarios() {
+    for (from, to, expected) in [
+        ("\"seed\":7", "\"seed\":", "line 1, column 80: "),
+        ("\"seed\":7", "\"seed\":-1", "seed: invalid value"),
+        (
+            "\"now\":\"2026-01-01T00:00:00Z\"",
+            "\"now\":\"soon\"",
+            "now: \"soon\" is not allowed",
+        ),
+        (
+            "\"ttl\":\"15s\"",
+            "\"ttl\":\"15 bananas\"",
+            "ttl: \"15 bananas\" is not allowed",
+        ),
+        (
+            "\"policy\":\"diego\"",
+            "\"policy\":\"digeo\"",
+            "policy: unknown policy \"digeo\"",
+        ),
+        (
+            "\"policy\":\"diego\"",
+            "\"policy\":\"diego\",\"pick\":\"last\"",
+            "pick: \"last\"",
+        ),
+        (
+            "\"cell\":\"b\"",
+            "\"cell\":\"a\"",
+            "cells[1].cell: \"a\" is not allowed; expected each name once",
+        ),
+        (
+            "\"cell\":\"b\"",
+            "\"cell\":\"b c\"",
+            "cells[1].cell: \"b c\"",
+        ),
+        (
+            "\"memory_mb\":60",
+            "\"memory_mb\":-60",
+            "requests[0].memory_mb: -60",
+        ),
+        (
+            "\"memory_mb\":60",
+            "\"memory_mb\":\"much\"",
+            "requests[0].memory_mb: invalid type",
+        ),
+        ("\"memory_mb\":60,", "", "requests[0]"),
+        (
+            "\"app\":\"x\"",
+            "\"app\":\"x\",\"near\":[\"web\"]",
+            "requests[0].near: \"web\"",
+        ),
+        (
+            "\"age\":\"15s\"",
+            "\"next_reboot\":\"tomorrow\"",
+            "cells[1].next_reboot: \"tomorrow\"",
+        ),
+    ] {
+        assert!(SCENARIO.contains(from), "{from}");
+        let text = SCENARIO.replacen(from, to, 1);
+        let error = Scenario::from_json(&text).expect_err(to).to_string();
+        assert!(error.starts_with(expected), "{to}: {error}");
+    }
+    let misspelt = SCENARIO.replacen("\"instances\"", "\"instnces\"", 1);
+    assert_eq!(
+        Scenario::from_json(&misspelt).unwrap().warnings,
+        ["requests.0.instnces"]
+    );
+    let error = Scenario::from_toml("cells = 3 4").unwrap_err().to_string();
+    assert!(error.starts_with("line 1, column "), "{error}");
+}
+
+#[test]
+fn a_request_brings_its_own_objective() {
+    let request =
+        r#""requests":[{"app":"x","memory_mb":10,"disk_mb":1,"objective":"r.TotalMemoryMB"}]"#;
+    let cells = r#"{"policy":"objective","cells":[
+        {"cell":"small","total":{"memory_mb":100},"available":{"memory_mb":100}},
+        {"cell":"large","total":{"memory_mb":900},"available":{"memory_mb":100}}],"#;
+    let report = Scenario::from_json(&format!("{cells}{request}}}"))
+        .unwrap()
+        .run(Explain::Winner);
+    assert_eq!(report.decisions[0].cell.as_deref(), Some("large"));
+    assert_eq!(report.decisions[0].score, Some(900.0));
+    let wrong = request.replace("TotalMemoryMB", "Nothing");
+    let error = Scenario::from_json(&format!("{cells}{wrong}}}"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("requests[0].objective: column 1: unknown attribute"),
+        "{error}"
+    );
+    // divided by nothing: costs the cell the auction, not the process
+    let infinite = request.replace("r.TotalMemoryMB", "1 / (r.TotalMemoryMB - 900)");
+    let report = Scenario::from_json(&format!("{cells}{infinite}}}"))
+        .unwrap()
+        .run(Explain::Winner);
+    assert_eq!(report.decisions[0].cell.as_deref(), Some("small"));
+    let never = request.replace("r.TotalMemoryMB", "1 / 0");
+    let report = Scenario::from_json(&format!("{cells}{never}}}"))
+        .unwrap()
+        .run(Explain::Winner);
+    let why = &report.decisions[0];
+    assert_eq!(
+        why.reason.as_deref(),
+        Some("found no compatible cell with a finite score")
+    );
+    assert_eq!(why.tally.last().map(|tally| tally.cells), Some(2));
+}
+
+/// The documentation's own policies are policies, and it names every stage.
+#[test]
+fn the_documented_policies_are_sound() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/POLICIES.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let blocks = text
+        .split("```toml\n")
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap());
+    let blocks: Vec<&str> = blocks.collect();
+    assert_eq!(blocks.len(), 4);
+    for block in blocks {
+        let policy = Policy::parse(block).unwrap_or_else(|e| panic!("{e}\n{block}"));
+        assert!(!Policy::PRESETS.contains(&policy.name()));
+    }
+    let error = Policy::parse("name = \"x\"\n[[stage]]\nfilter = \"?\"").unwrap_err();
+    let filters = error.message.split("one of ").nth(1).unwrap().split(", ");
+    for name in filters.chain(Policy::PRESETS.iter().copied()) {
+        assert!(
+            text.contains(&format!("`{name}`")),
+            "{name} is not documented"
+        );
+    }
+}

@@ -1,0 +1,219 @@
+//! What must hold for every policy.
+#![allow(clippy::unwrap_used, clippy::too_many_lines)] // a test may panic, a table may be long
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{Dice, assert_same, cell, draw, jobs, policy};
+use placement::{Cell, Draw, Job, Plan, Policy, Pool, Verdict};
+use proptest::prelude::*;
+
+/// Presets in turn, now and then a policy of random stages that holds all amounts.
+fn any_policy(dice: &mut Dice) -> Policy {
+    let preset = dice.of(Policy::PRESETS);
+    if !dice.one_in(4) {
+        return Policy::preset(preset).unwrap();
+    }
+    loop {
+        let policy = policy(dice);
+        let text = policy.to_toml();
+        let holds = ["memory", "disk", "containers", "cpu", "extra"];
+        if holds
+            .iter()
+            .all(|name| text.contains(&format!("filter = \"{name}\"")))
+        {
+            return policy;
+        }
+    }
+}
+
+struct World {
+    policy: Policy,
+    cells: Vec<Cell>,
+    jobs: Vec<Job>,
+    draw: Draw,
+}
+
+fn world(seed: u64) -> World {
+    let mut dice = Dice::new(seed);
+    let policy = any_policy(&mut dice);
+    let count = 1 + dice.below(25);
+    let cells: Vec<Cell> = (0..count)
+        .map(|i| cell(&mut dice, &format!("cell-{i}"), true))
+        .collect();
+    let requests = 1 + dice.below(12);
+    let jobs = jobs(&mut dice, requests, true);
+    let draw = draw(&mut dice, &pool(&cells));
+    World {
+        policy,
+        cells,
+        jobs,
+        draw,
+    }
+}
+
+fn pool(cells: &[Cell]) -> Pool {
+    let mut pool = Pool::default();
+    for cell in cells {
+        pool.put(cell.clone());
+    }
+    pool
+}
+
+fn placements<'a>(world: &'a World, plan: &'a Plan) -> impl Iterator<Item = (&'a str, &'a Job)> {
+    plan.decisions
+        .iter()
+        .filter_map(|decision| match &decision.verdict {
+            Verdict::Placed { cell } => Some((&**cell, &world.jobs[decision.job])),
+            _ => None,
+        })
+}
+
+/// No cell ends with less than nothing of what it was asked for.
+fn never_over_commits(world: &World, plan: &Plan) {
+    let mut cells: BTreeMap<&str, Cell> = world
+        .cells
+        .iter()
+        .map(|cell| (cell.cell.as_str(), cell.clone()))
+        .collect();
+    for (name, job) in placements(world, plan) {
+        let cell = cells.get_mut(name).unwrap();
+        assert!(
+            cell.available.fits(&job.request),
+            "{} on {name}",
+            job.request.app
+        );
+        cell.debit(&job.request);
+    }
+}
+
+/// Each job has one decision, and each that is not placed has its reason and its numbers.
+fn everyone_is_placed_or_explained(world: &World, plan: &Plan) {
+    let mut decided: Vec<usize> = plan.decisions.iter().map(|decision| decision.job).collect();
+    decided.sort_unstable();
+    assert_eq!(decided, (0..world.jobs.len()).collect::<Vec<_>>());
+    for decision in &plan.decisions {
+        match &decision.verdict {
+            Verdict::Placed { cell } => {
+                let known = |c: &Cell| c.cell == **cell;
+                assert!(world.cells.iter().any(known), "{cell} is no cell");
+            }
+            Verdict::Unplaced(why) => {
+                assert!(!why.reason.is_empty());
+                let dropped: usize = why.tally.iter().map(|tally| tally.cells).sum();
+                assert!(dropped >= 1, "{why:?}");
+                assert!(why.tally.len() <= 200, "{why:?}");
+            }
+            Verdict::Duplicate { of } => assert!(*of < decision.job),
+        }
+    }
+}
+
+/// Who is gone, or on its way out, wins nothing; who is reserved neither, where the policy says so.
+fn nobody_wins_who_must_not(world: &World, plan: &Plan) {
+    let stages = world.policy.to_toml();
+    let says = |filter: &str| stages.contains(&format!("filter = \"{filter}\""));
+    for (name, _) in placements(world, plan) {
+        let cell = world.cells.iter().find(|cell| cell.cell == name).unwrap();
+        assert!(!world.draw.absent.contains(name) && !world.draw.expired.contains(name));
+        assert!(!(says("evacuating") && cell.evacuating), "{name}");
+        assert!(!(says("reserved") && cell.reserved), "{name}");
+        assert!(!(says("control-plane") && cell.control_plane), "{name}");
+        assert!(!(says("running") && cell.status != "running"), "{name}");
+    }
+}
+
+/// The pool is the same after a plan, and cells in another order change nothing.
+fn order_does_not_matter(world: &World, plan: &Plan) {
+    let mut reversed = world.cells.clone();
+    reversed.reverse();
+    let mut pool = pool(&reversed);
+    let again = pool.plan(&world.jobs, &world.policy, &world.draw);
+    assert_same(&again, plan, "in reverse order");
+    let repeated = pool.plan(&world.jobs, &world.policy, &world.draw);
+    assert_same(&repeated, plan, "repeated");
+    let mut after: Vec<Cell> = pool.cells().cloned().collect();
+    let mut before = world.cells.clone();
+    before.sort_by(|a, b| a.cell.cmp(&b.cell));
+    after.sort_by(|a, b| a.cell.cmp(&b.cell));
+    assert_eq!(before, after);
+}
+
+/// Each stage leaves a part of what it found, and says where the rest went.
+fn stages_only_take_away(world: &World) {
+    let draw = Draw {
+        explain: placement::Explain::Cells,
+        ..world.draw.clone()
+    };
+    let plan = pool(&world.cells).plan(&world.jobs, &world.policy, &draw);
+    for decision in &plan.decisions {
+        let Some(explanation) = &decision.explanation else {
+            continue;
+        };
+        let there = world.cells.len();
+        let mut left = there;
+        for stage in &explanation.stages {
+            let dropped: usize = stage.rejected.iter().map(|tally| tally.cells).sum();
+            assert!(stage.survivors <= left, "{stage:?}");
+            let gone = ["expired", "absent"].contains(&stage.stage.as_str());
+            assert!(
+                gone || stage.survivors + dropped == left,
+                "{stage:?} of {left}"
+            );
+            let named: usize = stage.rejected.iter().map(|tally| tally.names.len()).sum();
+            assert_eq!(named, dropped);
+            left = stage.survivors;
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_holds_for_every_policy(seed in any::<u64>()) {
+        let world = world(seed);
+        let plan = pool(&world.cells).plan(&world.jobs, &world.policy, &world.draw);
+        never_over_commits(&world, &plan);
+        everyone_is_placed_or_explained(&world, &plan);
+        nobody_wins_who_must_not(&world, &plan);
+        order_does_not_matter(&world, &plan);
+        stages_only_take_away(&world);
+    }
+}
+
+/// Three equal cells win about a third of the auctions each, whichever policy draws.
+#[test]
+fn ties_are_fair() {
+    for name in ["diego", "dea", "random", "objective", "dapi"] {
+        let policy = Policy::preset(name).unwrap();
+        let mut pool = Pool::default();
+        for zone in ["z1", "z1", "z2"] {
+            let name = format!("c{}", pool.len());
+            let mut cell = Cell::new(name, placement::Resources::new(100, 100, 10));
+            cell.zone = zone.into();
+            cell.zone_number = Some(1);
+            pool.put(cell);
+        }
+        let jobs = std::sync::Arc::new(placement::Request::new("app", 1, 1)).jobs();
+        let mut wins: BTreeMap<String, u32> = BTreeMap::new();
+        for seed in 0..3_000 {
+            let plan = pool.plan(
+                &jobs,
+                &policy,
+                &Draw {
+                    seed,
+                    ..Draw::default()
+                },
+            );
+            if let Verdict::Placed { cell } = &plan.decisions[0].verdict {
+                *wins.entry(cell.to_string()).or_default() += 1;
+            }
+        }
+        assert!(
+            wins.len() == 3 && wins.values().all(|n| (850..1150).contains(n)),
+            "{name}: {wins:?}"
+        );
+    }
+}
