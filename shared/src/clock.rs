@@ -1,0 +1,38 @@
+//! The one place where a process reads its clock; everything else takes `now_ms` as an argument.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// A process's monotonic clock, in milliseconds since it was made. Only its owner can compare its
+/// readings: others get them back in what they are asked to hold against it.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock(Instant);
+
+impl Clock {
+    /// Starts at 0 now.
+    pub fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Milliseconds since the start.
+    pub fn now_ms(&self) -> u64 {
+        millis(self.0.elapsed())
+    }
+
+    /// The instant of a reading of this clock, for timers.
+    pub fn instant(&self, at_ms: u64) -> tokio::time::Instant {
+        tokio::time::Instant::from_std(self.0 + Duration::from_millis(at_ms))
+    }
+}
+
+/// Wall time in milliseconds since the Unix epoch: only for dates that operators set, and for ids.
+pub fn wall_ms() -> i64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// A duration in whole milliseconds, saturating.
+pub fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

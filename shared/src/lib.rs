@@ -1,0 +1,15 @@
+//! What crosses processes: every subject, every message, connecting to NATS, asking many at once,
+//! logging and shutdown. Knows nothing of auctions, ledgers or the command line.
+
+pub mod ask;
+pub mod clock;
+pub mod nats;
+pub mod shutdown;
+mod subjects;
+pub mod telemetry;
+pub mod wire;
+
+pub use subjects::{Subjects, check_prefix};
+
+/// The version of every message: `"v":1`.
+pub const VERSION: u8 = 1;

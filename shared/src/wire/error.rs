@@ -1,0 +1,168 @@
+//! Errors as they are answered, and parsing that names the field.
+
+use placement::Invalid;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// The codes of [`WireError`].
+pub mod code {
+    /// The message cannot be used as it is.
+    pub const INVALID_REQUEST: &str = "invalid_request";
+    /// Too much is waiting already.
+    pub const OVERLOADED: &str = "overloaded";
+    /// The name is not known.
+    pub const NOT_FOUND: &str = "not_found";
+    /// The program is ending.
+    pub const SHUTTING_DOWN: &str = "shutting_down";
+    /// It failed for a reason of its own.
+    pub const INTERNAL: &str = "internal";
+}
+
+/// What went wrong, for the asker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct WireError {
+    /// One of [`code`].
+    pub code: String,
+    /// The field at fault, as a path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// A sentence that names the value and what was expected.
+    pub message: String,
+}
+
+/// `{"v":1,"error":{…}}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorBody {
+    /// 1.
+    #[serde(default = "super::version")]
+    pub v: u8,
+    /// The error.
+    pub error: WireError,
+}
+
+impl WireError {
+    /// An error without a field.
+    pub fn new(code: &str, message: impl Into<String>) -> Self {
+        Self {
+            code: code.into(),
+            field: None,
+            message: message.into(),
+        }
+    }
+
+    /// The whole body.
+    pub fn body(&self) -> ErrorBody {
+        ErrorBody {
+            v: crate::VERSION,
+            error: self.clone(),
+        }
+    }
+
+    /// The number for the `Nats-Service-Error-Code` header (as HTTP has them).
+    pub fn status(&self) -> u16 {
+        match self.code.as_str() {
+            code::INVALID_REQUEST => 400,
+            code::NOT_FOUND => 404,
+            code::OVERLOADED => 429,
+            code::SHUTTING_DOWN => 503,
+            _ => 500,
+        }
+    }
+
+    /// The two headers that NATS services send with an error.
+    pub fn headers(&self) -> async_nats::HeaderMap {
+        let mut headers = async_nats::HeaderMap::new();
+        let one_line: String = self
+            .message
+            .chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .take(512)
+            .collect();
+        headers.insert("Nats-Service-Error", one_line.as_str());
+        headers.insert(
+            "Nats-Service-Error-Code",
+            self.status().to_string().as_str(),
+        );
+        headers
+    }
+}
+
+impl From<Invalid> for WireError {
+    fn from(invalid: Invalid) -> Self {
+        Self {
+            code: code::INVALID_REQUEST.into(),
+            message: invalid.to_string(),
+            field: Some(invalid.field),
+        }
+    }
+}
+
+/// Parses a message; an error names the field. Fields it does not know are added to `unknown`.
+pub fn parse<T: DeserializeOwned>(body: &[u8], unknown: &mut Vec<String>) -> Result<T, WireError> {
+    let known = unknown.len();
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let mut note = |path: serde_ignored::Path<'_>| {
+        if unknown.len() < known + 16 {
+            unknown.push(path.to_string().replace(".?", "")); // `?` stands for an Option
+        }
+    };
+    let parsed = serde_ignored::deserialize(&mut json, &mut note);
+    let parsed = parsed.and_then(|value| json.end().map(|()| value));
+    parsed.map_err(|_| {
+        unknown.truncate(known);
+        what_is_wrong::<T>(body)
+    })
+}
+
+/// Parses a message whose unknown fields nobody asks for; an error names the field.
+pub(crate) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, WireError> {
+    serde_json::from_slice(body).map_err(|_| what_is_wrong::<T>(body))
+}
+
+/// Parses again, keeping track of where: that takes several times as long, and only what is
+/// refused needs it.
+fn what_is_wrong<T: DeserializeOwned>(body: &[u8]) -> WireError {
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let mut track = serde_path_to_error::Track::new();
+    let tracked = serde_path_to_error::Deserializer::new(&mut json, &mut track);
+    let parsed = T::deserialize(tracked).and_then(|_| json.end());
+    match parsed {
+        Err(error) => WireError::unreadable(&track.path().to_string(), &error),
+        Ok(()) => WireError::new(code::INVALID_REQUEST, "not a valid message"),
+    }
+}
+
+impl WireError {
+    /// Says what serde found wrong, in words of people who do not write Rust.
+    fn unreadable(path: &str, error: &serde_json::Error) -> Self {
+        let said = error
+            .to_string()
+            .replace("expected i64", "expected a whole number")
+            .replace("expected u32", "expected a whole number from 0 up")
+            .replace("expected u64", "expected a whole number from 0 up")
+            .replace("expected f64", "expected a number");
+        let at = if matches!(path, "" | "." | "?") {
+            ""
+        } else {
+            path
+        };
+        let missing = said
+            .strip_prefix("missing field `")
+            .and_then(|rest| rest.split('`').next());
+        let field = match (at, missing) {
+            ("", None) => None,
+            ("", Some(missing)) => Some(missing.to_owned()),
+            (at, Some(missing)) => Some(format!("{at}.{missing}")),
+            (at, None) => Some(at.to_owned()),
+        };
+        let message = match &field {
+            Some(field) if missing.is_none() => format!("{field}: {said}"),
+            _ => format!("not a valid message: {said}"),
+        };
+        Self {
+            code: code::INVALID_REQUEST.into(),
+            field,
+            message,
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Events: one message for each app and auction, not for each instance.
+
+use placement::Tally;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// The kinds of events.
+pub mod kind {
+    /// A request came in.
+    pub const ASKED: &str = "asked";
+    /// A request was turned away at the door.
+    pub const REJECTED: &str = "rejected";
+    /// Cells accepted instances.
+    pub const PLACED: &str = "placed";
+    /// Instances wait for room.
+    pub const QUEUED: &str = "queued";
+    /// Instances fit nowhere.
+    pub const UNPLACED: &str = "unplaced";
+    /// A cell did not take instances; they go into the next auction.
+    pub const REFUSED: &str = "refused";
+    /// Sent, and not answered.
+    pub const UNKNOWN: &str = "unknown";
+    /// A process runs.
+    pub const RUNNING: &str = "running";
+    /// It ended well, by itself.
+    pub const EXITED: &str = "exited";
+    /// It ended badly; whether it is started again is said in `ended`/`restarts`.
+    pub const CRASHED: &str = "crashed";
+    /// It was started again on its cell.
+    pub const RESTARTED: &str = "restarted";
+    /// It was stopped because somebody asked.
+    pub const STOPPED: &str = "stopped";
+    /// A cell was heard for the first time.
+    pub const CELL_JOINED: &str = "cell-joined";
+    /// A cell left, or was not heard for its ttl.
+    pub const CELL_LOST: &str = "cell-lost";
+    /// A cell drains.
+    pub const CELL_DRAINING: &str = "cell-draining";
+}
+
+/// One event.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// 1.
+    #[serde(default = "super::version")]
+    pub v: u8,
+    /// One of [`kind`].
+    pub kind: String,
+    /// The app it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub app: Option<String>,
+    /// The cell it is about or comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cell: Option<String>,
+    /// The request's id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
+    /// The requests' ids, when there are several (`asked` only).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<String>,
+    /// The auction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auction: Option<Uuid>,
+    /// How many instances it is about.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub count: usize,
+    /// Their indices, such as `"0-4"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub indices: Option<String>,
+    /// Each instance, the first 100 of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub instances: Vec<EventInstance>,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What each stage dropped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tally: Vec<Tally>,
+}
+
+/// One instance in an event.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EventInstance {
+    /// Its index.
+    pub index: u32,
+    /// Its id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<Uuid>,
+    /// Where.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cell: Option<String>,
+    /// Its port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// How often it was started again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restarts: Option<u32>,
+    /// How it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
+}
+
+impl Event {
+    /// An event of this kind about an app.
+    pub fn app(kind: &str, app: impl Into<String>) -> Self {
+        Self {
+            v: crate::VERSION,
+            kind: kind.into(),
+            app: Some(app.into()),
+            ..Self::default()
+        }
+    }
+
+    /// An event of this kind about a cell.
+    pub fn cell(kind: &str, cell: impl Into<String>) -> Self {
+        Self {
+            v: crate::VERSION,
+            kind: kind.into(),
+            cell: Some(cell.into()),
+            ..Self::default()
+        }
+    }
+
+    /// The subject's last token: the app, else the cell.
+    pub fn about(&self) -> &str {
+        self.app
+            .as_deref()
+            .or(self.cell.as_deref())
+            .unwrap_or("unnamed")
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
+fn is_zero(n: &usize) -> bool {
+    *n == 0
+}

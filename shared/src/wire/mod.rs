@@ -1,0 +1,41 @@
+//! Every message, as it stands on the wire. docs/PROTOCOL.md has an example of each.
+
+mod advert;
+mod cell;
+mod error;
+mod event;
+mod indices;
+mod query;
+mod start;
+mod stop;
+
+pub use advert::{Advert, Bid, BidRequest, Envelope, parse_cell};
+pub use cell::{
+    Acceptance, CellSet, CellSetAnswer, CellStart, Drain, DrainAnswer, Instance, InstanceState,
+    LogLine, Logs, LogsAnswer, Refusal, Work, reason,
+};
+pub use error::{ErrorBody, WireError, code, parse};
+pub use event::{Event, EventInstance, kind};
+pub use indices::{format_indices, parse_indices};
+pub use query::{
+    AddCells, AuctionRecord, CapacityAnswer, DecisionRecord, Explain, ExplainAnswer, Instances,
+    InstancesAnswer, Page, PlaceExtra, PoolAnswer, PoolCell,
+};
+pub use start::{
+    InstanceOutcome, Outcome, Parsed, StartBody, StartReplies, StartReply, instance_id, parse_start,
+};
+pub use stop::{Stop, StopAnswer, StopOutcome, StopReply, Stopped};
+
+pub(crate) fn version() -> u8 {
+    crate::VERSION
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
+pub(crate) fn is_false(b: &bool) -> bool {
+    !*b
+}
+
+/// Serialises a message. Wire structs hold only strings, numbers and lists, so this cannot fail.
+pub fn to_bytes<T: serde::Serialize>(message: &T) -> bytes::Bytes {
+    serde_json::to_vec(message).unwrap_or_default().into()
+}

@@ -1,0 +1,206 @@
+//! Questions: what runs, what the pool holds, what was decided.
+
+use placement::{Capacity, Cell, Tally};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{Instance, is_false};
+
+/// To every cell: what runs. Filters are combined; absent = all.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Instances {
+    /// 1.
+    #[serde(default = "super::version")]
+    pub v: u8,
+    /// This app only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub app: Option<String>,
+    /// These ids only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ids: Vec<Uuid>,
+}
+
+/// One cell's answer, also with nothing; large ones come in several messages. Heartbeats have the
+/// same body.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InstancesAnswer {
+    /// 1.
+    #[serde(default = "super::version")]
+    pub v: u8,
+    /// The cell.
+    pub cell: String,
+    /// Its zone.
+    pub zone: String,
+    /// Its incarnation.
+    pub incarnation: Uuid,
+    /// What it holds.
+    pub instances: Vec<Instance>,
+    /// More follow in another message.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub more: bool,
+}
+
+/// A part of a long list.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Page {
+    /// 1.
+    #[serde(default = "super::version")]
+    pub v: u8,
+    /// Skip so many.
+    #[serde(default)]
+    pub offset: usize,
+    /// At most so many (default and most: 500).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+}
+
+/// The cells as one auctioneer sees them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PoolAnswer {
+    /// 1.
+    #[serde(default = "super::version")]
+    pub v: u8,
+    /// Which auctioneer.
+    pub auctioneer: String,
+    /// Its policy's name.
+    pub policy: String,
+    /// How many cells there are in all.
+    pub total: usize,
+    /// This page, by name.
+    pub cells: Vec<PoolCell>,
+    /// Where the next page starts; none = this was the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<usize>,
+}
+
+/// One cell in the pool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PoolCell {
+    /// The cell with this auctioneer's debits taken off.
+    pub cell: Cell,
+    /// Its incarnation.
+    pub incarnation: Uuid,
+    /// Its ledger's version.
+    pub seq: u64,
+    /// How long ago it was heard.
+    pub age_ms: u64,
+    /// How much longer its word holds.
+    pub left_ms: u64,
+    /// Instances sent to it that its word does not show yet.
+    pub debits: usize,
+    /// It missed its last bid deadline and is not waited for.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub silent: bool,
+}
+
+/// How many more of a size fit, as one auctioneer sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CapacityAnswer {
+    /// 1.
+    #[serde(default = "super::version")]
+    pub v: u8,
+    /// Which auctioneer.
+    pub auctioneer: String,
+    /// Its policy's name.
+    pub policy: String,
+    /// How many cells were looked at.
+    pub cells: usize,
+    /// In all and by zone; when none fits, why.
+    #[serde(flatten)]
+    pub capacity: Capacity,
+    /// What the asker should know: fields that do not exist.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// "Why did it go where it went?"
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Explain {
+    /// 1.
+    #[serde(default = "super::version")]
+    pub v: u8,
+    /// The app.
+    pub app: String,
+    /// Judge it again over the pool as it is now, and say what each stage dropped, cells by name.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub cells: bool,
+}
+
+/// The last decisions for an app, newest auction first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExplainAnswer {
+    /// 1.
+    #[serde(default = "super::version")]
+    pub v: u8,
+    /// The app.
+    pub app: String,
+    /// Which auctioneer remembers.
+    pub auctioneer: String,
+    /// Auctions that dealt with the app, of the last 16.
+    pub auctions: Vec<AuctionRecord>,
+    /// Where `cells` was asked for: the app's last jobs (at most 10) judged again over the pool as
+    /// it is now; each like a decision of a dry run that explains `cells`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub now: Vec<serde_json::Value>,
+}
+
+/// One auction as it is remembered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AuctionRecord {
+    /// Its id.
+    pub auction: Uuid,
+    /// Its seed: with the same cells it can be replayed.
+    pub seed: u64,
+    /// The policy's name.
+    pub policy: String,
+    /// How long ago.
+    pub age_ms: u64,
+    /// How many cells took part.
+    pub cells: usize,
+    /// The app's jobs in it.
+    pub decisions: Vec<DecisionRecord>,
+}
+
+/// One decision.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DecisionRecord {
+    /// The instance's index.
+    pub index: u32,
+    /// `placed` or `unplaced` by the auction (what the cell said is in the events).
+    pub outcome: super::Outcome,
+    /// Where.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cell: Option<String>,
+    /// The winner's cost or score.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<f64>,
+    /// Why not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What each stage dropped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tally: Vec<Tally>,
+}
+
+/// What a dry run may say beside the start request (or array) under `request`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PlaceExtra {
+    /// As if these cells were not there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub without: Vec<String>,
+    /// As if there were more cells: `{"count":3,"like":"z1-cell-0"}`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub add_cells: Vec<AddCells>,
+    /// `stages` or `cells`: how much to explain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explain: Option<String>,
+}
+
+/// More cells like one that is there, empty.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddCells {
+    /// How many.
+    pub count: usize,
+    /// Like this one.
+    pub like: String,
+}

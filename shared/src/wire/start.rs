@@ -1,0 +1,170 @@
+//! Start requests and their answers.
+
+use std::sync::Arc;
+
+use placement::{Kind, Request, Tally};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use super::{WireError, code, parse};
+
+/// A start request that may be carried out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parsed {
+    /// Valid.
+    pub request: Arc<Request>,
+    /// What its sender should know: fields that do not exist.
+    pub warnings: Vec<String>,
+}
+
+/// The body of a message to `start`: one request, or an array judged one by one.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StartBody {
+    /// One object.
+    One(Box<Result<Parsed, WireError>>),
+    /// An array.
+    Many(Vec<Result<Parsed, WireError>>),
+}
+
+/// The most requests in one array.
+const MAX_ARRAY: usize = 10_000;
+
+/// Reads a start request or an array of them. A request without an id gets none here.
+pub fn parse_start(body: &[u8]) -> Result<StartBody, WireError> {
+    let first = body.iter().find(|b| !b.is_ascii_whitespace());
+    if first != Some(&b'[') {
+        return Ok(StartBody::One(Box::new(parse_request(body))));
+    }
+    let elements: Vec<&RawValue> = serde_json::from_slice(body).map_err(|e| {
+        WireError::new(
+            code::INVALID_REQUEST,
+            format!("not a valid array of requests: {e}"),
+        )
+    })?;
+    if elements.is_empty() || elements.len() > MAX_ARRAY {
+        let message = format!(
+            "an array of {} requests; expected 1 to {MAX_ARRAY}",
+            elements.len()
+        );
+        return Err(WireError::new(code::INVALID_REQUEST, message));
+    }
+    Ok(StartBody::Many(
+        elements
+            .iter()
+            .map(|e| parse_request(e.get().as_bytes()))
+            .collect(),
+    ))
+}
+
+fn parse_request(body: &[u8]) -> Result<Parsed, WireError> {
+    let mut unknown = Vec::new();
+    let request: Request = parse(body, &mut unknown)?;
+    request.check()?;
+    let warnings = unknown
+        .iter()
+        .filter(|field| *field != "v")
+        .map(|field| format!("{field}: no such field; ignored"))
+        .collect();
+    Ok(Parsed {
+        request: Arc::new(request),
+        warnings,
+    })
+}
+
+/// What became of an instance, or of a whole request (then: the worst). Ordered from best to worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// A cell accepted it.
+    Placed,
+    /// It waits for room.
+    Queued,
+    /// It fits nowhere, or no cell took it.
+    Unplaced,
+    /// It was sent and not answered: it may be running, and is not started elsewhere.
+    Unknown,
+}
+
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Outcome::Placed => "placed",
+            Outcome::Queued => "queued",
+            Outcome::Unplaced => "unplaced",
+            Outcome::Unknown => "unknown",
+        })
+    }
+}
+
+/// One instance's outcome, or several of the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InstanceOutcome {
+    /// The instance's index; none in a group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<u32>,
+    /// A group's indices, such as `"2-9"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub indices: Option<String>,
+    /// Its id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<Uuid>,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// Where.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cell: Option<Arc<str>>,
+    /// Why not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What each stage dropped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tally: Vec<Tally>,
+    /// The id of the request whose instance of this index it shares.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duplicate_of: Option<String>,
+}
+
+/// The answer to one start request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StartReply {
+    /// 1.
+    #[serde(default = "super::version")]
+    pub v: u8,
+    /// The request's id, given or made.
+    pub id: String,
+    /// Its app.
+    pub app: String,
+    /// The worst of its instances.
+    pub outcome: Outcome,
+    /// The last auction it was in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auction: Option<Uuid>,
+    /// Each instance; equal failures are grouped.
+    pub instances: Vec<InstanceOutcome>,
+    /// What its sender should know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// The answer to an array: one entry for each request, in order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StartReplies<T = serde_json::Value> {
+    /// 1.
+    #[serde(default = "super::version")]
+    pub v: u8,
+    /// The worst of all.
+    pub outcome: Outcome,
+    /// A [`StartReply`], or `{"error":…}`.
+    pub requests: Vec<T>,
+}
+
+/// An instance's id: the same request, app and index give the same one, so a repeat is the same
+/// work for the cell (UUID version 5).
+pub fn instance_id(request_id: &str, app: &str, kind: Kind, index: u32) -> Uuid {
+    const NAMESPACE: Uuid = Uuid::from_u128(0x6f3c_2a9e_1d5b_4c70_9b64_76e0_d1a2_8f35);
+    Uuid::new_v5(
+        &NAMESPACE,
+        format!("{request_id}/{app}/{kind}/{index}").as_bytes(),
+    )
+}

@@ -1,0 +1,83 @@
+//! Stopping.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// What to stop: an app, or some of it. Filters are combined; an empty list does not filter.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stop {
+    /// 1.
+    #[serde(default = "super::version")]
+    pub v: u8,
+    /// The app.
+    pub app: String,
+    /// These indices only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub indices: Vec<u32>,
+    /// These instances only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub instances: Vec<Uuid>,
+}
+
+/// One instance that was told to stop.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stopped {
+    /// Its id.
+    pub instance: Uuid,
+    /// Its index.
+    pub index: u32,
+    /// Where; left out in a cell's own answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cell: Option<String>,
+}
+
+/// One cell's answer, also with nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StopAnswer {
+    /// 1.
+    #[serde(default = "super::version")]
+    pub v: u8,
+    /// The cell.
+    pub cell: String,
+    /// What it stops.
+    #[serde(default)]
+    pub stopped: Vec<Stopped>,
+}
+
+/// How a stop ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StopOutcome {
+    /// Something was stopped or cancelled, and all cells answered.
+    Stopped,
+    /// All cells answered, and nothing matched.
+    None,
+    /// Some cells did not answer: they may still run some of it.
+    Partial,
+}
+
+/// The answer for all cells.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StopReply {
+    /// 1.
+    #[serde(default = "super::version")]
+    pub v: u8,
+    /// The app.
+    pub app: String,
+    /// How it ended.
+    pub outcome: StopOutcome,
+    /// How many instances were told to stop.
+    pub count: usize,
+    /// Each of them, the first 1,000.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stopped: Vec<Stopped>,
+    /// Waiting instances that were cancelled.
+    #[serde(default)]
+    pub cancelled: usize,
+    /// Cells that did not answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub silent: Vec<String>,
+    /// In words: `"none found"` and the like.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}

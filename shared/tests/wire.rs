@@ -1,0 +1,130 @@
+//! Reading what strangers send: each fault is named, nothing panics.
+
+#![allow(clippy::unwrap_used)] // a test may panic
+
+use proptest::prelude::*;
+use shared::{
+    Subjects,
+    wire::{self, StartBody, format_indices, parse_indices, parse_start},
+};
+
+fn refusal(body: &str) -> wire::WireError {
+    match parse_start(body.as_bytes()) {
+        Err(e) => e,
+        Ok(StartBody::One(one)) => one.unwrap_err(),
+        Ok(StartBody::Many(many)) => panic!("an array: {many:?}"),
+    }
+}
+
+/// The field (`-` = none) | what the message says | the body.
+const FAULTS: &str = r#"
+- | EOF | {
+- | invalid type | 5
+app | missing field `app` | {"memory_mb":1,"disk_mb":1}
+memory_mb | "64" | {"app":"a","memory_mb":"64","disk_mb":1}
+memory_mb | -1 | {"app":"a","memory_mb":-1,"disk_mb":1}
+memory_mb | expected a whole number | {"app":"a","memory_mb":1e30,"disk_mb":1}
+disk_mb | 2147483648 | {"app":"a","memory_mb":1,"disk_mb":2147483648}
+app | a b | {"app":"a b","memory_mb":1,"disk_mb":1}
+app | 1 to 128 | {"app":"","memory_mb":1,"disk_mb":1}
+app | xxx | {"app":"LONG","memory_mb":1,"disk_mb":1}
+id | xxx | {"id":"LONG","app":"a","memory_mb":1,"disk_mb":1}
+instances | 0 | {"app":"a","instances":0,"memory_mb":1,"disk_mb":1}
+instances | 100001 | {"app":"a","instances":100001,"memory_mb":1,"disk_mb":1}
+indices | 3 | {"app":"a","indices":[3],"memory_mb":1,"disk_mb":1}
+indices | repeated | {"app":"a","instances":2,"indices":[1,1],"memory_mb":1,"disk_mb":1}
+kind | job | {"app":"a","kind":"job","memory_mb":1,"disk_mb":1}
+deadline | soon | {"app":"a","deadline":"soon","memory_mb":1,"disk_mb":1}
+extra.gpu | -2 | {"app":"a","extra":{"gpu":-2},"memory_mb":1,"disk_mb":1}
+run.command | program | {"app":"a","memory_mb":1,"disk_mb":1,"run":{"command":[]}}
+- | trailing | {"app":"a","memory_mb":1,"disk_mb":1} x
+"#;
+
+#[test]
+fn each_fault_of_a_request_names_its_field() {
+    for row in FAULTS.trim().lines() {
+        let [field, says, body] = row.splitn(3, " | ").collect::<Vec<_>>()[..] else {
+            panic!("{row}")
+        };
+        let e = refusal(&body.replace("LONG", &"x".repeat(300)));
+        assert_eq!(e.field.as_deref().unwrap_or("-"), field, "{body}: {e}");
+        assert!(e.message.contains(says), "{body}: {e}");
+    }
+    assert!(refusal("").message.contains("EOF"));
+}
+
+#[test]
+fn a_misspelt_field_is_a_warning() {
+    let body = br#"{"v":1,"app":"a","instnces":3,"memory_mb":1,"disk_mb":1,"run":{"command":["x"],"prot":true}}"#;
+    let Ok(StartBody::One(one)) = parse_start(body) else {
+        panic!()
+    };
+    let warnings = one.unwrap().warnings;
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert!(
+        warnings[0].contains("instnces") && warnings[1].contains("run.prot"),
+        "{warnings:?}"
+    );
+}
+
+#[test]
+fn an_array_is_judged_one_by_one() {
+    let body = br#"[{"app":"a","memory_mb":1,"disk_mb":1},{"app":"b"},{"app":"c","memory_mb":1,"disk_mb":1}]"#;
+    let Ok(StartBody::Many(many)) = parse_start(body) else {
+        panic!()
+    };
+    assert_eq!(
+        many.iter().map(Result::is_ok).collect::<Vec<_>>(),
+        [true, false, true]
+    );
+    assert!(parse_start(b"[]").is_err());
+    assert!(parse_start(b"[{]").is_err());
+}
+
+#[test]
+fn an_advertisement_must_stand_on_its_own_subject() {
+    let body = br#"{"cell":"a","incarnation":"018f0000-0000-4000-8000-000000000001","seq":1,"total":{"memory_mb":1},"available":{"memory_mb":1}}"#;
+    assert!(wire::Envelope::parse(body, Some("a")).is_ok());
+    let e = wire::Envelope::parse(body, Some("b")).unwrap_err();
+    assert_eq!(e.field.as_deref(), Some("cell"));
+    assert!(
+        wire::parse_cell(br#"{"cell":"a","total":{"memory_mb":-1},"available":{"memory_mb":1}}"#)
+            .is_err()
+    );
+}
+
+#[test]
+fn subjects() {
+    let s = Subjects::new("a.b").unwrap();
+    assert_eq!(s.cell("c", "start"), "a.b.cell.c.start");
+    assert_eq!(s.cell_of("a.b.cell.c.advert"), Some("c"));
+    assert_eq!(s.cell_of("x.cell.c.advert"), None);
+    for bad in ["", ".", "a..b", "a.*", "a b", ">"] {
+        assert!(Subjects::new(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn secrets_stay_out_of_messages() {
+    let shown = shared::nats::without_secrets("nats://u:p@h:1, nats://token@i:2,j:3");
+    assert_eq!(shown, "nats://h:1,nats://i:2,j:3");
+}
+
+proptest! {
+    #[test]
+    fn indices_survive(indices in proptest::collection::btree_set(0u32..300, 0..60)) {
+        let text = format_indices(indices.iter().copied());
+        let back = if text.is_empty() { Vec::new() } else { parse_indices(&text, 1000).unwrap() };
+        prop_assert_eq!(back, indices.into_iter().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn garbage_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200), text in "\\PC*") {
+        for body in [&bytes[..], text.as_bytes()] {
+            let _ = parse_start(body);
+            let _ = wire::Envelope::parse(body, None);
+            let _ = wire::parse_cell(body);
+            let _ = parse_indices(&String::from_utf8_lossy(body), 1000);
+        }
+    }
+}
