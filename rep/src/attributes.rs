@@ -1,0 +1,260 @@
+//! Attributes that operators change while a cell runs: what they may be, and how they lie over the
+//! configured ones. Pure: [`crate::operators`] keeps them in a file.
+
+use std::collections::BTreeMap;
+
+use placement::{Cell, Invalid};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::{Attributes, Config};
+
+/// Changed attributes at one time, the parts of tables counted one by one.
+pub const MAX_CHANGED: usize = 256;
+/// The longest text, in bytes; of a list or table, the longest it may be when written as JSON.
+const MAX_TEXT: usize = 4_096;
+
+/// Attributes by name (`rack`, `traits.ssd`) and what they shall be; null = as configured.
+pub type Changes = BTreeMap<String, Value>;
+
+/// What an attribute holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    Text,
+    Date,
+    Flag,
+    Whole,
+    Words,
+    Platform,
+    Traits,
+    Networks,
+    Ratios,
+}
+
+const SHAPES: &[(&str, Shape)] = &[
+    ("zone", Shape::Text),
+    ("zone_number", Shape::Whole),
+    ("index", Shape::Whole),
+    ("stacks", Shape::Words),
+    ("placement_tags", Shape::Words),
+    ("optional_placement_tags", Shape::Words),
+    ("volume_drivers", Shape::Words),
+    ("volumes", Shape::Words),
+    ("cached_blobs", Shape::Words),
+    ("status", Shape::Text),
+    ("reserved", Shape::Flag),
+    ("control_plane", Shape::Flag),
+    ("networks", Shape::Networks),
+    ("traits", Shape::Traits),
+    ("platform", Shape::Platform),
+    ("next_reboot", Shape::Date),
+    ("last_boot", Shape::Date),
+    ("rack", Shape::Text),
+    ("hardware_priority", Shape::Whole),
+    ("reboot_batch", Shape::Text),
+    ("overcommit", Shape::Ratios),
+];
+
+impl Shape {
+    fn expected(self, part: bool) -> &'static str {
+        match (self, part) {
+            (Self::Text, _) => "a text",
+            (Self::Date, _) => "a date such as \"2026-12-01\" or \"2026-12-01T04:00:00Z\"",
+            (Self::Flag, _) => "true or false",
+            (Self::Whole, _) => "a whole number that is not out of its range",
+            (Self::Words, _) => "a list of texts",
+            (Self::Platform, false) => {
+                "a version and a stamp, such as {\"version\":\"7.0\",\"stamp\":\"20260301T000000Z\"}"
+            }
+            (Self::Platform, true) => "a version, or a stamp such as \"20260301T000000Z\"",
+            (Self::Traits, false) => "a table of traits, such as {\"ssd\":true}",
+            (Self::Traits, true) => "true, false, a text or a list of texts",
+            (Self::Networks, false) => "a table of networks, such as {\"external\":\"up\"}",
+            (Self::Networks, true) => "a state, such as \"up\"",
+            (Self::Ratios, false) => "a table of ratios, such as {\"memory\":1.5}",
+            (Self::Ratios, true) => "a number above 0",
+        }
+    }
+
+    fn has_parts(self) -> bool {
+        matches!(
+            self,
+            Self::Platform | Self::Traits | Self::Networks | Self::Ratios
+        )
+    }
+}
+
+/// The attribute's first name, its part where it names one, and its shape.
+fn find(key: &str) -> Result<(&str, Option<&str>, Shape), Invalid> {
+    let (name, part) = match key.split_once('.') {
+        None => (key, None),
+        Some((name, part)) => (name, Some(part)),
+    };
+    let Some((_, shape)) = SHAPES.iter().find(|(known, _)| *known == name) else {
+        let names: Vec<&str> = SHAPES.iter().map(|(name, _)| *name).collect();
+        let hint =
+            nearest(name, &names).map_or(String::new(), |n| format!("; did you mean {n:?}?"));
+        let expected = format!("one of {}{hint}", names.join(", "));
+        return Err(Invalid::new("attribute", shown(&key.into()), expected));
+    };
+    match part {
+        Some(part) if !shape.has_parts() || part.is_empty() || part.len() > 128 => {
+            Err(Invalid::new(
+                "attribute",
+                shown(&key.into()),
+                format!("{name:?}, {}", shape.expected(false)),
+            ))
+        }
+        part => Ok((name, part, *shape)),
+    }
+}
+
+/// A value as people type it: `true`, `3`, `a,b`, `2026-12-01`, or JSON for whole tables; `null` =
+/// as configured.
+pub fn attribute_value(key: &str, text: &str) -> Result<Value, Invalid> {
+    let (_, part, shape) = find(key)?;
+    let wrong = || Invalid::new(key, shown(&text.into()), shape.expected(part.is_some()));
+    let words = || text.split(',').filter(|word| !word.is_empty()).collect();
+    Ok(match (shape, part) {
+        _ if text == "null" => Value::Null,
+        (Shape::Text | Shape::Date | Shape::Networks | Shape::Platform, Some(_))
+        | (Shape::Text | Shape::Date, None) => text.into(),
+        (Shape::Words, _) => words(),
+        (Shape::Traits, Some(_)) => match text {
+            "true" | "false" => (text == "true").into(),
+            list if list.contains(',') => words(),
+            word => word.into(),
+        },
+        _ => serde_json::from_str(text).map_err(|_| wrong())?,
+    })
+}
+
+/// Lays `set` over what was changed before; null takes a change back.
+pub(crate) fn merge(mut changed: Changes, set: Changes) -> Result<Changes, Invalid> {
+    for (key, value) in set {
+        let (name, part, _) = find(&key)?;
+        if part.is_none() {
+            let parts = format!("{name}.");
+            changed.retain(|known, _| !known.starts_with(&parts));
+        }
+        if value.is_null() {
+            changed.remove(&key);
+            continue;
+        }
+        if value.to_string().len() > MAX_TEXT {
+            let expected = format!("at most {MAX_TEXT} bytes");
+            return Err(Invalid::new(key, shown(&value), expected));
+        }
+        changed.insert(key, value);
+    }
+    if changed.len() > MAX_CHANGED {
+        let expected = format!("at most {MAX_CHANGED} changed attributes");
+        return Err(Invalid::new("set", changed.len(), expected));
+    }
+    Ok(changed)
+}
+
+/// The configured cell with these changes; refuses what no cell may say.
+pub(crate) fn changed_cell(config: &Config, changed: &Changes) -> Result<Cell, Invalid> {
+    let configured = serde_json::to_value(&config.attributes).unwrap_or_default();
+    let mut whole = match configured {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    };
+    let mut zone = config.zone.clone();
+    // by name: a whole table comes before its parts
+    for (key, value) in changed {
+        let (name, part, shape) = find(key)?;
+        let wrong = || Invalid::new(key, shown(value), shape.expected(part.is_some()));
+        match (name, part) {
+            ("zone", _) => value.as_str().ok_or_else(wrong)?.clone_into(&mut zone),
+            (_, None) => {
+                check(name, value, wrong)?;
+                whole.insert(name.to_owned(), value.clone());
+            }
+            (_, Some(part)) => {
+                let entry = whole.entry(name).or_insert(Value::Null);
+                if entry.is_null() {
+                    *entry = Value::Object(Map::new());
+                }
+                let table = entry.as_object_mut().ok_or_else(wrong)?;
+                table.insert(part.to_owned(), value.clone());
+                if shape != Shape::Platform {
+                    check(name, &Value::Object(table.clone()), wrong)?;
+                }
+            }
+        }
+    }
+    let attributes = Attributes::deserialize(Value::Object(whole.clone())).map_err(|_| {
+        // each by itself is right: only a platform can lack a part
+        let platform = whole.get("platform").unwrap_or(&Value::Null);
+        Invalid::new("platform", shown(platform), Shape::Platform.expected(false))
+    })?;
+    let mut cell = Cell::new(&config.cell, config.total.clone());
+    cell.zone = zone;
+    attributes.apply(&mut cell);
+    check_cell(&cell)?;
+    Ok(cell)
+}
+
+/// Whether the attribute alone can be read.
+fn check(name: &str, value: &Value, wrong: impl Fn() -> Invalid) -> Result<(), Invalid> {
+    let alone = Map::from_iter([(name.to_owned(), value.clone())]);
+    let read = Attributes::deserialize(Value::Object(alone)).map_err(|_| wrong())?;
+    let ratio = |ratio: &f64| ratio.is_finite() && *ratio > 0.0;
+    if !value.is_null() && read.overcommit.values().all(ratio) {
+        return Ok(());
+    }
+    Err(wrong())
+}
+
+fn check_cell(cell: &Cell) -> Result<(), Invalid> {
+    cell.check()?;
+    if let Some(platform) = &cell.platform {
+        let stamp = platform.stamp.as_bytes();
+        let digit = |at: usize| stamp[at].is_ascii_digit();
+        let fine = stamp.len() == 16
+            && (0..8).chain(9..15).all(digit)
+            && stamp[8] == b'T'
+            && stamp[15] == b'Z';
+        if !fine {
+            let value = shown(&platform.stamp.as_str().into());
+            return Err(Invalid::new(
+                "platform.stamp",
+                value,
+                "a stamp such as \"20260301T000000Z\"",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A value, shortened.
+fn shown(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(60) {
+        None => text,
+        Some((at, _)) => format!("{}…", &text[..at]),
+    }
+}
+
+/// The known name with the fewest edits, when they are few.
+pub fn nearest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
+    let distance = |to: &str| {
+        let mut row: Vec<usize> = (0..=to.len()).collect();
+        for (i, a) in name.bytes().take(64).enumerate() {
+            let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+            for (j, b) in to.bytes().enumerate() {
+                let replaced = diagonal + usize::from(a != b);
+                diagonal = row[j + 1];
+                row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+            }
+        }
+        row[to.len()]
+    };
+    let best = known.iter().min_by_key(|to| distance(to))?;
+    (distance(best) <= 1 + best.len() / 3).then_some(*best)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+use placement::{Resources, Trait};
+use serde_json::json;
+
+use super::*;
+
+fn config() -> Config {
+    let mut config = Config::new("a", "z1", Resources::new(100, 100, 10));
+    config.attributes.rack = Some("r0".into());
+    config
+        .attributes
+        .traits
+        .insert("ssd".into(), Trait::Flag(false));
+    config
+}
+
+fn set(pairs: &[(&str, Value)]) -> Result<Cell, Invalid> {
+    let set = pairs
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), value.clone()));
+    changed_cell(&config(), &merge(Changes::new(), set.collect())?)
+}
+
+#[test]
+fn nothing_changed_is_the_configured_cell() {
+    let (configured, _) = config().check().unwrap();
+    assert_eq!(set(&[]).unwrap(), configured);
+}
+
+#[test]
+fn every_attribute_can_be_changed() {
+    let all = [
+        ("zone", json!("z9")),
+        ("zone_number", json!(9)),
+        ("index", json!(7)),
+        ("stacks", json!(["x"])),
+        ("placement_tags", json!(["p"])),
+        ("optional_placement_tags", json!(["o"])),
+        ("volume_drivers", json!(["nfs"])),
+        ("volumes", json!(["v"])),
+        ("cached_blobs", json!(["b"])),
+        ("status", json!("maintenance")),
+        ("reserved", json!(true)),
+        ("control_plane", json!(true)),
+        ("networks.external", json!("up")),
+        ("traits.ssd", json!(true)),
+        (
+            "platform",
+            json!({"version":"7.0","stamp":"20260301T000000Z"}),
+        ),
+        ("next_reboot", json!("2026-12-01")),
+        ("last_boot", json!("2026-01-01T04:00:00Z")),
+        ("rack", json!("r1")),
+        ("hardware_priority", json!(-3)),
+        ("reboot_batch", json!("third")),
+        ("overcommit.memory", json!(1.5)),
+    ];
+    assert_eq!(all.len(), SHAPES.len());
+    let cell = serde_json::to_value(set(&all).unwrap()).unwrap();
+    for (key, value) in all {
+        let path = format!("/{}", key.replace('.', "/"));
+        assert_eq!(cell.pointer(&path), Some(&value), "{key}");
+    }
+}
+
+#[test]
+fn changes_are_taken_back_one_by_one_or_with_their_table() {
+    let one = |key: &str, value: Value| Changes::from([(key.to_owned(), value)]);
+    let mut changed = merge(Changes::new(), one("traits.fast", json!(true))).unwrap();
+    changed = merge(changed, one("rack", json!("r1"))).unwrap();
+    changed = merge(changed, one("rack", Value::Null)).unwrap();
+    let cell = changed_cell(&config(), &changed).unwrap();
+    assert_eq!(cell.rack.as_deref(), Some("r0"), "as configured again");
+    assert_eq!(cell.traits.len(), 2, "a part leaves the others as they are");
+    changed = merge(changed, one("traits", json!({}))).unwrap();
+    assert!(changed_cell(&config(), &changed).unwrap().traits.is_empty());
+    changed = merge(changed, one("traits", Value::Null)).unwrap();
+    assert!(changed.is_empty());
+}
+
+#[test]
+fn what_no_cell_may_say_names_field_value_and_expectation() {
+    for (key, value, said) in [
+        (
+            "rak",
+            json!("r1"),
+            &["rak", "one of", "did you mean \"rack\"?"][..],
+        ),
+        ("rack.x", json!("r1"), &["rack.x", "a text"]),
+        ("rack", json!(3), &["rack: 3", "a text"]),
+        (
+            "reserved",
+            json!("yes"),
+            &["reserved: \"yes\"", "true or false"],
+        ),
+        ("index", json!(-1), &["index: -1", "whole number"]),
+        ("stacks", json!("x"), &["stacks: \"x\"", "a list of texts"]),
+        (
+            "next_reboot",
+            json!("soon"),
+            &["next_reboot", "soon", "2026-12-01"],
+        ),
+        (
+            "next_reboot",
+            json!("2026-13-01"),
+            &["next_reboot", "2026-13-01"],
+        ),
+        ("zone", json!("a b"), &["zone", "a b", "A-Z"]),
+        ("zone", json!(1), &["zone: 1", "a text"]),
+        ("traits.ssd", json!(1), &["traits.ssd: 1", "true, false"]),
+        ("networks.x", json!(true), &["networks.x: true", "up"]),
+        (
+            "overcommit.memory",
+            json!(0),
+            &["overcommit.memory: 0", "above 0"],
+        ),
+        ("platform.version", json!("7.0"), &["platform", "stamp"]),
+        (
+            "platform",
+            json!({"version":"7","stamp":"now"}),
+            &["platform.stamp", "now", "20260301T000000Z"],
+        ),
+        ("memory_mb", json!(1), &["memory_mb", "one of zone"]),
+    ] {
+        let error = set(&[(key, value.clone())]).unwrap_err().to_string();
+        assert!(
+            said.iter().all(|text| error.contains(text)),
+            "{key}={value}: {error}"
+        );
+    }
+    let long = json!("x".repeat(5_000));
+    let error = set(&[("rack", long)]).unwrap_err().to_string();
+    assert!(error.contains("4096") && error.len() < 200, "{error}");
+    let many: Changes = (0..300)
+        .map(|i| (format!("traits.t{i}"), json!(true)))
+        .collect();
+    assert!(merge(Changes::new(), many).is_err());
+}
+
+#[test]
+fn values_as_people_type_them() {
+    for (key, text, value) in [
+        ("rack", "1", json!("1")),
+        ("next_reboot", "2026-12-01", json!("2026-12-01")),
+        ("reserved", "true", json!(true)),
+        ("index", "3", json!(3)),
+        ("placement_tags", "a,b", json!(["a", "b"])),
+        ("placement_tags", "", json!([])),
+        ("traits.ssd", "true", json!(true)),
+        ("traits.disk", "fast", json!("fast")),
+        ("traits.disk", "a,b", json!(["a", "b"])),
+        ("networks.external", "up", json!("up")),
+        ("overcommit.cpu", "1.5", json!(1.5)),
+        (
+            "platform.stamp",
+            "20260301T000000Z",
+            json!("20260301T000000Z"),
+        ),
+        ("platform", r#"{"version":"7"}"#, json!({"version":"7"})),
+        ("rack", "null", Value::Null),
+    ] {
+        assert_eq!(attribute_value(key, text), Ok(value), "{key}={text}");
+    }
+    for (key, text) in [
+        ("rak", "x"),
+        ("reserved", "yes"),
+        ("index", "x"),
+        ("traits", "ssd"),
+    ] {
+        assert!(attribute_value(key, text).is_err(), "{key}={text}");
+    }
+}

@@ -1,0 +1,337 @@
+//! How a cell is set up.
+
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+use advertiser::Cadence;
+use placement::{Cell, Invalid, Platform, Resources, Span, Trait};
+use serde::{Deserialize, Serialize};
+
+/// Everything a rep is told when it starts. In a file, unknown fields are refused.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The cell's name: 1 to 128 of `A-Za-z0-9_-`, its own in the cluster.
+    pub cell: String,
+    /// Availability zone (default `default`).
+    #[serde(default = "default_zone")]
+    pub zone: String,
+    /// All that may be promised; overcommit included.
+    pub total: Resources,
+    /// What operators say of the cell.
+    #[serde(default)]
+    pub attributes: Attributes,
+    /// Where changes that operators make while it runs are kept (default: in the executor's
+    /// `state_dir`; without that, they are not).
+    #[serde(default)]
+    pub attributes_file: Option<PathBuf>,
+    /// How often it advertises (default 5 s); at most half of `ttl`.
+    #[serde(default = "seconds::<5>")]
+    pub interval: Span,
+    /// How long its word holds (default 15 s).
+    #[serde(default = "seconds::<15>")]
+    pub ttl: Span,
+    /// How often it tells observers of all its instances (default 10 s).
+    #[serde(default = "seconds::<10>")]
+    pub heartbeat: Span,
+    /// How long an instance may take to end after SIGTERM, before SIGKILL (default 10 s).
+    #[serde(default = "seconds::<10>")]
+    pub grace: Span,
+    /// How long instances go on when a drain does not say (default 30 s).
+    #[serde(default = "seconds::<30>")]
+    pub drain_deadline: Span,
+    /// What runs instances (default: processes).
+    #[serde(default)]
+    pub executor: ExecutorKind,
+    /// Where instances with a port can be reached (default `127.0.0.1`).
+    #[serde(default = "default_address")]
+    pub address: String,
+    /// Answer `$SRV.PING/INFO/STATS` (default true). Thousands of simulated cells in one process do
+    /// without: it is nine subscriptions each.
+    #[serde(default = "yes")]
+    pub service: bool,
+    /// Mixed with the cell's name for the jitter of its advertisements.
+    #[serde(default)]
+    pub seed: u64,
+}
+
+/// What operators say of a cell; the fields of [`placement::Cell`] that are not counted by it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[allow(missing_docs)] // documented at `placement::Cell`
+pub struct Attributes {
+    pub zone_number: Option<u32>,
+    pub index: u32,
+    pub stacks: Vec<String>,
+    pub placement_tags: Vec<String>,
+    pub optional_placement_tags: Vec<String>,
+    pub volume_drivers: Vec<String>,
+    pub volumes: Vec<String>,
+    pub cached_blobs: Vec<String>,
+    pub status: String,
+    pub reserved: bool,
+    pub control_plane: bool,
+    pub networks: BTreeMap<String, String>,
+    pub traits: BTreeMap<String, Trait>,
+    pub platform: Option<Platform>,
+    pub next_reboot: Option<String>,
+    pub last_boot: Option<String>,
+    pub rack: Option<String>,
+    pub hardware_priority: i64,
+    pub reboot_batch: Option<String>,
+    pub overcommit: BTreeMap<String, f64>,
+}
+
+/// What runs instances.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "lowercase", tag = "kind")]
+pub enum ExecutorKind {
+    /// A process for each instance.
+    Process(ProcessConfig),
+    /// Nothing runs; for load tests.
+    Simulated(SimulatedConfig),
+}
+
+/// How processes are run.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProcessConfig {
+    /// The user that instances run as; only root may name another. As root: `nobody` unless said.
+    pub run_as: Option<String>,
+    /// Where instances get their directories (default: one of the rep's own under the system's
+    /// temporary directory). Other users must be able to pass through it.
+    pub state_dir: Option<PathBuf>,
+    /// The ports handed to instances that ask for one, first and last (default 61001 to 65535: no
+    /// system hands these out by itself).
+    pub ports: (u16, u16),
+    /// The program that supervises an instance when called with `supervise` (default:
+    /// `vendue-supervisor` beside `vendue`, else this one).
+    #[serde(skip)]
+    pub supervisor: Option<PathBuf>,
+    /// How memory limits are held (default: the best that works).
+    pub memory: MemoryLimit,
+}
+
+/// How memory limits are held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MemoryLimit {
+    /// cgroup v2, else v1, else by watching.
+    #[default]
+    Auto,
+    /// The supervisor watches the resident size of the instance's processes, twice a second.
+    Watch,
+    /// Not at all.
+    Off,
+}
+
+/// How instances are pretended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SimulatedConfig {
+    /// How long an instance takes to run (default: no time).
+    pub start: Span,
+    /// How long a task takes; absent = it never ends.
+    pub task: Option<Span>,
+    /// So many apps, `held-0` and so on, have an instance of 1 MiB here from the start.
+    pub apps: usize,
+}
+
+impl Config {
+    /// A cell of this name, zone and size; everything else at its default.
+    pub fn new(cell: impl Into<String>, zone: impl Into<String>, total: Resources) -> Self {
+        Self {
+            cell: cell.into(),
+            zone: zone.into(),
+            total,
+            attributes: Attributes::default(),
+            attributes_file: None,
+            interval: seconds::<5>(),
+            ttl: seconds::<15>(),
+            heartbeat: seconds::<10>(),
+            grace: seconds::<10>(),
+            drain_deadline: seconds::<30>(),
+            executor: ExecutorKind::default(),
+            address: default_address(),
+            service: true,
+            seed: 0,
+        }
+    }
+
+    /// The cell that this describes, empty, and its cadence; refuses what no cell may say.
+    pub(crate) fn check(&self) -> Result<(Cell, Cadence), Invalid> {
+        let mut cell = Cell::new(&self.cell, self.total.clone());
+        cell.zone.clone_from(&self.zone);
+        self.attributes.clone().apply(&mut cell);
+        cell.check()?;
+        if self.heartbeat.0 < Duration::from_millis(10) {
+            let value = format!("{:?}", self.heartbeat.0);
+            return Err(Invalid::new("heartbeat", value, "at least 10ms"));
+        }
+        if let ExecutorKind::Process(process) = &self.executor
+            && process.ports.0 > process.ports.1
+        {
+            let value = format!("{:?}", process.ports);
+            return Err(Invalid::new("executor.ports", value, "first <= last"));
+        }
+        let cadence = Cadence::new(self.interval, self.ttl)?;
+        Ok((cell, cadence))
+    }
+}
+
+impl Attributes {
+    /// Writes them into a cell.
+    pub fn apply(self, cell: &mut Cell) {
+        cell.zone_number = self.zone_number;
+        cell.index = self.index;
+        cell.stacks = self.stacks;
+        cell.placement_tags = self.placement_tags;
+        cell.optional_placement_tags = self.optional_placement_tags;
+        cell.volume_drivers = self.volume_drivers;
+        cell.volumes = self.volumes;
+        cell.cached_blobs = self.cached_blobs;
+        cell.status = self.status;
+        cell.reserved = self.reserved;
+        cell.control_plane = self.control_plane;
+        cell.networks = self.networks;
+        cell.traits = self.traits;
+        cell.platform = self.platform;
+        cell.next_reboot = self.next_reboot;
+        cell.last_boot = self.last_boot;
+        cell.rack = self.rack;
+        cell.hardware_priority = self.hardware_priority;
+        cell.reboot_batch = self.reboot_batch;
+        cell.overcommit = self.overcommit;
+    }
+}
+
+impl Default for Attributes {
+    fn default() -> Self {
+        Self {
+            zone_number: None,
+            index: 0,
+            stacks: Vec::new(),
+            placement_tags: Vec::new(),
+            optional_placement_tags: Vec::new(),
+            volume_drivers: Vec::new(),
+            volumes: Vec::new(),
+            cached_blobs: Vec::new(),
+            status: "running".into(),
+            reserved: false,
+            control_plane: false,
+            networks: BTreeMap::new(),
+            traits: BTreeMap::new(),
+            platform: None,
+            next_reboot: None,
+            last_boot: None,
+            rack: None,
+            hardware_priority: 0,
+            reboot_batch: None,
+            overcommit: BTreeMap::new(),
+        }
+    }
+}
+
+impl Default for ExecutorKind {
+    fn default() -> Self {
+        Self::Process(ProcessConfig::default())
+    }
+}
+
+impl Default for ProcessConfig {
+    fn default() -> Self {
+        Self {
+            run_as: None,
+            state_dir: None,
+            ports: (61_001, 65_535),
+            supervisor: None,
+            memory: MemoryLimit::Auto,
+        }
+    }
+}
+
+fn seconds<const S: u64>() -> Span {
+    Span(Duration::from_secs(S))
+}
+fn default_zone() -> String {
+    "default".into()
+}
+fn default_address() -> String {
+    "127.0.0.1".into()
+}
+fn yes() -> bool {
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Config, String> {
+        serde_json::from_str(text).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_name_and_a_size_are_enough() {
+        let config = read(r#"{"cell":"a","total":{"memory_mb":1}}"#).unwrap();
+        let total = Resources {
+            memory_mb: 1,
+            ..Resources::default()
+        };
+        assert_eq!(config, Config::new("a", "default", total.clone()));
+        let (cell, cadence) = config.check().unwrap();
+        assert_eq!(cell, Cell::new("a", total));
+        assert_eq!(cadence.ttl(), seconds::<15>());
+    }
+
+    #[test]
+    fn operators_attributes_stand_in_the_cell() {
+        let text = r#"{"cell":"a","zone":"z1","total":{"memory_mb":1},"attributes":
+            {"stacks":["x"],"rack":"r1","reserved":true,"traits":{"ssd":true},"zone_number":4}}"#;
+        let (cell, _) = read(text).unwrap().check().unwrap();
+        assert_eq!(
+            (cell.stacks, cell.rack),
+            (vec!["x".to_owned()], Some("r1".to_owned()))
+        );
+        assert!(cell.reserved && cell.traits.contains_key("ssd"));
+        assert_eq!(
+            (cell.zone_number, cell.status.as_str()),
+            (Some(4), "running")
+        );
+    }
+
+    #[test]
+    fn what_does_not_exist_is_refused() {
+        for extra in [
+            r#""intervall":"5s""#,
+            r#""attributes":{"rak":"r1"}"#,
+            r#""executor":{"kind":"process","user":"x"}"#,
+            r#""executor":{"kind":"docker"}"#,
+            r#""interval":5"#,
+        ] {
+            let text = format!(r#"{{"cell":"a","total":{{"memory_mb":1}},{extra}}}"#);
+            assert!(read(&text).is_err(), "{extra}");
+        }
+    }
+
+    #[test]
+    fn what_no_cell_may_say_is_refused() {
+        for (field, extra) in [
+            ("interval", r#""interval":"8s""#),
+            ("heartbeat", r#""heartbeat":"0s""#),
+            ("zone", r#""zone":"a b""#),
+            (
+                "executor.ports",
+                r#""executor":{"kind":"process","ports":[9,8]}"#,
+            ),
+        ] {
+            let text = format!(r#"{{"cell":"a","total":{{"memory_mb":1}},{extra}}}"#);
+            let refused = read(&text).unwrap().check().map(|_| ());
+            assert_eq!(refused.map_err(|e| e.field), Err(field.to_owned()));
+        }
+        let negative = Config::new("a", "z", Resources::new(-1, 0, 0)).check();
+        assert_eq!(
+            negative.map(|_| ()).map_err(|e| e.field),
+            Err("total.memory_mb".into())
+        );
+    }
+}

@@ -1,0 +1,195 @@
+//! Following one instance from its start to its end: what its supervisor says, and its output.
+
+use std::{
+    fs,
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    path::{Path, PathBuf},
+    process::Child,
+    sync::Arc,
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use shared::shutdown::CancellationToken;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::unix::pipe,
+    sync::mpsc,
+    time::{Instant, sleep_until, timeout},
+};
+use uuid::Uuid;
+
+use super::{
+    logs::{Lines, Sink},
+    ports::Port,
+};
+use crate::{
+    ledger::{How, Report, What},
+    supervisor::{END, Word},
+};
+
+/// How long the last of an instance's output may take after its end.
+const LAST_OUTPUT: Duration = Duration::from_secs(2);
+/// An instance that writes more than this in a second waits for the next one.
+const OUTPUT_PER_SECOND: usize = 4 << 20;
+
+/// How often a control group is tried to be removed whose processes have just been killed.
+const REMOVE_TRIES: u32 = 100;
+/// The pause between two tries.
+const REMOVE_PAUSE: Duration = Duration::from_millis(10);
+
+/// An instance whose supervisor has been started.
+pub(crate) struct Started {
+    pub(crate) instance: Uuid,
+    pub(crate) attempt: u32,
+    pub(crate) child: Child,
+    pub(crate) socket: UnixStream,
+    pub(crate) port: Option<Port>,
+    pub(crate) sink: Sink,
+    pub(crate) end: CancellationToken,
+    pub(crate) cgroup: Option<PathBuf>,
+    pub(crate) directory: PathBuf,
+}
+
+/// Follows an instance to its end. Nothing of it is left when the end is reported.
+pub(crate) async fn follow(mut started: Started, reports: mpsc::Sender<Report>) {
+    let sink = Arc::new(started.sink);
+    let stdout = started.child.stdout.take().map(OwnedFd::from);
+    let stderr = started.child.stderr.take().map(OwnedFd::from);
+    let output = [
+        tokio::spawn(read_output(stdout, "stdout", Arc::clone(&sink))),
+        tokio::spawn(read_output(stderr, "stderr", Arc::clone(&sink))),
+    ];
+    let report = |what| Report {
+        instance: started.instance,
+        attempt: started.attempt,
+        what,
+    };
+    let mut pid = None;
+    let port = started.port.as_ref().map(Port::number);
+    let (words_to, mut words) = mpsc::channel(4);
+    let listening = tokio::spawn(listen(started.socket, started.end, words_to));
+    let mut how = None;
+    while let Some(word) = words.recv().await {
+        match word {
+            Word::Runs(number) => {
+                pid = Some(number);
+                let running = report(What::Running { pid, port });
+                // nobody listens once the cell has ended
+                let _ = reports.send(running).await;
+            }
+            Word::Note(text) => {
+                tracing::warn!(instance = %started.instance, "{text}");
+                sink.line("vendue", text);
+            }
+            Word::Ended(ended) => how = Some(ended),
+        }
+    }
+    let _ = listening.await;
+    let mut child = started.child;
+    let (cgroup, directory) = (started.cgroup, started.directory);
+    let lost = how.is_none();
+    let status = tokio::task::spawn_blocking(move || {
+        let status = child.wait();
+        if lost {
+            clean_up(pid, cgroup.as_deref(), &directory);
+        }
+        status
+    });
+    let status = status.await;
+    let how = how.unwrap_or_else(|| {
+        let status = match status {
+            Ok(Ok(status)) => status.to_string(),
+            Ok(Err(e)) => e.to_string(),
+            Err(e) => e.to_string(),
+        };
+        How::Failed(format!("its supervisor was lost ({status})"))
+    });
+    for reader in output {
+        let stop = reader.abort_handle();
+        if timeout(LAST_OUTPUT, reader).await.is_err() {
+            stop.abort();
+        }
+    }
+    if let How::Failed(why) = &how {
+        sink.line("vendue", why.clone());
+    }
+    sink.close();
+    drop(started.port);
+    let _ = reports.send(report(What::Ended(how))).await;
+}
+
+/// Hands over what the supervisor says, and tells it when the instance is to end.
+async fn listen(socket: UnixStream, end: CancellationToken, words: mpsc::Sender<Word>) {
+    let socket = socket
+        .set_nonblocking(true)
+        .and_then(|()| tokio::net::UnixStream::from_std(socket));
+    let Ok(socket) = socket else {
+        return;
+    };
+    let (reader, mut writer) = socket.into_split();
+    let mut lines = BufReader::with_capacity(512, reader).lines();
+    let mut told = false;
+    loop {
+        tokio::select! {
+            () = end.cancelled(), if !told => {
+                told = true;
+                // a supervisor that is gone needs not be told
+                let _ = writer.write_all(&[END]).await;
+            }
+            line = lines.next_line() => match line {
+                Ok(Some(line)) => {
+                    if let Some(word) = Word::from_line(&line) {
+                        let _ = words.send(word).await;
+                    }
+                }
+                _ => return,
+            }
+        }
+    }
+}
+
+async fn read_output(pipe: Option<OwnedFd>, stream: &'static str, sink: Arc<Sink>) {
+    let Some(Ok(mut pipe)) = pipe.map(pipe::Receiver::from_owned_fd) else {
+        return;
+    };
+    let mut bytes = vec![0; 4_096];
+    let mut lines = Lines::default();
+    let (mut second, mut count) = (Instant::now(), 0);
+    while let Ok(n @ 1..) = pipe.read(&mut bytes).await {
+        lines.feed(&bytes[..n], |line| sink.line(stream, line));
+        count += n;
+        if count >= OUTPUT_PER_SECOND {
+            // its writes wait meanwhile: it must not take all of the cell's time
+            sleep_until(second + Duration::from_secs(1)).await;
+            (second, count) = (Instant::now(), 0);
+        }
+    }
+    if let Some(rest) = lines.rest() {
+        sink.line(stream, rest);
+    }
+}
+
+/// What a supervisor would have done, had it not been killed itself: as far as its instance's
+/// processes can be known without it.
+fn clean_up(pid: Option<u32>, cgroup: Option<&Path>, directory: &Path) {
+    let pid_of = |number: i32| Pid::from_raw(number);
+    if let Some(group) = pid.and_then(|n| i32::try_from(n).ok()).and_then(pid_of) {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    if let Some(cgroup) = cgroup {
+        let members = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
+        let members = members.lines().filter_map(|n| n.parse().ok());
+        for member in members.filter_map(pid_of) {
+            let _ = kill_process(member, Signal::KILL);
+        }
+        // it goes when the last of them has been collected
+        for _ in 0..REMOVE_TRIES {
+            if fs::remove_dir(cgroup).is_ok() || !cgroup.exists() {
+                break;
+            }
+            std::thread::sleep(REMOVE_PAUSE);
+        }
+    }
+    let _ = fs::remove_dir_all(directory);
+}

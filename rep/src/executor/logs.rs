@@ -1,0 +1,334 @@
+//! The output of instances: the last lines of each are kept, and all are published as far as the
+//! rate allows.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use shared::{
+    Subjects,
+    clock::Clock,
+    wire::{LogLine, Logs as Wanted, to_bytes},
+};
+
+use crate::outbox::{Counters, Outbox};
+
+/// The longest line, bytes; longer ones are cut into several.
+pub(crate) const LINE: usize = 4_096;
+/// How much of each instance's output is kept, bytes.
+const KEPT: usize = 128 * 1024;
+/// How many instances' output is kept, those that ended included.
+const RINGS: usize = 256;
+/// Lines that an instance may publish at once …
+const BURST: u64 = 1_000;
+/// … and each second.
+const PER_SECOND: u64 = 500;
+/// How many lines are told when the question does not say.
+const LINES: usize = 100;
+
+/// All output of one cell.
+#[derive(Debug)]
+pub(crate) struct Logs {
+    cell: String,
+    subjects: Subjects,
+    clock: Clock,
+    outbox: Outbox,
+    counters: Arc<Counters>,
+    rings: Mutex<Rings>,
+}
+
+#[derive(Debug, Default)]
+struct Rings {
+    by_instance: BTreeMap<(String, u32), Ring>,
+    /// Counts uses, so that the ring used longest ago is dropped first.
+    uses: u64,
+}
+
+#[derive(Debug, Default)]
+struct Ring {
+    lines: VecDeque<Line>,
+    bytes: usize,
+    used: u64,
+}
+
+#[derive(Debug)]
+struct Line {
+    at_ms: u64,
+    stream: &'static str,
+    text: String,
+}
+
+/// Where one instance's lines go.
+#[derive(Debug)]
+pub(crate) struct Sink {
+    logs: Arc<Logs>,
+    app: String,
+    index: u32,
+    rate: Mutex<Rate>,
+    /// Lines not published since the last one that was.
+    dropped: AtomicU64,
+}
+
+/// A bucket of lines that may be published. A state machine over the clock.
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    left: u64,
+    filled_ms: u64,
+}
+
+impl Rate {
+    fn new(now_ms: u64) -> Self {
+        Self {
+            left: BURST,
+            filled_ms: now_ms,
+        }
+    }
+
+    fn take(&mut self, now_ms: u64) -> bool {
+        let more = now_ms.saturating_sub(self.filled_ms) * PER_SECOND / 1_000;
+        if more > 0 {
+            self.left = (self.left + more).min(BURST);
+            self.filled_ms = now_ms;
+        }
+        let taken = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        taken
+    }
+}
+
+impl Logs {
+    pub(crate) fn new(
+        cell: &str,
+        subjects: Subjects,
+        outbox: Outbox,
+        counters: Arc<Counters>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            cell: cell.to_owned(),
+            subjects,
+            clock: Clock::start(),
+            outbox,
+            counters,
+            rings: Mutex::default(),
+        })
+    }
+
+    /// Where the lines of this instance go.
+    pub(crate) fn sink(self: &Arc<Self>, app: &str, index: u32) -> Sink {
+        Sink {
+            app: app.to_owned(),
+            index,
+            rate: Mutex::new(Rate::new(self.clock.now_ms())),
+            dropped: AtomicU64::new(0),
+            logs: Arc::clone(self),
+        }
+    }
+
+    /// The last lines, oldest first, at most `most` bytes as they stand on the wire.
+    pub(crate) fn last(&self, wanted: &Wanted, most: usize) -> Vec<LogLine> {
+        let now_ms = self.clock.now_ms();
+        let count = wanted.lines.unwrap_or(LINES);
+        let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines: Vec<(u64, LogLine)> = Vec::new();
+        for ((app, index), ring) in &rings.by_instance {
+            if *app != wanted.app || wanted.index.is_some_and(|i| i != *index) {
+                continue;
+            }
+            let skip = ring.lines.len().saturating_sub(count);
+            lines.extend(ring.lines.iter().skip(skip).map(|line| {
+                let age_ms = now_ms.saturating_sub(line.at_ms);
+                let told = self.line(app, *index, line.stream, line.text.clone());
+                (line.at_ms, LogLine { age_ms, ..told })
+            }));
+        }
+        drop(rings);
+        lines.sort_by_key(|(at_ms, _)| *at_ms);
+        let mut room = most;
+        let mut fits = 0;
+        for (_, line) in lines.iter().rev() {
+            let Some(left) = room.checked_sub(to_bytes(line).len() + 1) else {
+                break;
+            };
+            room = left;
+            fits += 1;
+        }
+        let skip = lines.len() - fits;
+        lines.into_iter().skip(skip).map(|(_, line)| line).collect()
+    }
+
+    /// Sends what waits, for a short time.
+    pub(crate) async fn flush(&self) {
+        self.outbox.flush().await;
+    }
+
+    fn line(&self, app: &str, index: u32, stream: &str, text: String) -> LogLine {
+        LogLine {
+            v: shared::VERSION,
+            app: app.to_owned(),
+            index,
+            cell: self.cell.clone(),
+            stream: stream.to_owned(),
+            text,
+            dropped: 0,
+            age_ms: 0,
+        }
+    }
+
+    fn keep(&self, app: &str, index: u32, line: Line) {
+        let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
+        rings.uses += 1;
+        let used = rings.uses;
+        let ring = rings
+            .by_instance
+            .entry((app.to_owned(), index))
+            .or_default();
+        ring.used = used;
+        ring.bytes += line.text.len();
+        ring.lines.push_back(line);
+        while ring.bytes > KEPT
+            && let Some(old) = ring.lines.pop_front()
+        {
+            ring.bytes -= old.text.len();
+        }
+        if rings.by_instance.len() > RINGS {
+            let oldest = rings.by_instance.iter().min_by_key(|(_, ring)| ring.used);
+            let oldest = oldest.map(|(key, _)| key.clone());
+            oldest.and_then(|key| rings.by_instance.remove(&key));
+        }
+    }
+}
+
+impl Sink {
+    /// Keeps a line and publishes it when the rate allows.
+    pub(crate) fn line(&self, stream: &'static str, text: String) {
+        let now_ms = self.logs.clock.now_ms();
+        let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
+        let allowed = rate.take(now_ms);
+        drop(rate);
+        if allowed {
+            self.publish(stream, text.clone());
+        } else {
+            self.drop_one();
+        }
+        let at_ms = now_ms;
+        let line = Line {
+            at_ms,
+            stream,
+            text,
+        };
+        self.logs.keep(&self.app, self.index, line);
+    }
+
+    /// Says how many lines were dropped at the end, which no later line would say.
+    pub(crate) fn close(&self) {
+        if self.dropped.load(Ordering::Relaxed) > 0 {
+            self.publish("vendue", "lines were dropped: too many at once".into());
+        }
+    }
+
+    fn publish(&self, stream: &str, text: String) {
+        let dropped = self.dropped.swap(0, Ordering::Relaxed);
+        let told = self.logs.line(&self.app, self.index, stream, text);
+        let body = to_bytes(&LogLine { dropped, ..told });
+        let subject = self.logs.subjects.log(&self.app, &self.index.to_string());
+        if !self.logs.outbox.publish_now(subject, body) {
+            self.dropped.fetch_add(dropped, Ordering::Relaxed);
+            self.drop_one();
+        }
+    }
+
+    fn drop_one(&self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+        self.logs.counters.lines.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Cuts output into lines of at most [`LINE`] bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    begun: Vec<u8>,
+}
+
+impl Lines {
+    /// Takes more output and hands over the lines that are complete.
+    pub(crate) fn feed(&mut self, bytes: &[u8], mut line: impl FnMut(String)) {
+        for part in bytes.split_inclusive(|b| *b == b'\n') {
+            let (text, ends) = match part.strip_suffix(b"\n") {
+                Some(text) => (text, true),
+                None => (part, false),
+            };
+            let mut text = text;
+            while self.begun.len() + text.len() > LINE {
+                let (now, later) = text.split_at(LINE - self.begun.len());
+                self.begun.extend_from_slice(now);
+                line(self.take());
+                text = later;
+            }
+            self.begun.extend_from_slice(text);
+            if ends {
+                line(self.take());
+            }
+        }
+    }
+
+    /// What was said without the end of its line.
+    pub(crate) fn rest(&mut self) -> Option<String> {
+        (!self.begun.is_empty()).then(|| self.take())
+    }
+
+    fn take(&mut self) -> String {
+        // one character for one: a line stays as short as it was cut
+        let text = String::from_utf8_lossy(&self.begun).replace('\u{fffd}', "?");
+        self.begun.clear();
+        match text.strip_suffix('\r') {
+            Some(text) => text.to_owned(),
+            None => text,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(parts: &[&[u8]]) -> Vec<String> {
+        let mut all = Vec::new();
+        let mut lines = Lines::default();
+        for part in parts {
+            lines.feed(part, |line| all.push(line));
+        }
+        all.extend(lines.rest());
+        all
+    }
+
+    #[test]
+    fn output_is_cut_at_its_lines() {
+        assert_eq!(lines(&[b"a\nb", b"c\n\nd"]), ["a", "bc", "", "d"]);
+        assert_eq!(lines(&[b"a\r\n"]), ["a"]);
+        assert_eq!(lines(&[b"\xff\n"]), ["?"]);
+        assert_eq!(lines(&[]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn long_lines_become_several_and_nothing_is_lost() {
+        let long = vec![b'x'; 3 * LINE + 1];
+        let cut = lines(&[&long[..10], &long[10..], b"\nend\n"]);
+        let lengths: Vec<usize> = cut.iter().map(String::len).collect();
+        assert_eq!(lengths, [LINE, LINE, LINE, 1, 3]);
+        let exact = lines(&[&long[..LINE], b"\n"]);
+        assert_eq!(exact.len(), 1);
+    }
+
+    #[test]
+    fn the_rate_allows_a_burst_and_then_so_many_a_second() {
+        let mut rate = Rate::new(0);
+        let allowed = |rate: &mut Rate, at| (0..5_000).filter(|_| rate.take(at)).count() as u64;
+        assert_eq!(allowed(&mut rate, 0), BURST);
+        assert_eq!(allowed(&mut rate, 1_000), PER_SECOND);
+        assert_eq!(allowed(&mut rate, 60_000), BURST);
+    }
+}

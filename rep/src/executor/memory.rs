@@ -1,0 +1,131 @@
+//! How the memory limit of an instance is held: control groups version 2, else version 1, else the
+//! supervisor watches.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use crate::{config::MemoryLimit, supervisor::SUPERVISORS};
+
+/// What holds limits on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Memory {
+    /// A control group for each instance below this one, and the file that takes the limit.
+    Cgroup {
+        below: PathBuf,
+        limit_file: &'static str,
+    },
+    /// The supervisor looks at resident sizes.
+    Watch,
+    /// Nobody.
+    Off,
+}
+
+const V2: &str = "/sys/fs/cgroup";
+const V2_LIMIT: &str = "memory.max";
+const V1: &str = "/sys/fs/cgroup/memory";
+const V1_LIMIT: &str = "memory.limit_in_bytes";
+
+impl Memory {
+    /// The best that works here, and a word on why for the log.
+    pub(crate) fn choose(wanted: MemoryLimit, cell: &str) -> (Self, String) {
+        match wanted {
+            MemoryLimit::Off => (Self::Off, "memory limits are not held".into()),
+            MemoryLimit::Watch => (Self::Watch, "memory limits are held by watching".into()),
+            MemoryLimit::Auto => {
+                let mut why = Vec::new();
+                for (version, root, limit_file) in [(2, V2, V2_LIMIT), (1, V1, V1_LIMIT)] {
+                    match prepare(Path::new(root), limit_file, cell) {
+                        Ok(below) => {
+                            let text = format!("memory limits are held by cgroup v{version}");
+                            return (Self::Cgroup { below, limit_file }, text);
+                        }
+                        Err(e) => why.push(format!("cgroup v{version}: {e}")),
+                    }
+                }
+                let text = format!("memory limits are held by watching ({})", why.join("; "));
+                (Self::Watch, text)
+            }
+        }
+    }
+
+    /// A control group for one instance with this limit, MiB; none where there are none, or no
+    /// limit (0).
+    pub(crate) fn group(&self, name: &str, limit_mb: i64) -> io::Result<Option<PathBuf>> {
+        match self {
+            Self::Cgroup { below, limit_file } if limit_mb > 0 => {
+                let group = below.join(name);
+                make(&group)?;
+                fs::write(group.join(limit_file), (limit_mb << 20).to_string())?;
+                // without swap the limit is a limit, and who breaks it goes as a whole; only v2
+                // knows these, and not every kernel counts swap
+                let _ = fs::write(group.join("memory.swap.max"), "0");
+                let _ = fs::write(group.join("memory.oom.group"), "1");
+                Ok(Some(group))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Leaves nothing behind; what is still in use stays.
+    pub(crate) fn close(&self) {
+        if let Self::Cgroup { below, .. } = self {
+            remove(below);
+        }
+    }
+}
+
+/// Tells the cells of one process apart.
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// `root/vendue/CELL.PID.N`, where groups with a limit can be made.
+fn prepare(root: &Path, limit_file: &str, cell: &str) -> io::Result<PathBuf> {
+    sweep(&root.join("vendue"));
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("{cell}.{}.{count}", std::process::id());
+    let below = root.join("vendue").join(name);
+    if limit_file == V2_LIMIT {
+        let controllers = fs::read_to_string(root.join("cgroup.controllers"))?;
+        if !controllers.split_whitespace().any(|c| c == "memory") {
+            return Err(io::Error::other("no memory controller"));
+        }
+        make(&below)?;
+        for group in [root, &root.join("vendue"), &below] {
+            fs::write(group.join("cgroup.subtree_control"), "+memory")?;
+        }
+    } else if !root.join(limit_file).exists() {
+        return Err(io::Error::other("no memory controller"));
+    }
+    make(&below.join(SUPERVISORS))?;
+    let probe = below.join("probe");
+    make(&probe)?;
+    let limited = fs::write(probe.join(limit_file), (1_u64 << 30).to_string());
+    fs::remove_dir(&probe)?;
+    limited.map(|()| below)
+}
+
+/// Removes what cells have left that were killed.
+fn sweep(all_cells: &Path) {
+    for cell in fs::read_dir(all_cells).into_iter().flatten().flatten() {
+        let name = cell.file_name();
+        let pid = name.to_str().and_then(|name| name.split('.').nth(1));
+        if pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            remove(&cell.path());
+        }
+    }
+}
+
+/// Removes a cell's group and those in it; what is in use stays.
+fn remove(cell: &Path) {
+    for group in fs::read_dir(cell).into_iter().flatten().flatten() {
+        // its files are the kernel's, and are not removed by themselves
+        let _ = fs::remove_dir(group.path());
+    }
+    let _ = fs::remove_dir(cell);
+}
+
+fn make(group: &Path) -> io::Result<()> {
+    fs::create_dir_all(group)
+}

@@ -1,0 +1,104 @@
+//! What runs instances. An executor is told to launch and to end, and reports what became of it.
+
+mod follow;
+mod logs;
+mod memory;
+mod ports;
+mod process;
+mod simulated;
+mod user;
+
+use std::sync::Arc;
+
+use async_nats::Client;
+use shared::{
+    Subjects,
+    wire::{LogLine, Logs, Work},
+};
+use uuid::Uuid;
+
+use self::{process::Processes, simulated::Simulated};
+use crate::{Config, ExecutorKind, RepError, ledger::Report, outbox::Counters};
+
+/// The ways to run instances.
+#[derive(Debug)]
+pub(crate) enum Executor {
+    Simulated(Simulated),
+    Process(Box<Processes>),
+}
+
+impl Executor {
+    pub(crate) fn start(
+        config: &Config,
+        client: &Client,
+        subjects: &Subjects,
+        counters: Arc<Counters>,
+    ) -> Result<Self, RepError> {
+        match &config.executor {
+            ExecutorKind::Simulated(simulated) => Ok(Self::Simulated(Simulated::new(*simulated))),
+            ExecutorKind::Process(process) => {
+                let started = Processes::start(config, process, client, subjects, counters)?;
+                Ok(Self::Process(Box::new(started)))
+            }
+        }
+    }
+
+    /// Whether instances need nothing to run.
+    pub(crate) fn pretends(&self) -> bool {
+        matches!(self, Self::Simulated(_))
+    }
+
+    pub(crate) fn launch(&mut self, now_ms: u64, work: &Arc<Work>, attempt: u32) {
+        match self {
+            Self::Simulated(simulated) => simulated.launch(now_ms, work, attempt),
+            Self::Process(processes) => processes.launch(work, attempt),
+        }
+    }
+
+    pub(crate) fn end(&mut self, now_ms: u64, instance: Uuid, attempt: u32) {
+        match self {
+            Self::Simulated(simulated) => simulated.end(now_ms, instance, attempt),
+            Self::Process(processes) => processes.end(instance, attempt),
+        }
+    }
+
+    /// What has happened by now without a report of its own.
+    pub(crate) fn due(&mut self, now_ms: u64) -> Vec<Report> {
+        match self {
+            Self::Simulated(simulated) => simulated.due(now_ms),
+            Self::Process(_) => Vec::new(),
+        }
+    }
+
+    /// When [`Executor::due`] has something.
+    pub(crate) fn next_ms(&self) -> Option<u64> {
+        match self {
+            Self::Simulated(simulated) => simulated.next_ms(),
+            Self::Process(_) => None,
+        }
+    }
+
+    /// The next report; waits for ever where there is none to come. May be dropped while it waits.
+    pub(crate) async fn next_report(&mut self) -> Report {
+        match self {
+            Self::Simulated(_) => std::future::pending().await,
+            Self::Process(processes) => processes.next_report().await,
+        }
+    }
+
+    /// The last lines of an app's output, oldest first, at most `most` bytes of them.
+    pub(crate) fn log_lines(&self, logs: &Logs, most: usize) -> Vec<LogLine> {
+        match self {
+            Self::Simulated(_) => Vec::new(),
+            Self::Process(processes) => processes.log_lines(logs, most),
+        }
+    }
+
+    /// Leaves nothing behind.
+    pub(crate) async fn close(&mut self) {
+        match self {
+            Self::Simulated(_) => {}
+            Self::Process(processes) => processes.close().await,
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! A process for each instance, under a supervisor of its own (see [`crate::supervisor`]).
+
+use std::{
+    collections::HashMap,
+    fs, io,
+    os::unix::{
+        fs::{PermissionsExt, chown},
+        net::UnixStream,
+        process::CommandExt,
+    },
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{Arc, mpsc as threads},
+    thread::JoinHandle,
+};
+
+use async_nats::Client;
+use shared::{
+    Subjects,
+    clock::millis,
+    shutdown::CancellationToken,
+    wire::{LogLine, Logs as Wanted, Work},
+};
+use tempfile::TempDir;
+use tokio::{runtime::Handle, sync::mpsc};
+use uuid::Uuid;
+
+use super::{
+    follow::{Started, follow},
+    logs::Logs,
+    memory::Memory,
+    ports::{Port, Ports},
+    user,
+};
+use crate::{
+    Config, ProcessConfig, RepError,
+    ledger::{How, Report, What},
+    outbox::{Counters, Outbox},
+    supervisor::Orders,
+};
+
+/// Reports that wait for the cell; followers wait when there are more.
+const REPORTS: usize = 1_024;
+/// Where programs are looked for when the rep itself has no PATH.
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The instances of one cell.
+#[derive(Debug)]
+pub(crate) struct Processes {
+    /// To the thread that starts supervisors; none once it is closed.
+    jobs: Option<threads::Sender<Job>>,
+    spawner: Option<JoinHandle<()>>,
+    reports: mpsc::Receiver<Report>,
+    /// Cancel to end that attempt.
+    running: HashMap<Uuid, (u32, CancellationToken)>,
+    logs: Arc<Logs>,
+    memory: Memory,
+}
+
+/// One instance to start.
+#[derive(Debug)]
+struct Job {
+    work: Arc<Work>,
+    attempt: u32,
+    end: CancellationToken,
+}
+
+/// What the spawning thread owns.
+struct Spawner {
+    cell: String,
+    zone: String,
+    grace_ms: u64,
+    supervisor: PathBuf,
+    user: Option<(u32, u32)>,
+    home: Home,
+    memory: Memory,
+    ports: Ports,
+    logs: Arc<Logs>,
+    reports: mpsc::Sender<Report>,
+    runtime: Handle,
+}
+
+/// Where instances have their directories.
+enum Home {
+    /// The operator's choice: it stays.
+    Given(PathBuf),
+    /// The rep's own: it goes with the rep.
+    Own(TempDir),
+}
+
+impl Home {
+    fn path(&self) -> &Path {
+        match self {
+            Home::Given(path) => path,
+            Home::Own(directory) => directory.path(),
+        }
+    }
+}
+
+impl Processes {
+    pub(crate) fn start(
+        config: &Config,
+        process: &ProcessConfig,
+        client: &Client,
+        subjects: &Subjects,
+        counters: Arc<Counters>,
+    ) -> Result<Self, RepError> {
+        let user = user::choose(process.run_as.as_deref()).map_err(RepError::Executor)?;
+        let home = home(config, process).map_err(|e| RepError::Executor(e.to_string()))?;
+        let (memory, text) = Memory::choose(process.memory, &config.cell);
+        tracing::info!(cell = config.cell, ?user, home = %home.path().display(), "{text}");
+        let outbox = Outbox::new(client.clone(), Arc::clone(&counters));
+        let logs = Logs::new(&config.cell, subjects.clone(), outbox, counters);
+        let (reports_to, reports) = mpsc::channel(REPORTS);
+        let (jobs, jobs_of) = threads::channel();
+        let spawner = Spawner {
+            cell: config.cell.clone(),
+            zone: config.zone.clone(),
+            grace_ms: millis(config.grace.0),
+            supervisor: process.supervisor.clone().unwrap_or_else(supervisor),
+            user,
+            home,
+            memory: memory.clone(),
+            ports: Ports::new(process.ports, &config.cell),
+            logs: Arc::clone(&logs),
+            reports: reports_to,
+            runtime: Handle::current(),
+        };
+        // supervisors are told of the death of the thread that started them: it must last
+        let spawner = std::thread::Builder::new()
+            .name("spawner".into())
+            .spawn(move || spawner.serve(&jobs_of))
+            .map_err(|e| RepError::Executor(e.to_string()))?;
+        Ok(Self {
+            jobs: Some(jobs),
+            spawner: Some(spawner),
+            reports,
+            running: HashMap::new(),
+            logs,
+            memory,
+        })
+    }
+
+    pub(crate) fn launch(&mut self, work: &Arc<Work>, attempt: u32) {
+        let end = CancellationToken::new();
+        self.running.insert(work.instance, (attempt, end.clone()));
+        let job = Job {
+            work: Arc::clone(work),
+            attempt,
+            end,
+        };
+        if let Some(jobs) = &self.jobs {
+            // the thread lives as long as this sender
+            let _ = jobs.send(job);
+        }
+    }
+
+    pub(crate) fn end(&mut self, instance: Uuid, attempt: u32) {
+        if let Some((running, end)) = self.running.get(&instance)
+            && *running == attempt
+        {
+            end.cancel();
+        }
+    }
+
+    pub(crate) async fn next_report(&mut self) -> Report {
+        let Some(report) = self.reports.recv().await else {
+            return std::future::pending().await;
+        };
+        if matches!(report.what, What::Ended(_)) {
+            self.running.remove(&report.instance);
+        }
+        report
+    }
+
+    pub(crate) fn log_lines(&self, wanted: &Wanted, most: usize) -> Vec<LogLine> {
+        self.logs.last(wanted, most)
+    }
+
+    /// Ends the spawning thread; a supervisor that is left sees it and ends its instance.
+    pub(crate) async fn close(&mut self) {
+        self.jobs = None;
+        self.reports.close();
+        if let Some(spawner) = self.spawner.take() {
+            let _ = tokio::task::spawn_blocking(move || spawner.join()).await;
+        }
+        self.memory.close();
+        self.logs.flush().await;
+    }
+}
+
+impl Spawner {
+    fn serve(mut self, jobs: &threads::Receiver<Job>) {
+        while let Ok(job) = jobs.recv() {
+            let (instance, attempt) = (job.work.instance, job.attempt);
+            let started = if job.end.is_cancelled() {
+                Err("stopped before it was started".into())
+            } else {
+                self.spawn(job)
+            };
+            match started {
+                Ok(started) => {
+                    let reports = self.reports.clone();
+                    self.runtime.spawn(follow(started, reports));
+                }
+                Err(why) => {
+                    let report = Report {
+                        instance,
+                        attempt,
+                        what: What::Ended(How::Failed(why)),
+                    };
+                    // nobody listens once the cell has ended
+                    let _ = self.reports.blocking_send(report);
+                }
+            }
+        }
+    }
+
+    fn spawn(&mut self, job: Job) -> Result<Started, String> {
+        let run = job.work.run.clone().ok_or("nothing to run")?;
+        let port = if run.port {
+            Some(self.ports.take().ok_or("no port is free")?)
+        } else {
+            None
+        };
+        let name = format!("{}-{}", job.work.instance, job.attempt);
+        let sink = self.logs.sink(&job.work.app, job.work.index);
+        let group = self.memory.group(&name, job.work.memory_mb);
+        let (cgroup, watch) = match group {
+            Ok(cgroup) => (cgroup, self.memory == Memory::Watch),
+            Err(e) => {
+                let text = format!("no cgroup ({e}): its memory limit is held by watching");
+                sink.line("vendue", text);
+                (None, true)
+            }
+        };
+        let directory = self.home.path().join(&name);
+        let orders = Orders {
+            parent: std::process::id(),
+            grace_ms: self.grace_ms,
+            user: self.user,
+            cgroup,
+            watch_mb: if watch {
+                job.work.memory_mb.unsigned_abs()
+            } else {
+                0
+            },
+            directory,
+            command: run.command.iter().map(Into::into).collect(),
+        };
+        let (child, socket) = self
+            .start(&job.work, &orders, port.as_ref())
+            .inspect_err(|_| {
+                let _ = orders.cgroup.as_ref().map(fs::remove_dir);
+                let _ = fs::remove_dir(&orders.directory);
+            })?;
+        Ok(Started {
+            instance: job.work.instance,
+            attempt: job.attempt,
+            child,
+            socket,
+            port,
+            sink,
+            end: job.end,
+            cgroup: orders.cgroup,
+            directory: orders.directory,
+        })
+    }
+
+    fn start(
+        &self,
+        work: &Work,
+        orders: &Orders,
+        port: Option<&Port>,
+    ) -> Result<(Child, UnixStream), String> {
+        let directory = &orders.directory;
+        let about = |e: io::Error| format!("{}: {e}", directory.display());
+        fs::create_dir(directory).map_err(about)?;
+        fs::set_permissions(directory, fs::Permissions::from_mode(0o700)).map_err(about)?;
+        if let Some((uid, gid)) = self.user {
+            chown(directory, Some(uid), Some(gid)).map_err(about)?;
+        }
+        let (ours, theirs) = UnixStream::pair().map_err(|e| e.to_string())?;
+        let environment = environment(&self.cell, &self.zone, work, port, directory)?;
+        let child = Command::new(&self.supervisor)
+            .arg("supervise")
+            .args(orders.to_args())
+            .env_clear()
+            .envs(environment)
+            .stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // a terminal's Ctrl-C is for the rep alone
+            .process_group(0)
+            .spawn()
+            .map_err(|e| format!("cannot start its supervisor: {e}"))?;
+        Ok((child, ours))
+    }
+}
+
+fn home(config: &Config, process: &ProcessConfig) -> io::Result<Home> {
+    if let Some(given) = &process.state_dir {
+        let instances = given.join("instances");
+        fs::create_dir_all(&instances)?;
+        return Ok(Home::Given(instances.canonicalize()?));
+    }
+    // others may pass through to what is theirs, and see nothing
+    let own = tempfile::Builder::new()
+        .prefix(&format!("vendue-{}-", config.cell))
+        .permissions(fs::Permissions::from_mode(0o711))
+        .tempdir()?;
+    Ok(Home::Own(own))
+}
+
+/// What an instance finds in its environment: nothing of the rep's but `PATH`.
+fn environment(
+    cell: &str,
+    zone: &str,
+    work: &Work,
+    port: Option<&Port>,
+    directory: &Path,
+) -> Result<HashMap<String, String>, String> {
+    let path = std::env::var("PATH").unwrap_or_else(|_| DEFAULT_PATH.into());
+    let directory = directory.display().to_string();
+    let mut environment: HashMap<String, String> = [
+        ("PATH", path),
+        ("HOME", directory.clone()),
+        ("TMPDIR", directory),
+        ("APP", work.app.clone()),
+        ("INSTANCE_INDEX", work.index.to_string()),
+        ("INSTANCE_ID", work.instance.to_string()),
+        ("CELL", cell.to_owned()),
+        ("ZONE", zone.to_owned()),
+        ("MEMORY_LIMIT", format!("{}m", work.memory_mb)),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value))
+    .collect();
+    if let Some(port) = port {
+        environment.insert("PORT".into(), port.number().to_string());
+    }
+    for (name, value) in work.run.iter().flat_map(|run| &run.env) {
+        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+            return Err(format!("run.env: {name:?} cannot be set"));
+        }
+        environment.insert(name.clone(), value.clone());
+    }
+    Ok(environment)
+}
+
+/// The small supervisor that stands beside `vendue`; else what runs now, also when its file has been
+/// replaced meanwhile.
+fn supervisor() -> PathBuf {
+    let own = std::env::current_exe().unwrap_or_default();
+    let small = own.with_file_name("vendue-supervisor");
+    if own.file_name().is_some_and(|name| name == "vendue") && small.is_file() {
+        return small;
+    }
+    "/proc/self/exe".into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use placement::Run;
+
+    fn work(env: &[(&str, &str)]) -> Work {
+        let json = serde_json::json!({"instance": Uuid::nil(), "app": "web", "index": 3,
+            "memory_mb": 64, "disk_mb": 1});
+        let run = Run {
+            env: env
+                .iter()
+                .map(|(n, v)| ((*n).to_owned(), (*v).to_owned()))
+                .collect(),
+            ..Run::default()
+        };
+        Work {
+            run: Some(Arc::new(run)),
+            ..serde_json::from_value(json).unwrap()
+        }
+    }
+
+    #[test]
+    fn the_request_has_the_last_word_on_the_environment() {
+        let work = work(&[("ZONE", "mine"), ("X", "1")]);
+        let found = environment("a", "z1", &work, None, Path::new("/d")).unwrap();
+        let expected = [
+            ("APP", "web"),
+            ("INSTANCE_INDEX", "3"),
+            ("CELL", "a"),
+            ("MEMORY_LIMIT", "64m"),
+            ("TMPDIR", "/d"),
+            ("ZONE", "mine"),
+            ("X", "1"),
+        ];
+        for (name, value) in expected {
+            assert_eq!(found[name], value, "{name}");
+        }
+        assert!(!found.contains_key("PORT"));
+        assert!(found.contains_key("PATH"));
+    }
+
+    #[test]
+    fn names_that_no_environment_can_hold_are_refused() {
+        for name in ["", "A=B", "A\0"] {
+            let work = work(&[(name, "1")]);
+            assert!(environment("a", "z1", &work, None, Path::new("/d")).is_err());
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Runs nothing: instances run after a while, and end when they are told to. No task, no timer of
+//! its own, so that thousands of cells fit in one process.
+
+use std::collections::{BTreeMap, HashMap};
+
+use placement::Kind;
+use shared::{clock::millis, wire::Work};
+use uuid::Uuid;
+
+use crate::{
+    config::SimulatedConfig,
+    ledger::{How, Report, What},
+};
+
+/// Instances that are only pretended. A state machine over the cell's clock.
+#[derive(Debug, Default)]
+pub(crate) struct Simulated {
+    start_ms: u64,
+    task_ms: Option<u64>,
+    /// What will have happened when; the number keeps those of one moment in order.
+    coming: BTreeMap<(u64, u64), Report>,
+    count: u64,
+    /// The attempts that still run.
+    alive: HashMap<Uuid, u32>,
+}
+
+impl Simulated {
+    pub(crate) fn new(config: SimulatedConfig) -> Self {
+        Self {
+            start_ms: millis(config.start.0),
+            task_ms: config.task.map(|span| millis(span.0)),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn launch(&mut self, now_ms: u64, work: &Work, attempt: u32) {
+        self.alive.insert(work.instance, attempt);
+        let runs_ms = now_ms + self.start_ms;
+        let runs = What::Running {
+            pid: None,
+            port: None,
+        };
+        self.happens(runs_ms, work.instance, attempt, runs);
+        if let (Kind::Task, Some(task_ms)) = (work.kind, self.task_ms) {
+            let ends = What::Ended(How::Exit(0));
+            self.happens(runs_ms + task_ms, work.instance, attempt, ends);
+        }
+    }
+
+    pub(crate) fn end(&mut self, now_ms: u64, instance: Uuid, attempt: u32) {
+        let ended = What::Ended(How::Signal(15));
+        self.happens(now_ms, instance, attempt, ended);
+    }
+
+    /// What has happened by now, in order.
+    pub(crate) fn due(&mut self, now_ms: u64) -> Vec<Report> {
+        let mut due = Vec::new();
+        while let Some(entry) = self.coming.first_entry()
+            && entry.key().0 <= now_ms
+        {
+            let report = entry.remove();
+            if self.alive.get(&report.instance) != Some(&report.attempt) {
+                continue;
+            }
+            if matches!(report.what, What::Ended(_)) {
+                self.alive.remove(&report.instance);
+            }
+            due.push(report);
+        }
+        due
+    }
+
+    /// When something happens next.
+    pub(crate) fn next_ms(&self) -> Option<u64> {
+        self.coming.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    fn happens(&mut self, at_ms: u64, instance: Uuid, attempt: u32, what: What) {
+        self.count += 1;
+        let report = Report {
+            instance,
+            attempt,
+            what,
+        };
+        self.coming.insert((at_ms, self.count), report);
+    }
+}

@@ -1,0 +1,106 @@
+//! What a cell remembers of instances that are gone, or that were stopped before they came. All of
+//! it is bounded, by time and by number.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use shared::wire::Instance;
+use uuid::Uuid;
+
+/// Ended instances stay visible this long …
+const ENDED_MS: u64 = 600_000;
+/// … and at most so many of them.
+const ENDED: usize = 1_000;
+/// A start that was stopped by name before it arrived is refused this long; starts live 5 s.
+const STOPPED_MS: u64 = 60_000;
+/// The longest that an id is remembered for repeats of its start, whatever the start says.
+const REPEAT_MS: u64 = 600_000;
+/// At most so many ids are remembered.
+const KNOWN: usize = 20_000;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    /// Oldest first, with when it ended.
+    ended: VecDeque<(u64, Instance)>,
+    known: BTreeMap<Uuid, Known>,
+    /// When to forget which id, earliest first.
+    forget: BTreeSet<(u64, Uuid)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// Somebody stopped it; else it ended by itself.
+    stopped: bool,
+    until_ms: u64,
+}
+
+impl History {
+    /// Remembers an instance that is gone: for people, and for repeats of its start, which may come
+    /// until `expires_ms`.
+    pub(crate) fn add(&mut self, now_ms: u64, ended: Instance, stopped: bool, expires_ms: u64) {
+        self.know(now_ms, ended.instance, stopped, expires_ms);
+        self.ended.push_back((now_ms, ended));
+        self.forget(now_ms);
+    }
+
+    /// Remembers that an id which is not here (yet) was told to stop. One that ended by itself
+    /// stays as it was.
+    pub(crate) fn stop_before_start(&mut self, now_ms: u64, id: Uuid) {
+        if !self.known.contains_key(&id) {
+            self.know(now_ms, id, true, now_ms + STOPPED_MS);
+        }
+    }
+
+    /// Whether an id is known: stopped by somebody (true), or ended by itself (false).
+    pub(crate) fn stopped(&self, now_ms: u64, id: &Uuid) -> Option<bool> {
+        let known = self.known.get(id)?;
+        (now_ms <= known.until_ms).then_some(known.stopped)
+    }
+
+    /// A repeat of a known start may itself be repeated, until it expires.
+    pub(crate) fn extend(&mut self, now_ms: u64, id: Uuid, expires_ms: u64) {
+        if let Some(known) = self.known.get(&id).copied()
+            && known.until_ms < expires_ms
+        {
+            self.know(now_ms, id, known.stopped, expires_ms);
+        }
+    }
+
+    /// What ended lately, oldest first.
+    pub(crate) fn ended(&self, now_ms: u64) -> impl Iterator<Item = Instance> {
+        self.ended
+            .iter()
+            .filter(move |(at, _)| at + ENDED_MS > now_ms)
+            .map(move |(at, instance)| Instance {
+                age_ms: now_ms.saturating_sub(*at),
+                ..instance.clone()
+            })
+    }
+
+    /// Drops what is too old or too much.
+    pub(crate) fn forget(&mut self, now_ms: u64) {
+        while let Some((at, _)) = self.ended.front()
+            && (at + ENDED_MS <= now_ms || self.ended.len() > ENDED)
+        {
+            self.ended.pop_front();
+        }
+        while let Some((until_ms, id)) = self.forget.first()
+            && (*until_ms < now_ms || self.forget.len() > KNOWN)
+        {
+            self.known.remove(id);
+            self.forget.pop_first();
+        }
+    }
+
+    fn know(&mut self, now_ms: u64, id: Uuid, stopped: bool, until_ms: u64) {
+        let until_ms = until_ms.min(now_ms + REPEAT_MS);
+        if until_ms < now_ms {
+            return;
+        }
+        if let Some(before) = self.known.insert(id, Known { stopped, until_ms }) {
+            self.forget.remove(&(before.until_ms, id));
+        }
+        self.forget.insert((until_ms, id));
+        self.forget(now_ms);
+    }
+}

@@ -1,0 +1,491 @@
+//! What a cell has promised and what runs on it. A state machine: no clock, no I/O, no randomness;
+//! it decides what a cell accepts, and tells the shell what to launch, to end and to report.
+
+mod held;
+mod room;
+mod said;
+mod words;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+use placement::{Cell, Kind};
+use shared::wire::{
+    Acceptance, CellStart, Instance, InstanceState, Instances, Refusal, Stop, StopAnswer, Stopped,
+    Work, kind, reason,
+};
+use uuid::Uuid;
+
+use self::{
+    held::Held,
+    room::{amounts, credit, request_of},
+};
+pub use self::{
+    room::check_work,
+    words::{Action, How, Report, What},
+};
+use crate::history::History;
+
+/// How long to wait before each restart in place; after the last one the instance is `crashed`.
+pub const RESTART_DELAYS_MS: [u64; 3] = [1_000, 2_000, 4_000];
+/// An LRP that ran this long is healthy again: its restarts are counted anew.
+pub const HEALTHY_MS: u64 = 300_000;
+/// How many ids an advertisement repeats of those accepted last …
+const RECENT: usize = 64;
+/// … and how long: an auctioneer has given up on its starts by then.
+const RECENT_MS: u64 = 60_000;
+
+/// One cell's promises. See the module.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    /// The cell as it says of itself; `available` and the counts follow what is held.
+    cell: Cell,
+    incarnation: Uuid,
+    /// Where instances with a port can be reached.
+    address: String,
+    seq: u64,
+    held: BTreeMap<Uuid, Held>,
+    history: History,
+    recent: VecDeque<(u64, Uuid)>,
+    /// Those that wait to be started again, and when.
+    restarts: BTreeSet<(u64, Uuid)>,
+    /// When the instances of a draining cell are ended; none once they have been told.
+    drain_at_ms: Option<u64>,
+    actions: Vec<Action>,
+    /// Whether an instance without a command can be started.
+    needs_run: bool,
+}
+
+impl Ledger {
+    /// An empty ledger of this cell: everything in `cell.total` can be promised.
+    pub fn new(mut cell: Cell, incarnation: Uuid, address: impl Into<String>) -> Self {
+        cell.available = cell.total.clone();
+        Self {
+            cell,
+            incarnation,
+            address: address.into(),
+            seq: 1,
+            held: BTreeMap::new(),
+            history: History::default(),
+            recent: VecDeque::new(),
+            restarts: BTreeSet::new(),
+            drain_at_ms: None,
+            actions: Vec::new(),
+            needs_run: false,
+        }
+    }
+
+    /// Whether work without a command is refused: only a simulated executor can start it.
+    pub fn needs_run(&mut self, needs_run: bool) {
+        self.needs_run = needs_run;
+    }
+
+    /// Takes this work without judging it: what a pretended cell holds from the start.
+    pub(crate) fn hold(&mut self, work: impl Iterator<Item = Work>) {
+        for work in work {
+            self.accept(0, 0, &work);
+            self.seq += 1;
+        }
+        self.recent.clear();
+    }
+
+    /// The cell as it is now.
+    pub fn cell(&self) -> &Cell {
+        &self.cell
+    }
+
+    /// Its version: it grows with every change of [`Ledger::cell`].
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// Which life of the cell this is.
+    pub fn incarnation(&self) -> Uuid {
+        self.incarnation
+    }
+
+    /// The last 64 instance ids accepted in the last minute, oldest first.
+    pub fn recent(&self, now_ms: u64) -> Vec<Uuid> {
+        let fresh = |(at, _): &&(u64, Uuid)| at + RECENT_MS > now_ms;
+        self.recent
+            .iter()
+            .filter(fresh)
+            .map(|(_, id)| *id)
+            .collect()
+    }
+
+    /// How many instances hold a place.
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Whether the cell has drained: it takes nothing new and nothing is left.
+    pub fn drained(&self) -> bool {
+        self.cell.evacuating && self.held.is_empty()
+    }
+
+    /// Hands over what is to be done since the last call, in order.
+    pub fn take_actions(&mut self) -> Vec<Action> {
+        std::mem::take(&mut self.actions)
+    }
+
+    /// Judges each instance of a start by itself: accepted and its place taken, or refused with the
+    /// reason. What is held already is accepted again with nothing new.
+    pub fn start(&mut self, now_ms: u64, start: &CellStart) -> Acceptance {
+        // repeats of what is held, by how often their app is still to come in this message
+        let mut to_come: BTreeMap<&str, u32> = BTreeMap::new();
+        let mut seen = BTreeSet::new();
+        for work in &start.work {
+            if self.holds_lrp(&work.instance) && seen.insert(work.instance) {
+                *to_come.entry(work.app.as_str()).or_insert(0) += 1;
+            }
+        }
+        let mut accepted = Vec::new();
+        let mut refused = Vec::new();
+        for work in &start.work {
+            if seen.remove(&work.instance)
+                && let Some(count) = to_come.get_mut(work.app.as_str())
+            {
+                *count -= 1;
+            }
+            let later = to_come.get(work.app.as_str()).copied().unwrap_or(0);
+            match self.judge(now_ms, start, work, later) {
+                Ok(Known::Already) => accepted.push(work.instance),
+                Ok(Known::New) => {
+                    self.accept(now_ms, start.expires_ms, work);
+                    self.seq += 1;
+                    accepted.push(work.instance);
+                }
+                Err(refusal) => refused.push(refusal),
+            }
+        }
+        if self.recent.len() > RECENT {
+            self.recent.drain(..self.recent.len() - RECENT);
+        }
+        Acceptance {
+            v: shared::VERSION,
+            cell: self.cell.cell.clone(),
+            incarnation: self.incarnation,
+            seq: self.seq,
+            available: self.cell.available.clone(),
+            apps: start
+                .work
+                .iter()
+                .map(|work| (work.app.clone(), self.cell.count_of(&work.app)))
+                .collect(),
+            accepted,
+            refused,
+        }
+    }
+
+    /// Tells what matches to stop, and remembers ids that are named but not here (yet).
+    pub fn stop(&mut self, now_ms: u64, stop: &Stop) -> StopAnswer {
+        let indices: BTreeSet<&u32> = stop.indices.iter().collect();
+        let ids: BTreeSet<&Uuid> = stop.instances.iter().collect();
+        let found: Vec<Arc<Work>> = self
+            .held
+            .values()
+            .map(|held| &held.work)
+            .filter(|work| {
+                work.app == stop.app
+                    && (indices.is_empty() || indices.contains(&work.index))
+                    && (ids.is_empty() || ids.contains(&work.instance))
+            })
+            .cloned()
+            .collect();
+        for work in &found {
+            self.end(now_ms, &work.instance);
+        }
+        for id in &stop.instances {
+            if !self.held.contains_key(id) {
+                self.history.stop_before_start(now_ms, *id);
+            }
+        }
+        StopAnswer {
+            v: shared::VERSION,
+            cell: self.cell.cell.clone(),
+            stopped: found
+                .iter()
+                .map(|work| Stopped {
+                    instance: work.instance,
+                    index: work.index,
+                    cell: None,
+                })
+                .collect(),
+        }
+    }
+
+    /// Takes no new work from now on, and ends what still runs `after_ms` from now. A second drain
+    /// replaces the time of the first. Returns whether the cell was not draining yet.
+    pub fn drain(&mut self, now_ms: u64, after_ms: u64) -> bool {
+        let first = !self.cell.evacuating;
+        self.drain_at_ms = Some(now_ms.saturating_add(after_ms));
+        if first {
+            self.cell.evacuating = true;
+            self.seq += 1;
+        }
+        self.tick(now_ms);
+        first
+    }
+
+    /// Takes an executor's word. One about an earlier start of the instance is ignored.
+    pub fn report(&mut self, now_ms: u64, report: Report) {
+        let Some(held) = self.held.get_mut(&report.instance) else {
+            return;
+        };
+        if held.attempt != report.attempt || held.state == InstanceState::Restarting {
+            return;
+        }
+        match report.what {
+            What::Running { pid, port } => {
+                (held.pid, held.port) = (pid, port);
+                if held.state == InstanceState::Starting {
+                    (held.state, held.since_ms) = (InstanceState::Running, now_ms);
+                    held.ended = None;
+                    let told = held.tell(kind::RUNNING, None);
+                    self.actions.push(told);
+                    self.left_starting();
+                }
+            }
+            What::Ended(how) => self.ended(now_ms, report.instance, &how),
+        }
+    }
+
+    /// Lets time pass: restarts that are due, the end of a drain, what need not be remembered.
+    pub fn tick(&mut self, now_ms: u64) {
+        self.history.forget(now_ms);
+        if self.drain_at_ms.is_some_and(|at| at <= now_ms) {
+            self.drain_at_ms = None;
+            let all: Vec<Uuid> = self.held.keys().copied().collect();
+            for id in all {
+                self.end(now_ms, &id);
+            }
+        }
+        while let Some((at, id)) = self.restarts.first().copied()
+            && at <= now_ms
+        {
+            self.restarts.pop_first();
+            self.restart(now_ms, &id);
+        }
+    }
+
+    /// When [`Ledger::tick`] has something to do next.
+    pub fn next_ms(&self) -> Option<u64> {
+        let restart = self.restarts.first().map(|(at, _)| *at);
+        restart.into_iter().chain(self.drain_at_ms).min()
+    }
+
+    /// What is held and what ended lately, filtered.
+    pub fn instances(&self, now_ms: u64, filter: &Instances) -> Vec<Instance> {
+        let ids: BTreeSet<&Uuid> = filter.ids.iter().collect();
+        let wanted = |instance: &Instance| {
+            filter.app.as_ref().is_none_or(|app| *app == instance.app)
+                && (ids.is_empty() || ids.contains(&instance.instance))
+        };
+        let held = self
+            .held
+            .values()
+            .map(|held| held.describe(now_ms, &self.address));
+        let ended = self.history.ended(now_ms);
+        held.chain(ended).filter(wanted).collect()
+    }
+
+    /// What is held.
+    pub fn all_held(&self, now_ms: u64) -> Vec<Instance> {
+        let held = self.held.values();
+        held.map(|held| held.describe(now_ms, &self.address))
+            .collect()
+    }
+
+    fn holds_lrp(&self, id: &Uuid) -> bool {
+        let held = self.held.get(id);
+        held.is_some_and(|held| held.work.kind == Kind::Lrp)
+    }
+
+    fn judge(
+        &mut self,
+        now_ms: u64,
+        start: &CellStart,
+        work: &Work,
+        later: u32,
+    ) -> Result<Known, Refusal> {
+        let refuse = |reason: &str| Refusal {
+            instance: work.instance,
+            reason: reason.into(),
+            needs: None,
+            has: None,
+        };
+        if let Some(held) = self.held.get_mut(&work.instance) {
+            held.expires_ms = held.expires_ms.max(start.expires_ms);
+            return Ok(Known::Already);
+        }
+        if let Some(stopped) = self.history.stopped(now_ms, &work.instance) {
+            self.history.extend(now_ms, work.instance, start.expires_ms);
+            if stopped {
+                return Err(refuse(reason::STOPPED));
+            }
+            return Ok(Known::Already);
+        }
+        if start.incarnation != self.incarnation {
+            return Err(refuse(reason::RESTARTED));
+        }
+        if now_ms > start.expires_ms {
+            return Err(refuse(reason::STALE));
+        }
+        if self.cell.evacuating {
+            return Err(refuse(reason::DRAINING));
+        }
+        if self.needs_run && work.run.is_none() {
+            return Err(refuse("nothing to run: the request has no run.command"));
+        }
+        let here = self.cell.count_of(&work.app) - later;
+        if work.kind == Kind::Lrp && work.believed.is_some_and(|believed| here > believed) {
+            return Err(Refusal {
+                needs: work.believed.map(i64::from),
+                has: Some(i64::from(here)),
+                ..refuse(reason::CHANGED)
+            });
+        }
+        let request = request_of(work);
+        let lacking = self.cell.available.lacks(&request);
+        let Some(first) = lacking.first() else {
+            return Ok(Known::New);
+        };
+        let (needs, has) = amounts(first, &request, &self.cell.available);
+        Err(Refusal {
+            needs: Some(needs),
+            has: Some(has),
+            ..refuse(&format!("insufficient resources: {}", lacking.join(", ")))
+        })
+    }
+
+    fn accept(&mut self, now_ms: u64, expires_ms: u64, work: &Work) {
+        let work = Arc::new(work.clone());
+        self.cell.debit(&request_of(&work));
+        self.recent.push_back((now_ms, work.instance));
+        self.actions.push(Action::Launch {
+            work: Arc::clone(&work),
+            attempt: 0,
+        });
+        let held = Held {
+            state: InstanceState::Starting,
+            since_ms: now_ms,
+            attempt: 0,
+            strikes: 0,
+            pid: None,
+            port: None,
+            ended: None,
+            expires_ms,
+            work,
+        };
+        self.held.insert(held.work.instance, held);
+    }
+
+    /// Ends an instance that is held: at once where no process is, else when the executor says so.
+    fn end(&mut self, now_ms: u64, id: &Uuid) {
+        let Some(held) = self.held.get_mut(id) else {
+            return;
+        };
+        match held.state {
+            InstanceState::Stopping => {}
+            InstanceState::Restarting => {
+                held.state = InstanceState::Stopping;
+                self.restarts.retain(|(_, waiting)| waiting != id);
+                self.gone(now_ms, id, InstanceState::Exited, Some("stopped".into()));
+            }
+            state => {
+                (held.state, held.since_ms) = (InstanceState::Stopping, now_ms);
+                self.actions.push(Action::End {
+                    instance: *id,
+                    attempt: held.attempt,
+                });
+                if state == InstanceState::Starting {
+                    self.left_starting();
+                }
+            }
+        }
+    }
+
+    fn ended(&mut self, now_ms: u64, id: Uuid, how: &How) {
+        let Some(held) = self.held.get_mut(&id) else {
+            return;
+        };
+        if held.state == InstanceState::Starting {
+            self.cell.starting -= 1;
+            self.seq += 1;
+        } else if held.state == InstanceState::Running && now_ms - held.since_ms >= HEALTHY_MS {
+            held.strikes = 0;
+        }
+        let text = how.to_string();
+        if held.state == InstanceState::Stopping {
+            self.gone(now_ms, &id, InstanceState::Exited, Some("stopped".into()));
+        } else if *how == How::Exit(0) {
+            self.gone(now_ms, &id, InstanceState::Exited, Some(text));
+        } else if held.work.kind == Kind::Task || held.strikes == RESTART_DELAYS_MS.len() {
+            self.gone(now_ms, &id, InstanceState::Crashed, Some(text));
+        } else {
+            let wait_ms = RESTART_DELAYS_MS[held.strikes];
+            (held.state, held.since_ms) = (InstanceState::Restarting, now_ms);
+            (held.pid, held.port) = (None, None);
+            held.strikes += 1;
+            self.restarts.insert((now_ms + wait_ms, id));
+            held.ended = Some(text);
+            let why = format!("starts again in {} s", wait_ms / 1_000);
+            let told = held.tell(kind::CRASHED, Some(why));
+            self.actions.push(told);
+        }
+    }
+
+    /// Frees an instance's place for good.
+    fn gone(&mut self, now_ms: u64, id: &Uuid, state: InstanceState, ended: Option<String>) {
+        let Some(mut held) = self.held.remove(id) else {
+            return;
+        };
+        let stopped = held.state == InstanceState::Stopping;
+        (held.state, held.since_ms, held.pid) = (state, now_ms, None);
+        held.ended = ended;
+        let (what, why) = match state {
+            _ if stopped => (kind::STOPPED, None),
+            InstanceState::Exited => (kind::EXITED, None),
+            _ if held.work.kind == Kind::Lrp => (kind::CRASHED, Some("not started again")),
+            _ => (kind::CRASHED, None),
+        };
+        self.actions.push(held.tell(what, why.map(str::to_owned)));
+        credit(&mut self.cell, &request_of(&held.work));
+        let shown = held.describe(now_ms, &self.address);
+        self.history.add(now_ms, shown, stopped, held.expires_ms);
+        self.seq += 1;
+    }
+
+    fn restart(&mut self, now_ms: u64, id: &Uuid) {
+        let Some(held) = self.held.get_mut(id) else {
+            return;
+        };
+        held.attempt += 1;
+        (held.state, held.since_ms) = (InstanceState::Starting, now_ms);
+        let launch = Action::Launch {
+            work: Arc::clone(&held.work),
+            attempt: held.attempt,
+        };
+        let told = held.tell(kind::RESTARTED, None);
+        self.actions.extend([launch, told]);
+        self.cell.starting += 1;
+        self.seq += 1;
+    }
+
+    fn left_starting(&mut self) {
+        self.cell.starting -= 1;
+        self.seq += 1;
+    }
+}
+
+/// Whether an accepted instance is one that the cell knows.
+enum Known {
+    Already,
+    New,
+}
+
+#[cfg(test)]
+mod tests;

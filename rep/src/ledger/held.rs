@@ -1,0 +1,64 @@
+//! One instance in the ledger.
+
+use std::sync::Arc;
+
+use shared::wire::{EventInstance, Instance, InstanceState, Work};
+
+#[cfg(doc)]
+use super::HEALTHY_MS;
+use super::words::Action;
+
+/// One instance whose place is taken.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub(super) work: Arc<Work>,
+    pub(super) state: InstanceState,
+    pub(super) since_ms: u64,
+    /// Which start this is, counted from 0.
+    pub(super) attempt: u32,
+    /// Crashes since it last ran for [`HEALTHY_MS`].
+    pub(super) strikes: usize,
+    pub(super) pid: Option<u32>,
+    pub(super) port: Option<u16>,
+    pub(super) ended: Option<String>,
+    /// On our clock: until then a repeat of its start may arrive.
+    pub(super) expires_ms: u64,
+}
+
+impl Held {
+    /// As it is told to people.
+    pub(super) fn describe(&self, now_ms: u64, address: &str) -> Instance {
+        Instance {
+            instance: self.work.instance,
+            app: self.work.app.clone(),
+            index: self.work.index,
+            kind: self.work.kind,
+            state: self.state,
+            age_ms: now_ms.saturating_sub(self.since_ms),
+            memory_mb: self.work.memory_mb,
+            disk_mb: self.work.disk_mb,
+            address: self.port.map(|_| address.to_owned()),
+            port: self.port,
+            pid: self.pid,
+            restarts: self.attempt,
+            ended: self.ended.clone(),
+        }
+    }
+
+    /// An event about it.
+    pub(super) fn tell(&self, kind: &'static str, reason: Option<String>) -> Action {
+        Action::Tell {
+            kind,
+            app: self.work.app.clone(),
+            instance: EventInstance {
+                index: self.work.index,
+                instance: Some(self.work.instance),
+                cell: None,
+                port: self.port,
+                restarts: (self.attempt > 0).then_some(self.attempt),
+                ended: self.ended.clone(),
+            },
+            reason,
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! How much room work takes, counted as the auctioneers count it.
+
+use std::collections::BTreeMap;
+
+use placement::{Cell, Invalid, Kind, Request, Resources};
+use shared::wire::Work;
+
+/// Refuses what no work may hold: bad names, negative or absurd sizes, an empty command.
+pub fn check_work(work: &Work) -> Result<(), Invalid> {
+    request_of(work).check()?;
+    match &work.run {
+        Some(run) if run.command.first().is_none_or(String::is_empty) => {
+            let expected = "the program and its arguments";
+            Err(Invalid::new("run.command", "[]", expected))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The part of a request that takes room, so that a cell and the auctioneers count alike.
+pub(super) fn request_of(work: &Work) -> Request {
+    let mut request = Request::new(work.app.clone(), work.memory_mb, work.disk_mb);
+    request.kind = work.kind;
+    request.cpu_millis = work.cpu_millis;
+    request.extra.clone_from(&work.extra);
+    request.owner.clone_from(&work.owner);
+    request.tags.clone_from(&work.tags);
+    request
+}
+
+/// How much of a resource is needed and how much there is.
+pub(super) fn amounts(resource: &str, request: &Request, available: &Resources) -> (i64, i64) {
+    match resource {
+        "containers" => (1, available.containers.unwrap_or(0)),
+        "cpu" => (request.cpu_millis, available.cpu_millis),
+        "disk" => (request.disk_mb, available.disk_mb.unwrap_or(0)),
+        "memory" => (request.memory_mb, available.memory_mb),
+        extra => {
+            let needs = request.extra.get(extra).copied().unwrap_or(0);
+            (needs, available.extra(extra))
+        }
+    }
+}
+
+/// The opposite of [`Cell::debit`], but for `starting`, which ends earlier than the promise.
+pub(super) fn credit(cell: &mut Cell, request: &Request) {
+    cell.available.credit(request);
+    match request.kind {
+        Kind::Lrp => take_one(&mut cell.apps, &request.app),
+        Kind::Task => cell.tasks -= 1,
+    }
+    if let Some(owner) = &request.owner {
+        take_one(&mut cell.owners, owner);
+    }
+    for (key, value) in &request.tags {
+        take_one(&mut cell.tags, &format!("{key}={value}"));
+    }
+    if request.cpu_millis > 0 {
+        cell.cpu_capped -= 1;
+    } else {
+        cell.cpu_uncapped -= 1;
+    }
+}
+
+fn take_one(counts: &mut BTreeMap<String, u32>, name: &str) {
+    if let Some(count) = counts.get_mut(name) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(name);
+        }
+    }
+}

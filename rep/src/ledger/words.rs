@@ -1,0 +1,85 @@
+//! What a ledger says and is told.
+
+use std::sync::Arc;
+
+use shared::wire::{EventInstance, Work};
+use uuid::Uuid;
+
+/// What the executor is to do, and what is to be told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Start the instance's process; reports about it carry this attempt's number.
+    Launch {
+        /// What to run.
+        work: Arc<Work>,
+        /// 0 for the first start here, one more for each restart.
+        attempt: u32,
+    },
+    /// End the instance's process: ask it, then make it.
+    End {
+        /// Which instance.
+        instance: Uuid,
+        /// Which of its starts.
+        attempt: u32,
+    },
+    /// Something that observers want to know.
+    Tell {
+        /// One of [`shared::wire::kind`].
+        kind: &'static str,
+        /// The app.
+        app: String,
+        /// The instance.
+        instance: EventInstance,
+        /// Why, where there is more to say than how it ended.
+        reason: Option<String>,
+    },
+}
+
+/// What an executor says of an instance.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// Which instance.
+    pub instance: Uuid,
+    /// Which of its starts.
+    pub attempt: u32,
+    /// What became of it.
+    pub what: What,
+}
+
+/// See [`Report`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum What {
+    /// It runs.
+    Running {
+        /// Its process.
+        pid: Option<u32>,
+        /// The port it was given.
+        port: Option<u16>,
+    },
+    /// It is gone, with every process it made.
+    Ended(How),
+}
+
+/// How an instance ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum How {
+    /// By itself, with this exit code.
+    Exit(i32),
+    /// By a signal.
+    Signal(i32),
+    /// It took more memory than it was given.
+    OverMemory,
+    /// It could not be started, or was lost; in words.
+    Failed(String),
+}
+
+impl std::fmt::Display for How {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            How::Exit(code) => write!(f, "exit {code}"),
+            How::Signal(number) => write!(f, "signal {number}"),
+            How::OverMemory => f.write_str("over its memory limit"),
+            How::Failed(why) => f.write_str(why),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The operators' changes in a file, so that they survive a restart.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use placement::{Cell, Invalid};
+use shared::wire::{WireError, code};
+
+use crate::{
+    Config, ExecutorKind,
+    attributes::{Changes, changed_cell, merge},
+};
+
+/// A cell's configuration and what operators changed of it.
+#[derive(Debug)]
+pub(crate) struct Operators {
+    config: Config,
+    file: Option<PathBuf>,
+    changed: Changes,
+}
+
+impl Operators {
+    /// Reads the file, where there is one; what is in it must fit the configuration.
+    pub(crate) fn load(config: &Config) -> Result<Self, Invalid> {
+        let file = file_of(config);
+        let changed = match &file {
+            None => Changes::new(),
+            Some(file) => read(file).map_err(|e| {
+                let expected = "a JSON object of attributes, as the cell wrote it";
+                Invalid::new(
+                    "attributes_file",
+                    format!("{}: {e}", file.display()),
+                    expected,
+                )
+            })?,
+        };
+        let operators = Self {
+            config: config.clone(),
+            file,
+            changed,
+        };
+        operators.cell()?;
+        Ok(operators)
+    }
+
+    /// The cell as configured and changed, empty.
+    pub(crate) fn cell(&self) -> Result<Cell, Invalid> {
+        changed_cell(&self.config, &self.changed)
+    }
+
+    /// Everything changed.
+    pub(crate) fn changed(&self) -> &Changes {
+        &self.changed
+    }
+
+    /// Whether changes survive a restart.
+    pub(crate) fn keeps(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Changes attributes: all of them, and on disk first, or none.
+    pub(crate) fn set(&mut self, set: Changes) -> Result<Cell, WireError> {
+        let changed = merge(self.changed.clone(), set)?;
+        let cell = changed_cell(&self.config, &changed)?;
+        if let Some(file) = &self.file {
+            write(file, &changed).map_err(|e| {
+                let message = format!("{}: {e}; nothing was changed", file.display());
+                WireError::new(code::INTERNAL, message)
+            })?;
+        }
+        self.changed = changed;
+        Ok(cell)
+    }
+}
+
+/// The configured file, else one in the state directory, where one is configured.
+fn file_of(config: &Config) -> Option<PathBuf> {
+    let in_state_dir = || match &config.executor {
+        ExecutorKind::Process(process) => {
+            let directory = process.state_dir.as_ref()?;
+            Some(directory.join(format!("{}.attributes.json", config.cell)))
+        }
+        ExecutorKind::Simulated(_) => None,
+    };
+    config.attributes_file.clone().or_else(in_state_dir)
+}
+
+fn read(file: &Path) -> io::Result<Changes> {
+    match fs::read(file) {
+        Ok(text) => Ok(serde_json::from_slice(&text)?),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Changes::new()),
+        Err(e) => Err(e),
+    }
+}
+
+/// Whole or not at all: a power cut leaves the old file or the new one.
+fn write(file: &Path, changed: &Changes) -> io::Result<()> {
+    if let Some(directory) = file.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    let new = file.with_extension("new");
+    fs::write(&new, serde_json::to_vec_pretty(changed)?)?;
+    fs::File::open(&new)?.sync_all()?;
+    fs::rename(&new, file)
+}

@@ -1,0 +1,194 @@
+//! What a cell sends. The cell hands messages over and goes on; a task of its own waits for the
+//! connection, so that a slow or lost server never holds up the cell.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use async_nats::{Client, HeaderMap, Message, connection::State, service::Request};
+use bytes::Bytes;
+use shared::{
+    nats::in_time,
+    wire::{WireError, to_bytes},
+};
+use tokio::sync::{mpsc, oneshot};
+
+/// At most so many messages wait to be sent; the rest are dropped and counted.
+const WAITING: usize = 4_096;
+/// How long the last messages may take.
+const FLUSH: Duration = Duration::from_secs(2);
+
+/// What a cell could not use or could not send.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// Messages not sent: no connection, too many waiting, or refused by the client.
+    pub(crate) unsent: AtomicU64,
+    /// Messages that could not be understood.
+    pub(crate) garbage: AtomicU64,
+    /// Lines of output not published because there were too many.
+    pub(crate) lines: AtomicU64,
+}
+
+/// A question, as it came in.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    /// Through a plain subscription.
+    Plain(Box<Message>),
+    /// Through an endpoint of the service, which counts its answers.
+    Endpoint(Box<Request>),
+}
+
+impl Asked {
+    pub(crate) fn message(&self) -> &Message {
+        match self {
+            Asked::Plain(message) => message,
+            Asked::Endpoint(request) => &request.message,
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Out {
+    Publish(String, Bytes),
+    Answer(Asked, Bytes),
+    Error(Asked, WireError),
+    /// Everything before this has been handed to the client.
+    Said(oneshot::Sender<()>),
+}
+
+/// Where messages are handed over.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    client: Client,
+    waiting: mpsc::Sender<Out>,
+    counters: Arc<Counters>,
+}
+
+impl Outbox {
+    pub(crate) fn new(client: Client, counters: Arc<Counters>) -> Self {
+        let (waiting, out) = mpsc::channel(WAITING);
+        tokio::spawn(send(client.clone(), out, Arc::clone(&counters)));
+        Self {
+            client,
+            waiting,
+            counters,
+        }
+    }
+
+    /// Whether something sent now has a chance to arrive.
+    pub(crate) fn connected(&self) -> bool {
+        self.client.connection_state() == State::Connected
+    }
+
+    /// The largest body that the server takes.
+    pub(crate) fn max_payload(&self) -> usize {
+        match self.client.max_payload() {
+            0 => 1 << 20, // not connected yet
+            most => most,
+        }
+    }
+
+    /// Publishes while there is a connection; what is only worth something now is dropped without.
+    pub(crate) fn publish_now(&self, subject: String, body: Bytes) -> bool {
+        if !self.connected() {
+            self.counters.unsent.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        self.hand_over(Out::Publish(subject, body))
+    }
+
+    /// Publishes, also after the connection has come back, within the client's own bounds.
+    pub(crate) fn publish(&self, subject: String, body: Bytes) {
+        self.hand_over(Out::Publish(subject, body));
+    }
+
+    /// Answers a question; nothing happens when it wants no answer.
+    pub(crate) fn answer(&self, asked: Asked, body: Bytes) {
+        if asked.message().reply.is_some() {
+            if body.len() > self.max_payload() {
+                let message = format!("the answer has {} bytes: over max_payload", body.len());
+                let error = WireError::new(shared::wire::code::INTERNAL, message);
+                self.hand_over(Out::Error(asked, error));
+                return;
+            }
+            self.hand_over(Out::Answer(asked, body));
+        }
+    }
+
+    /// Answers with an error: its body and the two headers of NATS services.
+    pub(crate) fn error(&self, asked: Asked, error: WireError) {
+        if asked.message().reply.is_some() {
+            self.hand_over(Out::Error(asked, error));
+        }
+    }
+
+    /// Sends what waits, for a short time.
+    pub(crate) async fn flush(&self) {
+        let rest = async {
+            let (sent, all_sent) = oneshot::channel();
+            if self.waiting.send(Out::Said(sent)).await.is_ok() {
+                let _ = all_sent.await;
+            }
+            let _ = self.client.flush().await;
+        };
+        let _ = tokio::time::timeout(FLUSH, rest).await;
+    }
+
+    fn hand_over(&self, out: Out) -> bool {
+        let taken = self.waiting.try_send(out).is_ok();
+        if !taken {
+            self.counters.unsent.fetch_add(1, Ordering::Relaxed);
+        }
+        taken
+    }
+}
+
+async fn send(client: Client, mut out: mpsc::Receiver<Out>, counters: Arc<Counters>) {
+    while let Some(next) = out.recv().await {
+        let sent = match next {
+            Out::Publish(subject, body) => in_time(client.publish(subject, body)).await,
+            Out::Answer(Asked::Endpoint(request), body) => in_time(request.respond(Ok(body))).await,
+            Out::Answer(Asked::Plain(message), body) => match message.reply {
+                Some(reply) => in_time(client.publish(reply, body)).await,
+                None => Ok(()),
+            },
+            Out::Said(sent) => {
+                let _ = sent.send(());
+                Ok(())
+            }
+            Out::Error(asked, error) => answer_error(&client, asked.message(), &error).await,
+        };
+        if let Err(error) = sent {
+            counters.unsent.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(%error, "a message was not sent");
+        }
+    }
+}
+
+async fn answer_error(
+    client: &Client,
+    asked: &Message,
+    error: &WireError,
+) -> Result<(), shared::nats::BusError> {
+    let Some(reply) = asked.reply.clone() else {
+        return Ok(());
+    };
+    let headers: HeaderMap = error.headers();
+    let body = to_bytes(&error.body());
+    in_time(client.publish_with_headers(reply, headers, body)).await
+}
+
+impl Counters {
+    /// For the service's statistics.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "unsent": self.unsent.load(Ordering::Relaxed),
+            "garbage": self.garbage.load(Ordering::Relaxed),
+            "lines_dropped": self.lines.load(Ordering::Relaxed),
+        })
+    }
+}

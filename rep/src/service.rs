@@ -1,0 +1,166 @@
+//! A cell's program: it takes its name, listens, and lives until it is told to end or has drained.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::StreamExt;
+use placement::Invalid;
+use shared::{
+    Subjects,
+    nats::{Bus, BusError, is_no_responders},
+    shutdown::CancellationToken,
+    wire::Envelope,
+};
+use tokio::time::{sleep_until, timeout};
+
+use crate::{
+    Config,
+    executor::Executor,
+    hearing::{Heard, listen},
+    operators::Operators,
+    outbox::{Counters, Outbox},
+    shell::Shell,
+};
+
+/// How long another cell of the same name gets to say so.
+const NAME_WAIT: Duration = Duration::from_millis(500);
+/// How much longer than the grace period the last instances may take.
+const END_MS: u64 = 5_000;
+
+/// Why a cell's program ended well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It was drained, and everything it ran has ended.
+    Drained,
+    /// It was told to shut down.
+    Shutdown,
+}
+
+/// Why a cell cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum RepError {
+    /// Its configuration says what no cell may.
+    #[error("configuration: {0}")]
+    Config(#[from] Invalid),
+    /// Another cell has its name.
+    #[error(
+        "a cell named {cell:?} answers already (incarnation {incarnation}); each cell needs a name \
+         of its own"
+    )]
+    NameTaken {
+        /// The name.
+        cell: String,
+        /// The other cell's incarnation, or what it answered.
+        incarnation: String,
+    },
+    /// The bus cannot be used.
+    #[error("NATS: {0}")]
+    Bus(#[from] BusError),
+    /// Instances cannot be run here.
+    #[error("executor: {0}")]
+    Executor(String),
+}
+
+/// Runs a cell until it has drained or `shutdown` is cancelled; then its instances are ended, at
+/// most the grace period and 5 s later. Losing NATS ends nothing. Needs tokio's time and I/O; one
+/// thread is enough.
+pub async fn run(
+    config: Config,
+    bus: Bus,
+    subjects: Subjects,
+    shutdown: CancellationToken,
+) -> Result<Ended, RepError> {
+    config.check()?;
+    Operators::load(&config)?;
+    let Some(()) = shutdown.run_until_cancelled(connected(&bus)).await else {
+        return Ok(Ended::Shutdown);
+    };
+    ask_for_the_name(&config, &bus, &subjects).await?;
+    let counters = Arc::new(Counters::default());
+    let (heard, service) = listen(&config, &bus.client, &subjects, Arc::clone(&counters)).await?;
+    // the server must know the subscriptions before anybody hears of the cell
+    let _ = timeout(shared::nats::PUBLISH_TIMEOUT, bus.client.flush()).await;
+    let outbox = Outbox::new(bus.client.clone(), Arc::clone(&counters));
+    let executor = Executor::start(&config, &bus.client, &subjects, counters.clone())?;
+    let mut shell = Shell::new(&config, subjects, executor, outbox, counters)?;
+    let ended = live(&mut shell, bus, heard, shutdown).await;
+    if let Some(service) = service {
+        let _ = service.stop().await;
+    }
+    let namesake = shell.namesake();
+    shell.close().await;
+    match namesake {
+        None => Ok(ended),
+        Some(incarnation) => Err(RepError::NameTaken {
+            cell: config.cell,
+            incarnation: incarnation.to_string(),
+        }),
+    }
+}
+
+async fn connected(bus: &Bus) {
+    let mut connected = bus.connected.clone();
+    // an error means that the client is gone; the next request says so
+    let _ = connected.wait_for(|connected| *connected).await;
+}
+
+/// Asks the name's holder for its state: nobody should answer.
+async fn ask_for_the_name(config: &Config, bus: &Bus, subjects: &Subjects) -> Result<(), RepError> {
+    let inbox = bus.client.new_inbox();
+    let mut answers = bus
+        .client
+        .subscribe(inbox.clone())
+        .await
+        .map_err(BusError::subscribe)?;
+    let subject = subjects.cell(&config.cell, "state");
+    let asked = bus
+        .client
+        .publish_with_reply(subject, inbox, bytes::Bytes::new());
+    shared::nats::in_time(asked).await?;
+    match timeout(NAME_WAIT, answers.next()).await {
+        Ok(Some(answer)) if !is_no_responders(&answer) => {
+            let incarnation = Envelope::parse(&answer.payload, None).map_or_else(
+                |_| String::from("unknown"),
+                |envelope| envelope.incarnation.to_string(),
+            );
+            Err(RepError::NameTaken {
+                cell: config.cell.clone(),
+                incarnation,
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The cell's one loop: whatever comes first is handled, and never waited for.
+async fn live(shell: &mut Shell, bus: Bus, mut heard: Heard, shutdown: CancellationToken) -> Ended {
+    let mut connected = bus.connected;
+    connected.mark_unchanged();
+    let mut watching = true;
+    let mut ending = None;
+    shell.settle();
+    loop {
+        if shell.namesake().is_some() && ending.is_none() {
+            ending = Some(shell.shut_down() + END_MS);
+        }
+        if shell.done() || ending.is_some_and(|end| end <= shell.now_ms()) {
+            return ending.map_or(Ended::Drained, |_| Ended::Shutdown);
+        }
+        let wake = shell.instant(shell.next_ms().min(ending.unwrap_or(u64::MAX)));
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled(), if ending.is_none() => {
+                ending = Some(shell.shut_down() + END_MS);
+            }
+            report = shell.executor_reports() => shell.report(report),
+            () = sleep_until(wake) => shell.tick(),
+            Some((topic, asked)) = heard.next() => shell.heard(topic, asked),
+            changed = connected.changed(), if watching => {
+                watching = changed.is_ok();
+                if *connected.borrow_and_update() {
+                    shell.reconnected();
+                }
+            }
+        }
+        shell.settle();
+    }
+}

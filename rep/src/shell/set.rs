@@ -1,0 +1,30 @@
+//! Operators change what the cell says of itself.
+
+use advertiser::Input;
+use bytes::Bytes;
+use shared::wire::{CellSet, CellSetAnswer, WireError, parse, to_bytes};
+
+use super::{Shell, bounded};
+use crate::attributes::MAX_CHANGED;
+
+impl Shell {
+    /// Changes attributes, keeps them, and tells everybody at once.
+    pub(super) fn set(&mut self, now_ms: u64, body: &[u8]) -> Result<Bytes, WireError> {
+        let set: CellSet = parse(body, &mut Vec::new())?;
+        bounded("set", set.set.len(), MAX_CHANGED)?;
+        let names: Vec<&String> = set.set.keys().collect();
+        tracing::info!(?names, "an operator changes attributes");
+        let cell = self.operators.set(set.set)?;
+        if self.ledger.describe(&cell) {
+            self.seen = self.ledger.seq();
+            self.advertise_if(now_ms, Input::AtOnce);
+        }
+        Ok(to_bytes(&CellSetAnswer {
+            v: shared::VERSION,
+            cell: cell.cell,
+            seq: self.ledger.seq(),
+            changed: self.operators.changed().clone(),
+            kept: self.operators.keeps(),
+        }))
+    }
+}

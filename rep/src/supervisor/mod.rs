@@ -1,0 +1,358 @@
+//! The supervisor of one instance: a small process of its own between the rep and the command. It
+//! starts the command, ends every process that comes of it, and says how it ended. When the rep is
+//! gone, everything is ended at once.
+//!
+//! It is the same program as the rep, called with `supervise`. It has no threads and no runtime,
+//! and stays small: there is one for each instance.
+
+mod orders;
+mod tree;
+
+use std::{
+    ffi::OsString,
+    fs,
+    io::{self, Read, Write},
+    os::unix::{net::UnixStream, process::CommandExt},
+    path::Path,
+    process::{Command, ExitCode, Stdio},
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, Signal, WaitOptions, WaitStatus},
+};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+
+pub(crate) use self::orders::{Orders, Word};
+use crate::ledger::How;
+
+/// What a rep writes to end the instance in order.
+pub(crate) const END: u8 = b't';
+/// How often the memory of an instance is looked at, where no control group holds it.
+const WATCH: Duration = Duration::from_millis(500);
+/// How often processes that do not go are killed again.
+const KILL_PAUSE: Duration = Duration::from_millis(5);
+/// After so long, processes that cannot be killed are left, and that is said.
+const KILL_PATIENCE: Duration = Duration::from_secs(30);
+
+/// The entry of a program called with `supervise`, with the arguments after that word. Call it
+/// before any thread is started.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let Some(orders) = Orders::from_args(args) else {
+        eprintln!("`supervise` is how a cell starts its instances; it is of no use by hand");
+        return ExitCode::from(2);
+    };
+    match Supervisor::new(&orders) {
+        Ok(supervisor) => {
+            supervisor.run(&orders);
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("cannot supervise: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+struct Supervisor {
+    own: Pid,
+    /// To the rep and from it.
+    rep: UnixStream,
+    /// A byte for each SIGCHLD.
+    children: UnixStream,
+    /// A byte for each signal that asks for the end.
+    asked: UnixStream,
+}
+
+/// The command, while it and what came of it runs.
+struct Instance {
+    main: Pid,
+    status: Option<WaitStatus>,
+    /// When what is left is killed.
+    kill_at: Option<Instant>,
+    over_memory: bool,
+}
+
+impl Supervisor {
+    fn new(orders: &Orders) -> io::Result<Self> {
+        // a name of its own: who kills all reps by name does not kill what cleans up after them
+        rustix::thread::set_name(c"supervisor")?;
+        let own = rustix::process::getpid();
+        // both the signal and the end of the socket say that the rep is gone
+        rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
+        rustix::process::set_child_subreaper(Some(own))?;
+        // not through `io::stdin`, which brings a buffer
+        let rep = UnixStream::from(rustix::stdio::stdin().try_clone_to_owned()?);
+        // what is said is a few short lines: they always fit in the socket's buffer
+        rep.set_nonblocking(true)?;
+        let children = signals(&[SIGCHLD])?;
+        let asked = signals(&[SIGTERM, SIGINT, SIGHUP])?;
+        if !parent_lives(orders) {
+            return Err(io::Error::other("the rep has ended already"));
+        }
+        Ok(Self {
+            own,
+            rep,
+            children,
+            asked,
+        })
+    }
+
+    fn run(mut self, orders: &Orders) {
+        let ended = match launch(orders) {
+            Err(error) => {
+                let program = orders.command[0].to_string_lossy();
+                How::Failed(format!("cannot run {program:?}: {error}"))
+            }
+            Ok(mut instance) => {
+                self.tell(&Word::Runs(
+                    instance.main.as_raw_nonzero().get().unsigned_abs(),
+                ));
+                self.watch(orders, &mut instance);
+                self.kill_all(&mut instance);
+                how_it_ended(orders, &instance)
+            }
+        };
+        if let Some(cgroup) = &orders.cgroup {
+            let _ = fs::remove_dir(cgroup);
+        }
+        if let Err(error) = fs::remove_dir_all(&orders.directory) {
+            self.tell(&Word::Note(format!(
+                "{} is left behind: {error}",
+                orders.directory.display()
+            )));
+        }
+        if let Some(home) = orders.directory.parent()
+            && !parent_lives(orders)
+        {
+            // the last one tidies up for the rep; where others are left, nothing happens
+            let _ = fs::remove_dir(home);
+        }
+        self.tell(&Word::Ended(ended));
+    }
+
+    /// A rep that is gone hears nothing, and needs not.
+    fn tell(&mut self, word: &Word) {
+        let _ = self.rep.write_all(word.to_line().as_bytes());
+    }
+
+    /// Returns when what is left of the instance must be killed, if anything is.
+    fn watch(&mut self, orders: &Orders, instance: &mut Instance) {
+        loop {
+            self.wait(orders, instance);
+            drain(&mut self.children);
+            if drain(&mut self.asked) {
+                if !parent_lives(orders) {
+                    return;
+                }
+                self.ask_to_end(orders, instance);
+            }
+            match heard(&mut self.rep) {
+                Heard::Nothing => {}
+                Heard::End => self.ask_to_end(orders, instance),
+                Heard::Gone => return,
+            }
+            reap(instance);
+            if instance.kill_at.is_some_and(|at| at <= Instant::now()) {
+                return;
+            }
+            if instance.status.is_some() {
+                // one that was asked to end may have others that are still at it
+                let others = instance.kill_at.is_some() && !self.descendants().is_empty();
+                if !others {
+                    return;
+                }
+            }
+            if orders.watch_mb > 0 && tree::resident_mb(&self.descendants()) > orders.watch_mb {
+                instance.over_memory = true;
+                return;
+            }
+        }
+    }
+
+    /// Waits for a signal, the rep, or the time of the next look.
+    fn wait(&self, orders: &Orders, instance: &Instance) {
+        let until_kill = instance
+            .kill_at
+            .map(|at| at.saturating_duration_since(Instant::now()));
+        let look = (orders.watch_mb > 0).then_some(WATCH);
+        let timeout = until_kill.into_iter().chain(look).min();
+        let timeout = timeout.and_then(|t| Timespec::try_from(t).ok());
+        let flags = PollFlags::IN;
+        let mut all = [
+            PollFd::new(&self.children, flags),
+            PollFd::new(&self.asked, flags),
+            PollFd::new(&self.rep, flags),
+        ];
+        // interrupted by a signal: that is what we wait for
+        let _ = poll(&mut all, timeout.as_ref());
+    }
+
+    /// SIGTERM to the command's process group, and to what has left it.
+    fn ask_to_end(&self, orders: &Orders, instance: &mut Instance) {
+        if instance.kill_at.is_some() {
+            return;
+        }
+        instance.kill_at = Some(Instant::now() + Duration::from_millis(orders.grace_ms));
+        let _ = rustix::process::kill_process_group(instance.main, Signal::TERM);
+        let group = instance.main.as_raw_nonzero().get();
+        for process in self.descendants().iter().filter(|p| p.group != group) {
+            signal(process.pid, Signal::TERM);
+        }
+    }
+
+    fn descendants(&self) -> Vec<tree::Process> {
+        tree::descendants(self.own.as_raw_nonzero().get())
+    }
+
+    /// Kills until there is nobody left to wait for: what forks while it is killed is killed again.
+    fn kill_all(&mut self, instance: &mut Instance) {
+        let give_up = Instant::now() + KILL_PATIENCE;
+        while !reap(instance) {
+            let left = self.descendants();
+            for process in &left {
+                signal(process.pid, Signal::KILL);
+            }
+            if Instant::now() > give_up {
+                let text = format!("{} processes could not be killed", left.len());
+                self.tell(&Word::Note(text));
+                return;
+            }
+            std::thread::sleep(KILL_PAUSE);
+        }
+    }
+}
+
+fn launch(orders: &Orders) -> io::Result<Instance> {
+    let mut command = Command::new(&orders.command[0]);
+    command
+        .args(&orders.command[1..])
+        .stdin(Stdio::null())
+        .current_dir(&orders.directory)
+        .process_group(0);
+    if let Some((uid, gid)) = orders.user {
+        // with it go all supplementary groups
+        command.uid(uid).gid(gid);
+    }
+    if let Some(cgroup) = &orders.cgroup {
+        join(cgroup)?;
+    }
+    let child = command.spawn();
+    if let Some(parent) = orders.cgroup.as_deref().and_then(Path::parent) {
+        join(&parent.join(SUPERVISORS))?;
+    }
+    Ok(Instance {
+        main: Pid::from_child(&child?),
+        status: None,
+        kill_at: None,
+        over_memory: false,
+    })
+}
+
+/// The control group that supervisors are in, beside those of their instances.
+pub(crate) const SUPERVISORS: &str = "supervisors";
+
+fn parent_lives(orders: &Orders) -> bool {
+    let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
+    parent == Some(orders.parent)
+}
+
+/// A stream with a byte for each of these signals.
+fn signals(signals: &[i32]) -> io::Result<UnixStream> {
+    let (ours, theirs) = UnixStream::pair()?;
+    for signal in signals {
+        signal_hook::low_level::pipe::register(*signal, theirs.try_clone()?)?;
+    }
+    ours.set_nonblocking(true)?;
+    Ok(ours)
+}
+
+fn drain(stream: &mut UnixStream) -> bool {
+    let mut any = false;
+    let mut bytes = [0; 64];
+    while stream.read(&mut bytes).is_ok_and(|n| n > 0) {
+        any = true;
+    }
+    any
+}
+
+enum Heard {
+    Nothing,
+    End,
+    Gone,
+}
+
+fn heard(rep: &mut UnixStream) -> Heard {
+    let mut byte = [0];
+    match rep.read(&mut byte) {
+        Ok(1) if byte[0] == END => Heard::End,
+        Ok(0) => Heard::Gone,
+        Ok(_) => Heard::Nothing,
+        Err(e)
+            if matches!(
+                e.kind(),
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+            ) =>
+        {
+            Heard::Nothing
+        }
+        Err(_) => Heard::Gone,
+    }
+}
+
+/// Collects children that have ended; true when there is none left at all.
+fn reap(instance: &mut Instance) -> bool {
+    loop {
+        match rustix::process::wait(WaitOptions::NOHANG) {
+            Ok(Some((pid, status))) => {
+                if pid == instance.main {
+                    instance.status = Some(status);
+                }
+            }
+            Ok(None) => return false,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return true,
+        }
+    }
+}
+
+fn signal(pid: i32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        // gone already, or not ours to signal: it is looked at again
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}
+
+fn join(cgroup: &Path) -> io::Result<()> {
+    // "0" is the writer itself
+    fs::write(cgroup.join("cgroup.procs"), "0")
+}
+
+fn how_it_ended(orders: &Orders, instance: &Instance) -> How {
+    let by_status = match &instance.status {
+        Some(status) => match (status.exit_status(), status.terminating_signal()) {
+            (Some(code), _) => How::Exit(code),
+            (_, Some(number)) => How::Signal(number),
+            _ => How::Failed("ended in a way that is not known".into()),
+        },
+        None => How::Failed("could not be waited for".into()),
+    };
+    let killed = orders.cgroup.as_deref().is_some_and(killed_for_memory);
+    if instance.over_memory || (killed && by_status != How::Exit(0)) {
+        return How::OverMemory;
+    }
+    by_status
+}
+
+/// Whether the kernel has killed a process of this control group for its memory (v2, v1).
+fn killed_for_memory(cgroup: &Path) -> bool {
+    ["memory.events", "memory.oom_control"]
+        .iter()
+        .filter_map(|file| fs::read_to_string(cgroup.join(file)).ok())
+        .any(|text| {
+            text.lines()
+                .filter_map(|line| line.strip_prefix("oom_kill "))
+                .any(|count| count.trim() != "0")
+        })
+}

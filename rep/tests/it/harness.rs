@@ -1,0 +1,232 @@
+//! A cell under test, its server, and how to talk to it.
+
+use std::{sync::Arc, time::Duration};
+
+use async_nats::{Client, Subscriber};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use placement::{Kind, Resources, Run, Span};
+use rep::{Config, Ended, ExecutorKind, ProcessConfig, RepError, SimulatedConfig};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use shared::{
+    Subjects,
+    nats::{Bus, NatsOptions},
+    shutdown::CancellationToken,
+    wire::{Acceptance, CellStart, Instance, InstanceState, InstancesAnswer, Work},
+};
+use testkit::NatsServer;
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+/// A cell that runs in this process.
+pub(crate) struct Cell {
+    pub(crate) name: String,
+    pub(crate) client: Client,
+    pub(crate) shutdown: CancellationToken,
+    pub(crate) task: JoinHandle<Result<Ended, RepError>>,
+}
+
+/// A simulated cell with 1,000 MiB of each.
+pub(crate) fn config(name: &str) -> Config {
+    let mut config = Config::new(name, "z1", Resources::new(1_000, 1_000, 100));
+    config.executor = ExecutorKind::Simulated(SimulatedConfig::default());
+    config.grace = Span(Duration::from_secs(2));
+    config
+}
+
+pub(crate) fn subjects() -> Subjects {
+    Subjects::new("vendue").unwrap()
+}
+
+pub(crate) async fn bus(url: &str) -> Bus {
+    let options = NatsOptions {
+        url: url.into(),
+        name: format!("test-{}", Uuid::new_v4()),
+        ..NatsOptions::default()
+    };
+    shared::nats::connect(&options).await.unwrap()
+}
+
+impl Cell {
+    /// Starts a cell and waits until it answers.
+    pub(crate) async fn start(server: &NatsServer, config: Config) -> Self {
+        let cell = Self::start_through(&server.url(), server.client().await, config).await;
+        testkit::eventually("the cell's state", async || {
+            cell.client
+                .request(subjects().cell(&cell.name, "state"), Bytes::new())
+                .await
+        })
+        .await;
+        cell
+    }
+
+    /// Starts a cell that reaches the server at `url`.
+    pub(crate) async fn start_through(url: &str, client: Client, config: Config) -> Self {
+        let shutdown = CancellationToken::new();
+        let name = config.cell.clone();
+        let task = tokio::spawn(rep::run(
+            config,
+            bus(url).await,
+            subjects(),
+            shutdown.clone(),
+        ));
+        Self {
+            name,
+            client,
+            shutdown,
+            task,
+        }
+    }
+
+    /// Asks the cell; the answer as it stands on the wire.
+    pub(crate) async fn ask(&self, what: &str, body: impl Into<Bytes>) -> Value {
+        let subject = subjects().cell(&self.name, what);
+        let answer = self.client.request(subject, body.into()).await.unwrap();
+        serde_json::from_slice(&answer.payload).unwrap()
+    }
+
+    pub(crate) async fn state(&self) -> Value {
+        self.ask("state", "").await
+    }
+
+    /// A start for this cell as it is now, good for 5 s.
+    pub(crate) async fn start_of(&self, work: Vec<Work>) -> CellStart {
+        let state = self.state().await;
+        CellStart {
+            v: 1,
+            auction: Uuid::new_v4(),
+            incarnation: field(&state, "incarnation"),
+            expires_ms: state["clock_ms"].as_u64().unwrap() + 5_000,
+            work,
+        }
+    }
+
+    pub(crate) async fn send(&self, start: &CellStart) -> Acceptance {
+        let answer = self.ask("start", json(start)).await;
+        serde_json::from_value(answer.clone()).unwrap_or_else(|e| panic!("{e}: {answer}"))
+    }
+
+    /// Starts this work; all of it must be accepted.
+    pub(crate) async fn must_start(&self, work: Vec<Work>) -> Acceptance {
+        let answer = self.send(&self.start_of(work).await).await;
+        assert_eq!(answer.refused, []);
+        answer
+    }
+
+    pub(crate) async fn instances(&self) -> Vec<Instance> {
+        let answer = self
+            .client
+            .request(subjects().instances(), Bytes::new())
+            .await
+            .unwrap();
+        from::<InstancesAnswer>(&answer.payload).instances
+    }
+
+    /// Waits until the instance is in this state, and returns it.
+    pub(crate) async fn wait_for(&self, id: Uuid, state: InstanceState) -> Instance {
+        testkit::eventually(&format!("{id} to be {state:?}"), async || {
+            let all = self.instances().await;
+            let found = all.iter().find(|i| i.instance == id && i.state == state);
+            found.cloned().ok_or_else(|| format!("{all:?}"))
+        })
+        .await
+    }
+
+    /// Ends the cell in order.
+    pub(crate) async fn end(self) -> Ended {
+        self.shutdown.cancel();
+        self.task.await.unwrap().unwrap()
+    }
+}
+
+/// One LRP of 100 MiB of each.
+pub(crate) fn work(app: &str, index: u32) -> Work {
+    Work {
+        instance: Uuid::new_v4(),
+        kind: Kind::Lrp,
+        app: app.into(),
+        index,
+        memory_mb: 100,
+        disk_mb: 100,
+        cpu_millis: 0,
+        extra: std::collections::BTreeMap::new(),
+        owner: None,
+        tags: std::collections::BTreeMap::new(),
+        believed: None,
+        run: None,
+    }
+}
+
+/// One LRP that runs this.
+pub(crate) fn command(app: &str, words: &[&str]) -> Work {
+    Work {
+        run: Some(Arc::new(Run {
+            command: words.iter().map(|word| (*word).to_owned()).collect(),
+            ..Run::default()
+        })),
+        ..work(app, 0)
+    }
+}
+
+pub(crate) fn json(value: &impl Serialize) -> Bytes {
+    serde_json::to_vec(value).unwrap().into()
+}
+
+pub(crate) fn from<T: DeserializeOwned>(body: &[u8]) -> T {
+    let text = String::from_utf8_lossy(body);
+    serde_json::from_slice(body).unwrap_or_else(|e| panic!("{e}: {text}"))
+}
+
+pub(crate) fn field<T: DeserializeOwned>(value: &Value, name: &str) -> T {
+    serde_json::from_value(value[name].clone()).unwrap_or_else(|e| panic!("{name}: {e}: {value}"))
+}
+
+/// The next message; fails when none comes for a long time.
+pub(crate) async fn next(messages: &mut Subscriber) -> Value {
+    let message = tokio::time::timeout(testkit::DEFAULT_DEADLINE, messages.next())
+        .await
+        .expect("a message")
+        .expect("an open subscription");
+    from(&message.payload)
+}
+
+/// The next message that this accepts.
+pub(crate) async fn next_where(
+    messages: &mut Subscriber,
+    accept: impl Fn(&Value) -> bool,
+) -> Value {
+    loop {
+        let message = next(messages).await;
+        if accept(&message) {
+            return message;
+        }
+    }
+}
+
+/// A cell that runs processes; what supervises them is the test's own small program.
+pub(crate) fn process_config(name: &str) -> Config {
+    let mut config = config(name);
+    config.executor = ExecutorKind::Process(ProcessConfig {
+        supervisor: Some(env!("CARGO_BIN_EXE_mini-rep").into()),
+        ..ProcessConfig::default()
+    });
+    config
+}
+
+/// Whether the process is there; one that only waits to be collected is not.
+pub(crate) fn lives(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit_once(')').unwrap().1.starts_with(" Z"))
+}
+
+/// All processes whose command line holds this word.
+pub(crate) fn processes_with(word: &str) -> Vec<u32> {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line).contains(word) && lives(*pid)
+        })
+        .collect()
+}

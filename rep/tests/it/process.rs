@@ -1,0 +1,447 @@
+//! Real processes: how they are started, ended, limited and heard, and that none is left.
+
+use std::{
+    process::{Command, Stdio},
+    sync::Arc,
+};
+
+use futures_util::StreamExt;
+use placement::{Kind, Run};
+use rep::{ExecutorKind, MemoryLimit};
+use serde_json::{Value, json as value};
+use shared::wire::{Instance, InstanceState, Work};
+use testkit::{NatsServer, eventually};
+use uuid::Uuid;
+
+use crate::harness::{
+    Cell, command, field, from, json, lives, next_where, process_config, processes_with, subjects,
+};
+
+async fn stop(cell: &Cell, app: &str) {
+    cell.ask("stop", json(&value!({"app": app}))).await;
+}
+
+/// A task that runs this shell script.
+fn task(script: &str) -> Work {
+    Work {
+        kind: Kind::Task,
+        ..command("task", &["sh", "-c", script])
+    }
+}
+
+/// Runs the script to its end.
+async fn run(cell: &Cell, script: &str, state: InstanceState) -> Instance {
+    let work = task(script);
+    let id = work.instance;
+    cell.must_start(vec![work]).await;
+    cell.wait_for(id, state).await
+}
+
+async fn lines(cell: &Cell, app: &str) -> Vec<String> {
+    let answer = cell.ask("logs", json(&value!({"app": app}))).await;
+    let lines: Vec<Value> = field(&answer, "lines");
+    let text = |line: &Value| {
+        let part = |name: &str| line[name].as_str().unwrap().to_owned();
+        format!("{}: {}", part("stream"), part("text"))
+    };
+    lines.iter().map(text).collect()
+}
+
+#[tokio::test]
+async fn a_process_runs_with_its_environment_and_is_heard() {
+    let server = NatsServer::start().await;
+    let cell = Cell::start(&server, process_config("env")).await;
+    let mut log = cell
+        .client
+        .subscribe(subjects().log("task", "*"))
+        .await
+        .unwrap();
+    cell.client.flush().await.unwrap();
+    let script = "echo $APP $INSTANCE_INDEX $CELL $ZONE $MEMORY_LIMIT $EXTRA ${PORT:+port}; \
+                  echo oops >&2; test \"$TMPDIR\" = \"$PWD\" && touch \"$TMPDIR/file\"; id -u; \
+                  echo $NATS_URL${CARGO_MANIFEST_DIR}.";
+    let work = task(script);
+    let run = Run {
+        env: [("EXTRA".to_owned(), "more".to_owned())].into(),
+        port: true,
+        ..work.run.as_deref().cloned().unwrap()
+    };
+    let id = work.instance;
+    let run = Some(Arc::new(run));
+    cell.must_start(vec![Work { run, ..work }]).await;
+    let ended = cell.wait_for(id, InstanceState::Exited).await;
+    assert_eq!(ended.ended.as_deref(), Some("exit 0"));
+    let mut said = lines(&cell, "task").await;
+    said.sort();
+    let root = rustix::process::geteuid().is_root();
+    let user = if root {
+        "65534".into()
+    } else {
+        rustix::process::geteuid().as_raw().to_string()
+    };
+    let mut expected = vec![
+        "stderr: oops".to_owned(),
+        "stdout: task 0 env z1 100m more port".to_owned(),
+        format!("stdout: {user}"),
+        "stdout: .".to_owned(),
+    ];
+    expected.sort();
+    assert_eq!(said, expected);
+    let published = next_where(&mut log, |line| line["stream"] == "stderr").await;
+    assert_eq!(published["text"], "oops");
+    cell.end().await;
+}
+
+#[tokio::test]
+async fn how_it_ended_is_said() {
+    let server = NatsServer::start().await;
+    let cell = Cell::start(&server, process_config("ended")).await;
+    for (script, state, text) in [
+        ("exit 0", InstanceState::Exited, "exit 0"),
+        ("exit 7", InstanceState::Crashed, "exit 7"),
+        ("kill -9 $$", InstanceState::Crashed, "signal 9"),
+    ] {
+        let ended = run(&cell, script, state).await;
+        assert_eq!(ended.ended.as_deref(), Some(text), "{script}");
+    }
+    let missing = Work {
+        kind: Kind::Task,
+        ..command("missing", &["/no/such/program", "x"])
+    };
+    let id = missing.instance;
+    cell.must_start(vec![missing]).await;
+    let ended = cell
+        .wait_for(id, InstanceState::Crashed)
+        .await
+        .ended
+        .unwrap();
+    assert!(
+        ended.contains("/no/such/program") && ended.contains("No such file"),
+        "{ended}"
+    );
+    let said = lines(&cell, "missing").await;
+    assert!(said[0].contains("No such file"), "{said:?}");
+    cell.end().await;
+}
+
+#[tokio::test]
+async fn a_stop_ends_everything_that_came_of_the_command() {
+    let server = NatsServer::start().await;
+    let cell = Cell::start(&server, process_config("tree")).await;
+    let word = Uuid::new_v4().to_string();
+    // a child in the background, one that left the session, one that left twice
+    let script = format!(
+        ": {word}; sh -c 'sleep 1000; : {word}' & setsid sh -c 'sleep 1000; : {word}' & \
+         (setsid sh -c '(sleep 1000; : {word}) & exit' &) ; wait"
+    );
+    let work = command("tree", &["sh", "-c", &script]);
+    let id = work.instance;
+    cell.must_start(vec![work]).await;
+    eventually("four processes and the supervisor", async || {
+        let found = processes_with(&word).len();
+        if found >= 5 { Ok(()) } else { Err(found) }
+    })
+    .await;
+    stop(&cell, "tree").await;
+    cell.wait_for(id, InstanceState::Exited).await;
+    assert_eq!(processes_with(&word), Vec::<u32>::new());
+    cell.end().await;
+}
+
+#[tokio::test]
+async fn what_ignores_sigterm_is_killed_after_the_grace_period() {
+    let server = NatsServer::start().await;
+    let mut config = process_config("stubborn");
+    config.grace = placement::Span(std::time::Duration::from_millis(200));
+    let cell = Cell::start(&server, config).await;
+    let work = command(
+        "deaf",
+        &[
+            "sh",
+            "-c",
+            "trap '' TERM; echo deaf; while :; do sleep 1; done",
+        ],
+    );
+    let id = work.instance;
+    cell.must_start(vec![work]).await;
+    eventually("the trap", async || !lines(&cell, "deaf").await.is_empty()).await;
+    stop(&cell, "deaf").await;
+    let ended = cell.wait_for(id, InstanceState::Exited).await;
+    assert_eq!(ended.ended.as_deref(), Some("stopped"));
+    cell.end().await;
+}
+
+#[tokio::test]
+async fn a_crash_is_told_and_started_again() {
+    let server = NatsServer::start().await;
+    let cell = Cell::start(&server, process_config("crash")).await;
+    let mut events = cell.client.subscribe("vendue.event.>").await.unwrap();
+    cell.client.flush().await.unwrap();
+    let work = command("web", &["sleep", "1000"]);
+    let id = work.instance;
+    cell.must_start(vec![work]).await;
+    let first = cell.wait_for(id, InstanceState::Running).await;
+    let pid = rustix::process::Pid::from_raw(first.pid.unwrap().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    let crashed = next_where(&mut events, |e| e["kind"] == "crashed").await;
+    assert_eq!(crashed["instances"][0]["ended"], "signal 9");
+    assert_eq!(crashed["reason"], "starts again in 1 s");
+    next_where(&mut events, |e| e["kind"] == "restarted").await;
+    let again = cell.wait_for(id, InstanceState::Running).await;
+    assert_eq!(again.restarts, 1);
+    assert_ne!(again.pid, first.pid);
+    assert_eq!(cell.state().await["apps"]["web"], 1);
+    cell.end().await;
+    assert!(!lives(again.pid.unwrap()));
+}
+
+async fn too_much(limit: MemoryLimit, name: &str) {
+    let server = NatsServer::start().await;
+    let mut config = process_config(name);
+    if let ExecutorKind::Process(process) = &mut config.executor {
+        process.memory = limit;
+    }
+    let cell = Cell::start(&server, config).await;
+    // 100 MiB are allowed; tail keeps all of what has no end of line
+    let ended = run(
+        &cell,
+        "head -c 300m /dev/zero | tail",
+        InstanceState::Crashed,
+    )
+    .await;
+    assert_eq!(ended.ended.as_deref(), Some("over its memory limit"));
+    cell.end().await;
+}
+
+#[tokio::test]
+async fn too_much_memory_ends_it() {
+    too_much(MemoryLimit::Auto, "memory").await;
+}
+
+#[tokio::test]
+async fn too_much_memory_is_seen_without_control_groups() {
+    too_much(MemoryLimit::Watch, "watch").await;
+}
+
+/// A cell in a process of its own.
+struct Apart {
+    child: std::process::Child,
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn apart(server: &NatsServer, name: &str, state_dir: &std::path::Path) -> Apart {
+    let config = value!({"cell": name, "total": {"memory_mb": 1000, "disk_mb": 1000},
+        "executor": {"kind": "process", "state_dir": state_dir}});
+    let child = Command::new(env!("CARGO_BIN_EXE_mini-rep"))
+        .args([server.url(), config.to_string()])
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    Apart { child }
+}
+
+/// A client for a cell that is not in this process.
+async fn client_of(server: &NatsServer, name: &str) -> Cell {
+    let client = server.client().await;
+    eventually("the cell's state", async || {
+        client
+            .request(subjects().cell(name, "state"), "".into())
+            .await
+    })
+    .await;
+    Cell {
+        name: name.into(),
+        client,
+        shutdown: shared::shutdown::CancellationToken::new(),
+        task: tokio::spawn(async { Ok(rep::Ended::Shutdown) }),
+    }
+}
+
+#[tokio::test]
+async fn a_killed_rep_leaves_no_process_and_no_directory() {
+    let server = NatsServer::start().await;
+    let home = tempfile::tempdir().unwrap();
+    let mut rep = apart(&server, "killed", home.path());
+    let cell = client_of(&server, "killed").await;
+    let word = Uuid::new_v4().to_string();
+    let script =
+        format!("sh -c 'sleep 1000; : {word}' & setsid sh -c 'sleep 1000; : {word}' & wait");
+    let work: Vec<Work> = (0..3)
+        .map(|_| command("web", &["sh", "-c", &script]))
+        .collect();
+    cell.must_start(work).await;
+    eventually("all processes", async || {
+        let found = processes_with(&word).len();
+        if found >= 12 { Ok(()) } else { Err(found) }
+    })
+    .await;
+    rep.child.kill().unwrap();
+    rep.child.wait().unwrap();
+    eventually("no process", async || {
+        let found = processes_with(&word);
+        if found.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{found:?}"))
+        }
+    })
+    .await;
+    eventually("no directory", async || {
+        !home.path().join("instances").exists()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn sigterm_ends_a_rep_and_its_instances_in_order() {
+    let server = NatsServer::start().await;
+    let home = tempfile::tempdir().unwrap();
+    let mut rep = apart(&server, "ordered", home.path());
+    let cell = client_of(&server, "ordered").await;
+    let mut adverts = cell
+        .client
+        .subscribe("vendue.cell.ordered.advert")
+        .await
+        .unwrap();
+    let mut log = cell.client.subscribe("vendue.log.>").await.unwrap();
+    cell.client.flush().await.unwrap();
+    let work = command(
+        "web",
+        &[
+            "sh",
+            "-c",
+            "trap 'echo bye; exit 0' TERM; echo hi; while :; do sleep 0.05; done",
+        ],
+    );
+    let id = work.instance;
+    cell.must_start(vec![work]).await;
+    let running = cell.wait_for(id, InstanceState::Running).await;
+    next_where(&mut log, |line| line["text"] == "hi").await;
+    let pid = rustix::process::Pid::from_child(&rep.child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    next_where(&mut adverts, |advert| advert["ttl"] == "0s").await;
+    next_where(&mut log, |line| line["text"] == "bye").await;
+    let status = tokio::task::spawn_blocking(move || rep.child.wait().unwrap());
+    assert!(status.await.unwrap().success());
+    assert!(!lives(running.pid.unwrap()));
+}
+
+#[tokio::test]
+async fn a_killed_supervisor_takes_its_instance_with_it() {
+    let server = NatsServer::start().await;
+    let cell = Cell::start(&server, process_config("orphan")).await;
+    let word = Uuid::new_v4().to_string();
+    let work = Work {
+        kind: Kind::Task,
+        ..command("web", &["sh", "-c", &format!("sleep 1000; : {word}")])
+    };
+    let id = work.instance;
+    cell.must_start(vec![work]).await;
+    let running = cell.wait_for(id, InstanceState::Running).await;
+    let found = processes_with(&word);
+    let supervisor = found
+        .into_iter()
+        .find(|pid| Some(*pid) != running.pid)
+        .unwrap();
+    let pid = rustix::process::Pid::from_raw(supervisor.cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    let ended = cell.wait_for(id, InstanceState::Crashed).await;
+    assert!(ended.ended.unwrap().contains("its supervisor was lost"));
+    eventually("no process", async || processes_with(&word).is_empty()).await;
+    cell.end().await;
+}
+
+#[tokio::test]
+async fn a_flood_of_output_is_cut_down_and_counted() {
+    let server = NatsServer::start().await;
+    let cell = Cell::start(&server, process_config("flood")).await;
+    let mut log = cell
+        .client
+        .subscribe(subjects().log("task", "0"))
+        .await
+        .unwrap();
+    cell.client.flush().await.unwrap();
+    run(&cell, "seq 1 20000", InstanceState::Exited).await;
+    let (mut published, mut dropped) = (0_u64, 0);
+    while published + dropped < 20_000 {
+        let message = tokio::time::timeout(testkit::DEFAULT_DEADLINE, log.next()).await;
+        let line: Value = from(&message.unwrap().unwrap().payload);
+        published += u64::from(line["stream"] == "stdout");
+        dropped += line["dropped"].as_u64().unwrap_or(0);
+    }
+    assert_eq!(published + dropped, 20_000);
+    assert!(dropped > 0 && published >= 1_000, "{published} published");
+    let kept = lines(&cell, "task").await;
+    assert_eq!(kept.len(), 100);
+    assert_eq!(kept.last().unwrap(), "stdout: 20000");
+    cell.end().await;
+}
+
+#[tokio::test]
+async fn ports_are_free_and_differ() {
+    let server = NatsServer::start().await;
+    let cell = Cell::start(&server, process_config("ports")).await;
+    let work: Vec<Work> = (0..4)
+        .map(|index| {
+            let run = Run {
+                command: ["sleep", "1000"].map(String::from).to_vec(),
+                port: true,
+                ..Run::default()
+            };
+            Work {
+                index,
+                run: Some(Arc::new(run)),
+                ..command("web", &[""])
+            }
+        })
+        .collect();
+    let ids: Vec<Uuid> = work.iter().map(|work| work.instance).collect();
+    cell.must_start(work).await;
+    let mut ports = std::collections::BTreeSet::new();
+    for id in ids {
+        let instance = cell.wait_for(id, InstanceState::Running).await;
+        assert_eq!(instance.address.as_deref(), Some("127.0.0.1"));
+        ports.insert(instance.port.unwrap());
+    }
+    assert_eq!(ports.len(), 4);
+    cell.end().await;
+}
+
+#[tokio::test]
+async fn who_has_left_bids_no_more_while_its_instances_end() {
+    let server = NatsServer::start().await;
+    let cell = Cell::start(&server, process_config("left")).await;
+    let mut adverts = cell
+        .client
+        .subscribe("vendue.cell.left.advert")
+        .await
+        .unwrap();
+    let script = "trap '' TERM; echo deaf; while :; do sleep 1; done";
+    cell.must_start(vec![command("deaf", &["sh", "-c", script])])
+        .await;
+    eventually("the trap", async || !lines(&cell, "deaf").await.is_empty()).await;
+    cell.shutdown.cancel();
+    next_where(&mut adverts, |advert| advert["ttl"] == "0s").await;
+
+    let inbox = cell.client.new_inbox();
+    let mut bids = cell.client.subscribe(inbox.clone()).await.unwrap();
+    let question = json(&value!({"auction": Uuid::new_v4()}));
+    let asked = cell
+        .client
+        .publish_with_reply(subjects().bid(), inbox, question);
+    asked.await.unwrap();
+    assert_eq!(cell.state().await["ttl"], "0s");
+    let start = cell.start_of(vec![command("late", &["true"])]).await;
+    assert_eq!(cell.send(&start).await.refused[0].reason, "draining");
+
+    let client = cell.client.clone();
+    assert_eq!(cell.task.await.unwrap().unwrap(), rep::Ended::Shutdown);
+    client.flush().await.unwrap();
+    assert!(futures_util::FutureExt::now_or_never(bids.next()).is_none());
+}
