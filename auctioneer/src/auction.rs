@@ -1,0 +1,371 @@
+//! The auctioneer's state machine: requests, auctions, what was sent to cells and what they said.
+//!
+//! Pure: it is told the time, draws from the seed it was given, and returns what is to be done.
+//! The parts: `batch` holds auctions, `answers` hears cells, `settle` ends requests, `stops` stops,
+//! `questions` answers what changes nothing.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet, VecDeque},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use placement::Policy;
+use shared::wire::{Event, kind};
+use uuid::Uuid;
+
+use crate::{
+    Counters,
+    feed::{Feed, Word},
+    io::{Input, Output},
+    memory::Memory,
+    report::Reports,
+    ring::Ring,
+    stops::Stopping,
+    ticket::{Group, Slot, Ticket, Timed},
+};
+
+/// How long an auction waits for bids, milliseconds.
+pub const BID_WAIT_MS: u64 = 300;
+/// How long a start waits for its answer.
+pub const START_WAIT_MS: u64 = 1_000;
+/// How long after it was sent a cell still takes a start.
+pub const START_EXPIRES_MS: u64 = 5_000;
+/// The most auctions that refused or undelivered work enters.
+pub const MAX_AUCTIONS: u8 = 3;
+/// The most jobs of one auction.
+pub const MAX_BATCH: usize = 10_000;
+/// The most jobs that wait for an auction or for room.
+pub const MAX_WAITING: usize = 100_000;
+/// A policy that asks nobody would hold an auction for every message under load, each with a start
+/// for hardly more than one instance a cell. So while starts of an earlier auction are on their way,
+/// work gathers for so long. A start on an idle cluster never waits.
+pub const GATHER_MS: u64 = 10;
+/// Between two auctions of work that waits for room.
+pub const REQUEUE_MS: u64 = 100;
+/// When a reply goes out at the latest, unless the request says otherwise.
+pub const DEFAULT_DEADLINE_MS: u64 = 4_000;
+/// How often leases are looked at.
+const EXPIRE_MS: u64 = 250;
+/// The most unknown instances whose late answers are awaited.
+pub(crate) const MAX_UNSETTLED: usize = 100_000;
+
+/// What a machine is made with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Its name, as answers tell it.
+    pub name: String,
+    /// How it decides.
+    pub policy: Policy,
+    /// The largest message the server takes, bytes.
+    pub max_payload: usize,
+    /// Every seed and id is drawn from this.
+    pub seed: u64,
+    /// Milliseconds since the Unix epoch at time 0.
+    pub wall_start_ms: i64,
+}
+
+/// A start on its way to a cell.
+#[derive(Debug)]
+pub(crate) struct Dispatch {
+    pub(crate) cell: Arc<str>,
+    pub(crate) auction: Uuid,
+    pub(crate) jobs: Vec<(Slot, Uuid)>,
+}
+
+/// An auction that waits for bids.
+#[derive(Debug)]
+pub(crate) struct Asking {
+    pub(crate) auction: Uuid,
+    pub(crate) missing: BTreeSet<Arc<str>>,
+    pub(crate) answered: HashSet<Arc<str>>,
+    pub(crate) until_ms: u64,
+}
+
+/// An instance whose request was told "unknown".
+#[derive(Clone, Debug)]
+pub(crate) struct Unsettled {
+    pub(crate) request: Arc<str>,
+    pub(crate) app: Arc<str>,
+    pub(crate) index: u32,
+    pub(crate) cell: Arc<str>,
+    pub(crate) auction: Uuid,
+}
+
+/// The machine.
+#[derive(Debug)]
+pub struct Auctioneer {
+    pub(crate) settings: Settings,
+    pub(crate) feed: Feed,
+    pub(crate) counters: Counters,
+    pub(crate) tickets: HashMap<u64, Ticket>,
+    pub(crate) by_id: HashMap<Arc<str>, u64>,
+    pub(crate) groups: HashMap<u64, Group>,
+    pub(crate) waiting: VecDeque<Slot>,
+    pub(crate) held: VecDeque<Slot>,
+    /// Instances in the states `Waiting` and `Held`.
+    pub(crate) waiting_count: usize,
+    pub(crate) held_count: usize,
+    pub(crate) held_version: u64,
+    pub(crate) requeued_ms: u64,
+    pub(crate) asking: Option<Asking>,
+    pub(crate) dispatches: HashMap<u64, Dispatch>,
+    pub(crate) dispatch_ends: Timed<u64>,
+    pub(crate) deadlines: BTreeSet<(u64, u64)>,
+    pub(crate) queue_ends: BTreeSet<(u64, u64)>,
+    pub(crate) unsettled: HashMap<Uuid, Unsettled>,
+    pub(crate) unsettled_order: VecDeque<Uuid>,
+    pub(crate) checks: HashMap<u64, crate::repeats::Check>,
+    pub(crate) stops: HashMap<u64, Stopping>,
+    pub(crate) reports: Reports,
+    pub(crate) memory: Memory,
+    pub(crate) ring: Ring,
+    pub(crate) apps: HashMap<String, Arc<str>>,
+    pub(crate) warm: bool,
+    pub(crate) leaving: bool,
+    pub(crate) out: Vec<Output>,
+    /// Until when work gathers for the next auction, see [`GATHER_MS`].
+    pub(crate) gather_until_ms: Option<u64>,
+    next_expire_ms: u64,
+    next_key: u64,
+    random: u64,
+}
+
+impl Auctioneer {
+    /// A machine that knows nobody yet.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            random: settings.seed,
+            settings,
+            feed: Feed::default(),
+            counters: Counters::default(),
+            tickets: HashMap::new(),
+            by_id: HashMap::new(),
+            groups: HashMap::new(),
+            waiting: VecDeque::new(),
+            held: VecDeque::new(),
+            waiting_count: 0,
+            held_count: 0,
+            held_version: 0,
+            requeued_ms: 0,
+            asking: None,
+            dispatches: HashMap::new(),
+            dispatch_ends: VecDeque::new(),
+            deadlines: BTreeSet::new(),
+            queue_ends: BTreeSet::new(),
+            unsettled: HashMap::new(),
+            unsettled_order: VecDeque::new(),
+            checks: HashMap::new(),
+            stops: HashMap::new(),
+            reports: Reports::default(),
+            memory: Memory::default(),
+            ring: Ring::default(),
+            apps: HashMap::new(),
+            warm: false,
+            leaving: false,
+            out: Vec::new(),
+            gather_until_ms: None,
+            next_expire_ms: 0,
+            next_key: 0,
+        }
+    }
+
+    /// One thing happened, and what follows at once: [`Auctioneer::take`], then [`Auctioneer::run`].
+    pub fn handle(&mut self, now_ms: u64, input: Input) -> Vec<Output> {
+        self.take(now_ms, input);
+        self.run(now_ms)
+    }
+
+    /// One thing happened. Several may be taken before the next [`Auctioneer::run`]: then they share
+    /// an auction.
+    pub fn take(&mut self, now_ms: u64, input: Input) {
+        match input {
+            Input::Connected(false) => return self.feed.interrupted(),
+            Input::Connected(true) => return,
+            Input::Leave => return self.leave(now_ms),
+            _ => self.feed.evidence(now_ms),
+        }
+        match input {
+            Input::Start(asked) => self.start(now_ms, asked),
+            Input::Heard {
+                word,
+                subject_cell,
+                body,
+            } => self.heard(now_ms, word, subject_cell.as_deref(), &body),
+            Input::Answered { dispatch, answer } => self.answered(now_ms, dispatch, &answer),
+            Input::NobodyListens { dispatch } => self.nobody_listens(now_ms, dispatch),
+            Input::Garbled => self.counters.stray_answers += 1,
+            Input::Outcome { id, body } => self.heard_outcome(now_ms, id, body),
+            Input::Begun(ids) => self.heard_begun(now_ms, &ids),
+            Input::Found { query, answer } => self.found(now_ms, query, &answer),
+            Input::Stop { stop, reply } => self.stop(now_ms, stop, reply),
+            Input::Stopped { query, answer } => self.stopped(query, *answer),
+            Input::Place { place, reply } => self.place(now_ms, &place, reply),
+            Input::Explain { explain, reply } => self.explain(now_ms, &explain, reply),
+            Input::Pool { page, reply } => self.pool_page(now_ms, &page, reply),
+            Input::Capacity { asked, reply } => self.capacity(now_ms, &asked, reply),
+            Input::Rejected { rejected, reply } => self.rejected(&rejected, reply),
+            Input::Echo | Input::Connected(_) | Input::Leave => {}
+        }
+    }
+
+    /// Does what is due: deadlines, leases, the next auction. Returns everything to be done since
+    /// the last run.
+    pub fn run(&mut self, now_ms: u64) -> Vec<Output> {
+        self.unanswered(now_ms);
+        self.due(now_ms);
+        self.end_checks(now_ms);
+        self.end_stops(now_ms);
+        if now_ms >= self.next_expire_ms {
+            self.expire(now_ms);
+        }
+        self.requeue(now_ms);
+        self.hold_auction(now_ms);
+        std::mem::take(&mut self.out)
+    }
+
+    /// When [`Auctioneer::run`] must be called at the latest.
+    pub fn next_wake_ms(&self) -> u64 {
+        let requeue = (self.held_count > 0 && self.feed.version() != self.held_version)
+            .then_some(self.requeued_ms + REQUEUE_MS);
+        let auction = match &self.asking {
+            Some(asking) => Some(asking.until_ms),
+            None => {
+                (self.waiting_count > self.held_count).then_some(self.gather_until_ms.unwrap_or(0))
+            }
+        };
+        [
+            Some(self.next_expire_ms),
+            requeue,
+            auction,
+            self.dispatch_ends.front().map(|(at_ms, _)| *at_ms),
+            self.deadlines.first().map(|(at_ms, _)| *at_ms),
+            self.queue_ends.first().map(|(at_ms, _)| *at_ms),
+            self.checks.values().map(|c| c.until_ms).min(),
+            self.stops.values().map(|s| s.until_ms).min(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+        .unwrap_or(u64::MAX)
+    }
+
+    /// From now on a cell that is heard for the first time has joined: before that it was there
+    /// and this auctioneer was not.
+    pub fn warmed_up(&mut self) {
+        self.warm = true;
+    }
+
+    /// The largest message that the server takes now, bytes.
+    pub fn set_max_payload(&mut self, max_payload: usize) {
+        self.settings.max_payload = max_payload;
+    }
+
+    /// The counters.
+    pub fn counters(&self) -> Counters {
+        let mut counters = self.counters.clone();
+        counters.forgotten = self.memory.dropped;
+        counters
+    }
+
+    /// The cells as they are known.
+    pub fn feed(&self) -> &Feed {
+        &self.feed
+    }
+
+    /// Whether no request is on its way.
+    pub fn is_idle(&self) -> bool {
+        self.tickets.is_empty() && self.stops.is_empty()
+    }
+
+    /// How many jobs wait for an auction or for room.
+    pub fn waiting(&self) -> usize {
+        self.waiting_count
+    }
+
+    fn heard(&mut self, now_ms: u64, word: Word, subject_cell: Option<&str>, body: &Bytes) {
+        let heard = self
+            .feed
+            .hear(now_ms, word, subject_cell, body, &mut self.counters);
+        if let Some(cell) = heard.ask_state {
+            self.out.push(Output::AskState { cell });
+        }
+        for instance in heard.settled {
+            self.settle_late(now_ms, instance, None);
+        }
+        let Some((cell, auction)) = heard.from else {
+            return;
+        };
+        if heard.joined && self.warm {
+            self.event(Event::cell(kind::CELL_JOINED, cell.as_ref()));
+        }
+        if heard.left {
+            self.lost(&cell, "it left");
+            return;
+        }
+        if let Some(asking) = &mut self.asking {
+            // a state was asked for because the bid said "unchanged" of a word we missed
+            let bid = auction == Some(asking.auction) || word == Word::State;
+            if bid && asking.answered.insert(Arc::clone(&cell)) {
+                asking.missing.remove(&cell);
+                self.feed.bid_in_time(&cell);
+            }
+        }
+    }
+
+    fn expire(&mut self, now_ms: u64) {
+        self.next_expire_ms = now_ms + EXPIRE_MS;
+        self.memory.prune(now_ms);
+        for cell in self.feed.expire(now_ms, &mut self.counters) {
+            self.lost(&cell, "not heard for its ttl");
+        }
+        if self.apps.len() > MAX_WAITING {
+            self.apps.clear();
+        }
+    }
+
+    fn lost(&mut self, cell: &Arc<str>, why: &str) {
+        if let Some(asking) = &mut self.asking {
+            asking.missing.remove(cell);
+            asking.answered.remove(cell);
+        }
+        self.cell_gone(cell);
+        let mut event = Event::cell(kind::CELL_LOST, cell.as_ref());
+        event.reason = Some(why.to_owned());
+        self.event(event);
+    }
+
+    pub(crate) fn event(&mut self, event: Event) {
+        self.out.push(Output::Event(Box::new(event)));
+    }
+
+    /// A name shared by all that is kept of the app.
+    pub(crate) fn app(&mut self, app: &str) -> Arc<str> {
+        if let Some(known) = self.apps.get(app) {
+            return Arc::clone(known);
+        }
+        let shared: Arc<str> = app.into();
+        self.apps.insert(app.to_owned(), Arc::clone(&shared));
+        shared
+    }
+
+    pub(crate) fn key(&mut self) -> u64 {
+        self.next_key += 1;
+        self.next_key
+    }
+
+    /// The next draw of the seeded generator (splitmix64).
+    pub(crate) fn draw(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn new_id(&mut self) -> Uuid {
+        let (high, low) = (self.draw(), self.draw());
+        let bytes = ((u128::from(high) << 64) | u128::from(low)).to_be_bytes();
+        uuid::Builder::from_random_bytes(bytes).into_uuid()
+    }
+}

@@ -1,0 +1,235 @@
+//! The front door: bytes become valid requests, or an error that names what is wrong.
+
+use std::sync::Arc;
+
+use placement::{Policy, check_name};
+use serde_json::Value;
+use shared::wire::{
+    Parsed, PlaceExtra, StartBody, Stop, WireError, code, parse, parse_start, to_bytes,
+};
+use uuid::Uuid;
+
+use crate::io::{Asked, AskedRequest, Input, Place, Rejected, ReplyKey};
+
+/// The longest deadline.
+const MAX_DEADLINE_S: u64 = 3_600;
+/// The longest time to wait for room.
+const MAX_QUEUE_S: u64 = 24 * 3_600;
+
+/// What an app is called that nobody named.
+const NO_APP: &str = "-";
+
+/// Reads a start message. `new_id` makes an id for each request that has none.
+pub fn read_start(
+    policy: &Policy,
+    body: &[u8],
+    reply: Option<ReplyKey>,
+    mut new_id: impl FnMut() -> Uuid,
+) -> Input {
+    match parse_start(body) {
+        Err(error) => Input::Rejected {
+            rejected: rejected(body, error, &mut new_id),
+            reply,
+        },
+        Ok(StartBody::One(request)) => {
+            let request =
+                admit(policy, *request, &mut new_id).map_err(|e| rejected(body, e, &mut new_id));
+            Input::Start(Asked {
+                requests: vec![request],
+                array: false,
+                reply,
+            })
+        }
+        Ok(StartBody::Many(requests)) => {
+            let mut elements: Option<Vec<Value>> = None;
+            let mut admit_one = |(n, request): (usize, Result<Parsed, WireError>)| {
+                admit(policy, request, &mut new_id).map_err(|error| {
+                    // read again only when something is wrong
+                    let elements = elements
+                        .get_or_insert_with(|| serde_json::from_slice(body).unwrap_or_default());
+                    let hints = elements.get(n).map_or((None, None), hints);
+                    reject(hints, error, &mut new_id)
+                })
+            };
+            Input::Start(Asked {
+                requests: requests
+                    .into_iter()
+                    .enumerate()
+                    .map(&mut admit_one)
+                    .collect(),
+                array: true,
+                reply,
+            })
+        }
+    }
+}
+
+/// Checks what the request's own rules leave open, and gives it an id.
+fn admit(
+    policy: &Policy,
+    parsed: Result<Parsed, WireError>,
+    new_id: &mut impl FnMut() -> Uuid,
+) -> Result<AskedRequest, WireError> {
+    let Parsed {
+        mut request,
+        mut warnings,
+    } = parsed?;
+    let limits = [
+        ("deadline", request.deadline, 1, MAX_DEADLINE_S),
+        ("queue_timeout", request.queue_timeout, 0, MAX_QUEUE_S),
+    ];
+    for (field, span, least_ms, most_s) in limits {
+        let millis = span.map(|s| shared::clock::millis(s.0));
+        if millis.is_some_and(|ms| ms < least_ms || ms > most_s * 1_000) {
+            let value = serde_json::to_string(&span).unwrap_or_default();
+            let expected = format!("a length of time from {least_ms}ms to {most_s}s");
+            return Err(placement::Invalid::new(field, value, expected).into());
+        }
+    }
+    policy.check_request(&request)?;
+    if request.objective.is_some() && !policy.has_objective() {
+        let name = policy.name();
+        warnings.push(format!("objective: the policy {name} has none; ignored"));
+    }
+    if request.id.is_empty() {
+        Arc::make_mut(&mut request).id = new_id().to_string();
+    }
+    Ok(AskedRequest { request, warnings })
+}
+
+/// What can be told of a message that is not valid: its id and app, where they can stand in a
+/// subject.
+fn hints(value: &Value) -> (Option<String>, Option<String>) {
+    let name = |field: &str| {
+        let text = value.get(field)?.as_str()?;
+        check_name(field, text).ok().map(|()| text.to_owned())
+    };
+    (name("id"), name("app"))
+}
+
+fn rejected(body: &[u8], error: WireError, new_id: &mut impl FnMut() -> Uuid) -> Rejected {
+    let value: Option<Value> = serde_json::from_slice(body).ok();
+    reject(value.as_ref().map_or((None, None), hints), error, new_id)
+}
+
+fn reject(
+    (id, app): (Option<String>, Option<String>),
+    error: WireError,
+    new_id: &mut impl FnMut() -> Uuid,
+) -> Rejected {
+    Rejected {
+        id: id.unwrap_or_else(|| new_id().to_string()),
+        app,
+        error,
+    }
+}
+
+/// Reads a stop.
+pub fn read_stop(body: &[u8], reply: Option<ReplyKey>, mut new_id: impl FnMut() -> Uuid) -> Input {
+    let stop = parse::<Stop>(body, &mut Vec::new()).and_then(|stop| {
+        check_name("app", &stop.app)?;
+        Ok(stop)
+    });
+    match stop {
+        Ok(stop) => Input::Stop { stop, reply },
+        Err(error) => Input::Rejected {
+            rejected: rejected(body, error, &mut new_id),
+            reply,
+        },
+    }
+}
+
+/// Reads a dry run: a start request or an array of them; an object may say `without`, `add_cells`
+/// and `explain` beside its own fields, or hold the request (or array) under `request`.
+pub fn read_place(
+    policy: &Policy,
+    body: &[u8],
+    reply: ReplyKey,
+    mut new_id: impl FnMut() -> Uuid,
+) -> Result<Input, WireError> {
+    let first = body.iter().find(|b| !b.is_ascii_whitespace());
+    let (extra, requests) = if first == Some(&b'{') {
+        let value: Value = parse(body, &mut Vec::new())?;
+        let extra: PlaceExtra = parse(body, &mut Vec::new())?;
+        let inner = value.get("request").map(Value::to_string);
+        (
+            extra,
+            parse_start(inner.as_deref().map_or(body, str::as_bytes))?,
+        )
+    } else {
+        (PlaceExtra::default(), parse_start(body)?)
+    };
+    let parsed = match requests {
+        StartBody::One(request) => vec![*request],
+        StartBody::Many(requests) => requests,
+    };
+    let mut requests = Vec::with_capacity(parsed.len());
+    for request in parsed {
+        let mut request = admit(policy, request, &mut new_id)?;
+        let of_ours = |w: &String| {
+            ["without", "add_cells", "explain"]
+                .iter()
+                .any(|field| w.starts_with(field))
+        };
+        request.warnings.retain(|w| !of_ours(w));
+        requests.push(request);
+    }
+    let explain = match extra.explain.as_deref() {
+        None => placement::Explain::Finalists,
+        Some("stages") => placement::Explain::Stages,
+        Some("cells") => placement::Explain::Cells,
+        Some(other) => {
+            let expected = "\"stages\" or \"cells\"";
+            let value = format!("{other:.40?}");
+            return Err(placement::Invalid::new("explain", value, expected).into());
+        }
+    };
+    Ok(Input::Place {
+        place: Box::new(Place {
+            requests,
+            without: extra.without,
+            add_cells: extra.add_cells,
+            explain,
+        }),
+        reply,
+    })
+}
+
+/// Reads the question why an app went where it went.
+pub fn read_explain(body: &[u8], reply: ReplyKey) -> Result<Input, WireError> {
+    let explain = parse(body, &mut Vec::new())?;
+    Ok(Input::Explain { explain, reply })
+}
+
+/// Reads the question for the pool; an empty body asks for its beginning.
+pub fn read_pool(body: &[u8], reply: ReplyKey) -> Result<Input, WireError> {
+    let page = if body.is_empty() {
+        shared::wire::Page::default()
+    } else {
+        parse(body, &mut Vec::new())?
+    };
+    Ok(Input::Pool { page, reply })
+}
+
+/// Reads the question how many more fit: a start request, whose app may be left out.
+pub fn read_capacity(
+    policy: &Policy,
+    body: &[u8],
+    reply: ReplyKey,
+    mut new_id: impl FnMut() -> Uuid,
+) -> Result<Input, WireError> {
+    let mut request: serde_json::Map<String, Value> = parse(body, &mut Vec::new())?;
+    request
+        .entry("app")
+        .or_insert_with(|| NO_APP.to_owned().into());
+    let StartBody::One(parsed) = parse_start(&to_bytes(&request))? else {
+        return Err(WireError::new(code::INVALID_REQUEST, "not a request"));
+    };
+    let asked = Box::new(admit(policy, *parsed, &mut new_id)?);
+    Ok(Input::Capacity { asked, reply })
+}
+
+/// The error for a question without a reply subject: nobody could hear the answer.
+pub fn no_reply() -> WireError {
+    WireError::new(code::INVALID_REQUEST, "a question needs a reply subject")
+}

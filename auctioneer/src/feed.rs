@@ -1,0 +1,426 @@
+//! The pool feed: what cells say of themselves, how long their word holds, and what was sent to
+//! them that their word does not show yet. Keeps the [`Pool`] (last word minus debits) up to date.
+//!
+//! Pure: it is told the time and never sends anything.
+
+mod debits;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    sync::Arc,
+};
+
+use placement::{Job, Pool};
+use shared::{
+    clock::millis,
+    wire::{Envelope, parse_cell},
+};
+use uuid::Uuid;
+
+use self::debits::give_back;
+use crate::{Counters, flow::PoolTime};
+
+/// The largest word of a cell, bytes.
+pub const MAX_WORD_BYTES: usize = 256 * 1024;
+/// The most apps that a cell may name.
+pub const MAX_APPS: usize = 10_000;
+/// The most cells.
+pub const MAX_CELLS: usize = 50_000;
+/// The longest time a word may hold, milliseconds.
+const MAX_TTL_MS: u64 = 3_600_000;
+/// The most replaced incarnations remembered.
+const MAX_FORMER: usize = 100_000;
+
+/// One cell as it is known.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// Its present incarnation.
+    pub incarnation: Uuid,
+    /// The version of its last whole word.
+    pub seq: u64,
+    /// Its own clock when it was last heard.
+    pub clock_ms: u64,
+    /// Our clock then.
+    pub heard_at_ms: u64,
+    /// How long a word holds.
+    pub ttl_ms: u64,
+    /// In pool time.
+    pub expires_at_ms: u64,
+    /// It missed a bid deadline: nobody waits for it until it advertises again.
+    pub silent: bool,
+    /// Nobody listened there: until then (our clock) no work goes there.
+    pub absent_until_ms: u64,
+    /// What was sent to it and is not in its word.
+    pub debits: Vec<Debit>,
+}
+
+/// An instance that was sent to a cell whose word does not show it yet.
+#[derive(Clone, Debug)]
+pub struct Debit {
+    /// The instance.
+    pub instance: Uuid,
+    /// What was debited.
+    pub job: Job,
+    /// The cell's version in its answer: a word of that version or later shows it.
+    pub answered_seq: Option<u64>,
+    /// On the cell's clock: past it the cell refuses the start.
+    pub expires_ms: u64,
+}
+
+/// What a word was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// An advertisement.
+    Advert,
+    /// A bid.
+    Bid,
+    /// The answer to a question for its state.
+    State,
+}
+
+/// What hearing a word did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// Whose word it was, and for which auction, when it was taken.
+    pub from: Option<(Arc<str>, Option<Uuid>)>,
+    /// The cell was not known before.
+    pub joined: bool,
+    /// The cell said that it leaves.
+    pub left: bool,
+    /// Its state must be asked for: it says "unchanged" of a word that was not heard.
+    pub ask_state: Option<Arc<str>>,
+    /// Instances without an answer that its word shows: they were accepted.
+    pub settled: Vec<Uuid>,
+}
+
+/// All cells as they are known.
+#[derive(Debug, Default)]
+pub struct Feed {
+    cells: BTreeMap<Arc<str>, Known>,
+    pool: Pool,
+    time: PoolTime,
+    /// Cells to which no work goes for now; some may be past their time.
+    away: BTreeSet<Arc<str>>,
+    former: HashMap<Uuid, u64>,
+    former_order: VecDeque<(u64, Uuid)>,
+    version: u64,
+}
+
+impl Feed {
+    /// The cells with all debits taken off.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// The same, for planning (which leaves it as it is).
+    pub fn pool_mut(&mut self) -> &mut Pool {
+        &mut self.pool
+    }
+
+    /// The cells, by name.
+    pub fn cells(&self) -> impl Iterator<Item = (&Arc<str>, &Known)> {
+        self.cells.iter()
+    }
+
+    /// One cell.
+    pub fn get(&self, cell: &str) -> Option<&Known> {
+        self.cells.get(cell)
+    }
+
+    /// Grows whenever a cell joins or says something new: waiting work may fit now.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Milliseconds until a cell's word ends, if messages flow all the time.
+    pub fn left_ms(&self, known: &Known) -> u64 {
+        known.expires_at_ms.saturating_sub(self.time.now_ms())
+    }
+
+    /// Any message is evidence that messages flow. After an interruption every lease begins again.
+    pub fn evidence(&mut self, now_ms: u64) {
+        if !self.time.evidence(now_ms) {
+            let pool_ms = self.time.now_ms();
+            for known in self.cells.values_mut() {
+                known.expires_at_ms = known.expires_at_ms.max(pool_ms + known.ttl_ms);
+            }
+        }
+    }
+
+    /// The connection is down: nothing expires.
+    pub fn interrupted(&mut self) {
+        self.time.interrupted();
+    }
+
+    /// Forgets the cells whose word has ended, and returns their names.
+    pub fn expire(&mut self, now_ms: u64, counters: &mut Counters) -> Vec<Arc<str>> {
+        let pool_ms = self.time.now_ms();
+        let ended = self
+            .cells
+            .iter()
+            .filter(|(_, k)| k.expires_at_ms <= pool_ms);
+        let ended: Vec<Arc<str>> = ended.map(|(name, _)| Arc::clone(name)).collect();
+        for name in &ended {
+            counters.cells_lost += 1;
+            self.cells.remove(name);
+            self.pool.remove(name);
+        }
+        while let Some((until_ms, incarnation)) = self.former_order.front() {
+            if *until_ms > now_ms && self.former_order.len() <= MAX_FORMER {
+                break;
+            }
+            self.former.remove(incarnation);
+            self.former_order.pop_front();
+        }
+        ended
+    }
+
+    /// A cell's word. `subject_cell`: the cell that the subject names, for advertisements.
+    pub fn hear(
+        &mut self,
+        now_ms: u64,
+        word: Word,
+        subject_cell: Option<&str>,
+        body: &[u8],
+        counters: &mut Counters,
+    ) -> Heard {
+        counters.heard += 1;
+        if body.len() > MAX_WORD_BYTES {
+            counters.too_large += 1;
+            return Heard::default();
+        }
+        let Ok(envelope) = Envelope::parse(body, None) else {
+            counters.malformed += 1;
+            return Heard::default();
+        };
+        if subject_cell.is_some_and(|cell| cell != envelope.cell) {
+            counters.wrong_subject += 1;
+            return Heard::default();
+        }
+        if self.former.contains_key(&envelope.incarnation) {
+            counters.old_incarnation += 1;
+            return Heard::default();
+        }
+        let ttl_ms = envelope.ttl.map(|ttl| millis(ttl.0).min(MAX_TTL_MS));
+        if ttl_ms == Some(0) {
+            return self.leave(now_ms, &envelope, counters);
+        }
+        let known = self.cells.get(envelope.cell.as_str());
+        let same = known.filter(|k| k.incarnation == envelope.incarnation);
+        match same {
+            Some(known) if envelope.seq < known.seq => {
+                counters.old_seq += 1;
+                Heard::default()
+            }
+            Some(known) if envelope.seq == known.seq => {
+                counters.renewed += 1;
+                self.renew(now_ms, word, &envelope, ttl_ms)
+            }
+            _ if envelope.unchanged => {
+                counters.missed_words += 1;
+                Heard {
+                    ask_state: Some(envelope.cell.as_str().into()),
+                    ..Heard::default()
+                }
+            }
+            _ => self.replace(now_ms, word, &envelope, ttl_ms, body, counters),
+        }
+    }
+
+    fn leave(&mut self, now_ms: u64, envelope: &Envelope, counters: &mut Counters) -> Heard {
+        let known = self.cells.get(envelope.cell.as_str());
+        let Some(known) = known.filter(|k| k.incarnation == envelope.incarnation) else {
+            return Heard::default();
+        };
+        let ttl_ms = known.ttl_ms;
+        counters.cells_lost += 1;
+        self.remember_former(now_ms, envelope.incarnation, ttl_ms);
+        self.pool.remove(&envelope.cell);
+        let name = self.cells.remove_entry(envelope.cell.as_str());
+        Heard {
+            from: name.map(|(name, _)| (name, envelope.auction)),
+            left: true,
+            ..Heard::default()
+        }
+    }
+
+    fn remember_former(&mut self, now_ms: u64, incarnation: Uuid, ttl_ms: u64) {
+        let until_ms = now_ms + 2 * ttl_ms;
+        self.former.insert(incarnation, until_ms);
+        self.former_order.push_back((until_ms, incarnation));
+    }
+
+    /// The version is the one known: only the lease begins again.
+    fn renew(
+        &mut self,
+        now_ms: u64,
+        word: Word,
+        envelope: &Envelope,
+        ttl_ms: Option<u64>,
+    ) -> Heard {
+        let pool_ms = self.time.now_ms();
+        let Some((name, known)) = get_mut(&mut self.cells, &envelope.cell) else {
+            return Heard::default();
+        };
+        known.touch(now_ms, pool_ms, envelope, ttl_ms);
+        if word == Word::Advert {
+            known.advertised();
+        }
+        let (gone, settled) = known.drop_shown(None, envelope);
+        if let (false, Some(cell)) = (gone.is_empty(), self.pool.get(&name)) {
+            let mut cell = cell.clone();
+            for debit in &gone {
+                give_back(&mut cell, &debit.job);
+            }
+            self.pool.put(cell);
+            self.version += 1;
+        }
+        Heard {
+            from: Some((name, envelope.auction)),
+            settled,
+            ..Heard::default()
+        }
+    }
+
+    /// A new version, a new incarnation or a new cell: the whole word is read.
+    fn replace(
+        &mut self,
+        now_ms: u64,
+        word: Word,
+        envelope: &Envelope,
+        ttl_ms: Option<u64>,
+        body: &[u8],
+        counters: &mut Counters,
+    ) -> Heard {
+        let (Some(ttl_ms), Ok(cell)) = (ttl_ms, parse_cell(body)) else {
+            counters.malformed += 1;
+            return Heard::default();
+        };
+        if cell.apps.len() > MAX_APPS {
+            counters.too_large += 1;
+            return Heard::default();
+        }
+        let old = self
+            .cells
+            .get(envelope.cell.as_str())
+            .map(|k| (k.incarnation, k.ttl_ms));
+        match old {
+            None if self.cells.len() >= MAX_CELLS => {
+                counters.pool_full += 1;
+                return Heard::default();
+            }
+            Some((incarnation, ttl_ms)) if incarnation != envelope.incarnation => {
+                // what was sent to the old one died with it
+                self.remember_former(now_ms, incarnation, ttl_ms);
+                self.cells.remove(envelope.cell.as_str());
+            }
+            _ => {}
+        }
+        let joined = old.is_none();
+        counters.cells_joined += u64::from(joined);
+        let pool_ms = self.time.now_ms();
+        let name: Arc<str> = match self.cells.get_key_value(envelope.cell.as_str()) {
+            Some((name, _)) => Arc::clone(name),
+            None => envelope.cell.as_str().into(),
+        };
+        let known = self.cells.entry(Arc::clone(&name));
+        let known = known.or_insert_with(|| Known::new(envelope, ttl_ms));
+        known.touch(now_ms, pool_ms, envelope, Some(ttl_ms));
+        known.seq = envelope.seq;
+        if word == Word::Advert {
+            known.advertised();
+        }
+        let (_, settled) = known.drop_shown(Some(envelope.seq), envelope);
+        self.pool.put(cell);
+        for debit in &known.debits {
+            self.pool.debit(&name, &debit.job);
+        }
+        self.version += 1;
+        Heard {
+            from: Some((name, envelope.auction)),
+            joined,
+            settled,
+            ..Heard::default()
+        }
+    }
+
+    /// When a start for this cell shall expire, on the cell's clock: `after_ms` from now.
+    pub fn expires_ms(&self, cell: &str, now_ms: u64, after_ms: u64) -> u64 {
+        self.cells.get(cell).map_or(0, |known| {
+            known.clock_ms + now_ms.saturating_sub(known.heard_at_ms) + after_ms
+        })
+    }
+
+    /// No work goes there until the cell advertises again, or one advertisement's interval passed.
+    pub fn absent(&mut self, cell: &str, now_ms: u64) {
+        if let Some((name, known)) = get_mut(&mut self.cells, cell) {
+            self.away.insert(name);
+            // an interval is a third of the ttl as reps have it, and half of it at most
+            known.absent_until_ms = now_ms + known.ttl_ms / 3;
+        }
+    }
+
+    /// The cells to which no work goes now.
+    pub fn away(&mut self, now_ms: u64) -> BTreeSet<Arc<str>> {
+        let cells = &self.cells;
+        let still = |name: &Arc<str>| cells.get(name).is_some_and(|k| k.absent_until_ms > now_ms);
+        self.away.retain(still);
+        self.away.clone()
+    }
+
+    /// The cell missed a bid deadline.
+    pub fn missed_bid(&mut self, cell: &str, counters: &mut Counters) {
+        if let Some(known) = self.cells.get_mut(cell) {
+            known.silent = true;
+            counters.missed_bids += 1;
+        }
+    }
+
+    /// The cell bid in time.
+    pub fn bid_in_time(&mut self, cell: &str) {
+        if let Some(known) = self.cells.get_mut(cell) {
+            known.silent = false;
+        }
+    }
+}
+
+impl Known {
+    fn new(envelope: &Envelope, ttl_ms: u64) -> Self {
+        Self {
+            incarnation: envelope.incarnation,
+            seq: envelope.seq,
+            clock_ms: 0,
+            heard_at_ms: 0,
+            ttl_ms,
+            expires_at_ms: 0,
+            silent: false,
+            absent_until_ms: 0,
+            debits: Vec::new(),
+        }
+    }
+
+    fn touch(&mut self, now_ms: u64, pool_ms: u64, envelope: &Envelope, ttl_ms: Option<u64>) {
+        self.ttl_ms = ttl_ms.unwrap_or(self.ttl_ms);
+        self.expires_at_ms = pool_ms + self.ttl_ms;
+        if envelope.clock_ms > 0 {
+            self.clock_ms = envelope.clock_ms;
+            self.heard_at_ms = now_ms;
+        }
+    }
+
+    /// It advertised by itself: it is there, and may be waited for.
+    fn advertised(&mut self) {
+        self.silent = false;
+        self.absent_until_ms = 0;
+    }
+}
+
+fn get_mut<'c>(
+    cells: &'c mut BTreeMap<Arc<str>, Known>,
+    cell: &str,
+) -> Option<(Arc<str>, &'c mut Known)> {
+    let (name, _) = cells.get_key_value(cell)?;
+    let name = Arc::clone(name);
+    let known = cells.get_mut(cell)?;
+    Some((name, known))
+}

@@ -1,0 +1,161 @@
+//! What was sent to cells and is not in their words yet.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
+
+use placement::{Cell, Job, Kind};
+use shared::wire::{Acceptance, Envelope};
+use uuid::Uuid;
+
+use super::{Debit, Feed, Known, get_mut};
+
+impl Feed {
+    /// An instance is being sent to a cell.
+    pub fn debit(&mut self, cell: &str, debit: Debit) {
+        if let Some(known) = self.cells.get_mut(cell) {
+            self.pool.debit(cell, &debit.job);
+            known.debits.push(debit);
+        }
+    }
+
+    /// A cell's answer to a start: what it accepted is shown by its next word, what it refused is
+    /// given back, and then it knows better than we do what it has left.
+    pub fn answered(&mut self, answer: &Acceptance) {
+        let Some((name, known)) = get_mut(&mut self.cells, &answer.cell) else {
+            return;
+        };
+        if known.incarnation != answer.incarnation {
+            return;
+        }
+        let accepted: HashSet<&Uuid> = answer.accepted.iter().collect();
+        for debit in &mut known.debits {
+            if debit.answered_seq.is_none() && accepted.contains(&debit.instance) {
+                debit.answered_seq = Some(answer.seq);
+            }
+        }
+        if known.seq >= answer.seq {
+            // a word that shows them was faster than the answer
+            let seq = known.seq;
+            let shown: Vec<Debit> = known.take(|d| d.answered_seq.is_some_and(|s| s <= seq));
+            self.return_all(&name, &shown);
+        }
+        if !answer.refused.is_empty() {
+            self.correct(&name, answer);
+        }
+    }
+
+    /// Takes the answer's numbers instead of ours, minus what is sent and not in them.
+    fn correct(&mut self, name: &Arc<str>, answer: &Acceptance) {
+        let refused: Vec<Uuid> = answer.refused.iter().map(|r| r.instance).collect();
+        self.undebit(name, &refused);
+        let (Some(known), Some(cell)) = (self.cells.get(name), self.pool.get(name)) else {
+            return;
+        };
+        if answer.seq < known.seq {
+            return;
+        }
+        let mut cell = cell.clone();
+        cell.available = answer.available.clone();
+        for (app, count) in &answer.apps {
+            cell.apps.insert(app.clone(), *count);
+        }
+        let later = known.debits.iter();
+        for debit in later.filter(|d| d.answered_seq.is_none_or(|seq| seq > answer.seq)) {
+            cell.available.debit(&debit.job.request);
+            let request = &debit.job.request;
+            if let Some(count) = answer.apps.get(&request.app)
+                && request.kind == Kind::Lrp
+            {
+                let sent = cell.apps.entry(request.app.clone()).or_insert(*count);
+                *sent += 1;
+            }
+        }
+        self.pool.put(cell);
+    }
+
+    /// These were not taken by the cell: their debits are given back.
+    pub fn undebit(&mut self, cell: &str, instances: &[Uuid]) {
+        let Some((name, known)) = get_mut(&mut self.cells, cell) else {
+            return;
+        };
+        let gone = known.take(|d| instances.contains(&d.instance));
+        self.return_all(&name, &gone);
+    }
+
+    fn return_all(&mut self, name: &str, gone: &[Debit]) {
+        if let (false, Some(cell)) = (gone.is_empty(), self.pool.get(name)) {
+            let mut cell = cell.clone();
+            for debit in gone {
+                give_back(&mut cell, &debit.job);
+            }
+            self.pool.put(cell);
+        }
+    }
+}
+
+impl Known {
+    /// Takes out the debits that the word shows: answered by then, listed as recent, or past their
+    /// time on the cell's clock (then the word shows them or the cell will never take them). Returns
+    /// them, and which of them were unanswered and are listed.
+    pub(super) fn drop_shown(
+        &mut self,
+        seq: Option<u64>,
+        envelope: &Envelope,
+    ) -> (Vec<Debit>, Vec<Uuid>) {
+        if self.debits.is_empty() {
+            return (Vec::new(), Vec::new());
+        }
+        let listed = |d: &Debit| envelope.recent.contains(&d.instance);
+        let gone = self.take(|d| match d.answered_seq {
+            Some(answered) => seq.is_some_and(|seq| answered <= seq),
+            None => listed(d) || envelope.clock_ms > d.expires_ms,
+        });
+        let unanswered = gone
+            .iter()
+            .filter(|d| d.answered_seq.is_none() && listed(d));
+        let settled = unanswered.map(|d| d.instance).collect();
+        (gone, settled)
+    }
+
+    fn take(&mut self, which: impl Fn(&Debit) -> bool) -> Vec<Debit> {
+        let (gone, kept) = std::mem::take(&mut self.debits)
+            .into_iter()
+            .partition(which);
+        self.debits = kept;
+        gone
+    }
+}
+
+/// The opposite of [`Cell::debit`].
+pub(super) fn give_back(cell: &mut Cell, job: &Job) {
+    let request = &job.request;
+    cell.available.credit(request);
+    cell.starting = cell.starting.saturating_sub(1);
+    match request.kind {
+        Kind::Lrp => one_less(&mut cell.apps, &request.app),
+        Kind::Task => cell.tasks = cell.tasks.saturating_sub(1),
+    }
+    if let Some(owner) = &request.owner {
+        one_less(&mut cell.owners, owner);
+    }
+    for (key, value) in &request.tags {
+        one_less(&mut cell.tags, &format!("{key}={value}"));
+    }
+    let counted = if request.cpu_millis > 0 {
+        &mut cell.cpu_capped
+    } else {
+        &mut cell.cpu_uncapped
+    };
+    *counted = counted.saturating_sub(1);
+}
+
+fn one_less(counts: &mut BTreeMap<String, u32>, key: &str) {
+    if let Some(count) = counts.get_mut(key) {
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}

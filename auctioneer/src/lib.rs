@@ -1,0 +1,38 @@
+//! The front door for start requests: the pool feed, bid gathering, the batch auction, dispatch.
+//!
+//! The behaviour is in [`Auctioneer`], a pure state machine over [`Input`] and [`Output`]; [`run`]
+//! moves bytes and timers between it and NATS. It keeps nothing that matters: killed and started
+//! again it asks the cells to advertise and goes on.
+
+mod answers;
+mod auction;
+mod batch;
+mod capacity;
+mod counters;
+pub mod door;
+pub mod feed;
+mod flow;
+mod io;
+mod memory;
+mod questions;
+mod repeats;
+mod reply;
+mod report;
+mod ring;
+mod settle;
+mod shell;
+mod stops;
+mod ticket;
+
+#[cfg(test)]
+mod tests;
+
+pub use auction::{
+    Auctioneer, BID_WAIT_MS, DEFAULT_DEADLINE_MS, GATHER_MS, MAX_AUCTIONS, MAX_BATCH, MAX_WAITING,
+    REQUEUE_MS, START_EXPIRES_MS, START_WAIT_MS, Settings,
+};
+pub use counters::Counters;
+pub use flow::MAX_GAP_MS;
+pub use io::{Asked, AskedRequest, Input, Output, Place, Rejected, ReplyKey};
+pub use memory::{MAX_OUTCOMES, REMEMBER_MS};
+pub use shell::{AuctioneerError, Config, run};

@@ -1,0 +1,139 @@
+//! Outcomes of requests, ours and other auctioneers': the same request again gets the same answer.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+
+/// How long an outcome is remembered.
+pub const REMEMBER_MS: u64 = 120_000;
+/// The most outcomes.
+pub const MAX_OUTCOMES: usize = 100_000;
+/// The most bytes of outcomes.
+pub(crate) const MAX_BYTES: usize = 64 << 20;
+
+/// What is remembered of requests.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    known: HashMap<Arc<str>, Option<Bytes>>,
+    order: VecDeque<(u64, Arc<str>)>,
+    bytes: usize,
+    /// Dropped before their time.
+    pub(crate) dropped: u64,
+}
+
+/// What is known of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// Its outcome.
+    Ended(Bytes),
+    /// An auctioneer has begun it, and its outcome was not heard.
+    Begun,
+}
+
+impl Memory {
+    /// What is known of the request.
+    pub(crate) fn get(&self, id: &str) -> Option<Seen> {
+        self.known.get(id).map(|body| match body {
+            Some(body) => Seen::Ended(body.clone()),
+            None => Seen::Begun,
+        })
+    }
+
+    /// An auctioneer has begun the request.
+    pub(crate) fn begun(&mut self, now_ms: u64, id: &str) {
+        if !self.known.contains_key(id) {
+            let id: Arc<str> = id.into();
+            self.known.insert(Arc::clone(&id), None);
+            self.order.push_back((now_ms, id));
+            self.prune(now_ms);
+        }
+    }
+
+    /// The request's outcome. The first one stands, until it is `settled` better.
+    pub(crate) fn ended(&mut self, now_ms: u64, id: &Arc<str>, body: &Bytes, settled: bool) {
+        match self.known.get_mut(id) {
+            Some(Some(_)) if !settled => return,
+            Some(known) => {
+                let old = known.replace(body.clone()).map_or(0, |old| old.len());
+                self.bytes = self.bytes + body.len() - old;
+            }
+            None => {
+                self.known.insert(Arc::clone(id), Some(body.clone()));
+                self.order.push_back((now_ms, Arc::clone(id)));
+                self.bytes += body.len();
+            }
+        }
+        self.prune(now_ms);
+    }
+
+    /// Forgets what is old, and the oldest when there is too much.
+    pub(crate) fn prune(&mut self, now_ms: u64) {
+        while let Some((at_ms, id)) = self.order.front() {
+            let old = now_ms.saturating_sub(*at_ms) >= REMEMBER_MS;
+            let full = self.order.len() > MAX_OUTCOMES || self.bytes > MAX_BYTES;
+            if !old && !full {
+                return;
+            }
+            self.dropped += u64::from(!old);
+            let gone = self.known.remove(id).flatten();
+            self.bytes -= gone.map_or(0, |body| body.len());
+            self.order.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(memory: &mut Memory, now_ms: u64, id: &str, body: &str) {
+        memory.ended(now_ms, &id.into(), &Bytes::from(body.to_owned()), false);
+    }
+
+    #[test]
+    fn the_first_outcome_stands_for_two_minutes() {
+        let mut memory = Memory::default();
+        memory.begun(0, "a");
+        assert_eq!(memory.get("a"), Some(Seen::Begun));
+        ended(&mut memory, 10, "a", "one");
+        ended(&mut memory, 20, "a", "two");
+        memory.begun(30, "a");
+        assert_eq!(memory.get("a"), Some(Seen::Ended("one".into())));
+        memory.ended(40, &"a".into(), &"settled".into(), true);
+        assert_eq!(memory.get("a"), Some(Seen::Ended("settled".into())));
+        assert_eq!(memory.bytes, 7);
+        memory.prune(REMEMBER_MS - 1);
+        assert!(memory.get("a").is_some());
+        memory.prune(REMEMBER_MS);
+        assert_eq!(
+            (memory.get("a"), memory.bytes, memory.dropped),
+            (None, 0, 0)
+        );
+    }
+
+    #[test]
+    fn too_many_outcomes_push_out_the_oldest() {
+        let mut memory = Memory::default();
+        for n in 0..=MAX_OUTCOMES {
+            ended(&mut memory, 0, &n.to_string(), "x");
+        }
+        assert_eq!(memory.get("0"), None);
+        assert!(memory.get("1").is_some());
+        assert_eq!((memory.known.len(), memory.dropped), (MAX_OUTCOMES, 1));
+    }
+
+    #[test]
+    fn too_many_bytes_push_out_the_oldest() {
+        let mut memory = Memory::default();
+        let large = "x".repeat(MAX_BYTES / 2);
+        ended(&mut memory, 0, "a", &large);
+        ended(&mut memory, 0, "b", &large);
+        assert!(memory.get("a").is_some());
+        ended(&mut memory, 0, "c", "x");
+        assert_eq!(memory.get("a"), None);
+        assert!(memory.get("b").is_some() && memory.get("c").is_some());
+    }
+}

@@ -1,0 +1,254 @@
+//! Questions that change nothing: dry runs, past decisions, the pool.
+
+use std::sync::Arc;
+
+use placement::{Draw, Job, Pool, Report};
+use serde::Serialize;
+use shared::{
+    VERSION,
+    wire::{Explain, ExplainAnswer, Page, PoolAnswer, PoolCell, WireError, code, to_bytes},
+};
+
+use crate::{
+    auction::{Auctioneer, MAX_BATCH},
+    io::{Output, Place, ReplyKey},
+};
+
+/// Cells on one page of the pool, at most and unless asked for less.
+const PAGE: usize = 500;
+/// Jobs that an explanation judges again.
+const JUDGED_AGAIN: usize = 10;
+/// Cells that a dry run may add.
+const MAX_ADDED: usize = 10_000;
+
+/// The answer to a dry run.
+#[derive(Debug, Serialize)]
+struct DryRun {
+    v: u8,
+    auctioneer: String,
+    policy: String,
+    cells: usize,
+    #[serde(flatten)]
+    report: Report,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
+}
+
+impl Auctioneer {
+    fn answer_with(&mut self, to: ReplyKey, answer: Result<bytes::Bytes, WireError>) {
+        self.out.push(match answer {
+            Ok(body) => Output::Reply { to, body },
+            Err(error) => Output::ReplyError {
+                to,
+                error: Box::new(error),
+            },
+        });
+    }
+
+    /// A dry run over the pool as it is now: nothing is debited, nothing is sent.
+    pub(crate) fn place(&mut self, now_ms: u64, place: &Place, reply: ReplyKey) {
+        let answer = self.dry_run(now_ms, place);
+        self.answer_with(reply, answer);
+    }
+
+    fn dry_run(&mut self, now_ms: u64, place: &Place) -> Result<bytes::Bytes, WireError> {
+        let jobs: Vec<Job> = place
+            .requests
+            .iter()
+            .flat_map(|r| r.request.jobs())
+            .collect();
+        if jobs.len() > MAX_BATCH {
+            let message = format!("{} instances; a dry run takes {MAX_BATCH}", jobs.len());
+            return Err(invalid("instances", message));
+        }
+        let mut draw = self.draw_now(now_ms, place.explain);
+        let without = place.without.iter().map(|name| Arc::from(name.as_str()));
+        draw.absent.extend(without);
+        let mut larger = self.with_added(place)?;
+        let policy = &self.settings.policy;
+        let cells = larger.as_ref().unwrap_or(self.feed.pool()).len();
+        let max_payload = self.settings.max_payload;
+        loop {
+            let pool = larger.as_mut().unwrap_or(self.feed.pool_mut());
+            let plan = pool.plan(&jobs, policy, &draw);
+            let warnings = place.requests.iter().flat_map(|r| r.warnings.clone());
+            let body = to_bytes(&DryRun {
+                v: VERSION,
+                auctioneer: self.settings.name.clone(),
+                policy: policy.name().to_owned(),
+                cells,
+                report: Report::new(&jobs, policy, plan),
+                warnings: warnings.collect(),
+            });
+            if body.len() <= max_payload {
+                return Ok(body);
+            }
+            if draw.explain == placement::Explain::Winner {
+                let message = format!(
+                    "the answer has {} bytes; ask for less at a time",
+                    body.len()
+                );
+                return Err(WireError::new(code::OVERLOADED, message));
+            }
+            // an answer that does not fit explains less
+            draw.explain = match draw.explain {
+                placement::Explain::Cells => placement::Explain::Stages,
+                placement::Explain::Stages => placement::Explain::Finalists,
+                _ => placement::Explain::Winner,
+            };
+        }
+    }
+
+    /// What a decision made only for the asker depends on.
+    pub(crate) fn draw_now(&mut self, now_ms: u64, explain: placement::Explain) -> Draw {
+        let wall_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
+        Draw {
+            seed: self.draw(),
+            auction: self.new_id().as_u128(),
+            now_ms: self.settings.wall_start_ms.saturating_add(wall_ms),
+            absent: self.feed.away(now_ms),
+            explain,
+            ..Draw::default()
+        }
+    }
+
+    /// The app's last jobs, judged again over the pool as it is now, with everything explained.
+    fn judged_again(&mut self, now_ms: u64, app: &str) -> Vec<serde_json::Value> {
+        let jobs = self.ring.last_jobs(app, JUDGED_AGAIN);
+        let draw = self.draw_now(now_ms, placement::Explain::Cells);
+        let policy = &self.settings.policy;
+        let plan = self.feed.pool().plan_plainly(&jobs, policy, &draw);
+        let report = Report::new(&jobs, policy, plan);
+        let decisions = report.decisions.iter();
+        decisions
+            .filter_map(|d| serde_json::to_value(d).ok())
+            .collect()
+    }
+
+    /// The pool with the cells that the dry run adds; none when it adds none.
+    fn with_added(&self, place: &Place) -> Result<Option<Pool>, WireError> {
+        let count: usize = place
+            .add_cells
+            .iter()
+            .map(|a| a.count.min(MAX_ADDED + 1))
+            .sum();
+        if count > MAX_ADDED {
+            let message = format!("add_cells: {count} cells; at most {MAX_ADDED}");
+            return Err(invalid("add_cells", message));
+        }
+        if place.add_cells.is_empty() {
+            return Ok(None);
+        }
+        let mut pool = self.feed.pool().clone();
+        for (n, add) in place.add_cells.iter().enumerate() {
+            let Some(like) = self.feed.pool().get(&add.like) else {
+                let message = format!("add_cells.like: {:?} is no cell of the pool", add.like);
+                return Err(invalid("add_cells.like", message));
+            };
+            for i in 0..add.count {
+                pool.put(emptied(like, format!("added-{n}-{i}")));
+            }
+        }
+        Ok(Some(pool))
+    }
+
+    pub(crate) fn explain(&mut self, now_ms: u64, explain: &Explain, reply: ReplyKey) {
+        let mut answer = ExplainAnswer {
+            v: VERSION,
+            app: explain.app.clone(),
+            auctioneer: self.settings.name.clone(),
+            auctions: self
+                .ring
+                .of_app(now_ms, self.settings.policy.name(), &explain.app),
+            now: Vec::new(),
+        };
+        if explain.cells {
+            answer.now = self.judged_again(now_ms, &explain.app);
+        }
+        let mut body = to_bytes(&answer);
+        if body.len() > self.settings.max_payload {
+            answer.now.truncate(1);
+            body = to_bytes(&answer);
+        }
+        if body.len() > self.settings.max_payload {
+            answer.now.clear();
+            body = to_bytes(&answer);
+        }
+        while body.len() > self.settings.max_payload && !answer.auctions.is_empty() {
+            // the oldest go first, then the last one's decisions
+            if answer.auctions.len() > 1 {
+                answer.auctions.pop();
+            } else if let Some(last) = answer.auctions.first_mut() {
+                let half = last.decisions.len() / 2;
+                last.decisions.truncate(half);
+                if half == 0 {
+                    answer.auctions.clear();
+                }
+            }
+            body = to_bytes(&answer);
+        }
+        self.out.push(Output::Reply { to: reply, body });
+    }
+
+    pub(crate) fn pool_page(&mut self, now_ms: u64, page: &Page, reply: ReplyKey) {
+        let limit = page.limit.unwrap_or(PAGE).clamp(1, PAGE);
+        let mut cells = Vec::new();
+        let mut bytes = 0;
+        for (name, known) in self.feed.cells().skip(page.offset).take(limit) {
+            let Some(cell) = self.feed.pool().get(name) else {
+                continue;
+            };
+            let cell = PoolCell {
+                cell: cell.clone(),
+                incarnation: known.incarnation,
+                seq: known.seq,
+                age_ms: now_ms.saturating_sub(known.heard_at_ms),
+                left_ms: self.feed.left_ms(known),
+                debits: known.debits.len(),
+                silent: known.silent,
+            };
+            bytes += to_bytes(&cell).len() + 1;
+            if bytes + 512 > self.settings.max_payload && !cells.is_empty() {
+                break;
+            }
+            cells.push(cell);
+        }
+        let total = self.feed.pool().len();
+        let end = page.offset.saturating_add(cells.len());
+        let answer = PoolAnswer {
+            v: VERSION,
+            auctioneer: self.settings.name.clone(),
+            policy: self.settings.policy.name().to_owned(),
+            total,
+            next: (end < total && !cells.is_empty()).then_some(end),
+            cells,
+        };
+        self.answer_with(reply, Ok(to_bytes(&answer)));
+    }
+}
+
+fn invalid(field: &str, message: String) -> WireError {
+    WireError {
+        field: Some(field.to_owned()),
+        ..WireError::new(code::INVALID_REQUEST, message)
+    }
+}
+
+/// A cell like this one, without anything on it.
+fn emptied(like: &placement::Cell, name: String) -> placement::Cell {
+    placement::Cell {
+        cell: name,
+        available: like.total.clone(),
+        starting: 0,
+        tasks: 0,
+        cpu_capped: 0,
+        cpu_uncapped: 0,
+        apps: Default::default(),
+        owners: Default::default(),
+        tags: Default::default(),
+        cached_blobs: Vec::new(),
+        recent_starts: Vec::new(),
+        evacuating: false,
+        ..like.clone()
+    }
+}

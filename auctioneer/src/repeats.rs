@@ -1,0 +1,168 @@
+//! The same request again, at another auctioneer: its outcome is remembered, and where only its
+//! beginning is known the cells are asked what runs before anything is started.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use shared::{
+    VERSION,
+    wire::{Instances, InstancesAnswer, to_bytes},
+};
+use uuid::Uuid;
+
+use crate::{
+    auction::Auctioneer,
+    io::Output,
+    ticket::{Done, Slot, State},
+};
+
+/// How long the cells' answers are awaited.
+const CHECK_WAIT_MS: u64 = 500;
+/// More instances than this are asked for by app.
+const ASKED_BY_ID: usize = 1_000;
+
+/// A request that another auctioneer has begun, while the cells are asked for it.
+#[derive(Debug)]
+pub(crate) struct Check {
+    missing: BTreeSet<Arc<str>>,
+    positions: HashMap<Uuid, usize>,
+    pub(crate) until_ms: u64,
+}
+
+impl Auctioneer {
+    /// Asks the cells what runs of the request. The question's number is the request's.
+    pub(crate) fn check(&mut self, now_ms: u64, key: u64) {
+        self.counters.repeats += 1;
+        let Some(ticket) = self.tickets.get(&key) else {
+            return;
+        };
+        let missing: BTreeSet<Arc<str>> = self
+            .feed
+            .cells()
+            .map(|(name, _)| Arc::clone(name))
+            .collect();
+        if missing.is_empty() {
+            return self.queue(key);
+        }
+        let ids = ticket.instances.iter().map(|i| i.id);
+        let body = to_bytes(&Instances {
+            v: VERSION,
+            app: Some(ticket.request.app.clone()),
+            ids: if ticket.instances.len() > ASKED_BY_ID {
+                Vec::new()
+            } else {
+                ids.collect()
+            },
+        });
+        self.out.push(Output::AskInstances { query: key, body });
+        let instances = ticket.instances.iter().enumerate();
+        let check = Check {
+            missing,
+            positions: instances.map(|(position, i)| (i.id, position)).collect(),
+            until_ms: now_ms + CHECK_WAIT_MS,
+        };
+        self.checks.insert(key, check);
+    }
+
+    /// A cell's answer: what it holds of the request is placed.
+    pub(crate) fn found(&mut self, now_ms: u64, key: u64, answer: &InstancesAnswer) {
+        let Some(check) = self.checks.get_mut(&key) else {
+            self.counters.stray_answers += 1;
+            return;
+        };
+        if !answer.more {
+            check.missing.remove(answer.cell.as_str());
+        }
+        let over = check.missing.is_empty();
+        let held = answer.instances.iter();
+        let positions: Vec<usize> = held
+            .filter_map(|held| check.positions.get(&held.instance).copied())
+            .collect();
+        let cell: Arc<str> = answer.cell.as_str().into();
+        for position in positions {
+            let slot = Slot {
+                ticket: key,
+                position,
+            };
+            self.finish(now_ms, slot, Done::placed(Arc::clone(&cell)));
+        }
+        if over {
+            self.checks.remove(&key);
+            self.queue(key);
+        }
+    }
+
+    /// What was not found is started.
+    pub(crate) fn end_checks(&mut self, now_ms: u64) {
+        let over = self.checks.iter().filter(|(_, c)| c.until_ms <= now_ms);
+        let mut over: Vec<u64> = over.map(|(key, _)| *key).collect();
+        over.sort_unstable();
+        for key in over {
+            self.checks.remove(&key);
+            self.queue(key);
+        }
+    }
+
+    /// The cell answers no more.
+    pub(crate) fn cell_gone(&mut self, cell: &Arc<str>) {
+        for check in self.checks.values_mut() {
+            check.missing.remove(cell);
+            if check.missing.is_empty() {
+                check.until_ms = 0;
+            }
+        }
+        for stopping in self.stops.values_mut() {
+            stopping.missing.remove(cell);
+        }
+    }
+
+    /// An outcome, ours come back or another auctioneer's.
+    pub(crate) fn heard_outcome(&mut self, now_ms: u64, id: String, body: Bytes) {
+        let id: Arc<str> = id.into();
+        let ours = self.by_id.get(&id).copied();
+        if ours.is_none() {
+            self.memory.ended(now_ms, &id, &body, false);
+            return;
+        }
+        // the other one ended while we asked the cells: its answer is the answer
+        let Some(key) = ours.filter(|key| self.checks.contains_key(key)) else {
+            return;
+        };
+        self.checks.remove(&key);
+        self.memory.ended(now_ms, &id, &body, false);
+        self.end_with(key, body);
+    }
+
+    /// Ends a request with another auctioneer's answer.
+    fn end_with(&mut self, key: u64, body: Bytes) {
+        let Some(ticket) = self.tickets.remove(&key) else {
+            return;
+        };
+        self.by_id.remove(&ticket.id);
+        self.deadlines.remove(&(ticket.deadline_ms, key));
+        self.queue_ends.remove(&(ticket.queue_end_ms, key));
+        debug_assert!(
+            ticket
+                .instances
+                .iter()
+                .all(|i| matches!(i.state, State::Checking | State::Done(_))),
+            "nothing of a request waits while the cells are asked for it"
+        );
+        let answer = crate::ticket::Answer::remembered(&ticket.request, body);
+        for place in ticket.places {
+            self.fill(place, answer.clone());
+        }
+    }
+
+    /// Requests that an auctioneer has begun. Ours come back to us, too.
+    pub(crate) fn heard_begun(&mut self, now_ms: u64, ids: &[String]) {
+        for id in ids {
+            if !self.by_id.contains_key(id.as_str()) {
+                self.memory.begun(now_ms, id);
+            }
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Answers to start requests, always within the server's max_payload.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bytes::Bytes;
+use serde::Serialize;
+use shared::{
+    VERSION,
+    wire::{InstanceOutcome, Outcome, StartReply, WireError, code, format_indices, to_bytes},
+};
+
+use crate::ticket::{Answer, Done, Group, Instance, State, Ticket, because};
+
+/// The outcome of an instance at this moment.
+fn present(ticket: &Ticket, instance: &Instance) -> Done {
+    match &instance.state {
+        State::Done(done) => done.clone(),
+        State::Held(why) => Done {
+            outcome: Outcome::Queued,
+            cell: None,
+            why: Some(Arc::clone(why)),
+            duplicate_of: None,
+        },
+        State::Waiting => Done {
+            outcome: Outcome::Queued,
+            cell: None,
+            why: Some(because("waits for the next auction")),
+            duplicate_of: None,
+        },
+        State::Sent => Done::unknown(None, "sent, and not answered before the deadline"),
+        State::Shares => Done::unknown(None, "the same instance of another request is on its way"),
+        State::Checking => Done::unknown(
+            None,
+            &format!("{} was begun by another auctioneer", ticket.id),
+        ),
+    }
+}
+
+/// The answer to a request, with what is known now. It fits into `max_bytes`.
+pub(crate) fn answer(ticket: &Ticket, max_bytes: usize) -> Answer {
+    let present: Vec<(u32, &Instance, Done)> = ticket
+        .instances
+        .iter()
+        .map(|i| (i.index, i, self::present(ticket, i)))
+        .collect();
+    let worst = present.iter().map(|(_, _, done)| done.outcome).max();
+    let mut reply = StartReply {
+        v: VERSION,
+        id: ticket.id.as_ref().to_owned(),
+        app: ticket.request.app.clone(),
+        outcome: worst.unwrap_or(Outcome::Placed),
+        auction: ticket.auction,
+        instances: each(&present),
+        warnings: ticket.warnings.clone(),
+    };
+    let mut body = to_bytes(&reply);
+    for level in [by_cell, counts] {
+        if body.len() <= max_bytes {
+            break;
+        }
+        reply.instances = level(&present);
+        body = to_bytes(&reply);
+    }
+    if body.len() > max_bytes {
+        reply.warnings.clear();
+        body = to_bytes(&reply);
+    }
+    Answer {
+        id: Arc::clone(&ticket.id),
+        app: ticket.request.app.as_str().into(),
+        outcome: reply.outcome,
+        body,
+    }
+}
+
+fn single(index: u32, instance: &Instance, done: &Done) -> InstanceOutcome {
+    InstanceOutcome {
+        index: Some(index),
+        indices: None,
+        instance: Some(instance.id),
+        outcome: done.outcome,
+        cell: done.cell.clone(),
+        reason: done.why.as_ref().map(|why| why.reason.clone()),
+        tally: done
+            .why
+            .as_ref()
+            .map(|why| why.tally.clone())
+            .unwrap_or_default(),
+        duplicate_of: done.duplicate_of.as_ref().map(ToString::to_string),
+    }
+}
+
+/// Every instance that has a cell by itself; equal failures are grouped.
+fn each(present: &[(u32, &Instance, Done)]) -> Vec<InstanceOutcome> {
+    let mut listed = Vec::new();
+    let mut failed = Vec::new();
+    for (index, instance, done) in present {
+        if done.cell.is_some() {
+            listed.push(single(*index, instance, done));
+        } else {
+            failed.push((*index, *instance, done));
+        }
+    }
+    listed.extend(groups(&failed));
+    listed
+}
+
+fn groups(failed: &[(u32, &Instance, &Done)]) -> Vec<InstanceOutcome> {
+    type Key<'d> = (Outcome, Option<&'d str>, Option<&'d str>, Option<&'d str>);
+    fn key(done: &Done) -> Key<'_> {
+        let reason = done.why.as_ref().map(|why| why.reason.as_str());
+        (
+            done.outcome,
+            done.cell.as_deref(),
+            reason,
+            done.duplicate_of.as_deref(),
+        )
+    }
+    // keyed by reason: one reason in one request has one set of numbers, or nearly the same
+    let mut groups: BTreeMap<Key<'_>, Vec<&(u32, &Instance, &Done)>> = BTreeMap::new();
+    for member in failed {
+        groups.entry(key(member.2)).or_default().push(member);
+    }
+    let one = |members: Vec<&(u32, &Instance, &Done)>| {
+        let (index, instance, done) = members[0];
+        let mut outcome = single(*index, instance, done);
+        if members.len() > 1 {
+            outcome.index = None;
+            outcome.instance = None;
+            outcome.indices = Some(format_indices(members.iter().map(|m| m.0)));
+        }
+        outcome
+    };
+    groups.into_values().map(one).collect()
+}
+
+/// Grouped by cell, without the instances' ids.
+fn by_cell(present: &[(u32, &Instance, Done)]) -> Vec<InstanceOutcome> {
+    let all: Vec<_> = present
+        .iter()
+        .map(|(index, i, done)| (*index, *i, done))
+        .collect();
+    groups(&all)
+}
+
+/// How many of each outcome.
+fn counts(present: &[(u32, &Instance, Done)]) -> Vec<InstanceOutcome> {
+    let mut counts: BTreeMap<Outcome, usize> = BTreeMap::new();
+    for (_, _, done) in present {
+        *counts.entry(done.outcome).or_default() += 1;
+    }
+    let one = |(outcome, count): (Outcome, usize)| InstanceOutcome {
+        index: None,
+        indices: None,
+        instance: None,
+        outcome,
+        cell: None,
+        reason: Some(format!("{count} instances; too many to list")),
+        tally: Vec::new(),
+        duplicate_of: None,
+    };
+    counts.into_iter().map(one).collect()
+}
+
+/// The answer to an array, from its elements' answers; it fits into `max_bytes`.
+pub(crate) fn array(group: &Group, max_bytes: usize) -> Result<Bytes, WireError> {
+    let answers: Vec<&Answer> = group.answers.iter().flatten().collect();
+    let outcome = answers
+        .iter()
+        .map(|a| a.outcome)
+        .max()
+        .unwrap_or(Outcome::Placed);
+    let room = answers.iter().map(|a| a.body.len() + 1).sum::<usize>() + 64;
+    if room <= max_bytes {
+        let mut body = Vec::with_capacity(room);
+        body.extend_from_slice(
+            format!("{{\"v\":{VERSION},\"outcome\":\"{outcome}\",\"requests\":[").as_bytes(),
+        );
+        for (n, answer) in answers.iter().enumerate() {
+            if n > 0 {
+                body.push(b',');
+            }
+            body.extend_from_slice(&answer.body);
+        }
+        body.extend_from_slice(b"]}");
+        return Ok(body.into());
+    }
+    let short = |a: &Answer| StartReply {
+        v: VERSION,
+        id: a.id.to_string(),
+        app: a.app.to_string(),
+        outcome: a.outcome,
+        auction: None,
+        instances: Vec::new(),
+        warnings: Vec::new(),
+    };
+    let body = shortened(outcome, answers.iter().map(|a| short(a)));
+    if body.len() <= max_bytes {
+        return Ok(body);
+    }
+    let body = shortened(outcome, answers.iter().map(|a| Bare { outcome: a.outcome }));
+    if body.len() <= max_bytes {
+        return Ok(body);
+    }
+    let message = format!("{} answers do not fit into one message", answers.len());
+    Err(WireError::new(code::OVERLOADED, message))
+}
+
+/// The least that an element of an array can be answered.
+#[derive(Serialize)]
+struct Bare {
+    outcome: Outcome,
+}
+
+fn shortened<T: Serialize>(outcome: Outcome, requests: impl Iterator<Item = T>) -> Bytes {
+    to_bytes(&shared::wire::StartReplies {
+        v: VERSION,
+        outcome,
+        requests: requests.collect::<Vec<T>>(),
+    })
+}

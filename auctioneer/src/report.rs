@@ -1,0 +1,111 @@
+//! Events about apps: one message for each kind, app and auction, however many instances it had.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use placement::Unplaced;
+use shared::wire::{Event, EventInstance, format_indices};
+use uuid::Uuid;
+
+/// Instances listed in one event.
+const LISTED: usize = 100;
+
+/// What became of an app's instances in an auction, until all of them are heard of.
+#[derive(Debug, Default)]
+struct AppReport {
+    pending: usize,
+    kinds: BTreeMap<&'static str, Lines>,
+}
+
+/// One event in the making.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    indices: Vec<u32>,
+    listed: Vec<EventInstance>,
+    why: Option<Arc<Unplaced>>,
+    requests: Vec<Arc<str>>,
+}
+
+/// One instance, as an event tells of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) request: Arc<str>,
+    pub(crate) index: u32,
+    pub(crate) instance: Uuid,
+    pub(crate) cell: Option<Arc<str>>,
+    pub(crate) why: Option<Arc<Unplaced>>,
+}
+
+impl Lines {
+    pub(crate) fn add(&mut self, line: Line) {
+        self.indices.push(line.index);
+        if self.listed.len() < LISTED {
+            self.listed.push(EventInstance {
+                index: line.index,
+                instance: Some(line.instance),
+                cell: line.cell.map(|cell| cell.as_ref().to_owned()),
+                ..EventInstance::default()
+            });
+        }
+        if self.requests.last() != Some(&line.request) {
+            self.requests.push(line.request);
+        }
+        if self.why.is_none() {
+            self.why = line.why;
+        }
+    }
+
+    pub(crate) fn event(self, kind: &str, app: &str, auction: Option<Uuid>) -> Event {
+        let mut event = Event::app(kind, app);
+        event.auction = auction;
+        event.count = self.indices.len();
+        event.indices = Some(format_indices(self.indices));
+        event.instances = self.listed;
+        if let [request] = self.requests.as_slice() {
+            event.request = Some(request.as_ref().to_owned());
+        }
+        if let Some(why) = self.why {
+            event.reason = Some(why.reason.clone());
+            event.tally.clone_from(&why.tally);
+        }
+        event
+    }
+}
+
+/// Events that wait for the last answer of their auction and app.
+#[derive(Debug, Default)]
+pub(crate) struct Reports {
+    auctions: HashMap<(Uuid, Arc<str>), AppReport>,
+}
+
+impl Reports {
+    /// So many instances of the app were sent to cells by this auction.
+    pub(crate) fn sent(&mut self, auction: Uuid, app: &Arc<str>, count: usize) {
+        let report = self.auctions.entry((auction, Arc::clone(app))).or_default();
+        report.pending += count;
+    }
+
+    /// What became of one that was sent. After the last one the events are returned.
+    pub(crate) fn heard(
+        &mut self,
+        auction: Uuid,
+        app: &Arc<str>,
+        kind: &'static str,
+        line: Line,
+    ) -> Vec<Event> {
+        let key = (auction, Arc::clone(app));
+        let Some(report) = self.auctions.get_mut(&key) else {
+            return Vec::new();
+        };
+        report.kinds.entry(kind).or_default().add(line);
+        report.pending = report.pending.saturating_sub(1);
+        if report.pending > 0 {
+            return Vec::new();
+        }
+        let kinds = self.auctions.remove(&key).unwrap_or_default().kinds;
+        let event = |(kind, lines): (&str, Lines)| lines.event(kind, app, Some(auction));
+        kinds.into_iter().map(event).collect()
+    }
+}

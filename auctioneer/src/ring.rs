@@ -1,0 +1,151 @@
+//! The last auctions, so that somebody can ask why.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use placement::{Job, Unplaced};
+use shared::wire::{AuctionRecord, DecisionRecord, Outcome};
+use uuid::Uuid;
+
+/// Auctions remembered.
+pub(crate) const REMEMBERED: usize = 16;
+/// Decisions remembered in all of them; the oldest auctions go first.
+pub(crate) const MAX_DECISIONS: usize = 40_000;
+
+/// One auction.
+#[derive(Debug)]
+pub(crate) struct Past {
+    pub(crate) auction: Uuid,
+    pub(crate) seed: u64,
+    pub(crate) at_ms: u64,
+    pub(crate) cells: usize,
+    pub(crate) decisions: Vec<PastDecision>,
+}
+
+/// One decision of it.
+#[derive(Debug)]
+pub(crate) struct PastDecision {
+    pub(crate) app: Arc<str>,
+    pub(crate) job: Job,
+    pub(crate) cell: Option<Arc<str>>,
+    pub(crate) value: Option<f64>,
+    pub(crate) why: Option<Arc<Unplaced>>,
+}
+
+/// The last auctions.
+#[derive(Debug, Default)]
+pub(crate) struct Ring {
+    past: VecDeque<Past>,
+    decisions: usize,
+}
+
+impl Ring {
+    pub(crate) fn add(&mut self, past: Past) {
+        self.decisions += past.decisions.len();
+        self.past.push_back(past);
+        while self.past.len() > REMEMBERED
+            || (self.decisions > MAX_DECISIONS && self.past.len() > 1)
+        {
+            let gone = self.past.pop_front();
+            self.decisions -= gone.map_or(0, |gone| gone.decisions.len());
+        }
+    }
+
+    /// The app's jobs in the last auction that dealt with it, at most so many.
+    pub(crate) fn last_jobs(&self, app: &str, most: usize) -> Vec<Job> {
+        let of_app = |past: &Past| {
+            let of_app = past.decisions.iter().filter(|d| d.app.as_ref() == app);
+            of_app.take(most).map(|d| d.job.clone()).collect()
+        };
+        let jobs = self.past.iter().rev().map(of_app);
+        jobs.into_iter()
+            .find(|jobs: &Vec<Job>| !jobs.is_empty())
+            .unwrap_or_default()
+    }
+
+    /// The auctions that dealt with the app, the newest first.
+    pub(crate) fn of_app(&self, now_ms: u64, policy: &str, app: &str) -> Vec<AuctionRecord> {
+        let record = |past: &Past| {
+            let of_app = past.decisions.iter().filter(|d| d.app.as_ref() == app);
+            let decisions: Vec<DecisionRecord> = of_app.map(PastDecision::record).collect();
+            (!decisions.is_empty()).then(|| AuctionRecord {
+                auction: past.auction,
+                seed: past.seed,
+                policy: policy.to_owned(),
+                age_ms: now_ms.saturating_sub(past.at_ms),
+                cells: past.cells,
+                decisions,
+            })
+        };
+        self.past.iter().rev().filter_map(record).collect()
+    }
+}
+
+impl PastDecision {
+    fn record(&self) -> DecisionRecord {
+        DecisionRecord {
+            index: self.job.index,
+            outcome: if self.cell.is_some() {
+                Outcome::Placed
+            } else {
+                Outcome::Unplaced
+            },
+            cell: self.cell.as_ref().map(ToString::to_string),
+            value: self.value,
+            reason: self.why.as_ref().map(|why| why.reason.clone()),
+            tally: self
+                .why
+                .as_ref()
+                .map(|why| why.tally.clone())
+                .unwrap_or_default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn past(at_ms: u64, app: &str, decisions: u32) -> Past {
+        let decision = |index| PastDecision {
+            app: app.into(),
+            job: Job {
+                request: Arc::new(placement::Request::new(app, 1, 1)),
+                index,
+            },
+            cell: Some("c".into()),
+            value: None,
+            why: None,
+        };
+        Past {
+            auction: Uuid::from_u128(u128::from(at_ms)),
+            seed: at_ms,
+            at_ms,
+            cells: 1,
+            decisions: (0..decisions).map(decision).collect(),
+        }
+    }
+
+    #[test]
+    fn the_last_sixteen_newest_first() {
+        let mut ring = Ring::default();
+        for at_ms in 0..20 {
+            ring.add(past(at_ms, if at_ms % 2 == 0 { "even" } else { "odd" }, 1));
+        }
+        let ages: Vec<u64> = ring
+            .of_app(20, "dea", "even")
+            .iter()
+            .map(|a| a.age_ms)
+            .collect();
+        assert_eq!(ages, [2, 4, 6, 8, 10, 12, 14, 16]);
+        assert!(ring.of_app(20, "dea", "none").is_empty());
+    }
+
+    #[test]
+    fn large_auctions_push_out_more() {
+        let mut ring = Ring::default();
+        for at_ms in 0..6 {
+            ring.add(past(at_ms, "a", 10_000));
+        }
+        assert_eq!((ring.past.len(), ring.decisions), (4, 40_000));
+    }
+}

@@ -1,0 +1,277 @@
+//! Between NATS and the state machine: bytes, timers, subscriptions. One task owns the machine.
+
+mod drains;
+mod publish;
+mod service;
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use placement::{Invalid, Policy, check_name};
+use shared::{
+    Subjects,
+    clock::{Clock, wall_ms},
+    nats::{Bus, BusError},
+    shutdown::CancellationToken,
+};
+use tokio::{
+    sync::mpsc,
+    task::JoinSet,
+    time::{Instant, sleep_until},
+};
+use uuid::Uuid;
+
+use crate::{Auctioneer, Counters, Input, ReplyKey, Settings};
+use service::Door;
+
+/// Inputs that may wait for the machine; then the subscriptions fill up.
+const INPUTS: usize = 65_536;
+/// Inputs taken before an auction is held.
+const AT_ONCE: usize = 4_096;
+/// Warm-up ends so long after the last new cell …
+const QUIET_MS: u64 = 300;
+/// … and so long after its beginning at the latest.
+const WARM_UP_MS: u64 = 1_000;
+/// How long what is in flight may take at the end.
+const LEAVE_MS: u64 = 5_000;
+
+/// How an auctioneer is set up.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Its name: 1 to 128 of `A-Za-z0-9_-`; unique in the cluster.
+    pub name: String,
+    /// How it decides.
+    pub policy: Policy,
+}
+
+/// Why an auctioneer ended before it was told to.
+#[derive(Debug, thiserror::Error)]
+pub enum AuctioneerError {
+    /// A setting that cannot be used.
+    #[error("auctioneer: {0}")]
+    Config(#[from] Invalid),
+    /// NATS could not be used.
+    #[error("auctioneer: {0}")]
+    Bus(#[from] BusError),
+    /// The NATS service could not be started.
+    #[error("auctioneer: the service could not be started: {0}")]
+    Service(String),
+    /// A subscription ended by itself: the connection is closed for good.
+    #[error("auctioneer: the connection to NATS was closed")]
+    Closed,
+}
+
+/// What the tasks around the machine share.
+#[derive(Clone)]
+struct Shell {
+    bus: Bus,
+    subjects: Subjects,
+    policy: Arc<Policy>,
+    /// Requests that await their answers.
+    pending: Arc<Mutex<HashMap<ReplyKey, async_nats::service::Request>>>,
+    counters: Arc<Mutex<Counters>>,
+    /// Messages that the client did not take in time.
+    unsent: Arc<AtomicU64>,
+    inputs: mpsc::Sender<Input>,
+    /// Answers to what we ask arrive under this subject.
+    inbox: Arc<str>,
+}
+
+/// Runs an auctioneer until `shutdown` is cancelled: then it takes nothing new, finishes what is in
+/// flight (5 s at most) and leaves.
+pub async fn run(
+    config: Config,
+    bus: Bus,
+    subjects: Subjects,
+    shutdown: CancellationToken,
+) -> Result<(), AuctioneerError> {
+    check_name("name", &config.name)?;
+    let mut connected = bus.connected.clone();
+    tokio::select! {
+        _ = connected.wait_for(|up| *up) => {}
+        () = shutdown.cancelled() => return Ok(()),
+    }
+    let clock = Clock::start();
+    let machine = Auctioneer::new(Settings {
+        name: config.name.clone(),
+        policy: config.policy.clone(),
+        max_payload: bus.client.server_info().max_payload,
+        seed: Uuid::new_v4().as_u64_pair().0,
+        wall_start_ms: wall_ms(),
+    });
+    let (inputs, input) = mpsc::channel(INPUTS);
+    let shell = Shell {
+        inbox: bus.client.new_inbox().into(),
+        bus,
+        subjects,
+        policy: Arc::new(config.policy.clone()),
+        pending: Arc::default(),
+        counters: Arc::default(),
+        unsent: Arc::default(),
+        inputs,
+    };
+    let mut tasks = JoinSet::new();
+    shell.listen(&config.name, &mut tasks).await?;
+    tasks.spawn(publish::echo(shell.clone(), config.name.clone()));
+    let door = Door::open(&shell, &config).await?;
+    tasks.spawn(service::compare_policies(shell.clone()));
+    let owner = Owner {
+        shell,
+        machine,
+        clock,
+        input,
+    };
+    // a task of its own: whoever waits for us may do so on a thread that is no worker's, and then
+    // every message would have to wake it
+    let mut owner_task = JoinSet::new();
+    owner_task.spawn(owner.own(door, tasks, shutdown));
+    match owner_task.join_next().await {
+        Some(Ok(ended)) => ended,
+        _ => Err(AuctioneerError::Closed),
+    }
+}
+
+/// The task that owns the machine.
+struct Owner {
+    shell: Shell,
+    machine: Auctioneer,
+    clock: Clock,
+    input: mpsc::Receiver<Input>,
+}
+
+impl Owner {
+    async fn own(
+        mut self,
+        mut door: Door,
+        mut tasks: JoinSet<()>,
+        shutdown: CancellationToken,
+    ) -> Result<(), AuctioneerError> {
+        let mut connected = self.shell.bus.connected.clone();
+        let mut warm_up = WarmUp::default();
+        let mut minute = tokio::time::interval(Duration::from_secs(60));
+        let mut inputs = Vec::with_capacity(AT_ONCE);
+        let mut leave_by_ms = None;
+        loop {
+            let now_ms = self.clock.now_ms();
+            let mut wake_ms = self.machine.next_wake_ms();
+            if !door.is_joined() && leave_by_ms.is_none() {
+                if warm_up.is_over(now_ms, self.machine.feed().pool().len()) {
+                    door.join(&self.shell, &mut tasks).await?;
+                    self.machine.warmed_up();
+                }
+                wake_ms = wake_ms.min(warm_up.next_ms(now_ms));
+            }
+            if leave_by_ms.is_some_and(|by_ms| now_ms >= by_ms || self.machine.is_idle()) {
+                break;
+            }
+            let wake = self.clock.instant(wake_ms.min(now_ms + 1_000));
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled(), if leave_by_ms.is_none() => {
+                    door.close().await;
+                    leave_by_ms = Some(now_ms + LEAVE_MS);
+                    inputs.push(Input::Leave);
+                }
+                changed = connected.changed() => {
+                    changed.map_err(|_| AuctioneerError::Closed)?;
+                    let up = *connected.borrow_and_update();
+                    self.connection(up, &mut inputs);
+                }
+                count = self.input.recv_many(&mut inputs, AT_ONCE) => {
+                    if count == 0 {
+                        return Err(AuctioneerError::Closed);
+                    }
+                }
+                () = sleep_until(wake) => {}
+                _ = minute.tick() => tracing::debug!(counters = ?self.machine.counters(), "counts"),
+                Some(ended) = tasks.join_next() => {
+                    tracing::debug!(?ended, "a task of the auctioneer ended");
+                    return Err(AuctioneerError::Closed);
+                }
+            }
+            self.step(&mut inputs).await;
+        }
+        self.finish(&mut tasks).await
+    }
+
+    fn connection(&mut self, up: bool, inputs: &mut Vec<Input>) {
+        if up {
+            let max_payload = self.shell.bus.client.server_info().max_payload;
+            self.machine.set_max_payload(max_payload);
+            let shell = self.shell.clone();
+            tokio::spawn(async move { shell.discover().await });
+            tracing::info!("connected to NATS");
+        } else {
+            tracing::warn!("the connection to NATS is down: no cell is called lost for it");
+        }
+        inputs.push(Input::Connected(up));
+    }
+
+    async fn step(&mut self, inputs: &mut Vec<Input>) {
+        let now_ms = self.clock.now_ms();
+        for input in inputs.drain(..) {
+            self.machine.take(now_ms, input);
+        }
+        let outputs = self.machine.run(now_ms);
+        self.publish_counters();
+        self.shell.send_all(outputs).await;
+    }
+
+    fn publish_counters(&self) {
+        let mut counted = self.machine.counters();
+        counted.unsent = self.shell.unsent.load(Ordering::Relaxed);
+        counted.dropped = self.shell.bus.dropped.load(Ordering::Relaxed);
+        let counters = self.shell.counters.lock();
+        *counters.unwrap_or_else(PoisonError::into_inner) = counted;
+    }
+
+    /// Sends what is left to be sent.
+    async fn finish(mut self, tasks: &mut JoinSet<()>) -> Result<(), AuctioneerError> {
+        let rest = self.machine.run(self.clock.now_ms());
+        self.shell.send_all(rest).await;
+        let flush = tokio::time::timeout(Duration::from_secs(2), self.shell.bus.client.flush());
+        if flush.await.is_err() {
+            tracing::warn!("the last messages may not have been sent");
+        }
+        tasks.abort_all();
+        Ok(())
+    }
+}
+
+/// When an auctioneer knows the cells well enough to take requests.
+#[derive(Default)]
+struct WarmUp {
+    began_ms: Option<u64>,
+    grew_ms: u64,
+    cells: usize,
+}
+
+impl WarmUp {
+    fn is_over(&mut self, now_ms: u64, cells: usize) -> bool {
+        let began_ms = *self.began_ms.get_or_insert(now_ms);
+        if cells != self.cells || self.began_ms == Some(now_ms) {
+            self.cells = cells;
+            self.grew_ms = now_ms;
+        }
+        now_ms >= began_ms + WARM_UP_MS || (cells > 0 && now_ms >= self.grew_ms + QUIET_MS)
+    }
+
+    fn next_ms(&self, now_ms: u64) -> u64 {
+        let latest_ms = self.began_ms.unwrap_or(now_ms) + WARM_UP_MS;
+        if self.cells == 0 {
+            return latest_ms;
+        }
+        latest_ms.min(self.grew_ms + QUIET_MS)
+    }
+}
+
+/// The instant that is so far from now.
+fn after(duration: Duration) -> Instant {
+    Instant::now() + duration
+}

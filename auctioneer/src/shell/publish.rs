@@ -1,0 +1,147 @@
+//! Sending what the machine wants sent.
+
+use std::{
+    sync::{PoisonError, atomic::Ordering},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use shared::{
+    VERSION,
+    nats::{BusError, in_time},
+    wire::{BidRequest, WireError, to_bytes},
+};
+
+use super::Shell;
+use crate::{Output, ReplyKey};
+
+/// How often: a lease ends late by so much at the most, since time passes only with evidence.
+const ECHO: Duration = Duration::from_millis(250);
+
+/// Evidence that messages flow: four times a second to ourselves.
+pub(super) async fn echo(shell: Shell, name: String) {
+    let subject = shell.subjects.echo(&name);
+    let mut echoes = tokio::time::interval(ECHO);
+    echoes.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        echoes.tick().await;
+        if *shell.bus.connected.borrow() {
+            let echo = shell.bus.client.publish(subject.clone(), Bytes::new());
+            if let Err(error) = in_time(echo).await {
+                tracing::debug!(%error, "no echo");
+            }
+        }
+    }
+}
+
+impl Shell {
+    /// Sends all of it. Where the client takes no more, because the connection is down or
+    /// stands still, the rest is dropped and counted: late starts would expire, late answers find
+    /// nobody, and what waits here would stop everything else.
+    pub(super) async fn send_all(&self, mut outputs: Vec<Output>) {
+        // observers come last: whoever waits for a start, a bid or an answer waits for nothing else
+        outputs.sort_by_key(|o| matches!(o, Output::Event(_) | Output::Outcome { .. }));
+        let mut outputs = outputs.into_iter();
+        while let Some(output) = outputs.next() {
+            match self.send(output).await {
+                Ok(()) => {}
+                Err(BusError::Timeout) => {
+                    let count = 1 + outputs.len() as u64;
+                    self.unsent.fetch_add(count, Ordering::Relaxed);
+                    tracing::warn!(count, "not sent: the connection takes nothing");
+                    return;
+                }
+                Err(error) => {
+                    self.unsent.fetch_add(1, Ordering::Relaxed);
+                    tracing::warn!(%error, "not sent");
+                }
+            }
+        }
+    }
+
+    async fn send(&self, output: Output) -> Result<(), BusError> {
+        let subjects = &self.subjects;
+        match output {
+            Output::AskBids { auction } => {
+                let body = to_bytes(&BidRequest {
+                    v: VERSION,
+                    auction,
+                });
+                self.ask(subjects.bid(), "bid", body).await
+            }
+            Output::AskState { cell } => {
+                self.ask(subjects.cell(&cell, "state"), "state", Bytes::new())
+                    .await
+            }
+            Output::AskInstances { query, body } => {
+                self.ask(subjects.instances(), &format!("found.{query}"), body)
+                    .await
+            }
+            Output::Start {
+                dispatch,
+                cell,
+                body,
+            } => {
+                let subject = subjects.cell(&cell, "start");
+                self.ask(subject, &format!("start.{dispatch}"), body).await
+            }
+            Output::StopCells { query, body } => {
+                self.ask(subjects.cells_stop(), &format!("stop.{query}"), body)
+                    .await
+            }
+            Output::Reply { to, body } => self.reply(to, body, None).await,
+            Output::ReplyError { to, error } => {
+                self.reply(to, to_bytes(&error.body()), Some(&error)).await
+            }
+            Output::Event(event) => {
+                let subject = subjects.event(&event.kind, event.about());
+                in_time(self.bus.client.publish(subject, to_bytes(&*event))).await
+            }
+            Output::Outcome { id, body } => {
+                in_time(self.bus.client.publish(subjects.outcome(&id), body)).await
+            }
+            Output::Held {
+                auction,
+                seed,
+                jobs,
+                cells,
+                placed,
+            } => {
+                tracing::debug!(%auction, seed, jobs, cells, placed, "auction");
+                Ok(())
+            }
+        }
+    }
+
+    async fn ask(&self, subject: String, answer: &str, body: Bytes) -> Result<(), BusError> {
+        let inbox = format!("{}.{answer}", self.inbox);
+        in_time(self.bus.client.publish_with_reply(subject, inbox, body)).await
+    }
+
+    /// Answers a question that cannot be read.
+    pub(super) async fn refuse(&self, to: Option<ReplyKey>, error: &WireError) {
+        if let Some(to) = to
+            && let Err(error) = self.reply(to, to_bytes(&error.body()), Some(error)).await
+        {
+            tracing::warn!(%error, "not sent");
+        }
+    }
+
+    /// Answers a request, errors with the headers of NATS services beside the body.
+    async fn reply(
+        &self,
+        to: ReplyKey,
+        body: Bytes,
+        error: Option<&WireError>,
+    ) -> Result<(), BusError> {
+        let request = {
+            let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+            pending.remove(&to)
+        };
+        let Some(request) = request else {
+            return Ok(());
+        };
+        let headers = error.map(WireError::headers).unwrap_or_default();
+        in_time(request.respond_with_headers(Ok(body), headers)).await
+    }
+}

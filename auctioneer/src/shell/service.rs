@@ -1,0 +1,226 @@
+//! The NATS service: who we are for `$SRV`, and the subjects that requests come in on.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use async_nats::service::{Request, Service, ServiceExt, endpoint::Endpoint};
+use futures_util::StreamExt;
+use placement::Policy;
+use shared::{
+    ask::gather,
+    wire::{WireError, to_bytes},
+};
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use super::{AuctioneerError, Config, Shell, after};
+use crate::{Input, ReplyKey, door};
+
+/// All auctioneers share the requests.
+const QUEUE_GROUP: &str = "auctioneers";
+/// How often other auctioneers' policies are compared with ours.
+const COMPARE: Duration = Duration::from_secs(60);
+
+/// The service, at first without a subject to take requests on.
+pub(super) struct Door {
+    service: Option<Service>,
+    joined: bool,
+}
+
+/// A subject for requests.
+#[derive(Clone, Copy, Debug)]
+enum Entrance {
+    Start,
+    Stop,
+    Place,
+    Explain,
+    Pool,
+    Capacity,
+}
+
+impl Door {
+    /// Starts the service, and asks the cells to advertise.
+    pub(super) async fn open(shell: &Shell, config: &Config) -> Result<Self, AuctioneerError> {
+        let counters = Arc::clone(&shell.counters);
+        let metadata = HashMap::from([
+            ("name".to_owned(), config.name.clone()),
+            ("policy".to_owned(), config.policy.name().to_owned()),
+            ("policy_hash".to_owned(), hash(&config.policy)),
+        ]);
+        let service = shell
+            .bus
+            .client
+            .service_builder()
+            .description("takes start requests and places them on cells")
+            .metadata(metadata)
+            .stats_handler(move |_, stats| {
+                if stats.name != "start" {
+                    return serde_json::Value::Null;
+                }
+                let counters = counters.lock().unwrap_or_else(PoisonError::into_inner);
+                serde_json::to_value(&*counters).unwrap_or_default()
+            })
+            .start(service_name(shell), env!("CARGO_PKG_VERSION"))
+            .await
+            .map_err(|e| AuctioneerError::Service(e.to_string()))?;
+        shell.discover().await?;
+        Ok(Self {
+            service: Some(service),
+            joined: false,
+        })
+    }
+
+    pub(super) fn is_joined(&self) -> bool {
+        self.joined
+    }
+
+    /// Begins to take requests.
+    pub(super) async fn join(
+        &mut self,
+        shell: &Shell,
+        tasks: &mut JoinSet<()>,
+    ) -> Result<(), AuctioneerError> {
+        let Some(service) = &self.service else {
+            return Ok(());
+        };
+        self.joined = true;
+        let keys = Arc::new(AtomicU64::new(0));
+        let subjects = &shell.subjects;
+        for (name, subject, entrance) in [
+            ("start", subjects.start(), Entrance::Start),
+            ("stop", subjects.stop(), Entrance::Stop),
+            ("place", subjects.place(), Entrance::Place),
+            ("explain", subjects.explain(), Entrance::Explain),
+            ("pool", subjects.pool(), Entrance::Pool),
+            ("capacity", subjects.capacity(), Entrance::Capacity),
+        ] {
+            let endpoint = service
+                .endpoint_builder()
+                .name(name)
+                .queue_group(QUEUE_GROUP);
+            let endpoint = endpoint.add(subject).await;
+            let endpoint = endpoint.map_err(|e| AuctioneerError::Service(e.to_string()))?;
+            tasks.spawn(take(shell.clone(), endpoint, entrance, Arc::clone(&keys)));
+        }
+        tracing::info!("takes requests");
+        Ok(())
+    }
+
+    /// Takes no more requests.
+    pub(super) async fn close(&mut self) {
+        if let Some(service) = self.service.take()
+            && let Err(error) = service.stop().await
+        {
+            tracing::debug!(%error, "the service did not stop in order");
+        }
+    }
+}
+
+impl Shell {
+    /// Asks every cell to advertise.
+    pub(super) async fn discover(&self) -> Result<(), shared::nats::BusError> {
+        let body = to_bytes(&serde_json::json!({ "v": shared::VERSION }));
+        let subject = self.subjects.discover();
+        shared::nats::in_time(self.bus.client.publish(subject, body)).await
+    }
+}
+
+/// Reads requests and hands them to the machine. Ends when the service is stopped.
+async fn take(shell: Shell, mut endpoint: Endpoint, entrance: Entrance, keys: Arc<AtomicU64>) {
+    while let Some(request) = endpoint.next().await {
+        let body = request.message.payload.clone();
+        let key = request.message.reply.is_some().then(|| {
+            let key = keys.fetch_add(1, Ordering::Relaxed);
+            remember(&shell, key, request);
+            key
+        });
+        match read(&shell.policy, entrance, &body, key) {
+            Ok(input) => {
+                if shell.inputs.send(input).await.is_err() {
+                    return;
+                }
+            }
+            Err(error) => shell.refuse(key, &error).await,
+        }
+    }
+    // the other tasks go on until all is answered
+    std::future::pending::<()>().await;
+}
+
+fn remember(shell: &Shell, key: ReplyKey, request: Request) {
+    let mut pending = shell.pending.lock().unwrap_or_else(PoisonError::into_inner);
+    pending.insert(key, request);
+}
+
+fn read(
+    policy: &Policy,
+    entrance: Entrance,
+    body: &[u8],
+    key: Option<ReplyKey>,
+) -> Result<Input, WireError> {
+    match (entrance, key) {
+        (Entrance::Start, key) => Ok(door::read_start(policy, body, key, Uuid::now_v7)),
+        (Entrance::Stop, key) => Ok(door::read_stop(body, key, Uuid::now_v7)),
+        (_, None) => Err(door::no_reply()),
+        (Entrance::Place, Some(key)) => door::read_place(policy, body, key, Uuid::now_v7),
+        (Entrance::Explain, Some(key)) => door::read_explain(body, key),
+        (Entrance::Capacity, Some(key)) => door::read_capacity(policy, body, key, Uuid::now_v7),
+        (Entrance::Pool, Some(key)) => door::read_pool(body, key),
+    }
+}
+
+/// The service's name: the prefix's dots cannot stand in it.
+fn service_name(shell: &Shell) -> String {
+    format!("{}-auctioneer", shell.subjects.prefix().replace('.', "-"))
+}
+
+fn hash(policy: &Policy) -> String {
+    format!("{:016x}", policy.hash())
+}
+
+/// Warns of auctioneers that decide by another policy: now and once a minute.
+pub(super) async fn compare_policies(shell: Shell) {
+    let policy = Arc::clone(&shell.policy);
+    let ours = hash(&policy);
+    let subject = format!("$SRV.INFO.{}", service_name(&shell));
+    loop {
+        let heard = |answer: async_nats::Message| {
+            if let Some((name, theirs)) = other_policy(&answer.payload, &ours) {
+                tracing::warn!(
+                    policy = policy.name(),
+                    theirs,
+                    auctioneer = name,
+                    "another auctioneer decides by another policy"
+                );
+            }
+            false
+        };
+        let wait = Duration::from_secs(1);
+        let client = &shell.bus.client;
+        let asked = gather(client, subject.clone(), "".into(), wait, None, heard).await;
+        if let Err(error) = asked {
+            tracing::debug!(%error, "other auctioneers were not asked for their policies");
+        }
+        tokio::time::sleep_until(after(COMPARE)).await;
+    }
+}
+
+/// Who decides by another policy than ours, and by which.
+fn other_policy(info: &[u8], ours: &str) -> Option<(String, String)> {
+    #[derive(serde::Deserialize)]
+    struct Info {
+        metadata: HashMap<String, String>,
+    }
+    let mut info: Info = serde_json::from_slice(info).ok()?;
+    if info.metadata.get("policy_hash")? == ours {
+        return None;
+    }
+    let name = info.metadata.remove("name").unwrap_or_default();
+    Some((name, info.metadata.remove("policy").unwrap_or_default()))
+}

@@ -1,0 +1,190 @@
+//! What cells say to a start, and what becomes of it.
+
+use shared::wire::{Outcome, kind};
+
+use super::world::{World, request};
+use crate::{Input, Output};
+
+#[test]
+fn refused_work_enters_three_auctions_at_most() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    let key = world.ask_one("r", "web", 100, 1);
+    for auction in 1..=3 {
+        let sent = world.sent();
+        assert_eq!(sent.len(), 1, "auction {auction}");
+        // the cell says it has room and refuses
+        let mut answer = world.cell("c1").clone().answer(&sent[0].start);
+        let accepted = std::mem::take(&mut answer.accepted);
+        answer.refused.push(shared::wire::Refusal {
+            instance: accepted[0],
+            reason: "odd".into(),
+            needs: Some(5),
+            has: Some(4),
+        });
+        answer.available = world.cells["c1"].cell.available.clone();
+        answer.apps.clear();
+        world.answered(&sent[0], answer);
+        assert_eq!(world.free("c1"), if auction < 3 { 900 } else { 1_000 });
+    }
+    assert!(world.sent().is_empty());
+    let reply = world.start_reply(key);
+    assert_eq!(reply.outcome, Outcome::Unplaced);
+    assert_eq!(
+        reply.instances[0].reason.as_deref(),
+        Some("c1 refused: odd")
+    );
+    assert_eq!(reply.instances[0].tally[0].needs, Some(5.0));
+    assert_eq!(world.events(kind::REFUSED).len(), 3);
+    assert_eq!(world.events(kind::UNPLACED).len(), 1);
+}
+
+#[test]
+fn the_belief_is_left_out_after_two_changed_refusals() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    let key = world.ask_one("r", "web", 100, 1);
+    // another auctioneer places one of the app each time, just before
+    for (auction, believed) in [(1, Some(0)), (2, Some(1)), (3, None)] {
+        let other = request("x", "web", 100, 1);
+        world.cell("c1").cell.debit(&other);
+        world.cell("c1").seq += 1;
+        let sent = world.sent();
+        assert_eq!(
+            sent[0].start.work[0].believed, believed,
+            "auction {auction}"
+        );
+        world.deliver(&sent[0]);
+    }
+    assert_eq!(world.start_reply(key).outcome, Outcome::Placed);
+}
+
+#[test]
+fn a_refusal_is_tried_where_the_cell_says_there_is_room() {
+    let mut world = World::with_cells("dea", &["c1", "c2"]);
+    // c1 is full and has not said so yet; dea prefers the one with more memory
+    world.cell("c2").cell.available.memory_mb = 400;
+    world.cell("c2").seq += 1;
+    world.advertise("c2");
+    world.cell("c1").cell.available.memory_mb = 10;
+    world.cell("c1").seq += 1;
+    let key = world.ask_one("r", "web", 100, 1);
+    assert_eq!(world.deliver_all(), 2);
+    let reply = world.start_reply(key);
+    assert_eq!(reply.instances[0].cell.as_deref(), Some("c2"));
+    assert_eq!(world.free("c1"), 10, "its own word");
+}
+
+#[test]
+fn an_outdated_cell_is_asked_for_its_state_and_left_out() {
+    let mut world = World::with_cells("dea", &["c1", "c2"]);
+    world.cell("c2").cell.available.memory_mb = 400;
+    world.cell("c2").seq += 1;
+    world.advertise("c2");
+    world.cell("c1").incarnation = uuid::Uuid::from_u128(77);
+    let key = world.ask_one("r", "web", 100, 1);
+    world.deliver_all();
+    assert_eq!(
+        world.start_reply(key).instances[0].cell.as_deref(),
+        Some("c2")
+    );
+    let asks = |o: &&Output| matches!(o, Output::AskState { cell } if cell.as_ref() == "c1");
+    assert_eq!(world.out.iter().filter(asks).count(), 1);
+}
+
+#[test]
+fn delivered_to_nobody_goes_elsewhere() {
+    let mut world = World::with_cells("dea", &["c1", "c2"]);
+    let key = world.ask_one("r", "web", 100, 1);
+    let sent = world.sent();
+    let dead = sent[0].cell.clone();
+    world.input(Input::NobodyListens {
+        dispatch: sent[0].dispatch,
+    });
+    assert_eq!(world.free(&dead), 1_000, "given back");
+    let again = world.sent();
+    assert_ne!(again[0].cell, dead);
+    world.deliver(&again[0]);
+    assert_eq!(world.start_reply(key).outcome, Outcome::Placed);
+    assert_eq!(
+        world.events(kind::CELL_LOST).len(),
+        0,
+        "it is not called lost for it"
+    );
+    // for one interval nothing goes there
+    for (n, wait_ms) in [(2, 0), (3, 4_000)] {
+        world.pass(wait_ms);
+        world.ask_one(&format!("r{n}"), &format!("app{n}"), 10, 1);
+        let sent = world.sent();
+        assert_ne!(sent[0].cell, dead);
+        world.deliver(&sent[0]);
+    }
+    world.pass(1_000);
+    world.ask_one("r4", "web", 10, 1);
+    assert_eq!(
+        world.sent()[0].cell,
+        dead,
+        "the other one has an instance of it"
+    );
+}
+
+#[test]
+fn no_answer_is_unknown_and_never_started_elsewhere() {
+    let mut world = World::with_cells("dea", &["c1", "c2"]);
+    let key = world.ask_one("r", "web", 100, 1);
+    let sent = world.sent();
+    world.silence(999);
+    assert!(world.reply(key).is_none());
+    world.silence(1);
+    let reply = world.start_reply(key);
+    assert_eq!(reply.outcome, Outcome::Unknown);
+    assert_eq!(
+        reply.instances[0].cell.as_deref(),
+        Some(sent[0].cell.as_str())
+    );
+    let reason = reply.instances[0].reason.as_deref();
+    assert_eq!(reason, Some("no answer within 1 s; not started elsewhere"));
+    assert_eq!(world.events(kind::UNKNOWN).len(), 1);
+    world.pass(3_000);
+    assert!(world.sent().is_empty());
+    assert_eq!(world.free(&sent[0].cell), 900, "still debited");
+    // the late answer settles it, by event
+    world.deliver(&sent[0]);
+    let placed = world.events(kind::PLACED);
+    assert_eq!((placed.len(), placed[0].request.as_deref()), (1, Some("r")));
+    assert_eq!(world.machine.counters().settled_late, 1);
+}
+
+#[test]
+fn a_word_that_lists_it_settles_the_unknown() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    world.ask_one("r", "web", 100, 1);
+    let sent = world.sent();
+    world.silence(1_000);
+    let _lost = world.cell("c1").answer(&sent[0].start);
+    world.advertise("c1");
+    assert_eq!(world.events(kind::PLACED).len(), 1);
+    assert_eq!(world.free("c1"), 900, "debited once, by the cell itself");
+}
+
+#[test]
+fn the_deadline_answers_with_what_is_known() {
+    let mut world = World::with_cells("dea", &["c1", "c2"]);
+    let mut asked = request("r", "web", 800, 2);
+    asked.deadline = Some(placement::Span(std::time::Duration::from_millis(200)));
+    let key = world.ask(vec![asked]);
+    let sent = world.sent();
+    world.deliver(&sent[0]);
+    world.silence(200);
+    let reply = world.start_reply(key);
+    let outcomes: Vec<Outcome> = reply.instances.iter().map(|i| i.outcome).collect();
+    assert!(outcomes.contains(&Outcome::Placed) && outcomes.contains(&Outcome::Unknown));
+    assert!(world.events(kind::PLACED).is_empty());
+    world.deliver(&sent[1]);
+    let placed = world.events(kind::PLACED);
+    assert_eq!(
+        (placed.len(), placed[0].count),
+        (1, 2),
+        "what is later known comes as an event"
+    );
+    assert_eq!(world.outcomes("r").len(), 1, "the outcome is told once");
+    assert!(world.machine.is_idle());
+}

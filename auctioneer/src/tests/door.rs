@@ -1,0 +1,264 @@
+use placement::Policy;
+use uuid::Uuid;
+
+use crate::{Asked, Input, door};
+
+fn read(body: &str) -> Input {
+    let mut next = 0;
+    let new_id = || {
+        next += 1;
+        Uuid::from_u128(next)
+    };
+    let policy = Policy::preset("dea").unwrap();
+    door::read_start(&policy, body.as_bytes(), Some(1), new_id)
+}
+
+fn one(body: &str) -> Result<crate::AskedRequest, crate::Rejected> {
+    match read(body) {
+        Input::Start(Asked {
+            mut requests,
+            array: false,
+            reply: Some(1),
+        }) => requests.remove(0),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_request_without_an_id_gets_one() {
+    let asked = one(r#"{"app":"a","memory_mb":1,"disk_mb":1}"#).unwrap();
+    assert_eq!(asked.request.id, Uuid::from_u128(1).to_string());
+    let asked = one(r#"{"id":"mine","app":"a","memory_mb":1,"disk_mb":1,"instnces":3}"#).unwrap();
+    assert_eq!(
+        (asked.request.id.as_str(), asked.request.instances),
+        ("mine", 1)
+    );
+    assert_eq!(asked.warnings, ["instnces: no such field; ignored"]);
+}
+
+#[test]
+#[allow(clippy::too_many_lines)] // a table
+fn what_cannot_be_asked_names_its_field() {
+    let long = "x".repeat(300);
+    for (body, field, app) in [
+        (r#"{"memory_mb":1,"disk_mb":1}"#, Some("app"), None),
+        (
+            r#"{"app":"a","memory_mb":"1","disk_mb":1}"#,
+            Some("memory_mb"),
+            Some("a"),
+        ),
+        (
+            r#"{"app":"a","memory_mb":-1,"disk_mb":1}"#,
+            Some("memory_mb"),
+            Some("a"),
+        ),
+        (
+            r#"{"app":"a","memory_mb":3000000000,"disk_mb":1}"#,
+            Some("memory_mb"),
+            Some("a"),
+        ),
+        (
+            r#"{"app":"a","memory_mb":1e99,"disk_mb":1}"#,
+            Some("memory_mb"),
+            Some("a"),
+        ),
+        (
+            r#"{"app":"a","memory_mb":1,"disk_mb":1,"instances":0}"#,
+            Some("instances"),
+            Some("a"),
+        ),
+        (
+            r#"{"app":"a","memory_mb":1,"disk_mb":1,"instances":200000}"#,
+            Some("instances"),
+            Some("a"),
+        ),
+        (
+            r#"{"app":"a.b","memory_mb":1,"disk_mb":1}"#,
+            Some("app"),
+            None,
+        ),
+        (
+            &format!(r#"{{"id":"{long}","app":"a","memory_mb":1,"disk_mb":1}}"#),
+            Some("id"),
+            Some("a"),
+        ),
+        (
+            r#"{"app":"a","memory_mb":1,"disk_mb":1,"deadline":"0s"}"#,
+            Some("deadline"),
+            Some("a"),
+        ),
+        (
+            r#"{"app":"a","memory_mb":1,"disk_mb":1,"deadline":"2h"}"#,
+            Some("deadline"),
+            Some("a"),
+        ),
+        (
+            r#"{"app":"a","memory_mb":1,"disk_mb":1,"deadline":"soon"}"#,
+            Some("deadline"),
+            Some("a"),
+        ),
+        (
+            r#"{"app":"a","memory_mb":1,"disk_mb":1,"queue_timeout":"2d"}"#,
+            Some("queue_timeout"),
+            Some("a"),
+        ),
+    ] {
+        let rejected = one(body).unwrap_err();
+        assert_eq!(rejected.error.code, "invalid_request", "{body}");
+        assert_eq!(
+            rejected.error.field.as_deref(),
+            field,
+            "{body}: {}",
+            rejected.error.message
+        );
+        assert_eq!(rejected.app.as_deref(), app, "{body}");
+        assert!(rejected.id.len() <= 128, "{body}");
+        if let Some(field) = field {
+            assert!(
+                rejected.error.message.contains(field),
+                "{}",
+                rejected.error.message
+            );
+        }
+    }
+}
+
+#[test]
+fn the_id_of_what_is_turned_away_is_kept_when_it_can_be() {
+    let rejected = one(r#"{"id":"mine","app":"a","memory_mb":-1,"disk_mb":1}"#).unwrap_err();
+    assert_eq!(rejected.id, "mine");
+    let rejected = one("garbage").unwrap_err();
+    assert_eq!(
+        (rejected.id, rejected.app),
+        (Uuid::from_u128(1).to_string(), None)
+    );
+}
+
+#[test]
+fn arrays_are_judged_one_by_one() {
+    let body =
+        r#"[{"app":"a","memory_mb":1,"disk_mb":1},{"app":"b","memory_mb":-1,"disk_mb":1},3]"#;
+    let Input::Start(asked) = read(body) else {
+        panic!("not a start")
+    };
+    assert!(asked.array);
+    assert!(asked.requests[0].is_ok());
+    assert_eq!(
+        asked.requests[1].as_ref().unwrap_err().app.as_deref(),
+        Some("b")
+    );
+    assert!(asked.requests[2].is_err());
+    for body in ["[]", "[1,", "[{\"app\":\"a\"}"] {
+        assert!(
+            matches!(read(body), Input::Rejected { reply: Some(1), .. }),
+            "{body}"
+        );
+    }
+}
+
+#[test]
+fn dry_runs_in_each_of_their_forms() {
+    let place = |body: &str| {
+        let policy = Policy::preset("dea").unwrap();
+        match door::read_place(&policy, body.as_bytes(), 1, Uuid::nil) {
+            Ok(Input::Place { place, .. }) => Ok(*place),
+            Ok(other) => panic!("{other:?}"),
+            Err(e) => Err(e),
+        }
+    };
+    let request = r#""app":"a","memory_mb":1,"disk_mb":1"#;
+    for (what, body, requests, without) in [
+        ("a request", format!("{{{request}}}"), 1, 0),
+        (
+            "with extras",
+            format!(r#"{{{request},"without":["c1"],"explain":"stages"}}"#),
+            1,
+            1,
+        ),
+        (
+            "under request",
+            format!(
+                r#"{{"v":1,"request":{{{request}}},"without":["c1"],"add_cells":[],"explain":null}}"#
+            ),
+            1,
+            1,
+        ),
+        (
+            "an array under request",
+            format!(r#"{{"request":[{{{request}}},{{{request}}}]}}"#),
+            2,
+            0,
+        ),
+        ("an array", format!("[{{{request}}},{{{request}}}]"), 2, 0),
+    ] {
+        let place = place(&body).unwrap_or_else(|e| panic!("{what}: {e}"));
+        assert_eq!(
+            (place.requests.len(), place.without.len()),
+            (requests, without),
+            "{what}"
+        );
+        assert!(
+            place.requests.iter().all(|r| r.warnings.is_empty()),
+            "{what}"
+        );
+    }
+    for (body, field) in [
+        (format!(r#"{{{request},"explain":"all"}}"#), Some("explain")),
+        (format!(r#"{{{request},"without":"c1"}}"#), Some("without")),
+        (
+            r#"{"request":{"app":"a","memory_mb":-1,"disk_mb":1}}"#.into(),
+            Some("memory_mb"),
+        ),
+        ("{".into(), None),
+    ] {
+        assert_eq!(place(&body).unwrap_err().field.as_deref(), field, "{body}");
+    }
+}
+
+#[test]
+fn a_stop_without_an_app_is_turned_away() {
+    for body in [
+        "",
+        "{}",
+        r#"{"app":"a b"}"#,
+        r#"{"app":"a","indices":"all"}"#,
+    ] {
+        let input = door::read_stop(body.as_bytes(), None, Uuid::nil);
+        assert!(matches!(input, Input::Rejected { .. }), "{body}");
+    }
+}
+
+#[test]
+fn an_objective_of_its_own_is_checked_at_the_door() {
+    let ask = |preset: &str, objective: &str| {
+        let policy = Policy::preset(preset).unwrap();
+        let body = serde_json::json!({"app":"a","memory_mb":1,"disk_mb":1,"objective":objective});
+        match door::read_start(&policy, body.to_string().as_bytes(), None, Uuid::nil) {
+            Input::Start(mut asked) => asked.requests.remove(0),
+            other => panic!("{other:?}"),
+        }
+    };
+    let fine = ask("objective", "-r.AvailableMemoryMB + alpha").unwrap();
+    assert!(fine.warnings.is_empty(), "{:?}", fine.warnings);
+    for (wrong, said) in [
+        ("r.FreeMemory", "column 1"),
+        ("1 + unknown", "column 5"),
+        ("1 +", "column 4"),
+        ("", "column 1"),
+    ] {
+        let error = ask("objective", wrong).unwrap_err().error;
+        assert_eq!(error.field.as_deref(), Some("objective"), "{wrong}");
+        assert!(error.message.contains(said), "{wrong}: {error}");
+    }
+    let long = format!("1{}", " + 1".repeat(1_000));
+    assert_eq!(
+        ask("objective", &long).unwrap_err().error.field.as_deref(),
+        Some("objective")
+    );
+    // where a policy has no objective, the sender hears that theirs does nothing
+    let ignored = ask("diego", "r.AvailableMemoryMB").unwrap();
+    assert_eq!(
+        ignored.warnings,
+        ["objective: the policy diego has none; ignored"]
+    );
+}

@@ -1,0 +1,375 @@
+use std::sync::Arc;
+
+use placement::{Job, Request};
+use shared::wire::{Acceptance, Refusal};
+use uuid::Uuid;
+
+use super::world::TestCell;
+use crate::{
+    Counters,
+    feed::{Debit, Feed, Heard, MAX_APPS, MAX_WORD_BYTES, Word},
+};
+
+/// A feed with a clock, and one word after another.
+struct Bench {
+    feed: Feed,
+    counters: Counters,
+    now_ms: u64,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let mut feed = Feed::default();
+        feed.evidence(0);
+        Self {
+            feed,
+            counters: Counters::default(),
+            now_ms: 0,
+        }
+    }
+
+    fn hear(&mut self, cell: &TestCell) -> Heard {
+        let name = cell.cell.cell.clone();
+        self.hear_on(&name, &cell.word(None))
+    }
+
+    fn hear_on(&mut self, subject: &str, body: &[u8]) -> Heard {
+        self.feed.evidence(self.now_ms);
+        let counters = &mut self.counters;
+        self.feed
+            .hear(self.now_ms, Word::Advert, Some(subject), body, counters)
+    }
+
+    fn pass(&mut self, ms: u64) -> Vec<Arc<str>> {
+        let end_ms = self.now_ms + ms;
+        let mut lost = Vec::new();
+        while self.now_ms < end_ms {
+            self.now_ms = end_ms.min(self.now_ms + 1_000);
+            self.feed.evidence(self.now_ms);
+            lost.extend(self.feed.expire(self.now_ms, &mut self.counters));
+        }
+        lost
+    }
+
+    fn free(&self) -> i64 {
+        self.feed.pool().get("c").unwrap().available.memory_mb
+    }
+
+    fn debit(&mut self, instance: u128, memory_mb: i64) {
+        let expires_ms = self.feed.expires_ms("c", self.now_ms, 5_000);
+        self.feed.debit(
+            "c",
+            Debit {
+                instance: Uuid::from_u128(instance),
+                job: Job {
+                    request: Arc::new(Request::new("app", memory_mb, 1)),
+                    index: 0,
+                },
+                answered_seq: None,
+                expires_ms,
+            },
+        );
+    }
+}
+
+fn acceptance(cell: &TestCell, seq: u64, accepted: &[u128], refused: &[u128]) -> Acceptance {
+    let refuse = |id: &u128| Refusal {
+        instance: Uuid::from_u128(*id),
+        reason: "insufficient resources: memory".into(),
+        needs: None,
+        has: None,
+    };
+    Acceptance {
+        v: 1,
+        cell: cell.cell.cell.clone(),
+        incarnation: cell.incarnation,
+        seq,
+        available: cell.cell.available.clone(),
+        apps: cell.cell.apps.clone(),
+        accepted: accepted.iter().map(|id| Uuid::from_u128(*id)).collect(),
+        refused: refused.iter().map(refuse).collect(),
+    }
+}
+
+#[test]
+fn what_is_no_word_of_a_cell_is_counted_and_dropped() {
+    let good = TestCell::new("c", 100);
+    let text = |cell: &TestCell| String::from_utf8(cell.word(None).to_vec()).unwrap();
+    let no_ttl = text(&good).replace(r#""ttl":"15s","#, "");
+    let mut many_apps = good.clone();
+    let apps = (0..=MAX_APPS).map(|n| (format!("a{n}"), 1));
+    many_apps.cell.apps = apps.collect();
+    let mut negative = good.clone();
+    negative.cell.total.memory_mb = -1;
+    let padded = format!("{}{}", text(&good), " ".repeat(MAX_WORD_BYTES));
+    let mut expected = Counters::default();
+    let mut bench = Bench::new();
+    for (what, subject, body, count) in [
+        ("garbage", "c", "garbage".to_owned(), "malformed"),
+        ("another JSON", "c", "[1,2]".to_owned(), "malformed"),
+        ("an empty body", "c", String::new(), "malformed"),
+        ("no ttl", "c", no_ttl, "malformed"),
+        ("a negative total", "c", text(&negative), "malformed"),
+        ("another cell's subject", "d", text(&good), "wrong_subject"),
+        ("too many apps", "c", text(&many_apps), "too_large"),
+        ("too many bytes", "c", padded, "too_large"),
+    ] {
+        assert_eq!(
+            bench.hear_on(subject, body.as_bytes()),
+            Heard::default(),
+            "{what}"
+        );
+        expected.heard += 1;
+        match count {
+            "malformed" => expected.malformed += 1,
+            "wrong_subject" => expected.wrong_subject += 1,
+            _ => expected.too_large += 1,
+        }
+        assert_eq!(bench.counters, expected, "{what}");
+        assert!(bench.feed.pool().is_empty(), "{what}");
+    }
+}
+
+#[test]
+fn the_same_version_only_renews_the_lease() {
+    let mut bench = Bench::new();
+    let mut cell = TestCell::new("c", 100);
+    assert!(bench.hear(&cell).joined);
+    let version = bench.feed.version();
+    bench.pass(10_000);
+    // the same version with another content: it is not read again
+    cell.cell.available.memory_mb = 7;
+    cell.clock_ms = 11_000;
+    assert!(!bench.hear(&cell).joined);
+    assert_eq!((bench.free(), bench.counters.renewed), (100, 1));
+    assert_eq!(
+        bench.feed.version(),
+        version,
+        "nothing new for waiting work"
+    );
+    assert_eq!(
+        bench.feed.expires_ms("c", bench.now_ms + 3, 5_000),
+        11_000 + 3 + 5_000
+    );
+    assert!(bench.pass(14_999).is_empty(), "renewed at 10 s");
+    assert_eq!(bench.pass(1).len(), 1, "gone after its ttl");
+    assert_eq!(bench.counters.cells_lost, 1);
+}
+
+#[test]
+fn old_versions_and_old_incarnations_are_refused() {
+    let mut bench = Bench::new();
+    let mut cell = TestCell::new("c", 100);
+    cell.seq = 5;
+    bench.hear(&cell);
+    let mut older = cell.clone();
+    older.seq = 4;
+    older.cell.available.memory_mb = 1;
+    assert_eq!(bench.hear(&older), Heard::default());
+    assert_eq!((bench.counters.old_seq, bench.free()), (1, 100));
+
+    let mut reborn = cell.clone();
+    reborn.incarnation = Uuid::from_u128(99);
+    reborn.seq = 1;
+    reborn.cell.available.memory_mb = 50;
+    assert!(!bench.hear(&reborn).joined, "the same cell");
+    assert_eq!(bench.free(), 50);
+    cell.seq = 1_000;
+    assert_eq!(bench.hear(&cell), Heard::default(), "it never comes back");
+    assert_eq!((bench.counters.old_incarnation, bench.free()), (1, 50));
+    // two reps of one name: the younger one keeps the name
+    for _ in 0..5 {
+        bench.hear(&reborn);
+        bench.hear(&cell);
+    }
+    assert_eq!(bench.feed.get("c").unwrap().incarnation, reborn.incarnation);
+    assert_eq!(bench.counters.old_incarnation, 6);
+    // forgotten after two ttl: then a word of it would be a new cell's
+    bench.pass(30_000);
+    assert!(bench.hear(&cell).joined);
+}
+
+#[test]
+fn a_ttl_of_0_removes_at_once() {
+    let mut bench = Bench::new();
+    let mut cell = TestCell::new("c", 100);
+    bench.hear(&cell);
+    let mut other = cell.clone();
+    other.incarnation = Uuid::from_u128(99);
+    other.ttl_ms = 0;
+    assert!(
+        !bench.hear(&other).left,
+        "another incarnation cannot say it"
+    );
+    cell.ttl_ms = 0;
+    assert!(bench.hear(&cell).left);
+    assert!(bench.feed.pool().is_empty());
+    cell.ttl_ms = 15_000;
+    assert_eq!(
+        bench.hear(&cell),
+        Heard::default(),
+        "its late words count no more"
+    );
+    assert!(bench.feed.pool().is_empty());
+}
+
+#[test]
+fn nothing_expires_while_messages_do_not_flow() {
+    let mut bench = Bench::new();
+    bench.hear(&TestCell::new("c", 100));
+    bench.pass(10_000);
+    for blackout_ms in [60_000, 3_600_000] {
+        bench.now_ms += blackout_ms;
+        assert!(
+            bench
+                .feed
+                .expire(bench.now_ms, &mut bench.counters)
+                .is_empty()
+        );
+        // one whole ttl of evidence first
+        assert!(
+            bench.pass(1_000 + 14_000).is_empty(),
+            "{blackout_ms} ms of silence"
+        );
+    }
+    bench.feed.interrupted();
+    assert!(bench.pass(1_000 + 14_000).is_empty());
+    assert_eq!(bench.pass(2_000).len(), 1);
+}
+
+#[test]
+fn debits_stand_until_a_word_shows_them() {
+    let mut cell = TestCell::new("c", 100);
+    cell.seq = 10;
+    // (what, words heard after a debit of 30 answered with version 12, free in the end)
+    for (what, words, free) in [
+        ("no word yet", vec![], 70),
+        ("an older word", vec![(11, 100)], 70),
+        ("the word of its version", vec![(12, 70)], 70),
+        ("a later word", vec![(13, 65)], 65),
+        ("an older, then its own", vec![(11, 100), (12, 70)], 70),
+    ] {
+        let mut bench = Bench::new();
+        bench.hear(&cell);
+        bench.debit(1, 30);
+        assert_eq!(bench.free(), 70, "{what}: debited at dispatch");
+        bench.feed.answered(&acceptance(&cell, 12, &[1], &[]));
+        assert_eq!(bench.free(), 70, "{what}: the answer is not a second debit");
+        for (seq, memory_mb) in words {
+            let mut word = cell.clone();
+            word.seq = seq;
+            word.cell.available.memory_mb = memory_mb;
+            bench.hear(&word);
+        }
+        assert_eq!(bench.free(), free, "{what}");
+    }
+}
+
+#[test]
+fn a_word_that_is_faster_than_the_answer_does_not_debit_twice() {
+    let mut bench = Bench::new();
+    let mut cell = TestCell::new("c", 100);
+    bench.hear(&cell);
+    bench.debit(1, 30);
+    cell.seq = 2;
+    cell.cell.available.memory_mb = 70;
+    // not listed as recent (as if 64 others were): it is debited on top until the answer comes
+    bench.hear(&cell);
+    assert_eq!(bench.free(), 40);
+    bench.feed.answered(&acceptance(&cell, 2, &[1], &[]));
+    assert_eq!(bench.free(), 70);
+    assert!(bench.feed.get("c").unwrap().debits.is_empty());
+}
+
+#[test]
+fn starts_without_an_answer_stay_debited_until_listed_or_expired() {
+    let id = Uuid::from_u128(1);
+    for (what, seq, recent, clock_ms, free, settled) in [
+        ("a word without it", 2, vec![], 1_100, 60, false),
+        ("a word that lists it", 2, vec![id], 1_100, 90, true),
+        ("a word from past its time", 2, vec![], 6_001, 90, false),
+        ("a word from just before", 2, vec![], 6_000, 60, false),
+        ("the same word, past its time", 1, vec![], 6_001, 100, false),
+    ] {
+        let mut bench = Bench::new();
+        let mut cell = TestCell::new("c", 100);
+        bench.hear(&cell);
+        bench.debit(1, 30);
+        cell.seq = seq;
+        cell.recent = recent;
+        cell.clock_ms = clock_ms;
+        cell.cell.available.memory_mb = 90;
+        let heard = bench.hear(&cell);
+        assert_eq!(bench.free(), free, "{what}");
+        assert_eq!(heard.settled.contains(&id), settled, "{what}");
+    }
+}
+
+#[test]
+fn what_was_refused_is_given_back_and_the_cell_knows_best() {
+    let mut bench = Bench::new();
+    let mut cell = TestCell::new("c", 100);
+    bench.hear(&cell);
+    bench.debit(1, 30);
+    bench.debit(2, 30);
+    bench.debit(3, 5);
+    // another auctioneer was faster: 20 left after the first one, two of the app there
+    cell.cell.available.memory_mb = 20;
+    cell.cell.apps.insert("app".into(), 2);
+    bench.feed.answered(&acceptance(&cell, 3, &[1], &[2]));
+    assert_eq!(
+        bench.free(),
+        15,
+        "its 20 minus the one that is still on its way"
+    );
+    assert_eq!(bench.feed.pool().get("c").unwrap().count_of("app"), 3);
+    assert_eq!(bench.feed.get("c").unwrap().debits.len(), 2);
+    bench.feed.undebit("c", &[Uuid::from_u128(3)]);
+    assert_eq!(bench.free(), 20);
+}
+
+#[test]
+fn a_restarted_cell_owes_nothing() {
+    let mut bench = Bench::new();
+    let mut cell = TestCell::new("c", 100);
+    bench.hear(&cell);
+    bench.debit(1, 30);
+    cell.incarnation = Uuid::from_u128(99);
+    bench.hear(&cell);
+    assert_eq!(bench.free(), 100);
+}
+
+#[test]
+fn an_unchanged_bid_of_a_missed_word_asks_for_the_state() {
+    let mut bench = Bench::new();
+    let mut cell = TestCell::new("c", 100);
+    bench.hear(&cell);
+    let auction = Uuid::from_u128(5);
+    let bid = |bench: &mut Bench, cell: &TestCell| {
+        let body = cell.unchanged(auction);
+        bench
+            .feed
+            .hear(bench.now_ms, Word::Bid, None, &body, &mut bench.counters)
+    };
+    let heard = bid(&mut bench, &cell);
+    assert_eq!(heard.from, Some(("c".into(), Some(auction))));
+    cell.seq = 2;
+    let heard = bid(&mut bench, &cell);
+    assert_eq!((heard.from, heard.ask_state), (None, Some("c".into())));
+    let stranger = TestCell::new("d", 100);
+    assert_eq!(bid(&mut bench, &stranger).ask_state, Some("d".into()));
+    assert_eq!(bench.counters.missed_words, 2);
+}
+
+#[test]
+fn absence_ends_with_an_interval_or_a_word() {
+    let mut bench = Bench::new();
+    let mut cell = TestCell::new("c", 100);
+    bench.hear(&cell);
+    bench.feed.absent("c", bench.now_ms);
+    assert_eq!(bench.feed.get("c").unwrap().absent_until_ms, 5_000);
+    bench.now_ms = 10;
+    cell.seq += 1;
+    bench.hear(&cell);
+    assert_eq!(bench.feed.get("c").unwrap().absent_until_ms, 0);
+}

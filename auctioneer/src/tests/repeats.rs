@@ -1,0 +1,189 @@
+use bytes::Bytes;
+use placement::Kind;
+use shared::wire::{Instance, InstanceState, InstancesAnswer, Outcome, instance_id};
+
+use super::world::{World, request};
+use crate::{Input, Output, REMEMBER_MS};
+
+fn query(world: &World) -> Option<u64> {
+    world.out.iter().rev().find_map(|o| match o {
+        Output::AskInstances { query, .. } => Some(*query),
+        _ => None,
+    })
+}
+
+fn found(cell: &str, ids: &[uuid::Uuid]) -> InstancesAnswer {
+    let instance = |id: &uuid::Uuid| Instance {
+        instance: *id,
+        app: "web".into(),
+        index: 0,
+        kind: Kind::Lrp,
+        state: InstanceState::Running,
+        age_ms: 1,
+        memory_mb: 100,
+        disk_mb: 10,
+        address: None,
+        port: None,
+        pid: None,
+        restarts: 0,
+        ended: None,
+    };
+    InstancesAnswer {
+        v: 1,
+        cell: cell.into(),
+        zone: "default".into(),
+        incarnation: uuid::Uuid::from_u128(1),
+        instances: ids.iter().map(instance).collect(),
+        more: false,
+    }
+}
+
+#[test]
+fn the_same_id_gets_the_same_answer() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    let first = world.ask_one("r", "web", 100, 2);
+    let during = world.ask_one("r", "web", 100, 2);
+    world.deliver_all();
+    let after = world.ask_one("r", "web", 100, 2);
+    assert!(world.sent().is_empty());
+    let answer = world.reply(first).unwrap();
+    assert_eq!(
+        world.reply(during),
+        Some(answer.clone()),
+        "both askers get the answer"
+    );
+    assert_eq!(world.reply(after), Some(answer));
+    assert_eq!(world.outcomes("r").len(), 1);
+    assert_eq!(world.machine.counters().repeats, 2);
+    world.pass(REMEMBER_MS + 1_000);
+    world.advertise("c1");
+    world.ask_one("r", "web", 100, 2);
+    assert_eq!(
+        world.sent().len(),
+        1,
+        "forgotten after two minutes; the cell knows the ids still"
+    );
+}
+
+#[test]
+fn the_same_id_with_another_body_is_warned_of() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    let key = world.ask_one("r", "web", 100, 1);
+    world.ask_one("r", "web", 200, 1);
+    world.deliver_all();
+    assert_eq!(world.start_reply(key).warnings.len(), 1);
+}
+
+#[test]
+fn after_the_deadline_a_repeat_hears_what_is_known() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    let mut waits = request("r", "web", 5_000, 1);
+    waits.queue_timeout = Some(placement::Span(std::time::Duration::from_secs(60)));
+    world.ask(vec![waits.clone()]);
+    world.pass(4_000);
+    let again = world.ask(vec![waits]);
+    assert_eq!(world.start_reply(again).outcome, Outcome::Queued);
+}
+
+#[test]
+fn another_auctioneers_outcome_is_the_answer() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    let body = r#"{"v":1,"id":"r","app":"web","outcome":"placed","instances":[]}"#;
+    world.input(Input::Outcome {
+        id: "r".into(),
+        body: Bytes::from(body),
+    });
+    let key = world.ask_one("r", "web", 100, 1);
+    assert_eq!(world.start_reply(key).outcome, Outcome::Placed);
+    assert!(world.sent().is_empty());
+    // in an array, too
+    let key = world.ask(vec![
+        request("r", "web", 100, 1),
+        request("s", "db", 100, 1),
+    ]);
+    world.deliver_all();
+    let reply = world.reply(key).unwrap();
+    assert_eq!(reply["requests"][0]["id"], "r");
+    assert_eq!(reply["outcome"], "placed");
+}
+
+#[test]
+fn a_request_that_another_began_is_looked_for_first() {
+    let mut world = World::with_cells("dea", &["c1", "c2"]);
+    world.input(Input::Begun(vec!["r".into()]));
+    let key = world.ask_one("r", "web", 100, 2);
+    let query = query(&world).expect("the cells are asked");
+    assert!(world.sent().is_empty());
+    let held = instance_id("r", "web", Kind::Lrp, 1);
+    world.input(Input::Found {
+        query,
+        answer: Box::new(found("c2", &[held])),
+    });
+    assert!(world.sent().is_empty(), "c1 has not answered");
+    world.input(Input::Found {
+        query,
+        answer: Box::new(found("c1", &[])),
+    });
+    let sent = world.sent();
+    assert_eq!(sent.len(), 1);
+    let indices: Vec<u32> = sent[0].start.work.iter().map(|w| w.index).collect();
+    assert_eq!(indices, [0], "the other one runs");
+    world.deliver(&sent[0]);
+    let reply = world.start_reply(key);
+    assert_eq!(reply.outcome, Outcome::Placed);
+    let cells: Vec<_> = reply.instances.iter().map(|i| i.cell.clone()).collect();
+    assert!(cells.contains(&Some("c2".into())));
+}
+
+#[test]
+fn the_search_ends_with_its_time_or_with_the_others_outcome() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    world.input(Input::Begun(vec!["r".into(), "s".into()]));
+    let key = world.ask_one("r", "web", 100, 1);
+    world.silence(499);
+    assert!(world.sent().is_empty());
+    world.silence(1);
+    assert_eq!(world.deliver_all(), 1);
+    assert_eq!(world.start_reply(key).outcome, Outcome::Placed);
+
+    let key = world.ask_one("s", "db", 100, 1);
+    let body = r#"{"v":1,"id":"s","app":"db","outcome":"unknown","instances":[]}"#;
+    world.input(Input::Outcome {
+        id: "s".into(),
+        body: Bytes::from(body),
+    });
+    assert_eq!(world.start_reply(key).outcome, Outcome::Unknown);
+    world.pass(1_000);
+    assert!(world.sent().is_empty());
+    assert!(world.machine.is_idle());
+}
+
+#[test]
+fn our_own_events_change_nothing() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    let key = world.ask_one("r", "web", 100, 1);
+    world.input(Input::Begun(vec!["r".into()]));
+    world.deliver_all();
+    let body = Bytes::from(serde_json::to_vec(&world.outcomes("r")[0]).unwrap());
+    world.input(Input::Outcome {
+        id: "r".into(),
+        body,
+    });
+    world.input(Input::Begun(vec!["r".into()]));
+    let again = world.ask_one("r", "web", 100, 1);
+    assert_eq!(world.reply(again), world.reply(key));
+    assert!(query(&world).is_none());
+}
+
+#[test]
+fn a_search_that_outlasts_the_deadline_starts_nothing() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    world.input(Input::Begun(vec!["r".into()]));
+    let mut asked = request("r", "web", 100, 1);
+    asked.deadline = Some(placement::Span(std::time::Duration::from_millis(100)));
+    let key = world.ask(vec![asked]);
+    world.silence(100);
+    assert_eq!(world.start_reply(key).outcome, Outcome::Unknown);
+    world.pass(2_000);
+    assert!(world.sent().is_empty());
+}

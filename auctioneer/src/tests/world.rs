@@ -1,0 +1,361 @@
+//! Cells that speak the wire, and a machine that hears them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bytes::Bytes;
+use placement::{Cell, Policy, Request, Resources, Span};
+use serde_json::Value;
+use shared::wire::{Acceptance, Advert, Bid, CellStart, Event, Refusal, StartReply, to_bytes};
+use std::time::Duration;
+use uuid::Uuid;
+
+use crate::{Asked, AskedRequest, Auctioneer, Input, Output, ReplyKey, Settings, feed::Word};
+
+/// A cell as its rep would keep it.
+#[derive(Clone, Debug)]
+pub(super) struct TestCell {
+    pub(super) cell: Cell,
+    pub(super) incarnation: Uuid,
+    pub(super) seq: u64,
+    pub(super) clock_ms: u64,
+    pub(super) ttl_ms: u64,
+    pub(super) recent: Vec<Uuid>,
+}
+
+impl TestCell {
+    pub(super) fn new(name: &str, memory_mb: i64) -> Self {
+        Self {
+            cell: Cell::new(name, Resources::new(memory_mb, 100_000, 250)),
+            incarnation: Uuid::from_u128(u128::from(name.as_bytes()[name.len() - 1]) << 8 | 1),
+            seq: 1,
+            clock_ms: 1_000,
+            ttl_ms: 15_000,
+            recent: Vec::new(),
+        }
+    }
+
+    pub(super) fn word(&self, auction: Option<Uuid>) -> Bytes {
+        to_bytes(&Advert {
+            v: 1,
+            auction,
+            incarnation: self.incarnation,
+            seq: self.seq,
+            clock_ms: self.clock_ms,
+            ttl: Span(Duration::from_millis(self.ttl_ms)),
+            recent: self.recent.clone(),
+            cell: self.cell.clone(),
+        })
+    }
+
+    pub(super) fn unchanged(&self, auction: Uuid) -> Bytes {
+        to_bytes(&Bid {
+            v: 1,
+            auction,
+            cell: self.cell.cell.clone(),
+            incarnation: self.incarnation,
+            seq: self.seq,
+            clock_ms: self.clock_ms,
+            unchanged: true,
+        })
+    }
+
+    /// Takes what fits, as a rep does.
+    pub(super) fn answer(&mut self, start: &CellStart) -> Acceptance {
+        let mut accepted = Vec::new();
+        let mut refused = Vec::new();
+        for work in &start.work {
+            let request = Request::new(&work.app, work.memory_mb, work.disk_mb);
+            let here = self.cell.count_of(&work.app);
+            let refusal = if self.recent.contains(&work.instance) {
+                None
+            } else if start.incarnation != self.incarnation {
+                Some("restarted".to_owned())
+            } else if work.believed.is_some_and(|believed| here > believed) {
+                Some("changed".to_owned())
+            } else if self.cell.available.fits(&request) {
+                self.cell.debit(&request);
+                self.recent.push(work.instance);
+                self.seq += 1;
+                None
+            } else {
+                Some("insufficient resources: memory".to_owned())
+            };
+            match refusal {
+                None => accepted.push(work.instance),
+                Some(reason) => refused.push(Refusal {
+                    instance: work.instance,
+                    reason,
+                    needs: None,
+                    has: None,
+                }),
+            }
+        }
+        let apps = start
+            .work
+            .iter()
+            .map(|w| (w.app.clone(), self.cell.count_of(&w.app)));
+        Acceptance {
+            v: 1,
+            cell: self.cell.cell.clone(),
+            incarnation: self.incarnation,
+            seq: self.seq,
+            available: self.cell.available.clone(),
+            apps: apps.collect(),
+            accepted,
+            refused,
+        }
+    }
+}
+
+/// A start on its way to a cell.
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    pub(super) dispatch: u64,
+    pub(super) cell: String,
+    pub(super) start: CellStart,
+}
+
+/// The machine, its clock and everything it wanted done.
+pub(super) struct World {
+    pub(super) machine: Auctioneer,
+    pub(super) now_ms: u64,
+    pub(super) out: Vec<Output>,
+    pub(super) cells: BTreeMap<String, TestCell>,
+    keys: ReplyKey,
+}
+
+impl World {
+    pub(super) fn new(policy: &str) -> Self {
+        Self::with(policy, 1 << 20)
+    }
+
+    pub(super) fn with(policy: &str, max_payload: usize) -> Self {
+        let mut machine = Auctioneer::new(Settings {
+            name: "a1".into(),
+            policy: Policy::preset(policy).unwrap(),
+            max_payload,
+            seed: 1,
+            wall_start_ms: 0,
+        });
+        machine.warmed_up();
+        Self {
+            machine,
+            now_ms: 1_000,
+            out: Vec::new(),
+            cells: BTreeMap::new(),
+            keys: 0,
+        }
+    }
+
+    /// Cells of 1,000 MiB each that have advertised.
+    pub(super) fn with_cells(policy: &str, names: &[&str]) -> Self {
+        let mut world = Self::new(policy);
+        for name in names {
+            world
+                .cells
+                .insert((*name).to_owned(), TestCell::new(name, 1_000));
+            world.advertise(name);
+        }
+        world.out.clear();
+        world
+    }
+
+    pub(super) fn cell(&mut self, name: &str) -> &mut TestCell {
+        self.cells.get_mut(name).unwrap()
+    }
+
+    pub(super) fn input(&mut self, input: Input) {
+        let outputs = self.machine.handle(self.now_ms, input);
+        self.out.extend(outputs);
+    }
+
+    pub(super) fn heard(&mut self, word: Word, subject_cell: Option<&str>, body: Bytes) {
+        self.input(Input::Heard {
+            word,
+            subject_cell: subject_cell.map(str::to_owned),
+            body,
+        });
+    }
+
+    /// The cell's clock and state go out as an advertisement.
+    pub(super) fn advertise(&mut self, name: &str) {
+        let now_ms = self.now_ms;
+        let cell = self.cell(name);
+        cell.clock_ms = now_ms + 7_000_000;
+        let word = cell.word(None);
+        self.heard(Word::Advert, Some(name), word);
+    }
+
+    /// Lets time pass, with an echo each 500 ms as evidence that messages flow.
+    pub(super) fn pass(&mut self, ms: u64) {
+        let end_ms = self.now_ms + ms;
+        while self.now_ms < end_ms {
+            self.now_ms = (self.now_ms + 500).min(end_ms);
+            self.input(Input::Echo);
+        }
+    }
+
+    /// Lets time pass without any message.
+    pub(super) fn silence(&mut self, ms: u64) {
+        self.now_ms += ms;
+        let outputs = self.machine.run(self.now_ms);
+        self.out.extend(outputs);
+    }
+
+    /// Asks for this, and returns the key of the answer.
+    pub(super) fn ask(&mut self, requests: Vec<Request>) -> ReplyKey {
+        self.keys += 1;
+        let key = self.keys;
+        self.input(asked(requests, Some(key)));
+        key
+    }
+
+    /// One request with this id.
+    pub(super) fn ask_one(
+        &mut self,
+        id: &str,
+        app: &str,
+        memory_mb: i64,
+        instances: u32,
+    ) -> ReplyKey {
+        self.ask(vec![request(id, app, memory_mb, instances)])
+    }
+
+    /// The starts sent since the last look.
+    pub(super) fn sent(&mut self) -> Vec<Sent> {
+        let mut sent = Vec::new();
+        self.out.retain(|output| match output {
+            Output::Start {
+                dispatch,
+                cell,
+                body,
+            } => {
+                sent.push(Sent {
+                    dispatch: *dispatch,
+                    cell: cell.to_string(),
+                    start: serde_json::from_slice(body).unwrap(),
+                });
+                false
+            }
+            _ => true,
+        });
+        sent
+    }
+
+    /// The cell takes what fits, and its answer is heard.
+    pub(super) fn deliver(&mut self, sent: &Sent) {
+        let answer = self.cell(&sent.cell).answer(&sent.start);
+        self.answered(sent, answer);
+    }
+
+    pub(super) fn answered(&mut self, sent: &Sent, answer: Acceptance) {
+        self.input(Input::Answered {
+            dispatch: sent.dispatch,
+            answer: Box::new(answer),
+        });
+    }
+
+    /// Every start is delivered, until there is none.
+    pub(super) fn deliver_all(&mut self) -> usize {
+        let mut count = 0;
+        loop {
+            let sent = self.sent();
+            if sent.is_empty() {
+                return count;
+            }
+            count += sent.len();
+            for sent in sent {
+                self.deliver(&sent);
+            }
+        }
+    }
+
+    /// The auction for which bids were asked last.
+    pub(super) fn asked_bids(&self) -> Option<Uuid> {
+        self.out.iter().rev().find_map(|o| match o {
+            Output::AskBids { auction } => Some(*auction),
+            _ => None,
+        })
+    }
+
+    /// Every cell says that its last word holds.
+    pub(super) fn bid_all(&mut self) {
+        let auction = self.asked_bids().expect("bids were asked for");
+        let bids: Vec<Bytes> = self.cells.values().map(|c| c.unchanged(auction)).collect();
+        for bid in bids {
+            self.heard(Word::Bid, None, bid);
+        }
+    }
+
+    /// The answer under this key, when there is one; an error as its body.
+    pub(super) fn reply(&self, key: ReplyKey) -> Option<Value> {
+        let mut replies = self.out.iter().filter_map(|o| match o {
+            Output::Reply { to, body } if *to == key => Some(serde_json::from_slice(body).unwrap()),
+            Output::ReplyError { to, error } if *to == key => {
+                Some(serde_json::to_value(error.body()).unwrap())
+            }
+            _ => None,
+        });
+        let reply = replies.next();
+        assert_eq!(replies.next(), None, "a message is answered once");
+        reply
+    }
+
+    pub(super) fn start_reply(&self, key: ReplyKey) -> StartReply {
+        let reply = self
+            .reply(key)
+            .unwrap_or_else(|| panic!("no answer; {:#?}", self.out));
+        serde_json::from_value(reply).unwrap()
+    }
+
+    pub(super) fn events(&self, kind: &str) -> Vec<Event> {
+        let events = self.out.iter().filter_map(|o| match o {
+            Output::Event(event) if event.kind == kind => Some((**event).clone()),
+            _ => None,
+        });
+        events.collect()
+    }
+
+    pub(super) fn outcomes(&self, id: &str) -> Vec<Value> {
+        let outcomes = self.out.iter().filter_map(|o| match o {
+            Output::Outcome { id: of, body } if of.as_ref() == id => {
+                Some(serde_json::from_slice(body).unwrap())
+            }
+            _ => None,
+        });
+        outcomes.collect()
+    }
+
+    /// MiB that the pool still shows for a cell.
+    pub(super) fn free(&self, cell: &str) -> i64 {
+        self.machine
+            .feed()
+            .pool()
+            .get(cell)
+            .unwrap()
+            .available
+            .memory_mb
+    }
+}
+
+pub(super) fn request(id: &str, app: &str, memory_mb: i64, instances: u32) -> Request {
+    let mut request = Request::new(app, memory_mb, 10);
+    request.id = id.to_owned();
+    request.instances = instances;
+    request
+}
+
+pub(super) fn asked(requests: Vec<Request>, reply: Option<ReplyKey>) -> Input {
+    let array = requests.len() != 1;
+    let admit = |request: Request| {
+        Ok(AskedRequest {
+            request: Arc::new(request),
+            warnings: Vec::new(),
+        })
+    };
+    Input::Start(Asked {
+        requests: requests.into_iter().map(admit).collect(),
+        array,
+        reply,
+    })
+}

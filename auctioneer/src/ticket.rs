@@ -1,0 +1,139 @@
+//! Requests on their way: what became of each instance, and who is to be told.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use bytes::Bytes;
+use placement::{Request, Run, Unplaced};
+use shared::wire::Outcome;
+use uuid::Uuid;
+
+use crate::io::ReplyKey;
+
+/// An instance of a request on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Slot {
+    pub(crate) ticket: u64,
+    pub(crate) position: usize,
+}
+
+/// A request on its way.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    pub(crate) id: Arc<str>,
+    pub(crate) request: Arc<Request>,
+    /// What the cells execute.
+    pub(crate) run: Option<Arc<Run>>,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) instances: Vec<Instance>,
+    /// Instances without a final outcome.
+    pub(crate) open: usize,
+    /// Who is told, each as a place in a group.
+    pub(crate) places: Vec<(u64, usize)>,
+    pub(crate) deadline_ms: u64,
+    /// Until then what fits nowhere waits.
+    pub(crate) queue_end_ms: u64,
+    pub(crate) replied: bool,
+    /// Its `asked` event is out.
+    pub(crate) announced: bool,
+    pub(crate) auction: Option<Uuid>,
+}
+
+/// One instance of it.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    pub(crate) index: u32,
+    pub(crate) id: Uuid,
+    pub(crate) state: State,
+    /// Auctions after which a cell did not take it.
+    pub(crate) failures: u8,
+    /// Of these, refusals because the cell held more of the app than believed.
+    pub(crate) changed: u8,
+    /// Its `queued` event is out.
+    pub(crate) queued: bool,
+    /// Instances of other requests that share its outcome.
+    pub(crate) sharers: Vec<Slot>,
+}
+
+/// How far an instance is.
+#[derive(Clone, Debug)]
+pub(crate) enum State {
+    /// Cells are asked whether it runs already.
+    Checking,
+    /// For the next auction.
+    Waiting,
+    /// Fits nowhere now; waits for the pool to change.
+    Held(Arc<Unplaced>),
+    /// Sent to a cell.
+    Sent,
+    /// Another request's instance is the same one.
+    Shares,
+    /// Final.
+    Done(Done),
+}
+
+/// A final outcome.
+#[derive(Clone, Debug)]
+pub(crate) struct Done {
+    pub(crate) outcome: Outcome,
+    pub(crate) cell: Option<Arc<str>>,
+    pub(crate) why: Option<Arc<Unplaced>>,
+    pub(crate) duplicate_of: Option<Arc<str>>,
+}
+
+impl Done {
+    pub(crate) fn placed(cell: Arc<str>) -> Self {
+        Self {
+            outcome: Outcome::Placed,
+            cell: Some(cell),
+            why: None,
+            duplicate_of: None,
+        }
+    }
+
+    pub(crate) fn unplaced(why: Arc<Unplaced>) -> Self {
+        Self {
+            outcome: Outcome::Unplaced,
+            cell: None,
+            why: Some(why),
+            duplicate_of: None,
+        }
+    }
+
+    pub(crate) fn unknown(cell: Option<Arc<str>>, reason: &str) -> Self {
+        Self {
+            outcome: Outcome::Unknown,
+            cell,
+            why: Some(because(reason)),
+            duplicate_of: None,
+        }
+    }
+}
+
+/// A reason without numbers.
+pub(crate) fn because(reason: impl Into<String>) -> Arc<Unplaced> {
+    Arc::new(Unplaced {
+        reason: reason.into(),
+        tally: Vec::new(),
+    })
+}
+
+/// The answers that one message awaits.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) reply: Option<ReplyKey>,
+    pub(crate) array: bool,
+    pub(crate) answers: Vec<Option<Answer>>,
+    pub(crate) missing: usize,
+}
+
+/// The answer to one request of a message.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) id: Arc<str>,
+    pub(crate) app: Arc<str>,
+    pub(crate) outcome: Outcome,
+    pub(crate) body: Bytes,
+}
+
+/// A first-in first-out list with times.
+pub(crate) type Timed<T> = VecDeque<(u64, T)>;

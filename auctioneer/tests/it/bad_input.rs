@@ -1,0 +1,181 @@
+//! What must not be, at the door and in the pool.
+
+use async_nats::HeaderMap;
+use serde_json::{Value, json};
+use testkit::{NatsServer, Options, eventually};
+
+use crate::{
+    cells::HandCell,
+    harness::{Cluster, request},
+};
+
+fn headers(headers: Option<&HeaderMap>) -> (Option<String>, Option<String>) {
+    let get = |name: &str| headers?.get(name).map(ToString::to_string);
+    (get("Nats-Service-Error"), get("Nats-Service-Error-Code"))
+}
+
+#[tokio::test]
+async fn errors_are_a_body_and_two_headers() {
+    let cluster = Cluster::start().await;
+    let _auctioneer = cluster.warm("a1", "dea", 0).await;
+    let start = cluster.subjects.start();
+    let long = "x".repeat(300);
+    let with = |field: &str, value: Value| {
+        let mut body = json!({ "app": "web", "memory_mb": 1, "disk_mb": 1 });
+        body[field] = value;
+        body.to_string()
+    };
+    for (body, field) in [
+        ("{".to_owned(), None),
+        (with("memory_mb", json!("much")), Some("memory_mb")),
+        (with("memory_mb", json!(-5)), Some("memory_mb")),
+        (with("disk_mb", json!(1_u64 << 40)), Some("disk_mb")),
+        (with("id", json!(long)), Some("id")),
+        (with("instances", json!(1_000_000)), Some("instances")),
+        (with("deadline", json!("never")), Some("deadline")),
+        (
+            json!({ "memory_mb": 1, "disk_mb": 1 }).to_string(),
+            Some("app"),
+        ),
+        (json!([{ "app": "" }, 3]).to_string(), None),
+    ] {
+        let answer = cluster.raw(&start, body.as_bytes()).await.unwrap();
+        let value: Value = serde_json::from_slice(&answer.payload).unwrap();
+        let error = &value["error"];
+        assert_eq!(error["code"], "invalid_request", "{body}");
+        if field.is_some() {
+            assert_eq!(error["field"].as_str(), field, "{body}: {error}");
+        }
+        let (text, code) = headers(answer.headers.as_ref());
+        assert_eq!(text.as_deref(), error["message"].as_str(), "{body}");
+        assert_eq!(code.as_deref(), Some("400"), "{body}");
+    }
+    assert_eq!(cluster.counter("rejected").await, 9);
+    assert_eq!(cluster.counter("requests").await, 0);
+}
+
+#[tokio::test]
+async fn a_misspelt_field_is_warned_of() {
+    let cluster = Cluster::start().await;
+    let _cell = HandCell::start(&cluster, "c1", 1_000).await;
+    let _auctioneer = cluster.warm("a1", "dea", 1).await;
+    let body = json!({ "app": "web", "memory_mb": 1, "disk_mb": 1, "instnces": 5 });
+    let reply = cluster.start_app(&body).await;
+    assert_eq!(
+        reply["warnings"],
+        json!(["instnces: no such field; ignored"])
+    );
+    assert_eq!(reply["instances"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn one_bad_element_spoils_no_array() {
+    let cluster = Cluster::start().await;
+    let _cell = HandCell::start(&cluster, "c1", 1_000).await;
+    let _auctioneer = cluster.warm("a1", "diego", 1).await;
+    let body = json!([request("r1", "web", 1, 1), { "app": "db", "memory_mb": -1 }, request("r2", "db", 1, 1)]);
+    let reply = cluster.start_app(&body).await;
+    assert_eq!(reply["requests"][0]["outcome"], "placed");
+    assert_eq!(reply["requests"][1]["error"]["code"], "invalid_request");
+    assert_eq!(reply["requests"][2]["outcome"], "placed");
+}
+
+#[tokio::test]
+async fn who_publishes_without_a_reply_subject_learns_by_event() {
+    let cluster = Cluster::start().await;
+    let _cell = HandCell::start(&cluster, "c1", 1_000).await;
+    let _auctioneer = cluster.warm("a1", "dea", 1).await;
+    let watch = cluster.watch().await;
+    let publish = async |body: Value| {
+        let body = serde_json::to_vec(&body).unwrap();
+        cluster
+            .client
+            .publish(cluster.subjects.start(), body.into())
+            .await
+            .unwrap();
+    };
+    publish(request("good", "web", 1, 1)).await;
+    let outcome = watch.heard("vendue.outcome.good").await;
+    assert_eq!(outcome["outcome"], "placed");
+    publish(request("bad", "web", -1, 1)).await;
+    let outcome = watch.heard("vendue.outcome.bad").await;
+    assert_eq!(outcome["error"]["field"], "memory_mb");
+    let event = watch.heard("vendue.event.rejected.web").await;
+    assert_eq!(event["request"], "bad");
+    // an app that cannot stand in a subject
+    publish(request("worse", "a b", 1, 1)).await;
+    watch.heard("vendue.outcome.worse").await;
+    watch.heard("vendue.event.rejected.unknown").await;
+}
+
+#[tokio::test]
+async fn words_that_no_cell_may_say_are_counted() {
+    let cluster = Cluster::start().await;
+    let cell = HandCell::start(&cluster, "c1", 1_000).await;
+    let _auctioneer = cluster.warm("a1", "dea", 1).await;
+    let advert = |cell: &str| cluster.subjects.cell(cell, "advert");
+    let word: Value = serde_json::from_slice(&cell.get(|s| s.word(None))).unwrap();
+    let mut huge = word.clone();
+    huge["seq"] = json!(2);
+    huge["apps"] = (0..20_000)
+        .map(|n| (format!("a{n}"), json!(1)))
+        .collect::<serde_json::Map<_, _>>()
+        .into();
+    let mut reborn = word.clone();
+    reborn["incarnation"] = json!(uuid::Uuid::new_v4());
+    reborn["seq"] = json!(9);
+    let mut backwards = reborn.clone();
+    backwards["seq"] = json!(8);
+    for (subject, body) in [
+        (advert("c1"), json!("garbage")),
+        (advert("c2"), word.clone()),
+        (advert("c1"), huge),
+        (advert("c1"), reborn),
+        (advert("c1"), backwards),
+        (advert("c1"), word), // the incarnation that was replaced
+    ] {
+        let body = serde_json::to_vec(&body).unwrap();
+        cluster.client.publish(subject, body.into()).await.unwrap();
+    }
+    for counter in [
+        "malformed",
+        "wrong_subject",
+        "too_large",
+        "old_seq",
+        "old_incarnation",
+    ] {
+        eventually(counter, async || match cluster.counter(counter).await {
+            1 => Ok(()),
+            n => Err(n.to_string()),
+        })
+        .await;
+    }
+    let pool = cluster.ask(&cluster.subjects.pool(), &json!({})).await;
+    assert_eq!(
+        (&pool["total"], &pool["cells"][0]["seq"]),
+        (&json!(1), &json!(9))
+    );
+}
+
+#[tokio::test]
+async fn answers_fit_a_small_server() {
+    let options = Options {
+        max_payload: Some(16 << 10),
+        ..Options::default()
+    };
+    let cluster = Cluster::on(NatsServer::start_with(options).await).await;
+    let _cell = HandCell::start(&cluster, "c1", 100_000).await;
+    let _auctioneer = cluster.warm("a1", "dea", 1).await;
+    let reply = cluster.start_app(&request("r1", "web", 1, 900)).await;
+    assert_eq!(reply["outcome"], "placed");
+    assert_eq!(
+        reply["instances"][0]["indices"], "0-899",
+        "by cell, without ids"
+    );
+    let many: Vec<Value> = (0..200)
+        .map(|n| json!({ "app": format!("a{n}"), "memory_mb": 1_000_000, "disk_mb": 1 }))
+        .collect();
+    let reply = cluster.start_app(&json!(many)).await;
+    assert_eq!(reply["requests"].as_array().unwrap().len(), 200);
+    assert_eq!(reply["outcome"], "unplaced");
+}

@@ -1,0 +1,279 @@
+//! Cells made by hand: a client that speaks the wire, and does as the test says.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use async_nats::{Client, Message};
+use bytes::Bytes;
+use futures_util::{StreamExt, stream::select_all};
+use placement::{Cell, Request, Resources, Span};
+use serde_json::json;
+use shared::wire::{Acceptance, Advert, Bid, BidRequest, CellStart, Refusal, Work, to_bytes};
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+use crate::harness::Cluster;
+
+/// What the cell does with a start.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum Starts {
+    /// Takes what fits.
+    #[default]
+    Accept,
+    /// Takes what fits, and its answer is lost until [`HandCell::answer_late`].
+    AnswerLate,
+    /// Refuses for this reason.
+    Refuse(String),
+}
+
+pub(crate) struct State {
+    pub(crate) cell: Cell,
+    pub(crate) incarnation: Uuid,
+    pub(crate) seq: u64,
+    pub(crate) starts: Starts,
+    /// How long its word holds.
+    pub(crate) ttl: Duration,
+    /// Whether it bids.
+    pub(crate) bids: bool,
+    pub(crate) heard_starts: Vec<CellStart>,
+    pub(crate) heard_bids: usize,
+    pub(crate) heard_discovers: usize,
+    held: Vec<Work>,
+    recent: Vec<Uuid>,
+    late: Vec<(async_nats::Subject, Bytes)>,
+    since: Instant,
+}
+
+/// A cell. Dropped, it is gone without a word.
+pub(crate) struct HandCell {
+    pub(crate) state: Arc<Mutex<State>>,
+    client: Client,
+    subject: String,
+    task: JoinHandle<()>,
+}
+
+impl Drop for HandCell {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl HandCell {
+    /// A cell with so much memory that has advertised.
+    pub(crate) async fn start(cluster: &Cluster, name: &str, memory_mb: i64) -> Self {
+        let client = cluster.server.client().await;
+        let subjects = cluster.subjects.clone();
+        let state = State {
+            cell: Cell::new(name, Resources::new(memory_mb, 1_000_000, 1_000)),
+            incarnation: Uuid::new_v4(),
+            seq: 1,
+            starts: Starts::default(),
+            ttl: Duration::from_secs(15),
+            bids: true,
+            heard_starts: Vec::new(),
+            heard_bids: 0,
+            heard_discovers: 0,
+            held: Vec::new(),
+            recent: Vec::new(),
+            late: Vec::new(),
+            since: Instant::now(),
+        };
+        let state = Arc::new(Mutex::new(state));
+        let mut subscriptions = Vec::new();
+        for subject in [
+            subjects.discover(),
+            subjects.bid(),
+            subjects.instances(),
+            subjects.cells_stop(),
+            subjects.cell(name, "start"),
+            subjects.cell(name, "state"),
+        ] {
+            subscriptions.push(client.subscribe(subject).await.unwrap());
+        }
+        let advert = subjects.cell(name, "advert");
+        client.flush().await.unwrap();
+        let (of_task, publisher, subject) = (Arc::clone(&state), client.clone(), advert.clone());
+        let task = tokio::spawn(async move {
+            let mut messages = select_all(subscriptions);
+            while let Some(message) = messages.next().await {
+                let answer = of_task.lock().unwrap().hear(&message, &subject);
+                if let Some((to, body)) = answer {
+                    publisher.publish(to, body).await.unwrap();
+                }
+            }
+        });
+        let cell = Self {
+            state,
+            client,
+            subject: advert,
+            task,
+        };
+        cell.advertise().await;
+        cell
+    }
+
+    pub(crate) async fn advertise(&self) {
+        let word = self.state.lock().unwrap().word(None);
+        self.client
+            .publish(self.subject.clone(), word)
+            .await
+            .unwrap();
+        self.client.flush().await.unwrap();
+    }
+
+    pub(crate) fn set(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.lock().unwrap());
+    }
+
+    pub(crate) fn get<T>(&self, look: impl FnOnce(&State) -> T) -> T {
+        look(&self.state.lock().unwrap())
+    }
+
+    /// The answers that were held back go out.
+    pub(crate) async fn answer_late(&self) {
+        let late = std::mem::take(&mut self.state.lock().unwrap().late);
+        assert!(!late.is_empty(), "nothing was held back");
+        for (to, body) in late {
+            self.client.publish(to, body).await.unwrap();
+        }
+    }
+}
+
+impl State {
+    pub(crate) fn word(&self, auction: Option<Uuid>) -> Bytes {
+        to_bytes(&Advert {
+            v: 1,
+            auction,
+            incarnation: self.incarnation,
+            seq: self.seq,
+            clock_ms: self.clock_ms(),
+            ttl: Span(self.ttl),
+            recent: self.recent.clone(),
+            cell: self.cell.clone(),
+        })
+    }
+
+    fn clock_ms(&self) -> u64 {
+        1 + u64::try_from(self.since.elapsed().as_millis()).unwrap()
+    }
+
+    fn hear(&mut self, message: &Message, advert: &str) -> Option<(async_nats::Subject, Bytes)> {
+        let body = &message.payload;
+        match message.subject.rsplit('.').next()? {
+            "discover" => {
+                self.heard_discovers += 1;
+                Some((advert.into(), self.word(None)))
+            }
+            "bid" => {
+                self.heard_bids += 1;
+                let asked: BidRequest = serde_json::from_slice(body).unwrap();
+                let bid = self.bid(asked.auction);
+                self.bids.then_some((message.reply.clone()?, bid))
+            }
+            "state" => Some((message.reply.clone()?, self.word(None))),
+            "instances" => Some((message.reply.clone()?, self.instances())),
+            "stop" => Some((message.reply.clone()?, self.stop(body))),
+            _ => self.start(message),
+        }
+    }
+
+    fn bid(&self, auction: Uuid) -> Bytes {
+        if self.seq > 1 {
+            return self.word(Some(auction));
+        }
+        to_bytes(&Bid {
+            v: 1,
+            auction,
+            cell: self.cell.cell.clone(),
+            incarnation: self.incarnation,
+            seq: self.seq,
+            clock_ms: self.clock_ms(),
+            unchanged: true,
+        })
+    }
+
+    fn start(&mut self, message: &Message) -> Option<(async_nats::Subject, Bytes)> {
+        let start: CellStart = serde_json::from_slice(&message.payload).unwrap();
+        self.heard_starts.push(start.clone());
+        let mut accepted = Vec::new();
+        let mut refused = Vec::new();
+        for work in start.work {
+            let refusal = match &self.starts {
+                Starts::Refuse(reason) => Some(reason.clone()),
+                _ => self.take(&work),
+            };
+            match refusal {
+                None => accepted.push(work.instance),
+                Some(reason) => refused.push(Refusal {
+                    instance: work.instance,
+                    reason,
+                    needs: None,
+                    has: None,
+                }),
+            }
+        }
+        let answer = to_bytes(&Acceptance {
+            v: 1,
+            cell: self.cell.cell.clone(),
+            incarnation: self.incarnation,
+            seq: self.seq,
+            available: self.cell.available.clone(),
+            apps: self.cell.apps.clone(),
+            accepted,
+            refused,
+        });
+        let reply = message.reply.clone()?;
+        if self.starts == Starts::AnswerLate {
+            self.late.push((reply, answer));
+            return None;
+        }
+        Some((reply, answer))
+    }
+
+    /// Takes the instance, or says why not.
+    fn take(&mut self, work: &Work) -> Option<String> {
+        if self.held.iter().any(|held| held.instance == work.instance) {
+            return None;
+        }
+        let request = Request::new(&work.app, work.memory_mb, work.disk_mb);
+        if !self.cell.available.fits(&request) {
+            return Some("insufficient resources: memory".into());
+        }
+        self.cell.debit(&request);
+        self.seq += 1;
+        self.recent.push(work.instance);
+        if self.recent.len() > 64 {
+            self.recent.remove(0);
+        }
+        self.held.push(work.clone());
+        None
+    }
+
+    fn instances(&self) -> Bytes {
+        let instance = |work: &Work| {
+            json!({
+                "instance": work.instance, "app": work.app, "index": work.index, "state": "running",
+                "age_ms": 1, "memory_mb": work.memory_mb, "disk_mb": work.disk_mb,
+            })
+        };
+        to_bytes(&json!({
+            "v": 1, "cell": self.cell.cell, "zone": "default", "incarnation": self.incarnation,
+            "instances": self.held.iter().map(instance).collect::<Vec<_>>(),
+        }))
+    }
+
+    fn stop(&mut self, body: &[u8]) -> Bytes {
+        let stop: shared::wire::Stop = serde_json::from_slice(body).unwrap();
+        let (gone, kept): (Vec<Work>, Vec<Work>) =
+            self.held.drain(..).partition(|work| work.app == stop.app);
+        self.held = kept;
+        let stopped = gone
+            .iter()
+            .map(|w| json!({ "instance": w.instance, "index": w.index }));
+        to_bytes(&json!({
+            "v": 1, "cell": self.cell.cell, "stopped": stopped.collect::<Vec<_>>(),
+        }))
+    }
+}

@@ -1,0 +1,259 @@
+//! A cluster of a test's own.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_nats::{Client, Message};
+use futures_util::StreamExt;
+use placement::Policy;
+use serde_json::{Value, json};
+use shared::{
+    Subjects,
+    nats::{Bus, NatsOptions, connect},
+    shutdown::CancellationToken,
+};
+use testkit::{Link, NatsServer, eventually};
+use tokio::task::JoinHandle;
+
+/// How long a test waits for an answer: reached only by one that fails.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) struct Cluster {
+    pub(crate) server: NatsServer,
+    pub(crate) subjects: Subjects,
+    pub(crate) client: Client,
+}
+
+/// An auctioneer that runs; dropped, it is gone at once, as if killed.
+pub(crate) struct Running {
+    pub(crate) shutdown: CancellationToken,
+    task: JoinHandle<Result<(), auctioneer::AuctioneerError>>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Running {
+    /// Asks it to leave, and waits until it has.
+    pub(crate) async fn leave(mut self) {
+        self.shutdown.cancel();
+        let ended = tokio::time::timeout(PATIENCE, &mut self.task).await;
+        ended.expect("it leaves in time").unwrap().unwrap();
+    }
+}
+
+impl Cluster {
+    pub(crate) async fn start() -> Self {
+        Self::on(NatsServer::start().await).await
+    }
+
+    pub(crate) async fn on(server: NatsServer) -> Self {
+        let client = server.client().await;
+        Self {
+            server,
+            subjects: Subjects::new("vendue").unwrap(),
+            client,
+        }
+    }
+
+    pub(crate) async fn bus(&self, name: &str) -> Bus {
+        bus(self.server.url(), name).await
+    }
+
+    /// An auctioneer that has not necessarily warmed up yet.
+    pub(crate) async fn auctioneer(&self, name: &str, policy: &str) -> Running {
+        self.auctioneer_at(self.server.url(), name, policy).await
+    }
+
+    /// The same, its connection through a link.
+    pub(crate) async fn auctioneer_through(
+        &self,
+        link: &Link,
+        name: &str,
+        policy: &str,
+    ) -> Running {
+        self.auctioneer_at(link.url(), name, policy).await
+    }
+
+    async fn auctioneer_at(&self, url: String, name: &str, policy: &str) -> Running {
+        let bus = bus(url, name).await;
+        let shutdown = CancellationToken::new();
+        let config = auctioneer::Config {
+            name: name.to_owned(),
+            policy: Policy::preset(policy).unwrap(),
+        };
+        let run = auctioneer::run(config, bus, self.subjects.clone(), shutdown.clone());
+        Running {
+            shutdown,
+            task: tokio::spawn(run),
+        }
+    }
+
+    /// An auctioneer that takes requests and sees so many cells.
+    pub(crate) async fn warm(&self, name: &str, policy: &str, cells: usize) -> Running {
+        let running = self.auctioneer(name, policy).await;
+        self.sees(name, cells).await;
+        running
+    }
+
+    /// Waits until this auctioneer sees so many cells. With several, each is asked now and then.
+    pub(crate) async fn sees(&self, name: &str, cells: usize) {
+        eventually(&format!("{name} to see {cells} cells"), async || {
+            let pool = self.try_ask(&self.subjects.pool(), b"").await?;
+            if pool["auctioneer"] == name && pool["total"] == cells {
+                return Ok(());
+            }
+            Err(pool.to_string())
+        })
+        .await;
+    }
+
+    pub(crate) async fn try_ask(&self, subject: &str, body: &[u8]) -> Result<Value, String> {
+        let message = self.raw(subject, body).await?;
+        serde_json::from_slice(&message.payload).map_err(|e| e.to_string())
+    }
+
+    pub(crate) async fn raw(&self, subject: &str, body: &[u8]) -> Result<Message, String> {
+        self.raw_within(PATIENCE, subject, body).await
+    }
+
+    /// Asks, and gives up after so long.
+    pub(crate) async fn raw_within(
+        &self,
+        patience: Duration,
+        subject: &str,
+        body: &[u8],
+    ) -> Result<Message, String> {
+        let request = async_nats::Request::new()
+            .payload(body.to_vec().into())
+            .timeout(Some(patience));
+        let sent = self.client.send_request(subject.to_owned(), request).await;
+        sent.map_err(|e| e.to_string())
+    }
+
+    /// Waits until the server knows that a cell is gone without a word: its connection is closed a
+    /// moment after it was dropped.
+    pub(crate) async fn nobody_is(&self, cell: &str) {
+        let subject = self.subjects.cell(cell, "start");
+        eventually("nobody to listen", async || {
+            let asked = self
+                .raw_within(Duration::from_millis(200), &subject, b"")
+                .await;
+            match asked {
+                Err(e) if e.contains("no responders") => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        })
+        .await;
+    }
+
+    pub(crate) async fn ask(&self, subject: &str, body: &Value) -> Value {
+        let body = serde_json::to_vec(body).unwrap();
+        self.try_ask(subject, &body).await.unwrap()
+    }
+
+    /// Sends a start request, and returns its answer.
+    pub(crate) async fn start_app(&self, body: &Value) -> Value {
+        self.ask(&self.subjects.start(), body).await
+    }
+
+    /// The counters of the auctioneers, by name.
+    pub(crate) async fn counters(&self) -> BTreeMap<String, Value> {
+        let inbox = self.client.new_inbox();
+        let mut answers = self.client.subscribe(inbox.clone()).await.unwrap();
+        let subject = "$SRV.STATS.vendue-auctioneer";
+        self.client
+            .publish_with_reply(subject, inbox, "".into())
+            .await
+            .unwrap();
+        let mut counters = BTreeMap::new();
+        let wait = Duration::from_millis(200);
+        while let Ok(Some(answer)) = tokio::time::timeout(wait, answers.next()).await {
+            let stats: Value = serde_json::from_slice(&answer.payload).unwrap();
+            let endpoints = stats["endpoints"].as_array().unwrap();
+            let start = endpoints.iter().find(|e| e["name"] == "start");
+            let data = start.map(|e| e["data"].clone()).unwrap_or_default();
+            counters.insert(stats["id"].as_str().unwrap().to_owned(), data);
+        }
+        counters
+    }
+
+    /// One counter of the only auctioneer.
+    pub(crate) async fn counter(&self, name: &str) -> u64 {
+        let counters = self.counters().await;
+        counters
+            .values()
+            .next()
+            .and_then(|c| c[name].as_u64())
+            .unwrap_or_default()
+    }
+
+    /// Everything that is said from now on.
+    pub(crate) async fn watch(&self) -> Watch {
+        let client = self.server.client().await;
+        let mut messages = client.subscribe("vendue.>").await.unwrap();
+        client.flush().await.unwrap();
+        let heard: Arc<Mutex<Vec<(String, Value)>>> = Arc::default();
+        let kept = Arc::clone(&heard);
+        tokio::spawn(async move {
+            while let Some(message) = messages.next().await {
+                let body = serde_json::from_slice(&message.payload).unwrap_or_default();
+                kept.lock()
+                    .unwrap()
+                    .push((message.subject.to_string(), body));
+            }
+        });
+        Watch { heard }
+    }
+}
+
+async fn bus(url: String, name: &str) -> Bus {
+    let options = NatsOptions {
+        url,
+        name: name.to_owned(),
+        patient: true,
+        ..NatsOptions::default()
+    };
+    connect(&options).await.unwrap()
+}
+
+/// What an observer has heard.
+pub(crate) struct Watch {
+    heard: Arc<Mutex<Vec<(String, Value)>>>,
+}
+
+impl Watch {
+    /// The bodies on subjects that begin so.
+    pub(crate) fn on(&self, subject: &str) -> Vec<Value> {
+        let heard = self.heard.lock().unwrap();
+        let on = heard.iter().filter(|(s, _)| s.starts_with(subject));
+        on.map(|(_, body)| body.clone()).collect()
+    }
+
+    pub(crate) fn count(&self, subject: &str) -> usize {
+        self.on(subject).len()
+    }
+
+    /// Waits for a message on a subject that begins so.
+    pub(crate) async fn heard(&self, subject: &str) -> Value {
+        eventually(subject, async || self.on(subject).pop()).await
+    }
+}
+
+/// A start request as JSON.
+pub(crate) fn request(id: &str, app: &str, memory_mb: i64, instances: u32) -> Value {
+    json!({ "id": id, "app": app, "memory_mb": memory_mb, "disk_mb": 1, "instances": instances })
+}
+
+/// The cells of an answer's instances.
+pub(crate) fn cells_of(reply: &Value) -> Vec<String> {
+    let instances = reply["instances"].as_array().unwrap();
+    let cells = instances.iter().filter_map(|i| i["cell"].as_str());
+    cells.map(str::to_owned).collect()
+}

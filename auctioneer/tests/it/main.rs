@@ -1,0 +1,11 @@
+//! An auctioneer on a real nats-server, with cells made by hand and with real reps.
+#![allow(clippy::unwrap_used)] // a test that fails may panic
+
+mod bad_input;
+mod cells;
+mod faults;
+mod harness;
+mod placing;
+mod questions;
+mod repeats;
+mod reps;

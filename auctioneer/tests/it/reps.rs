@@ -1,0 +1,128 @@
+//! With real cells: their ledgers have the last word.
+
+use placement::Resources;
+use serde_json::{Value, json};
+use shared::shutdown::CancellationToken;
+
+use crate::harness::{Cluster, cells_of};
+
+/// Reps with a simulated executor, each with a connection of its own.
+async fn reps(cluster: &Cluster, count: usize, memory_mb: i64) -> Vec<CancellationToken> {
+    let mut tokens = Vec::new();
+    for n in 0..count {
+        let name = format!("cell-{n}");
+        let zone = format!("z{}", n % 2);
+        let mut config = rep::Config::new(&name, zone, Resources::new(memory_mb, 100_000, 1_000));
+        config.executor = rep::ExecutorKind::Simulated(rep::SimulatedConfig::default());
+        let (bus, token) = (cluster.bus(&name).await, CancellationToken::new());
+        tokio::spawn(rep::run(
+            config,
+            bus,
+            cluster.subjects.clone(),
+            token.clone(),
+        ));
+        tokens.push(token);
+    }
+    tokens
+}
+
+/// What all cells say runs.
+async fn running(cluster: &Cluster, cells: usize) -> Vec<Value> {
+    let mut answers = Vec::new();
+    shared::ask::gather(
+        &cluster.client,
+        cluster.subjects.instances(),
+        "{\"v\":1}".into(),
+        std::time::Duration::from_secs(10),
+        None,
+        |answer| {
+            let answer: Value = serde_json::from_slice(&answer.payload).unwrap();
+            let more = answer["more"] == true;
+            answers.push(answer);
+            !more && answers.iter().filter(|a| a["more"] != true).count() == cells
+        },
+    )
+    .await
+    .unwrap();
+    let instances = |answer: &Value| answer["instances"].as_array().cloned().unwrap();
+    answers.iter().flat_map(instances).collect()
+}
+
+#[tokio::test]
+async fn both_policies_start_what_they_say() {
+    for policy in ["dea", "diego"] {
+        let cluster = Cluster::start().await;
+        let _reps = reps(&cluster, 4, 1_000).await;
+        let _auctioneer = cluster.warm("a1", policy, 4).await;
+        let body = json!({ "app": "web", "memory_mb": 100, "disk_mb": 1, "instances": 8 });
+        let reply = cluster.start_app(&body).await;
+        assert_eq!(reply["outcome"], "placed", "{policy}: {reply}");
+        let mut told: Vec<Value> = reply["instances"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|i| i["instance"].clone())
+            .collect();
+        let mut found: Vec<Value> = running(&cluster, 4)
+            .await
+            .iter()
+            .map(|i| i["instance"].clone())
+            .collect();
+        let text = |v: &Value| v.as_str().unwrap().to_owned();
+        told.sort_by_key(text);
+        found.sort_by_key(text);
+        assert_eq!(told, found, "{policy}");
+        let cells: std::collections::BTreeSet<String> = cells_of(&reply).into_iter().collect();
+        assert_eq!(cells.len(), 4, "{policy}: spread over all");
+        let stopped = cluster
+            .ask(&cluster.subjects.stop(), &json!({ "app": "web" }))
+            .await;
+        assert_eq!(
+            (&stopped["outcome"], &stopped["count"]),
+            (&json!("stopped"), &json!(8))
+        );
+    }
+}
+
+#[tokio::test]
+async fn two_auctioneers_at_work_never_overcommit() {
+    for policy in ["dea", "diego"] {
+        let cluster = Cluster::start().await;
+        let _reps = reps(&cluster, 3, 1_000).await;
+        let first = cluster.warm("a1", policy, 3).await;
+        let second = cluster.warm("a2", policy, 3).await;
+        // room for 30 of 100 MiB; 60 are asked for, at once, one by one
+        let ask = async |n: usize| {
+            let body = json!({ "app": format!("app{}", n % 7), "memory_mb": 100, "disk_mb": 1,
+                "instances": 60, "indices": [n] });
+            cluster.start_app(&body).await
+        };
+        let replies = futures_util::future::join_all((0..60).map(ask)).await;
+        let count = |outcome: &str| replies.iter().filter(|r| r["outcome"] == outcome).count();
+        assert_eq!(count("unknown"), 0, "{policy}");
+        let found = running(&cluster, 3).await;
+        assert_eq!(
+            found.len(),
+            count("placed"),
+            "{policy}: what was said is what runs"
+        );
+        assert_eq!(
+            count("placed"),
+            30,
+            "{policy}: all room is used and no more"
+        );
+        drop((first, second));
+    }
+}
+
+#[tokio::test]
+async fn a_cell_that_leaves_is_gone_at_once() {
+    let cluster = Cluster::start().await;
+    let reps = reps(&cluster, 2, 1_000).await;
+    let _auctioneer = cluster.warm("a1", "dea", 2).await;
+    let watch = cluster.watch().await;
+    reps[0].cancel();
+    let lost = watch.heard("vendue.event.cell-lost.cell-0").await;
+    assert_eq!(lost["reason"], "it left");
+    cluster.sees("a1", 1).await;
+}
