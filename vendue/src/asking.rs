@@ -1,0 +1,167 @@
+//! How a command reaches the cluster, and what its errors say.
+
+use std::time::Duration;
+
+use anyhow::anyhow;
+use async_nats::{
+    ConnectErrorKind, RequestErrorKind,
+    client::{Request, RequestError},
+};
+use bytes::Bytes;
+use serde::{Serialize, de::DeserializeOwned};
+use shared::{
+    Subjects,
+    nats::{self, Bus, BusError, NatsOptions},
+    wire::{ErrorBody, WireError, code, to_bytes},
+};
+
+use crate::{
+    cli::Global,
+    output::{Format, patiently},
+};
+
+/// What the user gave cannot be used: exit code 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Usage(pub(crate) String);
+
+impl Usage {
+    /// As an error to return.
+    pub(crate) fn because(why: impl std::fmt::Display) -> anyhow::Error {
+        Self(why.to_string()).into()
+    }
+}
+
+/// A connection to a cluster.
+pub(crate) struct Cluster {
+    /// The connection.
+    pub(crate) bus: Bus,
+    /// The cluster's subjects.
+    pub(crate) subjects: Subjects,
+    /// How to print.
+    pub(crate) format: Format,
+}
+
+/// How long a question may take when nobody said otherwise.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+impl Cluster {
+    /// Connects once; a server that is not there is an error at once.
+    pub(crate) async fn connect(global: &Global) -> anyhow::Result<Self> {
+        let subjects = Subjects::new(global.prefix.as_str()).map_err(Usage::because)?;
+        let options = nats_options(global, &short_name("vendue"), false);
+        let bus = patiently("connecting to NATS", connect(&options)).await?;
+        Ok(Self {
+            bus,
+            subjects,
+            format: global.output,
+        })
+    }
+
+    /// Asks `who` on a subject and reads the answer.
+    pub(crate) async fn ask<T: DeserializeOwned>(
+        &self,
+        who: &str,
+        subject: String,
+        question: &impl Serialize,
+        patience: Duration,
+    ) -> anyhow::Result<T> {
+        let answer = self.ask_raw(who, subject, to_bytes(question), patience);
+        let answer = answer.await?;
+        serde_json::from_slice(&answer)
+            .map_err(|e| anyhow!("the answer of {who} cannot be read: {e}"))
+    }
+
+    /// Asks with a body that is bytes already; an answer that is an error becomes one.
+    pub(crate) async fn ask_raw(
+        &self,
+        who: &str,
+        subject: String,
+        question: Bytes,
+        patience: Duration,
+    ) -> anyhow::Result<Bytes> {
+        let most = self.bus.client.server_info().max_payload;
+        if most > 0 && question.len() > most {
+            let size = question.len();
+            return Err(Usage::because(format_args!(
+                "the message has {size} bytes and the NATS server takes at most {most}; send it in parts"
+            )));
+        }
+        let request = Request::new().payload(question).timeout(Some(patience));
+        let sent = self.bus.client.send_request(subject.clone(), request);
+        let answer = patiently(&format!("waiting for {who}"), sent).await;
+        let answer = answer.map_err(|e| unanswered(who, &subject, patience, &e))?;
+        match serde_json::from_slice::<ErrorBody>(&answer.payload) {
+            Ok(body) => Err(refused(body.error)),
+            Err(_) => Ok(answer.payload),
+        }
+    }
+}
+
+/// A name of our own for a connection: `what-1a2b3c4d`.
+pub(crate) fn short_name(what: &str) -> String {
+    let id = uuid::Uuid::new_v4().simple().to_string();
+    format!("{what}-{}", &id[..8])
+}
+
+/// The options of a connection as the command line gave them.
+pub(crate) fn nats_options(global: &Global, name: &str, patient: bool) -> NatsOptions {
+    NatsOptions {
+        url: global.url().unwrap_or_default(),
+        creds: global.creds.clone(),
+        context: global.context.clone(),
+        name: name.into(),
+        patient,
+    }
+}
+
+/// Connects, and says what to do when it fails.
+pub(crate) async fn connect(options: &NatsOptions) -> anyhow::Result<Bus> {
+    nats::connect(options).await.map_err(advise)
+}
+
+fn advise(error: BusError) -> anyhow::Error {
+    let advice = match &error {
+        BusError::Options { .. } => return Usage::because(error),
+        BusError::Connect { source, .. } => match source.kind() {
+            ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
+                "the server wants other credentials: put the token into the address \
+                 (--nats nats://TOKEN@HOST:PORT), or use --creds or --context"
+            }
+            ConnectErrorKind::Tls => "does the server speak TLS? check the address and --context",
+            ConnectErrorKind::ServerParse => {
+                let message = format!("{error}; expected an address like nats://127.0.0.1:4222");
+                return Usage::because(message);
+            }
+            _ => {
+                "is a server running there? `vendue up` starts one with a whole cluster; \
+                 --nats or NATS_URL says where another is"
+            }
+        },
+        _ => return error.into(),
+    };
+    anyhow!("{error}\n{advice}")
+}
+
+fn unanswered(who: &str, subject: &str, patience: Duration, error: &RequestError) -> anyhow::Error {
+    match error.kind() {
+        RequestErrorKind::NoResponders => anyhow!(
+            "nobody answers on {subject}: there is no {who}, or --prefix is another\n\
+             `vendue up` starts a whole cluster; `vendue health` says what is there"
+        ),
+        RequestErrorKind::TimedOut => anyhow!(
+            "no answer of {who} on {subject} within {}",
+            humantime::format_duration(patience)
+        ),
+        RequestErrorKind::MaxPayloadExceeded => Usage::because(error),
+        _ => anyhow!("asking {who} on {subject}: {error}"),
+    }
+}
+
+/// An error that came as an answer.
+pub(crate) fn refused(error: WireError) -> anyhow::Error {
+    if error.code == code::INVALID_REQUEST {
+        return Usage::because(error);
+    }
+    anyhow!("{} ({})", error.message, error.code)
+}

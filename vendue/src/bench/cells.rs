@@ -1,0 +1,82 @@
+//! The other process of the bench: simulated cells, and raw NATS beside them.
+
+use placement::Resources;
+use rep::{Config, ExecutorKind, SimulatedConfig};
+use shared::{
+    Subjects,
+    nats::Bus,
+    shutdown::{self, CancellationToken},
+};
+use tokio::task::JoinSet;
+
+use super::raw;
+use crate::{
+    asking::{connect, nats_options, short_name},
+    cli::Global,
+    commands::Done,
+};
+
+/// Cells of a bench: nothing runs on them.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct CellsArgs {
+    /// How many
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) cells: usize,
+    /// Connections they share
+    #[arg(long, default_value_t = 32)]
+    pub(crate) connections: usize,
+    /// Apps that each cell holds from the start
+    #[arg(long, default_value_t = 0)]
+    pub(crate) apps_per_cell: usize,
+    /// Size of the raw answers, bytes
+    #[arg(long, default_value_t = 300)]
+    pub(crate) answer: usize,
+}
+
+/// Runs them until it is told to end.
+pub(crate) async fn run_cells(global: &Global, args: &CellsArgs) -> anyhow::Result<Done> {
+    let end = shutdown::on_signals()?;
+    let subjects = Subjects::new(global.prefix.as_str())?;
+    let mut buses = Vec::new();
+    for _ in 0..args.connections.clamp(1, args.cells.max(1)) {
+        buses.push(connect(&nats_options(global, &short_name("bench-cells"), true)).await?);
+    }
+    let mut tasks = JoinSet::new();
+    for (number, bus) in (0..args.cells).zip(buses.iter().cycle()) {
+        let raw = bus.client.clone();
+        let answer = args.answer;
+        tasks.spawn(async move { raw::serve(raw, raw::ALL, answer).await });
+        let cell = simulated(number, args.apps_per_cell);
+        tasks.spawn(one_cell(cell, bus.clone(), subjects.clone(), end.clone()));
+    }
+    let echo = buses[0].client.clone();
+    let answer = args.answer;
+    tasks.spawn(async move { raw::serve(echo, raw::ECHO, answer).await });
+    end.cancelled().await;
+    tasks.shutdown().await;
+    Ok(Done::Well)
+}
+
+async fn one_cell(
+    config: Config,
+    bus: Bus,
+    subjects: Subjects,
+    end: CancellationToken,
+) -> anyhow::Result<()> {
+    rep::run(config, bus, subjects, end).await?;
+    Ok(())
+}
+
+fn simulated(number: usize, apps: usize) -> Config {
+    let zone = format!("z{}", number % 4 + 1);
+    let mut total = Resources::new(1 << 24, 1 << 24, 100_000);
+    total.cpu_millis = 1 << 20;
+    let mut config = Config::new(format!("cell-{number}"), zone, total);
+    config.executor = ExecutorKind::Simulated(SimulatedConfig {
+        apps,
+        ..SimulatedConfig::default()
+    });
+    config.service = false;
+    config.seed = number as u64;
+    config
+}

@@ -1,0 +1,262 @@
+//! `vendue bench cluster`: simulated cells in one process, the auctioneer in its own, a real
+//! nats-server, and plain NATS measured beside it.
+
+use std::{path::PathBuf, process::Stdio, time::Duration};
+
+use anyhow::Context;
+use shared::{
+    shutdown,
+    wire::{Page, PoolAnswer, to_bytes},
+};
+use tokio::{
+    process::{Child, Command},
+    time::{Instant, sleep},
+};
+
+use super::{
+    footprint, load, raw,
+    report::{Adverts, Cpu, Raw, Report},
+    usage,
+};
+use crate::{
+    asking::Cluster,
+    cli::Global,
+    commands::Done,
+    output::{self, Format, note},
+    server::{Port, Server},
+};
+
+/// Measures a cluster of simulated cells on a private nats-server.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ClusterArgs {
+    /// How many cells
+    #[arg(long, default_value_t = 1000)]
+    cells: usize,
+    /// How many starts in arrays; a tenth of it, at most 300, are first made one at a time
+    #[arg(long, default_value_t = 100_000)]
+    requests: usize,
+    /// The auctioneer's policy
+    #[arg(long, default_value = "diego")]
+    policy: String,
+    /// Apps that each cell holds from the start
+    #[arg(long, default_value_t = 0)]
+    apps_per_cell: usize,
+    /// Requests in an array
+    #[arg(long, default_value_t = 1000)]
+    array: usize,
+    /// Arrays in flight
+    #[arg(long, default_value_t = 8)]
+    in_flight: usize,
+    /// How long the auctioneer is watched while cells only advertise
+    #[arg(long, default_value = "10s", value_parser = humantime::parse_duration)]
+    idle: Duration,
+    /// Connections that the cells share
+    #[arg(long, default_value_t = 32)]
+    connections: usize,
+}
+
+/// A child process of the bench; killed when it goes out of scope.
+pub(super) struct Part {
+    child: Child,
+    pub(super) pid: u32,
+}
+
+/// Runs the bench and prints what it found.
+pub(crate) async fn run_cluster(global: &Global, args: &ClusterArgs) -> anyhow::Result<Done> {
+    let end = shutdown::on_signals()?;
+    let server = Server::start(Port::This(0), None).await?;
+    let mut global = global.clone();
+    global.nats = Some(server.url());
+    let done = tokio::select! {
+        done = measure(&global, args, server.pid().unwrap_or_default()) => done,
+        () = end.cancelled() => Ok(Done::Interrupted),
+    };
+    server.stop().await;
+    done
+}
+
+async fn measure(global: &Global, args: &ClusterArgs, server: u32) -> anyhow::Result<Done> {
+    let url = global.url().context("no server")?;
+    note(format_args!("starting {} simulated cells", args.cells));
+    let cells = Part::start(
+        &url,
+        &[
+            "bench".into(),
+            "cells".into(),
+            format!("--cells={}", args.cells),
+            format!("--connections={}", args.connections),
+            format!("--apps-per-cell={}", args.apps_per_cell),
+        ],
+    )?;
+    let cluster = Cluster::connect(global).await?;
+    let mut report = Report {
+        policy: args.policy.clone(),
+        cells: args.cells,
+        apps_per_cell: args.apps_per_cell,
+        ..Report::default()
+    };
+    let auctioneer = Part::start(
+        &url,
+        &["auctioneer".into(), format!("--policy={}", args.policy)],
+    )?;
+    known_cells(&cluster, args.cells).await?;
+
+    note("measuring plain NATS");
+    report.raw = measure_raw(&cluster, args).await?;
+    let rounds = (args.requests / 10).clamp(1, 300);
+    note(format_args!("{rounds} starts, one at a time"));
+    report.single = load::single(&cluster, rounds).await?;
+    report.single.over_request = report.single.latency.p50_us / report.raw.request.p50_us;
+    report.single.over_question_and_request =
+        report.single.latency.p50_us / report.raw.question_and_request.p50_us;
+    note(format_args!(
+        "{} starts in arrays of {}",
+        args.requests, args.array
+    ));
+    let pids = [auctioneer.pid, cells.pid, server, std::process::id()];
+    let before = cpu_of(pids)?;
+    report.batched = load::batched(&cluster, args.requests, args.array, args.in_flight).await?;
+    report.batched.cpu = cpu_per_start(before, cpu_of(pids)?, report.batched.accepted);
+    report.batched.share_of_raw =
+        report.batched.accepted_per_second / report.raw.requests_per_second;
+    note(format_args!("listening for {:?}", args.idle));
+    report.adverts = measure_adverts(&cluster, auctioneer.pid, args).await?;
+    report.memory = footprint::measure(global, auctioneer.pid).await?;
+    drop((cells, auctioneer));
+    print(global.output, &report)?;
+    Ok(Done::Well)
+}
+
+async fn measure_raw(cluster: &Cluster, args: &ClusterArgs) -> anyhow::Result<Raw> {
+    let client = &cluster.bus.client;
+    let body = to_bytes(&load::request(0)).len();
+    let rounds = 200;
+    Ok(Raw {
+        request: raw::one_at_a_time(client, body, 2000).await?,
+        question_and_request: raw::question_and_request(client, args.cells, body, rounds).await?,
+        requests_per_second: raw::rate(client, body, 256, 200_000).await?,
+    })
+}
+
+async fn measure_adverts(
+    cluster: &Cluster,
+    pid: u32,
+    args: &ClusterArgs,
+) -> anyhow::Result<Adverts> {
+    sleep(Duration::from_secs(2)).await; // what the load left behind
+    let (before, start) = (usage::cpu_seconds(pid)?, Instant::now());
+    sleep(args.idle).await;
+    let seconds = start.elapsed().as_secs_f64();
+    let used = usage::cpu_seconds(pid)? - before;
+    Ok(Adverts {
+        seconds,
+        auctioneer_cpu_percent: used / seconds * 100.0,
+        dropped: dropped(cluster).await?,
+        cells_known: pool_total(cluster).await.unwrap_or(0),
+    })
+}
+
+/// What the auctioneer counted as dropped or refused, from its service's statistics.
+async fn dropped(cluster: &Cluster) -> anyhow::Result<u64> {
+    let subject = format!("$SRV.STATS.{}-auctioneer", cluster.subjects.prefix());
+    let answer = cluster.bus.client.request(subject, "".into()).await?;
+    let stats: serde_json::Value = serde_json::from_slice(&answer.payload)?;
+    let data = stats["endpoints"][0]["data"]
+        .as_object()
+        .cloned()
+        .unwrap_or_default();
+    let lost = |name: &&String| name.contains("dropped") || name.contains("refused_adverts");
+    Ok(data
+        .iter()
+        .filter(|(name, _)| lost(name))
+        .filter_map(|(_, v)| v.as_u64())
+        .sum())
+}
+
+fn cpu_of(pids: [u32; 4]) -> anyhow::Result<[f64; 4]> {
+    let mut seconds = [0.0; 4];
+    for (pid, seconds) in pids.into_iter().zip(&mut seconds) {
+        *seconds = usage::cpu_seconds(pid)?;
+    }
+    Ok(seconds)
+}
+
+fn cpu_per_start(before: [f64; 4], after: [f64; 4], starts: usize) -> Cpu {
+    let us = |which: usize| (after[which] - before[which]) * 1e6 / starts.max(1) as f64;
+    Cpu {
+        auctioneer_us: us(0),
+        cells_us: us(1),
+        server_us: us(2),
+        client_us: us(3),
+    }
+}
+
+/// Waits until the auctioneer knows all cells.
+async fn known_cells(cluster: &Cluster, cells: usize) -> anyhow::Result<()> {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        let known = pool_total(cluster).await.unwrap_or(0);
+        if known >= cells {
+            return Ok(());
+        }
+        anyhow::ensure!(
+            Instant::now() < end,
+            "only {known} of {cells} cells advertise"
+        );
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn pool_total(cluster: &Cluster) -> Option<usize> {
+    let page = Page {
+        v: 1,
+        offset: 0,
+        limit: Some(1),
+    };
+    let body = to_bytes(&page);
+    let answer = cluster
+        .bus
+        .client
+        .request(cluster.subjects.pool(), body)
+        .await
+        .ok()?;
+    serde_json::from_slice::<PoolAnswer>(&answer.payload)
+        .ok()
+        .map(|a| a.total)
+}
+
+impl Part {
+    pub(super) fn start(url: &str, arguments: &[String]) -> anyhow::Result<Self> {
+        let program: PathBuf = std::env::current_exe()?;
+        let child = Command::new(&program)
+            .args(arguments)
+            .env("NATS_URL", url)
+            .env("VENDUE_LOG", "error")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .process_group(0) // Ctrl-C is ours: parts end after the load
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("starting {}", program.display()))?;
+        let pid = child.id().context("it ended at once")?;
+        Ok(Self { child, pid })
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // it may have ended already
+        let _ = self.child.start_kill();
+    }
+}
+
+fn print(format: Format, report: &Report) -> anyhow::Result<()> {
+    if format == Format::Json {
+        return output::json(report);
+    }
+    let mut table = output::table(&["", "figure", "beside"]);
+    for row in report.rows() {
+        table.add_row(row);
+    }
+    Ok(output::print(table)?)
+}

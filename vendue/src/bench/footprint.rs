@@ -1,0 +1,113 @@
+//! Resident memory: of the auctioneer after the load, of a rep with no work, of a supervisor.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use async_nats::client::Request;
+use placement::{Kind, Run};
+use shared::wire::{Acceptance, CellStart, Envelope, Work, to_bytes};
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
+
+use super::{cluster::Part, report::Memory, usage};
+use crate::{asking::Cluster, cli::Global};
+
+const CELL: &str = "bench-footprint";
+
+/// Starts a rep in a process of its own, measures it, and then the supervisor of an instance there.
+pub(super) async fn measure(global: &Global, auctioneer: u32) -> anyhow::Result<Memory> {
+    let url = global.url().context("no server")?;
+    // a cluster of its own, so that nothing is placed there
+    let prefix = "bench-footprint".to_owned();
+    let rep = Part::start(
+        &url,
+        &[
+            "rep".into(),
+            format!("--cell={CELL}"),
+            "--memory=64".into(),
+            format!("--prefix={prefix}"),
+        ],
+    )?;
+    let cluster = Cluster::connect(&Global {
+        prefix,
+        ..global.clone()
+    })
+    .await?;
+    let envelope = state(&cluster).await?;
+    let rep_kib = usage::resident_kib(rep.pid)?;
+    let taken: Acceptance = request(&cluster, "start", &work(&envelope)).await?;
+    anyhow::ensure!(
+        taken.refused.is_empty(),
+        "the rep refused: {:?}",
+        taken.refused
+    );
+    let supervisor = child(rep.pid).await?;
+    Ok(Memory {
+        auctioneer_kib: usage::resident_kib(auctioneer)?,
+        rep_kib,
+        supervisor_kib: usage::resident_kib(supervisor)?,
+    })
+}
+
+/// Asks until the rep is there.
+async fn state(cluster: &Cluster) -> anyhow::Result<Envelope> {
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        match request(cluster, "state", &()).await {
+            Ok(envelope) => return Ok(envelope),
+            Err(e) if Instant::now() > end => return Err(e.context("the rep does not answer")),
+            Err(_) => sleep(Duration::from_millis(50)).await,
+        }
+    }
+}
+
+async fn request<T: serde::de::DeserializeOwned>(
+    cluster: &Cluster,
+    what: &str,
+    body: &impl serde::Serialize,
+) -> anyhow::Result<T> {
+    let subject = cluster.subjects.cell(CELL, what);
+    let request = Request::new().payload(to_bytes(body));
+    let answer = cluster.bus.client.send_request(subject, request).await?;
+    Ok(serde_json::from_slice(&answer.payload)?)
+}
+
+fn work(envelope: &Envelope) -> CellStart {
+    let run = Run {
+        command: vec!["sleep".into(), "100".into()],
+        ..Run::default()
+    };
+    CellStart {
+        v: 1,
+        auction: Uuid::new_v4(),
+        incarnation: envelope.incarnation,
+        expires_ms: u64::MAX,
+        work: vec![Work {
+            instance: Uuid::new_v4(),
+            kind: Kind::Task,
+            app: "sleep".into(),
+            index: 0,
+            memory_mb: 8,
+            disk_mb: 0,
+            cpu_millis: 0,
+            extra: std::collections::BTreeMap::new(),
+            owner: None,
+            tags: std::collections::BTreeMap::new(),
+            believed: None,
+            run: Some(run.into()),
+        }],
+    }
+}
+
+/// The rep's child, once it has a child of its own: then it is set up.
+async fn child(rep: u32) -> anyhow::Result<u32> {
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        let mut children = usage::children(rep).into_iter();
+        if let Some(child) = children.find(|c| !usage::children(*c).is_empty()) {
+            return Ok(child);
+        }
+        anyhow::ensure!(Instant::now() < end, "the rep started no supervisor");
+        sleep(Duration::from_millis(20)).await;
+    }
+}

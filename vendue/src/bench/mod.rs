@@ -1,0 +1,63 @@
+//! `vendue bench`: what this machine and this program do, beside what plain NATS does in the same run.
+
+mod cells;
+mod cluster;
+mod footprint;
+mod load;
+mod place;
+mod raw;
+mod report;
+mod usage;
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::{cli::Global, commands::Done};
+
+/// What can be measured.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Bench {
+    /// A cluster of simulated cells on a private nats-server: latency, throughput, processor, memory
+    Cluster(cluster::ClusterArgs),
+    /// The placement engine by itself, one thread: made-up jobs on made-up cells
+    Place(place::PlaceArgs),
+    /// The cells of `bench cluster`, in a process of their own
+    #[command(hide = true)]
+    Cells(cells::CellsArgs),
+}
+
+impl Bench {
+    /// Measures and prints.
+    pub(crate) async fn run(&self, global: &Global) -> anyhow::Result<Done> {
+        match self {
+            Bench::Cluster(args) => Box::pin(cluster::run_cluster(global, args)).await,
+            Bench::Place(args) => place::run_place(global, args),
+            Bench::Cells(args) => cells::run_cells(global, args).await,
+        }
+    }
+}
+
+/// The spread of a measured time, in microseconds.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Latency {
+    /// Half took at most this.
+    pub(crate) p50_us: f64,
+    /// 99 of 100 took at most this.
+    pub(crate) p99_us: f64,
+}
+
+impl Latency {
+    pub(crate) fn of(mut took: Vec<Duration>) -> Self {
+        took.sort_unstable();
+        let at = |percent: usize| {
+            let last = took.len().saturating_sub(1);
+            took.get((last * percent).div_ceil(100))
+                .map_or(0.0, |d| d.as_secs_f64() * 1e6)
+        };
+        Self {
+            p50_us: at(50),
+            p99_us: at(99),
+        }
+    }
+}

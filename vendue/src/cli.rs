@@ -1,0 +1,246 @@
+//! The command line: what there is to type, and what becomes of it.
+
+use std::{io, path::PathBuf, process::ExitCode};
+
+use clap::{Parser, Subcommand, builder::styling::Styles};
+use shared::telemetry::{self, LogFormat};
+
+use crate::{
+    asking::Usage,
+    bench,
+    commands::{self, Done},
+    output::{Format, note},
+    own_path,
+};
+
+/// Places work on cells over NATS: cells advertise and bid, an auctioneer decides, cells run it.
+#[derive(Debug, Parser)]
+#[command(name = "vendue", version, styles = Styles::plain(), max_term_width = 100)]
+#[command(after_help = "Exit codes: 0 done, 1 failed, 2 bad usage or a bad file, 3 not placed.")]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What every command takes.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Everywhere")]
+pub(crate) struct Global {
+    /// Address of the NATS server, with its token: nats://TOKEN@HOST:PORT [env: NATS_URL]
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) nats: Option<String>,
+    /// The head of every subject; another one is another cluster
+    #[arg(long, global = true, env = "VENDUE_PREFIX", default_value = "vendue")]
+    pub(crate) prefix: String,
+    /// A NATS credentials file
+    #[arg(long, global = true, env = "NATS_CREDS", value_name = "FILE")]
+    pub(crate) creds: Option<PathBuf>,
+    /// One of the nats tool's contexts, by name
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+    /// How to print the result
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT"
+    )]
+    pub(crate) output: Format,
+    /// What to log on standard error, such as info or rep=debug [default: warn; roles: info]
+    #[arg(long, global = true, env = "VENDUE_LOG", value_name = "FILTER")]
+    pub(crate) log: Option<String>,
+}
+
+impl Global {
+    /// The server's address: the flag's, else the environment's (a context brings its own).
+    pub(crate) fn url(&self) -> Option<String> {
+        let from_environment = || match self.context {
+            Some(_) => None,
+            None => std::env::var("NATS_URL").ok().filter(|u| !u.is_empty()),
+        };
+        self.nats.clone().or_else(from_environment)
+    }
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start what a file (or standard input) asks for
+    Start(commands::start::StartArgs),
+    /// Start instances of a command
+    Run(Box<commands::run::RunArgs>),
+    /// Stop an app, or some of its instances
+    Stop(commands::stop::StopArgs),
+    /// List instances
+    Ps(commands::ps::PsArgs),
+    /// Show one app: its instances and how they are
+    Status(commands::ps::StatusArgs),
+    /// Wait until all of an app runs, or its task has ended
+    Wait(commands::wait::WaitArgs),
+    /// List cells; show one, or change what it says of itself
+    Cells(commands::cells::CellsArgs),
+    /// Show events as they happen
+    Events(commands::events::EventsArgs),
+    /// Show what an app prints
+    Logs(commands::logs::LogsArgs),
+    /// Empty a cell: no new work, its instances stop, it ends
+    Drain(commands::drain::DrainArgs),
+    /// Say why an app's instances went where they went, or nowhere
+    Explain(commands::explain::ExplainArgs),
+    /// Say where work would go: on a scenario file, or with --live on the cluster
+    Place(Box<commands::place::PlaceArgs>),
+    /// Say how many more instances of a size fit: on the cluster, or on a scenario file
+    Capacity(Box<commands::capacity::CapacityArgs>),
+    /// List, print and check policies; needs no cluster
+    #[command(subcommand)]
+    Policy(commands::policy::PolicyCommand),
+    /// Say whether a cluster is there; for containers and scripts
+    Health(commands::health::HealthArgs),
+    /// Say which version this is
+    Version,
+    /// Print the completions of a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Bring up a whole cluster here: a private nats-server, an auctioneer and cells
+    Up(commands::up::UpArgs),
+    /// Show a cluster at work, from the start to the end
+    Demo(commands::demo::DemoArgs),
+    /// Be one cell, until told to end
+    Rep(Box<commands::roles::RepArgs>),
+    /// Be one auctioneer, until told to end
+    Auctioneer(commands::roles::AuctioneerArgs),
+    /// Measure vendue on this machine, beside plain NATS
+    #[command(subcommand)]
+    Bench(bench::Bench),
+    /// A small HTTP server for examples: says on $PORT which instance it is
+    #[command(hide = true)]
+    Web(commands::web::WebArgs),
+}
+
+/// Does what was typed and says how it went.
+pub(crate) fn run(cli: &Cli) -> ExitCode {
+    let default_log = match cli.command {
+        Command::Rep(_) | Command::Auctioneer(_) => "info,async_nats=warn",
+        _ => "warn",
+    };
+    telemetry::init(
+        cli.global.log.as_deref().unwrap_or(default_log),
+        LogFormat::Auto,
+    );
+    let _own_path = match cli.command.runs_cells().then(own_path::ensure).transpose() {
+        Ok(guard) => guard,
+        Err(e) => return report(Err(e.into())),
+    };
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(e) => return report(Err(e.into())),
+    };
+    let done = runtime.block_on(cli.command.run(&cli.global));
+    let code = report(done);
+    // a blocked read of standard input must not hold the process
+    runtime.shutdown_background();
+    code
+}
+
+impl Command {
+    /// Whether it runs until it is told to end, and ends in its own way.
+    fn is_role(&self) -> bool {
+        matches!(
+            self,
+            Command::Up(_)
+                | Command::Rep(_)
+                | Command::Auctioneer(_)
+                | Command::Bench(_)
+                | Command::Web(_)
+        )
+    }
+
+    /// Whether it starts instances, which must find this program.
+    fn runs_cells(&self) -> bool {
+        matches!(self, Command::Up(_) | Command::Rep(_))
+    }
+
+    async fn run(&self, global: &Global) -> anyhow::Result<Done> {
+        let work = self.dispatch(global);
+        if self.is_role() {
+            return work.await;
+        }
+        tokio::select! {
+            done = work => done,
+            _ = tokio::signal::ctrl_c() => Ok(self.interrupted()),
+        }
+    }
+
+    /// Ctrl-C is how one leaves a stream, and breaks off everything else.
+    fn interrupted(&self) -> Done {
+        let stream = match self {
+            Command::Events(args) => args.follow,
+            Command::Logs(args) => args.follow,
+            _ => false,
+        };
+        if stream {
+            Done::Well
+        } else {
+            Done::Interrupted
+        }
+    }
+
+    async fn dispatch(&self, global: &Global) -> anyhow::Result<Done> {
+        match self {
+            Command::Start(args) => commands::start::start(global, args).await,
+            Command::Run(args) => commands::run::run(global, args).await,
+            Command::Stop(args) => commands::stop::stop(global, args).await,
+            Command::Ps(args) => commands::ps::ps(global, args).await,
+            Command::Status(args) => commands::ps::status(global, args).await,
+            Command::Wait(args) => commands::wait::wait(global, args).await,
+            Command::Cells(args) => commands::cells::cells(global, args).await,
+            Command::Events(args) => commands::events::events(global, args).await,
+            Command::Logs(args) => commands::logs::logs(global, args).await,
+            Command::Drain(args) => commands::drain::drain(global, args).await,
+            Command::Explain(args) => commands::explain::explain(global, args).await,
+            Command::Place(args) => commands::place::place(global, args).await,
+            Command::Capacity(args) => commands::capacity::capacity(global, args).await,
+            Command::Policy(policy) => policy.run(global),
+            Command::Health(args) => commands::health::health(global, args).await,
+            Command::Up(args) => commands::up::up(global, args).await,
+            Command::Demo(args) => commands::demo::demo(args).await,
+            Command::Rep(args) => commands::roles::rep(global, args).await,
+            Command::Auctioneer(args) => commands::roles::auctioneer(global, args).await,
+            Command::Bench(bench) => bench.run(global).await,
+            Command::Web(args) => commands::web::web(args).await,
+            Command::Version => commands::version::version(global.output),
+            Command::Completions { shell } => commands::version::completions::<Cli>(*shell),
+        }
+    }
+}
+
+fn report(done: anyhow::Result<Done>) -> ExitCode {
+    let error = match done {
+        Ok(done) => return done.into(),
+        Err(error) => error,
+    };
+    let closed_pipe = |e: &io::Error| e.kind() == io::ErrorKind::BrokenPipe;
+    if error.downcast_ref::<io::Error>().is_some_and(closed_pipe) {
+        return ExitCode::SUCCESS; // the reader has what it wanted
+    }
+    note(format_args!("error: {error:#}"));
+    if error.downcast_ref::<Usage>().is_some() {
+        return ExitCode::from(2);
+    }
+    ExitCode::FAILURE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,188 @@
+//! `capacity`: how many more instances of a size fit, on the cluster or on a scenario file.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use comfy_table::Cell;
+use placement::{Capacity, Draw, Explain, Kind, Policy, Pool, Request, Tally};
+use shared::wire::CapacityAnswer;
+
+use super::{Done, instances, place, policy, run::pair, start};
+use crate::{
+    asking::{Cluster, PATIENCE, Usage},
+    cli::Global,
+    output::{self, Format, note},
+};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct CapacityArgs {
+    /// MiB of memory for each instance
+    #[arg(long, value_name = "MIB")]
+    memory: i64,
+    /// MiB of disk for each instance
+    #[arg(long, value_name = "MIB")]
+    disk: i64,
+    /// Thousandths of a core for each instance
+    #[arg(long, default_value_t = 0, value_name = "MILLIS")]
+    cpu: i64,
+    /// A named resource for each instance, such as gpu=1; may be repeated
+    #[arg(long, value_name = "NAME=N", value_parser = pair)]
+    extra: Vec<(String, String)>,
+    /// The root filesystem they need
+    #[arg(long)]
+    stack: Option<String>,
+    /// A placement tag they ask for; may be repeated
+    #[arg(long = "placement-tag", value_name = "TAG")]
+    placement_tags: Vec<String>,
+    /// What they are
+    #[arg(long, value_enum, default_value_t)]
+    kind: What,
+    /// By this policy's filters: a preset's name or a file [default: the auctioneer's, the scenario's]
+    #[arg(long, value_name = "NAME|FILE")]
+    policy: Option<String>,
+    /// On the cells of a scenario in JSON or TOML instead of a cluster's; - reads standard input
+    #[arg(long, value_name = "FILE")]
+    scenario: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum What {
+    /// Long-running
+    #[default]
+    Lrp,
+    /// Runs once
+    Task,
+}
+
+impl CapacityArgs {
+    fn request(&self) -> anyhow::Result<Request> {
+        let mut request = Request::new("-", self.memory, self.disk);
+        request.cpu_millis = self.cpu;
+        for (name, amount) in &self.extra {
+            let amount = amount.parse().map_err(|_| {
+                Usage::because(format_args!("--extra {name}={amount}: expected a number"))
+            })?;
+            request.extra.insert(name.clone(), amount);
+        }
+        request.stack.clone_from(&self.stack);
+        request.placement_tags.clone_from(&self.placement_tags);
+        request.kind = match self.kind {
+            What::Lrp => Kind::Lrp,
+            What::Task => Kind::Task,
+        };
+        request.check().map_err(Usage::because)?;
+        Ok(request)
+    }
+}
+
+/// Counts, and starts nothing.
+pub(crate) async fn capacity(global: &Global, args: &CapacityArgs) -> anyhow::Result<Done> {
+    let request = args.request()?;
+    let other = args.policy.as_deref().map(policy::load).transpose()?;
+    let answer = match (&args.scenario, other) {
+        (Some(file), _) => on_scenario(file, args.policy.as_deref(), &request)?,
+        (None, Some(policy)) => by_policy(global, &policy, &request).await?,
+        (None, None) => live(global, &request).await?,
+    };
+    for warning in &answer.warnings {
+        note(format_args!("warning: {warning}"));
+    }
+    if global.output == Format::Json {
+        output::json(&answer)?;
+        return Ok(Done::Well);
+    }
+    print(&answer.capacity)?;
+    let (policy, cells) = (&answer.policy, answer.cells);
+    note(format_args!(
+        "{cells} cells, judged by {} (policy {policy})",
+        answer.auctioneer
+    ));
+    Ok(Done::Well)
+}
+
+fn on_scenario(
+    file: &str,
+    other: Option<&str>,
+    request: &Request,
+) -> anyhow::Result<CapacityAnswer> {
+    let scenario = place::scenario(file, &start::read(file)?, other)?;
+    let draw = scenario.draw(Explain::Winner);
+    let capacity = scenario.pool().capacity(request, &scenario.policy, &draw);
+    Ok(answer(
+        file,
+        &scenario.policy,
+        scenario.cells.len(),
+        capacity,
+    ))
+}
+
+/// The auctioneer's own policy, and its own pool.
+async fn live(global: &Global, request: &Request) -> anyhow::Result<CapacityAnswer> {
+    let cluster = Cluster::connect(global).await?;
+    let subject = cluster.subjects.capacity();
+    cluster.ask("auctioneer", subject, request, PATIENCE).await
+}
+
+/// Another policy than the auctioneer's: its cells are fetched and counted here.
+async fn by_policy(
+    global: &Global,
+    policy: &Policy,
+    request: &Request,
+) -> anyhow::Result<CapacityAnswer> {
+    let cluster = Cluster::connect(global).await?;
+    let known = instances::pool(&cluster, PATIENCE).await?;
+    let mut pool = Pool::default();
+    for entry in known.cells {
+        pool.put(entry.cell);
+    }
+    // planned reboots are dates
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let draw = Draw {
+        now_ms: i64::try_from(now.as_millis()).unwrap_or(i64::MAX),
+        ..Draw::default()
+    };
+    let capacity = pool.capacity(request, policy, &draw);
+    Ok(answer(&known.auctioneer, policy, pool.len(), capacity))
+}
+
+fn answer(by: &str, policy: &Policy, cells: usize, capacity: Capacity) -> CapacityAnswer {
+    CapacityAnswer {
+        v: shared::VERSION,
+        auctioneer: by.to_owned(),
+        policy: policy.name().to_owned(),
+        cells,
+        capacity,
+        warnings: Vec::new(),
+    }
+}
+
+fn print(capacity: &Capacity) -> anyhow::Result<()> {
+    let mut table = output::table(&["ZONE", "MORE FIT", "ON CELLS", "MOST ON ONE"]);
+    for (zone, room) in &capacity.zones {
+        table.add_row([
+            Cell::new(zone),
+            Cell::new(room.fits),
+            Cell::new(room.cells),
+            Cell::new(room.most_on_a_cell),
+        ]);
+    }
+    let cells: u64 = capacity.zones.values().map(|zone| zone.cells).sum();
+    let most = capacity
+        .zones
+        .values()
+        .map(|zone| zone.most_on_a_cell)
+        .max();
+    table.add_row([
+        Cell::new("all"),
+        Cell::new(capacity.fits),
+        Cell::new(cells),
+        Cell::new(most.unwrap_or_default()),
+    ]);
+    output::print(table)?;
+    if let Some(reason) = &capacity.reason {
+        let why: Vec<String> = capacity.tally.iter().map(Tally::in_words).collect();
+        output::say(format_args!("{reason}: {}", why.join("; ")))?;
+    }
+    Ok(())
+}

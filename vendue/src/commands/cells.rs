@@ -1,0 +1,194 @@
+//! `cells`: the pool as an auctioneer sees it, one cell as it says itself, and what operators change.
+
+use comfy_table::Cell;
+use serde_json::Value;
+use shared::wire::{CellSet, CellSetAnswer, PoolCell};
+
+use super::{Done, condition::Condition, instances};
+use crate::{
+    asking::{Cluster, PATIENCE, Usage},
+    cli::Global,
+    output::{self, Format, note},
+};
+
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct CellsArgs {
+    /// Only cells of which this is true, such as 'platform<20260301', rack=r1 or
+    /// 'available.memory_mb>=512'; with several, all must be
+    #[arg(long = "where", value_name = "FIELD OP VALUE")]
+    conditions: Vec<Condition>,
+    #[command(subcommand)]
+    command: Option<CellsCommand>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum CellsCommand {
+    /// Show all that a cell says of itself
+    Show {
+        /// The cell
+        cell: String,
+    },
+    /// Change what a cell says of itself; it is kept over a restart where the cell has a file for it
+    Set {
+        /// The cell
+        cell: String,
+        /// Such as next_reboot=2026-12-01, rack=r1, traits.ssd=true, placement_tags=a,b; null = as
+        /// configured
+        #[arg(required = true, value_name = "ATTRIBUTE=VALUE", value_parser = attribute)]
+        attributes: Vec<(String, Value)>,
+    },
+}
+
+fn attribute(text: &str) -> Result<(String, Value), String> {
+    let (name, value) = text
+        .split_once('=')
+        .ok_or_else(|| format!("{text:?} has no value; expected ATTRIBUTE=VALUE"))?;
+    let value = rep::attribute_value(name, value).map_err(|e| e.to_string())?;
+    Ok((name.to_owned(), value))
+}
+
+/// Lists cells, or does what was asked of one.
+pub(crate) async fn cells(global: &Global, args: &CellsArgs) -> anyhow::Result<Done> {
+    match &args.command {
+        None => list(global, &args.conditions).await,
+        Some(CellsCommand::Show { cell }) => show(global, cell).await,
+        Some(CellsCommand::Set { cell, attributes }) => set(global, cell, attributes).await,
+    }
+}
+
+async fn show(global: &Global, cell: &str) -> anyhow::Result<Done> {
+    placement::check_name("CELL", cell).map_err(Usage::because)?;
+    let cluster = Cluster::connect(global).await?;
+    let subject = cluster.subjects.cell(cell, "state");
+    let who = format!("cell {cell}");
+    let state: Value = cluster
+        .ask(&who, subject, &serde_json::json!({}), PATIENCE)
+        .await?;
+    if cluster.format == Format::Json {
+        output::json(&state)?;
+        return Ok(Done::Well);
+    }
+    let mut table = output::table(&["FIELD", "VALUE"]);
+    for (name, value) in state.as_object().into_iter().flatten() {
+        match value {
+            Value::Object(parts) => {
+                for (part, value) in parts {
+                    table.add_row([format!("{name}.{part}"), plain(value)]);
+                }
+            }
+            value => {
+                table.add_row([name.clone(), plain(value)]);
+            }
+        }
+    }
+    output::print(table)?;
+    Ok(Done::Well)
+}
+
+/// Texts without quotes, lists with commas.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(list) => list.iter().map(plain).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    }
+}
+
+async fn set(global: &Global, cell: &str, attributes: &[(String, Value)]) -> anyhow::Result<Done> {
+    placement::check_name("CELL", cell).map_err(Usage::because)?;
+    let cluster = Cluster::connect(global).await?;
+    let question = CellSet {
+        v: shared::VERSION,
+        set: attributes.iter().cloned().collect(),
+    };
+    let subject = cluster.subjects.cell(cell, "set");
+    let who = format!("cell {cell}");
+    let answer: CellSetAnswer = cluster.ask(&who, subject, &question, PATIENCE).await?;
+    if cluster.format == Format::Json {
+        output::json(&answer)?;
+    } else {
+        let changed = answer.changed.iter();
+        let changed: Vec<String> = changed.map(|(n, v)| format!("{n}={}", plain(v))).collect();
+        let changed = if changed.is_empty() {
+            "nothing".into()
+        } else {
+            changed.join(" ")
+        };
+        output::say(format_args!(
+            "{cell} differs from its configuration by: {changed}"
+        ))?;
+    }
+    if !answer.kept {
+        note(format_args!(
+            "{cell} has no file for it and forgets it when it ends: give it --attributes FILE"
+        ));
+    }
+    Ok(Done::Well)
+}
+
+async fn list(global: &Global, conditions: &[Condition]) -> anyhow::Result<Done> {
+    let cluster = Cluster::connect(global).await?;
+    let mut pool = instances::pool(&cluster, PATIENCE).await?;
+    let all = pool.cells.len();
+    pool.cells
+        .retain(|entry| conditions.iter().all(|c| c.accepts(&entry.cell)));
+    if cluster.format == Format::Json {
+        output::json(&pool)?;
+        return Ok(Done::Well);
+    }
+    let mut table = output::table(&[
+        "CELL",
+        "ZONE",
+        "STATE",
+        "MEMORY FREE",
+        "DISK FREE",
+        "CONTAINERS",
+        "CPU FREE",
+        "INSTANCES",
+        "HEARD",
+    ]);
+    for entry in &pool.cells {
+        table.add_row(row(entry));
+    }
+    output::print(table)?;
+    let (cells, auctioneer, policy) = (pool.cells.len(), pool.auctioneer, pool.policy);
+    let of = if conditions.is_empty() {
+        String::new()
+    } else {
+        format!(" of {all}")
+    };
+    note(format_args!(
+        "{cells}{of} cells, as {auctioneer} sees them (policy {policy})"
+    ));
+    Ok(Done::Well)
+}
+
+fn row(entry: &PoolCell) -> Vec<Cell> {
+    let cell = &entry.cell;
+    let instances: u32 = cell.apps.values().sum::<u32>() + cell.tasks;
+    let of = |free: Option<i64>, total: Option<i64>, unit: &str| match (free, total) {
+        (Some(free), Some(total)) => format!("{free}/{total}{unit}"),
+        _ => "unlimited".into(),
+    };
+    let (free, total) = (&cell.available, &cell.total);
+    vec![
+        Cell::new(&cell.cell),
+        Cell::new(&cell.zone),
+        Cell::new(state(entry)),
+        Cell::new(of(Some(free.memory_mb), Some(total.memory_mb), " MiB")),
+        Cell::new(of(free.disk_mb, total.disk_mb, " MiB")),
+        Cell::new(of(free.containers, total.containers, "")),
+        Cell::new(of(Some(free.cpu_millis), Some(total.cpu_millis), "m")),
+        Cell::new(instances),
+        Cell::new(format_args!("{} ago", output::age(entry.age_ms))),
+    ]
+}
+
+fn state(entry: &PoolCell) -> &str {
+    match (entry.cell.evacuating, entry.silent) {
+        (true, _) => "draining",
+        (false, true) => "silent",
+        (false, false) => &entry.cell.status,
+    }
+}

@@ -1,0 +1,310 @@
+//! `--where 'platform<20260301'`: cells picked by what they say of themselves.
+
+use std::{cmp::Ordering, fmt, str::FromStr};
+
+use placement::Cell;
+use serde_json::{Value, json};
+
+/// A field of the cell, an operator, and what it is compared with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Condition {
+    field: String,
+    operator: Operator,
+    value: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operator {
+    Is,
+    IsNot,
+    Less,
+    AtMost,
+    More,
+    AtLeast,
+}
+
+/// The longer ones first: `<=` begins like `<`.
+const OPERATORS: [(&str, Operator); 6] = [
+    ("!=", Operator::IsNot),
+    ("<=", Operator::AtMost),
+    (">=", Operator::AtLeast),
+    ("=", Operator::Is),
+    ("<", Operator::Less),
+    (">", Operator::More),
+];
+
+/// Every field, and what a cell says that does not name it.
+fn fields() -> Value {
+    let none = Value::Null;
+    json!({
+        "cell": "", "zone": "default", "zone_number": none, "index": 0, "stacks": [],
+        "total": {}, "available": {}, "starting": 0, "apps": {}, "tasks": 0,
+        "placement_tags": [], "optional_placement_tags": [], "volume_drivers": [], "volumes": [],
+        "cached_blobs": [], "evacuating": false, "status": "running", "reserved": false,
+        "control_plane": false, "networks": {}, "traits": {}, "platform": none,
+        "next_reboot": none, "last_boot": none, "rack": none, "hardware_priority": 0,
+        "owners": {}, "tags": {}, "cpu_capped": 0, "cpu_uncapped": 0, "reboot_batch": none,
+        "overcommit": {},
+    })
+}
+
+impl FromStr for Condition {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = "expected FIELD, one of = != < <= > >=, and a value, such as 'rack=r1'";
+        let at = text.find(['=', '!', '<', '>']).unwrap_or(0);
+        let (field, rest) = text.split_at(at);
+        let found = OPERATORS
+            .iter()
+            .find_map(|(sign, operator)| rest.strip_prefix(sign).map(|value| (*operator, value)));
+        let (operator, value) = found
+            .filter(|_| at > 0)
+            .ok_or_else(|| format!("{text:?}: {expected}"))?;
+        let field = field.trim();
+        let condition = Self {
+            field: field.to_owned(),
+            operator,
+            value: value.trim().to_owned(),
+        };
+        let known = fields();
+        let name = field.split('.').next().unwrap_or_default();
+        if known.get(name).is_none() {
+            let names: Vec<&str> = known
+                .as_object()
+                .into_iter()
+                .flatten()
+                .map(|(n, _)| n.as_str())
+                .collect();
+            let hint = rep::nearest(name, &names)
+                .map_or(String::new(), |n| format!("; did you mean {n:?}?"));
+            return Err(format!(
+                "no cell has a field {name:?}; expected one of {}{hint}",
+                names.join(", ")
+            ));
+        }
+        if condition.is_date() && !is_date(&condition.value) {
+            let value = &condition.value;
+            return Err(format!(
+                "{value:?} is no date; expected one such as 2026-12-01 or 2026-12-01T04:00:00Z"
+            ));
+        }
+        Ok(condition)
+    }
+}
+
+impl Condition {
+    /// Whether the cell is one of those.
+    pub(crate) fn accepts(&self, cell: &Cell) -> bool {
+        let said = self.said(cell);
+        match &said {
+            Value::Array(list) => {
+                let has = list
+                    .iter()
+                    .any(|word| word.as_str() == Some(self.value.as_str()));
+                match self.operator {
+                    Operator::Is => has,
+                    Operator::IsNot => !has,
+                    _ => false,
+                }
+            }
+            // what is not said is different from everything, and neither less nor more
+            Value::Null | Value::Object(_) => self.operator == Operator::IsNot,
+            said => self
+                .compare(said)
+                .is_some_and(|order| self.operator.accepts(order)),
+        }
+    }
+
+    /// What the cell says of the field; a platform is its stamp.
+    fn said(&self, cell: &Cell) -> Value {
+        let cell = serde_json::to_value(cell).unwrap_or_default();
+        let field = if self.field == "platform" {
+            "platform.stamp"
+        } else {
+            &self.field
+        };
+        let (name, part) = match field.split_once('.') {
+            None => (field, None),
+            Some((name, part)) => (name, Some(part)),
+        };
+        let whole = cell
+            .get(name)
+            .cloned()
+            .unwrap_or_else(|| fields()[name].take());
+        let Some(part) = part else {
+            return whole;
+        };
+        let extra = part.strip_prefix("extra.");
+        let found = match extra {
+            Some(extra) => whole["extra"].get(extra),
+            None => whole.get(part),
+        };
+        // what is counted and not there is 0
+        let counted =
+            matches!(name, "apps" | "owners" | "tags") || extra.is_some() || part == "cpu_millis";
+        found
+            .cloned()
+            .unwrap_or(if counted { 0.into() } else { Value::Null })
+    }
+
+    fn is_date(&self) -> bool {
+        matches!(self.field.as_str(), "next_reboot" | "last_boot")
+    }
+
+    /// The cell's word against the given one. Dates and stamps are compared as exactly as given:
+    /// `platform=20260301` is true of every image of that day.
+    fn compare(&self, said: &Value) -> Option<Ordering> {
+        let given = self.value.as_str();
+        if let Some(said) = said.as_f64() {
+            return said.partial_cmp(&given.parse().ok()?);
+        }
+        let Some(said) = said.as_str() else {
+            return Some(said.to_string().as_str().cmp(given));
+        };
+        if self.is_date() || self.field.starts_with("platform") {
+            let (said, given) = (full(said), full(given));
+            let head: String = said.chars().take(self.value.len().max(1)).collect();
+            let given: String = given.chars().take(self.value.len().max(1)).collect();
+            return Some(head.cmp(&given));
+        }
+        Some(said.cmp(given))
+    }
+}
+
+/// A date with its time; anything else as it is.
+fn full(date: &str) -> String {
+    if date.len() == 10 && is_date(date) {
+        return format!("{date}T00:00:00Z");
+    }
+    date.replace(' ', "T")
+}
+
+fn is_date(text: &str) -> bool {
+    let full = if text.len() == 10 {
+        format!("{text}T00:00:00Z")
+    } else {
+        text.to_owned()
+    };
+    humantime::parse_rfc3339_weak(&full).is_ok()
+}
+
+impl Operator {
+    fn accepts(self, order: Ordering) -> bool {
+        match self {
+            Self::Is => order.is_eq(),
+            Self::IsNot => order.is_ne(),
+            Self::Less => order.is_lt(),
+            Self::AtMost => order.is_le(),
+            Self::More => order.is_gt(),
+            Self::AtLeast => order.is_ge(),
+        }
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = OPERATORS
+            .iter()
+            .find(|(_, operator)| *operator == self.operator);
+        write!(
+            f,
+            "{}{}{}",
+            self.field,
+            sign.map_or("", |(sign, _)| sign),
+            self.value
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell() -> Cell {
+        let text = json!({
+            "cell": "c1", "zone": "z1", "rack": "r1", "stacks": ["a", "b"], "reserved": true, "index": 10,
+            "total": {"memory_mb": 1024}, "available": {"memory_mb": 512, "extra": {"gpu": 1}},
+            "platform": {"version": "7.0", "stamp": "20260228T120000Z"}, "apps": {"web": 2},
+            "traits": {"ssd": true}, "next_reboot": "2026-12-01T04:00:00Z", "last_boot": "2026-01-01",
+            "networks": {"external": "up"}, "overcommit": {"memory": 1.5},
+        });
+        serde_json::from_value(text).unwrap()
+    }
+
+    #[test]
+    fn each_operator_on_each_kind_of_field() {
+        for (text, expected) in [
+            ("rack=r1", true),
+            ("rack!=r1", false),
+            ("rack!=r2", true),
+            ("rack>r0", true),
+            ("zone=z1", true),
+            ("cell=c2", false),
+            ("status=running", true),
+            ("platform<20260301", true),
+            ("platform<20260228", false),
+            ("platform<=20260228", true),
+            ("platform=20260228", true),
+            ("platform>=20260228T120000Z", true),
+            ("platform.version=7.0", true),
+            ("next_reboot<2026-12-02", true),
+            ("next_reboot=2026-12-01", true),
+            ("next_reboot<2026-12-01T04:00:00Z", false),
+            ("next_reboot>2026-12-01T03:00:00Z", true),
+            ("last_boot=2026-01-01T00:00:00Z", true),
+            ("last_boot<2025-12-31", false),
+            ("available.memory_mb>=512", true),
+            ("available.memory_mb>512", false),
+            ("available.memory_mb<1000", true),
+            ("index>9", true),
+            ("available.extra.gpu=1", true),
+            ("available.extra.fpga=0", true),
+            ("available.cpu_millis=0", true),
+            ("apps.web=2", true),
+            ("apps.other=0", true),
+            ("traits.ssd=true", true),
+            ("traits.nvme!=true", true),
+            ("traits.nvme=true", false),
+            ("networks.external=up", true),
+            ("reserved=true", true),
+            ("control_plane=false", true),
+            ("evacuating!=false", false),
+            ("stacks=a", true),
+            ("stacks=c", false),
+            ("stacks!=c", true),
+            ("overcommit.memory>1", true),
+            ("reboot_batch=x", false),
+            ("reboot_batch!=x", true),
+            ("zone_number<5", false),
+        ] {
+            let condition: Condition = text.parse().unwrap();
+            assert_eq!(condition.accepts(&cell()), expected, "{text}");
+            assert_eq!(condition.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_condition_says_what_one_is() {
+        for (text, said) in [
+            ("rack", "expected FIELD"),
+            ("=r1", "expected FIELD"),
+            ("", "expected FIELD"),
+            ("rack!r1", "expected FIELD"),
+            ("rak=r1", "did you mean \"rack\"?"),
+            ("next_reboot<soon", "2026-12-01"),
+        ] {
+            let error = text.parse::<Condition>().unwrap_err();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn every_field_that_a_cell_can_say_is_known() {
+        let cell = serde_json::to_value(cell()).unwrap();
+        let known = fields();
+        for name in cell.as_object().unwrap().keys() {
+            assert!(known.get(name).is_some(), "{name}");
+        }
+    }
+}

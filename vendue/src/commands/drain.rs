@@ -1,0 +1,46 @@
+//! `drain`: empty a cell.
+
+use std::time::Duration;
+
+use placement::Span;
+use shared::wire::{Drain, DrainAnswer};
+
+use super::Done;
+use crate::{
+    asking::{Cluster, PATIENCE, Usage},
+    cli::Global,
+    output::{self, Format},
+};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DrainArgs {
+    /// The cell
+    cell: String,
+    /// How long its instances may go on
+    #[arg(long, value_name = "TIME", default_value = "30s",
+          value_parser = humantime::parse_duration)]
+    deadline: Duration,
+}
+
+/// Asks a cell to drain.
+pub(crate) async fn drain(global: &Global, args: &DrainArgs) -> anyhow::Result<Done> {
+    placement::check_name("CELL", &args.cell).map_err(Usage::because)?;
+    let cluster = Cluster::connect(global).await?;
+    let question = Drain {
+        v: shared::VERSION,
+        deadline: Some(Span(args.deadline)),
+    };
+    let subject = cluster.subjects.cell(&args.cell, "drain");
+    let who = format!("cell {}", args.cell);
+    let answer: DrainAnswer = cluster.ask(&who, subject, &question, PATIENCE).await?;
+    if cluster.format == Format::Json {
+        output::json(&answer)?;
+        return Ok(Done::Well);
+    }
+    let (cell, count) = (&answer.cell, answer.instances);
+    let deadline = humantime::format_duration(answer.deadline.0);
+    output::say(format_args!(
+        "{cell} takes no new work; its {count} instances stop within {deadline}, then it ends"
+    ))?;
+    Ok(Done::Well)
+}

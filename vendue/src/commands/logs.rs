@@ -1,0 +1,166 @@
+//! `logs`: what an app prints.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use anyhow::anyhow;
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use shared::wire::{LogLine, Logs, LogsAnswer};
+
+use super::{Done, instances, ps::question};
+use crate::{
+    asking::{Cluster, Usage},
+    cli::Global,
+    output::{self, Format, note},
+};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct LogsArgs {
+    /// The app
+    app: String,
+    /// One instance only
+    #[arg(long)]
+    index: Option<u32>,
+    /// How many of the last lines of each instance
+    #[arg(long, short = 'n', default_value_t = 100, value_name = "N")]
+    lines: usize,
+    /// Go on with what it prints from now on, until Ctrl-C
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+}
+
+/// Prints the last lines that the cells remember, then follows.
+pub(crate) async fn logs(global: &Global, args: &LogsArgs) -> anyhow::Result<Done> {
+    placement::check_name("APP", &args.app).map_err(Usage::because)?;
+    let cluster = Cluster::connect(global).await?;
+    let index = args.index.map_or("*".into(), |i| i.to_string());
+    // before the question, so that nothing falls between
+    let subject = cluster.subjects.log(&args.app, &index);
+    let mut live = cluster.bus.client.subscribe(subject).await?;
+    let subscribed = Instant::now();
+    let answers = instances::all(&cluster, &question(Some(&args.app))).await?;
+    let cells: BTreeSet<String> = answers.instances.into_iter().map(|i| i.cell).collect();
+    if cells.is_empty() && !args.follow {
+        note(format_args!("no cell knows an instance of {}", args.app));
+        return Ok(Done::Badly);
+    }
+    // what was printed since then comes on both ways
+    let mut twice = Vec::new();
+    for line in remembered(&cluster, args, cells).await {
+        show(&line, cluster.format)?;
+        if u128::from(line.age_ms) <= subscribed.elapsed().as_millis() {
+            twice.push(line);
+        }
+    }
+    if !args.follow {
+        return Ok(Done::Well);
+    }
+    while let Some(message) = live.next().await {
+        match serde_json::from_slice::<LogLine>(&message.payload) {
+            Ok(line) => match twice.iter().position(|seen| same(seen, &line)) {
+                Some(seen) => drop(twice.swap_remove(seen)),
+                None => show(&line, cluster.format)?,
+            },
+            Err(e) => note(format_args!("{}: cannot be read: {e}", message.subject)),
+        }
+    }
+    Err(anyhow!("the connection to NATS is closed"))
+}
+
+fn same(a: &LogLine, b: &LogLine) -> bool {
+    (a.index, &a.cell, &a.stream, &a.text) == (b.index, &b.cell, &b.stream, &b.text)
+}
+
+/// What the cells still hold, oldest first.
+async fn remembered(cluster: &Cluster, args: &LogsArgs, cells: BTreeSet<String>) -> Vec<LogLine> {
+    let question = Logs {
+        v: shared::VERSION,
+        app: args.app.clone(),
+        index: args.index,
+        lines: Some(args.lines),
+    };
+    let question = &question;
+    let mut asked: FuturesUnordered<_> = cells
+        .into_iter()
+        .map(|cell| async move {
+            let subject = cluster.subjects.cell(&cell, "logs");
+            let patience = Duration::from_secs(2);
+            let who = format!("cell {cell}");
+            let answer = cluster.ask::<LogsAnswer>(&who, subject, question, patience);
+            answer.await
+        })
+        .collect();
+    let mut lines = Vec::new();
+    while let Some(answer) = asked.next().await {
+        match answer {
+            Ok(answer) => lines.extend(answer.lines),
+            Err(e) => note(format_args!("{e:#}")),
+        }
+    }
+    lines.sort_by_key(|line| std::cmp::Reverse(line.age_ms));
+    lines
+}
+
+fn show(line: &LogLine, format: Format) -> anyhow::Result<()> {
+    if format == Format::Json {
+        return output::json_line(line);
+    }
+    let (app, index, cell) = (&line.app, line.index, &line.cell);
+    if line.dropped > 0 {
+        let dropped = line.dropped;
+        output::say(format_args!(
+            "{app}.{index} {cell} | ({dropped} lines dropped)"
+        ))?;
+    }
+    let mark = match line.stream.as_str() {
+        "stdout" => "|",
+        "stderr" => "!",
+        _ => "#",
+    };
+    let text = printable(&line.text);
+    Ok(output::say(format_args!(
+        "{app}.{index} {cell} {mark} {text}"
+    ))?)
+}
+
+/// An app's output may not command the reader's terminal: control characters are shown as `�`
+/// (colours and tabs pass).
+fn printable(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let colour = rest.strip_prefix("\x1b[").and_then(|after| {
+            let end = after.find(|c: char| !c.is_ascii_digit() && c != ';')?;
+            after[end..].starts_with('m').then_some(end + 3)
+        });
+        let take = colour.unwrap_or(c.len_utf8());
+        if colour.is_none() && c.is_control() && c != '\t' {
+            clean.push('\u{fffd}');
+        } else {
+            clean.push_str(&rest[..take]);
+        }
+        rest = &rest[take..];
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_keeps_colours_and_loses_commands_to_the_terminal() {
+        let cases = [
+            ("plain é\t1", "plain é\t1"),
+            ("\x1b[1;31mred\x1b[0m", "\x1b[1;31mred\x1b[0m"),
+            ("\x1b]0;title\x07", "\u{fffd}]0;title\u{fffd}"),
+            ("\x1b[2Jcleared", "\u{fffd}[2Jcleared"),
+            ("cut \x1b[3", "cut \u{fffd}[3"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(printable(text), expected, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! `place`: where work would go, on a scenario file or on the cluster as it is.
+
+use std::path::Path;
+
+use comfy_table::Cell;
+use placement::{Explain, Scenario, ScenarioError, Tally};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use shared::wire::AddCells;
+
+use super::{Done, policy, start};
+use crate::{
+    asking::{Cluster, PATIENCE, Usage},
+    cli::Global,
+    output::{self, Format, note, number},
+};
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "A scenario is judged without any cluster and ends with exit code 0; --live ends \
+                  with 3 when something would not be placed. Nothing is started either way."
+)]
+pub(crate) struct PlaceArgs {
+    /// A scenario in JSON or TOML (by its name's end); with --live a start request; - reads standard input
+    file: String,
+    /// The file is a start request, to be judged by a running auctioneer
+    #[arg(long)]
+    live: bool,
+    /// Another policy than the scenario's: a preset's name or a file
+    #[arg(long, value_name = "NAME|FILE", conflicts_with = "live")]
+    policy: Option<String>,
+    /// Say what each stage dropped and what each finalist scored; =cells names the cells
+    #[arg(long, value_enum, num_args = 0..=1, require_equals = true, value_name = "HOW",
+          default_missing_value = "stages")]
+    explain: Option<Depth>,
+    /// With --live: as if this cell were not there; may be repeated
+    #[arg(long, value_name = "CELL", requires = "live")]
+    without: Vec<String>,
+    /// With --live: as if there were more cells, such as 3:like=z1-cell-0; may be repeated
+    #[arg(long, value_name = "N:like=CELL", requires = "live", value_parser = add_cells)]
+    add_cells: Vec<AddCells>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Depth {
+    /// Each stage, each finalist's score
+    Stages,
+    /// And the cells that each stage dropped, by name
+    Cells,
+}
+
+fn add_cells(text: &str) -> Result<AddCells, String> {
+    let (count, like) = text
+        .split_once(":like=")
+        .ok_or_else(|| format!("{text:?}: expected N:like=CELL, such as 3:like=z1-cell-0"))?;
+    let count = count
+        .parse()
+        .map_err(|_| format!("{count:?}: expected a number of cells"))?;
+    placement::check_name("like", like).map_err(|e| e.to_string())?;
+    Ok(AddCells {
+        count,
+        like: like.into(),
+    })
+}
+
+/// Decides, and starts nothing.
+pub(crate) async fn place(global: &Global, args: &PlaceArgs) -> anyhow::Result<Done> {
+    let text = start::read(&args.file)?;
+    if args.live {
+        return live(global, args, &text).await;
+    }
+    let scenario = scenario(&args.file, &text, args.policy.as_deref())?;
+    let report = scenario.run(match args.explain {
+        None => Explain::Finalists,
+        Some(Depth::Stages) => Explain::Stages,
+        Some(Depth::Cells) => Explain::Cells,
+    });
+    match global.output {
+        Format::Json => output::json(&report)?,
+        Format::Table => output::say(report.render().trim_end())?,
+    }
+    Ok(Done::Well)
+}
+
+/// A scenario from the text of a file, judged by another policy where one is given.
+pub(crate) fn scenario(file: &str, text: &str, other: Option<&str>) -> anyhow::Result<Scenario> {
+    let toml = Path::new(file).extension().is_some_and(|e| e == "toml");
+    let read = if toml {
+        Scenario::from_toml(text)
+    } else {
+        Scenario::from_json(text)
+    };
+    let refuse = |e: ScenarioError| Usage::because(format_args!("{file}: {e}"));
+    let mut scenario = read.map_err(refuse)?;
+    if let Some(name) = other {
+        scenario.policy = policy::load(name)?;
+        for (i, request) in scenario.requests.iter().enumerate() {
+            let checked = scenario.policy.check_request(request);
+            checked.map_err(|e| Usage::because(format_args!("{file}: requests[{i}].{e}")))?;
+        }
+    }
+    for warning in &scenario.warnings {
+        note(format_args!("warning: {warning}: no such field; ignored"));
+    }
+    Ok(scenario)
+}
+
+/// The part of an auctioneer's answer that is shown to people.
+#[derive(Debug, Deserialize)]
+struct Answer {
+    #[serde(default)]
+    auctioneer: String,
+    #[serde(default)]
+    policy: String,
+    decisions: Vec<Decision>,
+    #[serde(default)]
+    warnings: Vec<String>,
+}
+
+/// One decision of an auctioneer's answer.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Decision {
+    app: String,
+    index: u32,
+    outcome: String,
+    cell: Option<String>,
+    cost: Option<f64>,
+    score: Option<f64>,
+    reason: Option<String>,
+    #[serde(default)]
+    tally: Vec<Tally>,
+    #[serde(flatten)]
+    explained: Explained,
+    explanation: Option<Explained>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Explained {
+    #[serde(default)]
+    stages: Vec<Stage>,
+    #[serde(default)]
+    scores: Vec<Score>,
+    #[serde(default)]
+    notes: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Stage {
+    #[serde(rename = "stage")]
+    name: String,
+    survivors: usize,
+    #[serde(default)]
+    rejected: Vec<Tally>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Score {
+    cell: String,
+    value: f64,
+    terms: Vec<(String, f64)>,
+}
+
+async fn live(global: &Global, args: &PlaceArgs, text: &str) -> anyhow::Result<Done> {
+    let request = start::check(&args.file, text)?;
+    let cluster = Cluster::connect(global).await?;
+    let question = json!({
+        "v": shared::VERSION, "request": request,
+        "without": args.without, "add_cells": args.add_cells,
+        "explain": args.explain.map(|depth| match depth {
+            Depth::Stages => "stages",
+            Depth::Cells => "cells",
+        }),
+    });
+    let subject = cluster.subjects.place();
+    let value: Value = cluster
+        .ask("auctioneer", subject, &question, PATIENCE)
+        .await?;
+    if cluster.format == Format::Json {
+        output::json(&value)?;
+    }
+    let answer: Answer = serde_json::from_value(value)?;
+    for warning in &answer.warnings {
+        note(format_args!("warning: {warning}"));
+    }
+    if cluster.format == Format::Table {
+        print(&answer)?;
+    }
+    Ok(if answer.decisions.iter().all(|d| d.outcome == "placed") {
+        Done::Well
+    } else {
+        Done::NotPlaced
+    })
+}
+
+fn print(answer: &Answer) -> anyhow::Result<()> {
+    print_decisions(&answer.decisions)?;
+    let (auctioneer, policy) = (&answer.auctioneer, &answer.policy);
+    note(format_args!(
+        "nothing was started; decided by {auctioneer} (policy {policy})"
+    ));
+    Ok(())
+}
+
+/// A table of decisions, then what is explained of each.
+pub(crate) fn print_decisions(decisions: &[Decision]) -> anyhow::Result<()> {
+    let mut table = output::table(&["APP", "INDEX", "WOULD BE", "CELL", "VALUE", "WHY"]);
+    for decision in decisions {
+        let mut why: Vec<String> = decision.reason.clone().into_iter().collect();
+        why.extend(decision.tally.iter().map(Tally::in_words));
+        table.add_row(vec![
+            Cell::new(&decision.app),
+            Cell::new(decision.index),
+            Cell::new(&decision.outcome),
+            Cell::new(decision.cell.as_deref().unwrap_or("-")),
+            Cell::new(decision.cost.or(decision.score).map_or("-".into(), number)),
+            Cell::new(why.join("; ")),
+        ]);
+    }
+    output::print(table)?;
+    for decision in decisions {
+        explain(decision)?;
+    }
+    Ok(())
+}
+
+fn explain(decision: &Decision) -> anyhow::Result<()> {
+    let explained = decision.explanation.as_ref().unwrap_or(&decision.explained);
+    for text in &explained.notes {
+        output::say(format_args!("{} {}: {text}", decision.app, decision.index))?;
+    }
+    if explained.stages.is_empty() && explained.scores.is_empty() {
+        return Ok(());
+    }
+    output::say(format_args!("{} {}:", decision.app, decision.index))?;
+    for stage in &explained.stages {
+        output::say(format_args!("  {}: {} left", stage.name, stage.survivors))?;
+        for tally in &stage.rejected {
+            output::say(format_args!("    {}", tally.in_words()))?;
+        }
+    }
+    for score in &explained.scores {
+        let term = |(name, value): &(String, f64)| format!("{name} {}", number(*value));
+        let terms: Vec<String> = score.terms.iter().map(term).collect();
+        let (cell, value) = (&score.cell, number(score.value));
+        output::say(format_args!("  {cell}: {value} = {}", terms.join(" + ")))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_cells_are_a_number_and_a_model() {
+        let three = add_cells("3:like=z1-cell-0").unwrap();
+        assert_eq!((three.count, three.like.as_str()), (3, "z1-cell-0"));
+        for bad in ["3", "x:like=a", "3:like=", "3:like=a.b"] {
+            assert!(add_cells(bad).is_err(), "{bad}");
+        }
+    }
+}

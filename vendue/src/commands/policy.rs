@@ -1,0 +1,217 @@
+//! `policy`: the presets, and one's own policy files, without any cluster.
+
+use std::path::Path;
+
+use comfy_table::Cell;
+use placement::{Constants, Objective, Policy, PolicyError, Pool};
+use serde_json::{Value, json};
+
+use super::{Done, start};
+use crate::{
+    asking::Usage,
+    cli::Global,
+    output::{self, Format},
+};
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// List the presets
+    List,
+    /// Print a policy as a file: a preset with its comments, a file as it is understood
+    Show {
+        /// A preset's name or a file
+        #[arg(value_name = "NAME|FILE")]
+        policy: String,
+    },
+    /// Judge a policy file: exit code 2 and the place of the fault when it is none
+    Check {
+        /// The file; - reads standard input
+        file: String,
+        /// Print each of its objectives as it was parsed, one node a line
+        #[arg(long)]
+        tree: bool,
+    },
+}
+
+impl PolicyCommand {
+    /// Does it.
+    pub(crate) fn run(&self, global: &Global) -> anyhow::Result<Done> {
+        match self {
+            Self::List => list(global.output),
+            Self::Show { policy } => show(global.output, policy),
+            Self::Check { file, tree } => check(global.output, file, *tree),
+        }
+    }
+}
+
+/// A policy by a preset's name or a file's.
+pub(crate) fn load(name: &str) -> anyhow::Result<Policy> {
+    let unknown = match Policy::preset(name) {
+        Ok(policy) => return Ok(policy),
+        Err(unknown) => unknown,
+    };
+    let file = Path::new(name);
+    let looks_like_a_file = file.extension().is_some() || name.contains('/');
+    match std::fs::read_to_string(file) {
+        Ok(text) => Policy::parse(&text).map_err(|fault| refused(name, &text, &fault)),
+        Err(e) if looks_like_a_file => Err(Usage::because(format_args!("{name}: {e}"))),
+        Err(_) => Err(Usage::because(format_args!("{unknown}, or a file"))),
+    }
+}
+
+/// The fault, and under it the line with a caret at the place.
+fn refused(file: &str, text: &str, fault: &PolicyError) -> anyhow::Error {
+    let line = fault.line.checked_sub(1).and_then(|n| text.lines().nth(n));
+    let Some(line) = line else {
+        return Usage::because(format_args!("{file}: {fault}"));
+    };
+    // a fault inside a quoted expression has a column of its own
+    let inside = fault.message.strip_prefix("expression: column ");
+    let inside = inside.and_then(|rest| rest.split(':').next()?.parse().ok());
+    let column = fault.column - 1 + inside.filter(|_| !line.contains("\"\"\"")).unwrap_or(0);
+    let caret = " ".repeat(column);
+    Usage::because(format_args!("{file}: {fault}\n  {line}\n  {caret}^"))
+}
+
+fn list(format: Format) -> anyhow::Result<Done> {
+    let mut table = output::table(&["POLICY", "BIDS", "ENGINE", "HOW IT DECIDES"]);
+    let mut listed = Vec::new();
+    for name in Policy::PRESETS {
+        let policy = load(name)?;
+        let about = comment(Policy::preset_text(name).unwrap_or_default());
+        let mut facts = facts(&policy);
+        facts["about"] = about.clone().into();
+        listed.push(facts);
+        let bids = if policy.wants_bids() { "yes" } else { "no" };
+        let engine = Pool::engine(&policy);
+        table.add_row([name, bids, engine, about.as_str()].map(Cell::new));
+    }
+    match format {
+        Format::Json => output::json(&listed)?,
+        Format::Table => output::print(table)?,
+    }
+    Ok(Done::Well)
+}
+
+/// What is the same of every policy, for programs.
+fn facts(policy: &Policy) -> Value {
+    json!({
+        "name": policy.name(), "bids": policy.wants_bids(), "engine": Pool::engine(policy),
+        "hash": format!("{:016x}", policy.hash()),
+    })
+}
+
+/// The first sentences of a file: its comment up to the first other line.
+fn comment(text: &str) -> String {
+    let lines = text.lines().map_while(|line| line.strip_prefix('#'));
+    lines.map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
+fn show(format: Format, name: &str) -> anyhow::Result<Done> {
+    let policy = load(name)?;
+    let text = Policy::preset_text(name).map_or_else(|| policy.to_toml(), str::to_owned);
+    if format == Format::Json {
+        let mut facts = facts(&policy);
+        facts["toml"] = text.into();
+        output::json(&facts)?;
+    } else {
+        output::say(text.trim_end())?;
+    }
+    Ok(Done::Well)
+}
+
+fn check(format: Format, file: &str, tree: bool) -> anyhow::Result<Done> {
+    let text = start::read(file)?;
+    let policy = match Policy::parse(&text) {
+        Ok(policy) => policy,
+        Err(fault) => {
+            if format == Format::Json {
+                output::json(&told(file, &fault))?;
+            }
+            return Err(refused(file, &text, &fault));
+        }
+    };
+    let objectives = objectives(&policy);
+    if format == Format::Json {
+        let mut facts = facts(&policy);
+        facts["file"] = file.into();
+        facts["valid"] = true.into();
+        if tree {
+            let of = |o: &Objective| json!({ "expression": o.text(), "tree": o.tree() });
+            facts["objectives"] = objectives.iter().map(of).collect();
+        }
+        output::json(&facts)?;
+        return Ok(Done::Well);
+    }
+    let (name, engine) = (policy.name(), Pool::engine(&policy));
+    output::say(format_args!(
+        "{file}: valid; policy {name}, engine {engine}"
+    ))?;
+    if tree {
+        for objective in &objectives {
+            output::say(format_args!("objective {}", objective.text()))?;
+            output::say(objective.tree().trim_end())?;
+        }
+        if objectives.is_empty() {
+            output::say("it has no objective")?;
+        }
+    }
+    Ok(Done::Well)
+}
+
+fn told(file: &str, fault: &PolicyError) -> Value {
+    json!({
+        "file": file, "valid": false, "line": fault.line, "column": fault.column,
+        "message": fault.message, "nearest": fault.nearest,
+    })
+}
+
+/// The objectives of a policy, as its own file names them.
+fn objectives(policy: &Policy) -> Vec<Objective> {
+    let table: toml::Table = policy.to_toml().parse().unwrap_or_default();
+    let stages = table.get("stage").and_then(toml::Value::as_array);
+    let parsed = |stage: &toml::Value| {
+        let text = stage.get("expression")?.as_str()?;
+        let mut constants = Constants::default();
+        let named = stage.get("constants").and_then(toml::Value::as_table);
+        for (name, value) in named.into_iter().flatten() {
+            constants.set(name, value.as_float()?);
+        }
+        constants.azs = stage.get("azs").and_then(toml::Value::as_float);
+        Objective::parse(text, &constants).ok()
+    };
+    stages.into_iter().flatten().filter_map(parsed).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_is_a_preset_or_a_file() {
+        assert_eq!(load("dea").unwrap().name(), "dea");
+        let error = load("deigo").unwrap_err().to_string();
+        assert!(
+            error.contains("diego") && error.contains("or a file"),
+            "{error}"
+        );
+        let error = load("no/such.toml").unwrap_err().to_string();
+        assert!(error.starts_with("no/such.toml: "), "{error}");
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("mine.toml");
+        std::fs::write(&file, Policy::preset("diego").unwrap().to_toml()).unwrap();
+        assert_eq!(load(&file.display().to_string()).unwrap().name(), "diego");
+        std::fs::write(&file, "stages = 3").unwrap();
+        let error = load(&file.display().to_string()).unwrap_err().to_string();
+        assert!(error.contains("mine.toml:"), "{error}");
+    }
+
+    #[test]
+    fn objectives_are_found_where_there_are_any() {
+        for name in Policy::PRESETS {
+            let policy = load(name).unwrap();
+            let found = objectives(&policy).len();
+            assert_eq!(found > 0, policy.has_objective(), "{name}");
+        }
+    }
+}

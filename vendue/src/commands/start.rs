@@ -1,0 +1,237 @@
+//! `start`: a start request from a file, and how every reply to one is shown.
+
+use std::{io::Read, path::Path, time::Duration};
+
+use anyhow::{Context, anyhow};
+use comfy_table::Cell;
+use serde_json::Value;
+use shared::wire::{ErrorBody, Outcome, StartBody, StartReplies, StartReply, parse_start};
+
+use super::Done;
+use crate::{
+    asking::{Cluster, Usage},
+    cli::Global,
+    output::{self, Format, note},
+};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct StartArgs {
+    /// A file with a start request, or an array of them; - reads standard input
+    file: String,
+}
+
+/// Sends a file's request.
+pub(crate) async fn start(global: &Global, args: &StartArgs) -> anyhow::Result<Done> {
+    let text = read(&args.file)?;
+    let request = check(&args.file, &text)?;
+    let cluster = Cluster::connect(global).await?;
+    send(&cluster, request).await
+}
+
+/// The text of a file, or of standard input for `-`.
+pub(crate) fn read(file: &str) -> anyhow::Result<String> {
+    if file != "-" {
+        let read = std::fs::read_to_string(Path::new(file));
+        return read.map_err(|e| Usage::because(format_args!("{file}: {e}")));
+    }
+    let mut text = String::new();
+    std::io::stdin()
+        .read_to_string(&mut text)
+        .context("standard input")?;
+    Ok(text)
+}
+
+/// Judges a request as an auctioneer would, so that a bad file needs no cluster to be refused; a
+/// request that has no id gets one, so that what became of it can be asked for later.
+pub(crate) fn check(file: &str, text: &str) -> anyhow::Result<Value> {
+    let refuse = |e: &dyn std::fmt::Display| Usage::because(format_args!("{file}: {e}"));
+    match parse_start(text.as_bytes()).map_err(|e| refuse(&e))? {
+        StartBody::One(one) => one.map(drop).map_err(|e| refuse(&e))?,
+        StartBody::Many(many) => {
+            if let (true, Some(Err(first))) = (many.iter().all(Result::is_err), many.first()) {
+                return Err(refuse(&format_args!(
+                    "every request is invalid; the first: {first}"
+                )));
+            }
+        }
+    }
+    let mut request: Value = serde_json::from_str(text).map_err(|e| refuse(&e))?;
+    match &mut request {
+        Value::Array(elements) => elements.iter_mut().for_each(give_id),
+        one => give_id(one),
+    }
+    Ok(request)
+}
+
+fn give_id(request: &mut Value) {
+    if let Value::Object(fields) = request {
+        let id = || Value::from(uuid::Uuid::now_v7().to_string());
+        fields.entry("id").or_insert_with(id);
+    }
+}
+
+/// Sends a request (or an array of them), prints the reply and says by the exit code whether
+/// everything was placed.
+pub(crate) async fn send(cluster: &Cluster, request: Value) -> anyhow::Result<Done> {
+    let patience = patience(&request);
+    let body = serde_json::to_vec(&request)?;
+    let subject = cluster.subjects.start();
+    let answer = cluster
+        .ask_raw("auctioneer", subject, body.into(), patience)
+        .await
+        .map_err(|e| still_asked(&request, e))?;
+    let value: Value = serde_json::from_slice(&answer).context("the auctioneer's reply")?;
+    if cluster.format == Format::Json {
+        output::json(&value)?;
+    }
+    let replies = replies(value)?;
+    for reply in &replies {
+        for warning in reply.iter().flat_map(|r| &r.warnings) {
+            note(format_args!("warning: {warning}"));
+        }
+    }
+    if cluster.format == Format::Table {
+        print_replies(&replies)?;
+    }
+    for reply in replies
+        .iter()
+        .flatten()
+        .filter(|r| r.outcome == Outcome::Queued)
+    {
+        let app = &reply.app;
+        note(format_args!(
+            "{app} waits for room; `vendue wait {app}` waits with it"
+        ));
+    }
+    let placed =
+        |r: &Result<StartReply, ErrorBody>| r.as_ref().is_ok_and(|r| r.outcome == Outcome::Placed);
+    Ok(if replies.iter().all(placed) {
+        Done::Well
+    } else {
+        Done::NotPlaced
+    })
+}
+
+/// A request that got no answer may still be carried out: says how to find out.
+fn still_asked(request: &Value, error: anyhow::Error) -> anyhow::Error {
+    let app = request["app"].as_str();
+    match (app, format!("{error:#}").starts_with("no answer")) {
+        (Some(app), true) => anyhow!(
+            "{error:#}\nit may still be carried out: `vendue status {app}` shows what runs; the same \
+             request with \"id\":{} starts nothing twice",
+            request["id"]
+        ),
+        _ => error,
+    }
+}
+
+/// The longest deadline of the requests, and some for the way.
+fn patience(request: &Value) -> Duration {
+    let deadline = |request: &Value| {
+        let text = request["deadline"].as_str().unwrap_or("4s");
+        humantime::parse_duration(text).unwrap_or(Duration::from_secs(4))
+    };
+    let longest = match request {
+        Value::Array(elements) => elements.iter().map(deadline).max().unwrap_or_default(),
+        one => deadline(one),
+    };
+    longest.saturating_add(Duration::from_secs(2))
+}
+
+fn replies(value: Value) -> anyhow::Result<Vec<Result<StartReply, ErrorBody>>> {
+    if value.get("requests").is_none() {
+        return Ok(vec![Ok(serde_json::from_value(value)?)]);
+    }
+    let replies: StartReplies = serde_json::from_value(value)?;
+    let one = |value: Value| match value.get("error") {
+        Some(_) => serde_json::from_value(value).map(Err),
+        None => serde_json::from_value(value).map(Ok),
+    };
+    Ok(replies
+        .requests
+        .into_iter()
+        .map(one)
+        .collect::<Result<_, _>>()?)
+}
+
+fn print_replies(replies: &[Result<StartReply, ErrorBody>]) -> anyhow::Result<()> {
+    let mut table = output::table(&["APP", "INDEX", "OUTCOME", "CELL", "REASON"]);
+    for reply in replies {
+        match reply {
+            Ok(reply) => rows(reply).into_iter().for_each(|row| {
+                table.add_row(row);
+            }),
+            Err(refused) => {
+                let message = &refused.error.message;
+                table.add_row(vec!["-", "-", "refused", "-", message]);
+            }
+        }
+    }
+    Ok(output::print(table)?)
+}
+
+fn rows(reply: &StartReply) -> Vec<Vec<Cell>> {
+    let row = |i: &shared::wire::InstanceOutcome| {
+        let index = i.index.map(|i| i.to_string()).or(i.indices.clone());
+        let mut reason = i.reason.clone().unwrap_or_default();
+        for tally in &i.tally {
+            reason += &format!("; {}", tally.in_words());
+        }
+        if let Some(id) = &i.duplicate_of {
+            reason += &format!(" (the same instance as in request {id})");
+        }
+        vec![
+            Cell::new(&reply.app),
+            Cell::new(index.unwrap_or_default()),
+            Cell::new(i.outcome),
+            Cell::new(i.cell.as_deref().unwrap_or("-")),
+            Cell::new(reason.trim_start_matches("; ")),
+        ]
+    };
+    reply.instances.iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_file_is_refused_with_its_name_and_field() {
+        let cases = [
+            ("{", "web.json: not a valid message"),
+            (r#"{"memory_mb":1,"disk_mb":1}"#, "missing field `app`"),
+            (
+                r#"{"app":"a","memory_mb":-1,"disk_mb":1}"#,
+                "memory_mb: -1 is not allowed",
+            ),
+            (
+                r#"{"app":"a","memory_mb":"x","disk_mb":1}"#,
+                "memory_mb: invalid type",
+            ),
+            ("[]", "an array of 0 requests"),
+            (r#"[{"app":"a"}]"#, "every request is invalid"),
+        ];
+        for (text, expected) in cases {
+            let error = check("web.json", text).unwrap_err();
+            assert!(error.to_string().contains(expected), "{text}: {error}");
+            assert!(error.downcast_ref::<Usage>().is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_request_gets_an_id_and_keeps_fields_that_nobody_knows() {
+        let text = r#"[{"app":"a","memory_mb":1,"disk_mb":1,"instnces":3},{"app":""}]"#;
+        let request = check("-", text).unwrap();
+        assert_eq!(request[0]["instnces"], 3);
+        assert!(request[0]["id"].as_str().unwrap().len() > 8);
+        let text = r#"{"id":"mine","app":"a","memory_mb":1,"disk_mb":1}"#;
+        assert_eq!(check("-", text).unwrap()["id"], "mine");
+    }
+
+    #[test]
+    fn the_longest_deadline_counts() {
+        let two = serde_json::json!([{"deadline":"1s"},{"deadline":"9s"}]);
+        assert_eq!(patience(&two), Duration::from_secs(11));
+        assert_eq!(patience(&serde_json::json!({})), Duration::from_secs(6));
+    }
+}

@@ -1,0 +1,352 @@
+//! `up`: a whole cluster in one process, beside a private nats-server.
+
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use placement::Resources;
+use serde_json::json;
+use shared::{
+    Subjects,
+    nats::{self, NatsOptions},
+    shutdown::{self, CancellationToken},
+};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+
+use super::{Done, instances, roles};
+use crate::{
+    asking::{self, Cluster, Usage, nats_options, short_name},
+    cli::Global,
+    output::{self, Format, note},
+    server::{Port, Server, USUAL},
+};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct UpArgs {
+    /// How many cells
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=200))]
+    cells: u32,
+    /// In how many zones
+    #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=200))]
+    zones: u32,
+    /// MiB of memory of each cell
+    #[arg(long, default_value_t = 1024, value_name = "MIB")]
+    cell_memory: i64,
+    /// MiB of disk of each cell
+    #[arg(long, default_value_t = 4096, value_name = "MIB")]
+    cell_disk: i64,
+    /// How many instances each cell takes
+    #[arg(long, default_value_t = 64, value_name = "N")]
+    cell_containers: i64,
+    /// Thousandths of a core of each cell
+    #[arg(long, default_value_t = 4000, value_name = "MILLIS")]
+    cell_cpu: i64,
+    /// A root filesystem that every cell offers; may be repeated
+    #[arg(long = "cell-stack", value_name = "STACK")]
+    cell_stacks: Vec<String>,
+    /// How the auctioneer decides: a preset's name or a file
+    #[arg(long, default_value = roles::DEFAULT_POLICY, value_name = "NAME|FILE")]
+    policy: String,
+    /// The port of the private server, 0 = any [default: 4222 when free, else any]
+    #[arg(long)]
+    port: Option<u16>,
+    /// Let everybody on this machine use the private server
+    #[arg(long)]
+    no_auth: bool,
+    /// The user that instances run as; as root: nobody, unless said
+    #[arg(long, value_name = "USER")]
+    run_as: Option<String>,
+    /// How long an instance may take to end when asked
+    #[arg(long, value_name = "TIME", default_value = "10s",
+          value_parser = humantime::parse_duration)]
+    grace: Duration,
+    /// End when standard input does: for programs that start a cluster of their own
+    #[arg(long, hide = true)]
+    until_stdin_ends: bool,
+}
+
+/// What ended one of the roles.
+type Ended = (String, anyhow::Result<()>);
+
+/// Brings a cluster up, says what to type, and takes it down when told to.
+pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Done> {
+    let subjects = Subjects::new(global.prefix.as_str()).map_err(Usage::because)?;
+    let cells = args.configs();
+    let policy = super::policy::load(&args.policy)?;
+    let shutdown = shutdown::on_signals()?;
+    let joins = global.nats.is_some() || global.context.is_some();
+    let mut server = if joins {
+        None
+    } else {
+        Some(start(args).await?)
+    };
+    let mut options = nats_options(global, "", server.is_some());
+    if let Some(server) = &server {
+        options = NatsOptions {
+            url: server.url(),
+            patient: true,
+            ..NatsOptions::default()
+        };
+    }
+    if args.until_stdin_ends {
+        tokio::spawn(end_with_stdin(shutdown.clone()));
+    }
+    let cluster = Cluster {
+        bus: connect(&options, "up").await?,
+        subjects,
+        format: global.output,
+    };
+    let stop_roles = CancellationToken::new();
+    let mut roles = JoinSet::new();
+    let auctioneer = auctioneer::Config {
+        name: if joins {
+            short_name("auctioneer")
+        } else {
+            "auctioneer-0".into()
+        },
+        policy,
+    };
+    spawn(
+        &mut roles,
+        &stop_roles,
+        &cluster.subjects,
+        &options,
+        auctioneer,
+        cells,
+    )
+    .await?;
+    let said = Said {
+        port: server.as_ref().map(|server| server.port),
+        url: options.url,
+    };
+    let works = async {
+        ready(&cluster, args.cells).await?;
+        // with nobody to read it, the cluster is no worse
+        let _ = said.announce(args, global);
+        std::future::pending().await
+    };
+    let done = tokio::select! {
+        () = shutdown.cancelled() => Ok(()),
+        never = works => never,
+        ended = watch(&mut roles, server.as_mut()) => ended,
+    };
+    note("stopping: the cells end what they run");
+    stop_roles.cancel();
+    wind_up(&mut roles, args.grace).await;
+    if let Some(server) = server {
+        server.stop().await;
+    }
+    done.map(|()| Done::Well)
+}
+
+/// Starts every role, each with a connection of its own.
+async fn spawn(
+    roles: &mut JoinSet<Ended>,
+    stop: &CancellationToken,
+    subjects: &Subjects,
+    options: &NatsOptions,
+    auctioneer: auctioneer::Config,
+    cells: Vec<rep::Config>,
+) -> anyhow::Result<()> {
+    let bus = connect(options, "auctioneer").await?;
+    let run = auctioneer::run(auctioneer, bus, subjects.clone(), stop.clone());
+    roles.spawn(async move { ("auctioneer".to_owned(), run.await.map_err(Into::into)) });
+    for config in cells {
+        let bus = connect(options, &format!("rep-{}", config.cell)).await?;
+        let name = format!("cell {}", config.cell);
+        let run = rep::run(config, bus, subjects.clone(), stop.clone());
+        roles.spawn(async move { (name, run.await.map(drop).map_err(roles::rep_error)) });
+    }
+    Ok(())
+}
+
+impl UpArgs {
+    fn configs(&self) -> Vec<rep::Config> {
+        let total = Resources {
+            cpu_millis: self.cell_cpu,
+            ..Resources::new(self.cell_memory, self.cell_disk, self.cell_containers)
+        };
+        // ports of their own, so that no two cells of this machine hand out the same one
+        let (first, last) = (61_001, 65_535);
+        let share = u16::try_from((last - first) / self.cells).unwrap_or(u16::MAX);
+        let mut configs = Vec::new();
+        for n in 0..self.cells {
+            let zone = format!("z{}", n % self.zones + 1);
+            let name = format!("{zone}-cell-{}", n / self.zones);
+            let mut config = rep::Config::new(name, zone, total.clone());
+            config.attributes.index = n / self.zones;
+            config.attributes.stacks.clone_from(&self.cell_stacks);
+            config.grace = placement::Span(self.grace);
+            let start = u16::try_from(first).unwrap_or(0) + u16::try_from(n).unwrap_or(0) * share;
+            config.executor = rep::ExecutorKind::Process(rep::ProcessConfig {
+                run_as: self.run_as.clone(),
+                ports: (start, start + share.saturating_sub(1)),
+                ..rep::ProcessConfig::default()
+            });
+            configs.push(config);
+        }
+        configs
+    }
+}
+
+async fn start(args: &UpArgs) -> anyhow::Result<Server> {
+    if std::env::var_os("NATS_URL").is_some_and(|url| !url.is_empty()) {
+        note("NATS_URL is set, but `up` starts a server of its own; --nats URL joins one");
+    }
+    let token = (!args.no_auth).then(|| uuid::Uuid::new_v4().simple().to_string());
+    let port = args.port.map_or(Port::Usual, Port::This);
+    Server::start(port, token).await
+}
+
+async fn connect(options: &NatsOptions, name: &str) -> anyhow::Result<nats::Bus> {
+    let options = NatsOptions {
+        name: short_name(name),
+        ..options.clone()
+    };
+    asking::connect(&options).await
+}
+
+async fn end_with_stdin(shutdown: CancellationToken) {
+    // an error is an end, too
+    let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut tokio::io::sink()).await;
+    shutdown.cancel();
+}
+
+/// Waits until the auctioneer knows all our cells.
+async fn ready(cluster: &Cluster, cells: u32) -> anyhow::Result<()> {
+    let end = Instant::now() + Duration::from_secs(20);
+    let known = async || instances::pool(cluster, Duration::from_secs(1)).await;
+    let wanted = usize::try_from(cells)?;
+    let waiting = async {
+        loop {
+            let pool = known().await;
+            if pool.as_ref().is_ok_and(|pool| pool.cells.len() >= wanted) {
+                return Ok(());
+            }
+            if Instant::now() > end {
+                let found = pool.map(|pool| pool.cells.len());
+                let found = found.context("the auctioneer does not answer")?;
+                return Err(anyhow!(
+                    "only {found} of {cells} cells are there after 20 s"
+                ));
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    output::patiently("waiting for the cells", waiting).await
+}
+
+/// Until something ends that should last.
+async fn watch(roles: &mut JoinSet<Ended>, mut server: Option<&mut Server>) -> anyhow::Result<()> {
+    loop {
+        let server_ended = async {
+            match &mut server {
+                Some(server) => server.ended().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            status = server_ended => {
+                let log = server.map(|s| s.log()).unwrap_or_default();
+                return Err(anyhow!("nats-server ended: {}\n{log}", status?));
+            }
+            ended = roles.join_next() => match ended {
+                Some(Ok((name, Ok(())))) => note(format_args!("{name} has ended in order")),
+                Some(Ok((name, Err(e)))) => return Err(e.context(name)),
+                Some(Err(e)) => return Err(anyhow!("a role broke down: {e}")),
+                None => return Ok(()),
+            },
+        }
+    }
+}
+
+/// Waits for the roles to end; they have their grace period and a little more.
+async fn wind_up(roles: &mut JoinSet<Ended>, grace: Duration) {
+    let all = async {
+        while let Some(ended) = roles.join_next().await {
+            match ended {
+                Ok((name, Err(e))) => note(format_args!("{name}: {e:#}")),
+                Ok((name, Ok(()))) => tracing::debug!(name, "ended"),
+                Err(e) => note(format_args!("a role broke down: {e}")),
+            }
+        }
+    };
+    let again = async {
+        let _ = tokio::signal::ctrl_c().await;
+    };
+    tokio::select! {
+        ended = timeout(grace + Duration::from_secs(5), output::patiently("waiting for the cells", all)) => {
+            if ended.is_err() {
+                note("some cells did not end in time; what they ran is killed");
+            }
+        }
+        () = again => note("at once, then; what runs is killed"),
+    }
+    roles.abort_all();
+}
+
+/// Where the cluster is.
+struct Said {
+    /// The private server's port.
+    port: Option<u16>,
+    /// What clients connect to.
+    url: String,
+}
+
+impl Said {
+    /// Says where it is and what to type.
+    fn announce(&self, args: &UpArgs, global: &Global) -> anyhow::Result<()> {
+        if global.output == Format::Json {
+            return output::json_line(&json!({
+                "nats": self.url, "prefix": global.prefix, "policy": args.policy,
+                "cells": args.cells, "zones": args.zones, "pid": std::process::id(),
+            }));
+        }
+        if let Some(port) = self.port {
+            if args.port.is_none() && port != USUAL {
+                output::say(format_args!(
+                    "port {USUAL} is taken: the server listens on {port}"
+                ))?;
+            }
+            output::say(format_args!("nats-server listens on 127.0.0.1:{port}"))?;
+        }
+        let (cells, zones, policy) = (args.cells, args.zones.min(args.cells), &args.policy);
+        output::say(format_args!(
+            "one auctioneer (policy {policy}), {cells} cells in {zones} zones"
+        ))?;
+        suggest(global, &self.url)?;
+        note("Ctrl-C stops everything");
+        Ok(())
+    }
+}
+
+/// Three commands, as they must be typed.
+fn suggest(global: &Global, url: &str) -> anyhow::Result<()> {
+    let program = std::env::args().next().unwrap_or_else(|| "vendue".into());
+    let mut whole = program;
+    if let Some(context) = &global.context {
+        whole += &format!(" --context {context}");
+    }
+    if !url.is_empty() {
+        whole += &format!(" --nats {url}");
+    }
+    let prefix = &global.prefix;
+    if prefix != "vendue" {
+        whole += &format!(" --prefix {prefix}");
+    }
+    let server = match &global.context {
+        Some(context) => format!("--context {context}"),
+        None => format!("--server {url}"),
+    };
+    let body = r#"{"app":"hello","memory_mb":64,"disk_mb":64,"run":{"command":["sleep","600"]}}"#;
+    output::say("try, in another terminal:")?;
+    output::say(format_args!(
+        "  {whole} run --app web --memory 64 --disk 64 --instances 3 --port -- vendue web"
+    ))?;
+    output::say(format_args!("  {whole} ps"))?;
+    Ok(output::say(format_args!(
+        "  nats {server} request {prefix}.start '{body}'"
+    ))?)
+}

@@ -1,0 +1,36 @@
+//! `vendue`: places work on cells over NATS. Every role and everything that people type.
+
+// texts for people are put together plainly: an allocation more does not matter
+#![allow(clippy::format_push_string)]
+
+mod asking;
+mod bench;
+mod cli;
+mod commands;
+mod output;
+mod own_path;
+mod server;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    let first = args.next().unwrap_or_default();
+    // before anything else: there is a supervisor for each instance, and it must stay small
+    if first == "supervise" {
+        return rep::supervisor::main(args);
+    }
+    if first == server::MORTAL {
+        return server::become_mortal(args);
+    }
+    match cli::Cli::try_parse() {
+        Ok(cli) => cli::run(&cli),
+        Err(error) => {
+            // to a closed pipe nothing can be said
+            let _ = error.print();
+            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What goes to standard output and to standard error. Nothing here panics when they are closed.
+
+use std::{
+    fmt::Display,
+    future::Future,
+    io::{self, Write},
+    time::Duration,
+};
+
+use comfy_table::{Cell, Color, Table, presets};
+use serde::Serialize;
+use shared::wire::InstanceState;
+
+/// How a command prints its result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    #[default]
+    Table,
+    /// For programs.
+    Json,
+}
+
+/// One line on standard output.
+pub(crate) fn say(line: impl Display) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}")?;
+    out.flush()
+}
+
+/// A value as JSON on standard output, indented.
+pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
+    Ok(say(serde_json::to_string_pretty(value)?)?)
+}
+
+/// A value as one line of JSON on standard output, for streams.
+pub(crate) fn json_line(value: &impl Serialize) -> anyhow::Result<()> {
+    Ok(say(serde_json::to_string(value)?)?)
+}
+
+/// A line on standard error: progress, warnings, advice.
+pub(crate) fn note(line: impl Display) {
+    // when nobody can read it, nobody needs it
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// An empty table with this header.
+pub(crate) fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(header);
+    table
+}
+
+/// Prints a table; lines have no trailing blanks.
+pub(crate) fn print(mut table: Table) -> io::Result<()> {
+    if std::env::var_os("NO_COLOR").is_some() {
+        table.force_no_tty();
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    say(table.trim_fmt())
+}
+
+/// A word of a state, in its colour (on a terminal only).
+pub(crate) fn state_cell(state: InstanceState) -> Cell {
+    let (word, color) = match state {
+        InstanceState::Starting => ("starting", Color::Yellow),
+        InstanceState::Running => ("running", Color::Green),
+        InstanceState::Restarting => ("restarting", Color::Yellow),
+        InstanceState::Stopping => ("stopping", Color::Yellow),
+        InstanceState::Exited => ("exited", Color::Reset),
+        InstanceState::Crashed => ("crashed", Color::Red),
+    };
+    Cell::new(word).fg(color)
+}
+
+/// A length of time in one or two units: `850ms`, `12s`, `3m`, `5h`, `2d`.
+pub(crate) fn age(ms: u64) -> String {
+    match ms {
+        0..1_000 => format!("{ms}ms"),
+        1_000..120_000 => format!("{}s", ms / 1_000),
+        120_000..7_200_000 => format!("{}m", ms / 60_000),
+        7_200_000..172_800_000 => format!("{}h", ms / 3_600_000),
+        _ => format!("{}d", ms / 86_400_000),
+    }
+}
+
+/// A number without needless decimals.
+pub(crate) fn number(n: f64) -> String {
+    let text = format!("{n:.4}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    text.to_owned()
+}
+
+/// Waits, and says on standard error what for: after two seconds, then every ten.
+pub(crate) async fn patiently<T>(what: &str, work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    let mut pause = Duration::from_secs(2);
+    loop {
+        match tokio::time::timeout(pause, work.as_mut()).await {
+            Ok(done) => return done,
+            Err(_) => note(format_args!("… {what}")),
+        }
+        pause = Duration::from_secs(10);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_and_numbers() {
+        let ages = [0, 999, 1_000, 119_999, 120_000, 7_200_000, 172_800_000].map(age);
+        assert_eq!(ages, ["0ms", "999ms", "1s", "119s", "2m", "2h", "2d"]);
+        let numbers = [0.0, 1.5, 4096.0, 0.713_33].map(number);
+        assert_eq!(numbers, ["0", "1.5", "4096", "0.7133"]);
+    }
+}

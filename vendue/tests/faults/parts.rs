@@ -1,0 +1,266 @@
+//! A cluster of separate processes on a real server, each of which can be killed, frozen or cut off.
+
+use std::{
+    collections::BTreeMap,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use async_nats::Client;
+use futures_util::StreamExt;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use shared::{
+    Subjects, ask,
+    wire::{
+        Event, Instance, Instances, InstancesAnswer, Outcome, PoolAnswer, StartReply, to_bytes,
+    },
+};
+use testkit::{NatsServer, eventually};
+
+/// How long a cell's word holds in these tests.
+pub(crate) const TTL: Duration = Duration::from_secs(3);
+
+/// One process of the cluster; killed when it goes out of scope.
+pub(crate) struct Part(Child);
+
+impl Part {
+    fn start(url: &str, arguments: &[&str]) -> Self {
+        let child = Command::new(env!("CARGO_BIN_EXE_vendue"))
+            .args(arguments)
+            .env("NATS_URL", url)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("start vendue");
+        Self(child)
+    }
+
+    pub(crate) fn auctioneer(url: &str, policy: &str) -> Self {
+        Self::start(url, &["auctioneer", "--policy", policy])
+    }
+
+    /// A cell that pretends to run things.
+    pub(crate) fn simulated(url: &str, name: &str) -> Self {
+        Self::rep(url, name, &["--simulated"])
+    }
+
+    /// A cell that runs processes, as the user who runs the test.
+    pub(crate) fn rep(url: &str, name: &str, more: &[&str]) -> Self {
+        let zone = name.split('-').next().expect("a zone in the name");
+        let mut arguments = vec!["rep", "--cell", name, "--zone", zone, "--memory", "1024"];
+        arguments.extend(["--disk", "1024", "--interval", "1s", "--grace", "2s"]);
+        if !more.contains(&"--ttl") {
+            arguments.extend(["--ttl", "3s"]);
+        }
+        arguments.extend(more);
+        Self::start(url, &arguments)
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.0.id()).expect("a pid");
+        kill_process(Pid::from_raw(pid).expect("a pid"), signal).expect("send a signal");
+    }
+
+    pub(crate) fn kill(mut self) {
+        self.0.kill().expect("kill");
+        self.0.wait().expect("wait");
+    }
+
+    /// Waits until it has ended by itself.
+    pub(crate) async fn ended(&mut self) -> bool {
+        eventually("the process to end", async || {
+            self.0.try_wait().expect("wait")
+        })
+        .await
+        .success()
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // it may have ended already
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What a test sees of the cluster.
+pub(crate) struct Observer {
+    pub(crate) client: Client,
+    pub(crate) subjects: Subjects,
+}
+
+impl Observer {
+    pub(crate) async fn of(server: &NatsServer) -> Self {
+        let client = async_nats::ConnectOptions::new()
+            .reconnect_delay_callback(|_| Duration::from_millis(50))
+            .connect(server.url())
+            .await
+            .expect("a client");
+        Self {
+            client,
+            subjects: Subjects::new("vendue").expect("a prefix"),
+        }
+    }
+
+    /// The cells that an auctioneer knows, by name, and whether each is silent.
+    pub(crate) async fn pool(&self) -> Result<BTreeMap<String, bool>, String> {
+        let answer = self.client.request(self.subjects.pool(), "".into()).await;
+        let answer = answer.map_err(|e| e.to_string())?;
+        let pool: PoolAnswer =
+            serde_json::from_slice(&answer.payload).map_err(|e| e.to_string())?;
+        Ok(pool
+            .cells
+            .into_iter()
+            .map(|c| (c.cell.cell, c.silent))
+            .collect())
+    }
+
+    /// Waits until exactly these cells are known.
+    pub(crate) async fn cells(&self, names: &[&str]) {
+        let what = format!("the pool to be {names:?}");
+        eventually(&what, async || {
+            let pool = self.pool().await?;
+            let same = pool.keys().map(String::as_str).eq(names.iter().copied());
+            if same {
+                Ok(())
+            } else {
+                Err(format!("{pool:?}"))
+            }
+        })
+        .await;
+    }
+
+    /// Asks for instances of a command that only waits.
+    pub(crate) async fn start(
+        &self,
+        id: &str,
+        app: &str,
+        instances: u32,
+    ) -> Result<StartReply, String> {
+        let request = json!({"id": id, "app": app, "instances": instances, "memory_mb": 16,
+            "disk_mb": 16, "run": {"command": ["sleep", "1000"]}});
+        let answer = self
+            .client
+            .request(self.subjects.start(), to_bytes(&request))
+            .await;
+        let answer = answer.map_err(|e| e.to_string())?;
+        serde_json::from_slice(&answer.payload).map_err(|_| format!("{answer:?}"))
+    }
+
+    /// Like [`Observer::start`], as another request each time until all of it is placed (the same
+    /// request would get the same answer).
+    pub(crate) async fn placed(&self, id: &str, app: &str, instances: u32) -> StartReply {
+        let mut attempt = 0;
+        eventually("a placement", async || {
+            attempt += 1;
+            match self
+                .start(&format!("{id}-{attempt}"), app, instances)
+                .await?
+            {
+                reply if reply.outcome == Outcome::Placed => Ok(reply),
+                reply => Err(format!("{reply:?}")),
+            }
+        })
+        .await
+    }
+
+    /// Every instance on every cell, by id. Asks again until all cells answer: some may only now be
+    /// finding the server again.
+    pub(crate) async fn instances(&self, cells: usize) -> BTreeMap<uuid::Uuid, Instance> {
+        eventually("all cells to say what runs", async || {
+            let mut found = BTreeMap::new();
+            let mut answered = 0;
+            let ended = ask::gather(
+                &self.client,
+                self.subjects.instances(),
+                to_bytes(&Instances {
+                    v: 1,
+                    ..Instances::default()
+                }),
+                Duration::from_secs(2),
+                None,
+                |message| {
+                    let answer: InstancesAnswer =
+                        serde_json::from_slice(&message.payload).expect("instances");
+                    answered += usize::from(!answer.more);
+                    found.extend(answer.instances.into_iter().map(|i| (i.instance, i)));
+                    answered == cells
+                },
+            )
+            .await;
+            match ended {
+                Ok(_) if answered == cells => Ok(found),
+                other => Err(format!("{answered} of {cells} cells answered, {other:?}")),
+            }
+        })
+        .await
+    }
+
+    /// Everything that happens from now on, kind by kind.
+    pub(crate) async fn events(&self) -> Events {
+        let subscription = self
+            .client
+            .subscribe(self.subjects.events())
+            .await
+            .expect("subscribe");
+        self.client.flush().await.expect("flush");
+        Events {
+            subscription,
+            seen: Vec::new(),
+        }
+    }
+}
+
+/// Events, in the order they came.
+pub(crate) struct Events {
+    subscription: async_nats::Subscriber,
+    seen: Vec<Event>,
+}
+
+impl Events {
+    /// Waits for an event of this kind about this app or cell; what comes before it is kept.
+    pub(crate) async fn wait(&mut self, kind: &str, about: &str) -> Event {
+        let found = async {
+            while let Some(message) = self.subscription.next().await {
+                let event: Event = serde_json::from_slice(&message.payload).expect("an event");
+                self.seen.push(event.clone());
+                if event.kind == kind && event.about() == about {
+                    return event;
+                }
+            }
+            panic!("the subscription ended");
+        };
+        let patience = testkit::DEFAULT_DEADLINE;
+        let found = tokio::time::timeout(patience, found).await;
+        found.unwrap_or_else(|_| panic!("no {kind} event about {about}; seen: {:?}", self.seen))
+    }
+
+    /// How many events of this kind have been seen.
+    pub(crate) fn count(&self, kind: &str) -> usize {
+        self.seen.iter().filter(|e| e.kind == kind).count()
+    }
+}
+
+/// Whether a process is there and not merely waiting to be buried.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit_once(')')
+        .and_then(|(_, rest)| rest.trim_start().chars().next());
+    state.is_some_and(|s| s != 'Z' && s != 'X')
+}
+
+/// The pids of instances, which all must have one.
+pub(crate) fn pids(instances: &BTreeMap<uuid::Uuid, Instance>) -> Vec<u32> {
+    instances
+        .values()
+        .map(|i| i.pid.unwrap_or_else(|| panic!("no pid: {i:?}")))
+        .collect()
+}
+
+/// Reads a field of a reply as JSON, for messages in panics.
+pub(crate) fn shown(reply: &StartReply) -> Value {
+    serde_json::to_value(reply).unwrap_or_default()
+}

@@ -1,0 +1,192 @@
+//! A private cluster for one test, and the program as people call it.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{BufRead, BufReader},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// What a program said and how it ended.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Said {
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+    }
+
+    /// It ended with this code; each text was said, on either stream.
+    #[track_caller]
+    pub(crate) fn expect(&self, code: i32, texts: &[&str]) -> &Self {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        for text in texts {
+            let said = self.out.contains(text) || self.err.contains(text);
+            assert!(said, "{text:?} was not said: {self:?}");
+        }
+        assert!(!self.err.contains("panicked"), "{self:?}");
+        self
+    }
+}
+
+/// The program, in an environment that says nothing of any cluster.
+pub(crate) fn vendue() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vendue"));
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("VENDUE_") || text == "NATS_URL" || text == "NATS_CREDS" {
+            command.env_remove(name);
+        }
+    }
+    command.env("NATS_SERVER_BIN", testkit::server_binary());
+    command.current_dir(checkout());
+    command
+}
+
+pub(crate) fn checkout() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Runs a command to its end.
+pub(crate) fn end(command: &mut Command) -> Said {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    Said {
+        code: output.status.code(),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// The program with these arguments and no cluster, run to its end.
+pub(crate) fn run(args: &[&str]) -> Said {
+    end(vendue().args(args))
+}
+
+/// `vendue up`, ended (at worst killed) with the test.
+pub(crate) struct Up {
+    pub(crate) child: Child,
+    pub(crate) url: String,
+    /// What a killed cluster leaves of files goes with it.
+    _files: TempDir,
+}
+
+impl Up {
+    /// Four cells in two zones.
+    pub(crate) fn start() -> Self {
+        Self::with(&[])
+    }
+
+    pub(crate) fn with(args: &[&str]) -> Self {
+        let mut command = vendue();
+        command
+            .args(["up", "--port", "0", "--grace", "2s"])
+            .args(args);
+        Self::of(command)
+    }
+
+    /// Waits until it is up.
+    pub(crate) fn of(mut command: Command) -> Self {
+        let files = tempfile::tempdir().unwrap();
+        // instances, which are somebody else's where the test is root's, pass through
+        fs::set_permissions(&files, fs::Permissions::from_mode(0o755)).unwrap();
+        command
+            .args(["--output", "json"])
+            .stdout(Stdio::piped())
+            .env("TMPDIR", files.path());
+        let mut child = command.stdin(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        let stdout = child.stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        let said: Value = serde_json::from_str(&line)
+            .unwrap_or_else(|e| panic!("up said {line:?} ({e}), then {:?}", child.wait()));
+        let url = said["nats"].as_str().unwrap().to_owned();
+        Self {
+            child,
+            url,
+            _files: files,
+        }
+    }
+
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = vendue();
+        command.args(args).env("NATS_URL", &self.url);
+        command
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Said {
+        end(&mut self.command(args))
+    }
+
+    /// Runs a command that must succeed, and reads its JSON.
+    #[track_caller]
+    pub(crate) fn json(&self, args: &[&str]) -> Value {
+        let said = end(self.command(args).args(["--output", "json"]));
+        said.expect(0, &[]);
+        said.json()
+    }
+
+    /// The instances of an app that are in this state.
+    pub(crate) fn instances(&self, app: &str, state: &str) -> Vec<Value> {
+        let mut answer = self.json(&["ps", app, "--all"]);
+        let all: Vec<Value> = serde_json::from_value(answer["instances"].take()).unwrap();
+        all.into_iter().filter(|i| i["state"] == state).collect()
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap()
+    }
+
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_raw(self.pid()).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        // it may have ended by itself
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The living processes in whose environment or command line this text stands: everything that a
+/// cluster of its own runs can be marked so.
+pub(crate) fn processes_with(mark: &str) -> BTreeSet<u32> {
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else {
+            continue;
+        };
+        let read = |file: &str| fs::read(entry.path().join(file)).unwrap_or_default();
+        let stat = String::from_utf8_lossy(&read("stat")).into_owned();
+        let zombie = stat
+            .rsplit_once(") ")
+            .is_some_and(|(_, rest)| rest.starts_with('Z'));
+        let has = |bytes: &[u8]| bytes.windows(mark.len()).any(|w| w == mark.as_bytes());
+        if !zombie && pid != std::process::id() && (has(&read("environ")) || has(&read("cmdline")))
+        {
+            found.insert(pid);
+        }
+    }
+    found
+}
+
+/// Long enough for a slow machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits for what must come true; each look may block.
+pub(crate) async fn until<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
+    testkit::eventually_within(PATIENCE, what, async || look()).await
+}

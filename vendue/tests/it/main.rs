@@ -1,0 +1,15 @@
+//! The program as people and programs use it, on real clusters with a real nats-server.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+
+mod bad_input;
+mod commands;
+mod common;
+mod demo;
+mod offline;
+mod operators;
+mod policy;
+mod python;
+mod readme;
+mod roles;
+mod up;

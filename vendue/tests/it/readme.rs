@@ -1,0 +1,134 @@
+//! The README's tour, every command of it, as it stands there.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+};
+
+use crate::common::checkout;
+
+/// The lines of the `sh` fences between the two marks of the tour; a line that ends with `\` goes
+/// on in the next.
+fn commands(readme: &str) -> Vec<String> {
+    let tour = readme.split("<!-- tour -->").nth(1).expect("a tour");
+    let mut commands = Vec::new();
+    let mut inside = false;
+    let mut whole = String::new();
+    for line in tour.lines() {
+        match line {
+            "```sh" => inside = true,
+            "```" => inside = false,
+            _ if inside && !line.trim().is_empty() => match line.strip_suffix('\\') {
+                Some(part) => whole += part,
+                None => commands.push(std::mem::take(&mut whole) + line),
+            },
+            _ => {}
+        }
+    }
+    commands
+}
+
+struct Tour {
+    up: Child,
+    url: String,
+}
+
+impl Tour {
+    fn shell(&self, line: &str) -> Command {
+        let mut shell = shell(line);
+        shell.env("NATS_URL", &self.url);
+        shell
+    }
+}
+
+impl Drop for Tour {
+    fn drop(&mut self) {
+        // it may have ended already
+        let _ = self.up.kill();
+        let _ = self.up.wait();
+    }
+}
+
+/// A shell in the checkout that finds `vendue` on its path.
+fn shell(line: &str) -> Command {
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_vendue"));
+    let path = std::env::var("PATH").unwrap();
+    let path = format!("{}:{path}", program.parent().unwrap().display());
+    let mut shell = Command::new("bash");
+    shell
+        .args(["-c", line])
+        .env("PATH", path)
+        .current_dir(checkout());
+    shell.env("NATS_SERVER_BIN", testkit::server_binary());
+    shell
+        .env_remove("NATS_URL")
+        .env_remove("VENDUE_PREFIX")
+        .stdin(Stdio::null());
+    shell
+}
+
+#[test]
+fn every_command_of_the_tour_works() {
+    let readme = fs::read_to_string(checkout().join("README.md")).unwrap();
+    let commands = commands(&readme);
+    assert!(commands.len() >= 10, "{commands:?}");
+    let mut tour: Option<Tour> = None;
+    let mut shown = BTreeSet::new();
+    for line in &commands {
+        if line.starts_with("vendue up") {
+            // another terminal; the port of a person's own cluster may be taken
+            let mut up = shell(&format!("exec {line}"))
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let said = BufReader::new(up.stdout.take().unwrap())
+                .lines()
+                .map_while(Result::ok);
+            let ps = said
+                .into_iter()
+                .find(|line| line.ends_with(" ps"))
+                .expect("what to type");
+            let url = ps
+                .split_whitespace()
+                .find(|word| word.starts_with("nats://"));
+            tour = Some(Tour {
+                url: url.unwrap().to_owned(),
+                up,
+            });
+            continue;
+        }
+        if line.starts_with("export NATS_URL=nats://") {
+            continue; // what `up` has said
+        }
+        if line.starts_with("curl") && shell("command -v curl").output().unwrap().stdout.is_empty()
+        {
+            assert_ne!(
+                std::env::var("CI").as_deref(),
+                Ok("true"),
+                "curl is missing"
+            );
+            eprintln!("\n#### SKIPPED: curl is missing\n");
+            continue;
+        }
+        let code: i32 = line
+            .split_once("# exit code ")
+            .map_or(0, |(_, code)| code.trim().parse().unwrap());
+        let mut command = tour
+            .as_ref()
+            .map_or_else(|| shell(line), |tour| tour.shell(line));
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{line}: {output:?}");
+        shown.extend(line.split_whitespace().nth(1).map(str::to_owned));
+    }
+    for command in [
+        "start", "run", "ps", "wait", "cells", "logs", "explain", "place", "capacity", "policy",
+        "drain", "stop",
+    ] {
+        assert!(
+            shown.contains(command),
+            "the tour does not show `vendue {command}`"
+        );
+    }
+}

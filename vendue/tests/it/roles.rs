@@ -1,0 +1,137 @@
+//! The roles as compose runs them: apart, patient, told by flags, variables and files.
+
+use std::{
+    fs,
+    process::{Child, Stdio},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use testkit::NatsServer;
+
+use crate::common::{end, run, until, vendue};
+
+pub(crate) struct Role(Child);
+
+impl Role {
+    pub(crate) fn start(command: &mut std::process::Command) -> Self {
+        Self(command.stderr(Stdio::null()).spawn().unwrap())
+    }
+
+    pub(crate) fn end(&mut self) {
+        kill_process(Pid::from_child(&self.0), Signal::TERM).unwrap();
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+impl Drop for Role {
+    fn drop(&mut self) {
+        // it may have ended already
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn apart_in_any_order_also_before_the_server() {
+    // a port for a server that is not there yet
+    let mut server = NatsServer::with_token("secret").await;
+    let url = server.url();
+    server.stop();
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("cell.toml");
+    let text =
+        "zone = \"z9\"\ngrace = \"1s\"\n[total]\nmemory_mb = 100\n[attributes]\nrack = \"r1\"\n";
+    fs::write(&file, text).unwrap();
+    let mut rep = vendue();
+    rep.args(["rep", "--memory", "200", "--config"]).arg(&file);
+    rep.env("NATS_URL", &url).env("VENDUE_CELL", "c1");
+    let mut rep = Role::start(&mut rep);
+    let mut auctioneer = vendue();
+    auctioneer.args(["auctioneer", "--policy", "dea", "--nats", &url]);
+    let mut auctioneer = Role::start(&mut auctioneer);
+    run(&["health", "--nats", &url]).expect(1, &["cannot connect"]);
+
+    server.restart().await;
+    until("the cluster to be healthy", || {
+        let said = run(&["health", "--nats", &url]);
+        (said.code == Some(0)).then_some(()).ok_or(said.err)
+    })
+    .await;
+    let cells = run(&["cells", "--output", "json", "--nats", &url]).json();
+    let cell = &cells["cells"][0]["cell"];
+    assert_eq!(
+        (&cell["cell"], &cell["zone"], &cell["rack"]),
+        (&"c1".into(), &"z9".into(), &"r1".into())
+    );
+    assert_eq!(
+        cell["total"]["memory_mb"], 200,
+        "the command line comes on top of the file"
+    );
+    assert_eq!(cells["policy"], "dea");
+    let mut start = vendue();
+    start.args([
+        "run", "--app", "a", "--memory", "16", "--disk", "1", "--", "sleep", "1000",
+    ]);
+    end(start.env("NATS_URL", &url)).expect(0, &["placed"]);
+    auctioneer.end();
+    end(vendue().args(["wait", "a"]).env("NATS_URL", &url)).expect(0, &["1 running"]);
+    rep.end();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn prefixes_set_clusters_apart() {
+    let server = NatsServer::start().await;
+    let url = server.url();
+    let role = |prefix: &str, args: &[&str]| {
+        let mut command = vendue();
+        command
+            .args(args)
+            .args(["--nats", &url])
+            .env("VENDUE_PREFIX", prefix);
+        Role::start(&mut command)
+    };
+    let rep = ["rep", "--cell", "same", "--memory", "64", "--simulated"];
+    let _roles = [
+        role("one", &["auctioneer"]),
+        role("one", &rep),
+        role("two", &["auctioneer"]),
+        role("two", &rep),
+    ];
+    for prefix in ["one", "two"] {
+        until("each cluster to be healthy", || {
+            let said = run(&["health", "--nats", &url, "--prefix", prefix]);
+            (said.code == Some(0)).then_some(()).ok_or(said.err)
+        })
+        .await;
+    }
+    let args = [
+        "run", "--app", "a", "--memory", "1", "--disk", "1", "--prefix", "one", "--nats", &url,
+    ];
+    run(&[&args[..], &["--", "true"]].concat()).expect(0, &[]);
+    run(&["status", "a", "--prefix", "one", "--nats", &url]).expect(0, &["1 running"]);
+    run(&["status", "a", "--prefix", "two", "--nats", &url]).expect(1, &["no instance"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_context_of_the_nats_tool() {
+    let server = NatsServer::with_token("secret").await;
+    let home = tempfile::tempdir().unwrap();
+    let contexts = home.path().join("nats/context");
+    fs::create_dir_all(&contexts).unwrap();
+    let text = format!(
+        r#"{{"url":"nats://{}","token":"secret"}}"#,
+        server.address()
+    );
+    fs::write(contexts.join("mine.json"), text).unwrap();
+    let with = |name: &str| {
+        let mut command = vendue();
+        command.args(["health", "--role", "nats", "--context", name]);
+        // the context brings its own address
+        command
+            .env("XDG_CONFIG_HOME", home.path())
+            .env("NATS_URL", "127.0.0.1:1");
+        end(&mut command)
+    };
+    with("mine").expect(0, &["healthy"]);
+    with("other").expect(2, &["other.json"]);
+}

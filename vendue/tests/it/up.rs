@@ -1,0 +1,215 @@
+//! `vendue up`: how it starts, and that nothing of it is ever left behind.
+
+use std::{
+    io::{BufRead, BufReader},
+    net::TcpListener,
+    process::{Command, Stdio},
+};
+
+use rustix::process::Signal;
+
+use crate::common::{Up, end, processes_with, until, vendue};
+
+/// A cluster with instances, and the mark that all its processes bear.
+async fn marked() -> (Up, String) {
+    let mark = uuid::Uuid::new_v4().to_string();
+    let mut command = vendue();
+    command
+        .args(["up", "--port", "0", "--grace", "2s"])
+        .env("TEST_MARK", &mark);
+    let up = Up::of(command);
+    // one that leaves a child behind, and one that does not want to end
+    let script =
+        format!("trap '' TERM; sh -c 'sleep 1000; : {mark}' & while :; do sleep 1; done; : {mark}");
+    let args = [
+        "run",
+        "--app",
+        "stubborn",
+        "--memory",
+        "16",
+        "--disk",
+        "16",
+        "--instances",
+        "4",
+    ];
+    up.run(&[&args[..], &["--", "sh", "-c", &script]].concat())
+        .expect(0, &[]);
+    up.run(&["wait", "stubborn"]).expect(0, &["4 running"]);
+    until("all processes to be there", || {
+        let count = processes_with(&mark).len();
+        (count >= 10)
+            .then_some(())
+            .ok_or(format!("{count} processes"))
+    })
+    .await;
+    (up, mark)
+}
+
+async fn all_gone(mark: &str) {
+    until("every process to be gone", || {
+        let left = processes_with(mark);
+        left.is_empty()
+            .then_some(())
+            .ok_or(format!("{left:?} are left"))
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_ends_it_in_order() {
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let (mut up, mark) = marked().await;
+        up.signal(signal);
+        let status = up.child.wait().unwrap();
+        assert!(status.success(), "{signal:?}: {status}");
+        all_gone(&mark).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_it_leaves_nothing_behind() {
+    let (mut up, mark) = marked().await;
+    up.signal(Signal::KILL);
+    up.child.wait().unwrap();
+    all_gone(&mark).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_its_server_it_ends_with_an_error() {
+    let (mut up, mark) = marked().await;
+    let servers = processes_with(&mark).into_iter().filter(|pid| {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+        name.is_ok_and(|name| name.starts_with("nats-server"))
+    });
+    let servers: Vec<u32> = servers.collect();
+    assert_eq!(servers.len(), 1);
+    let (token, _) = up
+        .url
+        .trim_start_matches("nats://")
+        .split_once('@')
+        .unwrap();
+    let command = std::fs::read_to_string(format!("/proc/{}/cmdline", servers[0])).unwrap();
+    assert!(
+        !command.contains(token),
+        "the token is for all to see: {command:?}"
+    );
+    let pid = rustix::process::Pid::from_raw(i32::try_from(servers[0]).unwrap()).unwrap();
+    rustix::process::kill_process(pid, Signal::KILL).unwrap();
+    assert_eq!(up.child.wait().unwrap().code(), Some(1));
+    all_gone(&mark).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_ends_with_its_terminal() {
+    let mark = uuid::Uuid::new_v4().to_string();
+    // `script` of util-linux gives it a terminal, which goes away when `script` is killed
+    let line = format!("{} up --port 0 --cells 1", env!("CARGO_BIN_EXE_vendue"));
+    let script = Command::new("script")
+        .args(["-q", "-c", &line, "/dev/null"])
+        .env("TEST_MARK", &mark)
+        .env("NATS_SERVER_BIN", testkit::server_binary())
+        .env_remove("NATS_URL")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn();
+    let Ok(mut script) = script else {
+        assert_ne!(
+            std::env::var("CI").as_deref(),
+            Ok("true"),
+            "`script` of util-linux is missing"
+        );
+        eprintln!("SKIPPED: `script` of util-linux is missing");
+        return;
+    };
+    let out = BufReader::new(script.stdout.take().unwrap());
+    assert!(
+        out.lines()
+            .map_while(Result::ok)
+            .any(|line| line.contains("in another terminal"))
+    );
+    script.kill().unwrap();
+    script.wait().unwrap();
+    all_gone(&mark).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_says_what_to_type_and_takes_another_port_when_4222_is_taken() {
+    // where another has it already, it may leave at any time
+    let taken = TcpListener::bind("127.0.0.1:4222");
+    let mut child = vendue()
+        .args(["up", "--cells", "3", "--zones", "2", "--policy", "dea"])
+        // should this test fail, it ends with it
+        .arg("--until-stdin-ends")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap())
+        .lines()
+        .map(Result::unwrap);
+    let mut said = Vec::new();
+    while said
+        .iter()
+        .filter(|l: &&String| l.starts_with("  "))
+        .count()
+        < 3
+    {
+        said.push(lines.next().expect("three commands"));
+    }
+    let text = said.join("\n");
+    if taken.is_ok() {
+        assert!(text.contains("port 4222 is taken"), "{text}");
+    }
+    assert!(
+        text.contains("3 cells in 2 zones") && text.contains("policy dea"),
+        "{text}"
+    );
+    let commands: Vec<&str> = said.iter().filter_map(|l| l.strip_prefix("  ")).collect();
+    for typed in &commands[..2] {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", typed]).env_remove("NATS_URL");
+        end(&mut shell).expect(0, &["web"]);
+    }
+    // the nats tool may not be here: what it would send is what a client sends
+    let nats = commands[2];
+    let url = nats.split_whitespace().nth(2).unwrap();
+    let (subject, body) = nats
+        .split_once("request ")
+        .unwrap()
+        .1
+        .split_once(' ')
+        .unwrap();
+    let options = shared::nats::NatsOptions {
+        url: url.into(),
+        name: "nats-tool".into(),
+        ..Default::default()
+    };
+    let client = shared::nats::connect(&options).await.unwrap().client;
+    let body = body.trim_matches('\'').to_owned();
+    let reply = client
+        .request(subject.to_owned(), body.into())
+        .await
+        .unwrap();
+    let reply: serde_json::Value = serde_json::from_slice(&reply.payload).unwrap();
+    assert_eq!(reply["outcome"], "placed", "{reply}");
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_authentication_and_on_a_server_that_runs() {
+    let open = Up::with(&["--cells", "1", "--no-auth"]);
+    assert!(!open.url.contains('@'));
+    open.run(&["health"]).expect(0, &[]);
+    // a second cluster on the first one's server, under another prefix
+    let mut joined = vendue();
+    joined.args([
+        "up", "--cells", "2", "--zones", "1", "--nats", &open.url, "--prefix", "second",
+    ]);
+    let joined = Up::of(joined);
+    let cells = joined.json(&["cells", "--prefix", "second"]);
+    assert_eq!(cells["total"], 2);
+    assert_eq!(open.json(&["cells"])["total"], 1);
+}
