@@ -1,0 +1,25 @@
+//! Any text is a scenario or an error; a small scenario is decided alike by both engines.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use placement::{Explain, Scenario};
+
+fuzz_target!(|text: &str| {
+    let read = if text.starts_with('{') {
+        Scenario::from_json(text)
+    } else {
+        Scenario::from_toml(text)
+    };
+    let Ok(scenario) = read else { return };
+    let instances: u64 = scenario.requests.iter().map(|request| u64::from(request.instances)).sum();
+    if instances > 100 || scenario.cells.len() > 100 {
+        return;
+    }
+    let jobs = scenario.jobs();
+    let draw = scenario.draw(Explain::Finalists);
+    let mut pool = scenario.pool();
+    let plain = pool.plan_plainly(&jobs, &scenario.policy, &draw);
+    let fast = pool.plan(&jobs, &scenario.policy, &draw);
+    assert_eq!(fast.decisions, plain.decisions);
+    let _ = scenario.run(Explain::Cells).render();
+});
