@@ -1,0 +1,293 @@
+#!/usr/bin/env bash
+# Brings up the unchanged docker-compose.yml on images made on this machine, places work through the
+# published port, breaks things, and takes everything down again.
+#
+#   scripts/compose-test.sh           VENDUE=path/to/vendue to use another binary than target/debug
+#
+# Needs docker, docker-compose (1.29 or v2) and, the first time, root with debootstrap. Where there is
+# no docker the test is skipped, said loudly; with CI=true that is a failure. Base images are made only
+# where the real ones are not there, under the names that Dockerfile and docker-compose.yml use, and
+# lose those names at the end; they are kept as vendue-test/* for the next run.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly DEBIAN=debian:bookworm-slim RUST=rust:1-slim-bookworm NATS=nats:2.14-alpine
+export VENDUE_IMAGE=vendue-test/vendue
+project=vendue-test-$$
+borrowed=() # names of images that are taken back at the end
+work=$(mktemp -d)
+
+say() { echo "compose-test: $*"; }
+fail() { say "FAILED: $*" >&2; exit 1; }
+
+skip() {
+    [ "${CI:-}" != true ] || fail "$* (and CI=true allows no skipping)"
+    echo "################################################################"
+    say "SKIPPED: $*"
+    echo "################################################################"
+    exit 0
+}
+
+if docker compose version >/dev/null 2>&1; then
+    compose() { docker compose --ansi never -p "$project" "$@"; }
+elif command -v docker-compose >/dev/null; then
+    compose() { docker-compose --ansi never -p "$project" "$@"; }
+else
+    skip "neither docker compose nor docker-compose is installed"
+fi
+docker info >/dev/null 2>&1 || skip "no docker daemon answers"
+
+# ------------------------------------------------------------------ the end, whatever happens
+
+up=no
+take_down() {
+    [ $up = no ] && return
+    up=no
+    compose down --volumes --timeout 15 >"$work/down.log" 2>&1 || tail -20 "$work/down.log"
+    local left
+    left=$(docker ps -aq --filter "label=com.docker.compose.project=$project")$(
+        docker network ls -q --filter "label=com.docker.compose.project=$project")
+    [ -z "$left" ] || fail "left behind: $left"
+}
+
+at_exit() {
+    local code=$?
+    trap - EXIT
+    if [ $code != 0 ] && [ $up = yes ]; then
+        say "state and logs at the failure:"
+        compose ps || true
+        compose logs --tail 15 || true
+    fi
+    (take_down) || code=1
+    for name in "${borrowed[@]}"; do docker rmi --no-prune "$name" >/dev/null 2>&1 || true; done
+    rm -rf --one-file-system "$work"
+    exit $code
+}
+trap at_exit EXIT
+trap 'exit 1' HUP INT TERM
+
+# ------------------------------------------------------------------ images
+
+# Runs a command and shows what it printed only if it fails. In the background, because `set -e`
+# rests in everything that is called as a condition.
+attempt() { # COMPLAINT COMMAND...
+    local complaint=$1
+    shift
+    ("$@") >"$work/attempt.log" 2>&1 &
+    wait $! || { tail -40 "$work/attempt.log"; fail "$complaint"; }
+}
+
+# Lends a base image of our own the name that the files use, unless the real one is here.
+lend() { # NAME OWN-NAME MAKER
+    if docker image inspect "$1" >/dev/null 2>&1; then return; fi
+    if ! docker image inspect "$2" >/dev/null 2>&1; then
+        say "making $1"
+        attempt "cannot make $1" "$3" "$2"
+    fi
+    docker tag "$2" "$1"
+    borrowed+=("$1")
+}
+
+# Builds where the machine's own network is, since a bridge may not reach a registry's proxy.
+build() {
+    local args=() name
+    for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY; do
+        [ -z "${!name:-}" ] || args+=(--build-arg "$name=${!name}")
+    done
+    docker build --network host "${args[@]}" "$@"
+}
+
+make_debian() {
+    [ "$(id -u)" = 0 ] || fail "debootstrap needs root"
+    local mirror
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
+        grep '/debian/$' | head -1) || true
+    debootstrap --variant=minbase bookworm "$work/debian" "${mirror:-http://deb.debian.org/debian}"
+    rm -rf "$work"/debian/var/cache/apt/archives/*.deb "$work/debian/usr/share/doc"
+    tar -C "$work/debian" -c . | docker import --change 'CMD ["bash"]' - "$1"
+}
+
+# The system image, a C compiler, and this machine's Rust with its certificates and cargo settings.
+make_rust() {
+    local sysroot rust=$work/rust name settings=
+    sysroot=$(rustc --print sysroot)
+    mkdir -p "$rust/local/bin" "$rust/local/lib/rustlib" "$rust/certs"
+    cp "$sysroot"/bin/{cargo,rustc} "$rust/local/bin/"
+    cp "$sysroot"/lib/*.so* "$rust/local/lib/"
+    cp -r "$sysroot/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')" "$rust/local/lib/rustlib/"
+    cp -L /etc/ssl/certs/ca-certificates.crt "$rust/certs/"
+    # how cargo reaches its registry here: limits, mirrors, protocols; nothing that is a secret
+    while read -r name; do
+        case $name in *TOKEN* | *CREDENTIAL*) continue ;; esac
+        settings+="ENV $name=\"${!name}\""$'\n'
+    done < <(compgen -e | grep -E '^CARGO_(HTTP|NET|SOURCE|REGISTRIES|REGISTRY)_' || true)
+    cat >"$rust/Dockerfile" <<EOF
+FROM $DEBIAN
+RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev && apt-get clean
+COPY certs /etc/ssl/certs
+COPY local /usr/local
+$settings
+EOF
+    build -t "$1" "$rust"
+}
+
+make_nats() {
+    local from=scratch server
+    server=$(scripts/get-nats-server.sh)
+    mkdir -p "$work/nats"
+    cp -L "$server" "$work/nats/nats-server"
+    # a dynamic one, such as Debian's, needs its libraries
+    if ldd "$server" >/dev/null 2>&1; then from=$DEBIAN; fi
+    printf 'FROM %s\nCOPY nats-server /nats-server\nENTRYPOINT ["/nats-server"]\n' "$from" \
+        >"$work/nats/Dockerfile"
+    docker build -t "$1" "$work/nats"
+}
+
+# ------------------------------------------------------------------ looking
+
+vendue() { "$vendue" "$@"; }
+
+# Runs a command until it succeeds.
+eventually() { # SECONDS WHAT COMMAND...
+    local deadline=$((SECONDS + $1)) what=$2 began=$SECONDS
+    shift 2
+    until "$@" >"$work/seen" 2>&1; do
+        if [ $SECONDS -ge $deadline ]; then
+            tail -5 "$work/seen"
+            fail "waited $((SECONDS - began)) s: $what"
+        fi
+        sleep 0.2
+    done
+    say "$what ($((SECONDS - began)) s)"
+}
+
+# The cells of the pool, by name, on one line.
+pool() {
+    vendue cells --output json | python3 -c '
+import json, sys
+print(*sorted(entry["cell"]["cell"] for entry in json.load(sys.stdin)["cells"]))'
+}
+
+pool_is() { # CELL...
+    local now
+    now=$(pool)
+    echo "the pool: $now"
+    [ "$now" = "$*" ]
+}
+
+# How many instances of an app run, and in how many zones.
+running() { # APP
+    vendue ps "$1" --output json | python3 -c '
+import json, sys
+them = [i for i in json.load(sys.stdin)["instances"] if i["state"] == "running"]
+print(len(them), len({i["zone"] for i in them}))'
+}
+
+runs_are() { # APP "COUNT ZONES"
+    local now
+    now=$(running "$1")
+    echo "instances and zones of $1: $now"
+    [ "$now" = "$2" ]
+}
+
+container() { compose ps -q "$1"; }
+
+all_healthy() {
+    local service
+    for service in auctioneer-1 auctioneer-2 "${CELLS[@]}"; do
+        local health
+        health=$(docker inspect --format '{{.State.Health.Status}}' "$(container "$service")")
+        echo "$service is $health"
+        [ "$health" = healthy ] || return 1
+    done
+}
+
+free_port() {
+    python3 -c '
+import socket
+s = socket.socket()
+s.bind(("127.0.0.1", 0))
+print(s.getsockname()[1])'
+}
+
+# ------------------------------------------------------------------ the test
+
+place() { # APP INSTANCES
+    attempt "cannot place $1" \
+        vendue run --app "$1" --memory 32 --disk 32 --instances "$2" -- sleep 1000
+}
+
+images() {
+    lend $DEBIAN vendue-test/debian make_debian
+    lend $RUST vendue-test/rust make_rust
+    lend $NATS vendue-test/nats make_nats
+    say "building the image"
+    # the first stage by name too, so that the next run finds it
+    rebuild vendue-test/build --target build
+    rebuild $VENDUE_IMAGE
+}
+
+# Builds the Dockerfile, and drops the image that had the name before.
+rebuild() { # NAME OPTION...
+    local name=$1 before
+    shift
+    before=$(docker images -q "$name")
+    attempt "the Dockerfile does not build" build "$@" -t "$name" .
+    if [ -n "$before" ] && [ "$before" != "$(docker images -q "$name")" ]; then
+        # it stays when something still uses it
+        docker rmi "$before" >/dev/null 2>&1 || true
+    fi
+}
+
+bring_up() {
+    VENDUE_NATS_PORT=$(free_port)
+    export VENDUE_NATS_PORT NATS_URL=nats://127.0.0.1:$VENDUE_NATS_PORT
+    up=yes
+    attempt "compose up" compose up -d --no-build
+    eventually 60 "all four cells are in the pool" pool_is "${CELLS[@]}"
+    eventually 60 "every container is healthy" all_healthy
+    place web 4
+    eventually 30 "web runs, two instances in each zone" runs_are web "4 2"
+}
+
+break_things() {
+    local cut without
+    without=("${CELLS[@]:1}")
+    docker kill "$(container z1-cell-0)" >/dev/null
+    eventually 40 "a killed cell is out of the pool" pool_is "${without[@]}"
+    place after-kill 3
+    eventually 30 "work is placed on the others" runs_are after-kill "3 2"
+
+    docker restart -t 1 "$(container nats)" >/dev/null
+    eventually 20 "the restarted server has its cells back" pool_is "${without[@]}"
+    place after-restart 3
+    eventually 30 "and takes work" runs_are after-restart "3 2"
+    eventually 10 "what ran before runs on" runs_are after-kill "3 2"
+
+    docker kill "$(container auctioneer-1)" >/dev/null
+    eventually 20 "the other auctioneer answers alone" pool_is "${without[@]}"
+    place after-auctioneer 2
+    eventually 30 "and places" runs_are after-auctioneer "2 2"
+
+    cut=$(container z2-cell-1)
+    docker network disconnect "${project}_default" "$cut"
+    eventually 40 "a cell without its network is out of the pool" pool_is z1-cell-1 z2-cell-0
+    docker network connect "${project}_default" "$cut"
+    eventually 40 "and back in it with its network" pool_is "${without[@]}"
+    eventually 10 "its instances never stopped" runs_are after-kill "3 2"
+
+    attempt "compose up" compose up -d --no-build
+    eventually 60 "what was killed is back" pool_is "${CELLS[@]}"
+    eventually 60 "and healthy" all_healthy
+}
+
+readonly CELLS=(z1-cell-0 z1-cell-1 z2-cell-0 z2-cell-1)
+exec 9>"${TMPDIR:-/tmp}/vendue-compose-test.lock"
+flock -n 9 || { say "waiting for another run of this test"; flock 9; }
+vendue=${VENDUE:-${CARGO_TARGET_DIR:-target}/debug/vendue}
+if [ -z "${VENDUE:-}" ]; then cargo build --quiet -p vendue; fi
+images
+bring_up
+break_things
+take_down
+say "passed in $SECONDS s; nothing is left but the images vendue-test/*"
