@@ -259,7 +259,10 @@ break_things() {
     eventually 30 "work is placed on the others" runs_are after-kill "3 2"
 
     docker restart -t 1 "$(container nats)" >/dev/null
-    eventually 20 "the restarted server has its cells back" pool_is "${without[@]}"
+    # the auctioneers forget nobody meanwhile, so the pool says nothing of who is connected again;
+    # the cells speak for themselves, and web has one instance on each of them
+    eventually 20 "the restarted server has its cells back, and what they run" runs_are web "3 2"
+    eventually 20 "the pool has them too" pool_is "${without[@]}"
     place after-restart 3
     eventually 30 "and takes work" runs_are after-restart "3 2"
     eventually 10 "what ran before runs on" runs_are after-kill "3 2"
