@@ -1,12 +1,13 @@
 //! What cells say to a start: taken, refused, nothing, or too late.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use placement::{Tally, Unplaced};
 use shared::wire::{Acceptance, Refusal, kind, reason};
 use uuid::Uuid;
 
 use crate::{
+    HashMap, HashSet,
     auction::{Auctioneer, Dispatch, MAX_AUCTIONS, MAX_UNSETTLED, START_WAIT_MS, Unsettled},
     io::Output,
     report::{Line, Lines},
@@ -23,7 +24,7 @@ impl Auctioneer {
         let Some(dispatch) = self.dispatches.remove(&dispatch) else {
             return;
         };
-        let accepted: std::collections::HashSet<&Uuid> = answer.accepted.iter().collect();
+        let accepted: HashSet<&Uuid> = answer.accepted.iter().collect();
         let refused: HashMap<Uuid, &Refusal> =
             answer.refused.iter().map(|r| (r.instance, r)).collect();
         let mut outdated = false;

@@ -5,7 +5,7 @@
 //! `questions` answers what changes nothing.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet, VecDeque},
+    collections::{BTreeSet, VecDeque},
     sync::Arc,
 };
 
@@ -15,7 +15,7 @@ use shared::wire::{Event, kind};
 use uuid::Uuid;
 
 use crate::{
-    Counters,
+    Counters, HashMap, HashSet,
     feed::{Feed, Word},
     io::{Input, Output},
     memory::Memory,
@@ -40,7 +40,7 @@ pub const MAX_WAITING: usize = 100_000;
 /// A policy that asks nobody would hold an auction for every message under load, each with a start
 /// for hardly more than one instance a cell. So while starts of an earlier auction are on their way,
 /// work gathers for so long. A start on an idle cluster never waits.
-pub const GATHER_MS: u64 = 10;
+pub const GATHER_MS: u64 = 20;
 /// Between two auctions of work that waits for room.
 pub const REQUEUE_MS: u64 = 100;
 /// When a reply goes out at the latest, unless the request says otherwise.
@@ -120,7 +120,6 @@ pub struct Auctioneer {
     pub(crate) reports: Reports,
     pub(crate) memory: Memory,
     pub(crate) ring: Ring,
-    pub(crate) apps: HashMap<String, Arc<str>>,
     pub(crate) warm: bool,
     pub(crate) leaving: bool,
     pub(crate) out: Vec<Output>,
@@ -139,9 +138,9 @@ impl Auctioneer {
             settings,
             feed: Feed::default(),
             counters: Counters::default(),
-            tickets: HashMap::new(),
-            by_id: HashMap::new(),
-            groups: HashMap::new(),
+            tickets: HashMap::default(),
+            by_id: HashMap::default(),
+            groups: HashMap::default(),
             waiting: VecDeque::new(),
             held: VecDeque::new(),
             waiting_count: 0,
@@ -149,18 +148,17 @@ impl Auctioneer {
             held_version: 0,
             requeued_ms: 0,
             asking: None,
-            dispatches: HashMap::new(),
+            dispatches: HashMap::default(),
             dispatch_ends: VecDeque::new(),
             deadlines: BTreeSet::new(),
             queue_ends: BTreeSet::new(),
-            unsettled: HashMap::new(),
+            unsettled: HashMap::default(),
             unsettled_order: VecDeque::new(),
-            checks: HashMap::new(),
-            stops: HashMap::new(),
+            checks: HashMap::default(),
+            stops: HashMap::default(),
             reports: Reports::default(),
             memory: Memory::default(),
             ring: Ring::default(),
-            apps: HashMap::new(),
             warm: false,
             leaving: false,
             out: Vec::new(),
@@ -319,9 +317,6 @@ impl Auctioneer {
         for cell in self.feed.expire(now_ms, &mut self.counters) {
             self.lost(&cell, "not heard for its ttl");
         }
-        if self.apps.len() > MAX_WAITING {
-            self.apps.clear();
-        }
     }
 
     fn lost(&mut self, cell: &Arc<str>, why: &str) {
@@ -337,16 +332,6 @@ impl Auctioneer {
 
     pub(crate) fn event(&mut self, event: Event) {
         self.out.push(Output::Event(Box::new(event)));
-    }
-
-    /// A name shared by all that is kept of the app.
-    pub(crate) fn app(&mut self, app: &str) -> Arc<str> {
-        if let Some(known) = self.apps.get(app) {
-            return Arc::clone(known);
-        }
-        let shared: Arc<str> = app.into();
-        self.apps.insert(app.to_owned(), Arc::clone(&shared));
-        shared
     }
 
     pub(crate) fn key(&mut self) -> u64 {

@@ -1,7 +1,7 @@
 //! Holding auctions: asking for bids, drawing up the batch, planning it, sending what won.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
@@ -14,6 +14,7 @@ use shared::{
 use uuid::Uuid;
 
 use crate::{
+    HashSet,
     auction::{
         Asking, Auctioneer, BID_WAIT_MS, Dispatch, GATHER_MS, MAX_BATCH, REQUEUE_MS,
         START_EXPIRES_MS, START_WAIT_MS,
@@ -96,7 +97,7 @@ impl Auctioneer {
         self.asking = Some(Asking {
             auction,
             missing,
-            answered: HashSet::new(),
+            answered: HashSet::default(),
             until_ms: now_ms + BID_WAIT_MS,
         });
     }
@@ -197,9 +198,7 @@ impl Auctioneer {
                 ticket.instances.iter().map(|i| i.index),
             );
             let indices: Vec<u32> = indices.collect();
-            let app = ticket.request.app.clone();
-            let app = self.app(&app);
-            let entry = apps.entry(app).or_default();
+            let entry = apps.entry(Arc::clone(&ticket.app)).or_default();
             entry.0.push(id);
             entry.1.extend(indices);
         }
@@ -243,9 +242,7 @@ impl Auctioneer {
         for decision in decisions {
             let slot = batch.slots[decision.job];
             let job = &batch.jobs[decision.job];
-            let app = self.app(&job.request.app);
             let mut record = PastDecision {
-                app: Arc::clone(&app),
                 job: job.clone(),
                 cell: None,
                 value: decision.value,
@@ -260,7 +257,9 @@ impl Auctioneer {
                 Verdict::Unplaced(why) => {
                     let why: Arc<Unplaced> = Arc::from(why);
                     record.why = Some(Arc::clone(&why));
-                    if let Some((kind, line)) = self.no_room(now_ms, slot, why) {
+                    let app = self.app_of(slot);
+                    if let (Some(app), Some((kind, line))) = (app, self.no_room(now_ms, slot, why))
+                    {
                         unplaced.entry((kind, app)).or_default().add(line);
                     }
                 }
@@ -426,15 +425,11 @@ impl Auctioneer {
         sent: Vec<(Slot, Uuid)>,
     ) {
         let dispatch = self.key();
-        let mut apps: HashMap<Arc<str>, usize> = HashMap::new();
         for (slot, _) in &sent {
             self.set_state(*slot, State::Sent);
             if let Some(app) = self.app_of(*slot) {
-                *apps.entry(app).or_default() += 1;
+                self.reports.sent(auction, app);
             }
-        }
-        for (app, count) in apps {
-            self.reports.sent(auction, &app, count);
         }
         self.counters.starts_sent += 1;
         self.dispatch_ends

@@ -6,7 +6,7 @@
 mod debits;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
@@ -18,7 +18,7 @@ use shared::{
 use uuid::Uuid;
 
 use self::debits::give_back;
-use crate::{Counters, flow::PoolTime};
+use crate::{Counters, HashMap, flow::PoolTime};
 
 /// The largest word of a cell, bytes.
 pub const MAX_WORD_BYTES: usize = 256 * 1024;

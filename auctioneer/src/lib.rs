@@ -27,6 +27,11 @@ mod ticket;
 #[cfg(test)]
 mod tests;
 
+/// Ids are made by clients, so the hash is seeded; it is several times as fast as the default one.
+type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;
+/// As [`HashMap`].
+type HashSet<T> = std::collections::HashSet<T, foldhash::fast::RandomState>;
+
 pub use auction::{
     Auctioneer, BID_WAIT_MS, DEFAULT_DEADLINE_MS, GATHER_MS, MAX_AUCTIONS, MAX_BATCH, MAX_WAITING,
     REQUEUE_MS, START_EXPIRES_MS, START_WAIT_MS, Settings,

@@ -1,11 +1,13 @@
 //! Outcomes of requests, ours and other auctioneers': the same request again gets the same answer.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     sync::Arc,
 };
 
 use bytes::Bytes;
+
+use crate::HashMap;
 
 /// How long an outcome is remembered.
 pub const REMEMBER_MS: u64 = 120_000;

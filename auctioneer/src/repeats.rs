@@ -2,7 +2,7 @@
 //! beginning is known the cells are asked what runs before anything is started.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::BTreeSet,
     sync::Arc,
 };
 
@@ -14,6 +14,7 @@ use shared::{
 use uuid::Uuid;
 
 use crate::{
+    HashMap,
     auction::Auctioneer,
     io::Output,
     ticket::{Done, Slot, State},

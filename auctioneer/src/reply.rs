@@ -67,7 +67,7 @@ pub(crate) fn answer(ticket: &Ticket, max_bytes: usize) -> Answer {
     }
     Answer {
         id: Arc::clone(&ticket.id),
-        app: ticket.request.app.as_str().into(),
+        app: Arc::clone(&ticket.app),
         outcome: reply.outcome,
         body,
     }

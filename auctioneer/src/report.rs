@@ -1,13 +1,12 @@
 //! Events about apps: one message for each kind, app and auction, however many instances it had.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use placement::Unplaced;
 use shared::wire::{Event, EventInstance, format_indices};
 use uuid::Uuid;
+
+use crate::HashMap;
 
 /// Instances listed in one event.
 const LISTED: usize = 100;
@@ -16,7 +15,7 @@ const LISTED: usize = 100;
 #[derive(Debug, Default)]
 struct AppReport {
     pending: usize,
-    kinds: BTreeMap<&'static str, Lines>,
+    kinds: Vec<(&'static str, Lines)>,
 }
 
 /// One event in the making.
@@ -81,10 +80,9 @@ pub(crate) struct Reports {
 }
 
 impl Reports {
-    /// So many instances of the app were sent to cells by this auction.
-    pub(crate) fn sent(&mut self, auction: Uuid, app: &Arc<str>, count: usize) {
-        let report = self.auctions.entry((auction, Arc::clone(app))).or_default();
-        report.pending += count;
+    /// An instance of the app was sent to a cell by this auction.
+    pub(crate) fn sent(&mut self, auction: Uuid, app: Arc<str>) {
+        self.auctions.entry((auction, app)).or_default().pending += 1;
     }
 
     /// What became of one that was sent. After the last one the events are returned.
@@ -99,12 +97,20 @@ impl Reports {
         let Some(report) = self.auctions.get_mut(&key) else {
             return Vec::new();
         };
-        report.kinds.entry(kind).or_default().add(line);
+        match report.kinds.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, lines)) => lines.add(line),
+            None => {
+                let mut lines = Lines::default();
+                lines.add(line);
+                report.kinds.push((kind, lines));
+            }
+        }
         report.pending = report.pending.saturating_sub(1);
         if report.pending > 0 {
             return Vec::new();
         }
-        let kinds = self.auctions.remove(&key).unwrap_or_default().kinds;
+        let mut kinds = self.auctions.remove(&key).unwrap_or_default().kinds;
+        kinds.sort_by_key(|(kind, _)| *kind);
         let event = |(kind, lines): (&str, Lines)| lines.event(kind, app, Some(auction));
         kinds.into_iter().map(event).collect()
     }

@@ -24,7 +24,6 @@ pub(crate) struct Past {
 /// One decision of it.
 #[derive(Debug)]
 pub(crate) struct PastDecision {
-    pub(crate) app: Arc<str>,
     pub(crate) job: Job,
     pub(crate) cell: Option<Arc<str>>,
     pub(crate) value: Option<f64>,
@@ -53,7 +52,7 @@ impl Ring {
     /// The app's jobs in the last auction that dealt with it, at most so many.
     pub(crate) fn last_jobs(&self, app: &str, most: usize) -> Vec<Job> {
         let of_app = |past: &Past| {
-            let of_app = past.decisions.iter().filter(|d| d.app.as_ref() == app);
+            let of_app = past.decisions.iter().filter(|d| d.job.request.app == app);
             of_app.take(most).map(|d| d.job.clone()).collect()
         };
         let jobs = self.past.iter().rev().map(of_app);
@@ -65,7 +64,7 @@ impl Ring {
     /// The auctions that dealt with the app, the newest first.
     pub(crate) fn of_app(&self, now_ms: u64, policy: &str, app: &str) -> Vec<AuctionRecord> {
         let record = |past: &Past| {
-            let of_app = past.decisions.iter().filter(|d| d.app.as_ref() == app);
+            let of_app = past.decisions.iter().filter(|d| d.job.request.app == app);
             let decisions: Vec<DecisionRecord> = of_app.map(PastDecision::record).collect();
             (!decisions.is_empty()).then(|| AuctionRecord {
                 auction: past.auction,
@@ -107,7 +106,6 @@ mod tests {
 
     fn past(at_ms: u64, app: &str, decisions: u32) -> Past {
         let decision = |index| PastDecision {
-            app: app.into(),
             job: Job {
                 request: Arc::new(placement::Request::new(app, 1, 1)),
                 index,

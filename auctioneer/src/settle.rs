@@ -172,6 +172,7 @@ impl Auctioneer {
         self.by_id.insert(Arc::clone(&id), key);
         let ticket = Ticket {
             id,
+            app: request.app.as_str().into(),
             run: request.run.clone().map(Arc::new),
             warnings: asked.warnings,
             open: instances.len(),
@@ -276,10 +277,9 @@ impl Auctioneer {
         *old = state;
     }
 
-    pub(crate) fn app_of(&mut self, slot: Slot) -> Option<Arc<str>> {
+    pub(crate) fn app_of(&self, slot: Slot) -> Option<Arc<str>> {
         let ticket = self.tickets.get(&slot.ticket)?;
-        let request = Arc::clone(&ticket.request);
-        Some(self.app(&request.app))
+        Some(Arc::clone(&ticket.app))
     }
 
     /// What events tell of an instance.

@@ -20,6 +20,8 @@ pub(crate) struct Slot {
 #[derive(Debug)]
 pub(crate) struct Ticket {
     pub(crate) id: Arc<str>,
+    /// Shared by all that is kept of it.
+    pub(crate) app: Arc<str>,
     pub(crate) request: Arc<Request>,
     /// What the cells execute.
     pub(crate) run: Option<Arc<Run>>,

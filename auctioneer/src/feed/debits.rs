@@ -1,13 +1,15 @@
 //! What was sent to cells and is not in their words yet.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::BTreeMap,
     sync::Arc,
 };
 
 use placement::{Cell, Job, Kind};
 use shared::wire::{Acceptance, Envelope};
 use uuid::Uuid;
+
+use crate::HashSet;
 
 use super::{Debit, Feed, Known, get_mut};
 
