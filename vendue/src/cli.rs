@@ -135,7 +135,7 @@ pub(crate) fn run(cli: &Cli) -> ExitCode {
         Ok(guard) => guard,
         Err(e) => return report(Err(e.into())),
     };
-    let runtime = match tokio::runtime::Runtime::new() {
+    let runtime = match cli.command.runtime() {
         Ok(runtime) => runtime,
         Err(e) => return report(Err(e.into())),
     };
@@ -157,6 +157,16 @@ impl Command {
                 | Command::Bench(_)
                 | Command::Web(_)
         )
+    }
+
+    /// A role alone in its process gets one thread: it has one connection and one state machine, and
+    /// a message that crosses threads on its way costs more than a second thread brings.
+    fn runtime(&self) -> std::io::Result<tokio::runtime::Runtime> {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        if matches!(self, Command::Rep(_) | Command::Auctioneer(_)) {
+            builder.worker_threads(1);
+        }
+        builder.enable_all().build()
     }
 
     /// Whether it starts instances, which must find this program.
