@@ -32,6 +32,8 @@ struct Batch {
     seed: u64,
     slots: Vec<Slot>,
     jobs: Vec<Job>,
+    /// Where instances run that `near` and `far` name.
+    located: BTreeMap<String, Arc<str>>,
 }
 
 /// The requests of one app that a batch begins: their ids, and all their instances' indices.
@@ -123,7 +125,7 @@ impl Auctioneer {
     /// The batch is drawn up only now: what came while bids were awaited takes part.
     fn decide(&mut self, now_ms: u64, auction: Uuid, no_bid: Vec<Arc<str>>) {
         let seed = self.draw();
-        let batch = self.draw_up(auction, seed);
+        let mut batch = self.draw_up(auction, seed);
         if batch.jobs.is_empty() {
             return;
         }
@@ -137,6 +139,7 @@ impl Auctioneer {
             auction: auction.as_u128(),
             now_ms: self.settings.wall_start_ms.saturating_add(wall_ms),
             absent,
+            instances: std::mem::take(&mut batch.located),
             explain: Explain::Winner,
             ..Draw::default()
         };
@@ -162,6 +165,7 @@ impl Auctioneer {
             seed,
             slots: Vec::new(),
             jobs: Vec::new(),
+            located: BTreeMap::new(),
         };
         while batch.jobs.len() < MAX_BATCH {
             let Some(slot) = self.waiting.pop_front() else {
@@ -173,6 +177,9 @@ impl Auctioneer {
             let instance = &ticket.instances[slot.position];
             if matches!(instance.state, State::Waiting) {
                 ticket.auction = Some(auction);
+                batch
+                    .located
+                    .extend(ticket.located.iter().flatten().cloned());
                 batch.slots.push(slot);
                 batch.jobs.push(Job {
                     request: Arc::clone(&ticket.request),

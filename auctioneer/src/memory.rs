@@ -1,9 +1,6 @@
 //! Outcomes of requests, ours and other auctioneers': the same request again gets the same answer.
 
-use std::{
-    collections::VecDeque,
-    sync::Arc,
-};
+use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
 

@@ -1,15 +1,13 @@
-//! The same request again, at another auctioneer: its outcome is remembered, and where only its
-//! beginning is known the cells are asked what runs before anything is started.
+//! What the cells are asked before a request is queued: where the instances run that it wants to be
+//! near to or far from; and whether it runs itself, when another auctioneer has begun it.
 
-use std::{
-    collections::BTreeSet,
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use bytes::Bytes;
+use placement::Request;
 use shared::{
     VERSION,
-    wire::{Instances, InstancesAnswer, to_bytes},
+    wire::{InstanceState, Instances, InstancesAnswer, to_bytes},
 };
 use uuid::Uuid;
 
@@ -25,12 +23,22 @@ const CHECK_WAIT_MS: u64 = 500;
 /// More instances than this are asked for by app.
 const ASKED_BY_ID: usize = 1_000;
 
-/// A request that another auctioneer has begun, while the cells are asked for it.
+/// A request for which the cells are being asked.
 #[derive(Debug)]
 pub(crate) struct Check {
     missing: BTreeSet<Arc<str>>,
+    /// Its own instances, where another auctioneer has begun it.
     positions: HashMap<Uuid, usize>,
     pub(crate) until_ms: u64,
+}
+
+/// The items of `near` and `far` that name an instance: its id as it was written, and read.
+fn named(request: &Request) -> impl Iterator<Item = (&str, Uuid)> {
+    let items = request.near.iter().chain(&request.far);
+    items.filter_map(|item| {
+        let id = item.strip_prefix("instance:")?;
+        Some((id, id.parse().ok()?))
+    })
 }
 
 impl Auctioneer {
@@ -40,16 +48,8 @@ impl Auctioneer {
         let Some(ticket) = self.tickets.get(&key) else {
             return;
         };
-        let missing: BTreeSet<Arc<str>> = self
-            .feed
-            .cells()
-            .map(|(name, _)| Arc::clone(name))
-            .collect();
-        if missing.is_empty() {
-            return self.queue(key);
-        }
         let ids = ticket.instances.iter().map(|i| i.id);
-        let body = to_bytes(&Instances {
+        let question = Instances {
             v: VERSION,
             app: Some(ticket.request.app.clone()),
             ids: if ticket.instances.len() > ASKED_BY_ID {
@@ -57,18 +57,53 @@ impl Auctioneer {
             } else {
                 ids.collect()
             },
-        });
-        self.out.push(Output::AskInstances { query: key, body });
+        };
         let instances = ticket.instances.iter().enumerate();
+        let positions = instances.map(|(position, i)| (i.id, position)).collect();
+        self.ask_instances(now_ms, key, &question, positions);
+    }
+
+    /// Into the next auction, once it is known where the instances are that the request names.
+    pub(crate) fn locate(&mut self, now_ms: u64, key: u64) {
+        let Some(ticket) = self.tickets.get_mut(&key) else {
+            return;
+        };
+        let ids: Vec<Uuid> = named(&ticket.request).map(|(_, id)| id).collect();
+        if ids.is_empty() || ticket.located.is_some() || !self.settings.policy.has_locality() {
+            return self.queue(key);
+        }
+        ticket.located = Some(Vec::new());
+        let question = Instances {
+            v: VERSION,
+            app: None,
+            ids,
+        };
+        self.ask_instances(now_ms, key, &question, HashMap::default());
+    }
+
+    fn ask_instances(
+        &mut self,
+        now_ms: u64,
+        key: u64,
+        question: &Instances,
+        positions: HashMap<Uuid, usize>,
+    ) {
+        let cells = self.feed.cells();
+        let missing: BTreeSet<Arc<str>> = cells.map(|(name, _)| Arc::clone(name)).collect();
+        if missing.is_empty() {
+            return self.locate(now_ms, key);
+        }
+        let body = to_bytes(question);
+        self.out.push(Output::AskInstances { query: key, body });
         let check = Check {
             missing,
-            positions: instances.map(|(position, i)| (i.id, position)).collect(),
+            positions,
             until_ms: now_ms + CHECK_WAIT_MS,
         };
         self.checks.insert(key, check);
     }
 
-    /// A cell's answer: what it holds of the request is placed.
+    /// A cell's answer: what it holds of the request is placed, what else was asked for is located.
     pub(crate) fn found(&mut self, now_ms: u64, key: u64, answer: &InstancesAnswer) {
         let Some(check) = self.checks.get_mut(&key) else {
             self.counters.stray_answers += 1;
@@ -78,6 +113,10 @@ impl Auctioneer {
             check.missing.remove(answer.cell.as_str());
         }
         let over = check.missing.is_empty();
+        self.located(key, answer);
+        let Some(check) = self.checks.get(&key) else {
+            return;
+        };
         let held = answer.instances.iter();
         let positions: Vec<usize> = held
             .filter_map(|held| check.positions.get(&held.instance).copied())
@@ -92,7 +131,26 @@ impl Auctioneer {
         }
         if over {
             self.checks.remove(&key);
-            self.queue(key);
+            self.locate(now_ms, key);
+        }
+    }
+
+    /// Remembers for the auction which of the named instances a cell holds.
+    fn located(&mut self, key: u64, answer: &InstancesAnswer) {
+        let Some(ticket) = self.tickets.get_mut(&key) else {
+            return;
+        };
+        let Some(located) = &mut ticket.located else {
+            return;
+        };
+        for held in &answer.instances {
+            if [InstanceState::Exited, InstanceState::Crashed].contains(&held.state) {
+                continue;
+            }
+            let mut named = named(&ticket.request);
+            if let Some((text, _)) = named.find(|(_, id)| *id == held.instance) {
+                located.push((text.to_owned(), answer.cell.as_str().into()));
+            }
         }
     }
 
@@ -103,7 +161,7 @@ impl Auctioneer {
         over.sort_unstable();
         for key in over {
             self.checks.remove(&key);
-            self.queue(key);
+            self.locate(now_ms, key);
         }
     }
 

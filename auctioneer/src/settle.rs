@@ -139,7 +139,7 @@ impl Auctioneer {
         let ticket = self.open(now_ms, asked, place);
         match seen {
             Some(_) => self.check(now_ms, ticket),
-            None => self.queue(ticket),
+            None => self.locate(now_ms, ticket),
         }
         Ok(())
     }
@@ -174,6 +174,7 @@ impl Auctioneer {
             id,
             app: request.app.as_str().into(),
             run: request.run.clone().map(Arc::new),
+            located: None,
             warnings: asked.warnings,
             open: instances.len(),
             instances,
@@ -405,15 +406,19 @@ impl Auctioneer {
 
     /// The deadline passed while the cells were still asked whether it runs already.
     fn end_unchecked(&mut self, now_ms: u64, key: u64) {
-        let count = self.tickets.get(&key).map_or(0, |t| t.instances.len());
-        for position in 0..count {
+        let Some(ticket) = self.tickets.get(&key) else {
+            return;
+        };
+        let why = match ticket.located {
+            None => "begun by another auctioneer; the cells did not say in time whether it runs",
+            Some(_) => "the cells did not say in time where the instances are that it names",
+        };
+        for position in 0..ticket.instances.len() {
             let slot = Slot {
                 ticket: key,
                 position,
             };
             if matches!(self.state(slot), Some(State::Checking)) {
-                let why =
-                    "begun by another auctioneer; the cells did not say in time whether it runs";
                 self.finish(now_ms, slot, Done::unknown(None, why));
             }
         }

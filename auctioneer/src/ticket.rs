@@ -25,6 +25,8 @@ pub(crate) struct Ticket {
     pub(crate) request: Arc<Request>,
     /// What the cells execute.
     pub(crate) run: Option<Arc<Run>>,
+    /// Where the instances run that its `near` and `far` name, once the cells were asked.
+    pub(crate) located: Option<Vec<(String, Arc<str>)>>,
     pub(crate) warnings: Vec<String>,
     pub(crate) instances: Vec<Instance>,
     /// Instances without a final outcome.

@@ -1,9 +1,6 @@
 //! What was sent to cells and is not in their words yet.
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use placement::{Cell, Job, Kind};
 use shared::wire::{Acceptance, Envelope};

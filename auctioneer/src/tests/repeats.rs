@@ -187,3 +187,63 @@ fn a_search_that_outlasts_the_deadline_starts_nothing() {
     world.pass(2_000);
     assert!(world.sent().is_empty());
 }
+
+/// A request that wants to be where an instance is (or is not): the cells are asked first.
+#[test]
+fn named_instances_are_located_before_the_auction() {
+    for (field, expected) in [("near", "c2"), ("far", "c1")] {
+        let mut world = World::with_cells("dapi", &["c1", "c2"]);
+        let there = uuid::Uuid::from_u128(0xabcd);
+        let mut wants = request("r", "web", 100, 1);
+        // as people write ids
+        let item = vec![format!("instance:{}", there.to_string().to_uppercase())];
+        if field == "near" {
+            wants.near = item;
+        } else {
+            wants.far = item;
+        }
+        wants.strict = true;
+        let asked = world.ask(vec![wants]);
+        assert!(world.sent().is_empty() && world.asked_bids().is_none());
+        let key = query(&world).unwrap();
+        for (cell, ids) in [("c1", vec![]), ("c2", vec![there])] {
+            let answer = Box::new(found(cell, &ids));
+            world.input(Input::Found { query: key, answer });
+        }
+        if world.asked_bids().is_some() {
+            world.bid_all();
+        }
+        world.deliver_all();
+        let reply = world.start_reply(asked);
+        assert_eq!(
+            reply.instances[0].cell.as_deref(),
+            Some(expected),
+            "{field}"
+        );
+    }
+}
+
+/// What ended is nowhere, and a policy that does not look at it asks nobody.
+#[test]
+fn only_what_runs_is_located_and_only_where_it_counts() {
+    let there = uuid::Uuid::from_u128(0xabcd);
+    let mut wants = request("r", "web", 100, 1);
+    wants.near = vec![format!("instance:{there}")];
+    wants.strict = true;
+    let mut world = World::with_cells("dea", &["c1"]);
+    world.ask(vec![wants.clone()]);
+    assert_eq!((query(&world), world.sent().len()), (None, 1));
+
+    let mut world = World::with_cells("dapi", &["c1"]);
+    let asked = world.ask(vec![wants]);
+    let mut answer = found("c1", &[there]);
+    answer.instances[0].state = InstanceState::Exited;
+    let key = query(&world).unwrap();
+    let answer = Box::new(answer);
+    world.input(Input::Found { query: key, answer });
+    if world.asked_bids().is_some() {
+        world.bid_all();
+    }
+    let reply = world.start_reply(asked);
+    assert_eq!(reply.outcome, Outcome::Unplaced);
+}

@@ -191,6 +191,15 @@ impl Policy {
         })
     }
 
+    /// Whether `near` and `far` of a request count.
+    pub fn has_locality(&self) -> bool {
+        let steps = [
+            Step::Filter(Filter::Locality),
+            Step::Narrow(Narrow::Locality),
+        ];
+        self.stages.iter().any(|stage| steps.contains(&stage.step))
+    }
+
     /// Whether a score looks at the cell's rank in its zone.
     pub(crate) fn ranks_cells(&self) -> bool {
         let ranks = |stage: &Stage| match &stage.step {
