@@ -40,10 +40,22 @@ pub(crate) async fn one_at_a_time(
     rounds: usize,
 ) -> anyhow::Result<Latency> {
     let body = Bytes::from(vec![b'x'; body]);
+    timed(rounds, async || {
+        client.request(ECHO, body.clone()).await?;
+        Ok(())
+    })
+    .await
+}
+
+/// The same again and again, each time timed.
+async fn timed(
+    rounds: usize,
+    once: impl AsyncFn() -> anyhow::Result<()>,
+) -> anyhow::Result<Latency> {
     let mut took = Vec::with_capacity(rounds);
     for _ in 0..rounds {
         let start = Instant::now();
-        client.request(ECHO, body.clone()).await?;
+        once().await?;
         took.push(start.elapsed());
     }
     Ok(Latency::of(took))
@@ -58,9 +70,7 @@ pub(crate) async fn question_and_request(
     rounds: usize,
 ) -> anyhow::Result<Latency> {
     let body = Bytes::from(vec![b'x'; body]);
-    let mut took = Vec::with_capacity(rounds);
-    for _ in 0..rounds {
-        let start = Instant::now();
+    timed(rounds, async || {
         let mut answers = 0;
         let ended = ask::gather(
             client,
@@ -79,9 +89,9 @@ pub(crate) async fn question_and_request(
             "only {answers} of {cells} raw cells answered"
         );
         client.request(ECHO, body.clone()).await?;
-        took.push(start.elapsed());
-    }
-    Ok(Latency::of(took))
+        Ok(())
+    })
+    .await
 }
 
 /// Requests a second with this many in flight.

@@ -1,0 +1,183 @@
+//! What becomes of instances that were accepted.
+
+use super::*;
+
+#[test]
+fn an_lrp_is_started_again_after_1_2_and_4_seconds_and_then_given_up() {
+    let mut ledger = ledger();
+    ledger.start(0, &start(vec![work(1, "a")]));
+    let mut now_ms = 0;
+    for (attempt, wait_ms) in [(0, 1_000), (1, 2_000), (2, 4_000)] {
+        ledger.report(now_ms, runs(1, attempt));
+        ledger.report(now_ms, ends(1, attempt, 1));
+        assert_eq!(ledger.next_ms(), Some(now_ms + wait_ms));
+        assert_eq!(state_of(&ledger, now_ms, 1), InstanceState::Restarting);
+        ledger.tick(now_ms + wait_ms - 1);
+        assert_eq!(state_of(&ledger, now_ms, 1), InstanceState::Restarting);
+        assert_eq!(
+            ledger.cell().available.memory_mb,
+            900,
+            "its promise is kept"
+        );
+        now_ms += wait_ms;
+        ledger.tick(now_ms);
+        assert_eq!(state_of(&ledger, now_ms, 1), InstanceState::Starting);
+    }
+    ledger.report(now_ms, ends(1, 3, 1));
+    assert_eq!(state_of(&ledger, now_ms, 1), InstanceState::Crashed);
+    assert_eq!(ledger.cell().available, ledger.cell().total);
+    assert_eq!(ledger.next_ms(), None);
+    assert_eq!(
+        summary(&mut ledger),
+        [
+            "launch 0",
+            "running",
+            "crashed: starts again in 1 s",
+            "launch 1",
+            "restarted",
+            "running",
+            "crashed: starts again in 2 s",
+            "launch 2",
+            "restarted",
+            "running",
+            "crashed: starts again in 4 s",
+            "launch 3",
+            "restarted",
+            "crashed: not started again",
+        ]
+    );
+}
+
+#[test]
+fn who_ran_for_long_starts_anew() {
+    let mut ledger = ledger();
+    ledger.start(0, &start(vec![work(1, "a")]));
+    let mut now_ms = 0;
+    for attempt in 0..10 {
+        ledger.report(now_ms, runs(1, attempt));
+        now_ms += HEALTHY_MS;
+        ledger.report(now_ms, ends(1, attempt, 1));
+        assert_eq!(ledger.next_ms(), Some(now_ms + 1_000));
+        now_ms += 1_000;
+        ledger.tick(now_ms);
+    }
+    let shown = &ledger.all_held(now_ms)[0];
+    assert_eq!((shown.state, shown.restarts), (InstanceState::Starting, 10));
+}
+
+#[test]
+fn how_the_kinds_of_ends_are_told() {
+    let cases = [
+        (work(1, "a"), How::Exit(0), "exited"),
+        (
+            work(1, "a"),
+            How::OverMemory,
+            "crashed: starts again in 1 s",
+        ),
+        (task(1), How::Exit(0), "exited"),
+        (task(1), How::Exit(1), "crashed"),
+        (task(1), How::Signal(9), "crashed"),
+        (task(1), How::Failed("no such program".into()), "crashed"),
+    ];
+    for (work, how, told) in cases {
+        let mut ledger = ledger();
+        ledger.start(0, &start(vec![work]));
+        ledger.report(0, report(1, 0, What::Ended(how.clone())));
+        assert_eq!(summary(&mut ledger), ["launch 0", told]);
+        let shown = &ledger.instances(0, &Instances::default())[0];
+        assert_eq!(shown.ended, Some(how.to_string()));
+    }
+}
+
+#[test]
+fn reports_of_earlier_starts_and_of_strangers_are_ignored() {
+    let mut ledger = ledger();
+    ledger.start(0, &start(vec![work(1, "a")]));
+    ledger.report(0, ends(1, 0, 1));
+    ledger.tick(1_000);
+    summary(&mut ledger);
+    let before = (ledger.seq(), ledger.cell().clone());
+    for late in [ends(1, 0, 1), runs(1, 0), runs(2, 0), ends(2, 0, 0)] {
+        ledger.report(1_001, late);
+    }
+    assert_eq!((ledger.seq(), ledger.cell().clone()), before);
+    assert_eq!(summary(&mut ledger), [""; 0]);
+}
+
+#[test]
+fn a_stop_while_it_waits_to_be_started_again_ends_it_at_once() {
+    let mut ledger = ledger();
+    ledger.start(0, &start(vec![work(1, "a")]));
+    ledger.report(0, ends(1, 0, 1));
+    ledger.stop(10, &stop("a", &[]));
+    assert_eq!(ledger.held(), 0);
+    assert_eq!(ledger.next_ms(), None);
+    assert_eq!(ledger.cell().available, ledger.cell().total);
+    ledger.tick(10_000);
+    assert_eq!(summary(&mut ledger).last().unwrap(), "stopped");
+}
+
+#[test]
+fn drain_refuses_at_once_and_ends_at_the_deadline() {
+    let mut ledger = ledger();
+    ledger.start(0, &start(vec![work(1, "a"), work(2, "a")]));
+    ledger.report(0, runs(1, 0));
+    summary(&mut ledger);
+    assert!(ledger.drain(100, 1_000));
+    assert!(ledger.cell().evacuating);
+    assert_eq!(
+        answers(&mut ledger, 100, &start(vec![work(3, "a")])),
+        ["draining"]
+    );
+    assert_eq!(ledger.next_ms(), Some(1_100));
+    ledger.tick(1_099);
+    assert_eq!(summary(&mut ledger), [""; 0]);
+    // a second drain says when
+    assert!(!ledger.drain(1_099, 0));
+    assert_eq!(summary(&mut ledger), ["end 0", "end 0"]);
+    assert!(!ledger.drained());
+    ledger.report(1_200, ends(1, 0, 143));
+    ledger.report(1_200, ends(2, 0, 143));
+    assert!(ledger.drained());
+    assert_eq!(ledger.next_ms(), None);
+}
+
+#[test]
+fn an_empty_cell_drains_at_once() {
+    let mut ledger = ledger();
+    ledger.drain(0, 60_000);
+    assert!(ledger.drained());
+}
+
+#[test]
+fn the_last_64_accepted_are_told() {
+    let mut ledger = Ledger::new(
+        Cell::new("a", Resources::new(10_000, 10_000, 1_000)),
+        LIVES,
+        "",
+    );
+    for id in 1..=70 {
+        ledger.start(0, &start(vec![work(id, "a")]));
+    }
+    let recent = ledger.recent(59_999);
+    assert_eq!(recent.len(), 64);
+    assert_eq!(
+        (recent[0], recent[63]),
+        (Uuid::from_u128(7), Uuid::from_u128(70))
+    );
+    assert!(ledger.recent(60_000).is_empty());
+}
+
+#[test]
+fn what_ended_stays_visible_for_a_while_and_within_bounds() {
+    let mut ledger = ledger();
+    for id in 1..=1_100 {
+        ledger.start(0, &start(vec![task(id)]));
+        ledger.report(0, ends(id, 0, 0));
+    }
+    let all = ledger.instances(599_999, &Instances::default());
+    assert_eq!(all.len(), 1_000);
+    assert_eq!(all[0].age_ms, 599_999);
+    assert_eq!(ledger.all_held(0).len(), 0);
+    assert_eq!(ledger.instances(600_000, &Instances::default()).len(), 0);
+}

@@ -1,0 +1,118 @@
+use placement::Resources;
+
+use super::*;
+
+mod lives;
+mod promises;
+mod starts;
+
+const LIVES: Uuid = Uuid::from_u128(1);
+
+fn ledger() -> Ledger {
+    let total = Resources::new(1_000, 1_000, 10);
+    Ledger::new(Cell::new("a", total), LIVES, "127.0.0.1")
+}
+
+fn work(id: u128, app: &str) -> Work {
+    Work {
+        instance: Uuid::from_u128(id),
+        kind: Kind::Lrp,
+        app: app.into(),
+        index: u32::try_from(id % 1_000).unwrap(),
+        memory_mb: 100,
+        disk_mb: 10,
+        cpu_millis: 0,
+        extra: BTreeMap::new(),
+        owner: None,
+        tags: BTreeMap::new(),
+        believed: None,
+        run: None,
+    }
+}
+
+fn task(id: u128) -> Work {
+    Work {
+        kind: Kind::Task,
+        ..work(id, "job")
+    }
+}
+
+fn believing(believed: u32, work: Work) -> Work {
+    Work {
+        believed: Some(believed),
+        ..work
+    }
+}
+
+/// A start good until 5,000.
+fn start(work: Vec<Work>) -> CellStart {
+    CellStart {
+        v: 1,
+        auction: Uuid::nil(),
+        incarnation: LIVES,
+        expires_ms: 5_000,
+        work,
+    }
+}
+
+fn stop(app: &str, ids: &[u128]) -> Stop {
+    Stop {
+        v: 1,
+        app: app.into(),
+        indices: Vec::new(),
+        instances: ids.iter().copied().map(Uuid::from_u128).collect(),
+    }
+}
+
+fn report(id: u128, attempt: u32, what: What) -> Report {
+    Report {
+        instance: Uuid::from_u128(id),
+        attempt,
+        what,
+    }
+}
+
+fn runs(id: u128, attempt: u32) -> Report {
+    let (pid, port) = (Some(7), None);
+    report(id, attempt, What::Running { pid, port })
+}
+
+fn ends(id: u128, attempt: u32, code: i32) -> Report {
+    report(id, attempt, What::Ended(How::Exit(code)))
+}
+
+/// What became of each: `+` accepted, else the reason.
+fn answers(ledger: &mut Ledger, now_ms: u64, start: &CellStart) -> Vec<String> {
+    let answer = ledger.start(now_ms, start);
+    start
+        .work
+        .iter()
+        .map(|work| {
+            let refused = answer.refused.iter().find(|r| r.instance == work.instance);
+            let taken = || {
+                assert!(answer.accepted.contains(&work.instance));
+                "+".into()
+            };
+            refused.map_or_else(taken, |refusal| refusal.reason.clone())
+        })
+        .collect()
+}
+
+fn state_of(ledger: &Ledger, now_ms: u64, id: u128) -> InstanceState {
+    let all = ledger.instances(now_ms, &Instances::default());
+    let id = Uuid::from_u128(id);
+    all.iter().rfind(|i| i.instance == id).unwrap().state
+}
+
+/// Kinds of what is told, and the launches and ends asked for.
+fn summary(ledger: &mut Ledger) -> Vec<String> {
+    let summary = |action: &Action| match action {
+        Action::Launch { attempt, .. } => format!("launch {attempt}"),
+        Action::End { attempt, .. } => format!("end {attempt}"),
+        Action::Tell { kind, reason, .. } => match reason {
+            Some(reason) => format!("{kind}: {reason}"),
+            None => (*kind).to_owned(),
+        },
+    };
+    ledger.take_actions().iter().map(summary).collect()
+}

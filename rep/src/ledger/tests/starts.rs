@@ -1,0 +1,286 @@
+//! What a cell accepts, refuses and stops.
+
+use super::*;
+
+#[test]
+fn each_reason_for_a_refusal() {
+    let large = Work {
+        memory_mb: 1_001,
+        disk_mb: 1_001,
+        ..work(1, "a")
+    };
+    let gpu = Work {
+        extra: [("gpu".to_owned(), 1)].into(),
+        ..work(1, "a")
+    };
+    let other_life = CellStart {
+        incarnation: Uuid::nil(),
+        ..start(vec![work(1, "a")])
+    };
+    for (now_ms, start, reason, needs, has) in [
+        (5_001, start(vec![work(1, "a")]), "stale", None, None),
+        (0, other_life, "restarted", None, None),
+        (
+            0,
+            start(vec![large]),
+            "insufficient resources: disk, memory",
+            Some(1_001),
+            Some(1_000),
+        ),
+        (
+            0,
+            start(vec![gpu]),
+            "insufficient resources: gpu",
+            Some(1),
+            Some(0),
+        ),
+    ] {
+        let mut ledger = ledger();
+        let before = (ledger.seq(), ledger.cell().clone());
+        let answer = ledger.start(now_ms, &start);
+        assert!(answer.accepted.is_empty());
+        let refusal = &answer.refused[0];
+        assert_eq!(
+            (refusal.reason.as_str(), refusal.needs, refusal.has),
+            (reason, needs, has)
+        );
+        assert_eq!((ledger.seq(), ledger.cell().clone()), before, "{reason}");
+        assert_eq!(ledger.take_actions(), []);
+    }
+    let mut ledger = ledger();
+    assert_eq!(
+        answers(&mut ledger, 5_000, &start(vec![work(1, "a")])),
+        ["+"]
+    );
+}
+
+#[test]
+fn without_a_command_only_pretending_cells_start_it() {
+    let mut ledger = ledger();
+    ledger.needs_run(true);
+    let mut run = work(1, "a");
+    assert!(answers(&mut ledger, 0, &start(vec![run.clone()]))[0].starts_with("nothing to run"));
+    run.run = Some(Arc::new(placement::Run {
+        command: vec!["true".into()],
+        ..placement::Run::default()
+    }));
+    assert_eq!(answers(&mut ledger, 0, &start(vec![run])), ["+"]);
+}
+
+#[test]
+fn what_fits_is_taken_in_the_order_given() {
+    let mut ledger = ledger();
+    let many = start((1..=12).map(|id| work(id, "a")).collect());
+    let answers = answers(&mut ledger, 0, &many);
+    assert_eq!(answers.iter().filter(|a| *a == "+").count(), 10);
+    assert_eq!(answers[10], "insufficient resources: containers, memory");
+    assert_eq!(ledger.cell().available.memory_mb, 0);
+    assert_eq!(ledger.cell().starting, 10);
+}
+
+#[test]
+fn a_cell_that_holds_more_than_believed_refuses() {
+    // held before, the start's (id, believed) pairs, the answers
+    type Case = (
+        &'static [u128],
+        &'static [(u128, u32)],
+        &'static [&'static str],
+    );
+    let cases: [Case; 8] = [
+        (&[], &[(1, 0), (2, 1), (3, 2)], &["+", "+", "+"]),
+        (&[9], &[(1, 0)], &["changed"]),
+        (&[9], &[(1, 1)], &["+"]),
+        // fewer than believed is fine: something has ended
+        (&[], &[(1, 5)], &["+"]),
+        // the first is wrong by one, the second then right
+        (&[9], &[(1, 0), (2, 1)], &["changed", "+"]),
+        // a repeat of what is held already, whole or in part
+        (&[1, 2], &[(1, 0), (2, 1), (3, 2)], &["+", "+", "+"]),
+        (&[2], &[(1, 0), (2, 1), (3, 2)], &["+", "+", "+"]),
+        // the same twice in one start
+        (&[], &[(1, 0), (1, 0), (2, 1)], &["+", "+", "+"]),
+    ];
+    for (held, asked, expected) in cases {
+        let mut ledger = ledger();
+        ledger.start(0, &start(held.iter().map(|id| work(*id, "a")).collect()));
+        let asked: Vec<Work> = asked
+            .iter()
+            .map(|(id, believed)| believing(*believed, work(*id, "a")))
+            .collect();
+        assert_eq!(
+            answers(&mut ledger, 0, &start(asked.clone())),
+            expected,
+            "{held:?} {asked:?}"
+        );
+    }
+    // another app, and a task of the same name, do not count
+    let mut ledger = ledger();
+    ledger.start(
+        0,
+        &start(vec![
+            work(1, "b"),
+            Work {
+                app: "a".into(),
+                ..task(2)
+            },
+        ]),
+    );
+    assert_eq!(
+        answers(&mut ledger, 0, &start(vec![believing(0, work(3, "a"))])),
+        ["+"]
+    );
+}
+
+#[test]
+fn an_instance_id_is_never_started_twice() {
+    let mut ledger = ledger();
+    let first = start(vec![work(1, "a")]);
+    assert_eq!(answers(&mut ledger, 0, &first), ["+"]);
+    assert_eq!(summary(&mut ledger), ["launch 0"]);
+    let seq = ledger.seq();
+    // late, for another life, while draining: it is held, so it is accepted
+    let late = CellStart {
+        expires_ms: 0,
+        incarnation: Uuid::nil(),
+        ..first.clone()
+    };
+    assert_eq!(answers(&mut ledger, 9_000, &late), ["+"]);
+    assert_eq!((ledger.seq(), summary(&mut ledger).len()), (seq, 0));
+    assert_eq!(ledger.cell().count_of("a"), 1);
+}
+
+#[test]
+fn a_task_is_remembered_until_its_start_has_expired() {
+    let mut ledger = ledger();
+    let once = start(vec![task(1)]);
+    ledger.start(0, &once);
+    ledger.report(10, runs(1, 0));
+    ledger.report(20, ends(1, 0, 0));
+    assert_eq!(summary(&mut ledger), ["launch 0", "running", "exited"]);
+    assert_eq!(answers(&mut ledger, 5_000, &once), ["+"]);
+    assert_eq!(summary(&mut ledger), [""; 0]);
+    assert_eq!(answers(&mut ledger, 5_001, &once), ["stale"]);
+    assert_eq!(ledger.cell().available, ledger.cell().total);
+}
+
+#[test]
+fn a_repeat_that_expires_later_is_remembered_longer() {
+    let until = |expires_ms| CellStart {
+        expires_ms,
+        ..start(vec![task(1)])
+    };
+    let mut ledger = ledger();
+    ledger.start(0, &until(5_000));
+    ledger.start(100, &until(9_000)); // while it runs
+    ledger.report(200, ends(1, 0, 0));
+    assert_eq!(answers(&mut ledger, 8_000, &until(9_000)), ["+"]);
+    assert_eq!(answers(&mut ledger, 8_500, &until(13_000)), ["+"]); // when it is gone
+    assert_eq!(answers(&mut ledger, 12_000, &until(13_000)), ["+"]);
+    assert_eq!(summary(&mut ledger), ["launch 0", "exited"]);
+}
+
+#[test]
+fn a_start_that_was_stopped_by_name_does_not_come_back() {
+    let mut ledger = ledger();
+    assert_eq!(ledger.stop(0, &stop("a", &[1])).stopped, []);
+    assert_eq!(
+        answers(&mut ledger, 10, &start(vec![work(1, "a"), work(2, "a")])),
+        ["stopped", "+"]
+    );
+    // an app's stop names nobody: later starts are new work
+    ledger.stop(20, &stop("b", &[]));
+    assert_eq!(answers(&mut ledger, 30, &start(vec![work(3, "b")])), ["+"]);
+    // one that was held, stopped and is sent again
+    ledger.stop(40, &stop("a", &[2]));
+    ledger.report(50, ends(2, 0, 143));
+    assert_eq!(
+        answers(&mut ledger, 60, &start(vec![work(2, "a")])),
+        ["stopped"]
+    );
+}
+
+#[test]
+fn a_stop_tells_what_matches() {
+    // app, indices, ids; the indices of what is told to stop
+    type Case = (
+        &'static str,
+        &'static [u32],
+        &'static [u128],
+        &'static [u32],
+    );
+    let cases: [Case; 6] = [
+        ("a", &[], &[], &[1, 2]),
+        ("a", &[2, 7], &[], &[2]),
+        ("a", &[], &[1, 3], &[1]),
+        ("a", &[2], &[1], &[]),
+        ("b", &[], &[], &[3]),
+        ("c", &[], &[], &[]),
+    ];
+    for (app, indices, ids, expected) in cases {
+        let mut ledger = ledger();
+        ledger.start(0, &start(vec![work(1, "a"), work(2, "a"), work(3, "b")]));
+        let stop = Stop {
+            indices: indices.to_vec(),
+            ..stop(app, ids)
+        };
+        let told: Vec<u32> = ledger
+            .stop(1, &stop)
+            .stopped
+            .iter()
+            .map(|s| s.index)
+            .collect();
+        assert_eq!(told, expected, "{app} {indices:?} {ids:?}");
+        let again: Vec<u32> = ledger
+            .stop(2, &stop)
+            .stopped
+            .iter()
+            .map(|s| s.index)
+            .collect();
+        assert_eq!(again, expected, "again");
+        let ended = summary(&mut ledger)
+            .iter()
+            .filter(|a| *a == "end 0")
+            .count();
+        assert_eq!(ended, expected.len(), "each is ended once");
+    }
+}
+
+#[test]
+fn work_that_no_cell_may_hold() {
+    for (field, broken) in [
+        (
+            "app",
+            Work {
+                app: "a b".into(),
+                ..work(1, "a")
+            },
+        ),
+        (
+            "memory_mb",
+            Work {
+                memory_mb: -1,
+                ..work(1, "a")
+            },
+        ),
+        (
+            "disk_mb",
+            Work {
+                disk_mb: 1 << 31,
+                ..work(1, "a")
+            },
+        ),
+        (
+            "run.command",
+            Work {
+                run: Some(Arc::default()),
+                ..work(1, "a")
+            },
+        ),
+    ] {
+        assert_eq!(
+            check_work(&broken).map_err(|e| e.field),
+            Err(field.to_owned())
+        );
+    }
+    assert_eq!(check_work(&work(1, "a")), Ok(()));
+}
