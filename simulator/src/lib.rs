@@ -6,6 +6,7 @@ mod dice;
 pub mod outcome;
 pub mod report;
 pub mod scenario;
+pub mod shipped;
 mod world;
 
 use outcome::{Outcome, Run};

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub use self::{
-    contender::{Contender, Decider},
+    contender::{Contender, Decider, ERA},
     fault::{Fault, Target, Trouble},
     network::{Latency, Network},
 };

@@ -220,7 +220,9 @@ impl Client {
             }
             let reason = told.reason.unwrap_or_else(|| told.outcome.to_string());
             // an instance that another request shares has that one's outcome
-            let indices = told.indices.and_then(|text| parse_indices(&text, MAX_INDICES));
+            let indices = told
+                .indices
+                .and_then(|text| parse_indices(&text, MAX_INDICES));
             match (told.index, indices) {
                 (Some(index), _) => self.refuse(record, Some(index), &reason),
                 (None, Some(indices)) => {
