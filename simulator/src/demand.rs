@@ -1,6 +1,6 @@
 //! What is asked of the cluster, and when: every workload becomes a list of these.
-use std::sync::Arc;
 use placement::Request;
+use std::sync::Arc;
 
 /// One thing that is asked for.
 #[derive(Clone, Debug, PartialEq)]

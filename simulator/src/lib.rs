@@ -2,4 +2,6 @@
 //! advertisement schedule) under virtual time, with faults, and what there is to see of it.
 
 pub mod demand;
+pub mod measure;
 pub mod outcome;
+pub mod random;
