@@ -5,3 +5,4 @@ pub mod demand;
 pub mod measure;
 pub mod outcome;
 pub mod random;
+pub mod workload;
