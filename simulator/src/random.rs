@@ -188,7 +188,7 @@ impl Distribution {
             Self::Constant(span) => return span,
             Self::Exponential(mean) => -(1.0 - random.unit()).ln() * mean.as_secs_f64(),
             Self::Uniform(low, high) => {
-                low.as_secs_f64() + random.unit() * (high - low).as_secs_f64()
+                low.as_secs_f64() + random.unit() * high.saturating_sub(low).as_secs_f64()
             }
             Self::Lognormal { median, sigma } => {
                 median.as_secs_f64() * (sigma * random.normal()).exp()

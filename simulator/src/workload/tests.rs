@@ -252,145 +252,62 @@ fn a_table_that_is_added_changes_no_other() {
     assert_ne!(alone, run(MENDIX, Some("48h"), 2).unwrap());
 }
 
+/// What stands in a table (`;;` parts lines), and what its error must say.
+const WRONG: &str = r#"
+    colour = 1 => workload[0].colour | expected one of `at`, `start`
+    => workload[0] | none of them | exactly one of
+    START ;; APP => workload[0].app | only beside arrivals
+    at = "soon" => workload[0].at | soon | like "4s"
+    at = "200years" ;; START => workload[0].at | a hundred years
+    start = { app = "red", memory_mb = 1, disk_mb = 1, colour = 2 } => workload[0].start | unknown field `colour`
+    start = { app = "red", memory_mb = "x", disk_mb = 1 } => workload[0].start | memory_mb | "x" | i64
+    start = { app = "r d", memory_mb = 1, disk_mb = 1 } => workload[0].start.app | r d | A-Z
+    stop = { app = "r d" } => workload[0].stop.app | r d
+    stop = { app = "red", index = 1 } => workload[0].stop.index | `indices`
+    apps = { count = 0, SIZED } => workload[0].apps | count: 0 | from 1 to 1000000
+    apps = { count = 2, name = "a", memory_mb = 1, disk_mb = 1 } => workload[0].apps.name | "a" | {n}
+    apps = { count = 2, name = "a {n}", memory_mb = 1, disk_mb = 1 } => workload[0].apps.app | a 0
+    apps = { count = 2, name = "a{n}", disk_mb = 1 } => workload[0].apps | missing field `memory_mb`
+    apps = { count = 2, name = "a{n}", memory_mb = "3..1", disk_mb = 1 } => memory_mb: "3..1" | "1..4"
+    apps = { count = 2, name = "a{n}", memory_mb = [[1, -1]], disk_mb = 1 } => memory_mb: [[1,-1]] | [[2048, 0.5]
+    apps = { count = 2, name = "a{n}", memory_mb = "-5..1", disk_mb = 1 } => workload[0].apps.memory_mb | -5 | 0 to 2147483647
+    apps = { count = 2, SIZED, instances = "0..1" } => workload[0].apps.instances | 0 | from 1 to 100000
+    apps = { count = 2, SIZED, extra = { gpu = "x" } } => workload[0].apps | extra.gpu: "x"
+    apps = { count = 2, SIZED, colour = 1 } => workload[0].apps | unknown field `colour`
+    apps = { count = 2, SIZED, id = "i" } => workload[0].apps | unknown field `id`
+    apps = { count = 1000, SIZED, instances = 10001 } => workload[0] | at most 10000000
+    arrivals = { every = "constant:1s" } => workload[0].app | nothing
+    arrivals = { every = "constant:1s" } ;; APP => workload[0].arrivals.until | duration
+    arrivals = { every = "constant:0s", until = "1s" } ;; APP => workload[0].arrivals.every | 0ns | 1ms or more
+    arrivals = { every = "often", until = "1s" } ;; APP => workload[0].arrivals.every | "often" | exponential:30s
+    arrivals = { every = "constant:1s", until = "1s", apps = "0..2" } ;; APP => workload[0].arrivals.apps | 1 or more
+    at = "1s" ;; arrivals = { every = "constant:1s", until = "1s" } ;; APP => workload[0].at | beside arrivals
+    START ;; scale = { every = "constant:1s", by = 1 } => workload[0].scale | lifetime
+    START ;; lifetime = "constant:1h" ;; scale = { every = "constant:1m", by = 99999 } => workload[0].scale.instances | 100000
+    START ;; lifetime = "constant:1year" ;; scale = { every = "constant:1ms", by = 0 } => workload[0] | at most 1000000 starts
+    start = { app = "t", kind = "task", memory_mb = 1, disk_mb = 1 } ;; lifetime = "constant:1s" ;; scale = { every = "constant:1s", by = 1 } => workload[0].scale | task
+"#;
+
 #[test]
 fn what_is_wrong_is_said_with_path_value_and_expectation() {
-    let app = "app = { name = \"a{n}\", memory_mb = 1, disk_mb = 1 }";
-    let start = "start = { app = \"red\", memory_mb = 1, disk_mb = 1 }";
-    let cases: &[(&str, &[&str])] = &[
-        (
-            "colour = 1",
-            &["workload[0].colour", "expected one of `at`, `start`"],
-        ),
-        ("", &["workload[0]", "none of them", "exactly one of"]),
-        (
-            &format!("{start}\n{app}"),
-            &["workload[0].app", "only beside arrivals"],
-        ),
-        ("at = \"soon\"", &["workload[0].at", "soon", "like \"4s\""]),
-        (
-            "start = { app = \"red\", memory_mb = 1, disk_mb = 1, colour = 2 }",
-            &["workload[0]", "unknown field `colour`"],
-        ),
-        (
-            "start = { app = \"red\", memory_mb = \"x\", disk_mb = 1 }",
-            &["workload[0].start", "memory_mb", "\"x\"", "i64"],
-        ),
-        (
-            "start = { app = \"r d\", memory_mb = 1, disk_mb = 1 }",
-            &["workload[0].start.app", "r d", "A-Z"],
-        ),
-        ("stop = { app = \"r d\" }", &["workload[0].stop.app", "r d"]),
-        (
-            "stop = { app = \"red\", index = 1 }",
-            &["workload[0].stop.index", "`indices`"],
-        ),
-        (
-            "apps = { count = 0, name = \"a{n}\", memory_mb = 1, disk_mb = 1 }",
-            &["workload[0].apps", "count: 0", "from 1 to 1000000"],
-        ),
-        (
-            "apps = { count = 2, name = \"a\", memory_mb = 1, disk_mb = 1 }",
-            &["workload[0].apps.name", "\"a\"", "{n}"],
-        ),
-        (
-            "apps = { count = 2, name = \"a{n}\", disk_mb = 1 }",
-            &["workload[0].apps", "missing field `memory_mb`"],
-        ),
-        (
-            "apps = { count = 2, name = \"a{n}\", memory_mb = \"3..1\", disk_mb = 1 }",
-            &["workload[0].apps", "memory_mb: \"3..1\"", "\"1..4\""],
-        ),
-        (
-            "apps = { count = 2, name = \"a{n}\", memory_mb = [[1, -1]], disk_mb = 1 }",
-            &["memory_mb: [[1,-1]]", "[[2048, 0.5]"],
-        ),
-        (
-            "apps = { count = 2, name = \"a{n}\", memory_mb = \"-5..1\", disk_mb = 1 }",
-            &["workload[0].apps.memory_mb", "-5", "0 to 2147483647"],
-        ),
-        (
-            "apps = { count = 2, name = \"a{n}\", memory_mb = 1, disk_mb = 1, instances = \"0..1\" }",
-            &["workload[0].apps.instances", "0", "from 1 to 100000"],
-        ),
-        (
-            "apps = { count = 2, name = \"a{n}\", memory_mb = 1, disk_mb = 1, extra = { gpu = \"x\" } }",
-            &["extra.gpu: \"x\""],
-        ),
-        (
-            "apps = { count = 2, name = \"a{n}\", memory_mb = 1, disk_mb = 1, colour = 1 }",
-            &["workload[0].apps", "unknown field `colour`"],
-        ),
-        (
-            "apps = { count = 2, name = \"a{n}\", memory_mb = 1, disk_mb = 1, id = \"i\" }",
-            &["workload[0].apps", "unknown field `id`"],
-        ),
-        (
-            "apps = { count = 2, name = \"a {n}\", memory_mb = 1, disk_mb = 1 }",
-            &["workload[0].apps.app", "a 0"],
-        ),
-        (
-            "arrivals = { every = \"constant:1s\" }",
-            &["workload[0].app", "nothing"],
-        ),
-        (
-            &format!("arrivals = {{ every = \"constant:1s\" }}\n{app}"),
-            &["workload[0].arrivals.until", "duration"],
-        ),
-        (
-            &format!("arrivals = {{ every = \"constant:0s\", until = \"1s\" }}\n{app}"),
-            &["workload[0].arrivals.every", "0ns", "1ms or more"],
-        ),
-        (
-            &format!("arrivals = {{ every = \"often\", until = \"1s\" }}\n{app}"),
-            &["workload[0].arrivals.every", "\"often\"", "exponential:30s"],
-        ),
-        (
-            &format!(
-                "arrivals = {{ every = \"constant:1s\", until = \"1s\", apps = \"0..2\" }}\n{app}"
-            ),
-            &["workload[0].arrivals.apps", "1 or more"],
-        ),
-        (
-            &format!(
-                "at = \"1s\"\narrivals = {{ every = \"constant:1s\", until = \"1s\" }}\n{app}"
-            ),
-            &["workload[0].at", "beside arrivals"],
-        ),
-        (
-            &format!("at = \"200years\"\n{start}"),
-            &["workload[0].at", "a hundred years"],
-        ),
-        (
-            &format!("{start}\nscale = {{ every = \"constant:1s\", by = 1 }}"),
-            &["workload[0].scale", "lifetime"],
-        ),
-        (
-            "start = { app = \"t\", kind = \"task\", memory_mb = 1, disk_mb = 1 }\nlifetime = \"constant:1s\"\nscale = { every = \"constant:1s\", by = 1 }",
-            &["workload[0].scale", "task"],
-        ),
-        (
-            &format!(
-                "{start}\nlifetime = \"constant:1h\"\nscale = {{ every = \"constant:1m\", by = 99999 }}"
-            ),
-            &["workload[0].scale.instances", "100000"],
-        ),
-        (
-            &format!(
-                "{start}\nlifetime = \"constant:1year\"\nscale = {{ every = \"constant:1ms\", by = 0 }}"
-            ),
-            &["workload[0]", "at most 1000000 starts"],
-        ),
-        (
-            "apps = { count = 1000, name = \"a{n}\", memory_mb = 1, disk_mb = 1, instances = 10001 }",
-            &["workload[0]", "at most 10000000"],
-        ),
-    ];
-    for (table, parts) in cases {
+    let mut cases = 0;
+    for case in WRONG.lines().filter(|case| !case.trim().is_empty()) {
+        let (table, parts) = case.split_once("=>").unwrap();
+        let table = table
+            .replace(";;", "\n")
+            .replace(
+                "START",
+                "start = { app = \"red\", memory_mb = 1, disk_mb = 1 }",
+            )
+            .replace("APP", "app = { SIZED }")
+            .replace("SIZED", "name = \"a{n}\", memory_mb = 1, disk_mb = 1");
         let error = run(&format!("[[workload]]\n{table}"), None, 1).unwrap_err();
-        for part in *parts {
+        for part in parts.split('|').map(str::trim) {
             assert!(error.contains(part), "{table}\n{error}\nhas no {part}");
         }
+        cases += 1;
     }
+    assert_eq!(cases, 32);
     let twice = "[[workload]]\napps = { count = 2, name = \"a{n}\", memory_mb = 1, disk_mb = 1 }\n";
     let error = run(&format!("{twice}{twice}"), None, 1).unwrap_err();
     assert!(error.contains("workload[1].apps.name: a0"), "{error}");
