@@ -2,11 +2,13 @@
 //! advertisement schedule) under virtual time, with faults, and what there is to see of it.
 
 pub mod demand;
-mod dice;
+pub mod measure;
 pub mod outcome;
+pub mod random;
 pub mod report;
 pub mod scenario;
 pub mod shipped;
+pub mod workload;
 mod world;
 
 use outcome::{Outcome, Run};
@@ -14,60 +16,3 @@ use placement::ScenarioError;
 use scenario::{Contender, Decider, Scenario};
 
 pub use world::{Progress, Settings};
-
-/// The version of [`Outcome`].
-const VERSION: u32 = 1;
-
-/// An outcome of this scenario without any run yet.
-pub fn outcome(scenario: &Scenario, seed: u64, command: &str) -> Outcome {
-    Outcome {
-        v: VERSION,
-        name: scenario.base.name.clone(),
-        description: scenario.description.clone(),
-        seed,
-        command: command.to_owned(),
-        scenario: scenario.text.clone(),
-        over: "in-process".into(),
-        interrupted: false,
-        runs: Vec::new(),
-    }
-}
-
-/// Plays the scenario under one contender, in virtual time. `watch` is told now and then how far it
-/// is, and ends it by returning false: then the second value is true.
-pub fn run(
-    scenario: &Scenario,
-    contender: &Contender,
-    settings: Settings,
-    watch: &mut dyn FnMut(Progress) -> bool,
-) -> Result<(Run, bool), ScenarioError> {
-    let demands = scenario.demands(settings.seed)?;
-    match &contender.decider {
-        Decider::Policy(policy) => {
-            check(&demands, policy)?;
-            let label = &contender.label;
-            Ok(world::run(
-                scenario, label, policy, &demands, settings, watch,
-            ))
-        }
-        Decider::Era(name) => Err(ScenarioError::Field {
-            at: "policies".into(),
-            message: format!("era-{name} is not built in"),
-        }),
-    }
-}
-
-/// Refuses requests that a policy cannot judge.
-fn check(demands: &[demand::Demand], policy: &placement::Policy) -> Result<(), ScenarioError> {
-    for demand in demands {
-        if let demand::What::Start { request, .. } = &demand.what {
-            policy
-                .check_request(request)
-                .map_err(|e| ScenarioError::Field {
-                    at: format!("request {}: {}", request.id, e.field),
-                    message: format!("{} is not allowed; expected {}", e.value, e.expected),
-                })?;
-        }
-    }
-    Ok(())
-}

@@ -117,6 +117,7 @@ pub struct Traffic {
 }
 
 /// A distribution in five numbers; all 0 when nothing was counted.
+#[allow(missing_docs)] // they say themselves
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     pub min: f64,

@@ -4,7 +4,6 @@
 
 mod contender;
 mod fault;
-mod fixed;
 mod network;
 mod read;
 
@@ -17,9 +16,12 @@ use serde_json::Value;
 pub use self::{
     contender::{Contender, Decider, ERA},
     fault::{Fault, Target, Trouble},
-    network::{Latency, Network},
+    network::Network,
 };
-use crate::demand::{Demand, What};
+use crate::{
+    demand::{Demand, What},
+    workload::{self, Workload},
+};
 
 /// The most cells times auctioneers of a scenario.
 const MAX_LINKS: usize = 1_000_000;
@@ -51,7 +53,7 @@ pub struct Scenario {
     pub network: Network,
     /// What goes wrong.
     pub faults: Vec<Fault>,
-    workload: Vec<Value>,
+    workload: Vec<Workload>,
     /// Work that came with a trace.
     trace: Vec<Demand>,
 }
@@ -80,7 +82,7 @@ struct File {
     #[serde(default)]
     faults: Vec<fault::File>,
     #[serde(default)]
-    workload: Vec<Value>,
+    workload: Vec<Workload>,
 }
 
 impl Scenario {
@@ -192,7 +194,8 @@ impl Scenario {
                 },
             });
         }
-        demands.extend(fixed::demands(&self.workload, seed)?);
+        let drawn = workload::demands(&self.workload, self.duration_ms, seed);
+        demands.extend(drawn.map_err(|e| read::invalid(&e))?);
         demands.sort_by_key(|demand| demand.at_ms);
         Ok(demands)
     }

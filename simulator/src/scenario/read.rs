@@ -31,30 +31,13 @@ pub(super) fn wrong(at: &str, value: &Value, expected: &str) -> ScenarioError {
     }
 }
 
-/// The same from a check of placement's.
-pub(super) fn invalid(at: &str, invalid: &Invalid) -> ScenarioError {
+/// The same from a check that names its field.
+pub(super) fn invalid(invalid: &Invalid) -> ScenarioError {
     ScenarioError::Field {
-        at: format!("{at}.{}", invalid.field),
+        at: invalid.field.clone(),
         message: format!(
             "{} is not allowed; expected {}",
             invalid.value, invalid.expected
         ),
     }
-}
-
-/// A length of time in microseconds, such as `0.2ms`, `30s` or `2h`.
-pub(super) fn micros(text: &str) -> Option<f64> {
-    let text = text.trim();
-    let at = text.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
-    let number: f64 = text.get(..at)?.parse().ok()?;
-    let unit = match text.get(at..)?.trim() {
-        "us" => 1.0,
-        "ms" => 1e3,
-        "s" => 1e6,
-        "m" => 60e6,
-        "h" => 3_600e6,
-        "d" => 86_400e6,
-        _ => return None,
-    };
-    Some(number * unit)
 }

@@ -71,11 +71,11 @@ impl World<'_> {
             return;
         }
         let network = self.scenario.network;
-        if network.loss > 0.0 && self.dice.unit() < network.loss {
+        if network.loss > 0.0 && self.random.unit() < network.loss {
             return;
         }
         self.counts.delivered(kind, 1, body.len() as u64);
-        let at_us = self.now_us + network.latency.draw(&mut self.dice);
+        let at_us = self.now_us + network.latency.sample_us(&mut self.random);
         self.fly(at_us, Message::Client(message, body, error));
     }
 

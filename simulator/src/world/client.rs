@@ -15,7 +15,7 @@ use shared::wire::{
 use uuid::Uuid;
 
 use super::{Event, World, messages::Message, traffic::Kind};
-use crate::{demand::What, dice::Dice};
+use crate::{demand::What, random::Random};
 
 /// How long after its deadline an answer is missed.
 const PATIENCE_US: u64 = 1_000_000;
@@ -81,7 +81,7 @@ pub(super) struct Client {
     pub(super) demands_left: bool,
     pub(super) lost_again: BTreeMap<u64, Vec<Lost>>,
     next_again: u64,
-    dice: Dice,
+    random: Random,
     pub(super) asked: u64,
     pub(super) placed: u64,
     pub(super) refused: u64,
@@ -105,7 +105,7 @@ impl Client {
             demands_left: true,
             lost_again: BTreeMap::new(),
             next_again: 0,
-            dice: Dice::new(seed, 2),
+            random: Random::new(seed).fork("clients", 0),
             asked: 0,
             placed: 0,
             refused: 0,
@@ -382,10 +382,10 @@ impl World<'_> {
         self.at(retry_us, Event::Retry(message));
         self.counts.sent(kind, 1);
         let network = self.scenario.network;
-        if self.away > 0 || (network.loss > 0.0 && self.dice.unit() < network.loss) {
+        if self.away > 0 || (network.loss > 0.0 && self.random.unit() < network.loss) {
             return;
         }
-        let at_us = self.now_us + network.latency.draw(&mut self.dice);
+        let at_us = self.now_us + network.latency.sample_us(&mut self.random);
         self.fly(at_us, Message::Door(message));
     }
 
@@ -400,16 +400,18 @@ impl World<'_> {
         if there.is_empty() || self.away > 0 {
             return; // asked again later
         }
-        let n = there[self.client.dice.below(there.len())];
+        let n = there[self.client.random.place(there.len())];
         let sent = &self.client.sent[message];
         let (body, reply) = (sent.body.clone(), Some(message as u64));
         let input = if sent.stop {
             self.counts
                 .delivered(Kind::StopRequest, 1, body.len() as u64);
-            door::read_stop(&body, reply, || self.client.dice.uuid())
+            door::read_stop(&body, reply, || super::uuid(&mut self.client.random))
         } else {
             self.counts.delivered(Kind::Request, 1, body.len() as u64);
-            door::read_start(self.policy, &body, reply, || self.client.dice.uuid())
+            door::read_start(self.policy, &body, reply, || {
+                super::uuid(&mut self.client.random)
+            })
         };
         if let Input::Rejected { rejected, .. } = &input {
             let reason = rejected.error.message.clone();

@@ -65,6 +65,7 @@ impl World<'_> {
         let held = self.cells[c].ledger.all_held(now_ms);
         self.client.lost += held.len() as u64;
         self.cells[c].die(now_ms);
+        self.measure(c);
         if let Some(after_ms) = self.scenario.restart_lost_after_ms {
             let lost = self.by_request(held);
             if !lost.is_empty() {

@@ -4,23 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use placement::Kind;
 
-use super::{WARM_UP_US, World, cell, sample};
-use crate::outcome::{Balance, CellEnd, Figures, Histogram, InstanceEnd, Run, Spread};
+use super::{WARM_UP_US, World, cell};
+use crate::{
+    measure::{LOAD_BOUNDS, ROUNDS_BOUNDS, WAIT_BOUNDS_MS},
+    outcome::{Balance, CellEnd, Figures, Histogram, InstanceEnd, Run, Spread},
+};
 
 /// Up to so many instances each has an entry of its own.
 const EACH: usize = 20_000;
 /// Reasons of refusals that are listed.
 const REASONS: usize = 20;
-
-/// Upper bounds of the classes of waits, milliseconds: those of the reports of 2014, with finer
-/// ones below.
-const WAITS_MS: [f64; 11] = [
-    1.0, 10.0, 50.0, 250.0, 500.0, 1_000.0, 2_000.0, 5_000.0, 10_000.0, 20_000.0, 40_000.0,
-];
-/// Of auctions: 1 to 5, 6 to 10, 11 to 20, 21 to 40, more.
-const ROUNDS: [f64; 8] = [2.0, 3.0, 4.0, 5.0, 6.0, 11.0, 21.0, 41.0];
-/// Of load: tenths.
-const LOADS: [f64; 9] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
 
 /// What the instances that are held at the end say of each app: by cell and by zone.
 #[derive(Default)]
@@ -43,14 +36,13 @@ impl World<'_> {
     /// What was found.
     pub(super) fn figures(&mut self) -> Run {
         self.count_rest();
-        let end = self.last_look();
+        let virtual_ms = (self.now_us - WARM_UP_US) / 1_000;
+        self.meter.advance(virtual_ms);
         let held = self.held();
         let (messages, traffic) = self.counts.by_name();
-        let virtual_ms = (self.now_us - WARM_UP_US) / 1_000;
         let spare_cells = self.spare_cells(virtual_ms);
         let hours = virtual_ms as f64 / 3_600_000.0;
         let price = self.scenario.price_per_cell_hour;
-        let samples = &self.samples;
         let zones: BTreeSet<&str> = self
             .cells
             .iter()
@@ -63,22 +55,22 @@ impl World<'_> {
             refused: self.client.refused,
             waiting: self.client.waiting(),
             lost: self.client.lost,
-            wait_ms: spread(&self.client.waits_ms),
-            rounds: spread(&self.client.rounds),
+            wait_ms: Spread::of(&mut self.client.waits_ms),
+            rounds: Spread::of(&mut self.client.rounds),
             auctions: self.nodes.iter().map(|node| node.auctions).sum(),
             messages,
             traffic,
-            distribution: sample::distribution(&self.cells),
-            distribution_before: samples.distribution_before,
-            per_cell: balance(&held.per_cell),
-            per_zone: balance(&held.per_zone.values().copied().collect::<Vec<_>>()),
+            distribution: self.distribution(),
+            distribution_before: self.samples.distribution_before,
+            per_cell: Balance::of(&held.per_cell),
+            per_zone: Balance::of(&held.per_zone.values().copied().collect::<Vec<_>>()),
             apps_sharing_cells: count(&held.apps, |app| {
                 app.sharing && app.instances <= held.per_cell.len() as u64
             }),
             apps_sharing_zones: count(&held.apps, |app| app.uneven(zones.len())),
-            stranded_mb: samples.over_time(end.stranded_mb, |s| s.stranded_mb),
-            largest_fit_mb: samples.over_time(end.largest_fit_mb, |s| s.largest_fit_mb),
-            empty_cells: samples.over_time(end.empty_cells as f64, |s| s.empty_cells as f64),
+            stranded_mb: self.meter.stranded_mb(),
+            largest_fit_mb: self.meter.largest_fit_mb(),
+            empty_cells: self.meter.empty_cells(),
             spare_cells,
             saved: price.map(|price| price * spare_cells as f64 * hours),
             extra: self.extra(&held),
@@ -93,9 +85,9 @@ impl World<'_> {
             figures,
             cells,
             apps,
-            wait_histogram: histogram(&WAITS_MS, &self.client.waits_ms),
-            rounds_histogram: histogram(&ROUNDS, &self.client.rounds),
-            load_histogram: histogram(&LOADS, &loads),
+            wait_histogram: Histogram::of(&WAIT_BOUNDS_MS, self.client.waits_ms.iter().copied()),
+            rounds_histogram: Histogram::of(&ROUNDS_BOUNDS, self.client.rounds.iter().copied()),
+            load_histogram: Histogram::of(&LOAD_BOUNDS, loads),
             series: std::mem::take(&mut self.samples.series),
             refusals: self.refusals(),
         }
@@ -240,52 +232,4 @@ fn natural(name: &str) -> (String, u64) {
     let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
     let (head, number) = name.split_at(name.len() - digits);
     (head.to_owned(), number.parse().unwrap_or(0))
-}
-
-/// Five numbers of a distribution. Percentiles are those of the nearest rank.
-pub(crate) fn spread(values: &[f64]) -> Spread {
-    if values.is_empty() {
-        return Spread::default();
-    }
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let last = sorted.len() - 1;
-    let rank = |percent: usize| sorted[(sorted.len() * percent).div_ceil(100).saturating_sub(1)];
-    Spread {
-        min: sorted[0],
-        mean: sorted.iter().sum::<f64>() / sorted.len() as f64,
-        p50: rank(50),
-        p99: rank(99),
-        max: sorted[last],
-    }
-}
-
-/// How evenly the values are spread.
-pub(crate) fn balance(values: &[f64]) -> Balance {
-    if values.is_empty() {
-        return Balance::default();
-    }
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / count;
-    let max = values.iter().copied().fold(f64::MIN, f64::max);
-    Balance {
-        mean,
-        sd: variance.sqrt(),
-        min: values.iter().copied().fold(f64::MAX, f64::min),
-        max,
-        max_over_mean: if mean == 0.0 { 0.0 } else { max / mean },
-    }
-}
-
-/// Counts by class.
-pub(crate) fn histogram(bounds: &[f64], values: &[f64]) -> Histogram {
-    let mut counts = vec![0; bounds.len() + 1];
-    for value in values {
-        counts[bounds.partition_point(|bound| bound <= value)] += 1;
-    }
-    Histogram {
-        bounds: bounds.to_vec(),
-        counts,
-    }
 }

@@ -6,7 +6,7 @@ use auctioneer::Input;
 use uuid::Uuid;
 
 use super::{WARM_UP_US, World, cell, messages::ToNode, traffic::Kind};
-use crate::scenario::Latency;
+use crate::random::Distribution;
 
 /// Between two echoes of an auctioneer, milliseconds.
 const ECHO_MS: u64 = 250;
@@ -53,21 +53,23 @@ impl World<'_> {
         if !self.settings.bundle || network.loss > 0.0 || self.away > 0 {
             return (0..self.cells.len()).collect();
         }
-        let longest_us = match network.latency {
-            Latency::Constant(at) => at,
-            Latency::Uniform(_, high) => high,
-            Latency::Exponential(mean) => mean * 30.0,
+        // longer latencies than these are so rare that a change meanwhile hardly ever falls into one,
+        // and a bid that was on its way then says "unchanged" all the same
+        let longest = match network.latency {
+            Distribution::Constant(at) => at,
+            Distribution::Uniform(_, high) => high,
+            other => other.mean() * 30,
         };
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // some minutes at most
-        let before_us = self.now_us + 2 * longest_us as u64 + 1;
+        let longest_us = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX / 4);
+        let before_us = self.now_us + 2 * longest_us + 1;
         let (idle, others, except) = self.idle(n, before_us);
         if idle.is_empty() {
             return others;
         }
         let (mut last_us, mut bytes) = (self.now_us, 0);
         for &c in &idle {
-            let asked_us = self.now_us + network.latency.draw(&mut self.dice);
-            let said_us = asked_us + network.latency.draw(&mut self.dice);
+            let asked_us = self.now_us + network.latency.sample_us(&mut self.random);
+            let said_us = asked_us + network.latency.sample_us(&mut self.random);
             last_us = last_us.max(said_us);
             bytes += self.cells[c].unchanged_bytes(asked_us / 1_000);
         }

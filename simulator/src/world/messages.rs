@@ -67,10 +67,10 @@ impl World<'_> {
     /// The time at which a delivery arrives; none when it is lost.
     fn travel(&mut self) -> Option<u64> {
         let network = self.scenario.network;
-        if network.loss > 0.0 && self.dice.unit() < network.loss {
+        if network.loss > 0.0 && self.random.unit() < network.loss {
             return None;
         }
-        Some(self.now_us + network.latency.draw(&mut self.dice))
+        Some(self.now_us + network.latency.sample_us(&mut self.random))
     }
 
     pub(super) fn fly(&mut self, at_us: u64, message: Message) {

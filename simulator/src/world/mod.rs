@@ -37,7 +37,7 @@ use self::{
     sample::Samples,
     traffic::{Counts, Kind},
 };
-use crate::{demand::Demand, dice::Dice, outcome::Run, scenario::Scenario};
+use crate::{demand::Demand, measure::Meter, outcome::Run, random::Random, scenario::Scenario};
 
 /// How long the cluster is up before the first request.
 const WARM_UP_US: u64 = 2_000_000;
@@ -129,7 +129,7 @@ pub(crate) struct World<'s> {
     now_us: u64,
     events: BinaryHeap<Reverse<Entry>>,
     number: u64,
-    dice: Dice,
+    random: Random,
     /// By name.
     cells: Vec<cell::Node>,
     by_name: BTreeMap<Arc<str>, usize>,
@@ -142,6 +142,7 @@ pub(crate) struct World<'s> {
     counts: Counts,
     client: Client,
     samples: Samples,
+    meter: Meter,
     counted: bool,
     /// In counted mode: until then echoes are made.
     alert_ms: u64,
@@ -209,7 +210,7 @@ impl<'s> World<'s> {
             now_us: 0,
             events: BinaryHeap::new(),
             number: 0,
-            dice: Dice::new(seed, 1),
+            random: Random::new(seed).fork("network", 0),
             cells,
             by_name,
             nodes,
@@ -219,6 +220,7 @@ impl<'s> World<'s> {
             counts: Counts::default(),
             client: Client::new(seed),
             samples: Samples::new(last_ms, scenario.duration_ms.is_some()),
+            meter: Meter::new(Vec::new(), 0),
             counted: last_ms > COUNTED_MS,
             alert_ms: 0,
             down_ms: 0,
@@ -273,7 +275,7 @@ impl<'s> World<'s> {
             }
         }
         let largest = self.demands.iter().filter_map(Demand::memory_mb).max();
-        self.samples.begin(&self.cells, largest.unwrap_or(0));
+        self.measure_from_now(largest.unwrap_or(0));
         self.at(WARM_UP_US, Event::Sample);
     }
 
@@ -286,8 +288,10 @@ impl<'s> World<'s> {
             0 => self.scenario.base.running.get(&*name).unwrap_or(&nothing),
             _ => &nothing,
         };
-        let salt = 0x1000 + (c as u64) * 0x1_0000 + u64::from(self.cells[c].life);
-        let incarnation: Uuid = Dice::new(self.settings.seed, salt).uuid();
+        let life = u64::from(self.cells[c].life);
+        let root = Random::new(self.settings.seed);
+        let mut random = root.fork("cell", ((c as u64) << 32) | life);
+        let incarnation = uuid(&mut random);
         self.cells[c].begin(now_ms, incarnation, running, &mut self.held);
         self.settle(c, advertiser::Input::Tick);
     }
@@ -378,6 +382,7 @@ impl<'s> World<'s> {
         for said in said {
             self.said(c, silent_ms, said);
         }
+        self.measure(c);
         self.plan_tick(c);
     }
 
@@ -422,6 +427,12 @@ impl<'s> World<'s> {
     fn span_ms(span: placement::Span) -> u64 {
         millis(span.0)
     }
+}
+
+/// An id.
+fn uuid(random: &mut Random) -> Uuid {
+    let bits = (u128::from(random.next()) << 64) | u128::from(random.next());
+    uuid::Builder::from_random_bytes(bits.to_be_bytes()).into_uuid()
 }
 
 impl Demand {

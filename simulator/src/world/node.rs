@@ -3,7 +3,7 @@
 use auctioneer::{Auctioneer, Input, Output, WarmUp};
 
 use super::{Event, WARM_UP_US, World, messages::ToCell, traffic::Kind};
-use crate::dice::Dice;
+use crate::random::Random;
 
 /// The largest message, as nats-server has it when nobody says otherwise.
 pub(super) const MAX_PAYLOAD: usize = 1 << 20;
@@ -36,14 +36,15 @@ impl Node {
 impl World<'_> {
     pub(super) fn start_auctioneer(&mut self, n: usize) {
         let life = self.nodes[n].life + 1;
-        let salt = 0x2000 + (n as u64) * 0x1_0000 + u64::from(life);
+        let root = Random::new(self.settings.seed);
+        let mut random = root.fork("auctioneer", ((n as u64) << 32) | u64::from(life));
         let wall_start_ms =
             self.scenario.base.now_ms - i64::try_from(WARM_UP_US / 1_000).unwrap_or(0);
         let machine = Auctioneer::new(auctioneer::Settings {
             name: format!("auctioneer-{n}"),
             policy: self.policy.clone(),
             max_payload: MAX_PAYLOAD,
-            seed: Dice::new(self.settings.seed, salt).next(),
+            seed: random.next(),
             wall_start_ms,
         });
         self.nodes[n] = Node {
