@@ -2,6 +2,7 @@
 //! advertisement schedule) under virtual time, with faults, and what there is to see of it.
 
 pub mod demand;
+pub mod era;
 pub mod measure;
 pub mod outcome;
 pub mod random;

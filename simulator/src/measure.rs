@@ -1,5 +1,9 @@
 //! Figures from lists of numbers: the same few formulas for every algorithm that is compared.
 
+mod meter;
+
+pub use meter::{Load, Meter};
+
 use crate::outcome::{Balance, Histogram, Spread};
 
 /// Classes for waiting times in milliseconds: those of the first Diego simulator's report card, and
