@@ -6,6 +6,7 @@ use placement::{Policy, ScenarioError};
 use serde_json::Value;
 
 use super::read;
+use crate::era::{Algorithm, Rules};
 
 /// One of those that are compared.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,9 +22,8 @@ pub struct Contender {
 pub enum Decider {
     /// vendue's auctioneers with this policy.
     Policy(Box<Policy>),
-    /// An auction of 2014 (`random`, `pick-best`, `reserve-n-best`, `all-rebid`), one for each
-    /// instance.
-    Era(String),
+    /// An auction of 2014, one for each instance.
+    Era(Rules),
 }
 
 /// The auctions of the NATS era, by the names that select them.
@@ -35,13 +35,14 @@ pub const ERA: [&str; 4] = [
 ];
 
 impl Contender {
-    /// A preset, one of [`ERA`], or a table of parameters laid over a preset, with a `label` or
-    /// without. `at`: where it stands in the file.
+    /// A preset, one of [`ERA`], a table of parameters laid over a preset, or a table with the
+    /// rules of an auction of 2014 under `era`; tables with a `label` or without. `at`: where it stands in the file.
     pub fn read(value: &Value, at: &str) -> Result<Self, ScenarioError> {
-        if let Some(name) = value.as_str().filter(|name| ERA.contains(name)) {
+        let named = ERA.iter().zip(Algorithm::ALL);
+        if let Some((name, algorithm)) = named.into_iter().find(|(name, _)| value == **name) {
             return Ok(Self {
-                label: name.into(),
-                decider: Decider::Era(name.trim_start_matches("era-").into()),
+                label: (*name).to_owned(),
+                decider: Decider::Era(Rules::of(algorithm)),
             });
         }
         let mut value = value.clone();
@@ -59,6 +60,14 @@ impl Contender {
                 ));
             }
         };
+        if let Some(rules) = value.get("era") {
+            let rules: Rules = read::table(rules.clone(), &format!("{at}.era"))?;
+            let name = format!("era-{}", rules.algorithm.name().replace('_', "-"));
+            return Ok(Self {
+                label: label.unwrap_or(name),
+                decider: Decider::Era(rules),
+            });
+        }
         let policy = Policy::from_json(&value).map_err(|e| ScenarioError::Field {
             at: at.into(),
             message: e.to_string(),
