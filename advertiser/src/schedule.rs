@@ -18,6 +18,16 @@ pub struct Cadence {
     ttl_ms: u64,
 }
 
+impl Default for Cadence {
+    /// As reps have it when nobody says otherwise: every 5 s, for 15 s.
+    fn default() -> Self {
+        Self {
+            interval_ms: 5_000,
+            ttl_ms: 15_000,
+        }
+    }
+}
+
 impl Cadence {
     /// Refuses an interval under 10 ms or over half the ttl: one lost message must not lose a cell.
     pub fn new(interval: Span, ttl: Span) -> Result<Self, Invalid> {
@@ -35,6 +45,12 @@ impl Cadence {
             interval_ms,
             ttl_ms,
         })
+    }
+
+    /// Milliseconds between two advertisements without news, on average: an interval less the mean
+    /// of its jitter.
+    pub fn mean_interval_ms(&self) -> f64 {
+        self.interval_ms as f64 - (self.interval_ms / JITTER_PART) as f64 / 2.0
     }
 
     /// How long an advertisement holds.
@@ -123,6 +139,14 @@ impl Schedule {
         (!self.left).then(|| self.due_ms())
     }
 
+    /// When it wants to be told of the time next for another reason than that an interval is over:
+    /// a change, an answer to `discover`. None when there is none. For a driver of virtual time that
+    /// counts advertisements without news instead of making them.
+    pub fn next_news_ms(&self) -> Option<u64> {
+        let due_ms = self.change_ms().min(self.answer_at_ms.unwrap_or(u64::MAX));
+        (!self.left && due_ms < u64::MAX).then_some(due_ms)
+    }
+
     fn plan_answer(&mut self, now_ms: u64) {
         if self.answer_at_ms.is_none() {
             let earliest = self.last_answer_ms.map_or(0, |last| last + ANSWER_MS);
@@ -131,13 +155,17 @@ impl Schedule {
     }
 
     fn due_ms(&self) -> u64 {
-        let after_change = self
-            .last_sent_ms
-            .map_or(0, |last| last.saturating_add(ON_CHANGE_MS));
-        let change = if self.changed { after_change } else { u64::MAX };
         self.next_regular_ms
-            .min(change)
+            .min(self.change_ms())
             .min(self.answer_at_ms.unwrap_or(u64::MAX))
+    }
+
+    fn change_ms(&self) -> u64 {
+        if !self.changed {
+            return u64::MAX;
+        }
+        self.last_sent_ms
+            .map_or(0, |last| last.saturating_add(ON_CHANGE_MS))
     }
 
     /// Whatever the reason, all that wait for an advertisement hear this one.

@@ -190,6 +190,7 @@ impl Auctioneer {
                 subject_cell,
                 body,
             } => self.heard(now_ms, word, subject_cell.as_deref(), &body),
+            Input::Unchanged { auction, except } => self.unchanged(now_ms, auction, &except),
             Input::Answered { dispatch, answer } => self.answered(now_ms, dispatch, &answer),
             Input::NobodyListens { dispatch } => self.nobody_listens(now_ms, dispatch),
             Input::Garbled => self.counters.stray_answers += 1,
@@ -224,6 +225,12 @@ impl Auctioneer {
 
     /// When [`Auctioneer::run`] must be called at the latest.
     pub fn next_wake_ms(&self) -> u64 {
+        self.next_work_ms().min(self.next_expire_ms)
+    }
+
+    /// The same but for the look at leases four times a second. For a driver of virtual time that
+    /// leaps over hours in which no lease can end.
+    pub fn next_work_ms(&self) -> u64 {
         let requeue = (self.held_count > 0 && self.feed.version() != self.held_version)
             .then_some(self.requeued_ms + REQUEUE_MS);
         let auction = match &self.asking {
@@ -233,7 +240,6 @@ impl Auctioneer {
             }
         };
         [
-            Some(self.next_expire_ms),
             requeue,
             auction,
             self.dispatch_ends.front().map(|(at_ms, _)| *at_ms),
@@ -308,6 +314,18 @@ impl Auctioneer {
                 asking.missing.remove(&cell);
                 self.feed.bid_in_time(&cell);
             }
+        }
+    }
+
+    /// Every known cell but these says that its last word holds.
+    fn unchanged(&mut self, now_ms: u64, auction: Option<Uuid>, except: &BTreeSet<Arc<str>>) {
+        self.feed.renew_all(now_ms, auction.is_none(), except);
+        let asking = self.asking.as_mut();
+        if let Some(asking) = asking.filter(|asking| auction == Some(asking.auction)) {
+            let said = |cell: &&Arc<str>| !except.contains(*cell);
+            let cells = self.feed.cells().map(|(name, _)| name);
+            asking.answered.extend(cells.filter(said).map(Arc::clone));
+            asking.missing.retain(|cell| except.contains(cell));
         }
     }
 

@@ -282,6 +282,24 @@ impl Feed {
         }
     }
 
+    /// All but these say that their last word holds: leases begin again, and nothing else changes.
+    /// The cells' clocks went on as ours did.
+    pub(crate) fn renew_all(&mut self, now_ms: u64, advertised: bool, except: &BTreeSet<Arc<str>>) {
+        let pool_ms = self.time.now_ms();
+        for (name, known) in &mut self.cells {
+            if !except.is_empty() && except.contains(name) {
+                continue;
+            }
+            known.expires_at_ms = pool_ms + known.ttl_ms;
+            known.clock_ms += now_ms.saturating_sub(known.heard_at_ms);
+            known.heard_at_ms = now_ms;
+            known.silent = false;
+            if advertised {
+                known.advertised();
+            }
+        }
+    }
+
     /// A new version, a new incarnation or a new cell: the whole word is read.
     fn replace(
         &mut self,

@@ -1,6 +1,6 @@
 //! What goes into the auctioneer's state machine and what comes out of it.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use bytes::Bytes;
 use placement::Request;
@@ -71,6 +71,15 @@ pub enum Input {
         subject_cell: Option<String>,
         /// As it came.
         body: Bytes,
+    },
+    /// Every known cell but these said that its last word holds: what a driver of virtual time
+    /// puts in the place of as many bids or advertisements. It answers for it that each is known in
+    /// its present version.
+    Unchanged {
+        /// The auction that they bid in; none: they advertised.
+        auction: Option<Uuid>,
+        /// Those that said nothing, or something else.
+        except: BTreeSet<Arc<str>>,
     },
     /// A cell's answer to a start.
     Answered {

@@ -23,6 +23,7 @@ mod settle;
 mod shell;
 mod stops;
 mod ticket;
+mod warm_up;
 
 #[cfg(test)]
 mod tests;
@@ -41,3 +42,4 @@ pub use flow::MAX_GAP_MS;
 pub use io::{Asked, AskedRequest, Input, Output, Place, Rejected, ReplyKey};
 pub use memory::{MAX_OUTCOMES, REMEMBER_MS};
 pub use shell::{AuctioneerError, Config, run};
+pub use warm_up::WarmUp;

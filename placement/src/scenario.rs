@@ -1,6 +1,8 @@
 //! Scenario files: cells, requests and a policy in one file, in JSON or TOML.
 
-use std::sync::Arc;
+mod groups;
+
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Deserialize;
 
@@ -25,6 +27,8 @@ pub struct Scenario {
     pub expired: Vec<Cell>,
     /// What is asked for, in order.
     pub requests: Vec<Arc<Request>>,
+    /// What runs already, by cell, where the file says so one by one (`running`); the cells show it.
+    pub running: BTreeMap<String, Vec<Job>>,
     /// Fields that nothing reads: misspelt, perhaps.
     pub warnings: Vec<String>,
 }
@@ -72,14 +76,23 @@ struct File {
     cells: Vec<Cell>,
     #[serde(default)]
     requests: Vec<Request>,
-    // the simulator's part
-    #[serde(default, rename = "workload")]
-    _workload: serde::de::IgnoredAny,
-    #[serde(default, rename = "network")]
-    _network: serde::de::IgnoredAny,
-    #[serde(default, rename = "faults")]
-    _faults: serde::de::IgnoredAny,
 }
+
+/// What only the simulator reads.
+const SIMULATOR: [&str; 12] = [
+    "array",
+    "auctioneers",
+    "description",
+    "duration",
+    "faults",
+    "network",
+    "policies",
+    "price_per_cell_hour",
+    "restart_lost_after",
+    "start_takes",
+    "workload",
+    "reboots",
+];
 
 /// A policy that is named nowhere is this one.
 const DEFAULT_POLICY: &str = "diego";
@@ -87,16 +100,23 @@ const DEFAULT_POLICY: &str = "diego";
 impl Scenario {
     /// Reads a scenario in JSON.
     pub fn from_json(text: &str) -> Result<Self, ScenarioError> {
-        let json = serde_json::from_str(text).map_err(|e| ScenarioError::Syntax {
-            line: e.line(),
-            column: e.column(),
-            message: strip_place(&e.to_string()),
-        })?;
-        Self::from_value(json)
+        Self::from_value(Self::value(text, false)?)
     }
 
     /// Reads a scenario in TOML.
     pub fn from_toml(text: &str) -> Result<Self, ScenarioError> {
+        Self::from_value(Self::value(text, true)?)
+    }
+
+    /// The file as a tree, whichever way it is written; nothing of it is checked.
+    pub fn value(text: &str, toml: bool) -> Result<serde_json::Value, ScenarioError> {
+        if !toml {
+            return serde_json::from_str(text).map_err(|e| ScenarioError::Syntax {
+                line: e.line(),
+                column: e.column(),
+                message: strip_place(&e.to_string()),
+            });
+        }
         let table: toml::Table = text.parse().map_err(|e: toml::de::Error| {
             let before = text.get(..e.span().map_or(0, |s| s.start)).unwrap_or(text);
             ScenarioError::Syntax {
@@ -105,10 +125,17 @@ impl Scenario {
                 message: e.message().trim().to_owned(),
             }
         })?;
-        Self::from_value(to_json(toml::Value::Table(table)))
+        Ok(to_json(toml::Value::Table(table)))
     }
 
-    fn from_value(json: serde_json::Value) -> Result<Self, ScenarioError> {
+    /// Reads the tree of a scenario file.
+    pub fn from_value(mut json: serde_json::Value) -> Result<Self, ScenarioError> {
+        let expanded = groups::expand(&mut json)?;
+        if let Some(file) = json.as_object_mut() {
+            for field in SIMULATOR {
+                file.remove(field);
+            }
+        }
         let mut warnings = Vec::new();
         let mut track = serde_path_to_error::Track::new();
         let tracked = serde_path_to_error::Deserializer::new(json, &mut track);
@@ -118,10 +145,14 @@ impl Scenario {
             at: track.path().to_string(),
             message: e.to_string(),
         })?;
-        Self::check(file, warnings)
+        Self::check(file, expanded, warnings)
     }
 
-    fn check(file: File, warnings: Vec<String>) -> Result<Self, ScenarioError> {
+    fn check(
+        file: File,
+        expanded: groups::Expanded,
+        warnings: Vec<String>,
+    ) -> Result<Self, ScenarioError> {
         let name = serde_json::Value::String(DEFAULT_POLICY.into());
         let policy = Policy::from_json(file.policy.as_ref().unwrap_or(&name))?;
         let now_ms = match &file.now {
@@ -137,26 +168,11 @@ impl Scenario {
             Some("first") => true,
             Some(other) => return Err(wrong("pick", other, "\"first\" or \"draw\"")),
         };
-        let mut names = std::collections::BTreeSet::new();
-        let (mut cells, mut expired) = (Vec::new(), Vec::new());
-        for (i, cell) in file.cells.into_iter().enumerate() {
-            cell.check()
-                .map_err(|e| field(&format!("cells[{i}]"), &e))?;
-            if !names.insert(cell.cell.clone()) {
-                let at = format!("cells[{i}].cell");
-                return Err(wrong(&at, &cell.cell, "each name once"));
-            }
-            let age = cell
-                .age
-                .as_deref()
-                .and_then(dates::span)
-                .unwrap_or_default();
-            if age >= ttl && cell.age.is_some() {
-                expired.push(cell);
-            } else {
-                cells.push(cell);
-            }
-        }
+        let listed = file.cells.into_iter().enumerate();
+        let listed = listed.map(|(i, cell)| (format!("cells[{i}]"), cell));
+        let grouped = expanded.cells.into_iter();
+        let grouped = grouped.map(|cell| (format!("groups: {}", cell.cell), cell));
+        let (cells, expired) = check_cells(listed.chain(grouped), ttl)?;
         let mut requests = Vec::with_capacity(file.requests.len());
         for (i, request) in file.requests.into_iter().enumerate() {
             let at = || format!("requests[{i}]");
@@ -175,6 +191,7 @@ impl Scenario {
             cells,
             expired,
             requests,
+            running: expanded.running,
             warnings,
         })
     }
@@ -213,6 +230,29 @@ impl Scenario {
         let plan = self.pool().plan(&jobs, &self.policy, &draw);
         Report::new(&jobs, &self.policy, plan)
     }
+}
+
+/// Each cell by itself and each name once; those that are too old are set apart.
+fn check_cells(
+    all: impl Iterator<Item = (String, Cell)>,
+    ttl: std::time::Duration,
+) -> Result<(Vec<Cell>, Vec<Cell>), ScenarioError> {
+    let mut names = std::collections::BTreeSet::new();
+    let (mut cells, mut expired) = (Vec::new(), Vec::new());
+    for (at, cell) in all {
+        cell.check().map_err(|e| field(&at, &e))?;
+        if !names.insert(cell.cell.clone()) {
+            let at = format!("{at}.cell");
+            return Err(wrong(&at, &cell.cell, "each name once"));
+        }
+        let age = cell.age.as_deref().and_then(dates::span);
+        if cell.age.is_some() && age.unwrap_or_default() >= ttl {
+            expired.push(cell);
+        } else {
+            cells.push(cell);
+        }
+    }
+    Ok((cells, expired))
 }
 
 impl Policy {

@@ -83,7 +83,7 @@ impl Ledger {
     }
 
     /// Takes this work without judging it: what a pretended cell holds from the start.
-    pub(crate) fn hold(&mut self, work: impl Iterator<Item = Work>) {
+    pub fn hold(&mut self, work: impl Iterator<Item = Work>) {
         for work in work {
             self.accept(0, 0, &work);
             self.seq += 1;

@@ -5,7 +5,7 @@
 
 mod attributes;
 mod config;
-mod events;
+pub mod events;
 mod executor;
 mod hearing;
 mod history;
@@ -14,8 +14,10 @@ mod operators;
 mod outbox;
 mod service;
 mod shell;
+pub mod speech;
 pub mod supervisor;
 
 pub use attributes::{Changes, MAX_CHANGED, attribute_value, nearest};
 pub use config::{Attributes, Config, ExecutorKind, MemoryLimit, ProcessConfig, SimulatedConfig};
+pub use executor::Simulated;
 pub use service::{Ended, RepError, run};

@@ -15,9 +15,8 @@ use shared::{
     Subjects,
     clock::{Clock, millis},
     wire::{
-        Advert, Bid, BidRequest, CellStart, Drain, DrainAnswer, Envelope, Event, Instance,
-        Instances, InstancesAnswer, Logs, LogsAnswer, Stop, WireError, Work, code, kind, parse,
-        to_bytes,
+        BidRequest, Drain, DrainAnswer, Envelope, Event, Logs, LogsAnswer, WireError, Work, kind,
+        parse, to_bytes,
     },
 };
 use uuid::Uuid;
@@ -30,12 +29,9 @@ use crate::{
     ledger::{Action, Ledger, Report},
     operators::Operators,
     outbox::{Asked, Counters, Outbox},
+    speech::{self, or_empty},
 };
 
-/// The most instances in one start for a cell.
-const MAX_WORK: usize = 10_000;
-/// The most ids or indices in one question.
-const MAX_FILTER: usize = 100_000;
 /// An answer's messages leave this much of max_payload for the subject and headers.
 const MARGIN: usize = 4_096;
 
@@ -257,20 +253,12 @@ impl Shell {
         } else {
             self.cadence.ttl()
         };
-        to_bytes(&Advert {
-            v: shared::VERSION,
-            auction,
-            incarnation: self.ledger.incarnation(),
-            seq: self.ledger.seq(),
-            clock_ms: now_ms,
-            ttl,
-            recent: self.ledger.recent(now_ms),
-            cell: self.ledger.cell().clone(),
-        })
+        to_bytes(&speech::state(&self.ledger, now_ms, ttl, auction))
     }
 
     fn heartbeat(&self, now_ms: u64) {
-        for part in self.split(self.ledger.all_held(now_ms)) {
+        let held = self.ledger.all_held(now_ms);
+        for part in speech::split(&self.ledger, held, self.most_bytes()) {
             let subject = self.own_subject("heartbeat");
             self.outbox.publish_now(subject, to_bytes(&part));
         }
@@ -342,38 +330,22 @@ impl Shell {
 
     fn bid(&self, now_ms: u64, body: &[u8]) -> Result<Bytes, WireError> {
         let request: BidRequest = parse(body, &mut Vec::new())?;
-        if self.advertised != Some(self.ledger.seq()) {
-            return Ok(self.state(now_ms, Some(request.auction)));
-        }
-        Ok(to_bytes(&Bid {
-            v: shared::VERSION,
-            auction: request.auction,
-            cell: self.ledger.cell().cell.clone(),
-            incarnation: self.ledger.incarnation(),
-            seq: self.ledger.seq(),
-            clock_ms: now_ms,
-            unchanged: true,
-        }))
+        let (ledger, ttl) = (&self.ledger, self.cadence.ttl());
+        Ok(speech::bid(
+            ledger,
+            now_ms,
+            ttl,
+            self.advertised,
+            request.auction,
+        ))
     }
 
     fn start(&mut self, now_ms: u64, body: &[u8]) -> Result<Bytes, WireError> {
-        let start: CellStart = parse(body, &mut Vec::new())?;
-        bounded("work", start.work.len(), MAX_WORK)?;
-        for (i, work) in start.work.iter().enumerate() {
-            crate::ledger::check_work(work).map_err(|mut invalid| {
-                invalid.field = format!("work[{i}].{}", invalid.field);
-                WireError::from(invalid)
-            })?;
-        }
-        Ok(to_bytes(&self.ledger.start(now_ms, &start)))
+        Ok(to_bytes(&speech::start(&mut self.ledger, now_ms, body)?))
     }
 
     fn stop(&mut self, now_ms: u64, body: &[u8]) -> Result<Bytes, WireError> {
-        let stop: Stop = parse(body, &mut Vec::new())?;
-        placement::check_name("app", &stop.app)?;
-        bounded("indices", stop.indices.len(), MAX_FILTER)?;
-        bounded("instances", stop.instances.len(), MAX_FILTER)?;
-        Ok(to_bytes(&self.ledger.stop(now_ms, &stop)))
+        Ok(to_bytes(&speech::stop(&mut self.ledger, now_ms, body)?))
     }
 
     fn drain(&mut self, now_ms: u64, body: &[u8]) -> Result<Bytes, WireError> {
@@ -398,9 +370,7 @@ impl Shell {
     }
 
     fn instances(&self, now_ms: u64, body: &[u8]) -> Result<Vec<Bytes>, WireError> {
-        let filter: Instances = parse(or_empty(body), &mut Vec::new())?;
-        bounded("ids", filter.ids.len(), MAX_FILTER)?;
-        let parts = self.split(self.ledger.instances(now_ms, &filter));
+        let parts = speech::instances(&self.ledger, now_ms, body, self.most_bytes())?;
         Ok(parts.iter().map(to_bytes).collect())
     }
 
@@ -415,34 +385,9 @@ impl Shell {
         }))
     }
 
-    /// As few messages as hold all of it; at least one, and each under max_payload.
-    fn split(&self, instances: Vec<Instance>) -> Vec<InstancesAnswer> {
-        let cell = self.ledger.cell();
-        let most = self.outbox.max_payload().saturating_sub(MARGIN);
-        let part = |instances| InstancesAnswer {
-            v: shared::VERSION,
-            cell: cell.cell.clone(),
-            zone: cell.zone.clone(),
-            incarnation: self.ledger.incarnation(),
-            instances,
-            more: true,
-        };
-        let mut parts = Vec::new();
-        let (mut some, mut size) = (Vec::new(), 0);
-        for instance in instances {
-            let one = to_bytes(&instance).len() + 1;
-            if size + one > most && !some.is_empty() {
-                parts.push(part(std::mem::take(&mut some)));
-                size = 0;
-            }
-            size += one;
-            some.push(instance);
-        }
-        parts.push(InstancesAnswer {
-            more: false,
-            ..part(some)
-        });
-        parts
+    /// The size of an answer's message, at most.
+    fn most_bytes(&self) -> usize {
+        self.outbox.max_payload().saturating_sub(MARGIN)
     }
 }
 
@@ -464,20 +409,4 @@ fn hold_apps(ledger: &mut Ledger, apps: usize) {
         run: None,
     };
     ledger.hold((0..apps).map(work));
-}
-
-/// A question without a body asks for everything.
-fn or_empty(body: &[u8]) -> &[u8] {
-    if body.is_empty() { b"{}" } else { body }
-}
-
-fn bounded(field: &str, count: usize, most: usize) -> Result<(), WireError> {
-    if count <= most {
-        return Ok(());
-    }
-    Err(WireError {
-        code: code::INVALID_REQUEST.into(),
-        field: Some(field.into()),
-        message: format!("{field}: {count} entries; expected at most {most}"),
-    })
 }

@@ -119,20 +119,28 @@ pub struct Traffic {
 /// A distribution in five numbers; all 0 when nothing was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
+    /// The smallest.
     pub min: f64,
+    /// The mean.
     pub mean: f64,
+    /// The median (nearest rank).
     pub p50: f64,
+    /// 99 of 100 are at most this.
     pub p99: f64,
+    /// The largest.
     pub max: f64,
 }
 
 /// How evenly something is spread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Balance {
+    /// The mean.
     pub mean: f64,
     /// Population standard deviation.
     pub sd: f64,
+    /// The smallest.
     pub min: f64,
+    /// The largest.
     pub max: f64,
     /// 1 is even; 0 when the mean is 0.
     pub max_over_mean: f64,
@@ -141,9 +149,13 @@ pub struct Balance {
 /// A quantity that changes while the run goes on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OverTime {
+    /// At the end.
     pub end: f64,
+    /// On average over time.
     pub mean: f64,
+    /// At least.
     pub min: f64,
+    /// At most.
     pub max: f64,
 }
 
@@ -151,16 +163,22 @@ pub struct OverTime {
 /// `bounds[i]` and not below the one before; the last class holds the rest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Histogram {
+    /// Upper bounds of all classes but the last, ascending.
     pub bounds: Vec<f64>,
+    /// How many in each class.
     pub counts: Vec<u64>,
 }
 
 /// A cell at the end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CellEnd {
+    /// Its name.
     pub cell: String,
+    /// Its zone.
     pub zone: String,
+    /// All memory it has, MiB.
     pub memory_mb: i64,
+    /// Memory in use, MiB.
     pub used_mb: i64,
     /// It was lost and has not come back.
     pub gone: bool,
@@ -189,18 +207,25 @@ pub struct InstanceEnd {
 /// One moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
+    /// When, virtual milliseconds.
     pub at_ms: u64,
     /// Instances that hold a place.
     pub instances: u64,
+    /// Instances without an outcome.
     pub waiting: u64,
     /// Share of all memory that is used, 0 to 1.
     pub used: f64,
-    /// Share of memory used on the emptiest and the fullest cell, and the standard deviation.
+    /// Share of memory used on the emptiest cell.
     pub used_min: f64,
+    /// On the fullest.
     pub used_max: f64,
+    /// The standard deviation.
     pub used_sd: f64,
+    /// Memory free where the largest size does not fit, MiB.
     pub stranded_mb: f64,
+    /// The largest memory that still fits on a cell, MiB.
     pub largest_fit_mb: f64,
+    /// Cells that hold nothing.
     pub empty_cells: u64,
     /// Cells that are there.
     pub cells: u64,

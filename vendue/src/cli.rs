@@ -93,6 +93,8 @@ enum Command {
     Place(Box<commands::place::PlaceArgs>),
     /// Say how many more instances of a size fit: on the cluster, or on a scenario file
     Capacity(Box<commands::capacity::CapacityArgs>),
+    /// Play a scenario in virtual time under one policy or several, and report
+    Sim(Box<commands::sim::SimArgs>),
     /// List, print and check policies; needs no cluster
     #[command(subcommand)]
     Policy(commands::policy::PolicyCommand),
@@ -152,6 +154,7 @@ impl Command {
         matches!(
             self,
             Command::Up(_)
+                | Command::Sim(_)
                 | Command::Rep(_)
                 | Command::Auctioneer(_)
                 | Command::Bench(_)
@@ -214,6 +217,7 @@ impl Command {
             Command::Explain(args) => commands::explain::explain(global, args).await,
             Command::Place(args) => commands::place::place(global, args).await,
             Command::Capacity(args) => commands::capacity::capacity(global, args).await,
+            Command::Sim(args) => Box::pin(commands::sim::sim(global, args)).await,
             Command::Policy(policy) => policy.run(global),
             Command::Health(args) => commands::health::health(global, args).await,
             Command::Up(args) => commands::up::up(global, args).await,

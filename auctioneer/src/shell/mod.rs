@@ -27,17 +27,13 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use crate::{Auctioneer, Counters, Input, ReplyKey, Settings};
+use crate::{Auctioneer, Counters, Input, ReplyKey, Settings, WarmUp};
 use service::Door;
 
 /// Inputs that may wait for the machine; then the subscriptions fill up.
 const INPUTS: usize = 65_536;
 /// Inputs taken before an auction is held.
 const AT_ONCE: usize = 4_096;
-/// Warm-up ends so long after the last new cell …
-const QUIET_MS: u64 = 300;
-/// … and so long after its beginning at the latest.
-const WARM_UP_MS: u64 = 1_000;
 /// How long what is in flight may take at the end.
 const LEAVE_MS: u64 = 5_000;
 
@@ -241,33 +237,6 @@ impl Owner {
         }
         tasks.abort_all();
         Ok(())
-    }
-}
-
-/// When an auctioneer knows the cells well enough to take requests.
-#[derive(Default)]
-struct WarmUp {
-    began_ms: Option<u64>,
-    grew_ms: u64,
-    cells: usize,
-}
-
-impl WarmUp {
-    fn is_over(&mut self, now_ms: u64, cells: usize) -> bool {
-        let began_ms = *self.began_ms.get_or_insert(now_ms);
-        if cells != self.cells || self.began_ms == Some(now_ms) {
-            self.cells = cells;
-            self.grew_ms = now_ms;
-        }
-        now_ms >= began_ms + WARM_UP_MS || (cells > 0 && now_ms >= self.grew_ms + QUIET_MS)
-    }
-
-    fn next_ms(&self, now_ms: u64) -> u64 {
-        let latest_ms = self.began_ms.unwrap_or(now_ms) + WARM_UP_MS;
-        if self.cells == 0 {
-            return latest_ms;
-        }
-        latest_ms.min(self.grew_ms + QUIET_MS)
     }
 }
 

@@ -17,7 +17,8 @@ use shared::{
 };
 use uuid::Uuid;
 
-use self::{process::Processes, simulated::Simulated};
+use self::process::Processes;
+pub use self::simulated::Simulated;
 use crate::{Config, ExecutorKind, RepError, ledger::Report, outbox::Counters};
 
 /// The ways to run instances.

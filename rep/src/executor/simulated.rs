@@ -14,7 +14,7 @@ use crate::{
 
 /// Instances that are only pretended. A state machine over the cell's clock.
 #[derive(Debug, Default)]
-pub(crate) struct Simulated {
+pub struct Simulated {
     start_ms: u64,
     task_ms: Option<u64>,
     /// What will have happened when; the number keeps those of one moment in order.
@@ -25,7 +25,8 @@ pub(crate) struct Simulated {
 }
 
 impl Simulated {
-    pub(crate) fn new(config: SimulatedConfig) -> Self {
+    /// One that runs nothing yet.
+    pub fn new(config: SimulatedConfig) -> Self {
         Self {
             start_ms: millis(config.start.0),
             task_ms: config.task.map(|span| millis(span.0)),
@@ -33,7 +34,8 @@ impl Simulated {
         }
     }
 
-    pub(crate) fn launch(&mut self, now_ms: u64, work: &Work, attempt: u32) {
+    /// The instance runs after the configured while; a task ends by itself where that is configured.
+    pub fn launch(&mut self, now_ms: u64, work: &Work, attempt: u32) {
         self.alive.insert(work.instance, attempt);
         let runs_ms = now_ms + self.start_ms;
         let runs = What::Running {
@@ -47,13 +49,19 @@ impl Simulated {
         }
     }
 
-    pub(crate) fn end(&mut self, now_ms: u64, instance: Uuid, attempt: u32) {
+    /// The instance ends at once, by a signal.
+    pub fn end(&mut self, now_ms: u64, instance: Uuid, attempt: u32) {
         let ended = What::Ended(How::Signal(15));
         self.happens(now_ms, instance, attempt, ended);
     }
 
+    /// The instance will have ended by itself, and well, at `at_ms`.
+    pub fn exits(&mut self, at_ms: u64, instance: Uuid, attempt: u32) {
+        self.happens(at_ms, instance, attempt, What::Ended(How::Exit(0)));
+    }
+
     /// What has happened by now, in order.
-    pub(crate) fn due(&mut self, now_ms: u64) -> Vec<Report> {
+    pub fn due(&mut self, now_ms: u64) -> Vec<Report> {
         let mut due = Vec::new();
         while let Some(entry) = self.coming.first_entry()
             && entry.key().0 <= now_ms
@@ -71,7 +79,7 @@ impl Simulated {
     }
 
     /// When something happens next.
-    pub(crate) fn next_ms(&self) -> Option<u64> {
+    pub fn next_ms(&self) -> Option<u64> {
         self.coming.first_key_value().map(|((at, _), _)| *at)
     }
 

@@ -4,8 +4,8 @@ use advertiser::Input;
 use bytes::Bytes;
 use shared::wire::{CellSet, CellSetAnswer, WireError, parse, to_bytes};
 
-use super::{Shell, bounded};
-use crate::attributes::MAX_CHANGED;
+use super::Shell;
+use crate::{attributes::MAX_CHANGED, speech::bounded};
 
 impl Shell {
     /// Changes attributes, keeps them, and tells everybody at once.

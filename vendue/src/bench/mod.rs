@@ -7,7 +7,7 @@ mod load;
 mod place;
 mod raw;
 mod report;
-mod usage;
+pub(crate) mod usage;
 
 use std::time::Duration;
 

@@ -26,6 +26,13 @@ pub(crate) fn resident_kib(pid: u32) -> anyhow::Result<u64> {
         .with_context(|| format!("/proc/{pid}/status has an unknown form"))
 }
 
+/// The most memory that this process held at a time, KiB; none where the kernel does not say.
+pub(crate) fn peak_kib() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
 /// The children of all threads of a process.
 pub(crate) fn children(pid: u32) -> Vec<u32> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task"));

@@ -17,6 +17,7 @@ pub(crate) mod policy;
 pub(crate) mod ps;
 pub(crate) mod roles;
 pub(crate) mod run;
+pub(crate) mod sim;
 pub(crate) mod start;
 pub(crate) mod stop;
 pub(crate) mod up;

@@ -1,0 +1,93 @@
+//! A cell as the auctions of 2014 knew it: it bids, reserves, releases.
+
+use std::collections::BTreeMap;
+
+use placement::{Cell, Kind, Request, Resources};
+
+/// A cell while the auctions go on.
+#[derive(Clone, Debug)]
+pub(super) struct Rep {
+    total: Resources,
+    available: Resources,
+    /// Instances by app, reserved ones included; apps by number.
+    apps: BTreeMap<u32, u32>,
+}
+
+impl Rep {
+    /// `number` tells an app's number.
+    pub(super) fn new(cell: &Cell, mut number: impl FnMut(&str) -> u32) -> Self {
+        let apps = cell.apps.iter().map(|(app, count)| (number(app), *count));
+        Self {
+            total: cell.total.clone(),
+            available: cell.available.clone(),
+            apps: apps.collect(),
+        }
+    }
+
+    /// The lower the better: the mean of the shares of containers, disk and memory that are used
+    /// before this instance, plus the app's instances here. None when there is no room for it.
+    pub(super) fn bid(&self, request: &Request, app: u32) -> Option<f64> {
+        let (total, free) = (&self.total, &self.available);
+        if !free.fits(request) {
+            return None;
+        }
+        let shares = used(total.containers, free.containers)
+            + used(total.disk_mb, free.disk_mb)
+            + used(Some(total.memory_mb), Some(free.memory_mb));
+        let same = match request.kind {
+            Kind::Lrp => self.apps.get(&app).copied().unwrap_or(0),
+            Kind::Task => 0,
+        };
+        Some(shares / 3.0 + f64::from(same))
+    }
+
+    /// Holds room for an instance and bids as it was before; none when there is no room.
+    pub(super) fn reserve(&mut self, request: &Request, app: u32) -> Option<f64> {
+        let bid = self.bid(request, app)?;
+        self.available.debit(request);
+        if request.kind == Kind::Lrp {
+            *self.apps.entry(app).or_insert(0) += 1;
+        }
+        Some(bid)
+    }
+
+    /// Gives the room of an instance back.
+    pub(super) fn release(&mut self, request: &Request, app: u32) {
+        self.available.credit(request);
+        if request.kind == Kind::Lrp
+            && let Some(count) = self.apps.get_mut(&app)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.apps.remove(&app);
+            }
+        }
+    }
+
+    /// What is free.
+    pub(super) fn available(&self) -> &Resources {
+        &self.available
+    }
+}
+
+/// The share that is used; nothing of what is unlimited, all of what there is none of.
+fn used(total: Option<i64>, free: Option<i64>) -> f64 {
+    match (total, free) {
+        (Some(0), _) => 1.0,
+        (Some(total), Some(free)) => 1.0 - free as f64 / total as f64,
+        _ => 0.0,
+    }
+}
+
+/// Whether a cell may be asked at all: of 2014 only the stack is; placement tags and evacuation
+/// came later, and are looked at so that a comparison with today's policies is fair.
+pub(super) fn may_be_asked(cell: &Cell, request: &Request) -> bool {
+    let stack = request.stack.as_ref();
+    let wanted = &request.placement_tags;
+    let offered =
+        |tag| cell.placement_tags.contains(tag) || cell.optional_placement_tags.contains(tag);
+    !cell.evacuating
+        && stack.is_none_or(|stack| cell.stacks.contains(stack))
+        && cell.placement_tags.iter().all(|tag| wanted.contains(tag))
+        && wanted.iter().all(offered)
+}

@@ -1,0 +1,192 @@
+//! How an auction goes.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use placement::Invalid;
+use serde::Deserialize;
+
+use crate::random::Distribution;
+
+/// Who is asked what in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Algorithm {
+    /// One cell, drawn, reserves; it runs the instance unless it refused.
+    Random,
+    /// The pool bids, the lowest reserves; it runs the instance unless it refused.
+    PickBest,
+    /// The pool bids, the few lowest reserve and bid again; the lowest runs, the others release.
+    ReserveNBest,
+    /// The pool bids, the lowest reserves and bids again, the others bid again as well: when one of
+    /// them is now lower, it is released and there is another round.
+    AllRebid,
+}
+
+impl Algorithm {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self::Random,
+        Self::PickBest,
+        Self::ReserveNBest,
+        Self::AllRebid,
+    ];
+
+    /// Its name in files and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Random => "random",
+            Self::PickBest => "pick_best",
+            Self::ReserveNBest => "reserve_n_best",
+            Self::AllRebid => "all_rebid",
+        }
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Algorithm {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let found = Self::ALL.into_iter().find(|a| a.name() == text);
+        found.ok_or_else(|| {
+            let expected = "random, pick_best, reserve_n_best or all_rebid";
+            Invalid::new("algorithm", format!("{text:?}"), expected)
+        })
+    }
+}
+
+/// The rules of the auctions; in a file only `algorithm` is required, and the rest is what that
+/// algorithm had when it was last in use (see [`Rules::of`]).
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "RulesFile")]
+pub struct Rules {
+    /// Who is asked what in a round.
+    pub algorithm: Algorithm,
+    /// An auction that needs more rounds has no winner. 1 to 10,000.
+    pub max_rounds: u32,
+    /// The share of the cells that bid in a round, 0 to 1. `random` asks one cell whatever it is.
+    pub pool_fraction: f64,
+    /// But not fewer than these, while there are so many; 1 or more.
+    pub pool_min: u32,
+    /// How many reserve under `reserve_n_best`; 1 or more.
+    pub n_best: u32,
+    /// Under `all_rebid` the winner's bid is compared with the second bid at this place of the
+    /// sorted ones: 0 = the lowest, 1 = the highest.
+    pub percentile: f64,
+    /// Auctions that an auctioneer holds at a time, 1 to 10,000.
+    pub at_once: u32,
+    /// Auctioneers, 1 to 1,000; each auction falls to one of them, drawn.
+    pub auctioneers: u32,
+    /// An answer that takes longer is missing. 1 ms or more.
+    pub timeout: Duration,
+    /// How long a cell takes to start an instance; its auctioneer waits for it.
+    pub run: Distribution,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RulesFile {
+    algorithm: Algorithm,
+    max_rounds: Option<u32>,
+    pool_fraction: Option<f64>,
+    pool_min: Option<u32>,
+    n_best: Option<u32>,
+    percentile: Option<f64>,
+    at_once: Option<u32>,
+    auctioneers: Option<u32>,
+    timeout: Option<placement::Span>,
+    run: Option<Distribution>,
+}
+
+impl TryFrom<RulesFile> for Rules {
+    type Error = Invalid;
+
+    fn try_from(file: RulesFile) -> Result<Self, Invalid> {
+        let usual = Self::of(file.algorithm);
+        let rules = Self {
+            algorithm: file.algorithm,
+            max_rounds: file.max_rounds.unwrap_or(usual.max_rounds),
+            pool_fraction: file.pool_fraction.unwrap_or(usual.pool_fraction),
+            pool_min: file.pool_min.unwrap_or(usual.pool_min),
+            n_best: file.n_best.unwrap_or(usual.n_best),
+            percentile: file.percentile.unwrap_or(usual.percentile),
+            at_once: file.at_once.unwrap_or(usual.at_once),
+            auctioneers: file.auctioneers.unwrap_or(usual.auctioneers),
+            timeout: file.timeout.map_or(usual.timeout, |span| span.0),
+            run: file.run.unwrap_or(usual.run),
+        };
+        rules.check()?;
+        Ok(rules)
+    }
+}
+
+impl Rules {
+    /// What each algorithm had when it was last in use: 100 rounds (`reserve_n_best`, deleted in
+    /// August 2014, 40), a pool of a fifth of the cells and at least 10, 20 auctions at once, a
+    /// second for an answer, 0.8 to 0.9 s for a start.
+    pub fn of(algorithm: Algorithm) -> Self {
+        Self {
+            algorithm,
+            max_rounds: if algorithm == Algorithm::ReserveNBest {
+                40
+            } else {
+                100
+            },
+            pool_fraction: 0.2,
+            pool_min: 10,
+            n_best: 5,
+            percentile: 0.2,
+            at_once: 20,
+            auctioneers: 1,
+            timeout: Duration::from_secs(1),
+            run: Distribution::Uniform(Duration::from_millis(800), Duration::from_millis(900)),
+        }
+    }
+
+    /// Refuses rules out of bounds.
+    pub fn check(&self) -> Result<(), Invalid> {
+        for (field, number, most) in [
+            ("max_rounds", self.max_rounds, 10_000),
+            ("pool_min", self.pool_min, u32::MAX),
+            ("n_best", self.n_best, u32::MAX),
+            ("at_once", self.at_once, 10_000),
+            ("auctioneers", self.auctioneers, 1_000),
+        ] {
+            if !(1..=most).contains(&number) {
+                return Err(Invalid::new(
+                    field,
+                    number,
+                    format!("a number from 1 to {most}"),
+                ));
+            }
+        }
+        for (field, share) in [
+            ("pool_fraction", self.pool_fraction),
+            ("percentile", self.percentile),
+        ] {
+            if !(0.0..=1.0).contains(&share) {
+                return Err(Invalid::new(field, share, "a number from 0 to 1"));
+            }
+        }
+        if self.timeout < Duration::from_millis(1) {
+            let value = format!("{:?}", self.timeout);
+            return Err(Invalid::new("timeout", value, "1ms or more"));
+        }
+        Ok(())
+    }
+
+    /// How many of `n` cells bid in a round.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 0 to n
+    pub fn pool(&self, n: usize) -> usize {
+        if self.pool_fraction >= 1.0 {
+            return n;
+        }
+        let share = (n as f64 * self.pool_fraction).ceil() as usize;
+        share.max(self.pool_min as usize).min(n)
+    }
+}

@@ -1,0 +1,132 @@
+//! What goes wrong.
+
+use std::sync::Arc;
+
+use placement::{Cell, ScenarioError, Span};
+use serde::Deserialize;
+
+use super::{millis, read};
+
+/// Something goes wrong at a time, and is well again after a while, or never.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fault {
+    /// When, after the first moment of the workload.
+    pub at_ms: u64,
+    /// How long; none: for ever.
+    pub for_ms: Option<u64>,
+    /// What.
+    pub trouble: Trouble,
+    /// To whom.
+    pub target: Target,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Trouble {
+    /// The cells' program dies, and all that they run is lost; they come back empty.
+    CellLost,
+    /// Messages to and from the cells are lost; what they run goes on.
+    CellCut,
+    /// As `cell-lost`, for all cells of a zone.
+    ZoneLost,
+    /// As `cell-cut`, for all cells of a zone.
+    ZoneCut,
+    /// The auctioneer's program dies; another one with nothing in its memory begins when it is over.
+    AuctioneerRestart,
+    /// No message reaches anybody, and everybody knows.
+    NatsAway,
+}
+
+/// Whom a fault hits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// These cells, by name.
+    Cells(Vec<Arc<str>>),
+    /// This auctioneer, counted from 0.
+    Auctioneer(usize),
+    /// Everybody.
+    All,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    at: Span,
+    #[serde(default, rename = "for")]
+    lasts: Option<Span>,
+    kind: Trouble,
+    #[serde(default)]
+    cells: Vec<String>,
+    #[serde(default)]
+    zone: Option<String>,
+    #[serde(default)]
+    auctioneer: Option<u32>,
+}
+
+impl File {
+    pub(super) fn check(
+        self,
+        at: &str,
+        cells: &[Cell],
+        auctioneers: u32,
+    ) -> Result<Fault, ScenarioError> {
+        let target = match self.kind {
+            Trouble::CellLost | Trouble::CellCut => named(&self.cells, at, cells)?,
+            Trouble::ZoneLost | Trouble::ZoneCut => of_zone(self.zone.as_deref(), at, cells)?,
+            Trouble::AuctioneerRestart => {
+                let number = self.auctioneer.unwrap_or(0);
+                if number >= auctioneers {
+                    let at = format!("{at}.auctioneer");
+                    let expected = format!("a number below auctioneers ({auctioneers})");
+                    return Err(read::wrong(&at, &number.into(), &expected));
+                }
+                Target::Auctioneer(number as usize)
+            }
+            Trouble::NatsAway => Target::All,
+        };
+        let mut for_ms = self.lasts.map(millis);
+        if self.kind == Trouble::AuctioneerRestart {
+            for_ms = for_ms.or(Some(0));
+        }
+        Ok(Fault {
+            at_ms: millis(self.at),
+            for_ms,
+            trouble: self.kind,
+            target,
+        })
+    }
+}
+
+fn named(names: &[String], at: &str, cells: &[Cell]) -> Result<Target, ScenarioError> {
+    let at = format!("{at}.cells");
+    if names.is_empty() {
+        return Err(read::wrong(&at, &names.into(), "the names of cells"));
+    }
+    for name in names {
+        if !cells.iter().any(|cell| cell.cell == *name) {
+            return Err(read::wrong(
+                &at,
+                &name.as_str().into(),
+                "a cell of this scenario",
+            ));
+        }
+    }
+    Ok(Target::Cells(
+        names.iter().map(|name| name.as_str().into()).collect(),
+    ))
+}
+
+fn of_zone(zone: Option<&str>, at: &str, cells: &[Cell]) -> Result<Target, ScenarioError> {
+    let inside = cells.iter().filter(|cell| Some(cell.zone.as_str()) == zone);
+    let names: Vec<Arc<str>> = inside.map(|cell| cell.cell.as_str().into()).collect();
+    if names.is_empty() {
+        let at = format!("{at}.zone");
+        return Err(read::wrong(
+            &at,
+            &zone.into(),
+            "a zone of this scenario's cells",
+        ));
+    }
+    Ok(Target::Cells(names))
+}

@@ -1,0 +1,43 @@
+//! Reading tables so that an error says where, what was there, and what was expected.
+
+use placement::{Invalid, ScenarioError};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// Reads a table; `at` is where it stands in the file.
+pub(super) fn table<T: DeserializeOwned>(value: Value, at: &str) -> Result<T, ScenarioError> {
+    let mut track = serde_path_to_error::Track::new();
+    let tracked = serde_path_to_error::Deserializer::new(value, &mut track);
+    T::deserialize(tracked).map_err(|e| {
+        let path = track.path().to_string();
+        let at = match (at, path.as_str()) {
+            ("", _) => path,
+            (at, ".") => at.to_owned(),
+            (at, path) => format!("{at}.{path}"),
+        };
+        ScenarioError::Field {
+            at,
+            message: e.to_string(),
+        }
+    })
+}
+
+/// A field that holds what it must not.
+pub(super) fn wrong(at: &str, value: &Value, expected: &str) -> ScenarioError {
+    let value: String = value.to_string().chars().take(60).collect();
+    ScenarioError::Field {
+        at: at.into(),
+        message: format!("{value} is not allowed; expected {expected}"),
+    }
+}
+
+/// The same from a check that names its field.
+pub(super) fn invalid(invalid: &Invalid) -> ScenarioError {
+    ScenarioError::Field {
+        at: invalid.field.clone(),
+        message: format!(
+            "{} is not allowed; expected {}",
+            invalid.value, invalid.expected
+        ),
+    }
+}

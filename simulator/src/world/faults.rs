@@ -1,0 +1,153 @@
+//! What goes wrong, and how it is well again.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use auctioneer::Input;
+use placement::Request;
+use shared::wire::Instance;
+
+use super::{ALERT_MS, Event, World, client::Lost};
+use crate::scenario::{Target, Trouble};
+
+impl World<'_> {
+    pub(super) fn fault(&mut self, fault: usize, begins: bool) {
+        let scenario = self.scenario;
+        let fault = &scenario.faults[fault];
+        match &fault.target {
+            Target::Cells(names) => {
+                for name in names {
+                    let Some(c) = self.by_name.get(name).copied() else {
+                        continue;
+                    };
+                    match (fault.trouble, begins) {
+                        (Trouble::CellLost | Trouble::ZoneLost, true) => self.cell_lost(c),
+                        (Trouble::CellLost | Trouble::ZoneLost, false) => self.cell_returns(c),
+                        (_, true) => self.cell_cut(c),
+                        (_, false) => self.cell_joined(c),
+                    }
+                }
+            }
+            Target::Auctioneer(n) if begins => {
+                self.nodes[*n].machine = None;
+                self.nodes[*n].joined = false;
+                self.nodes[*n].life += 1; // what is on its way to it finds nobody
+            }
+            Target::Auctioneer(n) => {
+                if !self.nodes[*n].is_up() {
+                    self.start_auctioneer(*n);
+                }
+            }
+            Target::All => self.nats(begins),
+        }
+        self.alert();
+    }
+
+    /// In counted mode: for a while time passes for leases.
+    fn alert(&mut self) {
+        let was = self.alert_ms;
+        self.alert_ms = self.now_ms() + ALERT_MS;
+        if self.counted && was <= self.now_ms() {
+            for n in 0..self.nodes.len() {
+                let life = self.nodes[n].life;
+                self.at(self.now_us, Event::Echo(n, life));
+            }
+        }
+    }
+
+    fn cell_lost(&mut self, c: usize) {
+        self.cells[c].down += 1;
+        if self.cells[c].down > 1 {
+            return;
+        }
+        let now_ms = self.now_ms();
+        self.down_since.insert(c, now_ms);
+        self.count_silence(c, self.cells[c].advertised_ms);
+        let held = self.cells[c].ledger.all_held(now_ms);
+        self.client.lost += held.len() as u64;
+        self.cells[c].die(now_ms);
+        self.measure(c);
+        if let Some(after_ms) = self.scenario.restart_lost_after_ms {
+            let lost = self.by_request(held);
+            if !lost.is_empty() {
+                self.ask_again(after_ms, lost);
+            }
+        }
+    }
+
+    /// What was lost, by the request that asked for it.
+    fn by_request(&mut self, held: Vec<Instance>) -> Vec<Lost> {
+        let mut lost: BTreeMap<(String, String), Lost> = BTreeMap::new();
+        for instance in held {
+            let (request, index, lifetime_ms) = match self.client.lost(instance.instance) {
+                Some(found) => found,
+                None => {
+                    let size = (instance.memory_mb, instance.disk_mb);
+                    let mut request = Request::new(instance.app.as_str(), size.0, size.1);
+                    request.kind = instance.kind;
+                    (Arc::new(request), instance.index, None)
+                }
+            };
+            let key = (request.app.clone(), request.id.clone());
+            let entry = lost.entry(key).or_insert_with(|| Lost {
+                request,
+                indices: Vec::new(),
+                lifetime_ms,
+            });
+            if !entry.indices.contains(&index) {
+                entry.indices.push(index);
+            }
+        }
+        lost.into_values().collect()
+    }
+
+    fn cell_returns(&mut self, c: usize) {
+        self.cells[c].down -= 1;
+        if self.cells[c].down > 0 {
+            return;
+        }
+        let now_ms = self.now_ms();
+        if let Some(since_ms) = self.down_since.remove(&c) {
+            self.down_ms += now_ms - since_ms;
+        }
+        self.cells[c].advertised_ms = now_ms;
+        self.start_cell(c);
+    }
+
+    fn cell_cut(&mut self, c: usize) {
+        self.count_silence(c, self.cells[c].advertised_ms);
+        self.cells[c].advertised_ms = self.now_ms();
+        self.cells[c].cut += 1;
+    }
+
+    /// The connection is back: everybody may have forgotten the cell.
+    fn cell_joined(&mut self, c: usize) {
+        self.cells[c].cut -= 1;
+        self.cells[c].advertised_ms = self.now_ms();
+        if self.cells[c].cut == 0 {
+            self.settle(c, advertiser::Input::AtOnce);
+        }
+    }
+
+    fn nats(&mut self, goes: bool) {
+        if goes {
+            self.away += 1;
+            for n in 0..self.nodes.len() {
+                self.step(n, Some(Input::Connected(false)));
+            }
+            return;
+        }
+        self.away -= 1;
+        if self.away > 0 {
+            return;
+        }
+        for n in 0..self.nodes.len() {
+            self.step(n, Some(Input::Connected(true)));
+            if self.nodes[n].is_up() {
+                self.discover(n);
+            }
+        }
+        for c in 0..self.cells.len() {
+            self.settle(c, advertiser::Input::AtOnce);
+        }
+    }
+}

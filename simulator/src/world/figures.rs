@@ -1,0 +1,235 @@
+//! From the world at the end to the figures.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use placement::Kind;
+
+use super::{WARM_UP_US, World, cell};
+use crate::{
+    measure::{LOAD_BOUNDS, ROUNDS_BOUNDS, WAIT_BOUNDS_MS},
+    outcome::{Balance, CellEnd, Figures, Histogram, InstanceEnd, Run, Spread},
+};
+
+/// Up to so many instances each has an entry of its own.
+const EACH: usize = 20_000;
+/// Reasons of refusals that are listed.
+const REASONS: usize = 20;
+
+/// What the instances that are held at the end say of each app: by cell and by zone.
+#[derive(Default)]
+struct Held {
+    per_cell: Vec<f64>,
+    per_zone: BTreeMap<String, f64>,
+    apps: BTreeMap<String, App>,
+    platforms: BTreeMap<String, f64>,
+    reboot_hits: f64,
+}
+
+#[derive(Default)]
+struct App {
+    instances: u64,
+    sharing: bool,
+    zones: BTreeMap<String, u64>,
+}
+
+impl World<'_> {
+    /// What was found.
+    pub(super) fn figures(&mut self) -> Run {
+        self.count_rest();
+        let virtual_ms = (self.now_us - WARM_UP_US) / 1_000;
+        self.meter.advance(virtual_ms);
+        let held = self.held();
+        let (messages, traffic) = self.counts.by_name();
+        let spare_cells = self.spare_cells(virtual_ms);
+        let hours = virtual_ms as f64 / 3_600_000.0;
+        let price = self.scenario.price_per_cell_hour;
+        let zones: BTreeSet<&str> = self
+            .cells
+            .iter()
+            .map(|c| c.ledger.cell().zone.as_str())
+            .collect();
+        let figures = Figures {
+            virtual_ms,
+            asked: self.client.asked,
+            placed: self.client.placed,
+            refused: self.client.refused,
+            waiting: self.client.waiting(),
+            lost: self.client.lost,
+            wait_ms: Spread::of(&mut self.client.waits_ms),
+            rounds: Spread::of(&mut self.client.rounds),
+            auctions: self.nodes.iter().map(|node| node.auctions).sum(),
+            messages,
+            traffic,
+            distribution: self.distribution(),
+            distribution_before: self.samples.distribution_before,
+            per_cell: Balance::of(&held.per_cell),
+            per_zone: Balance::of(&held.per_zone.values().copied().collect::<Vec<_>>()),
+            apps_sharing_cells: count(&held.apps, |app| {
+                app.sharing && app.instances <= held.per_cell.len() as u64
+            }),
+            apps_sharing_zones: count(&held.apps, |app| app.uneven(zones.len())),
+            stranded_mb: self.meter.stranded_mb(),
+            largest_fit_mb: self.meter.largest_fit_mb(),
+            empty_cells: self.meter.empty_cells(),
+            spare_cells,
+            saved: price.map(|price| price * spare_cells as f64 * hours),
+            extra: self.extra(&held),
+        };
+        let loads = self.cells.iter().filter(|cell| cell.down == 0);
+        let loads: Vec<f64> = loads
+            .map(|c| c.used_mb() as f64 / c.ledger.cell().total.memory_mb.max(1) as f64)
+            .collect();
+        let (cells, apps) = self.cells_at_the_end();
+        Run {
+            policy: self.label.to_owned(),
+            figures,
+            cells,
+            apps,
+            wait_histogram: Histogram::of(&WAIT_BOUNDS_MS, self.client.waits_ms.iter().copied()),
+            rounds_histogram: Histogram::of(&ROUNDS_BOUNDS, self.client.rounds.iter().copied()),
+            load_histogram: Histogram::of(&LOAD_BOUNDS, loads),
+            series: std::mem::take(&mut self.samples.series),
+            refusals: self.refusals(),
+        }
+    }
+
+    fn refusals(&self) -> Vec<(String, u64)> {
+        let mut reasons: Vec<(String, u64)> = self.client.reasons.clone().into_iter().collect();
+        reasons.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
+        reasons.truncate(REASONS);
+        reasons
+    }
+
+    fn extra(&self, held: &Held) -> BTreeMap<String, f64> {
+        let mut extra = BTreeMap::new();
+        if self.client.repeats > 0 {
+            extra.insert("requests asked again".into(), self.client.repeats as f64);
+        }
+        if self.client.stopped > 0 {
+            extra.insert("stopped".into(), self.client.stopped as f64);
+        }
+        for (platform, instances) in &held.platforms {
+            extra.insert(format!("instances on platform {platform}"), *instances);
+        }
+        if self
+            .cells
+            .iter()
+            .any(|c| c.ledger.cell().next_reboot.is_some())
+        {
+            extra.insert(
+                "instances on cells that will reboot".into(),
+                held.reboot_hits,
+            );
+        }
+        extra
+    }
+
+    fn held(&self) -> Held {
+        let mut all = Held::default();
+        for node in self.cells.iter().filter(|node| node.down == 0) {
+            let cell = node.ledger.cell();
+            let count = node.ledger.held() as f64;
+            all.per_cell.push(count);
+            *all.per_zone.entry(cell.zone.clone()).or_default() += count;
+            if let Some(platform) = &cell.platform {
+                *all.platforms.entry(platform.stamp.clone()).or_default() += count;
+            }
+            if cell.next_reboot.is_some() {
+                all.reboot_hits += count;
+            }
+            for (app, instances) in &cell.apps {
+                let entry = all.apps.entry(app.clone()).or_default();
+                entry.instances += u64::from(*instances);
+                entry.sharing |= *instances > 1;
+                *entry.zones.entry(cell.zone.clone()).or_default() += u64::from(*instances);
+            }
+        }
+        all
+    }
+
+    /// Cells that were empty all the time after the first tenth of the run. Where the largest size
+    /// would at some look have fitted on none of the others, one is kept.
+    fn spare_cells(&self, virtual_ms: u64) -> u64 {
+        let from_ms = virtual_ms / 10;
+        let spare =
+            |cell: &cell::Node| cell.down == 0 && cell.busy_ms <= from_ms + WARM_UP_US / 1_000;
+        let count = self.cells.iter().filter(|cell| spare(cell)).count() as u64;
+        let fits = |c: usize| !spare(&self.cells[c]);
+        if count == 0 || self.samples.largest_always_fits(from_ms, fits) {
+            return count;
+        }
+        count - 1
+    }
+
+    /// The cells by zone and name, and the apps on them.
+    fn cells_at_the_end(&self) -> (Vec<CellEnd>, Vec<String>) {
+        let total: usize = self.cells.iter().map(|cell| cell.ledger.held()).sum();
+        let mut apps: Vec<String> = Vec::new();
+        let mut numbers: BTreeMap<String, u32> = BTreeMap::new();
+        let mut order: Vec<&cell::Node> = self.cells.iter().collect();
+        order.sort_by_key(|node| (node.ledger.cell().zone.clone(), natural(&node.name)));
+        let mut cells = Vec::with_capacity(order.len());
+        for node in order {
+            let mut instances: Vec<InstanceEnd> = Vec::new();
+            let mut held = node.ledger.all_held(0);
+            held.sort_by(|a, b| (&a.app, a.index, a.instance).cmp(&(&b.app, b.index, b.instance)));
+            for instance in held {
+                let app = *numbers.entry(instance.app.clone()).or_insert_with(|| {
+                    apps.push(instance.app.clone());
+                    u32::try_from(apps.len() - 1).unwrap_or(u32::MAX)
+                });
+                let before = cell::was_before(instance.instance);
+                if total > EACH
+                    && let Some(last) = instances.last_mut()
+                    && (last.app, last.before) == (app, before)
+                {
+                    last.count += 1;
+                    last.memory_mb += instance.memory_mb;
+                    continue;
+                }
+                instances.push(InstanceEnd {
+                    app,
+                    index: instance.index,
+                    count: 1,
+                    memory_mb: instance.memory_mb,
+                    before,
+                    task: instance.kind == Kind::Task,
+                });
+            }
+            let cell = node.ledger.cell();
+            cells.push(CellEnd {
+                cell: cell.cell.clone(),
+                zone: cell.zone.clone(),
+                memory_mb: cell.total.memory_mb,
+                used_mb: node.used_mb(),
+                gone: node.down > 0,
+                instances,
+            });
+        }
+        (cells, apps)
+    }
+}
+
+impl App {
+    /// Whether its fullest and emptiest zone differ by more than one.
+    fn uneven(&self, zones: usize) -> bool {
+        let most = self.zones.values().max().copied().unwrap_or(0);
+        let least = if self.zones.len() < zones {
+            0
+        } else {
+            self.zones.values().min().copied().unwrap_or(0)
+        };
+        most > least + 1
+    }
+}
+
+fn count(apps: &BTreeMap<String, App>, is: impl Fn(&App) -> bool) -> u64 {
+    apps.values().filter(|app| is(app)).count() as u64
+}
+
+/// A name so that numbers in it sort as numbers: `cell-2` before `cell-10`.
+fn natural(name: &str) -> (String, u64) {
+    let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
+    let (head, number) = name.split_at(name.len() - digits);
+    (head.to_owned(), number.parse().unwrap_or(0))
+}

@@ -1,0 +1,141 @@
+//! What is counted instead of made: words of cells that say nothing new. See the module above.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use auctioneer::Input;
+use uuid::Uuid;
+
+use super::{WARM_UP_US, World, cell, messages::ToNode, traffic::Kind};
+use crate::random::Distribution;
+
+/// Between two echoes of an auctioneer, milliseconds.
+const ECHO_MS: u64 = 250;
+/// Between two heartbeats of a cell, milliseconds: as reps have it when nobody says otherwise.
+const HEARTBEAT_MS: u64 = 10_000;
+
+impl World<'_> {
+    /// Which cells the auctioneer knows as they are: those will say nothing new before
+    /// `before_us`. The others by position, and the names of those of them that it knows.
+    fn idle(&self, n: usize, before_us: u64) -> (Vec<usize>, Vec<usize>, BTreeSet<Arc<str>>) {
+        let (mut idle, mut others, mut except) = (Vec::new(), Vec::new(), BTreeSet::new());
+        let Some(machine) = &self.nodes[n].machine else {
+            return (idle, (0..self.cells.len()).collect(), except);
+        };
+        // both are in the order of names
+        let mut known = machine.feed().cells().peekable();
+        for (c, cell) in self.cells.iter().enumerate() {
+            let same = known.next_if(|(name, _)| ***name == *cell.name);
+            let Some((name, word)) = same else {
+                others.push(c);
+                continue;
+            };
+            let still = cell.is_there()
+                && cell.is_advertised()
+                && word.seq == cell.ledger.seq()
+                && word.incarnation == cell.ledger.incarnation()
+                && word.debits.is_empty()
+                && cell.coming == 0
+                && cell.tick_us > before_us;
+            if still {
+                idle.push(c);
+            } else {
+                others.push(c);
+                except.insert(Arc::clone(name));
+            }
+        }
+        (idle, others, except)
+    }
+
+    /// Counts the bids without news and lets the auctioneer hear of them at the moment at which the
+    /// last would have come. Returns the cells whose bids are to be made.
+    pub(super) fn count_bids(&mut self, n: usize, auction: Uuid, request_bytes: u64) -> Vec<usize> {
+        let network = self.scenario.network;
+        if !self.settings.bundle || network.loss > 0.0 || self.away > 0 {
+            return (0..self.cells.len()).collect();
+        }
+        // longer latencies than these are so rare that a change meanwhile hardly ever falls into one,
+        // and a bid that was on its way then says "unchanged" all the same
+        let longest = match network.latency {
+            Distribution::Constant(at) => at,
+            Distribution::Uniform(_, high) => high,
+            other => other.mean() * 30,
+        };
+        let longest_us = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX / 4);
+        let before_us = self.now_us + 2 * longest_us + 1;
+        let (idle, others, except) = self.idle(n, before_us);
+        if idle.is_empty() {
+            return others;
+        }
+        let (mut last_us, mut bytes) = (self.now_us, 0);
+        for &c in &idle {
+            let asked_us = self.now_us + network.latency.sample_us(&mut self.random);
+            let said_us = asked_us + network.latency.sample_us(&mut self.random);
+            last_us = last_us.max(said_us);
+            bytes += self.cells[c].unchanged_bytes(asked_us / 1_000);
+        }
+        let count = idle.len() as u64;
+        self.counts
+            .delivered(Kind::BidRequest, count, count * request_bytes);
+        self.counts.sent(Kind::Bid, count);
+        let auction = Some(auction);
+        let what = ToNode::Input(Input::Unchanged { auction, except });
+        self.fly_to_node(last_us, n, Kind::Bid, count, bytes, what);
+        others
+    }
+
+    /// In counted mode: cells that nothing happens to advertise before anything happens to the
+    /// auctioneer, so that no lease ends that would not have ended.
+    pub(super) fn renew_if_counted(&mut self, n: usize) {
+        let now_ms = self.now_ms();
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // some seconds
+        let interval_ms = cell::cadence().mean_interval_ms() as u64;
+        let due = now_ms >= self.nodes[n].renewed_ms + interval_ms;
+        if !self.counted || !due || self.now_us < WARM_UP_US || self.away > 0 {
+            return;
+        }
+        self.nodes[n].renewed_ms = now_ms;
+        let (_, _, except) = self.idle(n, 0);
+        if let Some(machine) = &mut self.nodes[n].machine {
+            let auction = None;
+            machine.take(now_ms, Input::Unchanged { auction, except });
+        }
+    }
+
+    /// Counts the advertisements of a cell since `since_ms` that were not made.
+    pub(super) fn count_silence(&mut self, c: usize, since_ms: u64) {
+        if !self.counted || self.now_us < WARM_UP_US || !self.cells[c].is_there() {
+            return;
+        }
+        let silent_ms = self.now_ms().saturating_sub(since_ms);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // below 2^50
+        let count = (silent_ms as f64 / cell::cadence().mean_interval_ms()) as u64;
+        let receivers = self.nodes.len() as u64;
+        let bytes = count * receivers * self.cells[c].advert_bytes;
+        self.counts.sent(Kind::Advertisement, count);
+        self.counts
+            .delivered(Kind::Advertisement, count * receivers, bytes);
+    }
+
+    /// Counts what is left at the end.
+    pub(super) fn count_rest(&mut self) {
+        for c in 0..self.cells.len() {
+            if self.cells[c].down == 0 {
+                self.count_silence(c, self.cells[c].advertised_ms);
+            }
+        }
+        let passed_ms = self.now_ms().saturating_sub(WARM_UP_US / 1_000);
+        let now_ms = self.now_ms();
+        let down_ms: u64 = self
+            .down_since
+            .values()
+            .map(|since_ms| now_ms - since_ms)
+            .sum();
+        let up_ms = (passed_ms * self.cells.len() as u64).saturating_sub(self.down_ms + down_ms);
+        self.counts.sent(Kind::Heartbeat, up_ms / HEARTBEAT_MS);
+        if self.counted {
+            let echoes = passed_ms / ECHO_MS * self.nodes.len() as u64;
+            self.counts.sent(Kind::Echo, echoes);
+            self.counts.delivered(Kind::Echo, echoes, 0);
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Messages between the roles: each delivery takes its time, may be lost, and finds its receiver
+//! there or not. What is sent between two keeps its order.
+
+use auctioneer::{Input, feed::Word};
+use bytes::Bytes;
+use shared::wire::{InstancesAnswer, to_bytes};
+use uuid::Uuid;
+
+use super::{Event, World, traffic::Kind};
+
+/// A message on its way.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// To a cell, from an auctioneer in one of its lives.
+    Cell {
+        cell: usize,
+        node: usize,
+        life: u32,
+        bytes: u64,
+        what: ToCell,
+    },
+    /// To an auctioneer in one of its lives.
+    Node {
+        node: usize,
+        life: u32,
+        kind: Kind,
+        count: u64,
+        bytes: u64,
+        what: Box<ToNode>,
+    },
+    /// A client's message to whichever auctioneer the server chooses.
+    Door(usize),
+    /// The answer to a client's message; true when it is an error.
+    Client(usize, Bytes, bool),
+}
+
+/// What goes to a cell.
+#[derive(Debug)]
+pub(super) enum ToCell {
+    Discover,
+    Bid { auction: Uuid },
+    State,
+    Start { dispatch: u64, body: Bytes },
+    Stop { query: u64, body: Bytes },
+    Instances { query: u64, body: Bytes },
+}
+
+/// What goes to an auctioneer.
+#[derive(Debug)]
+pub(super) enum ToNode {
+    Input(Input),
+    /// A cell's answers to the question what runs.
+    Found(u64, Vec<InstancesAnswer>),
+}
+
+/// An advertisement, for an auctioneer; and its bytes.
+pub(super) fn advert(cell: String, body: &Bytes) -> (Input, u64) {
+    let input = Input::Heard {
+        word: Word::Advert,
+        subject_cell: Some(cell),
+        body: body.clone(),
+    };
+    (input, body.len() as u64)
+}
+
+impl World<'_> {
+    /// The time at which a delivery arrives; none when it is lost.
+    fn travel(&mut self) -> Option<u64> {
+        let network = self.scenario.network;
+        if network.loss > 0.0 && self.random.unit() < network.loss {
+            return None;
+        }
+        Some(self.now_us + network.latency.sample_us(&mut self.random))
+    }
+
+    pub(super) fn fly(&mut self, at_us: u64, message: Message) {
+        self.in_flight += 1;
+        self.at(at_us, Event::Arrives(message));
+    }
+
+    /// An auctioneer's message to one cell.
+    pub(super) fn to_cell(&mut self, n: usize, c: usize, bytes: u64, what: ToCell) {
+        if self.away > 0 {
+            return;
+        }
+        let Some(at_us) = self.travel() else {
+            return;
+        };
+        let last_us = &mut self.to_cell_us[c * self.nodes.len() + n];
+        *last_us = at_us.max(*last_us);
+        let at_us = *last_us;
+        self.cells[c].coming += 1;
+        let life = self.nodes[n].life;
+        self.fly(
+            at_us,
+            Message::Cell {
+                cell: c,
+                node: n,
+                life,
+                bytes,
+                what,
+            },
+        );
+    }
+
+    /// A cell's message to one auctioneer.
+    pub(super) fn to_node(&mut self, c: usize, n: usize, kind: Kind, (input, bytes): (Input, u64)) {
+        self.node_message(c, n, kind, bytes, ToNode::Input(input));
+    }
+
+    fn node_message(&mut self, c: usize, n: usize, kind: Kind, bytes: u64, what: ToNode) {
+        if self.away > 0 {
+            return;
+        }
+        let Some(at_us) = self.travel() else {
+            return;
+        };
+        let last_us = &mut self.to_node_us[c * self.nodes.len() + n];
+        *last_us = at_us.max(*last_us);
+        let at_us = *last_us;
+        self.fly_to_node(at_us, n, kind, 1, bytes, what);
+    }
+
+    pub(super) fn fly_to_node(
+        &mut self,
+        at_us: u64,
+        n: usize,
+        kind: Kind,
+        count: u64,
+        bytes: u64,
+        what: ToNode,
+    ) {
+        let message = Message::Node {
+            node: n,
+            life: self.nodes[n].life,
+            kind,
+            count,
+            bytes,
+            what: Box::new(what),
+        };
+        self.fly(at_us, message);
+    }
+
+    /// Something that every auctioneer hears, published by one of them.
+    pub(super) fn to_all_nodes(&mut self, kind: Kind, bytes: u64, input: &Input) {
+        if self.away > 0 {
+            return;
+        }
+        for n in 0..self.nodes.len() {
+            if let Some(at_us) = self.travel() {
+                self.fly_to_node(at_us, n, kind, 1, bytes, ToNode::Input(input.clone()));
+            }
+        }
+    }
+
+    pub(super) fn arrives(&mut self, message: Message) {
+        match message {
+            Message::Cell {
+                cell,
+                node,
+                life,
+                bytes,
+                what,
+            } => {
+                self.cells[cell].coming -= 1;
+                self.arrives_at_cell(cell, (node, life), bytes, what);
+            }
+            Message::Node {
+                node,
+                life,
+                kind,
+                count,
+                bytes,
+                what,
+            } => {
+                if self.away > 0 || self.nodes[node].life != life || !self.nodes[node].is_up() {
+                    return;
+                }
+                self.counts.delivered(kind, count, bytes);
+                match *what {
+                    ToNode::Input(input) => self.step(node, Some(input)),
+                    ToNode::Found(query, answers) => {
+                        for answer in answers {
+                            let answer = Box::new(answer);
+                            self.step(node, Some(Input::Found { query, answer }));
+                        }
+                    }
+                }
+            }
+            Message::Door(message) => self.at_the_door(message),
+            Message::Client(message, body, error) => {
+                if self.away == 0 {
+                    self.answered(message, &body, error);
+                }
+            }
+        }
+    }
+
+    fn arrives_at_cell(&mut self, c: usize, from: (usize, u32), bytes: u64, what: ToCell) {
+        let cell = &self.cells[c];
+        if cell.down > 0 && self.away == 0 {
+            // the server knows that nobody listens there, and says so
+            if let ToCell::Start { dispatch, body } = &what {
+                let (dispatch, rounds) = (*dispatch, body.clone());
+                self.client.round(&rounds);
+                if let Some(at_us) = self.travel() {
+                    let input = ToNode::Input(Input::NobodyListens { dispatch });
+                    self.fly_to_node(at_us, from.0, Kind::StartAnswer, 0, 0, input);
+                }
+            }
+            return;
+        }
+        if !cell.is_there() || self.away > 0 {
+            if let ToCell::Start { body, .. } = &what {
+                self.client.round(body);
+            }
+            return;
+        }
+        self.counts.delivered(what.kind(), 1, bytes);
+        let now_ms = self.now_ms();
+        match what {
+            ToCell::Discover => self.settle(c, advertiser::Input::Discover),
+            ToCell::Bid { auction } => {
+                let body = self.cells[c].bid(now_ms, auction);
+                self.say(c, from, Kind::Bid, heard(Word::Bid, body));
+            }
+            ToCell::State => {
+                let body = self.cells[c].state(now_ms);
+                self.say(c, from, Kind::State, heard(Word::State, body));
+            }
+            ToCell::Start { dispatch, body } => self.cell_starts(c, from, dispatch, &body),
+            ToCell::Stop { query, body } => {
+                if let Ok(answer) = rep::speech::stop(&mut self.cells[c].ledger, now_ms, &body) {
+                    self.client.stopped(&answer);
+                    let bytes = to_bytes(&answer).len() as u64;
+                    let answer = Box::new(answer);
+                    self.say(
+                        c,
+                        from,
+                        Kind::StopAnswer,
+                        (Input::Stopped { query, answer }, bytes),
+                    );
+                    self.settle(c, advertiser::Input::Tick);
+                }
+            }
+            ToCell::Instances { query, body } => {
+                let ledger = &self.cells[c].ledger;
+                let most = super::node::MAX_PAYLOAD;
+                if let Ok(answers) = rep::speech::instances(ledger, now_ms, &body, most) {
+                    self.counts.sent(Kind::Instances, answers.len() as u64);
+                    let bytes = answers.iter().map(|a| to_bytes(a).len() as u64).sum();
+                    if self.nodes[from.0].life == from.1 {
+                        let what = ToNode::Found(query, answers);
+                        self.node_message(c, from.0, Kind::Instances, bytes, what);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A cell's answer to an auctioneer, unless that one has died meanwhile.
+    fn say(&mut self, c: usize, (n, life): (usize, u32), kind: Kind, said: (Input, u64)) {
+        self.counts.sent(kind, 1);
+        if self.nodes[n].life == life {
+            self.to_node(c, n, kind, said);
+        }
+    }
+
+    fn cell_starts(&mut self, c: usize, from: (usize, u32), dispatch: u64, body: &Bytes) {
+        let now_ms = self.now_ms();
+        let Some(answer) = self.cells[c].start(now_ms, body) else {
+            return;
+        };
+        self.settle(c, advertiser::Input::Tick);
+        let starts_ms = Self::span_ms(self.scenario.start_takes);
+        for instance in &answer.accepted {
+            let lifetime = self.client.accepted(self.now_us, *instance, c);
+            if let Some(lifetime_ms) = lifetime {
+                self.cells[c].ends(now_ms + starts_ms + lifetime_ms, *instance);
+            }
+        }
+        for refusal in &answer.refused {
+            self.client.refused_by_cell(refusal.instance);
+        }
+        self.plan_tick(c);
+        let bytes = to_bytes(&answer).len() as u64;
+        let answer = Box::new(answer);
+        self.say(
+            c,
+            from,
+            Kind::StartAnswer,
+            (Input::Answered { dispatch, answer }, bytes),
+        );
+    }
+}
+
+fn heard(word: Word, body: Bytes) -> (Input, u64) {
+    let bytes = body.len() as u64;
+    let input = Input::Heard {
+        word,
+        subject_cell: None,
+        body,
+    };
+    (input, bytes)
+}

@@ -1,0 +1,148 @@
+//! One auctioneer: the production machine, its timers and its warm-up.
+
+use auctioneer::{Auctioneer, Input, Output, WarmUp};
+
+use super::{Event, WARM_UP_US, World, messages::ToCell, traffic::Kind};
+use crate::random::Random;
+
+/// The largest message, as nats-server has it when nobody says otherwise.
+pub(super) const MAX_PAYLOAD: usize = 1 << 20;
+/// Between two echoes.
+const ECHO_US: u64 = 250_000;
+
+/// An auctioneer.
+#[derive(Debug, Default)]
+pub(super) struct Node {
+    /// None while it is down.
+    pub(super) machine: Option<Auctioneer>,
+    /// Which life this is.
+    pub(super) life: u32,
+    warm_up: WarmUp,
+    /// Whether it takes requests.
+    pub(super) joined: bool,
+    /// When it is to be woken next, as it stands in the heap.
+    wake_us: u64,
+    /// In counted mode: when leases were renewed last.
+    pub(super) renewed_ms: u64,
+    pub(super) auctions: u64,
+}
+
+impl Node {
+    pub(super) fn is_up(&self) -> bool {
+        self.machine.is_some()
+    }
+}
+
+impl World<'_> {
+    pub(super) fn start_auctioneer(&mut self, n: usize) {
+        let life = self.nodes[n].life + 1;
+        let root = Random::new(self.settings.seed);
+        let mut random = root.fork("auctioneer", ((n as u64) << 32) | u64::from(life));
+        let wall_start_ms =
+            self.scenario.base.now_ms - i64::try_from(WARM_UP_US / 1_000).unwrap_or(0);
+        let machine = Auctioneer::new(auctioneer::Settings {
+            name: format!("auctioneer-{n}"),
+            policy: self.policy.clone(),
+            max_payload: MAX_PAYLOAD,
+            seed: random.next(),
+            wall_start_ms,
+        });
+        self.nodes[n] = Node {
+            machine: Some(machine),
+            life,
+            wake_us: u64::MAX,
+            renewed_ms: self.now_ms(),
+            auctions: self.nodes[n].auctions,
+            ..Node::default()
+        };
+        self.discover(n);
+        self.at(self.now_us, Event::Echo(n, life));
+        self.step(n, None);
+    }
+
+    /// The auctioneer asks every cell to advertise.
+    pub(super) fn discover(&mut self, n: usize) {
+        if self.away > 0 {
+            return;
+        }
+        self.counts.sent(Kind::Discover, 1);
+        let bytes = r#"{"v":1}"#.len() as u64;
+        for c in 0..self.cells.len() {
+            self.to_cell(n, c, bytes, ToCell::Discover);
+        }
+    }
+
+    pub(super) fn echo(&mut self, n: usize, life: u32) {
+        if self.nodes[n].life != life || !self.nodes[n].is_up() {
+            return;
+        }
+        let warm = self.now_us < WARM_UP_US;
+        if self.counted && !warm && self.now_ms() >= self.alert_ms {
+            return; // counted at the end
+        }
+        if self.away == 0 {
+            if !self.counted {
+                self.counts.sent(Kind::Echo, 1);
+                self.counts.delivered(Kind::Echo, 1, 0);
+            }
+            self.step(n, Some(Input::Echo));
+        }
+        self.at(self.now_us + ECHO_US, Event::Echo(n, life));
+    }
+
+    pub(super) fn wake(&mut self, n: usize) {
+        if self.nodes[n].wake_us == self.now_us {
+            self.nodes[n].wake_us = u64::MAX;
+            self.step(n, None);
+        }
+    }
+
+    /// The machine takes an input, does what is due, and what it wants is carried out.
+    pub(super) fn step(&mut self, n: usize, input: Option<Input>) {
+        self.renew_if_counted(n);
+        let now_ms = self.now_ms();
+        let node = &mut self.nodes[n];
+        let Some(machine) = &mut node.machine else {
+            return;
+        };
+        if let Some(input) = input {
+            machine.take(now_ms, input);
+        }
+        let outputs = machine.run(now_ms);
+        if !node.joined && node.warm_up.is_over(now_ms, machine.feed().pool().len()) {
+            node.joined = true;
+            machine.warmed_up();
+        }
+        for output in outputs {
+            if let Output::Held { .. } = output {
+                self.nodes[n].auctions += 1;
+            }
+            self.carry_out(n, output);
+        }
+        self.plan_wake(n);
+    }
+
+    fn plan_wake(&mut self, n: usize) {
+        let now_ms = self.now_ms();
+        let node = &mut self.nodes[n];
+        let Some(machine) = &node.machine else {
+            return;
+        };
+        let mut wake_ms = if self.counted {
+            machine.next_work_ms()
+        } else {
+            machine.next_wake_ms()
+        };
+        if !node.joined {
+            wake_ms = wake_ms.min(node.warm_up.next_ms(now_ms));
+        }
+        if wake_ms == u64::MAX {
+            return;
+        }
+        let wake_us = (wake_ms * 1_000).max(self.now_us);
+        if wake_us < node.wake_us {
+            node.wake_us = wake_us;
+            self.at(wake_us, Event::Wake(n));
+        }
+    }
+}

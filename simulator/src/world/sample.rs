@@ -1,0 +1,124 @@
+//! Looks at the cells, equally spaced: at most 240, however long the run is.
+
+use super::{WARM_UP_US, World};
+use crate::{
+    measure::{Load, Meter},
+    outcome::{Balance, Sample},
+};
+
+/// The most looks.
+const MOST: usize = 240;
+/// The shortest time between two looks, microseconds.
+const SHORTEST_US: u64 = 10_000;
+
+/// What was seen.
+#[derive(Debug)]
+pub(super) struct Samples {
+    step_us: u64,
+    pub(super) series: Vec<Sample>,
+    /// By look: memory that was free on each cell, MiB; -1 where a cell was not there.
+    free_mb: Vec<Vec<i64>>,
+    /// The largest size that the workload asks for, MiB.
+    largest_mb: i64,
+    pub(super) distribution_before: f64,
+}
+
+impl Samples {
+    /// For a run that ends at `last_ms`, or some time after it.
+    pub(super) fn new(last_ms: u64, exactly: bool) -> Self {
+        let looks = if exactly {
+            MOST as u64 - 1
+        } else {
+            MOST as u64 / 2
+        };
+        Self {
+            step_us: (last_ms * 1_000).div_ceil(looks).max(SHORTEST_US),
+            series: Vec::new(),
+            free_mb: Vec::new(),
+            largest_mb: 0,
+            distribution_before: 0.0,
+        }
+    }
+
+    fn add(&mut self, sample: Sample, free_mb: Vec<i64>) {
+        if self.series.len() == MOST {
+            // every second look is forgotten, and from now on there are half as many
+            self.series = std::mem::take(&mut self.series)
+                .into_iter()
+                .step_by(2)
+                .collect();
+            self.free_mb = std::mem::take(&mut self.free_mb)
+                .into_iter()
+                .step_by(2)
+                .collect();
+            self.step_us *= 2;
+        }
+        self.series.push(sample);
+        self.free_mb.push(free_mb);
+    }
+
+    /// Whether, at every look after `from_ms`, the largest size fitted on one of the cells that
+    /// `keep` names.
+    pub(super) fn largest_always_fits(&self, from_ms: u64, keep: impl Fn(usize) -> bool) -> bool {
+        self.series
+            .iter()
+            .zip(&self.free_mb)
+            .all(|(sample, free_mb)| {
+                let mut kept = free_mb.iter().enumerate().filter(|(c, _)| keep(*c));
+                sample.at_ms < from_ms || kept.any(|(_, free)| *free >= self.largest_mb)
+            })
+    }
+}
+
+impl World<'_> {
+    /// From now on the cells are measured; the largest size that is asked for is so large, MiB.
+    pub(super) fn measure_from_now(&mut self, largest_mb: i64) {
+        let loads = (0..self.cells.len()).map(|c| self.load(c)).collect();
+        self.meter = Meter::new(loads, largest_mb);
+        self.samples.largest_mb = largest_mb;
+        self.samples.distribution_before = self.distribution();
+    }
+
+    fn load(&self, c: usize) -> Load {
+        let cell = &self.cells[c];
+        Load {
+            memory_mb: cell.ledger.cell().total.memory_mb,
+            used_mb: cell.used_mb(),
+            instances: cell.ledger.held() as u64,
+            there: cell.down == 0,
+        }
+    }
+
+    /// A cell may hold something else now.
+    pub(super) fn measure(&mut self, c: usize) {
+        if self.now_us < WARM_UP_US || self.meter.cells().is_empty() {
+            return;
+        }
+        let load = self.load(c);
+        if self.meter.cells()[c] != load {
+            self.meter.advance((self.now_us - WARM_UP_US) / 1_000);
+            self.meter.change(c, |known| *known = load);
+        }
+    }
+
+    /// Standard deviation / mean of the memory used on the cells that are there.
+    pub(super) fn distribution(&self) -> f64 {
+        let there = self.cells.iter().filter(|cell| cell.down == 0);
+        let used: Vec<f64> = there.map(|cell| cell.used_mb() as f64).collect();
+        Balance::of(&used).score()
+    }
+
+    /// Looks, and says when to look again.
+    pub(super) fn look(&mut self) -> u64 {
+        let since_us = self.now_us - WARM_UP_US;
+        self.meter.advance(since_us / 1_000);
+        let sample = self.meter.sample(self.client.waiting());
+        let free = self.meter.cells().iter();
+        let free_mb = free
+            .map(|load| if load.there { load.free_mb() } else { -1 })
+            .collect();
+        self.samples.add(sample, free_mb);
+        let step_us = self.samples.step_us;
+        WARM_UP_US + (since_us / step_us + 1) * step_us
+    }
+}

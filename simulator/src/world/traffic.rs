@@ -1,0 +1,87 @@
+//! What crosses the network, counted by kind.
+
+use std::collections::BTreeMap;
+
+use crate::outcome::Traffic;
+
+/// The kinds of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Advertisement,
+    Discover,
+    Echo,
+    Heartbeat,
+    BidRequest,
+    Bid,
+    StateRequest,
+    State,
+    Start,
+    StartAnswer,
+    Request,
+    Reply,
+    StopRequest,
+    StopReply,
+    Stop,
+    StopAnswer,
+    InstancesRequest,
+    Instances,
+    Event,
+    Outcome,
+}
+
+const NAMES: [&str; 20] = [
+    "advertisement",
+    "discover",
+    "echo",
+    "heartbeat",
+    "bid request",
+    "bid",
+    "state request",
+    "state",
+    "start",
+    "start answer",
+    "request",
+    "reply",
+    "stop request",
+    "stop reply",
+    "stop",
+    "stop answer",
+    "instances request",
+    "instances",
+    "event",
+    "outcome",
+];
+
+/// The counts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counts([Traffic; NAMES.len()]);
+
+impl Counts {
+    /// So many messages were sent.
+    pub(super) fn sent(&mut self, kind: Kind, count: u64) {
+        self.0[kind as usize].sent += count;
+    }
+
+    /// So many were delivered, with so many bytes in all.
+    pub(super) fn delivered(&mut self, kind: Kind, count: u64, bytes: u64) {
+        let traffic = &mut self.0[kind as usize];
+        traffic.delivered += count;
+        traffic.bytes += bytes;
+    }
+
+    /// By name, those that occurred; and their sum.
+    pub(super) fn by_name(&self) -> (BTreeMap<String, Traffic>, Traffic) {
+        let mut sum = Traffic::default();
+        let mut named = BTreeMap::new();
+        for (name, traffic) in NAMES.iter().zip(&self.0) {
+            if *traffic == Traffic::default() {
+                continue;
+            }
+            sum.sent += traffic.sent;
+            sum.delivered += traffic.delivered;
+            sum.bytes += traffic.bytes;
+            named.insert((*name).to_owned(), *traffic);
+        }
+        (named, sum)
+    }
+}

@@ -1,0 +1,269 @@
+//! `sim`: a scenario under virtual time, under one policy or several, and a report of it.
+
+mod progress;
+mod timing;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use anyhow::Context;
+use placement::ScenarioError;
+use simulator::{
+    outcome::Outcome,
+    report,
+    scenario::{Contender, Decider, Scenario},
+    shipped,
+};
+
+use super::{Done, policy, start};
+use crate::{
+    asking::Usage,
+    cli::Global,
+    output::{self, Format, note},
+};
+use progress::Bar;
+use timing::{Stopwatch, Timing};
+
+/// See `vendue sim --help`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(
+    after_help = "The same seed gives the same report, byte for byte. What it took in real time, processor \
+                  and memory goes to standard error and --timings. Ctrl-C ends it and reports how far it came."
+)]
+pub(crate) struct SimArgs {
+    /// A scenario's file (TOML by its name's end, else JSON), the name of a shipped one, or - for
+    /// standard input
+    #[arg(required_unless_present = "list")]
+    scenario: Option<String>,
+    /// Another policy than the scenario's: a preset's name, a file, or era-random, era-pick-best,
+    /// era-reserve-n-best, era-all-rebid; may be repeated, to compare
+    #[arg(long, value_name = "NAME|FILE")]
+    policy: Vec<String>,
+    /// Another seed than the scenario's
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Write the report as one HTML file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Show the HTML report when it is written (to a temporary file without --html)
+    #[arg(long)]
+    open: bool,
+    /// Write what it took in real time, processor and memory, as JSON
+    #[arg(long, value_name = "FILE")]
+    timings: Option<PathBuf>,
+    /// List the shipped scenarios
+    #[arg(long)]
+    list: bool,
+}
+
+/// Plays the scenario and reports.
+pub(crate) async fn sim(global: &Global, args: &SimArgs) -> anyhow::Result<Done> {
+    if args.list {
+        return list(global.output);
+    }
+    let scenario = read(args)?;
+    let seed = args.seed.unwrap_or(scenario.base.seed);
+    let end = Arc::new(AtomicBool::new(false));
+    let ended = Arc::clone(&end);
+    let outcome = simulator::outcome(&scenario, seed, &command(args));
+    let played = tokio::task::spawn_blocking(move || play(&scenario, outcome, &ended));
+    let stop = tokio::spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            end.store(true, Ordering::Relaxed);
+        }
+    });
+    let (outcome, timings) = played.await??;
+    stop.abort();
+    write(global.output, args, &outcome, &timings)?;
+    Ok(if outcome.interrupted {
+        Done::Interrupted
+    } else {
+        Done::Well
+    })
+}
+
+/// The scenario with the policies and workload that the command line names.
+fn read(args: &SimArgs) -> anyhow::Result<Scenario> {
+    let name = args.scenario.as_deref().unwrap_or("-");
+    let (text, toml) = match shipped::find(name) {
+        Some(text) => (text.to_owned(), true),
+        None => match start::read(name) {
+            Ok(text) => (
+                text,
+                Path::new(name).extension().is_some_and(|e| e == "toml"),
+            ),
+            Err(e) if Path::new(name).extension().is_none() && name != "-" => {
+                let advice = "`vendue sim --list` names the shipped scenarios";
+                return Err(Usage::because(format_args!("{e}\n{advice}")));
+            }
+            Err(e) => return Err(e),
+        },
+    };
+    let refuse = |e: ScenarioError| Usage::because(format_args!("{name}: {e}"));
+    let mut scenario = Scenario::read(&text, toml).map_err(refuse)?;
+    for warning in &scenario.base.warnings {
+        note(format_args!("warning: {warning}: no such field; ignored"));
+    }
+    if !args.policy.is_empty() {
+        scenario.contenders = contenders(&args.policy)?;
+    }
+    Ok(scenario)
+}
+
+fn contenders(names: &[String]) -> anyhow::Result<Vec<Contender>> {
+    let mut all: Vec<Contender> = Vec::with_capacity(names.len());
+    for name in names {
+        let contender = if simulator::scenario::ERA.contains(&name.as_str()) {
+            Contender::read(&name.as_str().into(), "--policy").map_err(Usage::because)?
+        } else {
+            let policy = policy::load(name)?;
+            Contender {
+                label: policy.name().to_owned(),
+                decider: Decider::Policy(Box::new(policy)),
+            }
+        };
+        if all.iter().any(|other| other.label == contender.label) {
+            let label = contender.label;
+            return Err(Usage::because(format_args!(
+                "--policy {label} is there twice"
+            )));
+        }
+        all.push(contender);
+    }
+    Ok(all)
+}
+
+/// The command as the report shows it: without the paths of what it writes.
+fn command(args: &SimArgs) -> String {
+    let mut words = vec!["vendue sim".to_owned()];
+    words.extend(args.scenario.clone());
+    for policy in &args.policy {
+        words.push(format!("--policy {policy}"));
+    }
+    words.extend(args.seed.map(|seed| format!("--seed {seed}")));
+    words.join(" ")
+}
+
+fn play(
+    scenario: &Scenario,
+    mut outcome: Outcome,
+    end: &AtomicBool,
+) -> anyhow::Result<(Outcome, Vec<Timing>)> {
+    let mut timings = Vec::new();
+    let settings = simulator::Settings {
+        seed: outcome.seed,
+        bundle: true,
+    };
+    for contender in &scenario.contenders {
+        let mut bar = Bar::new(&contender.label);
+        let stopwatch = Stopwatch::start();
+        let mut watch = |progress: simulator::Progress| {
+            bar.show(progress);
+            !end.load(Ordering::Relaxed)
+        };
+        let run = simulator::run(scenario, contender, settings, &mut watch);
+        bar.clear();
+        let (run, interrupted) = run.map_err(Usage::because)?;
+        timings.push(stopwatch.stop(&run));
+        outcome.runs.push(run);
+        if interrupted {
+            outcome.interrupted = true;
+            break;
+        }
+    }
+    Ok((outcome, timings))
+}
+
+fn write(
+    format: Format,
+    args: &SimArgs,
+    outcome: &Outcome,
+    timings: &[Timing],
+) -> anyhow::Result<()> {
+    if let Some(file) = &args.timings {
+        let text = serde_json::to_string_pretty(timings)?;
+        std::fs::write(file, text + "\n")
+            .with_context(|| format!("--timings {}", file.display()))?;
+    }
+    for timing in timings {
+        note(timing);
+    }
+    if args.html.is_some() || args.open {
+        let file = match &args.html {
+            Some(file) => file.clone(),
+            None => std::env::temp_dir().join(format!("vendue-sim-{}.html", outcome.name)),
+        };
+        std::fs::write(&file, report::html(outcome))
+            .with_context(|| format!("--html {}", file.display()))?;
+        note(format_args!("report: {}", file.display()));
+        if args.open {
+            open(&file);
+        }
+    }
+    match format {
+        Format::Json => output::json(outcome),
+        Format::Table => {
+            let colour = std::env::var_os("NO_COLOR").is_none()
+                && rustix::termios::isatty(std::io::stdout());
+            Ok(output::say(
+                report::text(outcome, width(), colour).trim_end(),
+            )?)
+        }
+    }
+}
+
+/// Columns of the terminal; 100 where there is none.
+fn width() -> usize {
+    rustix::termios::tcgetwinsize(std::io::stdout())
+        .ok()
+        .map(|size| usize::from(size.ws_col))
+        .filter(|columns| *columns > 0)
+        .unwrap_or(100)
+}
+
+fn open(file: &Path) {
+    let opener = if cfg!(target_os = "macos") {
+        "open"
+    } else {
+        "xdg-open"
+    };
+    let opened = std::process::Command::new(opener)
+        .arg(file)
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn();
+    if let Err(error) = opened {
+        note(format_args!(
+            "{opener}: {error}; open {} yourself",
+            file.display()
+        ));
+    }
+}
+
+fn list(format: Format) -> anyhow::Result<Done> {
+    let described = shipped::ALL.iter().map(|(name, text)| {
+        let scenario = Scenario::read(text, true).map_err(Usage::because)?;
+        Ok((*name, scenario.description))
+    });
+    let described: Vec<(&str, String)> = described.collect::<anyhow::Result<_>>()?;
+    match format {
+        Format::Json => {
+            let entry = |(name, description): &(&str, String)| serde_json::json!({ "name": name, "description": description });
+            output::json(&described.iter().map(entry).collect::<Vec<_>>())?;
+        }
+        Format::Table => {
+            let mut table = output::table(&["NAME", "WHAT IT SHOWS"]);
+            for (name, description) in described {
+                table.add_row([name.to_owned(), description]);
+            }
+            output::print(table)?;
+        }
+    }
+    Ok(Done::Well)
+}

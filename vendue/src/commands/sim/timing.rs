@@ -1,0 +1,77 @@
+//! What a simulation took, in this world: never part of its report.
+
+use std::{fmt, time::Instant};
+
+use serde::Serialize;
+use simulator::outcome::Run;
+
+use crate::bench::usage;
+
+/// What one run took.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Timing {
+    policy: String,
+    seconds: f64,
+    cpu_seconds: f64,
+    virtual_seconds: f64,
+    /// How much faster than real time.
+    times_real_time: f64,
+    /// Instances that got their outcome, for each second.
+    decisions_per_second: f64,
+    /// The most memory that the program held meanwhile.
+    peak_memory_mib: Option<f64>,
+}
+
+/// Begins to measure.
+pub(super) struct Stopwatch {
+    start: Instant,
+    cpu_seconds: f64,
+}
+
+impl Stopwatch {
+    pub(super) fn start() -> Self {
+        // the peak is counted anew; where the kernel does not let us, it is that of all runs so far
+        let _ = std::fs::write("/proc/self/clear_refs", "5");
+        Self {
+            start: Instant::now(),
+            cpu_seconds: cpu_seconds(),
+        }
+    }
+
+    pub(super) fn stop(self, run: &Run) -> Timing {
+        let seconds = self.start.elapsed().as_secs_f64();
+        let virtual_seconds = run.figures.virtual_ms as f64 / 1_000.0;
+        let decided = run.figures.placed + run.figures.refused;
+        Timing {
+            policy: run.policy.clone(),
+            seconds,
+            cpu_seconds: cpu_seconds() - self.cpu_seconds,
+            virtual_seconds,
+            times_real_time: virtual_seconds / seconds.max(1e-9),
+            decisions_per_second: decided as f64 / seconds.max(1e-9),
+            peak_memory_mib: usage::peak_kib().map(|kib| kib as f64 / 1_024.0),
+        }
+    }
+}
+
+fn cpu_seconds() -> f64 {
+    usage::cpu_seconds(std::process::id()).unwrap_or(0.0)
+}
+
+impl fmt::Display for Timing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: {:.1} s of virtual time in {:.2} s ({:.2} s of processor), {:.0} decisions/s",
+            self.policy,
+            self.virtual_seconds,
+            self.seconds,
+            self.cpu_seconds,
+            self.decisions_per_second
+        )?;
+        match self.peak_memory_mib {
+            Some(mib) => write!(f, ", at most {mib:.0} MiB"),
+            None => Ok(()),
+        }
+    }
+}
