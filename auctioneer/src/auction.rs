@@ -46,7 +46,7 @@ pub const REQUEUE_MS: u64 = 100;
 /// When a reply goes out at the latest, unless the request says otherwise.
 pub const DEFAULT_DEADLINE_MS: u64 = 4_000;
 /// How often leases are looked at.
-const EXPIRE_MS: u64 = 250;
+const EXPIRE_MS: u64 = 100;
 /// The most unknown instances whose late answers are awaited.
 pub(crate) const MAX_UNSETTLED: usize = 100_000;
 
@@ -228,7 +228,7 @@ impl Auctioneer {
         self.next_work_ms().min(self.next_expire_ms)
     }
 
-    /// The same but for the look at leases four times a second. For a driver of virtual time that
+    /// The same but for the look at leases ten times a second. For a driver of virtual time that
     /// leaps over hours in which no lease can end.
     pub fn next_work_ms(&self) -> u64 {
         let requeue = (self.held_count > 0 && self.feed.version() != self.held_version)

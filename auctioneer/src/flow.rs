@@ -1,7 +1,7 @@
 //! Pool time: it passes only while messages demonstrably flow.
 
 /// The longest pause between two messages in which time passes. The auctioneer's echo to itself
-/// comes four times a second.
+/// comes ten times a second.
 pub const MAX_GAP_MS: u64 = 2_500;
 
 /// A clock for leases. Blocked, disconnected or frozen, we hear nobody, and nobody is lost for it.

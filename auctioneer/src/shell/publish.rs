@@ -15,10 +15,10 @@ use shared::{
 use super::Shell;
 use crate::{Output, ReplyKey};
 
-/// How often: a lease ends late by so much at the most, since time passes only with evidence.
-const ECHO: Duration = Duration::from_millis(250);
+/// How often: time passes only with evidence, so a lease may end so much late.
+const ECHO: Duration = Duration::from_millis(100);
 
-/// Evidence that messages flow: four times a second to ourselves.
+/// Evidence that messages flow: ten times a second to ourselves.
 pub(super) async fn echo(shell: Shell, name: String) {
     let subject = shell.subjects.echo(&name);
     let mut echoes = tokio::time::interval(ECHO);

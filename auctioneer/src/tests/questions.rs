@@ -167,7 +167,7 @@ fn the_pool_in_pages_that_fit() {
         for cell in answer["cells"].as_array().unwrap() {
             names.push(cell["cell"]["cell"].as_str().unwrap().to_owned());
             debits += cell["debits"].as_u64().unwrap();
-            assert_eq!(cell["left_ms"], 15_000);
+            assert_eq!(cell["left_ms"], 14_700);
         }
         match answer["next"].as_u64() {
             Some(next) => page.offset = usize::try_from(next).unwrap(),
