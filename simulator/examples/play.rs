@@ -3,7 +3,7 @@ use simulator::{Settings, scenario::Scenario};
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     let text = std::fs::read_to_string(&args[1]).unwrap();
-    let bundle = args.get(2).is_none_or(|a| a != "nobundle");
+    let verbatim = args.get(2).is_some_and(|a| a == "verbatim");
     let mut s = Scenario::read(&text, true).unwrap();
     if let Some(p) = std::env::var("POLICIES").ok() {
         s.contenders = p
@@ -17,7 +17,7 @@ fn main() {
             .ok()
             .and_then(|s| s.parse().ok())
             .unwrap_or(s.base.seed);
-        let (run, _) = simulator::run(&s, c, Settings { seed, bundle }, &mut |_| true).unwrap();
+        let (run, _) = simulator::run(&s, c, Settings { seed, verbatim }, &mut |_| true).unwrap();
         let took = t.elapsed();
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let hwm = status.lines().find(|l| l.starts_with("VmHWM")).unwrap();

@@ -50,7 +50,7 @@ impl World<'_> {
     /// last would have come. Returns the cells whose bids are to be made.
     pub(super) fn count_bids(&mut self, n: usize, auction: Uuid, request_bytes: u64) -> Vec<usize> {
         let network = self.scenario.network;
-        if !self.settings.bundle || network.loss > 0.0 || self.away > 0 {
+        if self.settings.verbatim || network.loss > 0.0 || self.away > 0 {
             return (0..self.cells.len()).collect();
         }
         // longer latencies than these are so rare that a change meanwhile hardly ever falls into one,

@@ -157,7 +157,7 @@ fn play(
     let mut timings = Vec::new();
     let settings = simulator::Settings {
         seed: outcome.seed,
-        bundle: true,
+        verbatim: false,
     };
     for contender in &scenario.contenders {
         let mut bar = Bar::new(&contender.label);
