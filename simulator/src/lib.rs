@@ -6,4 +6,5 @@ pub mod era;
 pub mod measure;
 pub mod outcome;
 pub mod random;
+pub mod trace;
 pub mod workload;

@@ -618,6 +618,7 @@ fn rules_in_a_file_are_the_algorithms_own_unless_said() {
         let text = format!("algorithm = \"{algorithm}\"");
         assert_eq!(read(&text).unwrap(), Rules::of(algorithm));
         assert_eq!(algorithm.name().parse(), Ok(algorithm));
+        assert_eq!(algorithm.name().replace('_', "-").parse(), Ok(algorithm));
     }
     assert_eq!(Rules::of(Algorithm::ReserveNBest).max_rounds, 40);
     assert_eq!(Rules::of(Algorithm::AllRebid).max_rounds, 100);
