@@ -2,3 +2,4 @@
 //! advertisement schedule) under virtual time, with faults, and what there is to see of it.
 
 pub mod outcome;
+pub mod report;
