@@ -1,0 +1,404 @@
+//! Charts as SVG. Horizontal places are in per cent, text is not scaled: the same image serves a
+//! phone, a wide screen and paper. Lines are in a nested image that is stretched to the width.
+
+use super::markup::{Esc, Len, w};
+use super::number::{Unit, counted, nice_step, nice_time_step, significant};
+use crate::outcome::{Histogram, Sample};
+
+/// Height of the area that lines and bars are drawn in, pixels.
+const PLOT: f64 = 120.0;
+/// Above it: room for the highest label.
+const TOP: f64 = 16.0;
+/// Below it: the labels of the horizontal axis.
+const BOTTOM: f64 = 18.0;
+
+/// A line of a chart over time.
+pub(super) struct Line<'a> {
+    /// Which policy, from 0: its colour and dashes.
+    pub(super) policy: usize,
+    /// What is read from each sample.
+    pub(super) samples: &'a [Sample],
+}
+
+/// What a chart over time shows.
+pub(super) struct Quantity {
+    /// The field of [`Sample`], for the script.
+    pub(super) field: &'static str,
+    /// Heading.
+    pub(super) title: &'static str,
+    /// One sentence: what it tells.
+    pub(super) note: &'static str,
+    /// Of the vertical axis.
+    pub(super) unit: Unit,
+    /// Reads it.
+    pub(super) of: fn(&Sample) -> f64,
+}
+
+/// The axes that charts share.
+#[derive(Clone, Copy)]
+pub(super) struct Axes {
+    /// Right end, milliseconds; at least 1.
+    pub(super) until_ms: f64,
+    /// Upper end of the quantity; above 0.
+    pub(super) top: f64,
+}
+
+impl Axes {
+    fn x(&self, sample: &Sample) -> f64 {
+        sample.at_ms as f64 / self.until_ms * 1000.0
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        let share = if value.is_finite() {
+            value / self.top
+        } else {
+            0.0
+        };
+        PLOT * (1.0 - share.clamp(0.0, 1.0))
+    }
+}
+
+/// The end of the time axis for all runs.
+pub(super) fn until_ms<'a>(series: impl Iterator<Item = &'a [Sample]>) -> f64 {
+    series.flatten().map(|s| s.at_ms).max().unwrap_or(1).max(1) as f64
+}
+
+/// One chart with a line for each policy.
+pub(super) fn lines(
+    out: &mut String,
+    what: &Quantity,
+    lines: &[Line<'_>],
+    until: f64,
+    label: &str,
+) {
+    let values = || {
+        lines
+            .iter()
+            .flat_map(|l| l.samples)
+            .map(what.of)
+            .filter(|v| v.is_finite())
+    };
+    let largest = values().fold(0.0_f64, f64::max);
+    let step = vertical_step(what.unit, largest);
+    let axes = Axes {
+        until_ms: until,
+        top: (largest / step).ceil().max(1.0) * step,
+    };
+    open(out, what.field, None, label);
+    grid(out, what.unit, step, axes);
+    stretch_open(out);
+    for line in lines {
+        w!(out, "<path class=\"line p{}\" d=\"", line.policy % 6);
+        polyline(out, line.samples, |s| (axes.x(s), axes.y((what.of)(s))));
+        out.push_str("\"/>");
+    }
+    out.push_str("</svg>");
+    time_axis(out, until);
+    out.push_str("</svg>");
+}
+
+/// Load per cell of one policy: emptiest to fullest, one standard deviation around the mean, the mean.
+pub(super) fn load_band(
+    out: &mut String,
+    policy: usize,
+    samples: &[Sample],
+    until: f64,
+    label: &str,
+) {
+    let axes = Axes {
+        until_ms: until,
+        top: 1.0,
+    };
+    open(out, "used", Some(policy), label);
+    grid(out, Unit::Share, 0.25, axes);
+    stretch_open(out);
+    let band =
+        |out: &mut String, class: &str, low: fn(&Sample) -> f64, high: fn(&Sample) -> f64| {
+            w!(out, "<path class=\"{class} p{}\" d=\"", policy % 6);
+            polyline(out, samples, |s| (axes.x(s), axes.y(high(s))));
+            let back: Vec<&Sample> = samples.iter().rev().collect();
+            for sample in back {
+                w!(out, "L{} {}", Len(axes.x(sample)), Len(axes.y(low(sample))));
+            }
+            out.push_str("z\"/>");
+        };
+    band(out, "range", |s| s.used_min, |s| s.used_max);
+    band(
+        out,
+        "within",
+        |s| (s.used - s.used_sd).max(s.used_min),
+        |s| (s.used + s.used_sd).min(s.used_max),
+    );
+    w!(out, "<path class=\"line p{}\" d=\"", policy % 6);
+    polyline(out, samples, |s| (axes.x(s), axes.y(s.used)));
+    out.push_str("\"/></svg>");
+    time_axis(out, until);
+    out.push_str("</svg>");
+}
+
+fn open(out: &mut String, field: &str, policy: Option<usize>, label: &str) {
+    w!(
+        out,
+        "<svg class=\"chart\" role=\"img\" width=\"100%\" height=\"{}\" data-field=\"{field}\"",
+        TOP + PLOT + BOTTOM
+    );
+    if let Some(policy) = policy {
+        w!(out, " data-run=\"{policy}\"");
+    }
+    w!(
+        out,
+        " aria-label=\"{}\"><title>{}</title>",
+        Esc(label),
+        Esc(label)
+    );
+}
+
+fn stretch_open(out: &mut String) {
+    w!(
+        out,
+        "<svg y=\"{TOP}\" width=\"100%\" height=\"{PLOT}\" viewBox=\"0 0 1000 {PLOT}\" \
+         preserveAspectRatio=\"none\">"
+    );
+}
+
+fn polyline(out: &mut String, samples: &[Sample], point: impl Fn(&Sample) -> (f64, f64)) {
+    for (at, sample) in samples.iter().enumerate() {
+        let (x, y) = point(sample);
+        w!(
+            out,
+            "{}{} {}",
+            if at == 0 { 'M' } else { 'L' },
+            Len(x),
+            Len(y)
+        );
+    }
+}
+
+/// Horizontal lines, each with its value above it.
+fn grid(out: &mut String, unit: Unit, step: f64, axes: Axes) {
+    let scale = unit.scale(axes.top);
+    let count = (axes.top / step).round().clamp(1.0, 12.0);
+    let mut at = 0.0;
+    while at <= count {
+        let value = at * step;
+        let y = TOP + axes.y(value);
+        let class = if at == 0.0 { "base" } else { "rule" };
+        w!(
+            out,
+            "<line class=\"{class}\" x2=\"100%\" y1=\"{}\" y2=\"{}\"/>",
+            Len(y),
+            Len(y)
+        );
+        if at > 0.0 {
+            w!(
+                out,
+                "<text x=\"0\" y=\"{}\">{}</text>",
+                Len(y - 4.0),
+                Esc(&scale.with_unit(value))
+            );
+        }
+        at += 1.0;
+    }
+}
+
+fn vertical_step(unit: Unit, largest: f64) -> f64 {
+    match unit {
+        // ticks that are round in the unit that is shown
+        Unit::Mebibytes if largest >= 1024.0 => nice_step(largest / 1024.0, 3) * 1024.0,
+        Unit::Count => nice_step(largest, 3).max(1.0),
+        _ => nice_step(largest, 3),
+    }
+}
+
+fn time_axis(out: &mut String, until: f64) {
+    let step = nice_time_step(until, 4);
+    let scale = Unit::Ms.scale(step.max(until / 4.0));
+    let y = TOP + PLOT + 13.0;
+    let mut at = 0.0;
+    while at <= until * 1.000_001 {
+        let share = at / until * 100.0;
+        let anchor = if at == 0.0 {
+            "start"
+        } else if share > 92.0 {
+            "end"
+        } else {
+            "middle"
+        };
+        w!(
+            out,
+            "<text class=\"x\" x=\"{}%\" y=\"{y}\" text-anchor=\"{anchor}\">{}</text>",
+            Len(share),
+            Esc(&if at == 0.0 {
+                "0".to_owned()
+            } else {
+                scale.with_unit(at)
+            })
+        );
+        if at > 0.0 && share < 99.0 {
+            let base = TOP + PLOT;
+            w!(
+                out,
+                "<line class=\"base\" x1=\"{0}%\" x2=\"{0}%\" y1=\"{base}\" y2=\"{1}\"/>",
+                Len(share),
+                base + 4.0
+            );
+        }
+        at += step;
+    }
+}
+
+/// The classes that any of these histograms uses, if all of them have the same bounds: what is shown.
+pub(super) fn used_classes(histograms: &[&Histogram]) -> std::ops::Range<usize> {
+    let used = |at: usize| {
+        histograms
+            .iter()
+            .any(|h| h.counts.get(at).is_some_and(|c| *c > 0))
+    };
+    let longest = histograms.iter().map(|h| h.counts.len()).max().unwrap_or(0);
+    let first = (0..longest).find(|at| used(*at)).unwrap_or(0);
+    let last = (0..longest)
+        .rev()
+        .find(|at| used(*at))
+        .map_or(first, |at| at + 1);
+    first..last
+}
+
+/// `1 to 2 ms`, `below 1 ms`, `20 ms and more`.
+pub(super) fn class_name(bounds: &[f64], class: usize, unit: Unit) -> String {
+    let low = class.checked_sub(1).and_then(|at| bounds.get(at)).copied();
+    let high = bounds.get(class).copied();
+    // rounds are whole numbers: a class of one of them is that number
+    let whole = |v: f64| v.fract() == 0.0;
+    match (low, high) {
+        (Some(low), Some(high)) if unit == Unit::Count && whole(low) && high - low == 1.0 => {
+            significant(low)
+        }
+        (Some(low), Some(high)) => {
+            let scale = unit.scale(high);
+            format!("{} to {}", scale.number(low), scale.with_unit(high))
+        }
+        (None, Some(high)) => format!("below {}", unit.show(high)),
+        (Some(low), None) => format!("{} and more", unit.show(low)),
+        (None, None) => "all".to_owned(),
+    }
+}
+
+/// One histogram: classes of equal width, each bar with its number.
+pub(super) fn histogram(
+    out: &mut String,
+    histogram: &Histogram,
+    shown: std::ops::Range<usize>,
+    (policy, unit, things): (usize, Unit, &str),
+    (top, label): (u64, &str),
+) {
+    let all: u64 = histogram.counts.iter().sum();
+    let classes = shown.len().max(1) as f64;
+    w!(
+        out,
+        "<svg class=\"histogram\" role=\"img\" width=\"100%\" height=\"{}\" aria-label=\"{}\">",
+        TOP + PLOT + BOTTOM,
+        Esc(label)
+    );
+    let base = TOP + PLOT;
+    for (place, class) in shown.clone().enumerate() {
+        let count = histogram.counts.get(class).copied().unwrap_or(0);
+        let height = if count == 0 {
+            0.0
+        } else {
+            (count as f64 / top as f64 * PLOT).max(1.0)
+        };
+        let width = 100.0 / classes;
+        let share = count as f64 / all.max(1) as f64 * 100.0;
+        let name = class_name(&histogram.bounds, class, unit);
+        let title = format!(
+            "{name}: {} ({} %)",
+            counted(count, things),
+            significant(share)
+        );
+        let x = place as f64 * width;
+        w!(
+            out,
+            "<g class=\"bar p{}\"><title>{}</title><rect class=\"reach\" x=\"{x}%\" y=\"0\" \
+             width=\"{w}%\" height=\"{base}\"/><rect x=\"{ix}%\" y=\"{y}\" width=\"{iw}%\" \
+             height=\"{h}\"/></g>",
+            policy % 6,
+            Esc(&title),
+            x = Len(x),
+            w = Len(width),
+            ix = Len(x + width * 0.06),
+            iw = Len(width * 0.88),
+            y = Len(base - height),
+            h = Len(height),
+        );
+        if count > 0 && count == histogram.counts.iter().copied().max().unwrap_or(0) {
+            // the highest bar says how much it is, so that the scale is known without an axis
+            let middle = x + width / 2.0;
+            let (anchor, at) = match middle {
+                m if m < 18.0 => ("start", x),
+                m if m > 82.0 => ("end", x + width),
+                m => ("middle", m),
+            };
+            w!(
+                out,
+                "<text x=\"{}%\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>",
+                Len(at),
+                Len(base - height - 4.0),
+                Esc(&super::number::whole(count))
+            );
+        }
+    }
+    w!(
+        out,
+        "<line class=\"base\" x2=\"100%\" y1=\"{base}\" y2=\"{base}\"/>"
+    );
+    bounds_axis(out, &histogram.bounds, shown, unit);
+    out.push_str("</svg>");
+}
+
+/// At most five names of bounds; classes of one whole number each are named in their middle.
+fn bounds_axis(out: &mut String, bounds: &[f64], shown: std::ops::Range<usize>, unit: Unit) {
+    let classes = shown.len().max(1);
+    let y = TOP + PLOT + 13.0;
+    let every = classes.div_ceil(5).max(1);
+    let named = |class: usize| class_name(bounds, class, unit);
+    if unit == Unit::Count {
+        for (place, class) in shown.enumerate().step_by(every) {
+            let x = (place as f64 + 0.5) / classes as f64 * 100.0;
+            let name = named(class).replace(" and more", "+");
+            w!(
+                out,
+                "<text class=\"x\" x=\"{}%\" y=\"{y}\" text-anchor=\"middle\">{}</text>",
+                Len(x),
+                Esc(&name)
+            );
+        }
+        return;
+    }
+    // the bound on the left of each class; the first class's left is the axis's beginning
+    for (place, class) in shown.clone().enumerate() {
+        let Some(bound) = class.checked_sub(1).and_then(|at| bounds.get(at)) else {
+            continue;
+        };
+        if !place.is_multiple_of(every) {
+            continue;
+        }
+        let x = place as f64 / classes as f64 * 100.0;
+        let anchor = if place == 0 { "start" } else { "middle" };
+        w!(
+            out,
+            "<text class=\"x\" x=\"{}%\" y=\"{y}\" text-anchor=\"{anchor}\">{}</text>",
+            Len(x),
+            Esc(&unit.show(*bound))
+        );
+    }
+    if classes <= 1 {
+        let name = named(shown.start);
+        w!(
+            out,
+            "<text class=\"x\" x=\"50%\" y=\"{y}\" text-anchor=\"middle\">{}</text>",
+            Esc(&name)
+        );
+    } else if shown.start == 0 {
+        w!(out, "<text class=\"x\" x=\"0\" y=\"{y}\">0</text>");
+    }
+}
