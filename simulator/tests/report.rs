@@ -203,6 +203,7 @@ fn the_page_shows_the_outcome_in_every_form() {
             pages.picture(&mut browser, "two-days-phone");
         }
     }
+    media(&mut browser, "print", "light");
     let pdf = browser.call("Page.printToPDF", json!({"preferCSSPageSize": true}));
     if pages.keep {
         pages.save("two-days.pdf", &pdf);
@@ -363,6 +364,7 @@ fn a_quarter_of_a_million_instances() {
     eprintln!("{size} bytes; DOM, load, paint: {took} ms");
     assert_quiet(&browser);
     assert_figures(&mut browser, &outcome);
+    browser.eval("document.querySelector('.maps').scrollIntoView()");
     pages.picture(&mut browser, "large");
 
     // the script reads what was packed: the same instance is where it was drawn

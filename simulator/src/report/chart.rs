@@ -85,7 +85,7 @@ pub(super) fn lines(
         top: (largest / step).ceil().max(1.0) * step,
     };
     open(out, what.field, None, label);
-    grid(out, what.unit, step, axes);
+    grid(out, step, axes);
     stretch_open(out);
     for line in lines {
         w!(out, "<path class=\"line p{}\" d=\"", line.policy % 6);
@@ -93,6 +93,7 @@ pub(super) fn lines(
         out.push_str("\"/>");
     }
     out.push_str("</svg>");
+    grid_labels(out, what.unit, step, axes);
     time_axis(out, until);
     out.push_str("</svg>");
 }
@@ -110,7 +111,7 @@ pub(super) fn load_band(
         top: 1.0,
     };
     open(out, "used", Some(policy), label);
-    grid(out, Unit::Share, 0.25, axes);
+    grid(out, 0.25, axes);
     stretch_open(out);
     let band =
         |out: &mut String, class: &str, low: fn(&Sample) -> f64, high: fn(&Sample) -> f64| {
@@ -132,6 +133,7 @@ pub(super) fn load_band(
     w!(out, "<path class=\"line p{}\" d=\"", policy % 6);
     polyline(out, samples, |s| (axes.x(s), axes.y(s.used)));
     out.push_str("\"/></svg>");
+    grid_labels(out, Unit::Share, 0.25, axes);
     time_axis(out, until);
     out.push_str("</svg>");
 }
@@ -174,30 +176,37 @@ fn polyline(out: &mut String, samples: &[Sample], point: impl Fn(&Sample) -> (f6
     }
 }
 
-/// Horizontal lines, each with its value above it.
-fn grid(out: &mut String, unit: Unit, step: f64, axes: Axes) {
-    let scale = unit.scale(axes.top);
+/// The values of an axis that have a line: from 0, in equal steps, at most 12.
+fn ticks(step: f64, axes: Axes) -> impl Iterator<Item = f64> {
     let count = (axes.top / step).round().clamp(1.0, 12.0);
-    let mut at = 0.0;
-    while at <= count {
-        let value = at * step;
+    (0..=12_u32)
+        .map(f64::from)
+        .take_while(move |at| *at <= count)
+        .map(move |at| at * step)
+}
+
+fn grid(out: &mut String, step: f64, axes: Axes) {
+    for value in ticks(step, axes) {
         let y = TOP + axes.y(value);
-        let class = if at == 0.0 { "base" } else { "rule" };
+        let class = if value == 0.0 { "base" } else { "rule" };
         w!(
             out,
-            "<line class=\"{class}\" x2=\"100%\" y1=\"{}\" y2=\"{}\"/>",
-            Len(y),
+            "<line class=\"{class}\" x2=\"100%\" y1=\"{0}\" y2=\"{0}\"/>",
             Len(y)
         );
-        if at > 0.0 {
-            w!(
-                out,
-                "<text x=\"0\" y=\"{}\">{}</text>",
-                Len(y - 4.0),
-                Esc(&scale.with_unit(value))
-            );
-        }
-        at += 1.0;
+    }
+}
+
+/// The value of each line, above it: after the lines of the chart, so that they do not hide it.
+fn grid_labels(out: &mut String, unit: Unit, step: f64, axes: Axes) {
+    let scale = unit.scale(axes.top);
+    for value in ticks(step, axes).skip(1) {
+        let y = Len(TOP + axes.y(value) - 4.0);
+        w!(
+            out,
+            "<text y=\"{y}\">{}</text>",
+            Esc(&scale.name(&scale.short(value)))
+        );
     }
 }
 
@@ -205,7 +214,7 @@ fn vertical_step(unit: Unit, largest: f64) -> f64 {
     match unit {
         // ticks that are round in the unit that is shown
         Unit::Mebibytes if largest >= 1024.0 => nice_step(largest / 1024.0, 3) * 1024.0,
-        Unit::Count => nice_step(largest, 3).max(1.0),
+        Unit::Count => nice_step(largest, 3).max(1.0).ceil(),
         _ => nice_step(largest, 3),
     }
 }
@@ -231,7 +240,7 @@ fn time_axis(out: &mut String, until: f64) {
             Esc(&if at == 0.0 {
                 "0".to_owned()
             } else {
-                scale.with_unit(at)
+                scale.name(&scale.short(at))
             })
         );
         if at > 0.0 && share < 99.0 {
@@ -275,10 +284,10 @@ pub(super) fn class_name(bounds: &[f64], class: usize, unit: Unit) -> String {
         }
         (Some(low), Some(high)) => {
             let scale = unit.scale(high);
-            format!("{} to {}", scale.number(low), scale.with_unit(high))
+            format!("{} to {}", scale.short(low), scale.name(&scale.short(high)))
         }
-        (None, Some(high)) => format!("below {}", unit.show(high)),
-        (Some(low), None) => format!("{} and more", unit.show(low)),
+        (None, Some(high)) => format!("below {}", unit.short(high)),
+        (Some(low), None) => format!("{} and more", unit.short(low)),
         (None, None) => "all".to_owned(),
     }
 }
@@ -388,7 +397,7 @@ fn bounds_axis(out: &mut String, bounds: &[f64], shown: std::ops::Range<usize>, 
             out,
             "<text class=\"x\" x=\"{}%\" y=\"{y}\" text-anchor=\"{anchor}\">{}</text>",
             Len(x),
-            Esc(&unit.show(*bound))
+            Esc(&unit.short(*bound))
         );
     }
     if classes <= 1 {

@@ -71,11 +71,11 @@ pub(super) fn page(outcome: &Outcome) -> String {
     head(&mut out, outcome);
     title(&mut out, outcome);
     cards(&mut out, outcome);
-    figures(&mut out, outcome);
     let map_data = instance_maps(&mut out, outcome, &apps, &maps);
     over_time(&mut out, outcome);
     histograms(&mut out, outcome);
     refusals(&mut out, outcome);
+    figures(&mut out, outcome);
     source(&mut out, outcome);
     let data = json!({
         "palette": NAMED.iter().chain(&OTHERS).collect::<Vec<_>>(),
@@ -297,7 +297,7 @@ fn figures(out: &mut String, outcome: &Outcome) {
     for group in table::groups(outcome) {
         w!(
             out,
-            "<tbody><tr class=\"group\"><th scope=\"rowgroup\" colspan=\"{columns}\">{}</th></tr>",
+            "<tbody><tr class=\"group\"><th scope=\"rowgroup\" colspan=\"{columns}\"><span>{}</span></th></tr>",
             group.title
         );
         for row in &group.rows {

@@ -26,6 +26,8 @@ pub(super) struct Scale {
     /// `ms`, `GiB`, `%`, …; empty for counts.
     pub(super) suffix: &'static str,
     decimals: Option<usize>,
+    /// Some numbers of the row are not whole: then those that are show their decimals, too.
+    mixed: bool,
 }
 
 const KIB: f64 = 1024.0;
@@ -70,38 +72,75 @@ impl Unit {
             factor: *factor,
             suffix,
             decimals,
+            mixed: false,
         }
     }
 
     /// A number with its unit, on its own scale.
     pub(super) fn show(self, value: f64) -> String {
         let scale = self.scale(value);
-        scale.with_unit(value)
+        scale.name(&scale.number(value))
+    }
+
+    /// The same without zeros at the end.
+    pub(super) fn short(self, value: f64) -> String {
+        let scale = self.scale(value);
+        scale.name(&scale.short(value))
     }
 }
 
 impl Scale {
+    /// The scale of a row of just these numbers.
+    pub(super) fn of_row(unit: Unit, numbers: impl Iterator<Item = f64> + Clone) -> Scale {
+        let largest = numbers.clone().fold(0.0_f64, |most, n| most.max(n.abs()));
+        let mut scale = unit.scale(largest);
+        scale.mixed = numbers
+            .into_iter()
+            .any(|n| (n / scale.factor).fract() != 0.0);
+        scale
+    }
+
     /// The number without its unit.
     pub(super) fn number(&self, value: f64) -> String {
         let value = value / self.factor;
         match self.decimals {
             Some(decimals) => fixed(value, decimals),
+            None if self.mixed && value.abs() >= 1.0 => three_digits(value),
             None => significant(value),
         }
     }
 
-    /// The number and its unit.
-    pub(super) fn with_unit(&self, value: f64) -> String {
+    /// The same without zeros at the end.
+    pub(super) fn short(&self, value: f64) -> String {
+        short(value / self.factor)
+    }
+
+    /// A number and the unit of this scale.
+    pub(super) fn name(&self, number: &str) -> String {
         if self.suffix.is_empty() {
-            self.number(value)
+            number.to_owned()
         } else {
-            format!("{}\u{a0}{}", self.number(value), self.suffix)
+            format!("{number}\u{a0}{}", self.suffix)
         }
     }
 }
 
-/// Three digits that count, at most three after the point; whole numbers in full.
+/// Three digits that count, at most three after the point; whole numbers as such.
 pub(super) fn significant(value: f64) -> String {
+    let size = value.abs();
+    if size > 0.0 && size < 0.000_5 {
+        // what is not 0 must not be shown as 0
+        return "<0.001".to_owned();
+    }
+    if value.fract() == 0.0 {
+        fixed(value, 0)
+    } else {
+        three_digits(value)
+    }
+}
+
+/// Three digits, at most three of them after the point.
+fn three_digits(value: f64) -> String {
     let size = value.abs();
     let decimals = if size >= 100.0 {
         0
@@ -112,17 +151,16 @@ pub(super) fn significant(value: f64) -> String {
     } else {
         3
     };
-    let shown = fixed(value, decimals);
-    match shown.split_once('.') {
-        Some((whole, part)) if part.bytes().all(|b| b == b'0') => {
-            // what is not 0 must not be shown as 0
-            if size > 0.0 && size < 0.0005 {
-                "<0.001".to_owned()
-            } else {
-                whole.to_owned()
-            }
-        }
-        _ => shown,
+    fixed(value, decimals)
+}
+
+/// The same without zeros at the end: for the bounds of classes and the ticks of axes.
+fn short(value: f64) -> String {
+    let shown = significant(value);
+    if shown.contains('.') {
+        shown.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        shown
     }
 }
 
@@ -179,15 +217,15 @@ pub(super) fn clean(text: &str, lines: bool) -> Cow<'_, str> {
     }
 }
 
-/// A step for the ticks of an axis from 0 to `largest`: 1, 2 or 5 times a power of ten, at most
-/// `most` steps.
+/// A step for the ticks of an axis from 0 to `largest`: 1, 2, 2.5 or 5 times a power of ten, at
+/// most `most` steps.
 pub(super) fn nice_step(largest: f64, most: usize) -> f64 {
     let least = largest / most.max(1) as f64;
     if !(least.is_finite() && least > 0.0) {
         return 1.0;
     }
     let power = 10_f64.powf(least.log10().floor());
-    [1.0, 2.0, 5.0, 10.0]
+    [1.0, 2.0, 2.5, 5.0, 10.0]
         .into_iter()
         .map(|m| m * power)
         .find(|step| *step >= least * 0.999_999)
@@ -257,8 +295,10 @@ mod tests {
             assert_eq!(unit.show(value), shown);
         }
         // one scale for a row: what is small next to the largest keeps the row's unit
-        let row = Unit::Ms.scale(5000.0);
-        assert_eq!(row.with_unit(20.0), "0.020\u{a0}s");
+        let row = Scale::of_row(Unit::Ms, [5000.0, 20.0].into_iter());
+        assert_eq!(row.number(5000.0), "5.00");
+        assert_eq!(row.short(20.0), "0.02");
+        assert_eq!(row.number(20.0), "0.020");
     }
 
     #[test]
@@ -271,11 +311,11 @@ mod tests {
 
     #[test]
     fn ticks_are_round() {
-        assert!((nice_step(97.0, 4) - 50.0).abs() < 1e-9);
+        assert!((nice_step(97.0, 4) - 25.0).abs() < 1e-9);
         assert!((nice_step(100.0, 5) - 20.0).abs() < 1e-9);
         assert!((nice_step(0.0, 4) - 1.0).abs() < 1e-9);
         assert!((nice_time_step(48.0 * HOUR, 4) - 12.0 * HOUR).abs() < 1e-9);
-        assert!((nice_time_step(10.0 * 24.0 * HOUR, 4) - 5.0 * 24.0 * HOUR).abs() < 1e-9);
+        assert!((nice_time_step(10.0 * 24.0 * HOUR, 4) - 2.5 * 24.0 * HOUR).abs() < 1e-9);
         assert!((nice_time_step(7000.0, 4) - 2000.0).abs() < 1e-9);
     }
 }

@@ -55,6 +55,7 @@ struct Spec(&'static str, &'static str, &'static str, Unit, Better);
 const INSTANCES: &str = "Instances";
 const WAIT: &str = "Wait, from the request to the cell’s acceptance";
 const AUCTIONS: &str = "Auctions";
+const ROUNDS: &str = "Auctions that an instance was in";
 const DISTRIBUTION: &str = "Memory used per cell, standard deviation / mean";
 const PER_CELL: &str = "Instances per cell";
 const PER_ZONE: &str = "Instances per zone";
@@ -163,6 +164,7 @@ const ORDER: &[&str] = &[
     INSTANCES,
     WAIT,
     AUCTIONS,
+    ROUNDS,
     DISTRIBUTION,
     PER_CELL,
     PER_ZONE,
@@ -236,7 +238,7 @@ fn row(place: Place, pointer: String, figures: &[Value]) -> Row {
     Row {
         pointer,
         label: place.label,
-        scale: place.unit.scale(largest),
+        scale: Scale::of_row(place.unit, numbers.iter().flatten().copied()),
         best: best(&numbers, place.better),
         values,
     }
