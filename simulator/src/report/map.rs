@@ -27,6 +27,8 @@ pub(super) struct Style {
     /// Memory that fills the whole width, MiB.
     widest_mb: i64,
     plain_rows: bool,
+    /// Room for the names of cells and a share, characters.
+    label_chars: usize,
 }
 
 impl Style {
@@ -53,6 +55,12 @@ impl Style {
                 .unwrap_or(1)
                 .max(1),
             plain_rows: cells().count() <= PLAIN_ROWS,
+            label_chars: cells()
+                .map(|c| c.cell.chars().count())
+                .max()
+                .unwrap_or(0)
+                .min(16)
+                + 7,
         }
     }
 
@@ -84,10 +92,15 @@ pub(super) fn map(out: &mut String, outcome: &Outcome, run: usize, apps: &Apps<'
         zone_head(out, zone);
         for (at, chunk) in zone.chunks(CHUNK).enumerate() {
             let first = first + at * CHUNK;
-            let labelled = if style.labelled() { " labelled" } else { "" };
-            w!(out, "<div class=\"rows{labelled}\">");
             if style.labelled() {
+                let chars = style.label_chars;
+                w!(
+                    out,
+                    "<div class=\"rows labelled\" style=\"--label:{chars}ch\">"
+                );
                 labels(out, chunk);
+            } else {
+                out.push_str("<div class=\"rows\">");
             }
             plot(out, chunk, (run, first), apps, style);
             out.push_str("</div>");
@@ -110,16 +123,15 @@ fn zone_head(out: &mut String, zone: &[CellEnd]) {
         .sum();
     w!(
         out,
-        "<h4>{} <span>{}, {}, {} of {} used</span></h4>",
+        "<h4>{} <span>{}, {}, {} used</span></h4>",
         if name.is_empty() {
-            "no zone".to_owned()
+            "No zone".to_owned()
         } else {
             format!("Zone {}", Esc(name))
         },
         counted(zone.len() as u64, "cell"),
         counted(instances, "instance"),
         share(used, memory),
-        Esc(&Unit::Mebibytes.show(memory as f64)),
     );
 }
 

@@ -12,6 +12,8 @@ mod number;
 mod pack;
 mod palette;
 mod table;
+mod text;
+mod text_map;
 
 use crate::outcome::Outcome;
 
@@ -28,9 +30,12 @@ pub fn html(outcome: &Outcome) -> String {
     html::page(outcome)
 }
 
-/// The same as text, at most `width` columns wide; with terminal colours when `colour`.
+/// The same as text, at most `width` columns wide (40 where it is less); with terminal colours when
+/// `colour`.
+///
+/// Many policies are shown below each other, and more than 60 cells in one line for each zone. Control
+/// characters in what the scenario names are replaced, so that no name steers the terminal.
 #[must_use]
 pub fn text(outcome: &Outcome, width: usize, colour: bool) -> String {
-    let _ = (width, colour);
-    outcome.name.clone()
+    text::page(outcome, width, colour)
 }

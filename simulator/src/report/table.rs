@@ -91,13 +91,7 @@ const SPECS: &[Spec] = &[
     ),
     Spec("/wait_ms", WAIT, "", Unit::Ms, Better::Lower),
     Spec("/auctions", AUCTIONS, "held", Unit::Count, Better::Open),
-    Spec(
-        "/rounds",
-        AUCTIONS,
-        "for an instance",
-        Unit::Count,
-        Better::Lower,
-    ),
+    Spec("/rounds", ROUNDS, "", Unit::Count, Better::Lower),
     Spec(
         "/distribution_before",
         DISTRIBUTION,
