@@ -3,6 +3,12 @@
 //! `VENDUE_TEST_REPORT_DIR=DIR` keeps the pages and pictures of them there, to be looked at.
 
 #![allow(clippy::unwrap_used)]
+// made-up numbers are small
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_possible_wrap
+)]
 
 mod browser;
 mod sample;
@@ -143,29 +149,21 @@ fn the_page_shows_the_outcome_in_every_form() {
     assert_quiet(&browser);
     assert_figures(&mut browser, &outcome);
 
-    let blocks: usize = outcome
-        .runs
-        .iter()
-        .flat_map(|r| &r.cells)
-        .map(|c| c.instances.len())
-        .sum();
-    assert_eq!(
-        browser.eval("document.querySelectorAll('.plot g').length"),
-        json!(blocks)
-    );
-    assert_eq!(
-        browser.eval("document.querySelectorAll('.map').length"),
-        json!(3)
-    );
-    assert_eq!(
-        browser.eval("document.querySelectorAll('.histogram').length"),
-        json!(9)
-    );
-    // six quantities (one run loses a cell for a while) and a band for each policy
-    assert_eq!(
-        browser.eval("document.querySelectorAll('.chart').length"),
-        json!(9)
-    );
+    let cells = || outcome.runs.iter().flat_map(|r| &r.cells);
+    let blocks: usize = cells().map(|c| c.instances.len()).sum();
+    for (selector, count) in [
+        (".plot g", blocks),
+        (".plot .track", cells().count()),
+        (".map", 3),
+        (".histogram", 9),
+        // six quantities (one run loses a cell for a while) and a band for each policy
+        (".chart", 9),
+        (".refusals", 2),
+        ("[data-figure='/placed'].best", 1),
+    ] {
+        let found = browser.eval(&format!("document.querySelectorAll(\"{selector}\").length"));
+        assert_eq!(found, json!(count), "{selector}");
+    }
     assert_eq!(
         browser.eval("document.querySelector('.file').textContent"),
         outcome.scenario
@@ -174,11 +172,16 @@ fn the_page_shows_the_outcome_in_every_form() {
         browser.eval("document.querySelector('.command').textContent"),
         outcome.command
     );
-    assert_eq!(
-        browser.eval("document.querySelectorAll('[data-figure$=placed].best').length"),
-        1
-    );
+}
 
+#[test]
+fn the_page_suits_light_dark_paper_and_phone() {
+    let Some(chromium) = browser::find() else {
+        return;
+    };
+    let pages = Pages::new();
+    let file = pages.write("two-days-media", &sample::two_days());
+    let mut browser = opened(&chromium, &file);
     pages.picture(&mut browser, "two-days-light");
     media(&mut browser, "screen", "dark");
     pages.picture(&mut browser, "two-days-dark");
@@ -530,7 +533,7 @@ fn text_shows_the_same() {
     );
     assert_eq!(
         large.matches("67\u{a0}cells").count(),
-        2,
-        "the zones of both policies:\n{large}"
+        4,
+        "two zones of both policies:\n{large}"
     );
 }

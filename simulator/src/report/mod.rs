@@ -4,16 +4,13 @@
 //! went over time, how waits, rounds and loads are spread, why instances were refused, and how to make
 //! it again. Both are pure functions of the outcome: the same outcome gives the same bytes.
 
-mod chart;
+mod charted;
 mod html;
-mod map;
 mod markup;
 mod number;
-mod pack;
 mod palette;
 mod table;
 mod text;
-mod text_map;
 
 use crate::outcome::Outcome;
 

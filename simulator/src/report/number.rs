@@ -155,7 +155,7 @@ fn three_digits(value: f64) -> String {
 }
 
 /// The same without zeros at the end: for the bounds of classes and the ticks of axes.
-fn short(value: f64) -> String {
+pub(super) fn short(value: f64) -> String {
     let shown = significant(value);
     if shown.contains('.') {
         shown.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::outcome::{Outcome, Run};
+use crate::outcome::{CellEnd, InstanceEnd, Outcome, Run};
 
 /// Told apart by most readers, colour-blind ones included, on white and on black: after Paul Tol's
 /// "bright" and "muted" schemes, lightness alternating.
@@ -25,7 +25,7 @@ pub(super) struct Apps<'a> {
     /// How many of these, from the first, have a colour and a letter of their own.
     pub(super) named: usize,
     /// For each run: from its position of an app to the rank.
-    pub(super) ranks: Vec<Vec<usize>>,
+    ranks: Vec<Vec<usize>>,
 }
 
 impl<'a> Apps<'a> {
@@ -69,12 +69,18 @@ impl<'a> Apps<'a> {
         (rank < self.named).then(|| char::from(b'A' + u8::try_from(rank % 26).unwrap_or(0)))
     }
 
-    /// The rank of an app of a run; of a position that does not exist: one beyond the last.
-    pub(super) fn rank(&self, run: usize, app: u32) -> usize {
-        self.ranks[run]
-            .get(app as usize)
-            .copied()
-            .unwrap_or(self.names.len())
+    /// The instances of a cell of a run in the order drawn, each with the rank of its app: what was
+    /// there before, then by app, then by index. The rank is one beyond the last where the position of
+    /// the app does not exist.
+    pub(super) fn drawn<'c>(&self, run: usize, cell: &'c CellEnd) -> Vec<(usize, &'c InstanceEnd)> {
+        let rank = |app: u32| self.ranks[run].get(app as usize).copied();
+        let mut sorted: Vec<(usize, &InstanceEnd)> = cell
+            .instances
+            .iter()
+            .map(|i| (rank(i.app).unwrap_or(self.names.len()), i))
+            .collect();
+        sorted.sort_by_key(|(rank, i)| (!i.before, *rank, i.index));
+        sorted
     }
 }
 

@@ -225,31 +225,32 @@ fn row(place: Place, pointer: String, figures: &[Value]) -> Row {
         .iter()
         .map(|v| v.as_ref().and_then(Value::as_f64))
         .collect();
-    let largest = numbers
-        .iter()
-        .flatten()
-        .fold(0.0_f64, |most, n| most.max(n.abs()));
+    let scale = Scale::of_row(place.unit, numbers.iter().flatten().copied());
+    let best = best(&numbers, place.better, scale);
     Row {
         pointer,
         label: place.label,
-        scale: Scale::of_row(place.unit, numbers.iter().flatten().copied()),
-        best: best(&numbers, place.better),
+        scale,
         values,
+        best,
     }
 }
 
-fn best(numbers: &[Option<f64>], better: Better) -> Vec<bool> {
+/// Marks the best of the numbers and what cannot be told from it as shown; nothing where all look the
+/// same.
+fn best(numbers: &[Option<f64>], better: Better, scale: Scale) -> Vec<bool> {
     let known = || numbers.iter().flatten().copied();
-    let least = known().fold(f64::INFINITY, f64::min);
-    let most = known().fold(f64::NEG_INFINITY, f64::max);
     let wanted = match better {
-        Better::Lower => least,
-        Better::Higher => most,
+        Better::Lower => known().fold(f64::INFINITY, f64::min),
+        Better::Higher => known().fold(f64::NEG_INFINITY, f64::max),
         Better::Open => return vec![false; numbers.len()],
     };
+    let wanted = scale.number(wanted);
+    let is_best = |n: &f64| scale.number(*n) == wanted;
+    let all_same = known().all(|n| is_best(&n));
     numbers
         .iter()
-        .map(|n| least < most && *n == Some(wanted))
+        .map(|n| !all_same && n.as_ref().is_some_and(is_best))
         .collect()
 }
 
@@ -439,6 +440,25 @@ mod tests {
             "only one is known"
         );
         assert!(find(&groups, "/lost").1.is_empty());
+    }
+
+    #[test]
+    fn what_looks_the_same_is_equally_good() {
+        let traffic = |sent| Traffic {
+            sent,
+            ..Default::default()
+        };
+        let runs = [5_000_000, 5_000_001, 7].map(|bytes| Figures {
+            traffic: Traffic {
+                bytes,
+                ..traffic(1)
+            },
+            ..Default::default()
+        });
+        let both = groups(&outcome(runs[..2].to_vec()));
+        assert_eq!(find(&both, "/traffic/bytes").1.best, [false, false]);
+        let three = groups(&outcome(runs.to_vec()));
+        assert_eq!(find(&three, "/traffic/bytes").1.best, [false, false, true]);
     }
 
     #[test]

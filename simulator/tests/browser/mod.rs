@@ -14,7 +14,7 @@ const HANGS: Duration = Duration::from_secs(120);
 
 /// Where the browser is: `VENDUE_TEST_CHROMIUM`, else the first of the usual names in `PATH`.
 /// `None`, loudly, where there is none; in CI (`CI=true`) that is a failure.
-pub fn find() -> Option<PathBuf> {
+pub(crate) fn find() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("VENDUE_TEST_CHROMIUM").filter(|path| !path.is_empty()) {
         return Some(named.into());
     }
@@ -33,7 +33,7 @@ pub fn find() -> Option<PathBuf> {
 }
 
 /// One page in one browser; both end with it.
-pub struct Browser {
+pub(crate) struct Browser {
     child: Child,
     to: ChildStdin,
     from: Receiver<Value>,
@@ -46,7 +46,7 @@ pub struct Browser {
 
 impl Browser {
     /// Starts it with an empty page and everything reported.
-    pub fn start(chromium: &PathBuf) -> Browser {
+    pub(crate) fn start(chromium: &PathBuf) -> Browser {
         let profile = tempfile::tempdir().unwrap();
         // the browser reads commands from descriptor 3 and answers on 4
         let mut child = Command::new("sh")
@@ -120,9 +120,10 @@ impl Browser {
     }
 
     /// One command and its answer.
-    pub fn call(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) fn call(&mut self, method: &str, params: Value) -> Value {
         self.next_id += 1;
-        let mut message = json!({"id": self.next_id, "method": method, "params": params});
+        let mut message = json!({"id": self.next_id, "method": method});
+        message["params"] = params;
         if !self.session.is_empty() {
             message["sessionId"] = json!(self.session);
         }
@@ -147,7 +148,7 @@ impl Browser {
     }
 
     /// Opens a file and waits until it has loaded.
-    pub fn open(&mut self, file: &std::path::Path) {
+    pub(crate) fn open(&mut self, file: &std::path::Path) {
         self.events.clear();
         self.call(
             "Page.navigate",
@@ -164,7 +165,7 @@ impl Browser {
     }
 
     /// The value of a JavaScript expression; promises are awaited.
-    pub fn eval(&mut self, expression: &str) -> Value {
+    pub(crate) fn eval(&mut self, expression: &str) -> Value {
         let answer = self.call(
             "Runtime.evaluate",
             json!({"expression": expression, "returnByValue": true, "awaitPromise": true}),
@@ -177,7 +178,7 @@ impl Browser {
     }
 
     /// The size of the window, CSS pixels.
-    pub fn resize(&mut self, width: u32, height: u32) {
+    pub(crate) fn resize(&mut self, width: u32, height: u32) {
         self.call(
             "Emulation.setDeviceMetricsOverride",
             json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}),
@@ -185,14 +186,14 @@ impl Browser {
     }
 
     /// Two frames: what was observed, resized or asked for is drawn after that.
-    pub fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         self.eval(
             "new Promise(r => requestAnimationFrame(() => requestAnimationFrame(() => r(1))))",
         );
     }
 
     /// What the page wrote to the console, threw, or was refused, and what it asked the network for.
-    pub fn complaints(&self) -> Vec<String> {
+    pub(crate) fn complaints(&self) -> Vec<String> {
         self.events
             .iter()
             .filter_map(|event| {

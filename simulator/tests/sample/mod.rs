@@ -9,13 +9,14 @@ use simulator::outcome::{
 };
 
 /// What an attacker would name an app, a cell, a policy.
-pub const HOSTILE: &str = "</script><img src=x onerror=\"alert('x')\">&amp;\u{1b}[31m\u{202e}";
+pub(crate) const HOSTILE: &str =
+    "</script><img src=x onerror=\"alert('x')\">&amp;\u{1b}[31m\u{202e}";
 
 /// Numbers that look drawn, from a seed (splitmix64).
-pub struct Draw(pub u64);
+pub(crate) struct Draw(pub u64);
 
 impl Draw {
-    pub fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -26,7 +27,7 @@ impl Draw {
 
 /// Two days of 20 cells under three policies: few apps with many instances, some that were there
 /// before, tasks, a lost cell, refusals, every chart in use.
-pub fn two_days() -> Outcome {
+pub(crate) fn two_days() -> Outcome {
     let packed = [0.93, 0.9, 0.88, 0.84, 0.8, 0.71, 0.4, 0.05, 0.0, 0.0];
     let even = [0.62, 0.6, 0.58, 0.57, 0.61, 0.6, 0.55, 0.63, 0.59, 0.56];
     let random = [0.8, 0.35, 0.5, 0.66, 0.9, 0.45, 0.72, 0.58, 0.3, 0.61];
@@ -97,7 +98,7 @@ const APPS: [&str; 16] = [
     "old-platform",
 ];
 
-fn two_days_run(seed: u64, policy: &str, loads: &[f64]) -> Run {
+fn two_days_cells(seed: u64, policy: &str, loads: &[f64]) -> Vec<CellEnd> {
     let mut draw = Draw(seed + 7);
     let mut next_index = [0_u32; APPS.len()];
     let mut cells = Vec::new();
@@ -135,6 +136,11 @@ fn two_days_run(seed: u64, policy: &str, loads: &[f64]) -> Run {
             });
         }
     }
+    cells
+}
+
+fn two_days_run(seed: u64, policy: &str, loads: &[f64]) -> Run {
+    let cells = two_days_cells(seed, policy, loads);
     let mut figures = figures_of(&cells, seed);
     figures.virtual_ms = 172_800_000;
     figures.saved = Some(if policy == "diego-bin-pack" {
@@ -218,14 +224,7 @@ fn series(seed: u64, until_ms: u64, cells: u64) -> Vec<Sample> {
         .collect()
 }
 
-/// Figures that fit the cells where that is easily had, made up for the rest.
-fn figures_of(cells: &[CellEnd], seed: u64) -> Figures {
-    let placed: u64 = cells
-        .iter()
-        .flat_map(|c| &c.instances)
-        .map(|i| u64::from(i.count))
-        .sum();
-    let wait = 4.0 + seed as f64 * 1.7;
+fn messages_of(placed: u64, seed: u64) -> BTreeMap<String, Traffic> {
     let mut messages = BTreeMap::new();
     let kinds = [
         "advertisement",
@@ -251,6 +250,18 @@ fn figures_of(cells: &[CellEnd], seed: u64) -> Figures {
             },
         );
     }
+    messages
+}
+
+/// Figures that fit the cells where that is easily had, made up for the rest.
+fn figures_of(cells: &[CellEnd], seed: u64) -> Figures {
+    let placed: u64 = cells
+        .iter()
+        .flat_map(|c| &c.instances)
+        .map(|i| u64::from(i.count))
+        .sum();
+    let wait = 4.0 + seed as f64 * 1.7;
+    let messages = messages_of(placed, seed);
     let sum = |of: fn(&Traffic) -> u64| messages.values().map(of).sum();
     let traffic = Traffic {
         sent: sum(|t| t.sent),
@@ -315,7 +326,7 @@ fn figures_of(cells: &[CellEnd], seed: u64) -> Figures {
 }
 
 /// Every text of the outcome is an attack.
-pub fn hostile() -> Outcome {
+pub(crate) fn hostile() -> Outcome {
     let mut outcome = two_days();
     let evil = |text: &mut String| text.insert_str(0, HOSTILE);
     outcome.interrupted = true;
@@ -345,7 +356,7 @@ pub fn hostile() -> Outcome {
 }
 
 /// The same in so many blocks that they are drawn on canvases.
-pub fn hostile_canvas() -> Outcome {
+pub(crate) fn hostile_canvas() -> Outcome {
     let mut outcome = large(2, 40, 3000);
     for run in &mut outcome.runs {
         run.policy.insert_str(0, HOSTILE);
@@ -360,7 +371,7 @@ pub fn hostile_canvas() -> Outcome {
 }
 
 /// No runs, and a run of nothing.
-pub fn empty() -> [Outcome; 2] {
+pub(crate) fn empty() -> [Outcome; 2] {
     let mut none = two_days();
     none.runs.clear();
     let mut nothing = two_days();
@@ -383,7 +394,7 @@ pub fn empty() -> [Outcome; 2] {
 
 /// `apps` apps of four instances on `cells` cells, one entry for each app and cell, under `runs`
 /// policies: 1,250 cells and 62,500 apps are 250,000 instances.
-pub fn large(runs: u64, cells: u64, apps: u32) -> Outcome {
+pub(crate) fn large(runs: u64, cells: u64, apps: u32) -> Outcome {
     let mut outcome = two_days();
     outcome.name = format!("cold-start-{cells}");
     outcome.description = format!("{apps} apps of 4 instances on {cells} cells.");

@@ -3,11 +3,11 @@
 use base64::Engine as _;
 use serde_json::{Value, json};
 
-use super::markup::{Esc, Len, w};
-use super::number::{Unit, clean, counted, significant};
-use super::pack::{Packed, drawn};
-use super::palette::{Apps, class};
+use super::pack::Packed;
 use crate::outcome::{CellEnd, InstanceEnd, Outcome};
+use crate::report::markup::{Esc, Len, w};
+use crate::report::number::{Unit, clean, counted, significant};
+use crate::report::palette::{Apps, NAMED, class};
 
 /// Blocks drawn as SVG, readable without a script; more are drawn by the script on canvases.
 const SVG_BLOCKS: usize = 4_000;
@@ -208,7 +208,7 @@ fn blocks(
 ) {
     let thick = style.pitch - style.gap();
     let mut x = 0.0;
-    for (rank, instance) in drawn(cell, run, apps) {
+    for (rank, instance) in apps.drawn(run, cell) {
         let width = style.percent(instance.memory_mb.max(0));
         let inset = if instance.before { thick / 5 } else { 0 };
         let height = if instance.task { thick / 2 } else { thick };
@@ -319,7 +319,7 @@ pub(super) fn data(
     // the class follows from the rank; written out only for the few that have one of their own
     let named = classes
         .iter()
-        .take_while(|class| **class < super::palette::NAMED.len())
+        .take_while(|class| **class < NAMED.len())
         .count();
     json!({
         "apps": names,

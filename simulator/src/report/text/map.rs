@@ -2,11 +2,11 @@
 
 use unicode_width::UnicodeWidthStr;
 
-use super::number::{Unit, clean, counted, significant};
-use super::pack::drawn;
-use super::palette::{Apps, class};
-use super::text::{Paper, bars, column};
+use super::{Paper, bars, column, fit};
 use crate::outcome::{CellEnd, InstanceEnd, Outcome};
+use crate::report::markup::w;
+use crate::report::number::{Unit, clean, counted, significant};
+use crate::report::palette::{Apps, class};
 
 /// Cells of one run that have a line of their own.
 const LINES: usize = 60;
@@ -46,7 +46,7 @@ pub(super) fn maps(paper: &mut Paper, outcome: &Outcome, apps: &Apps<'_>) {
     }
 }
 
-/// `z1  417 cells, 61.2 % (58.1 to 70 %)  ▂▇█▃` and how many are empty or gone.
+/// `z1  0 ▕   ▂▇█▃   ▏ 100 %  mean 61.2 % (58.1 to 70 %), 417 cells` and how many are empty or gone.
 fn zone_line(paper: &mut Paper, zone: &[CellEnd]) {
     let there = || zone.iter().filter(|c| !c.gone && c.memory_mb > 0);
     let loads: Vec<f64> = there()
@@ -71,10 +71,9 @@ fn zone_line(paper: &mut Paper, zone: &[CellEnd]) {
         &zone[0].zone
     };
     let mut line = format!(
-        "{}  0 ▕{}▏ 100 % of memory  {}, mean {} ({} to {})",
+        "{}  0 ▕{}▏ 100 %  mean {} ({} to {}), {}",
         column(name, 12.min(clean(name, false).width()), false),
         bars(&counts, top),
-        counted(zone.len() as u64, "cell"),
         Unit::Share.show(mean),
         if loads.is_empty() {
             "–".to_owned()
@@ -82,10 +81,11 @@ fn zone_line(paper: &mut Paper, zone: &[CellEnd]) {
             significant(least * 100.0)
         },
         Unit::Share.show(most),
+        counted(zone.len() as u64, "cell"),
     );
     for (count, what) in [(empty, "empty"), (gone, "gone")] {
         if count > 0 {
-            line += &format!(", {count} {what}");
+            w!(line, ", {count} {what}");
         }
     }
     paper.line(&line);
@@ -105,14 +105,14 @@ fn cell_line(paper: &mut Paper, cell: &CellEnd, run: usize, apps: &Apps<'_>, wid
     line += "  ";
     let mut filled = 0;
     let mut memory = 0;
-    for (rank, instance) in drawn(cell, run, apps) {
+    for (rank, instance) in apps.drawn(run, cell) {
         memory += instance.memory_mb.max(0);
         let until = steps(at(memory), wide);
         if until > filled {
-            let sign = sign(rank, instance, apps)
-                .to_string()
-                .repeat(until - filled);
-            line += &paper.in_class(class(rank, apps.named), &sign);
+            // the sign, then a line to the block's end: blocks of one app are told apart
+            let (sign, rest) = signs(rank, instance, apps);
+            let block = format!("{sign}{}", rest.repeat(until - filled - 1));
+            line += &paper.in_class(class(rank, apps.named), &block);
             filled = until;
         }
     }
@@ -128,13 +128,14 @@ fn steps(columns: f64, most: usize) -> usize {
     (0..most).take_while(|at| (*at as f64) < columns).count()
 }
 
-/// The app's letter, small where the instance was there before; `+` and `-` for apps without one.
-fn sign(rank: usize, instance: &InstanceEnd, apps: &Apps<'_>) -> char {
+/// The app's letter, small where the instance was there before (`+` and `~` for apps without one), and
+/// what follows it to the end of the block.
+fn signs(rank: usize, instance: &InstanceEnd, apps: &Apps<'_>) -> (char, &'static str) {
     match (apps.letter(rank), instance.before) {
-        (Some(letter), false) => letter,
-        (Some(letter), true) => letter.to_ascii_lowercase(),
-        (None, false) => '+',
-        (None, true) => '-',
+        (Some(letter), false) => (letter, "="),
+        (Some(letter), true) => (letter.to_ascii_lowercase(), "-"),
+        (None, false) => ('+', "="),
+        (None, true) => ('~', "-"),
     }
 }
 
@@ -147,7 +148,7 @@ fn legend(paper: &mut Paper, outcome: &Outcome, apps: &Apps<'_>) {
     let others = (apps.names.len() - apps.named) as u64;
     if others > 0 {
         let what = if apps.named > 0 { "other app" } else { "app" };
-        entries.push((usize::MAX, "+".to_owned(), counted(others, what)));
+        entries.push((usize::MAX, "+==".to_owned(), counted(others, what)));
     }
     let instances = || {
         outcome
@@ -157,13 +158,13 @@ fn legend(paper: &mut Paper, outcome: &Outcome, apps: &Apps<'_>) {
             .flat_map(|c| &c.instances)
     };
     if instances().any(|i| i.before) {
-        entries.push((usize::MAX, "a-".to_owned(), "there before".to_owned()));
+        entries.push((usize::MAX, "a-- ~--".to_owned(), "there before".to_owned()));
     }
     entries.push((usize::MAX, "·".to_owned(), "free".to_owned()));
     let mut line = String::new();
     let mut used = 0;
     for (class, sign, name) in entries {
-        let name = super::text::fit(&name, paper.width - 6);
+        let name = fit(&name, paper.width - 6);
         let wide = sign.width() + 1 + name.width();
         if used > 0 && used + 2 + wide > paper.width {
             paper.ready(&line);
@@ -174,7 +175,7 @@ fn legend(paper: &mut Paper, outcome: &Outcome, apps: &Apps<'_>) {
             line += "  ";
             used += 2;
         }
-        line += &format!("{} {name}", paper.in_class(class, &sign));
+        w!(line, "{} {name}", paper.in_class(class, &sign));
         used += wide;
     }
     paper.ready(&line);

@@ -1,9 +1,12 @@
 //! Charts as SVG. Horizontal places are in per cent, text is not scaled: the same image serves a
 //! phone, a wide screen and paper. Lines are in a nested image that is stretched to the width.
 
-use super::markup::{Esc, Len, w};
-use super::number::{Unit, counted, nice_step, nice_time_step, significant};
+use std::ops::Range;
+
 use crate::outcome::{Histogram, Sample};
+use crate::report::charted::{Kind, Quantity};
+use crate::report::markup::{Esc, Len, w};
+use crate::report::number::{Unit, counted, nice_step, nice_time_step, whole};
 
 /// Height of the area that lines and bars are drawn in, pixels.
 const PLOT: f64 = 120.0;
@@ -18,20 +21,6 @@ pub(super) struct Line<'a> {
     pub(super) policy: usize,
     /// What is read from each sample.
     pub(super) samples: &'a [Sample],
-}
-
-/// What a chart over time shows.
-pub(super) struct Quantity {
-    /// The field of [`Sample`], for the script.
-    pub(super) field: &'static str,
-    /// Heading.
-    pub(super) title: &'static str,
-    /// One sentence: what it tells.
-    pub(super) note: &'static str,
-    /// Of the vertical axis.
-    pub(super) unit: Unit,
-    /// Reads it.
-    pub(super) of: fn(&Sample) -> f64,
 }
 
 /// The axes that charts share.
@@ -256,158 +245,142 @@ fn time_axis(out: &mut String, until: f64) {
     }
 }
 
-/// The classes that any of these histograms uses, if all of them have the same bounds: what is shown.
-pub(super) fn used_classes(histograms: &[&Histogram]) -> std::ops::Range<usize> {
-    let used = |at: usize| {
-        histograms
-            .iter()
-            .any(|h| h.counts.get(at).is_some_and(|c| *c > 0))
-    };
-    let longest = histograms.iter().map(|h| h.counts.len()).max().unwrap_or(0);
-    let first = (0..longest).find(|at| used(*at)).unwrap_or(0);
-    let last = (0..longest)
-        .rev()
-        .find(|at| used(*at))
-        .map_or(first, |at| at + 1);
-    first..last
-}
-
-/// `1 to 2 ms`, `below 1 ms`, `20 ms and more`.
-pub(super) fn class_name(bounds: &[f64], class: usize, unit: Unit) -> String {
-    let low = class.checked_sub(1).and_then(|at| bounds.get(at)).copied();
-    let high = bounds.get(class).copied();
-    // rounds are whole numbers: a class of one of them is that number
-    let whole = |v: f64| v.fract() == 0.0;
-    match (low, high) {
-        (Some(low), Some(high)) if unit == Unit::Count && whole(low) && high - low == 1.0 => {
-            significant(low)
-        }
-        (Some(low), Some(high)) => {
-            let scale = unit.scale(high);
-            format!("{} to {}", scale.short(low), scale.name(&scale.short(high)))
-        }
-        (None, Some(high)) => format!("below {}", unit.short(high)),
-        (Some(low), None) => format!("{} and more", unit.short(low)),
-        (None, None) => "all".to_owned(),
-    }
-}
-
-/// One histogram: classes of equal width, each bar with its number.
+/// One histogram: classes of equal width, each bar with its number; the highest bar of all runs has
+/// the count `top`.
 pub(super) fn histogram(
     out: &mut String,
-    histogram: &Histogram,
-    shown: std::ops::Range<usize>,
-    (policy, unit, things): (usize, Unit, &str),
+    kind: &Kind,
+    policy: usize,
+    (histogram, shown): (&Histogram, Range<usize>),
     (top, label): (u64, &str),
 ) {
-    let all: u64 = histogram.counts.iter().sum();
-    let classes = shown.len().max(1) as f64;
+    let height = TOP + PLOT + BOTTOM;
     w!(
         out,
-        "<svg class=\"histogram\" role=\"img\" width=\"100%\" height=\"{}\" aria-label=\"{}\">",
-        TOP + PLOT + BOTTOM,
+        "<svg class=\"histogram\" role=\"img\" width=\"100%\" height=\"{height}\" \
+         aria-label=\"{}\">",
         Esc(label)
     );
-    let base = TOP + PLOT;
+    let most = histogram.counts.iter().copied().max().unwrap_or(0);
+    let width = 100.0 / shown.len().max(1) as f64;
     for (place, class) in shown.clone().enumerate() {
         let count = histogram.counts.get(class).copied().unwrap_or(0);
-        let height = if count == 0 {
-            0.0
-        } else {
-            (count as f64 / top as f64 * PLOT).max(1.0)
+        let share = count as f64 / top.max(1) as f64 * PLOT;
+        let bar = Bar {
+            x: place as f64 * width,
+            width,
+            // whatever was counted can be seen
+            height: if count == 0 { 0.0 } else { share.max(1.0) },
         };
-        let width = 100.0 / classes;
-        let share = count as f64 / all.max(1) as f64 * 100.0;
-        let name = class_name(&histogram.bounds, class, unit);
-        let title = format!(
-            "{name}: {} ({} %)",
-            counted(count, things),
-            significant(share)
-        );
-        let x = place as f64 * width;
-        w!(
-            out,
-            "<g class=\"bar p{}\"><title>{}</title><rect class=\"reach\" x=\"{x}%\" y=\"0\" \
-             width=\"{w}%\" height=\"{base}\"/><rect x=\"{ix}%\" y=\"{y}\" width=\"{iw}%\" \
-             height=\"{h}\"/></g>",
-            policy % 6,
-            Esc(&title),
-            x = Len(x),
-            w = Len(width),
-            ix = Len(x + width * 0.06),
-            iw = Len(width * 0.88),
-            y = Len(base - height),
-            h = Len(height),
-        );
-        if count > 0 && count == histogram.counts.iter().copied().max().unwrap_or(0) {
-            // the highest bar says how much it is, so that the scale is known without an axis
-            let middle = x + width / 2.0;
-            let (anchor, at) = match middle {
-                m if m < 18.0 => ("start", x),
-                m if m > 82.0 => ("end", x + width),
-                m => ("middle", m),
-            };
-            w!(
-                out,
-                "<text x=\"{}%\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>",
-                Len(at),
-                Len(base - height - 4.0),
-                Esc(&super::number::whole(count))
-            );
+        draw_bar(out, &bar, policy, &bar_title(kind, histogram, class));
+        // the highest bar says how much it is, so that the scale is known without an axis
+        if count > 0 && count == most {
+            bar_value(out, &bar, count);
         }
     }
+    let base = TOP + PLOT;
     w!(
         out,
         "<line class=\"base\" x2=\"100%\" y1=\"{base}\" y2=\"{base}\"/>"
     );
-    bounds_axis(out, &histogram.bounds, shown, unit);
+    if kind.unit == Unit::Count {
+        class_axis(out, kind, &histogram.bounds, shown);
+    } else {
+        bounds_axis(out, kind, &histogram.bounds, shown);
+    }
     out.push_str("</svg>");
 }
 
-/// At most five names of bounds; classes of one whole number each are named in their middle.
-fn bounds_axis(out: &mut String, bounds: &[f64], shown: std::ops::Range<usize>, unit: Unit) {
+/// Per cent of the width, and pixels.
+struct Bar {
+    x: f64,
+    width: f64,
+    height: f64,
+}
+
+fn bar_title(kind: &Kind, histogram: &Histogram, class: usize) -> String {
+    let count = histogram.counts.get(class).copied().unwrap_or(0);
+    let all: u64 = histogram.counts.iter().sum();
+    let share = count as f64 / all.max(1) as f64;
+    let name = kind.class_name(&histogram.bounds, class);
+    format!(
+        "{name}: {} ({})",
+        counted(count, kind.thing),
+        Unit::Share.show(share)
+    )
+}
+
+fn draw_bar(out: &mut String, bar: &Bar, policy: usize, title: &str) {
+    let base = TOP + PLOT;
+    w!(
+        out,
+        "<g class=\"bar p{}\"><title>{}</title>\
+         <rect class=\"reach\" x=\"{}%\" width=\"{}%\" height=\"{base}\"/>\
+         <rect x=\"{}%\" y=\"{}\" width=\"{}%\" height=\"{}\"/></g>",
+        policy % 6,
+        Esc(title),
+        Len(bar.x),
+        Len(bar.width),
+        Len(bar.x + bar.width * 0.06),
+        Len(base - bar.height),
+        Len(bar.width * 0.88),
+        Len(bar.height),
+    );
+}
+
+fn bar_value(out: &mut String, bar: &Bar, count: u64) {
+    let (anchor, x) = match bar.x + bar.width / 2.0 {
+        middle if middle < 18.0 => ("start", bar.x),
+        middle if middle > 82.0 => ("end", bar.x + bar.width),
+        middle => ("middle", middle),
+    };
+    let y = Len(TOP + PLOT - bar.height - 4.0);
+    w!(
+        out,
+        "<text x=\"{}%\" y=\"{y}\" text-anchor=\"{anchor}\">{}</text>",
+        Len(x),
+        Esc(&whole(count))
+    );
+}
+
+fn below(out: &mut String, x: f64, anchor: &str, text: &str) {
+    w!(
+        out,
+        "<text class=\"x\" x=\"{}%\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>",
+        Len(x),
+        TOP + PLOT + 13.0,
+        Esc(text)
+    );
+}
+
+/// Classes of whole numbers: at most five names, each in the middle of its class.
+fn class_axis(out: &mut String, kind: &Kind, bounds: &[f64], shown: Range<usize>) {
     let classes = shown.len().max(1);
-    let y = TOP + PLOT + 13.0;
-    let every = classes.div_ceil(5).max(1);
-    let named = |class: usize| class_name(bounds, class, unit);
-    if unit == Unit::Count {
-        for (place, class) in shown.enumerate().step_by(every) {
-            let x = (place as f64 + 0.5) / classes as f64 * 100.0;
-            let name = named(class).replace(" and more", "+");
-            w!(
-                out,
-                "<text class=\"x\" x=\"{}%\" y=\"{y}\" text-anchor=\"middle\">{}</text>",
-                Len(x),
-                Esc(&name)
-            );
-        }
+    for (place, class) in shown.enumerate().step_by(classes.div_ceil(5)) {
+        let x = (place as f64 + 0.5) / classes as f64 * 100.0;
+        below(
+            out,
+            x,
+            "middle",
+            &kind.class_name(bounds, class).replace(" and more", "+"),
+        );
+    }
+}
+
+/// At most five bounds, each on the left of its class.
+fn bounds_axis(out: &mut String, kind: &Kind, bounds: &[f64], shown: Range<usize>) {
+    let classes = shown.len();
+    if classes <= 1 {
+        below(out, 50.0, "middle", &kind.class_name(bounds, shown.start));
         return;
     }
-    // the bound on the left of each class; the first class's left is the axis's beginning
-    for (place, class) in shown.clone().enumerate() {
-        let Some(bound) = class.checked_sub(1).and_then(|at| bounds.get(at)) else {
-            continue;
-        };
-        if !place.is_multiple_of(every) {
-            continue;
-        }
+    for (place, class) in shown.enumerate().step_by(classes.div_ceil(5)) {
         let x = place as f64 / classes as f64 * 100.0;
         let anchor = if place == 0 { "start" } else { "middle" };
-        w!(
-            out,
-            "<text class=\"x\" x=\"{}%\" y=\"{y}\" text-anchor=\"{anchor}\">{}</text>",
-            Len(x),
-            Esc(&unit.short(*bound))
-        );
-    }
-    if classes <= 1 {
-        let name = named(shown.start);
-        w!(
-            out,
-            "<text class=\"x\" x=\"50%\" y=\"{y}\" text-anchor=\"middle\">{}</text>",
-            Esc(&name)
-        );
-    } else if shown.start == 0 {
-        w!(out, "<text class=\"x\" x=\"0\" y=\"{y}\">0</text>");
+        match class.checked_sub(1).map(|left| bounds.get(left)) {
+            None => below(out, x, anchor, "0"),
+            Some(Some(bound)) => below(out, x, anchor, &kind.unit.short(*bound)),
+            Some(None) => {}
+        }
     }
 }

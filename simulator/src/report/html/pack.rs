@@ -14,8 +14,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::palette::Apps;
 use crate::outcome::{CellEnd, InstanceEnd, Outcome};
+use crate::report::palette::Apps;
 
 /// The blocks of all runs.
 pub(super) struct Packed<'a> {
@@ -199,17 +199,12 @@ fn blocks(cell: &CellEnd, run: usize, apps: &Apps<'_>, limit: Option<usize>) -> 
 }
 
 fn in_order(cell: &CellEnd, run: usize, apps: &Apps<'_>) -> Vec<Block> {
-    let mut sorted: Vec<Block> = cell
-        .instances
-        .iter()
-        .map(|i| Block {
-            rank: apps.rank(run, i.app),
-            index: i.index,
-            shape: shape(i),
-        })
-        .collect();
-    sorted.sort_by_key(|b| (!b.shape.before, b.rank, b.index));
-    sorted
+    let block = |(rank, i): (usize, &InstanceEnd)| Block {
+        rank,
+        index: i.index,
+        shape: shape(i),
+    };
+    apps.drawn(run, cell).into_iter().map(block).collect()
 }
 
 fn shape(instance: &InstanceEnd) -> Shape {
@@ -220,21 +215,6 @@ fn shape(instance: &InstanceEnd) -> Shape {
         task: instance.task,
         rest: false,
     }
-}
-
-/// The instances of a cell in the order drawn, with the rank of their apps.
-pub(super) fn drawn<'a>(
-    cell: &'a CellEnd,
-    run: usize,
-    apps: &Apps<'_>,
-) -> Vec<(usize, &'a InstanceEnd)> {
-    let mut sorted: Vec<(usize, &InstanceEnd)> = cell
-        .instances
-        .iter()
-        .map(|i| (apps.rank(run, i.app), i))
-        .collect();
-    sorted.sort_by_key(|(rank, i)| (!i.before, *rank, i.index));
-    sorted
 }
 
 fn zigzag(value: i64) -> u64 {

@@ -1,67 +1,25 @@
 //! The page.
 
+mod charts;
+mod map;
+mod pack;
+mod svg;
+
 use base64::Engine as _;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::chart::{self, Line, Quantity};
 use super::markup::{Esc, Len, json_in_script, w};
 use super::number::{Unit, clean, counted, significant, whole};
-use super::pack::pack;
 use super::palette::{Apps, NAMED, OTHERS, wants_black};
-use super::{map, table};
-use crate::outcome::{Figures, Histogram, Outcome, Sample};
+use super::table;
+use crate::outcome::{Figures, Outcome};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
 /// Characters of the scenario's file that are shown; a recorded one may be far longer.
 const SCENARIO_SHOWN: usize = 256 * 1024;
-
-const QUANTITIES: &[Quantity] = &[
-    Quantity {
-        field: "stranded_mb",
-        title: "Stranded memory",
-        note: "Free on cells where the largest size asked for no longer fits.",
-        unit: Unit::Mebibytes,
-        of: |s| s.stranded_mb,
-    },
-    Quantity {
-        field: "empty_cells",
-        title: "Empty cells",
-        note: "Cells that hold nothing.",
-        unit: Unit::Count,
-        of: |s| s.empty_cells as f64,
-    },
-    Quantity {
-        field: "largest_fit_mb",
-        title: "Largest size that still fits",
-        note: "The largest memory for which there is a cell.",
-        unit: Unit::Mebibytes,
-        of: |s| s.largest_fit_mb,
-    },
-    Quantity {
-        field: "instances",
-        title: "Instances",
-        note: "Instances that hold a place.",
-        unit: Unit::Count,
-        of: |s| s.instances as f64,
-    },
-    Quantity {
-        field: "waiting",
-        title: "Waiting",
-        note: "Instances without an outcome yet.",
-        unit: Unit::Count,
-        of: |s| s.waiting as f64,
-    },
-    Quantity {
-        field: "cells",
-        title: "Cells",
-        note: "Cells that are there.",
-        unit: Unit::Count,
-        of: |s| s.cells as f64,
-    },
-];
 
 /// The whole page.
 pub(super) fn page(outcome: &Outcome) -> String {
@@ -72,16 +30,16 @@ pub(super) fn page(outcome: &Outcome) -> String {
     title(&mut out, outcome);
     cards(&mut out, outcome);
     let map_data = instance_maps(&mut out, outcome, &apps, &maps);
-    over_time(&mut out, outcome);
-    histograms(&mut out, outcome);
+    charts::over_time(&mut out, outcome);
+    charts::histograms(&mut out, outcome);
     refusals(&mut out, outcome);
     figures(&mut out, outcome);
     source(&mut out, outcome);
     let data = json!({
         "palette": NAMED.iter().chain(&OTHERS).collect::<Vec<_>>(),
         "policies": outcome.runs.iter().map(|r| clean(&r.policy, false)).collect::<Vec<_>>(),
-        "series": outcome.runs.iter().map(|r| series(&r.series)).collect::<Vec<_>>(),
-        "units": units(),
+        "series": charts::series(outcome),
+        "units": charts::units(),
         "maps": map_data,
     });
     w!(
@@ -364,7 +322,7 @@ fn instance_maps(
          cell holds at the end: a row for each cell, a block for each instance, as wide as its memory. \
          What is left of a row is free.",
     );
-    let packed = style.canvas.then(|| pack(outcome, apps, map::BUDGET));
+    let packed = style.canvas.then(|| pack::pack(outcome, apps, map::BUDGET));
     if let Some(limit) = packed.as_ref().and_then(|packed| packed.limit) {
         w!(
             out,
@@ -458,171 +416,6 @@ fn legend(out: &mut String, outcome: &Outcome, apps: &Apps<'_>) {
     out.push_str("</ul>");
 }
 
-fn over_time(out: &mut String, outcome: &Outcome) {
-    let until = chart::until_ms(outcome.runs.iter().map(|r| r.series.as_slice()));
-    out.push_str("<section aria-labelledby=\"time\"><h2 id=\"time\">Over time</h2>");
-    if outcome.runs.iter().all(|r| r.series.len() < 2) {
-        out.push_str(
-            "<p class=\"none\">Too short for a line: fewer than two samples.</p></section>",
-        );
-        return;
-    }
-    policy_keys(out, outcome);
-    out.push_str("<div class=\"charts\">");
-    for what in QUANTITIES {
-        let values = || outcome.runs.iter().flat_map(|r| &r.series).map(what.of);
-        let constant = values().all(|v| Some(v) == values().next());
-        // what never changes is in the table
-        if constant && matches!(what.field, "waiting" | "cells") {
-            continue;
-        }
-        let lines: Vec<Line<'_>> = outcome
-            .runs
-            .iter()
-            .enumerate()
-            .map(|(policy, run)| Line {
-                policy,
-                samples: &run.series,
-            })
-            .collect();
-        w!(
-            out,
-            "<figure><figcaption><h3>{}</h3><p>{}</p></figcaption>",
-            what.title,
-            what.note
-        );
-        chart::lines(out, what, &lines, until, &lines_label(what, outcome));
-        out.push_str("</figure>");
-    }
-    out.push_str(
-        "</div><h3 class=\"sub\">Load per cell</h3><p class=\"note\">Share of memory used: the line is \
-         all cells together, the dark band one standard deviation to both sides, the pale band reaches \
-         from the emptiest to the fullest cell.</p><div class=\"charts\">",
-    );
-    for (at, run) in outcome.runs.iter().enumerate() {
-        w!(
-            out,
-            "<figure><figcaption><h4>{}</h4></figcaption>",
-            badge(at, &run.policy)
-        );
-        let last = run.series.last().cloned().unwrap_or_default();
-        let label = format!(
-            "Load per cell over time under {}; at the end {} on the whole, {} to {}",
-            run.policy,
-            Unit::Share.show(last.used),
-            Unit::Share.show(last.used_min),
-            Unit::Share.show(last.used_max)
-        );
-        chart::load_band(out, at, &run.series, until, &label);
-        out.push_str("</figure>");
-    }
-    out.push_str("</div></section>");
-}
-
-fn lines_label(what: &Quantity, outcome: &Outcome) -> String {
-    let mut label = format!("{} over time.", what.title);
-    for run in &outcome.runs {
-        let values = || run.series.iter().map(what.of);
-        let most = values().fold(f64::NEG_INFINITY, f64::max);
-        let last = values().next_back().unwrap_or(f64::NAN);
-        w!(
-            label,
-            " {}: at most {}, at the end {}.",
-            run.policy,
-            what.unit.show(most),
-            what.unit.show(last)
-        );
-    }
-    label
-}
-
-fn policy_keys(out: &mut String, outcome: &Outcome) {
-    out.push_str("<ul class=\"legend\">");
-    for (at, run) in outcome.runs.iter().enumerate() {
-        w!(out, "<li>{}</li>", badge(at, &run.policy));
-    }
-    out.push_str("</ul>");
-}
-
-fn histograms(out: &mut String, outcome: &Outcome) {
-    if outcome.runs.is_empty() {
-        return;
-    }
-    out.push_str("<section aria-labelledby=\"spread\"><h2 id=\"spread\">How it was spread</h2>");
-    let kinds: [(
-        &str,
-        &str,
-        Unit,
-        &str,
-        fn(&crate::outcome::Run) -> &Histogram,
-    ); 3] = [
-        (
-            "Wait",
-            "From the request to the cell’s acceptance; placed instances.",
-            Unit::Ms,
-            "instance",
-            |r| &r.wait_histogram,
-        ),
-        (
-            "Rounds",
-            "Auctions that a placed instance was in.",
-            Unit::Count,
-            "instance",
-            |r| &r.rounds_histogram,
-        ),
-        (
-            "Load",
-            "Share of memory used by each cell at the end.",
-            Unit::Share,
-            "cell",
-            |r| &r.load_histogram,
-        ),
-    ];
-    for (title, note, unit, things, of) in kinds {
-        w!(
-            out,
-            "<h3 class=\"sub\">{title}</h3><p class=\"note\">{note}</p><div class=\"charts\">"
-        );
-        let all: Vec<&Histogram> = outcome.runs.iter().map(of).collect();
-        let shared = all.iter().all(|h| h.bounds == all[0].bounds);
-        let top = all
-            .iter()
-            .flat_map(|h| &h.counts)
-            .copied()
-            .max()
-            .unwrap_or(0);
-        for (at, run) in outcome.runs.iter().enumerate() {
-            w!(
-                out,
-                "<figure><figcaption><h4>{}</h4></figcaption>",
-                badge(at, &run.policy)
-            );
-            let own = [all[at]];
-            let shown = chart::used_classes(if shared { &all } else { &own });
-            let top = if shared {
-                top
-            } else {
-                all[at].counts.iter().copied().max().unwrap_or(0)
-            };
-            if shown.is_empty() || all[at].counts.iter().all(|c| *c == 0) {
-                out.push_str("<p class=\"none\">Nothing was counted.</p></figure>");
-                continue;
-            }
-            let label = format!("{title} under {}: number of {things}s by class", run.policy);
-            chart::histogram(
-                out,
-                all[at],
-                shown,
-                (at, unit, things),
-                (top.max(1), &label),
-            );
-            out.push_str("</figure>");
-        }
-        out.push_str("</div>");
-    }
-    out.push_str("</section>");
-}
-
 fn refusals(out: &mut String, outcome: &Outcome) {
     out.push_str("<section aria-labelledby=\"refusals\"><h2 id=\"refusals\">Refusals</h2>");
     if outcome.runs.iter().all(|r| r.refusals.is_empty()) {
@@ -683,42 +476,4 @@ fn source(out: &mut String, outcome: &Outcome) {
         );
     }
     out.push_str("</section>");
-}
-
-/// What the script shows under the pointer; four digits are more than a screen can tell apart.
-fn series(samples: &[Sample]) -> Value {
-    let column = |of: fn(&Sample) -> f64, digits: f64| -> Value {
-        samples
-            .iter()
-            .map(|s| json!((of(s) * digits).round() / digits))
-            .collect()
-    };
-    let mut columns = serde_json::Map::new();
-    columns.insert("at_ms".to_owned(), column(|s| s.at_ms as f64, 1.0));
-    for (name, of) in [
-        ("used", (|s| s.used) as fn(&Sample) -> f64),
-        ("used_min", |s| s.used_min),
-        ("used_max", |s| s.used_max),
-        ("used_sd", |s| s.used_sd),
-    ] {
-        columns.insert(name.to_owned(), column(of, 1e4));
-    }
-    for what in QUANTITIES {
-        columns.insert(what.field.to_owned(), column(what.of, 1.0));
-    }
-    Value::Object(columns)
-}
-
-fn units() -> Value {
-    let name = |unit| match unit {
-        Unit::Mebibytes => "mib",
-        Unit::Share => "share",
-        _ => "count",
-    };
-    let mut units = serde_json::Map::new();
-    units.insert("used".to_owned(), json!("share"));
-    for what in QUANTITIES {
-        units.insert(what.field.to_owned(), json!(name(what.unit)));
-    }
-    Value::Object(units)
 }

@@ -1,13 +1,17 @@
 //! The outcome as text for a terminal.
 
+mod map;
+
+use std::ops::Range;
+
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::chart::{class_name, used_classes};
+use super::charted::{KINDS, Kind, QUANTITIES, USED};
 use super::markup::w;
-use super::number::{Unit, clean, counted, significant, whole};
+use super::number::{Unit, clean, counted, whole};
 use super::palette::{Apps, TERMINAL};
-use super::{table, text_map};
-use crate::outcome::{Histogram, Outcome, Run, Sample};
+use super::table;
+use crate::outcome::{Histogram, Outcome};
 
 /// Bars of eight heights, and nothing.
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -15,22 +19,22 @@ const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '
 const NARROWEST: usize = 40;
 
 /// How text looks: collects lines none of which is wider than `width`.
-pub(super) struct Paper {
+struct Paper {
     text: String,
     /// Columns.
-    pub(super) width: usize,
+    width: usize,
     colour: bool,
 }
 
 impl Paper {
     /// A line of plain text, cut off at the width.
-    pub(super) fn line(&mut self, text: &str) {
+    fn line(&mut self, text: &str) {
         self.text.push_str(fit(text, self.width).trim_end());
         self.text.push('\n');
     }
 
     /// A line in bold.
-    pub(super) fn heading(&mut self, text: &str) {
+    fn heading(&mut self, text: &str) {
         let text = fit(text, self.width);
         let styled = self.styled("1", text.trim_end());
         w!(self.text, "\n{styled}\n");
@@ -58,13 +62,13 @@ impl Paper {
     }
 
     /// A line that is already known to fit and may hold colours.
-    pub(super) fn ready(&mut self, line: &str) {
+    fn ready(&mut self, line: &str) {
         self.text.push_str(line.trim_end());
         self.text.push('\n');
     }
 
     /// In a style of the terminal, if colours are wanted.
-    pub(super) fn styled(&self, code: &str, text: &str) -> String {
+    fn styled(&self, code: &str, text: &str) -> String {
         if self.colour && !text.is_empty() {
             format!("\u{1b}[{code}m{text}\u{1b}[0m")
         } else {
@@ -73,7 +77,7 @@ impl Paper {
     }
 
     /// In the colour of a class of apps; those without a name of their own stay as they are.
-    pub(super) fn in_class(&self, class: usize, text: &str) -> String {
+    fn in_class(&self, class: usize, text: &str) -> String {
         match TERMINAL.get(class) {
             Some(colour) => self.styled(&format!("38;5;{colour}"), text),
             None => text.to_owned(),
@@ -82,7 +86,7 @@ impl Paper {
 }
 
 /// At most `width` columns of a text, the last one `…` where something was cut off.
-pub(super) fn fit(text: &str, width: usize) -> String {
+fn fit(text: &str, width: usize) -> String {
     let text = clean(text, false);
     if text.width() <= width {
         return text.into_owned();
@@ -102,7 +106,7 @@ pub(super) fn fit(text: &str, width: usize) -> String {
 }
 
 /// Exactly `width` columns, filled with spaces.
-pub(super) fn column(text: &str, width: usize, right: bool) -> String {
+fn column(text: &str, width: usize, right: bool) -> String {
     let text = fit(text, width);
     let fill = " ".repeat(width.saturating_sub(text.width()));
     if right { fill + &text } else { text + &fill }
@@ -121,7 +125,7 @@ pub(super) fn page(outcome: &Outcome, width: usize, colour: bool) -> String {
         figures(&mut paper, outcome);
         histograms(&mut paper, outcome);
         over_time(&mut paper, outcome);
-        text_map::maps(&mut paper, outcome, &apps);
+        map::maps(&mut paper, outcome, &apps);
         refusals(&mut paper, outcome);
     }
     paper.text
@@ -167,9 +171,11 @@ fn title(paper: &mut Paper, outcome: &Outcome) {
     }
 }
 
+/// Between the columns of the table.
+const GAP: &str = "  ";
+
 /// Policies as columns; as many side by side as fit, the rest below.
 fn figures(paper: &mut Paper, outcome: &Outcome) {
-    const GAP: usize = 2;
     let groups = table::groups(outcome);
     let rows = || {
         groups
@@ -182,68 +188,50 @@ fn figures(paper: &mut Paper, outcome: &Outcome) {
         .max()
         .unwrap_or(10);
     let label = label.clamp(10, (paper.width / 2).min(34));
-    let widths: Vec<usize> = outcome
-        .runs
-        .iter()
-        .enumerate()
-        .map(|(run, r)| {
-            let values = rows().map(|row| shown(row, run).width()).max().unwrap_or(0);
-            let name = clean(&r.policy, false).width().min(18);
-            values.max(name).min(paper.width - label - GAP)
-        })
-        .collect();
-    let mut first = 0;
-    while first < widths.len() {
-        let mut end = first;
+    let width = |run: usize| {
+        let values = rows().map(|row| shown(row, run).width()).max().unwrap_or(0);
+        let name = clean(&outcome.runs[run].policy, false).width().min(18);
+        values.max(name).min(paper.width - label - GAP.len())
+    };
+    let mut columns: Vec<(usize, usize)> = (0..outcome.runs.len()).map(|r| (r, width(r))).collect();
+    while !columns.is_empty() {
         let mut used = label;
-        while end < widths.len() && (end == first || used + GAP + widths[end] <= paper.width) {
-            used += GAP + widths[end];
-            end += 1;
-        }
+        let fit = columns.iter().take_while(|(_, width)| {
+            used += GAP.len() + width;
+            used <= paper.width
+        });
+        let rest = columns.split_off(fit.count().max(1));
         let mut head = column("Figures", label, false);
-        for run in first..end {
-            head += &" ".repeat(GAP);
-            head += &column(&outcome.runs[run].policy, widths[run], true);
+        for (run, width) in &columns {
+            head += GAP;
+            head += &column(&outcome.runs[*run].policy, *width, true);
         }
         paper.heading(&head);
         for group in &groups {
-            figure_group(
-                paper,
-                group,
-                label,
-                (first..end).zip(&widths[first..end]),
-                GAP,
-            );
+            figure_group(paper, group, label, &columns);
         }
-        first = end;
+        columns = rest;
     }
-    let dim = paper.styled(
-        "2",
-        &fit(
-            "* best; figures that are 0 everywhere are left out",
-            paper.width,
-        ),
+    let note = fit(
+        "* best; figures that are 0 everywhere are left out",
+        paper.width,
     );
-    paper.ready(&dim);
+    let note = paper.styled("2", &note);
+    paper.ready(&note);
 }
 
-fn figure_group<'a>(
-    paper: &mut Paper,
-    group: &table::Group,
-    label: usize,
-    columns: impl Iterator<Item = (usize, &'a usize)> + Clone,
-    gap: usize,
-) {
+/// A group's rows, for so many (run, width) columns.
+fn figure_group(paper: &mut Paper, group: &table::Group, label: usize, columns: &[(usize, usize)]) {
     if group.rows.iter().all(table::Row::is_empty) {
         return;
     }
     paper.line(group.title);
     for row in group.rows.iter().filter(|row| !row.is_empty()) {
         let mut line = column(&format!("  {}", row.label), label, false);
-        for (run, width) in columns.clone() {
-            line += &" ".repeat(gap);
-            let value = column(&shown(row, run), *width, true);
-            line += &if row.best[run] {
+        for (run, width) in columns {
+            line += GAP;
+            let value = column(&shown(row, *run), *width, true);
+            line += &if row.best[*run] {
                 paper.styled("1", &value)
             } else {
                 value
@@ -264,7 +252,7 @@ fn shown(row: &table::Row, run: usize) -> String {
 }
 
 /// The names of policies in front of lines: as wide as the longest, at most a quarter of the width.
-pub(super) fn policy_width(paper: &Paper, outcome: &Outcome) -> usize {
+fn policy_width(paper: &Paper, outcome: &Outcome) -> usize {
     let longest = outcome
         .runs
         .iter()
@@ -275,63 +263,49 @@ pub(super) fn policy_width(paper: &Paper, outcome: &Outcome) -> usize {
 }
 
 fn histograms(paper: &mut Paper, outcome: &Outcome) {
-    let kinds: [(&str, Unit, fn(&Run) -> &Histogram); 3] = [
-        ("Wait of placed instances", Unit::Ms, |r| &r.wait_histogram),
-        ("Auctions of placed instances", Unit::Count, |r| {
-            &r.rounds_histogram
-        }),
-        ("Load of cells at the end", Unit::Share, |r| {
-            &r.load_histogram
-        }),
-    ];
-    for (title, unit, of) in kinds {
-        let all: Vec<&Histogram> = outcome.runs.iter().map(of).collect();
-        let shared = all.iter().all(|h| h.bounds == all[0].bounds);
-        if all.iter().all(|h| h.counts.iter().all(|c| *c == 0)) {
+    let name = policy_width(paper, outcome);
+    for kind in &KINDS {
+        let all = kind.of_runs(&outcome.runs);
+        if all.iter().all(|(h, _)| h.counts.iter().all(|c| *c == 0)) {
             continue;
         }
-        paper.heading(title);
-        let name = policy_width(paper, outcome);
-        for (run, histogram) in outcome.runs.iter().zip(&all) {
-            let own = [*histogram];
-            let classes = used_classes(if shared { &all } else { &own });
-            let line = histogram_line(histogram, classes, unit);
+        paper.heading(kind.title);
+        for (run, (histogram, classes)) in outcome.runs.iter().zip(all) {
+            let line = histogram_line(kind, histogram, classes);
             paper.line(&format!("{}  {line}", column(&run.policy, name, false)));
         }
     }
 }
 
-/// `▁▃█▂  0.5 to 1 ms … 50 ms and more, most in 2 to 5 ms (45 %)`
-fn histogram_line(histogram: &Histogram, classes: std::ops::Range<usize>, unit: Unit) -> String {
+/// `▁▃█▂  most in 2 to 5 ms (45 %); classes: 0.5 to 1 ms … 50 ms and more`
+fn histogram_line(kind: &Kind, histogram: &Histogram, classes: Range<usize>) -> String {
     let all: u64 = histogram.counts.iter().sum();
     if all == 0 || classes.is_empty() {
         return "nothing was counted".to_owned();
     }
-    let counts: Vec<f64> = classes
-        .clone()
-        .map(|class| histogram.counts.get(class).copied().unwrap_or(0) as f64)
-        .collect();
+    let count = |class: usize| histogram.counts.get(class).copied().unwrap_or(0);
+    let counts: Vec<f64> = classes.clone().map(|class| count(class) as f64).collect();
     let top = counts.iter().copied().fold(0.0, f64::max);
-    let most = histogram
-        .counts
-        .iter()
-        .enumerate()
+    let most = classes
+        .clone()
         .rev()
-        .max_by_key(|(_, count)| **count);
-    let most = most.map_or(0, |(class, _)| class);
-    let named = |class: usize| class_name(&histogram.bounds, class, unit);
+        .max_by_key(|class| count(*class))
+        .unwrap_or(0);
+    let named = |class: usize| kind.class_name(&histogram.bounds, class);
+    let range = match (classes.start, classes.end - 1) {
+        (first, last) if first == last => String::new(),
+        (first, last) => format!("; classes: {} … {}", named(first), named(last)),
+    };
+    let share = Unit::Share.show(count(most) as f64 / all as f64);
     format!(
-        "{}  {} … {}, most in {} ({}\u{a0}%)",
+        "{}  most in {} ({share}){range}",
         bars(&counts, top),
-        named(classes.start),
-        named(classes.end - 1),
-        named(most),
-        significant(histogram.counts[most] as f64 / all as f64 * 100.0),
+        named(most)
     )
 }
 
 /// One block character for each value; whatever is above 0 can be seen.
-pub(super) fn bars(values: &[f64], top: f64) -> String {
+fn bars(values: &[f64], top: f64) -> String {
     let bar = |value: &f64| {
         if !(value.is_finite() && *value > 0.0 && top > 0.0) {
             return BARS[0];
@@ -345,34 +319,20 @@ pub(super) fn bars(values: &[f64], top: f64) -> String {
 }
 
 fn over_time(paper: &mut Paper, outcome: &Outcome) {
-    let quantities: [(&str, Unit, fn(&Sample) -> f64); 5] = [
-        ("Memory used", Unit::Share, |s| s.used),
-        ("Stranded memory", Unit::Mebibytes, |s| s.stranded_mb),
-        ("Empty cells", Unit::Count, |s| s.empty_cells as f64),
-        ("Instances", Unit::Count, |s| s.instances as f64),
-        ("Waiting", Unit::Count, |s| s.waiting as f64),
-    ];
     if outcome.runs.iter().all(|r| r.series.len() < 2) {
         return;
     }
     let name = policy_width(paper, outcome);
     let wide = paper.width.saturating_sub(name + 2 + 26).clamp(8, 100);
-    for (title, unit, of) in quantities {
-        let all = || {
-            outcome
-                .runs
-                .iter()
-                .flat_map(|r| &r.series)
-                .map(of)
-                .filter(|v| v.is_finite())
-        };
-        let top = all().fold(0.0, f64::max);
-        if top <= 0.0 {
+    for what in [&USED].into_iter().chain(&QUANTITIES) {
+        let all = || outcome.runs.iter().flat_map(|r| &r.series).map(what.of);
+        let top = all().filter(|v| v.is_finite()).fold(0.0, f64::max);
+        if top <= 0.0 || !what.is_worth_a_chart(&outcome.runs) {
             continue;
         }
-        paper.heading(&format!("{title} over time"));
+        paper.heading(&format!("{} over time", what.title));
         for run in &outcome.runs {
-            let values: Vec<f64> = run.series.iter().map(of).collect();
+            let values: Vec<f64> = run.series.iter().map(what.of).collect();
             let least = values.iter().copied().fold(f64::INFINITY, f64::min);
             let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let line = bars(&resample(&values, wide), top);
@@ -380,8 +340,8 @@ fn over_time(paper: &mut Paper, outcome: &Outcome) {
                 "{}  {}  {} to {}",
                 column(&run.policy, name, false),
                 column(&line, wide, false),
-                unit.show(least),
-                unit.show(most)
+                what.unit.show(least),
+                what.unit.show(most)
             ));
         }
     }
@@ -444,7 +404,7 @@ mod tests {
             bounds: vec![1.0, 2.0, 3.0],
             counts: vec![0, 8, 4, 0],
         };
-        let line = histogram_line(&histogram, used_classes(&[&histogram]), Unit::Count);
-        assert_eq!(line, "█▄  1 … 2, most in 1 (66.7\u{a0}%)");
+        let line = histogram_line(&KINDS[1], &histogram, 1..3);
+        assert_eq!(line, "█▄  most in 1 (66.7\u{a0}%); classes: 1 … 2");
     }
 }
