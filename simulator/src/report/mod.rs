@@ -18,8 +18,8 @@ use crate::outcome::Outcome;
 ///
 /// It needs no network, and its content security policy forbids any; it can be read without a
 /// script, which only adds what is under the pointer and draws maps of more than 4,000 blocks.
-/// Blocks and the names of their apps take at most 3.5 MB: beyond that only the largest blocks of
-/// each cell are shown by themselves. Whatever the scenario names is escaped. Exact figures are in the
+/// It stays below 5 MiB up to 20,000 rows (cells under policies): where blocks and the names of their
+/// apps would take more, only the largest blocks of each cell are shown by themselves. Whatever the scenario names is escaped. Exact figures are in the
 /// `data-value` attributes of the table, each with its JSON pointer within
 /// [`Figures`](crate::outcome::Figures) in `data-figure` and the position of its run in `data-run`.
 #[must_use]

@@ -15,8 +15,8 @@ const SVG_BLOCKS: usize = 4_000;
 const PLAIN_ROWS: usize = 5_000;
 /// Rows in one image: browsers limit the size of a canvas.
 const CHUNK: usize = 128;
-/// Bytes of a page that blocks and the names of their apps may take.
-pub(super) const BUDGET: usize = 3_500_000;
+/// Bytes of a page that blocks, the names of their apps, and the cells may take.
+const BUDGET: usize = 3_600_000;
 
 /// How all maps of a report are drawn.
 pub(super) struct Style {
@@ -76,6 +76,12 @@ impl Style {
     fn gap(&self) -> usize {
         if self.labelled() { 3 } else { 1 }
     }
+}
+
+/// Bytes of a page that blocks and the names of their apps may take, once the cells are there.
+pub(super) fn budget(outcome: &Outcome) -> usize {
+    let cells = outcome.runs.iter().flat_map(|run| &run.cells);
+    BUDGET.saturating_sub(cells.map(|cell| cell.cell.len() + 24).sum())
 }
 
 fn held_mb(cell: &CellEnd) -> i64 {

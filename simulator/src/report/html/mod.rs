@@ -121,9 +121,24 @@ fn title(out: &mut String, outcome: &Outcome) {
     out.push_str("</dl>");
     w!(
         out,
-        "<pre class=\"command\"><code>{}</code></pre></header>",
+        "<pre class=\"command\"><code>{}</code></pre>",
         Esc(&outcome.command)
     );
+    if !outcome.runs.is_empty() {
+        out.push_str("<nav aria-label=\"Contents\">");
+        for (id, name) in [
+            ("map", "Instance map"),
+            ("time", "Over time"),
+            ("spread", "How it was spread"),
+            ("refusals", "Refusals"),
+            ("figures", "All figures"),
+            ("scenario", "Scenario"),
+        ] {
+            w!(out, "<a href=\"#{id}\">{name}</a> ");
+        }
+        out.push_str("</nav>");
+    }
+    out.push_str("</header>");
 }
 
 /// A policy's name with its colour and its dashes.
@@ -245,8 +260,13 @@ fn figures(out: &mut String, outcome: &Outcome) {
         "<section aria-labelledby=\"figures\"><h2 id=\"figures\">Figures</h2><p class=\"note\">\
          <span class=\"star\">★</span> marks the best where less or more is better whatever a policy \
          aims at.</p><div class=\"scroll wide\" tabindex=\"0\" role=\"region\" \
-         aria-labelledby=\"figures\"><table class=\"figures\"><thead><tr><th scope=\"col\">Figure</th>",
+         aria-labelledby=\"figures\"><table class=\"figures\"><colgroup><col>",
     );
+    let width = 70.0 / outcome.runs.len() as f64;
+    for _ in &outcome.runs {
+        w!(out, "<col style=\"width:{}%\">", Len(width));
+    }
+    out.push_str("</colgroup><thead><tr><th scope=\"col\">Figure</th>");
     for (at, run) in outcome.runs.iter().enumerate() {
         w!(out, "<th scope=\"col\">{}</th>", badge(at, &run.policy));
     }
@@ -322,7 +342,9 @@ fn instance_maps(
          cell holds at the end: a row for each cell, a block for each instance, as wide as its memory. \
          What is left of a row is free.",
     );
-    let packed = style.canvas.then(|| pack::pack(outcome, apps, map::BUDGET));
+    let packed = style
+        .canvas
+        .then(|| pack::pack(outcome, apps, map::budget(outcome)));
     if let Some(limit) = packed.as_ref().and_then(|packed| packed.limit) {
         w!(
             out,

@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::outcome::{CellEnd, InstanceEnd, Outcome};
+use crate::outcome::{InstanceEnd, Outcome};
 use crate::report::palette::Apps;
 
 /// The blocks of all runs.
@@ -57,14 +57,25 @@ struct Block {
 /// Packs all runs into at most `budget` bytes of blocks and names, if need be with fewer blocks of
 /// their own for each cell.
 pub(super) fn pack<'a>(outcome: &'a Outcome, apps: &Apps<'a>, budget: usize) -> Packed<'a> {
-    let limits = [None, Some(64), Some(24), Some(8), Some(2), Some(0)];
-    for limit in limits {
-        let packed = pack_limited(outcome, apps, limit);
-        if packed.size() <= budget || limit == Some(0) {
-            return packed;
-        }
+    let cells = |run| outcome_cells(outcome, run, apps);
+    let runs: Vec<Vec<Vec<Block>>> = (0..outcome.runs.len()).map(cells).collect();
+    let all = encode(&runs, apps, None);
+    if all.size() <= budget {
+        return all;
     }
-    pack_limited(outcome, apps, Some(0))
+    let shorten = |limit: usize| {
+        let shorter = |cell: &Vec<Block>| limited(cell, limit, apps.names.len());
+        let runs: Vec<Vec<Vec<Block>>> = runs
+            .iter()
+            .map(|cells| cells.iter().map(shorter).collect())
+            .collect();
+        encode(&runs, apps, Some(limit))
+    };
+    [64, 24, 8, 2]
+        .into_iter()
+        .map(shorten)
+        .find(|packed| packed.size() <= budget)
+        .unwrap_or_else(|| shorten(0))
 }
 
 impl Packed<'_> {
@@ -76,16 +87,18 @@ impl Packed<'_> {
     }
 }
 
-fn pack_limited<'a>(outcome: &'a Outcome, apps: &Apps<'a>, limit: Option<usize>) -> Packed<'a> {
-    let runs: Vec<Vec<Vec<Block>>> = (0..outcome.runs.len())
-        .map(|run| {
-            outcome.runs[run]
-                .cells
-                .iter()
-                .map(|c| blocks(c, run, apps, limit))
-                .collect()
-        })
-        .collect();
+/// The blocks of each cell of a run, in the order drawn.
+fn outcome_cells(outcome: &Outcome, run: usize, apps: &Apps<'_>) -> Vec<Vec<Block>> {
+    let block = |(rank, i): (usize, &InstanceEnd)| Block {
+        rank,
+        index: i.index,
+        shape: shape(i),
+    };
+    let blocks = |cell| apps.drawn(run, cell).into_iter().map(block).collect();
+    outcome.runs[run].cells.iter().map(blocks).collect()
+}
+
+fn encode<'a>(runs: &[Vec<Vec<Block>>], apps: &Apps<'a>, limit: Option<usize>) -> Packed<'a> {
     let each = || runs.iter().flatten().flatten();
 
     let mut occurs = vec![false; apps.names.len()];
@@ -154,57 +167,39 @@ fn write_cell(
     }
 }
 
-/// The blocks of a cell in the order drawn: what was there before, then the apps by rank.
-fn blocks(cell: &CellEnd, run: usize, apps: &Apps<'_>, limit: Option<usize>) -> Vec<Block> {
-    let mut sorted = in_order(cell, run, apps);
-    let Some(limit) = limit.filter(|limit| *limit < sorted.len()) else {
-        return sorted;
-    };
-    let mut by_size: Vec<usize> = (0..sorted.len()).collect();
-    by_size.sort_by_key(|at| std::cmp::Reverse(sorted[*at].shape.memory_mb));
-    let mut own = vec![false; sorted.len()];
-    for at in by_size.iter().take(limit) {
-        own[*at] = true;
+/// The largest blocks of a cell as they are, the rest of it as one block of no app (two, where some of
+/// it was there before).
+fn limited(cell: &[Block], limit: usize, no_app: usize) -> Vec<Block> {
+    if cell.len() <= limit {
+        return cell.to_vec();
     }
+    let mut shown = cell.to_vec();
+    shown.sort_by_key(|block| std::cmp::Reverse(block.shape.memory_mb));
+    let others = shown.split_off(limit);
     for before in [true, false] {
-        let rest: Vec<&Block> = (0..sorted.len())
-            .filter(|at| !own[*at] && sorted[*at].shape.before == before && !sorted[*at].shape.rest)
-            .map(|at| &sorted[at])
-            .collect();
-        if rest.is_empty() {
-            continue;
-        }
-        let shape = Shape {
-            count: rest
-                .iter()
-                .fold(0, |sum, b| sum.saturating_add(b.shape.count)),
-            memory_mb: rest
-                .iter()
-                .fold(0, |sum, b| sum.saturating_add(b.shape.memory_mb)),
-            before,
+        let mut rest = others
+            .iter()
+            .filter(|b| b.shape.before == before)
+            .map(|b| b.shape);
+        let Some(first) = rest.next() else { continue };
+        let start = Shape {
             task: false,
             rest: true,
+            ..first
         };
-        own.push(true);
-        sorted.push(Block {
-            rank: apps.names.len(),
+        let shape = rest.fold(start, |sum, next| Shape {
+            count: sum.count.saturating_add(next.count),
+            memory_mb: sum.memory_mb.saturating_add(next.memory_mb),
+            ..sum
+        });
+        shown.push(Block {
+            rank: no_app,
             index: 0,
             shape,
         });
     }
-    let mut keep = own.into_iter();
-    sorted.retain(|_| keep.next().unwrap_or(true));
-    sorted.sort_by_key(|b| (!b.shape.before, b.rank, b.index));
-    sorted
-}
-
-fn in_order(cell: &CellEnd, run: usize, apps: &Apps<'_>) -> Vec<Block> {
-    let block = |(rank, i): (usize, &InstanceEnd)| Block {
-        rank,
-        index: i.index,
-        shape: shape(i),
-    };
-    apps.drawn(run, cell).into_iter().map(block).collect()
+    shown.sort_by_key(|b| (!b.shape.before, b.rank, b.index));
+    shown
 }
 
 fn shape(instance: &InstanceEnd) -> Shape {
@@ -232,4 +227,53 @@ fn varint(bytes: &mut Vec<u8>, mut value: u64) {
         value >>= 7;
     }
     bytes.push(low(value));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(rank: usize, memory_mb: i64, before: bool) -> Block {
+        let shape = Shape {
+            count: 1,
+            memory_mb,
+            before,
+            task: false,
+            rest: false,
+        };
+        Block {
+            rank,
+            index: 7,
+            shape,
+        }
+    }
+
+    #[test]
+    fn numbers_are_written_as_documented() {
+        let mut bytes = Vec::new();
+        for value in [0, -1, 1, 64, -64, 8192] {
+            varint(&mut bytes, zigzag(value));
+        }
+        assert_eq!(bytes, [0, 1, 2, 0x80, 1, 0x7f, 0x80, 0x80, 1]);
+    }
+
+    #[test]
+    fn what_is_beyond_the_limit_is_summed_up() {
+        let cell = [
+            block(1, 5, true),
+            block(2, 9, true),
+            block(3, 4, false),
+            block(4, 6, false),
+        ];
+        let shown: Vec<(usize, i64, u32, bool)> = limited(&cell, 1, 99)
+            .iter()
+            .map(|b| (b.rank, b.shape.memory_mb, b.shape.count, b.shape.rest))
+            .collect();
+        assert_eq!(
+            shown,
+            [(2, 9, 1, false), (99, 5, 1, true), (99, 10, 2, true)]
+        );
+        assert_eq!(limited(&cell, 4, 99).len(), 4);
+        assert_eq!(limited(&cell, 0, 99).len(), 2);
+    }
 }
