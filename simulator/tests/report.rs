@@ -164,6 +164,23 @@ fn the_page_shows_the_outcome_in_every_form() {
         let found = browser.eval(&format!("document.querySelectorAll(\"{selector}\").length"));
         assert_eq!(found, json!(count), "{selector}");
     }
+    // policies are told apart by colour and by dashes, in lines, bands and bars alike
+    for (selector, property, kinds) in [
+        (".line", "stroke", 3),
+        (".line", "stroke-dasharray", 3),
+        (".range", "fill", 3),
+        (".bar rect:last-child", "fill", 3),
+    ] {
+        let found = browser.eval(&format!(
+            "[...new Set([...document.querySelectorAll('{selector}')]\
+             .map(e => getComputedStyle(e).getPropertyValue('{property}')))]"
+        ));
+        assert_eq!(
+            found.as_array().unwrap().len(),
+            kinds,
+            "{selector} {property}: {found}"
+        );
+    }
     assert_eq!(
         browser.eval("document.querySelector('.file').textContent"),
         outcome.scenario

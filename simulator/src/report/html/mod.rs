@@ -144,9 +144,9 @@ fn title(out: &mut String, outcome: &Outcome) {
 /// A policy's name with its colour and its dashes.
 fn badge(run: usize, policy: &str) -> String {
     format!(
-        "<svg class=\"key\" width=\"24\" height=\"10\" aria-hidden=\"true\"><line class=\"line p{}\" \
+        "<svg class=\"key\" width=\"24\" height=\"10\" aria-hidden=\"true\"><line class=\"line {}\" \
          x1=\"1\" x2=\"23\" y1=\"5\" y2=\"5\"/></svg>{}",
-        run % 6,
+        svg::policy_class(run),
         Esc(policy)
     )
 }
@@ -257,12 +257,23 @@ fn figures(out: &mut String, outcome: &Outcome) {
         return;
     }
     out.push_str(
-        "<section aria-labelledby=\"figures\"><h2 id=\"figures\">Figures</h2><p class=\"note\">\
-         <span class=\"star\">★</span> marks the best where less or more is better whatever a policy \
-         aims at.</p><div class=\"scroll wide\" tabindex=\"0\" role=\"region\" \
-         aria-labelledby=\"figures\"><table class=\"figures\"><colgroup><col>",
+        "<section aria-labelledby=\"figures\"><h2 id=\"figures\">Figures</h2><p class=\"note\">",
     );
-    let width = 70.0 / outcome.runs.len() as f64;
+    if outcome.runs.len() > 1 {
+        out.push_str(
+            "<span class=\"star\">★</span> marks the best where less or more is better whatever a \
+             policy aims at. ",
+        );
+    }
+    let runs = outcome.runs.len();
+    w!(
+        out,
+        "Exact values are shown under the pointer.</p><div class=\"scroll\" tabindex=\"0\" \
+         role=\"region\" aria-labelledby=\"figures\"><table class=\"figures\" \
+         style=\"width:min(100%,{}rem)\"><colgroup><col>",
+        24 + 16 * runs
+    );
+    let width = 70.0 / runs as f64;
     for _ in &outcome.runs {
         w!(out, "<col style=\"width:{}%\">", Len(width));
     }
@@ -271,7 +282,7 @@ fn figures(out: &mut String, outcome: &Outcome) {
         w!(out, "<th scope=\"col\">{}</th>", badge(at, &run.policy));
     }
     out.push_str("</tr></thead>");
-    let columns = outcome.runs.len() + 1;
+    let columns = runs + 1;
     for group in table::groups(outcome) {
         w!(
             out,

@@ -23,6 +23,12 @@ pub(super) struct Line<'a> {
     pub(super) samples: &'a [Sample],
 }
 
+/// The classes of a policy: six colours and kinds of dashes, then the same ones thicker and paler.
+pub(super) fn policy_class(policy: usize) -> String {
+    let again = if (policy / 6) % 2 == 1 { " again" } else { "" };
+    format!("p{}{again}", policy % 6)
+}
+
 /// The axes that charts share.
 #[derive(Clone, Copy)]
 pub(super) struct Axes {
@@ -77,7 +83,11 @@ pub(super) fn lines(
     grid(out, step, axes);
     stretch_open(out);
     for line in lines {
-        w!(out, "<path class=\"line p{}\" d=\"", line.policy % 6);
+        w!(
+            out,
+            "<path class=\"line {}\" d=\"",
+            policy_class(line.policy)
+        );
         polyline(out, line.samples, |s| (axes.x(s), axes.y((what.of)(s))));
         out.push_str("\"/>");
     }
@@ -104,7 +114,7 @@ pub(super) fn load_band(
     stretch_open(out);
     let band =
         |out: &mut String, class: &str, low: fn(&Sample) -> f64, high: fn(&Sample) -> f64| {
-            w!(out, "<path class=\"{class} p{}\" d=\"", policy % 6);
+            w!(out, "<path class=\"{class} {}\" d=\"", policy_class(policy));
             polyline(out, samples, |s| (axes.x(s), axes.y(high(s))));
             let back: Vec<&Sample> = samples.iter().rev().collect();
             for sample in back {
@@ -119,7 +129,7 @@ pub(super) fn load_band(
         |s| (s.used - s.used_sd).max(s.used_min),
         |s| (s.used + s.used_sd).min(s.used_max),
     );
-    w!(out, "<path class=\"line p{}\" d=\"", policy % 6);
+    w!(out, "<path class=\"line {}\" d=\"", policy_class(policy));
     polyline(out, samples, |s| (axes.x(s), axes.y(s.used)));
     out.push_str("\"/></svg>");
     grid_labels(out, Unit::Share, 0.25, axes);
@@ -314,10 +324,10 @@ fn draw_bar(out: &mut String, bar: &Bar, policy: usize, title: &str) {
     let base = TOP + PLOT;
     w!(
         out,
-        "<g class=\"bar p{}\"><title>{}</title>\
+        "<g class=\"bar {}\"><title>{}</title>\
          <rect class=\"reach\" x=\"{}%\" width=\"{}%\" height=\"{base}\"/>\
          <rect x=\"{}%\" y=\"{}\" width=\"{}%\" height=\"{}\"/></g>",
-        policy % 6,
+        policy_class(policy),
         Esc(title),
         Len(bar.x),
         Len(bar.width),
