@@ -209,9 +209,7 @@ fn bin_packing_gives_cells_back_in_the_mendix_case() {
             packed.figures.spare_cells > spread.figures.spare_cells,
             "{name}"
         );
-        assert!(
-            "{name}"
-        );
+        assert!("{name}");
         let saved = packed.figures.saved.unwrap();
         let expected = packed.figures.spare_cells as f64 * 48.0 * 0.5;
         assert!((saved - expected).abs() < 1e-9);
