@@ -9,14 +9,13 @@ use std::{
     sync::Arc,
 };
 
-use bytes::Bytes;
 use placement::Policy;
 use shared::wire::{Event, kind};
 use uuid::Uuid;
 
 use crate::{
     Counters, HashMap, HashSet,
-    feed::{Feed, Word},
+    feed::{Feed, Heard, Word},
     io::{Input, Output},
     memory::Memory,
     report::Reports,
@@ -189,7 +188,15 @@ impl Auctioneer {
                 word,
                 subject_cell,
                 body,
-            } => self.heard(now_ms, word, subject_cell.as_deref(), &body),
+            } => {
+                let (feed, counters) = (&mut self.feed, &mut self.counters);
+                let heard = feed.hear(now_ms, word, subject_cell.as_deref(), &body, counters);
+                self.heard(now_ms, word, heard);
+            }
+            Input::Said { word, said } => {
+                let heard = self.feed.hear_said(now_ms, word, said, &mut self.counters);
+                self.heard(now_ms, word, heard);
+            }
             Input::Unchanged { auction, except } => self.unchanged(now_ms, auction, &except),
             Input::Answered { dispatch, answer } => self.answered(now_ms, dispatch, &answer),
             Input::NobodyListens { dispatch } => self.nobody_listens(now_ms, dispatch),
@@ -287,10 +294,7 @@ impl Auctioneer {
         self.waiting_count
     }
 
-    fn heard(&mut self, now_ms: u64, word: Word, subject_cell: Option<&str>, body: &Bytes) {
-        let heard = self
-            .feed
-            .hear(now_ms, word, subject_cell, body, &mut self.counters);
+    fn heard(&mut self, now_ms: u64, word: Word, heard: Heard) {
         if let Some(cell) = heard.ask_state {
             self.out.push(Output::AskState { cell });
         }

@@ -10,10 +10,10 @@ use std::{
     sync::Arc,
 };
 
-use placement::{Job, Pool};
+use placement::{Cell, Job, Pool};
 use shared::{
     clock::millis,
-    wire::{Envelope, parse_cell},
+    wire::{Advert, Envelope, parse_cell},
 };
 use uuid::Uuid;
 
@@ -197,13 +197,52 @@ impl Feed {
             counters.wrong_subject += 1;
             return Heard::default();
         }
+        self.take(now_ms, word, &envelope, || parse_cell(body).ok(), counters)
+    }
+
+    /// The same of a word that was never written out: what a driver in the same process hands over.
+    pub fn hear_said(
+        &mut self,
+        now_ms: u64,
+        word: Word,
+        said: Arc<Advert>,
+        counters: &mut Counters,
+    ) -> Heard {
+        counters.heard += 1;
+        let envelope = Envelope {
+            cell: said.cell.cell.clone(),
+            auction: said.auction,
+            incarnation: said.incarnation,
+            seq: said.seq,
+            clock_ms: said.clock_ms,
+            ttl: Some(said.ttl),
+            recent: said.recent.clone(),
+            unchanged: false,
+        };
+        self.take(
+            now_ms,
+            word,
+            &envelope,
+            || Some(Arc::unwrap_or_clone(said).cell),
+            counters,
+        )
+    }
+
+    fn take(
+        &mut self,
+        now_ms: u64,
+        word: Word,
+        envelope: &Envelope,
+        whole: impl FnOnce() -> Option<Cell>,
+        counters: &mut Counters,
+    ) -> Heard {
         if self.former.contains_key(&envelope.incarnation) {
             counters.old_incarnation += 1;
             return Heard::default();
         }
         let ttl_ms = envelope.ttl.map(|ttl| millis(ttl.0).min(MAX_TTL_MS));
         if ttl_ms == Some(0) {
-            return self.leave(now_ms, &envelope, counters);
+            return self.leave(now_ms, envelope, counters);
         }
         let known = self.cells.get(envelope.cell.as_str());
         let same = known.filter(|k| k.incarnation == envelope.incarnation);
@@ -214,7 +253,7 @@ impl Feed {
             }
             Some(known) if envelope.seq == known.seq => {
                 counters.renewed += 1;
-                self.renew(now_ms, word, &envelope, ttl_ms)
+                self.renew(now_ms, word, envelope, ttl_ms)
             }
             _ if envelope.unchanged => {
                 counters.missed_words += 1;
@@ -223,7 +262,13 @@ impl Feed {
                     ..Heard::default()
                 }
             }
-            _ => self.replace(now_ms, word, &envelope, ttl_ms, body, counters),
+            _ => {
+                let (Some(ttl_ms), Some(cell)) = (ttl_ms, whole()) else {
+                    counters.malformed += 1;
+                    return Heard::default();
+                };
+                self.replace(now_ms, word, envelope, ttl_ms, cell, counters)
+            }
         }
     }
 
@@ -306,14 +351,10 @@ impl Feed {
         now_ms: u64,
         word: Word,
         envelope: &Envelope,
-        ttl_ms: Option<u64>,
-        body: &[u8],
+        ttl_ms: u64,
+        cell: Cell,
         counters: &mut Counters,
     ) -> Heard {
-        let (Some(ttl_ms), Ok(cell)) = (ttl_ms, parse_cell(body)) else {
-            counters.malformed += 1;
-            return Heard::default();
-        };
         if cell.apps.len() > MAX_APPS {
             counters.too_large += 1;
             return Heard::default();

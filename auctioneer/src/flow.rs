@@ -1,5 +1,7 @@
 //! Pool time: it passes only while messages demonstrably flow.
 
+/// Between two echoes to ourselves: time passes only with evidence, so a lease may end so much late.
+pub const ECHO_MS: u64 = 100;
 /// The longest pause between two messages in which time passes. The auctioneer's echo to itself
 /// comes ten times a second.
 pub const MAX_GAP_MS: u64 = 2_500;

@@ -5,7 +5,8 @@ use std::{collections::BTreeSet, sync::Arc};
 use bytes::Bytes;
 use placement::Request;
 use shared::wire::{
-    Acceptance, AddCells, Event, Explain, InstancesAnswer, Page, Stop, StopAnswer, WireError,
+    Acceptance, AddCells, Advert, Event, Explain, InstancesAnswer, Page, Stop, StopAnswer,
+    WireError,
 };
 use uuid::Uuid;
 
@@ -71,6 +72,13 @@ pub enum Input {
         subject_cell: Option<String>,
         /// As it came.
         body: Bytes,
+    },
+    /// A cell's word that was never written out: what a driver in the same process hands over.
+    Said {
+        /// What it was.
+        word: Word,
+        /// The word.
+        said: Arc<Advert>,
     },
     /// Every known cell but these said that its last word holds: what a driver of virtual time
     /// puts in the place of as many bids or advertisements. It answers for it that each is known in

@@ -38,7 +38,7 @@ pub use auction::{
     REQUEUE_MS, START_EXPIRES_MS, START_WAIT_MS, Settings,
 };
 pub use counters::Counters;
-pub use flow::MAX_GAP_MS;
+pub use flow::{ECHO_MS, MAX_GAP_MS};
 pub use io::{Asked, AskedRequest, Input, Output, Place, Rejected, ReplyKey};
 pub use memory::{MAX_OUTCOMES, REMEMBER_MS};
 pub use shell::{AuctioneerError, Config, run};

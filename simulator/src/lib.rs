@@ -9,6 +9,7 @@ pub mod random;
 pub mod report;
 pub mod scenario;
 pub mod shipped;
+pub mod trace;
 pub mod workload;
 mod world;
 

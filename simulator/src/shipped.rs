@@ -10,7 +10,31 @@ macro_rules! shipped {
 }
 
 /// All of them, in the order in which they are listed.
-pub const ALL: &[Shipped] = shipped!["small-cold-4", "diego-250000",];
+pub const ALL: &[Shipped] = shipped![
+    "small-cold-4",
+    "small-cold-10",
+    "small-cold-20",
+    "small-cold-40",
+    "large-cold-25",
+    "large-cold-100",
+    "imbalanced-deploy-5",
+    "imbalanced-deploy-1",
+    "az-distribution",
+    "watters-10",
+    "watters-30",
+    "watters-100",
+    "boulders-and-pebbles",
+    "bin-pack",
+    "bin-pack-one-app",
+    "dea-zone-returns",
+    "mendix-48h",
+    "mendix-128gb",
+    "platform-roll-out",
+    "one-app-1-auctioneers",
+    "one-app-2-auctioneers",
+    "one-app-4-auctioneers",
+    "diego-250000",
+];
 
 /// The text of one.
 pub fn find(name: &str) -> Option<&'static str> {

@@ -13,15 +13,12 @@ use shared::{
 };
 
 use super::Shell;
-use crate::{Output, ReplyKey};
-
-/// How often: time passes only with evidence, so a lease may end so much late.
-const ECHO: Duration = Duration::from_millis(100);
+use crate::{ECHO_MS, Output, ReplyKey};
 
 /// Evidence that messages flow: ten times a second to ourselves.
 pub(super) async fn echo(shell: Shell, name: String) {
     let subject = shell.subjects.echo(&name);
-    let mut echoes = tokio::time::interval(ECHO);
+    let mut echoes = tokio::time::interval(Duration::from_millis(ECHO_MS));
     echoes.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         echoes.tick().await;

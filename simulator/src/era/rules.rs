@@ -51,8 +51,10 @@ impl fmt::Display for Algorithm {
 impl FromStr for Algorithm {
     type Err = Invalid;
 
+    /// Hyphens are as good as underscores.
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        let found = Self::ALL.into_iter().find(|a| a.name() == text);
+        let name = text.replace('-', "_");
+        let found = Self::ALL.into_iter().find(|a| a.name() == name);
         found.ok_or_else(|| {
             let expected = "random, pick_best, reserve_n_best or all_rebid";
             Invalid::new("algorithm", format!("{text:?}"), expected)

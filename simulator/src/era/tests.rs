@@ -1,3 +1,6 @@
+mod outcome;
+mod scenarios;
+
 use std::{collections::BTreeSet, time::Duration};
 
 use placement::Resources;
@@ -128,15 +131,6 @@ fn as_run(cells: &[Cell], demands: &[Demand], result: &EraResult) -> Run {
     outcome("era", cells, demands, result, Some(0.5))
 }
 
-/// A scenario of 2014, and by algorithm: the highest standard deviation of all instances per cell
-/// that is acceptable, and requests to cells for each auction (without further rounds).
-struct Case {
-    name: &'static str,
-    cells: Vec<Cell>,
-    demands: Vec<Demand>,
-    bounds: [(f64, u64); 4],
-}
-
 /// Preloaded cells: all but so many have 50 instances.
 fn imbalanced(empty: usize) -> Vec<Cell> {
     let mut cells = cells(100);
@@ -158,105 +152,6 @@ fn apps(count: u32) -> Vec<Demand> {
     unique(count, 1).into_iter().map(start).collect()
 }
 
-fn cases() -> Vec<Case> {
-    let case = |name, cells, demands, bounds| Case {
-        name,
-        cells,
-        demands,
-        bounds,
-    };
-    vec![
-        case(
-            "small cold, 4",
-            cells(4),
-            apps(8),
-            [(2.0, 2), (2.0, 6), (1.5, 12), (0.6, 9)],
-        ),
-        case(
-            "small cold, 10",
-            cells(10),
-            apps(40),
-            [(3.0, 2), (1.5, 12), (1.0, 20), (0.6, 21)],
-        ),
-        case(
-            "large cold, 25",
-            cells(25),
-            mixed([1800, 200, 50]),
-            [(8.0, 2), (4.0, 12), (4.0, 20), (4.0, 21)],
-        ),
-        case(
-            "imbalanced, 5 empty",
-            imbalanced(5),
-            apps(500),
-            [(12.0, 2), (0.7, 22), (0.7, 30), (0.7, 41)],
-        ),
-        case(
-            "imbalanced, 1 empty",
-            imbalanced(1),
-            apps(100),
-            [(6.0, 2), (4.0, 22), (4.0, 30), (4.0, 41)],
-        ),
-        case(
-            "Watters, 10",
-            watters(10),
-            red(80),
-            [(5.0, 2), (1.0, 12), (1.0, 20), (1.0, 21)],
-        ),
-        case(
-            "Watters, 30",
-            watters(30),
-            red(200),
-            [(5.0, 2), (1.0, 12), (1.0, 20), (1.0, 21)],
-        ),
-    ]
-}
-
-#[test]
-fn the_scenarios_of_2014_are_placed_without_over_commitment_and_evenly() {
-    const SEEDS: u64 = 2;
-    for case in cases() {
-        let asked: usize = case.demands.iter().map(count).sum();
-        let mut by_chance = 0.0;
-        for (algorithm, (most, each)) in Algorithm::ALL.into_iter().zip(case.bounds) {
-            let what = format!("{} {algorithm}", case.name);
-            let mut sd = 0.0;
-            for seed in 1..=SEEDS {
-                let result = check(&case.cells, &case.demands, &setting(algorithm, seed));
-                assert_eq!(result.placements.len(), asked, "{what}");
-                check_communications(&what, algorithm, &result, each);
-                let figures = as_run(&case.cells, &case.demands, &result).figures;
-                sd += figures.per_cell.sd / SEEDS as f64;
-            }
-            assert!(sd <= most, "{what}: {sd} > {most}");
-            if algorithm == Algorithm::Random {
-                by_chance = sd;
-            } else if case.cells.len() > 4 {
-                // what bids buy; where all auctions run at once, as with 4 cells, next to nothing
-                assert!(sd < by_chance * 0.75, "{what}: {sd}, by chance {by_chance}");
-            }
-        }
-    }
-}
-
-/// An auction of one round costs so many questions; each further round at least one more.
-fn check_communications(what: &str, algorithm: Algorithm, result: &EraResult, each: u64) {
-    for placement in &result.placements {
-        let (rounds, questions) = (
-            u64::from(placement.rounds),
-            u64::from(placement.communications),
-        );
-        // a full cell does not bid, so there may be fewer to ask again
-        let fewer = matches!(algorithm, Algorithm::ReserveNBest | Algorithm::AllRebid);
-        let exact = rounds == 1 && !fewer;
-        assert!(!exact || questions == each, "{what}: {questions}");
-        assert!(rounds > 1 || questions <= each, "{what}: {questions}");
-        assert!(
-            rounds == 1 || questions > rounds,
-            "{what}: {questions} in {rounds}"
-        );
-    }
-}
-
 fn count(demand: &Demand) -> usize {
     match &demand.what {
         What::Start { request, .. } => request
@@ -265,14 +160,6 @@ fn count(demand: &Demand) -> usize {
             .map_or(request.instances as usize, Vec::len),
         What::Stop { .. } => 0,
     }
-}
-
-#[test]
-fn the_largest_scenario_of_2014() {
-    let (cells, demands) = (cells(100), mixed([7000, 1000, 200]));
-    let result = check(&cells, &demands, &setting(Algorithm::PickBest, 1));
-    assert_eq!(result.placements.len(), 8200);
-    assert!(as_run(&cells, &demands, &result).figures.distribution < 0.03);
 }
 
 #[test]
@@ -479,145 +366,13 @@ fn tasks_are_not_kept_apart() {
 }
 
 #[test]
-fn the_outcome_says_what_the_result_holds() {
-    let mut cells = imbalanced(5);
-    for (i, cell) in cells.iter_mut().enumerate() {
-        cell.zone = ["z1", "z2"][i % 2].into();
-    }
-    let demands = apps(500);
-    let result = check(&cells, &demands, &setting(Algorithm::AllRebid, 3));
-    let run = as_run(&cells, &demands, &result);
-    let figures = &run.figures;
-    assert_eq!(
-        (figures.asked, figures.placed, figures.refused),
-        (500, 500, 0)
-    );
-    assert_eq!(figures.auctions, 500);
-    assert!((figures.per_cell.mean - 52.5).abs() < 1e-9);
-    assert!((figures.per_zone.mean - 2625.0).abs() < 1e-9);
-    assert!(figures.distribution_before > 0.2 && figures.distribution < 0.02);
-    let sent: u64 = figures.messages.values().map(|t| t.sent).sum();
-    let bytes: u64 = figures.messages.values().map(|t| t.bytes).sum();
-    assert_eq!((figures.traffic.sent, figures.traffic.bytes), (sent, bytes));
-    assert!((figures.extra["communications"] * 2.0 - sent as f64).abs() < 1e-9);
-    for histogram in [&run.wait_histogram, &run.rounds_histogram] {
-        assert_eq!(histogram.counts.iter().sum::<u64>(), 500);
-    }
-    assert_eq!(run.load_histogram.counts.iter().sum::<u64>(), 100);
-    assert_eq!(run.series.len(), 240);
-    let (first, last) = (&run.series[0], &run.series[239]);
-    assert_eq!(
-        (first.instances, first.waiting, first.empty_cells),
-        (4750, 500, 5)
-    );
-    assert_eq!(
-        (last.instances, last.waiting, last.at_ms),
-        (5250, 0, result.ended_ms)
-    );
-    assert!(run.series.is_sorted_by_key(|sample| sample.at_ms));
-    let drawn: u32 = run
-        .cells
-        .iter()
-        .flat_map(|c| &c.instances)
-        .map(|i| i.count)
-        .sum();
-    assert_eq!(drawn, 5250);
-    for cell in &run.cells {
-        let memory: i64 = cell.instances.iter().map(|i| i.memory_mb).sum();
-        assert_eq!(memory, cell.used_mb, "{}", cell.cell);
-    }
-    assert!(
-        run.cells
-            .is_sorted_by_key(|cell| (cell.zone.clone(), cell.cell.clone()))
-    );
-}
-
-#[test]
-fn spare_cells_are_those_that_stay_empty_less_the_one_that_is_needed() {
-    let in_time = |at_ms, memory, life| {
-        let request = Arc::new(Request::new(format!("a{at_ms}"), memory, 1));
-        let lifetime_ms = Some(life);
-        at(
-            at_ms,
-            What::Start {
-                request,
-                lifetime_ms,
-            },
-        )
-    };
-    let of = |demands: &[Demand]| {
-        let mut cells = cells(4);
-        cells[0].stacks = vec!["only".into()];
-        let demands: Vec<Demand> = demands
-            .iter()
-            .map(|d| {
-                let What::Start {
-                    request,
-                    lifetime_ms,
-                } = &d.what
-                else {
-                    panic!("a start")
-                };
-                let mut request = (**request).clone();
-                request.stack = Some("only".into());
-                at(
-                    d.at_ms,
-                    What::Start {
-                        request: Arc::new(request),
-                        lifetime_ms: *lifetime_ms,
-                    },
-                )
-            })
-            .collect();
-        let result = check(&cells, &demands, &setting(Algorithm::PickBest, 1));
-        let figures = as_run(&cells, &demands, &result).figures;
-        (
-            figures.spare_cells,
-            figures
-                .saved
-                .map(|s| s / 0.5 * 3.6e6 / figures.virtual_ms as f64),
-        )
-    };
-    // the largest size always fits beside the other
-    let (spare, saved) = of(&[in_time(0, 40, 100_000), in_time(50_000, 20, 1_000)]);
-    assert_eq!(spare, 3);
-    assert!((saved.unwrap() - 3.0).abs() < 1e-9);
-    // another 60 does not fit: one of the three is kept for it
-    assert_eq!(of(&[in_time(0, 60, 100_000)]).0, 2);
-}
-
-#[test]
-fn sharing_is_counted_where_it_could_be_avoided() {
-    let mut cells = cells(4);
-    for (i, cell) in cells.iter_mut().enumerate() {
-        cell.zone = ["z1", "z2"][i % 2].into();
-    }
-    let put = |cells: &mut Vec<Cell>, app: &str, counts: [u32; 4]| {
-        for (cell, count) in cells.iter_mut().zip(counts) {
-            for _ in 0..count {
-                cell.debit(&Request::new(app, 1, 1));
-            }
-        }
-    };
-    put(&mut cells, "apart", [1, 1, 0, 0]);
-    put(&mut cells, "shares", [2, 1, 0, 1]);
-    put(&mut cells, "must", [2, 1, 1, 1]);
-    put(&mut cells, "one-zone", [1, 0, 1, 0]);
-    let result = run(&cells, &[], &setting(Algorithm::Random, 1));
-    let figures = as_run(&cells, &[], &result).figures;
-    assert_eq!(
-        (figures.apps_sharing_cells, figures.apps_sharing_zones),
-        (1, 1)
-    );
-}
-
-#[test]
 fn rules_in_a_file_are_the_algorithms_own_unless_said() {
     let read = |text: &str| toml::from_str::<Rules>(text).map_err(|e| e.to_string());
     for algorithm in Algorithm::ALL {
         let text = format!("algorithm = \"{algorithm}\"");
         assert_eq!(read(&text).unwrap(), Rules::of(algorithm));
         assert_eq!(algorithm.name().parse(), Ok(algorithm));
+        assert_eq!(algorithm.name().replace('_', "-").parse(), Ok(algorithm));
     }
     assert_eq!(Rules::of(Algorithm::ReserveNBest).max_rounds, 40);
     assert_eq!(Rules::of(Algorithm::AllRebid).max_rounds, 100);

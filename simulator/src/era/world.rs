@@ -1,12 +1,18 @@
 //! The cells, the auctioneers and the messages between them, in virtual time.
 
+mod messages;
+mod state;
+
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque},
+    collections::{BTreeMap, BTreeSet, BinaryHeap},
     sync::Arc,
 };
 
 use placement::{Cell, Request};
+
+use messages::answer_kind;
+use state::{Auctioneer, Back, Event, Job, Open, Question, State};
 
 use super::{
     EraResult, Failure, Placement, Setting,
@@ -27,85 +33,6 @@ const NO_ROOM: &str = "insufficient resources for instance";
 /// The order to run was lost, or came to a cell that had released its room by then: a release that
 /// was meant for an earlier question may come late.
 const NEVER_RAN: &str = "the winner was not reached";
-
-/// Something that happens. Ordered only because the heap wants it: the number before it decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
-    /// The next demand is due.
-    Demand(usize),
-    /// A question reaches a cell.
-    Arrive(Question),
-    /// All answers are there, or will not come any more.
-    Continue { job: u32 },
-    /// An instance ends.
-    End { placement: u32 },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Question {
-    job: u32,
-    cell: u32,
-    ask: Ask,
-    /// Of which step of the auction: the answer to another one is not waited for.
-    step: u32,
-    back: Back,
-    /// How long the cell is busy with it, microseconds.
-    busy_us: u64,
-}
-
-/// What becomes of the answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Back {
-    InTime,
-    Late,
-    Lost,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// For an auctioneer.
-    Waiting,
-    Auction,
-    Placed(u32),
-    /// Failed, stopped or ended.
-    Over,
-}
-
-/// An instance that was asked for.
-struct Job {
-    request: Arc<Request>,
-    index: u32,
-    app: u32,
-    /// Which cells may be asked.
-    class: usize,
-    asked_us: u64,
-    lifetime_us: Option<u64>,
-    state: State,
-    /// It is to be stopped as soon as it has a place.
-    stop: bool,
-    rounds: u32,
-    communications: u32,
-}
-
-/// An auction under way, and the question that is out.
-struct Open {
-    auction: Auction,
-    auctioneer: usize,
-    step: u32,
-    ask: Ask,
-    asked: Vec<u32>,
-    answers: Vec<Answer>,
-    /// The last question never arrives, or in vain.
-    void: bool,
-    info_bytes: u64,
-    run_bytes: u64,
-}
-
-#[derive(Default)]
-struct Auctioneer {
-    busy: u32,
-    queue: VecDeque<u32>,
-}
 
 pub(super) struct World<'a> {
     setting: &'a Setting,
@@ -325,61 +252,6 @@ impl<'a> World<'a> {
         self.take_on(open.auctioneer);
     }
 
-    /// Sends a question to cells. Tells until when to wait for answers, and whether no question
-    /// arrives at all.
-    fn send(&mut self, number: u32, open: &Open, ask: Ask, cells: &[u32]) -> (u64, bool) {
-        let Setting { rules, network, .. } = self.setting;
-        let timeout_us = u64::try_from(rules.timeout.as_micros()).unwrap_or(u64::MAX);
-        let (mut longest_us, mut lost) = (0, true);
-        for cell in cells {
-            let there_us = network.latency.sample_us(&mut self.weather);
-            let back_us = network.latency.sample_us(&mut self.weather);
-            let there_lost = self.weather.chance(network.loss);
-            let back_lost = self.weather.chance(network.loss);
-            let busy_us = match ask {
-                Ask::Run => rules.run.sample_us(&mut self.weather),
-                _ => 0,
-            };
-            let took_us = there_us + busy_us + back_us;
-            let back = match (back_lost, took_us <= timeout_us) {
-                (true, _) => Back::Lost,
-                (false, false) => Back::Late,
-                (false, true) => Back::InTime,
-            };
-            let in_time = !there_lost && back == Back::InTime;
-            longest_us = longest_us.max(if in_time { took_us } else { timeout_us });
-            lost &= there_lost;
-            let bytes = if ask == Ask::Run {
-                open.run_bytes
-            } else {
-                open.info_bytes
-            };
-            self.count(question_kind(ask), bytes, !there_lost);
-            if !there_lost {
-                let question = Question {
-                    job: number,
-                    cell: *cell,
-                    ask,
-                    step: open.step,
-                    back,
-                    busy_us,
-                };
-                self.push(self.now_us + there_us, Event::Arrive(question));
-            }
-        }
-        self.jobs[number as usize].communications += u32::try_from(cells.len()).unwrap_or(u32::MAX);
-        (self.now_us + longest_us, lost)
-    }
-
-    fn count(&mut self, kind: &'static str, bytes: u64, delivered: bool) {
-        let traffic = self.messages.entry(kind).or_default();
-        traffic.sent += 1;
-        if delivered {
-            traffic.delivered += 1;
-            traffic.bytes += bytes;
-        }
-    }
-
     fn arrive(&mut self, question: Question) {
         let Question {
             job: number,
@@ -471,14 +343,6 @@ impl<'a> World<'a> {
             .auction
             .answered(rules, &open.answers, cells, &mut self.choice);
         self.take_step(number, open, step);
-    }
-
-    /// A cell that was asked to reserve and was not heard of may hold room: it is told to release
-    /// it, and nobody waits for its answer.
-    fn release_unheard(&mut self, number: u32, open: &Open) {
-        let heard = |cell: &u32| open.answers.iter().any(|answer| answer.cell == *cell);
-        let unheard: Vec<u32> = open.asked.iter().copied().filter(|c| !heard(c)).collect();
-        self.send(number, open, Ask::Release, &unheard);
     }
 
     fn fail(&mut self, number: u32, reason: &'static str) {
@@ -582,22 +446,4 @@ fn number(numbers: &mut BTreeMap<String, u32>, app: &str) -> u32 {
     let number = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
     numbers.insert(app.to_owned(), number);
     number
-}
-
-fn question_kind(ask: Ask) -> &'static str {
-    match ask {
-        Ask::Bid => "bid request",
-        Ask::Reserve => "reserve",
-        Ask::Release => "release",
-        Ask::Run => "run",
-    }
-}
-
-fn answer_kind(ask: Ask) -> &'static str {
-    match ask {
-        Ask::Bid => "bid",
-        Ask::Reserve => "reserve answer",
-        Ask::Release => "release answer",
-        Ask::Run => "run answer",
-    }
 }

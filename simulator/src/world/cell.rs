@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use advertiser::{Cadence, Input, Output, Schedule};
-use bytes::Bytes;
 use placement::{Job, Span};
 use rep::{
     Simulated, SimulatedConfig,
@@ -12,7 +11,7 @@ use rep::{
     ledger::{Action, Ledger, Report, What},
     speech,
 };
-use shared::wire::{Acceptance, Event, Work, to_bytes};
+use shared::wire::{Acceptance, Advert, Event, Work};
 use uuid::Uuid;
 
 /// The number in the upper half of the ids of what ran before the first request.
@@ -52,7 +51,7 @@ pub(super) struct Node {
 
 /// What a cell wants said.
 pub(super) enum Said {
-    Advert(Bytes),
+    Advert(Arc<Advert>),
     Event(Box<Event>),
 }
 
@@ -228,26 +227,14 @@ impl Node {
         if self.schedule.handle(now_ms, input) != Some(Output::Advertise) {
             return;
         }
-        let body = to_bytes(&speech::state(&self.ledger, now_ms, cadence().ttl(), None));
         // without a connection nothing is sent, and bids say everything until something is
         self.advertised = self.is_there().then(|| self.ledger.seq());
-        said.push(Said::Advert(body));
+        said.push(Said::Advert(Arc::new(self.word(now_ms, None))));
     }
 
-    /// Its bid.
-    pub(super) fn bid(&self, now_ms: u64, auction: Uuid) -> Bytes {
-        speech::bid(
-            &self.ledger,
-            now_ms,
-            cadence().ttl(),
-            self.advertised,
-            auction,
-        )
-    }
-
-    /// The answer to a question for its state.
-    pub(super) fn state(&self, now_ms: u64) -> Bytes {
-        to_bytes(&speech::state(&self.ledger, now_ms, cadence().ttl(), None))
+    /// Its whole word: an advertisement, its state, or a bid in this auction.
+    pub(super) fn word(&self, now_ms: u64, auction: Option<Uuid>) -> Advert {
+        speech::state(&self.ledger, now_ms, cadence().ttl(), auction)
     }
 
     /// Takes or refuses what an auctioneer sent; none when it cannot be read.
@@ -304,6 +291,8 @@ fn digits(number: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use shared::wire::to_bytes;
+
     use super::*;
 
     #[test]

@@ -2,14 +2,12 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use auctioneer::Input;
+use auctioneer::{ECHO_MS, Input};
 use uuid::Uuid;
 
 use super::{WARM_UP_US, World, cell, messages::ToNode, traffic::Kind};
 use crate::random::Distribution;
 
-/// Between two echoes of an auctioneer, milliseconds.
-const ECHO_MS: u64 = 250;
 /// Between two heartbeats of a cell, milliseconds: as reps have it when nobody says otherwise.
 const HEARTBEAT_MS: u64 = 10_000;
 
@@ -50,7 +48,7 @@ impl World<'_> {
     /// last would have come. Returns the cells whose bids are to be made.
     pub(super) fn count_bids(&mut self, n: usize, auction: Uuid, request_bytes: u64) -> Vec<usize> {
         let network = self.scenario.network;
-        if !self.settings.bundle || network.loss > 0.0 || self.away > 0 {
+        if self.settings.verbatim || network.loss > 0.0 || self.away > 0 {
             return (0..self.cells.len()).collect();
         }
         // longer latencies than these are so rare that a change meanwhile hardly ever falls into one,

@@ -1,9 +1,11 @@
 //! Messages between the roles: each delivery takes its time, may be lost, and finds its receiver
 //! there or not. What is sent between two keeps its order.
 
+use std::sync::Arc;
+
 use auctioneer::{Input, feed::Word};
 use bytes::Bytes;
-use shared::wire::{InstancesAnswer, to_bytes};
+use shared::wire::{Advert, InstancesAnswer, to_bytes};
 use uuid::Uuid;
 
 use super::{Event, World, traffic::Kind};
@@ -53,14 +55,22 @@ pub(super) enum ToNode {
     Found(u64, Vec<InstancesAnswer>),
 }
 
-/// An advertisement, for an auctioneer; and its bytes.
-pub(super) fn advert(cell: String, body: &Bytes) -> (Input, u64) {
-    let input = Input::Heard {
-        word: Word::Advert,
-        subject_cell: Some(cell),
-        body: body.clone(),
-    };
-    (input, body.len() as u64)
+/// How many bytes a message has when it is written out.
+pub(super) fn written(message: &impl serde::Serialize) -> u64 {
+    struct Count(u64);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len() as u64;
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // wire structs hold only strings, numbers and lists: this cannot fail
+    let _ = serde_json::to_writer(&mut count, message);
+    count.0
 }
 
 impl World<'_> {
@@ -75,7 +85,7 @@ impl World<'_> {
 
     pub(super) fn fly(&mut self, at_us: u64, message: Message) {
         self.in_flight += 1;
-        self.at(at_us, Event::Arrives(message));
+        self.at(at_us, Event::Arrives(Box::new(message)));
     }
 
     /// An auctioneer's message to one cell.
@@ -221,12 +231,13 @@ impl World<'_> {
         match what {
             ToCell::Discover => self.settle(c, advertiser::Input::Discover),
             ToCell::Bid { auction } => {
-                let body = self.cells[c].bid(now_ms, auction);
-                self.say(c, from, Kind::Bid, heard(Word::Bid, body));
+                let (input, bytes) = self.bid(c, auction);
+                self.say(c, from, Kind::Bid, (input, bytes));
             }
             ToCell::State => {
-                let body = self.cells[c].state(now_ms);
-                self.say(c, from, Kind::State, heard(Word::State, body));
+                let state = Arc::new(self.cells[c].word(now_ms, None));
+                let input = self.word(Word::State, &state);
+                self.say(c, from, Kind::State, (input, written(&*state)));
             }
             ToCell::Start { dispatch, body } => self.cell_starts(c, from, dispatch, &body),
             ToCell::Stop { query, body } => {
@@ -255,6 +266,30 @@ impl World<'_> {
                     }
                 }
             }
+        }
+    }
+
+    /// A cell's bid, and its bytes.
+    fn bid(&self, c: usize, auction: Uuid) -> (Input, u64) {
+        let (cell, now_ms) = (&self.cells[c], self.now_ms());
+        if cell.is_advertised() {
+            let body = to_bytes(&rep::speech::unchanged(&cell.ledger, now_ms, auction));
+            let bytes = body.len() as u64;
+            return (heard(Word::Bid, None, body), bytes);
+        }
+        let bid = Arc::new(cell.word(now_ms, Some(auction)));
+        (self.word(Word::Bid, &bid), written(&*bid))
+    }
+
+    /// A cell's whole word as an auctioneer gets it.
+    pub(super) fn word(&self, word: Word, said: &Arc<Advert>) -> Input {
+        if self.settings.verbatim {
+            let subject_cell = (word == Word::Advert).then(|| said.cell.cell.clone());
+            return heard(word, subject_cell, to_bytes(&**said));
+        }
+        Input::Said {
+            word,
+            said: Arc::clone(said),
         }
     }
 
@@ -294,12 +329,10 @@ impl World<'_> {
     }
 }
 
-fn heard(word: Word, body: Bytes) -> (Input, u64) {
-    let bytes = body.len() as u64;
-    let input = Input::Heard {
+fn heard(word: Word, subject_cell: Option<String>, body: Bytes) -> Input {
+    Input::Heard {
         word,
-        subject_cell: None,
+        subject_cell,
         body,
-    };
-    (input, bytes)
+    }
 }

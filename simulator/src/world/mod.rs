@@ -27,13 +27,14 @@ use std::{
     sync::Arc,
 };
 
+use auctioneer::feed::Word;
 use placement::Policy;
 use shared::clock::millis;
 use uuid::Uuid;
 
 use self::{
     client::Client,
-    messages::{Message, ToCell},
+    messages::{Message, ToCell, written},
     sample::Samples,
     traffic::{Counts, Kind},
 };
@@ -69,7 +70,7 @@ enum Event {
     /// The demands from here that are made at one moment.
     Demand(usize),
     /// A message arrives.
-    Arrives(Message),
+    Arrives(Box<Message>),
     /// An auctioneer's own time.
     Wake(usize),
     /// An auctioneer's echo to itself.
@@ -114,9 +115,9 @@ impl Ord for Entry {
 pub struct Settings {
     /// Decides every draw.
     pub seed: u64,
-    /// Whether bids without news are counted; if not, each is made. For tests: it makes no
-    /// difference but in time.
-    pub bundle: bool,
+    /// Every message is made and its body written and read again. Otherwise bids without news are
+    /// counted, and cells' words are handed over as they are. It makes no difference but in time.
+    pub verbatim: bool,
 }
 
 /// The cluster.
@@ -350,7 +351,7 @@ impl<'s> World<'s> {
             Event::Demand(from) => self.demand(from),
             Event::Arrives(message) => {
                 self.in_flight -= 1;
-                self.arrives(message);
+                self.arrives(*message);
             }
             Event::Wake(n) => self.wake(n),
             Event::Echo(n, life) => self.echo(n, life),
@@ -408,17 +409,18 @@ impl<'s> World<'s> {
                     self.counts.sent(Kind::Event, 1);
                 }
             }
-            cell::Said::Advert(body) => {
+            cell::Said::Advert(advert) => {
+                let bytes = written(&*advert);
                 self.count_silence(c, silent_ms);
                 self.cells[c].advertised_ms = self.now_ms();
-                self.cells[c].advert_bytes = body.len() as u64;
+                self.cells[c].advert_bytes = bytes;
                 if !reachable {
                     return;
                 }
                 self.counts.sent(Kind::Advertisement, 1);
                 for n in 0..self.nodes.len() {
-                    let name = self.cells[c].name.to_string();
-                    self.to_node(c, n, Kind::Advertisement, messages::advert(name, &body));
+                    let input = self.word(Word::Advert, &advert);
+                    self.to_node(c, n, Kind::Advertisement, (input, bytes));
                 }
             }
         }

@@ -32,7 +32,7 @@ impl Samples {
             MOST as u64 / 2
         };
         Self {
-            step_us: (last_ms * 1_000).div_ceil(looks).max(SHORTEST_US),
+            step_us: (last_ms * 1_000 / looks).max(SHORTEST_US),
             series: Vec::new(),
             free_mb: Vec::new(),
             largest_mb: 0,

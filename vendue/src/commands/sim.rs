@@ -18,6 +18,7 @@ use simulator::{
     report,
     scenario::{Contender, Decider, Scenario},
     shipped,
+    trace::{Columns, Source},
 };
 
 use super::{Done, policy, start};
@@ -38,7 +39,7 @@ use timing::{Stopwatch, Timing};
 pub(crate) struct SimArgs {
     /// A scenario's file (TOML by its name's end, else JSON), the name of a shipped one, or - for
     /// standard input
-    #[arg(required_unless_present = "list")]
+    #[arg(required_unless_present_any = ["list", "nodes"])]
     scenario: Option<String>,
     /// Another policy than the scenario's: a preset's name, a file, or era-random, era-pick-best,
     /// era-reserve-n-best, era-all-rebid; may be repeated, to compare
@@ -56,6 +57,21 @@ pub(crate) struct SimArgs {
     /// Write what it took in real time, processor and memory, as JSON
     #[arg(long, value_name = "FILE")]
     timings: Option<PathBuf>,
+    /// Instead of a scenario: a trace's nodes, as CSV (columns: sn,cpu_milli,memory_mib,gpu,model)
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "pods",
+        conflicts_with = "scenario"
+    )]
+    nodes: Option<PathBuf>,
+    /// The trace's pods, as CSV (columns: name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,
+    /// creation_time,deletion_time)
+    #[arg(long, value_name = "FILE", requires = "nodes")]
+    pods: Option<PathBuf>,
+    /// Other names of the trace's columns: field=column, with commas between them
+    #[arg(long, value_name = "MAP", requires = "nodes")]
+    columns: Option<Columns>,
     /// List the shipped scenarios
     #[arg(long)]
     list: bool,
@@ -89,7 +105,39 @@ pub(crate) async fn sim(global: &Global, args: &SimArgs) -> anyhow::Result<Done>
 
 /// The scenario with the policies and workload that the command line names.
 fn read(args: &SimArgs) -> anyhow::Result<Scenario> {
-    let name = args.scenario.as_deref().unwrap_or("-");
+    let mut scenario = match (&args.nodes, &args.pods) {
+        (Some(nodes), Some(pods)) => trace(nodes, pods, args.columns.as_ref())?,
+        _ => file(args.scenario.as_deref().unwrap_or("-"))?,
+    };
+    if !args.policy.is_empty() {
+        scenario.contenders = contenders(&args.policy)?;
+    }
+    Ok(scenario)
+}
+
+fn trace(nodes: &Path, pods: &Path, columns: Option<&Columns>) -> anyhow::Result<Scenario> {
+    let open = |path: &Path| {
+        std::fs::File::open(path)
+            .map_err(|e| Usage::because(format_args!("{}: {e}", path.display())))
+    };
+    let (node_name, pod_name) = (nodes.display().to_string(), pods.display().to_string());
+    let (node_file, pod_file) = (open(nodes)?, open(pods)?);
+    let read = simulator::trace::read(
+        Source {
+            name: &node_name,
+            text: node_file,
+        },
+        Source {
+            name: &pod_name,
+            text: pod_file,
+        },
+        columns.unwrap_or(&Columns::default()),
+    );
+    let read = read.map_err(Usage::because)?;
+    Scenario::of_trace("trace", read.cells, read.demands).map_err(Usage::because)
+}
+
+fn file(name: &str) -> anyhow::Result<Scenario> {
     let (text, toml) = match shipped::find(name) {
         Some(text) => (text.to_owned(), true),
         None => match start::read(name) {
@@ -105,12 +153,9 @@ fn read(args: &SimArgs) -> anyhow::Result<Scenario> {
         },
     };
     let refuse = |e: ScenarioError| Usage::because(format_args!("{name}: {e}"));
-    let mut scenario = Scenario::read(&text, toml).map_err(refuse)?;
+    let scenario = Scenario::read(&text, toml).map_err(refuse)?;
     for warning in &scenario.base.warnings {
         note(format_args!("warning: {warning}: no such field; ignored"));
-    }
-    if !args.policy.is_empty() {
-        scenario.contenders = contenders(&args.policy)?;
     }
     Ok(scenario)
 }
@@ -142,6 +187,13 @@ fn contenders(names: &[String]) -> anyhow::Result<Vec<Contender>> {
 fn command(args: &SimArgs) -> String {
     let mut words = vec!["vendue sim".to_owned()];
     words.extend(args.scenario.clone());
+    if let (Some(nodes), Some(pods)) = (&args.nodes, &args.pods) {
+        words.push(format!(
+            "--nodes {} --pods {}",
+            nodes.display(),
+            pods.display()
+        ));
+    }
     for policy in &args.policy {
         words.push(format!("--policy {policy}"));
     }
@@ -157,7 +209,7 @@ fn play(
     let mut timings = Vec::new();
     let settings = simulator::Settings {
         seed: outcome.seed,
-        bundle: true,
+        verbatim: false,
     };
     for contender in &scenario.contenders {
         let mut bar = Bar::new(&contender.label);

@@ -1,0 +1,217 @@
+//! What is drawn: quantities over time, and histograms with the names of their classes.
+
+use std::ops::Range;
+
+use super::number::{Unit, short};
+use crate::outcome::{Histogram, Run, Sample};
+
+/// A line over time.
+pub(super) struct Quantity {
+    /// The field of [`Sample`].
+    pub(super) field: &'static str,
+    /// Heading.
+    pub(super) title: &'static str,
+    /// One sentence: what it tells.
+    pub(super) note: &'static str,
+    /// Of its values.
+    pub(super) unit: Unit,
+    /// Reads it.
+    pub(super) of: fn(&Sample) -> f64,
+}
+
+/// In the order shown.
+pub(super) const QUANTITIES: [Quantity; 6] = [
+    Quantity {
+        field: "stranded_mb",
+        title: "Stranded memory",
+        note: "Free on cells where the largest size asked for no longer fits.",
+        unit: Unit::Mebibytes,
+        of: |s| s.stranded_mb,
+    },
+    Quantity {
+        field: "empty_cells",
+        title: "Empty cells",
+        note: "Cells that hold nothing.",
+        unit: Unit::Count,
+        of: |s| s.empty_cells as f64,
+    },
+    Quantity {
+        field: "largest_fit_mb",
+        title: "Largest size that still fits",
+        note: "The largest memory for which there is a cell.",
+        unit: Unit::Mebibytes,
+        of: |s| s.largest_fit_mb,
+    },
+    Quantity {
+        field: "instances",
+        title: "Instances",
+        note: "Instances that hold a place.",
+        unit: Unit::Count,
+        of: |s| s.instances as f64,
+    },
+    Quantity {
+        field: "waiting",
+        title: "Waiting",
+        note: "Instances without an outcome yet.",
+        unit: Unit::Count,
+        of: |s| s.waiting as f64,
+    },
+    Quantity {
+        field: "cells",
+        title: "Cells",
+        note: "Cells that are there.",
+        unit: Unit::Count,
+        of: |s| s.cells as f64,
+    },
+];
+
+/// The share of all memory that is used.
+pub(super) const USED: Quantity = Quantity {
+    field: "used",
+    title: "Memory used",
+    note: "Share of the memory of all cells.",
+    unit: Unit::Share,
+    of: |s| s.used,
+};
+
+impl Quantity {
+    /// Whether there is something to see: what never changes is in the table already.
+    pub(super) fn is_worth_a_chart(&self, runs: &[Run]) -> bool {
+        let mut values = runs.iter().flat_map(|r| &r.series).map(self.of);
+        let first = values.next();
+        let changes = values.any(|v| Some(v) != first);
+        changes || !matches!(self.field, "waiting" | "cells")
+    }
+}
+
+/// A histogram of every run.
+pub(super) struct Kind {
+    /// Heading.
+    pub(super) title: &'static str,
+    /// One sentence: what is counted.
+    pub(super) note: &'static str,
+    /// Of the bounds.
+    pub(super) unit: Unit,
+    /// One of what is counted.
+    pub(super) thing: &'static str,
+    /// Reads it.
+    pub(super) of: fn(&Run) -> &Histogram,
+}
+
+/// In the order shown.
+pub(super) const KINDS: [Kind; 3] = [
+    Kind {
+        title: "Wait",
+        note: "From the request to the cell’s acceptance; placed instances.",
+        unit: Unit::Ms,
+        thing: "instance",
+        of: |r| &r.wait_histogram,
+    },
+    Kind {
+        title: "Rounds",
+        note: "Auctions that a placed instance was in.",
+        unit: Unit::Count,
+        thing: "instance",
+        of: |r| &r.rounds_histogram,
+    },
+    Kind {
+        title: "Load",
+        note: "Share of memory used by each cell at the end.",
+        unit: Unit::Share,
+        thing: "cell",
+        of: |r| &r.load_histogram,
+    },
+];
+
+impl Kind {
+    /// The histograms of all runs, each with the classes to show: the same ones wherever all runs have
+    /// the same bounds, so that they can be compared.
+    pub(super) fn of_runs<'a>(&self, runs: &'a [Run]) -> Vec<(&'a Histogram, Range<usize>)> {
+        let all: Vec<&Histogram> = runs.iter().map(self.of).collect();
+        let shared = all.iter().all(|h| h.bounds == all[0].bounds);
+        let used = |h: &&'a Histogram| {
+            used_classes(if shared {
+                &all
+            } else {
+                std::slice::from_ref(h)
+            })
+        };
+        all.iter().map(|h| (*h, used(h))).collect()
+    }
+
+    /// `1 to 2 ms`, `below 1 ms`, `20 ms and more`.
+    pub(super) fn class_name(&self, bounds: &[f64], class: usize) -> String {
+        let low = class.checked_sub(1).and_then(|at| bounds.get(at)).copied();
+        let high = bounds.get(class).copied();
+        match (low, high) {
+            // rounds are whole numbers: a class of one of them is that number
+            (Some(low), Some(high)) if self.unit == Unit::Count && is_one_number(low, high) => {
+                short(low)
+            }
+            (Some(low), Some(high)) => {
+                let scale = self.unit.scale(high);
+                format!("{} to {}", scale.short(low), scale.name(&scale.short(high)))
+            }
+            (None, Some(high)) => format!("below {}", self.unit.short(high)),
+            (Some(low), None) => format!("{} and more", self.unit.short(low)),
+            (None, None) => "all".to_owned(),
+        }
+    }
+}
+
+fn is_one_number(low: f64, high: f64) -> bool {
+    low.fract() == 0.0 && high.fract() == 0.0 && (high - low - 1.0).abs() < 0.5
+}
+
+/// From the first to the last class that any of these histograms uses.
+fn used_classes(histograms: &[&Histogram]) -> Range<usize> {
+    let used = |at: usize| {
+        histograms
+            .iter()
+            .any(|h| h.counts.get(at).is_some_and(|c| *c > 0))
+    };
+    let longest = histograms.iter().map(|h| h.counts.len()).max().unwrap_or(0);
+    let first = (0..longest).find(|at| used(*at)).unwrap_or(0);
+    let end = (0..longest)
+        .rev()
+        .find(|at| used(*at))
+        .map_or(first, |at| at + 1);
+    first..end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_named_by_their_bounds() {
+        let [wait, rounds, load] = &KINDS;
+        for (kind, class, name) in [
+            (wait, 0, "below 1\u{a0}ms"),
+            (wait, 1, "1 to 2\u{a0}ms"),
+            (wait, 2, "0.002 to 1\u{a0}s"),
+            (wait, 3, "1\u{a0}s and more"),
+            (rounds, 1, "1"),
+            (rounds, 2, "2 to 1,000"),
+        ] {
+            assert_eq!(kind.class_name(&[1.0, 2.0, 1000.0], class), name);
+        }
+        assert_eq!(load.class_name(&[0.1, 0.2], 1), "10 to 20\u{a0}%");
+        assert_eq!(load.class_name(&[], 0), "all");
+    }
+
+    #[test]
+    fn empty_classes_at_the_ends_are_not_shown() {
+        let a = Histogram {
+            bounds: vec![1.0; 4],
+            counts: vec![0, 0, 3, 0, 0],
+        };
+        let b = Histogram {
+            bounds: vec![1.0; 4],
+            counts: vec![0, 1, 0, 0, 0],
+        };
+        assert_eq!(used_classes(&[&a]), 2..3);
+        assert_eq!(used_classes(&[&a, &b]), 1..3);
+        assert_eq!(used_classes(&[&Histogram::default()]), 0..0);
+    }
+}

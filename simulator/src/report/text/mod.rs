@@ -1,0 +1,410 @@
+//! The outcome as text for a terminal.
+
+mod map;
+
+use std::ops::Range;
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use super::charted::{KINDS, Kind, QUANTITIES, USED};
+use super::markup::w;
+use super::number::{Unit, clean, counted, whole};
+use super::palette::{Apps, TERMINAL};
+use super::table;
+use crate::outcome::{Histogram, Outcome};
+
+/// Bars of eight heights, and nothing.
+const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// The narrowest text that is written.
+const NARROWEST: usize = 40;
+
+/// How text looks: collects lines none of which is wider than `width`.
+struct Paper {
+    text: String,
+    /// Columns.
+    width: usize,
+    colour: bool,
+}
+
+impl Paper {
+    /// A line of plain text, cut off at the width.
+    fn line(&mut self, text: &str) {
+        self.text.push_str(fit(text, self.width).trim_end());
+        self.text.push('\n');
+    }
+
+    /// A line in bold.
+    fn heading(&mut self, text: &str) {
+        let text = fit(text, self.width);
+        let styled = self.styled("1", text.trim_end());
+        w!(self.text, "\n{styled}\n");
+    }
+
+    /// A paragraph, broken at spaces.
+    fn paragraph(&mut self, text: &str, indent: &str) {
+        for line in text.lines() {
+            let mut row = String::new();
+            for word in line.split_whitespace() {
+                let fits = indent.len() + row.width() + 1 + word.width() <= self.width;
+                if !row.is_empty() && !fits {
+                    self.line(&format!("{indent}{row}"));
+                    row.clear();
+                }
+                if !row.is_empty() {
+                    row.push(' ');
+                }
+                row.push_str(word);
+            }
+            if !row.is_empty() {
+                self.line(&format!("{indent}{row}"));
+            }
+        }
+    }
+
+    /// A line that is already known to fit and may hold colours.
+    fn ready(&mut self, line: &str) {
+        self.text.push_str(line.trim_end());
+        self.text.push('\n');
+    }
+
+    /// In a style of the terminal, if colours are wanted.
+    fn styled(&self, code: &str, text: &str) -> String {
+        if self.colour && !text.is_empty() {
+            format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    /// In the colour of a class of apps; those without a name of their own stay as they are.
+    fn in_class(&self, class: usize, text: &str) -> String {
+        match TERMINAL.get(class) {
+            Some(colour) => self.styled(&format!("38;5;{colour}"), text),
+            None => text.to_owned(),
+        }
+    }
+}
+
+/// At most `width` columns of a text, the last one `…` where something was cut off.
+fn fit(text: &str, width: usize) -> String {
+    let text = clean(text, false);
+    if text.width() <= width {
+        return text.into_owned();
+    }
+    let mut shown = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        let wide = c.width().unwrap_or(0);
+        if used + wide + 1 > width {
+            break;
+        }
+        used += wide;
+        shown.push(c);
+    }
+    shown.push('…');
+    shown
+}
+
+/// Exactly `width` columns, filled with spaces.
+fn column(text: &str, width: usize, right: bool) -> String {
+    let text = fit(text, width);
+    let fill = " ".repeat(width.saturating_sub(text.width()));
+    if right { fill + &text } else { text + &fill }
+}
+
+/// The whole text.
+pub(super) fn page(outcome: &Outcome, width: usize, colour: bool) -> String {
+    let mut paper = Paper {
+        text: String::new(),
+        width: width.max(NARROWEST),
+        colour,
+    };
+    let apps = Apps::new(outcome);
+    title(&mut paper, outcome);
+    if !outcome.runs.is_empty() {
+        figures(&mut paper, outcome);
+        histograms(&mut paper, outcome);
+        over_time(&mut paper, outcome);
+        map::maps(&mut paper, outcome, &apps);
+        refusals(&mut paper, outcome);
+    }
+    paper.text
+}
+
+fn title(paper: &mut Paper, outcome: &Outcome) {
+    let name = if outcome.name.is_empty() {
+        "Unnamed scenario"
+    } else {
+        &outcome.name
+    };
+    let name = fit(name, paper.width);
+    let styled = paper.styled("1", &name);
+    paper.ready(&styled);
+    paper.paragraph(&outcome.description, "");
+    let mut facts = Vec::new();
+    if let Some(first) = outcome.runs.first() {
+        let zones = first.cells.chunk_by(|a, b| a.zone == b.zone).count();
+        let memory: i64 = first.cells.iter().map(|c| c.memory_mb.max(0)).sum();
+        facts.push(format!(
+            "{} in {}",
+            counted(first.cells.len() as u64, "cell"),
+            counted(zones as u64, "zone")
+        ));
+        facts.push(Unit::Mebibytes.short(memory as f64));
+        let time = outcome
+            .runs
+            .iter()
+            .map(|r| r.figures.virtual_ms)
+            .max()
+            .unwrap_or(0);
+        facts.push(format!("{} of virtual time", Unit::Ms.short(time as f64)));
+    }
+    facts.push(format!("seed {}", outcome.seed));
+    facts.push(outcome.over.clone());
+    paper.paragraph(&facts.join(", "), "");
+    paper.paragraph(&format!("$ {}", outcome.command), "");
+    if outcome.interrupted {
+        paper.line("Ended early: what follows is how far it came.");
+    }
+    if outcome.runs.is_empty() {
+        paper.line("No policy was run.");
+    }
+}
+
+/// Between the columns of the table.
+const GAP: &str = "  ";
+
+/// Policies as columns; as many side by side as fit, the rest below.
+fn figures(paper: &mut Paper, outcome: &Outcome) {
+    let groups = table::groups(outcome);
+    let rows = || {
+        groups
+            .iter()
+            .flat_map(|g| &g.rows)
+            .filter(|r| !r.is_empty())
+    };
+    let label = rows()
+        .map(|r| clean(&r.label, false).width() + 2)
+        .max()
+        .unwrap_or(10);
+    let label = label.clamp(10, (paper.width / 2).min(34));
+    let width = |run: usize| {
+        let values = rows().map(|row| shown(row, run).width()).max().unwrap_or(0);
+        let name = clean(&outcome.runs[run].policy, false).width().min(18);
+        values.max(name).min(paper.width - label - GAP.len())
+    };
+    let mut columns: Vec<(usize, usize)> = (0..outcome.runs.len()).map(|r| (r, width(r))).collect();
+    while !columns.is_empty() {
+        let mut used = label;
+        let fit = columns.iter().take_while(|(_, width)| {
+            used += GAP.len() + width;
+            used <= paper.width
+        });
+        let rest = columns.split_off(fit.count().max(1));
+        let mut head = column("Figures", label, false);
+        for (run, width) in &columns {
+            head += GAP;
+            head += &column(&outcome.runs[*run].policy, *width, true);
+        }
+        paper.heading(&head);
+        for group in &groups {
+            figure_group(paper, group, label, &columns);
+        }
+        columns = rest;
+    }
+    let note = fit(
+        "* best; figures that are 0 everywhere are left out",
+        paper.width,
+    );
+    let note = paper.styled("2", &note);
+    paper.ready(&note);
+}
+
+/// A group's rows, for so many (run, width) columns.
+fn figure_group(paper: &mut Paper, group: &table::Group, label: usize, columns: &[(usize, usize)]) {
+    if group.rows.iter().all(table::Row::is_empty) {
+        return;
+    }
+    paper.line(group.title);
+    for row in group.rows.iter().filter(|row| !row.is_empty()) {
+        let mut line = column(&format!("  {}", row.label), label, false);
+        for (run, width) in columns {
+            line += GAP;
+            let value = column(&shown(row, *run), *width, true);
+            line += &if row.best[*run] {
+                paper.styled("1", &value)
+            } else {
+                value
+            };
+        }
+        paper.ready(&line);
+    }
+}
+
+fn shown(row: &table::Row, run: usize) -> String {
+    let number = row.values[run].as_ref().and_then(serde_json::Value::as_f64);
+    let value = number.map_or("–".to_owned(), |n| row.scale.name(&row.scale.number(n)));
+    if row.best[run] {
+        format!("*{value}")
+    } else {
+        value
+    }
+}
+
+/// The names of policies in front of lines: as wide as the longest, at most a quarter of the width.
+fn policy_width(paper: &Paper, outcome: &Outcome) -> usize {
+    let longest = outcome
+        .runs
+        .iter()
+        .map(|r| clean(&r.policy, false).width())
+        .max()
+        .unwrap_or(0);
+    longest.min(paper.width / 4)
+}
+
+fn histograms(paper: &mut Paper, outcome: &Outcome) {
+    let name = policy_width(paper, outcome);
+    for kind in &KINDS {
+        let all = kind.of_runs(&outcome.runs);
+        if all.iter().all(|(h, _)| h.counts.iter().all(|c| *c == 0)) {
+            continue;
+        }
+        paper.heading(kind.title);
+        for (run, (histogram, classes)) in outcome.runs.iter().zip(all) {
+            let line = histogram_line(kind, histogram, classes);
+            paper.line(&format!("{}  {line}", column(&run.policy, name, false)));
+        }
+    }
+}
+
+/// `▁▃█▂  most in 2 to 5 ms (45 %); classes: 0.5 to 1 ms … 50 ms and more`
+fn histogram_line(kind: &Kind, histogram: &Histogram, classes: Range<usize>) -> String {
+    let all: u64 = histogram.counts.iter().sum();
+    if all == 0 || classes.is_empty() {
+        return "nothing was counted".to_owned();
+    }
+    let count = |class: usize| histogram.counts.get(class).copied().unwrap_or(0);
+    let counts: Vec<f64> = classes.clone().map(|class| count(class) as f64).collect();
+    let top = counts.iter().copied().fold(0.0, f64::max);
+    let most = classes
+        .clone()
+        .rev()
+        .max_by_key(|class| count(*class))
+        .unwrap_or(0);
+    let named = |class: usize| kind.class_name(&histogram.bounds, class);
+    let range = match (classes.start, classes.end - 1) {
+        (first, last) if first == last => String::new(),
+        (first, last) => format!("; classes: {} … {}", named(first), named(last)),
+    };
+    let share = Unit::Share.show(count(most) as f64 / all as f64);
+    format!(
+        "{}  most in {} ({share}){range}",
+        bars(&counts, top),
+        named(most)
+    )
+}
+
+/// One block character for each value; whatever is above 0 can be seen.
+fn bars(values: &[f64], top: f64) -> String {
+    let bar = |value: &f64| {
+        if !(value.is_finite() && *value > 0.0 && top > 0.0) {
+            return BARS[0];
+        }
+        let eighths = (value / top * 8.0).round().clamp(1.0, 8.0);
+        (1..=8_u8)
+            .find(|at| f64::from(*at) >= eighths)
+            .map_or('█', |at| BARS[usize::from(at)])
+    };
+    values.iter().map(bar).collect()
+}
+
+fn over_time(paper: &mut Paper, outcome: &Outcome) {
+    if outcome.runs.iter().all(|r| r.series.len() < 2) {
+        return;
+    }
+    let name = policy_width(paper, outcome);
+    let wide = paper.width.saturating_sub(name + 2 + 26).clamp(8, 100);
+    for what in [&USED].into_iter().chain(&QUANTITIES) {
+        let all = || outcome.runs.iter().flat_map(|r| &r.series).map(what.of);
+        let top = all().filter(|v| v.is_finite()).fold(0.0, f64::max);
+        if top <= 0.0 || !what.is_worth_a_chart(&outcome.runs) {
+            continue;
+        }
+        paper.heading(&format!("{} over time", what.title));
+        for run in &outcome.runs {
+            let values: Vec<f64> = run.series.iter().map(what.of).collect();
+            let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let line = bars(&resample(&values, wide), top);
+            paper.line(&format!(
+                "{}  {}  {} to {}",
+                column(&run.policy, name, false),
+                column(&line, wide, false),
+                what.unit.show(least),
+                what.unit.show(most)
+            ));
+        }
+    }
+}
+
+/// The means of equally long pieces; as they are where there are no more than wanted.
+fn resample(values: &[f64], wanted: usize) -> Vec<f64> {
+    if values.len() <= wanted {
+        return values.to_vec();
+    }
+    let piece = |at: usize| {
+        let from = at * values.len() / wanted;
+        let to = ((at + 1) * values.len() / wanted).max(from + 1);
+        values[from..to].iter().sum::<f64>() / (to - from) as f64
+    };
+    (0..wanted).map(piece).collect()
+}
+
+fn refusals(paper: &mut Paper, outcome: &Outcome) {
+    if outcome.runs.iter().all(|r| r.refusals.is_empty()) {
+        return;
+    }
+    paper.heading("Refusals");
+    for run in outcome.runs.iter().filter(|r| !r.refusals.is_empty()) {
+        paper.line(&run.policy);
+        for (reason, count) in &run.refusals {
+            paper.line(&format!("{:>9}  {reason}", whole(*count)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_by_columns() {
+        assert_eq!(fit("abc", 3), "abc");
+        assert_eq!(fit("abcd", 3), "ab…");
+        assert_eq!(fit("東京都", 4), "東…");
+        assert_eq!(column("東", 4, true), "  東");
+        assert_eq!(fit("a\u{1b}[2Jb", 9), "a\u{fffd}[2Jb");
+    }
+
+    #[test]
+    fn bars_show_whatever_is_there() {
+        assert_eq!(bars(&[0.0, 0.001, 4.0, 8.0, f64::NAN], 8.0), " ▁▄█ ");
+        assert_eq!(bars(&[0.0], 0.0), " ");
+    }
+
+    #[test]
+    fn resampling_keeps_the_mean() {
+        assert_eq!(resample(&[1.0, 3.0, 5.0, 7.0], 2), [2.0, 6.0]);
+        assert_eq!(resample(&[1.0, 3.0], 5), [1.0, 3.0]);
+    }
+
+    #[test]
+    fn a_histogram_is_one_line() {
+        let histogram = Histogram {
+            bounds: vec![1.0, 2.0, 3.0],
+            counts: vec![0, 8, 4, 0],
+        };
+        let line = histogram_line(&KINDS[1], &histogram, 1..3);
+        assert_eq!(line, "█▄  most in 1 (66.7\u{a0}%); classes: 1 … 2");
+    }
+}

@@ -1,0 +1,258 @@
+//! Traces: nodes and pods in CSV, as cells and timed work. The columns that are expected are those
+//! of the public openb traces; [`Columns`] maps others.
+//!
+//! A node becomes a cell: memory and cpu as they are, disk and containers unlimited unless mapped,
+//! its gpus the named resource `gpu_milli`, 1,000 for each. A pod becomes an app of one instance
+//! that lives from `creation_time` to `deletion_time`; it asks for `num_gpu` × `gpu_milli`.
+//! So a cell's gpus are one sum: four pods that want 0.6 of a gpu each fit on three gpus here,
+//! on four in truth.
+//!
+//! `gpu_spec` (models with `|` between them) becomes a stack, since every policy looks at stacks:
+//! the request asks for the stack named by the models, and every cell of one of these models offers
+//! it. What the trace says of its own scheduler (`pod_phase`, `scheduled_time`, `qos`) is not read.
+
+mod columns;
+pub mod synthetic;
+mod table;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Read,
+    sync::Arc,
+};
+
+use placement::{Cell, Kind, MAX_AMOUNT, Request, Resources};
+
+pub use columns::Columns;
+use table::{Row, Table};
+
+use crate::demand::{Demand, What};
+
+/// The named resource that gpus are counted in: thousandths of a gpu.
+pub const GPU_MILLI: &str = "gpu_milli";
+/// No trace has more nodes.
+pub const MAX_NODES: usize = 100_000;
+/// No trace has more pods.
+pub const MAX_PODS: usize = 1_000_000;
+/// No time is later, in seconds from the first pod on: a hundred years.
+const LATEST_S: f64 = 100.0 * 365.0 * 86_400.0;
+
+/// A file that is read, and its name for errors.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a, R> {
+    /// As its user knows it.
+    pub name: &'a str,
+    /// Its text.
+    pub text: R,
+}
+
+/// What a trace holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trace {
+    /// In the order of the file.
+    pub cells: Vec<Cell>,
+    /// By time; at the same time in the order of the file. The first pod comes at 0.
+    pub demands: Vec<Demand>,
+}
+
+/// What is wrong with a trace.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// It is not CSV, or cannot be read.
+    #[error("{file}: {message}")]
+    Csv {
+        /// The file.
+        file: String,
+        /// What the reader says, the line included where there is one.
+        message: String,
+    },
+    /// A column is missing.
+    #[error("{file}: no column is called {column:?} ({field}); expected it among {there}")]
+    NoColumn {
+        /// The file.
+        file: String,
+        /// The column.
+        column: String,
+        /// What it is for.
+        field: &'static str,
+        /// The columns that there are.
+        there: String,
+    },
+    /// A field holds what it must not.
+    #[error(
+        "{file}: line {line}, column {column:?}: {value:?} is not allowed; expected {expected}"
+    )]
+    Value {
+        /// The file.
+        file: String,
+        /// From 1, the header's.
+        line: u64,
+        /// The column's name.
+        column: String,
+        /// What it holds.
+        value: String,
+        /// What would have been right.
+        expected: String,
+    },
+    /// There is too much of it.
+    #[error("{file}: more than {most} lines; expected at most so many")]
+    TooLong {
+        /// The file.
+        file: String,
+        /// The bound.
+        most: usize,
+    },
+}
+
+/// Reads nodes and pods. Each pod is an app or a task, as `kind` says.
+pub fn read<N: Read, P: Read>(
+    nodes: Source<'_, N>,
+    pods: Source<'_, P>,
+    columns: &Columns,
+    kind: Kind,
+) -> Result<Trace, TraceError> {
+    let mut cells = Vec::new();
+    let mut models = Vec::new();
+    let mut names = BTreeSet::new();
+    let mut table = Table::open(nodes, &columns.nodes, MAX_NODES)?;
+    while let Some(row) = table.next()? {
+        let (mut cell, model) = node(&row)?;
+        unique(&row, "sn", &mut names)?;
+        cell.index = u32::try_from(cells.len()).unwrap_or(u32::MAX);
+        cells.push(cell);
+        models.push(model);
+    }
+    let mut work = Vec::new();
+    let mut specs: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    names.clear();
+    let mut table = Table::open(pods, &columns.pods, MAX_PODS)?;
+    while let Some(row) = table.next()? {
+        unique(&row, "name", &mut names)?;
+        work.push(pod(&row, kind, &mut specs)?);
+    }
+    for (cell, model) in cells.iter_mut().zip(&models) {
+        let offered = specs.iter().filter(|(_, models)| models.contains(model));
+        cell.stacks = offered.map(|(stack, _)| stack.clone()).collect();
+    }
+    work.sort_by_key(|pod| pod.created_ms);
+    let first_ms = work.first().map_or(0, |pod| pod.created_ms);
+    let demand = |pod: Pod| Demand {
+        at_ms: pod.created_ms - first_ms,
+        what: What::Start {
+            request: Arc::new(pod.request),
+            lifetime_ms: pod.lifetime_ms,
+        },
+    };
+    Ok(Trace {
+        cells,
+        demands: work.into_iter().map(demand).collect(),
+    })
+}
+
+fn unique(
+    row: &Row<'_>,
+    field: &'static str,
+    names: &mut BTreeSet<String>,
+) -> Result<(), TraceError> {
+    let name = row.text(field);
+    if names.insert(name.to_owned()) {
+        return Ok(());
+    }
+    Err(row.wrong(field, "each name once"))
+}
+
+/// The cell, and its gpus' model; empty when it says none.
+fn node(row: &Row<'_>) -> Result<(Cell, String), TraceError> {
+    let amount = |field, most| row.number(field, most);
+    let gpu_milli = amount("gpu", MAX_AMOUNT / 1000)?.unwrap_or(0) * 1000;
+    let mut total = Resources {
+        memory_mb: amount("memory_mib", MAX_AMOUNT)?.unwrap_or(0),
+        disk_mb: amount("disk_mib", MAX_AMOUNT)?,
+        containers: amount("containers", MAX_AMOUNT)?,
+        cpu_millis: amount("cpu_milli", MAX_AMOUNT)?.unwrap_or(0),
+        ..Resources::default()
+    };
+    if gpu_milli > 0 {
+        total.extra.insert(GPU_MILLI.into(), gpu_milli);
+    }
+    let mut cell = Cell::new(row.name("sn")?, total);
+    if !row.text("zone").is_empty() {
+        cell.zone = row.name("zone")?;
+    }
+    Ok((cell, row.text("model").to_owned()))
+}
+
+struct Pod {
+    created_ms: u64,
+    lifetime_ms: Option<u64>,
+    request: Request,
+}
+
+/// The pod; a restriction of its models is added to `specs`.
+fn pod(
+    row: &Row<'_>,
+    kind: Kind,
+    specs: &mut BTreeMap<String, Vec<String>>,
+) -> Result<Pod, TraceError> {
+    let name = row.name("name")?;
+    let amount = |field| row.number(field, MAX_AMOUNT).map(Option::unwrap_or_default);
+    let mut request = Request::new(&name, amount("memory_mib")?, amount("disk_mib")?);
+    request.id = name;
+    request.kind = kind;
+    request.cpu_millis = amount("cpu_milli")?;
+    let gpus = row.number("num_gpu", MAX_AMOUNT / 1000)?.unwrap_or(0);
+    // a share of each gpu; all of it where the trace has no such column
+    let share = row.number("gpu_milli", 1000)?.unwrap_or(1000);
+    if gpus * share > 0 {
+        request.extra.insert(GPU_MILLI.into(), gpus * share);
+    }
+    request.stack = stack(row, specs)?;
+    let created = row.seconds("creation_time")?;
+    let Some(created_s) = created else {
+        return Err(row.wrong("creation_time", "seconds"));
+    };
+    let deleted_s = row.seconds("deletion_time")?;
+    if deleted_s.is_some_and(|deleted_s| deleted_s < created_s) {
+        return Err(row.wrong("deletion_time", "a time that is not before the creation"));
+    }
+    let created_ms = millis(created_s);
+    Ok(Pod {
+        created_ms,
+        lifetime_ms: deleted_s.map(|deleted_s| millis(deleted_s) - created_ms),
+        request,
+    })
+}
+
+/// The stack that stands for the models that a pod may use; none when it may use all.
+fn stack(
+    row: &Row<'_>,
+    specs: &mut BTreeMap<String, Vec<String>>,
+) -> Result<Option<String>, TraceError> {
+    let models = row.text("gpu_spec").split('|').map(str::trim);
+    let mut models: Vec<String> = models
+        .filter(|m| !m.is_empty())
+        .map(str::to_owned)
+        .collect();
+    if models.is_empty() {
+        return Ok(None);
+    }
+    models.sort_unstable();
+    models.dedup();
+    let stack = models.join("|");
+    if stack.len() > 256 {
+        return Err(row.wrong("gpu_spec", "models of 256 characters in all"));
+    }
+    specs.entry(stack.clone()).or_insert(models);
+    if specs.len() > 10_000 {
+        return Err(row.wrong("gpu_spec", "at most 10000 different sets of models"));
+    }
+    Ok(Some(stack))
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked before
+fn millis(seconds: f64) -> u64 {
+    (seconds * 1000.0).round() as u64
+}
+
+#[cfg(test)]
+mod tests;

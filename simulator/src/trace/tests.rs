@@ -1,0 +1,282 @@
+use super::*;
+use synthetic::Synthetic;
+
+const NODES: &str = "\
+sn,cpu_milli,memory_mib,gpu,model
+openb-node-0000,64000,262144,2,P100
+openb-node-0001,96000,393216,8,V100M16
+openb-node-0002,94000,262144,0,
+";
+const PODS: &str = "\
+name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time
+openb-pod-0000,12000,16384,1,1000,,LS,Running,0,12537496,0
+openb-pod-2449,4000,15258,1,50,P100,BE,Running,10907668,10950678,10907676
+openb-pod-0003,6000,4096,0,0,V100M32|A10|G2|T4|V100M16,LS,Running,10265011,10274316,10265045
+openb-pod-0004,32200,132096,4,1000,,LS,Failed,10814729,,
+";
+
+fn source<'a>(name: &'a str, text: &'a str) -> Source<'a, &'a [u8]> {
+    Source {
+        name,
+        text: text.as_bytes(),
+    }
+}
+
+fn trace(nodes: &str, pods: &str, columns: &str) -> Result<Trace, String> {
+    let columns = columns.parse::<Columns>().map_err(|e| e.to_string())?;
+    let (nodes, pods) = (source("nodes.csv", nodes), source("pods.csv", pods));
+    read(nodes, pods, &columns, Kind::Lrp).map_err(|e| e.to_string())
+}
+
+fn starts(trace: &Trace) -> Vec<(u64, Request, Option<u64>)> {
+    let start = |demand: &Demand| match &demand.what {
+        What::Start {
+            request,
+            lifetime_ms,
+        } => (demand.at_ms, (**request).clone(), *lifetime_ms),
+        What::Stop { .. } => panic!("a trace stops nothing"),
+    };
+    trace.demands.iter().map(start).collect()
+}
+
+#[test]
+fn nodes_are_cells() {
+    let trace = trace(NODES, PODS, "").unwrap();
+    let [first, second, third] = &trace.cells[..] else {
+        panic!("three cells");
+    };
+    let mut total = Resources {
+        memory_mb: 262_144,
+        cpu_millis: 64_000,
+        ..Resources::default()
+    };
+    total.extra.insert("gpu_milli".into(), 2000);
+    let mut expected = Cell::new("openb-node-0000", total);
+    expected.stacks = vec!["P100".into()];
+    assert_eq!(*first, expected);
+    assert_eq!(second.total.extra("gpu_milli"), 8000);
+    assert_eq!(second.stacks, ["A10|G2|T4|V100M16|V100M32"]);
+    assert_eq!((third.total.extra("gpu_milli"), third.index), (0, 2));
+    assert!(third.stacks.is_empty() && third.zone == "default");
+    for cell in &trace.cells {
+        cell.check().unwrap();
+    }
+}
+
+#[test]
+fn pods_are_timed_starts() {
+    let starts = starts(&trace(NODES, PODS, "").unwrap());
+    let times: Vec<_> = starts
+        .iter()
+        .map(|(at, request, life)| (request.app.as_str(), *at, *life))
+        .collect();
+    let expected = [
+        ("openb-pod-0000", 0, Some(12_537_496_000)),
+        ("openb-pod-0003", 10_265_011_000, Some(9_305_000)),
+        ("openb-pod-0004", 10_814_729_000, None),
+        ("openb-pod-2449", 10_907_668_000, Some(43_010_000)),
+    ];
+    assert_eq!(times, expected);
+    let gpus: Vec<_> = starts
+        .iter()
+        .map(|(_, r, _)| r.extra.get(GPU_MILLI).copied())
+        .collect();
+    assert_eq!(gpus, [Some(1000), None, Some(4000), Some(50)]);
+    let stacks: Vec<_> = starts.iter().map(|(_, r, _)| r.stack.as_deref()).collect();
+    assert_eq!(
+        stacks,
+        [None, Some("A10|G2|T4|V100M16|V100M32"), None, Some("P100")]
+    );
+    for (_, request, _) in &starts {
+        request.check().unwrap();
+        assert_eq!(request.id, request.app);
+    }
+    let mut first = Request::new("openb-pod-0000", 16_384, 0);
+    first.id = "openb-pod-0000".into();
+    first.cpu_millis = 12_000;
+    first.extra.insert(GPU_MILLI.into(), 1000);
+    assert_eq!(starts[0].1, first);
+}
+
+#[test]
+fn a_model_is_honoured_by_policies_that_look_at_stacks() {
+    let trace = trace(NODES, PODS, "").unwrap();
+    for policy in ["diego", "dea", "objective", "random", "dapi"] {
+        let policy = placement::Policy::from_json(&policy.into()).unwrap();
+        let mut pool = placement::Pool::default();
+        for cell in &trace.cells {
+            pool.put(cell.clone());
+        }
+        let requests = trace
+            .demands
+            .iter()
+            .filter_map(|demand| match &demand.what {
+                What::Start { request, .. } if request.stack.is_some() => Some(request),
+                _ => None,
+            });
+        let jobs: Vec<_> = requests.flat_map(Request::jobs).collect();
+        let mut plan = pool.plan(&jobs, &policy, &placement::Draw::default());
+        plan.decisions.sort_by_key(|decision| decision.job);
+        let cells: Vec<_> = plan
+            .decisions
+            .iter()
+            .map(|d| match &d.verdict {
+                placement::Verdict::Placed { cell } => Some(cell.to_string()),
+                _ => None,
+            })
+            .collect();
+        let expected = ["openb-node-0001", "openb-node-0000"].map(|c| Some(c.to_owned()));
+        assert_eq!(cells, expected);
+    }
+}
+
+#[test]
+fn columns_may_have_other_names_and_stand_anywhere() {
+    let nodes = "rack,mem,host,cores,disk\nr1,1024,a,4000,99\nr2,2048,b,8000,\n";
+    let pods = "end,begin,mem,cores,job\n9.5,7.25,10.0,5,x\n,100,20,6,y\n";
+    let columns = "cpu_milli=cores, memory_mib=mem, sn=host, name=job, zone=rack,\
+                   nodes.disk_mib=disk, creation_time=begin, deletion_time=end";
+    let trace = trace(nodes, pods, columns).unwrap();
+    let cells: Vec<_> = trace
+        .cells
+        .iter()
+        .map(|c| {
+            (
+                c.cell.as_str(),
+                c.zone.as_str(),
+                c.total.memory_mb,
+                c.total.disk_mb,
+            )
+        })
+        .collect();
+    assert_eq!(
+        cells,
+        [("a", "r1", 1024, Some(99)), ("b", "r2", 2048, None)]
+    );
+    let starts = starts(&trace);
+    let times: Vec<_> = starts
+        .iter()
+        .map(|(at, r, life)| (*at, r.memory_mb, *life))
+        .collect();
+    // times count from the first pod
+    assert_eq!(times, [(0, 10, Some(2_250)), (92_750, 20, None)]);
+}
+
+#[test]
+fn what_is_wrong_is_said_with_file_line_column_value_and_expectation() {
+    let second = |line: &str| format!("sn,cpu_milli,memory_mib,gpu,model\nok,1,1,0,\n{line}\n");
+    for (line, parts) in [
+        ("a b,1,1,0,", ["line 3, column \"sn\": \"a b\"", "A-Z"]),
+        (
+            "ok,1,1,0,",
+            ["line 3, column \"sn\": \"ok\"", "each name once"],
+        ),
+        (
+            "b,x,1,0,",
+            [
+                "line 3, column \"cpu_milli\": \"x\"",
+                "a whole number from 0 to 2147483647",
+            ],
+        ),
+        (
+            "b,,1,0,",
+            ["line 3, column \"cpu_milli\": \"\"", "a whole number"],
+        ),
+        (
+            "b,1,-1,0,",
+            ["column \"memory_mib\": \"-1\"", "a whole number"],
+        ),
+        (
+            "b,1,1.5,0,",
+            ["column \"memory_mib\": \"1.5\"", "a whole number"],
+        ),
+        (
+            "b,1,1,9999999,",
+            ["column \"gpu\": \"9999999\"", "from 0 to 2147483"],
+        ),
+        ("b,1,1", ["nodes.csv: CSV error", "line: 3"]),
+    ] {
+        let error = trace(&second(line), PODS, "").unwrap_err();
+        assert!(error.starts_with("nodes.csv: "), "{error}");
+        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+    }
+}
+
+#[test]
+fn what_is_wrong_in_pods_and_columns_is_said_as_well() {
+    let pod = |line: &str| format!("{}\n{line}\n", PODS.lines().next().unwrap());
+    for (line, parts) in [
+        (
+            "p,1,1,0,0,,LS,R,,5,",
+            ["line 2, column \"creation_time\": \"\"", "seconds"],
+        ),
+        (
+            "p,1,1,0,0,,LS,R,soon,5,",
+            ["column \"creation_time\": \"soon\"", "seconds"],
+        ),
+        (
+            "p,1,1,0,0,,LS,R,6,5,",
+            ["column \"deletion_time\": \"5\"", "not before the creation"],
+        ),
+        (
+            "p,1,1,1,1001,,LS,R,1,5,",
+            ["column \"gpu_milli\": \"1001\"", "from 0 to 1000"],
+        ),
+    ] {
+        let error = trace(NODES, &pod(line), "").unwrap_err();
+        assert!(error.starts_with("pods.csv: "), "{error}");
+        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+    }
+    let error = trace("sn,cpu\na,1\n", PODS, "").unwrap_err();
+    let expected =
+        "nodes.csv: no column is called \"cpu_milli\" (cpu_milli); expected it among sn, cpu";
+    assert_eq!(error, expected);
+    let error = trace(NODES, PODS, "zone=rack").unwrap_err();
+    assert!(
+        error.contains("no column is called \"rack\" (zone)"),
+        "{error}"
+    );
+    for columns in ["cpu", "cpu=", "cpus=x", "pods.zone=x", "node.sn=x"] {
+        let error = trace(NODES, PODS, columns).unwrap_err();
+        assert!(
+            error.starts_with(&format!("columns: {columns:?}")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_made_up_trace_is_as_large_as_asked_and_can_be_read() {
+    let made = Synthetic::default();
+    let trace = trace(&made.nodes_csv(), &made.pods_csv(), "").unwrap();
+    assert_eq!((trace.cells.len(), trace.demands.len()), (1_500, 8_000));
+    assert_eq!(made.pods_csv(), made.pods_csv());
+    let starts = starts(&trace);
+    let last_day = starts.last().unwrap().0 / 86_400_000;
+    assert!((148..150).contains(&last_day), "{last_day}");
+    // gpus are asked for, in fractions too, and there is room for most at any time
+    let gpu = |request: &Request| request.extra.get(GPU_MILLI).copied().unwrap_or(0);
+    let fractions = starts.iter().filter(|(_, r, _)| gpu(r) % 1000 != 0).count();
+    assert!((1_800..3_000).contains(&fractions), "{fractions}");
+    let has: i64 = trace.cells.iter().map(|c| c.total.extra(GPU_MILLI)).sum();
+    let mut changes: Vec<(u64, i64)> = Vec::new();
+    for (at_ms, request, life) in &starts {
+        changes.push((*at_ms, gpu(request)));
+        changes.push((at_ms + life.unwrap(), -gpu(request)));
+    }
+    changes.sort_unstable();
+    let mut used = 0;
+    let most = changes
+        .iter()
+        .map(|(_, by)| {
+            used += by;
+            used
+        })
+        .max()
+        .unwrap();
+    let share = most as f64 / has as f64;
+    assert!((0.3..0.8).contains(&share), "{share}");
+    for (_, request, _) in &starts {
+        request.check().unwrap();
+    }
+}

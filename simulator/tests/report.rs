@@ -1,0 +1,556 @@
+//! The report: its structure, and how it behaves in a browser.
+//!
+//! `VENDUE_TEST_REPORT_DIR=DIR` keeps the pages and pictures of them there, to be looked at.
+
+#![allow(clippy::unwrap_used)]
+// made-up numbers are small
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_possible_wrap
+)]
+
+mod browser;
+mod sample;
+
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use browser::Browser;
+use serde_json::{Value, json};
+use simulator::outcome::Outcome;
+use simulator::report;
+use unicode_width::UnicodeWidthStr;
+
+/// Where pages are put: a directory that stays if asked for, else one that does not.
+struct Pages {
+    dir: PathBuf,
+    keep: bool,
+    _temporary: tempfile::TempDir,
+}
+
+impl Pages {
+    fn new() -> Pages {
+        let temporary = tempfile::tempdir().unwrap();
+        let asked = std::env::var_os("VENDUE_TEST_REPORT_DIR").map(PathBuf::from);
+        let keep = asked.is_some();
+        let dir = asked.unwrap_or_else(|| temporary.path().to_owned());
+        std::fs::create_dir_all(&dir).unwrap();
+        Pages {
+            dir,
+            keep,
+            _temporary: temporary,
+        }
+    }
+
+    fn write(&self, name: &str, outcome: &Outcome) -> PathBuf {
+        let file = self.dir.join(name).with_extension("html");
+        std::fs::write(&file, report::html(outcome)).unwrap();
+        file
+    }
+
+    fn picture(&self, browser: &mut Browser, name: &str) {
+        if !self.keep {
+            return;
+        }
+        browser.settle();
+        let answer = browser.call(
+            "Page.captureScreenshot",
+            json!({"format": "png", "captureBeyondViewport": true}),
+        );
+        self.save(&format!("{name}.png"), &answer);
+    }
+
+    fn save(&self, name: &str, answer: &Value) {
+        let bytes = base64::engine::general_purpose::STANDARD
+            .decode(answer["data"].as_str().unwrap())
+            .unwrap();
+        std::fs::write(self.dir.join(name), bytes).unwrap();
+    }
+}
+
+fn opened(chromium: &PathBuf, file: &Path) -> Browser {
+    let mut browser = Browser::start(chromium);
+    browser.resize(1280, 900);
+    browser.open(file);
+    browser.settle();
+    browser
+}
+
+fn assert_quiet(browser: &Browser) {
+    let complaints = browser.complaints();
+    assert!(complaints.is_empty(), "{complaints:#?}");
+}
+
+/// Every figure of the JSON is in the table with exactly its value, and nothing else is.
+fn assert_figures(browser: &mut Browser, outcome: &Outcome) {
+    let cells = browser.eval(
+        "[...document.querySelectorAll('td[data-figure]')].filter(td => td.dataset.value !== undefined)\
+         .map(td => [td.dataset.run, td.dataset.figure, td.dataset.value])",
+    );
+    let mut shown: Vec<(usize, String, Value)> = cells
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|cell| {
+            let text = |at: usize| cell[at].as_str().unwrap();
+            let value = serde_json::from_str(text(2)).unwrap();
+            (text(0).parse().unwrap(), text(1).to_owned(), value)
+        })
+        .collect();
+    let mut expected = Vec::new();
+    for (at, run) in outcome.runs.iter().enumerate() {
+        leaves(
+            &serde_json::to_value(&run.figures).unwrap(),
+            "",
+            &mut |pointer, value| {
+                expected.push((at, pointer.to_owned(), value.clone()));
+            },
+        );
+    }
+    for (_, pointer, _) in &mut expected {
+        *pointer = pointer.replace(['\u{1b}', '\u{202e}'], "\u{fffd}");
+    }
+    let key = |entry: &(usize, String, Value)| (entry.0, entry.1.clone());
+    shown.sort_by_key(key);
+    expected.sort_by_key(key);
+    assert!(!expected.is_empty());
+    for (shown, expected) in shown.iter().zip(&expected) {
+        assert_eq!(shown, expected);
+    }
+    assert_eq!(shown.len(), expected.len());
+}
+
+fn leaves(value: &Value, at: &str, found: &mut impl FnMut(&str, &Value)) {
+    let Some(members) = value.as_object() else {
+        return found(at, value);
+    };
+    for (name, member) in members {
+        let name = name.replace('~', "~0").replace('/', "~1");
+        leaves(member, &format!("{at}/{name}"), found);
+    }
+}
+
+fn width_beyond(browser: &mut Browser) -> i64 {
+    browser
+        .eval("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        .as_i64()
+        .unwrap()
+}
+
+#[test]
+fn the_page_shows_the_outcome_in_every_form() {
+    let Some(chromium) = browser::find() else {
+        return;
+    };
+    let outcome = sample::two_days();
+    let pages = Pages::new();
+    let mut browser = opened(&chromium, &pages.write("two-days", &outcome));
+    assert_quiet(&browser);
+    assert_figures(&mut browser, &outcome);
+
+    let cells = || outcome.runs.iter().flat_map(|r| &r.cells);
+    let blocks: usize = cells().map(|c| c.instances.len()).sum();
+    for (selector, count) in [
+        (".plot g", blocks),
+        (".plot .track", cells().count()),
+        (".map", 3),
+        (".histogram", 9),
+        // six quantities (one run loses a cell for a while) and a band for each policy
+        (".chart", 9),
+        (".refusals", 2),
+        ("[data-figure='/placed'].best", 1),
+    ] {
+        let found = browser.eval(&format!("document.querySelectorAll(\"{selector}\").length"));
+        assert_eq!(found, json!(count), "{selector}");
+    }
+    // policies are told apart by colour and by dashes, in lines, bands and bars alike
+    for (selector, property, kinds) in [
+        (".line", "stroke", 3),
+        (".line", "stroke-dasharray", 3),
+        (".range", "fill", 3),
+        (".bar rect:last-child", "fill", 3),
+    ] {
+        let found = browser.eval(&format!(
+            "[...new Set([...document.querySelectorAll('{selector}')]\
+             .map(e => getComputedStyle(e).getPropertyValue('{property}')))]"
+        ));
+        assert_eq!(
+            found.as_array().unwrap().len(),
+            kinds,
+            "{selector} {property}: {found}"
+        );
+    }
+    assert_eq!(
+        browser.eval("document.querySelector('.file').textContent"),
+        outcome.scenario
+    );
+    assert_eq!(
+        browser.eval("document.querySelector('.command').textContent"),
+        outcome.command
+    );
+}
+
+#[test]
+fn the_page_suits_light_dark_paper_and_phone() {
+    let Some(chromium) = browser::find() else {
+        return;
+    };
+    let pages = Pages::new();
+    let file = pages.write("two-days-media", &sample::two_days());
+    let mut browser = opened(&chromium, &file);
+    pages.picture(&mut browser, "two-days-light");
+    media(&mut browser, "screen", "dark");
+    pages.picture(&mut browser, "two-days-dark");
+    let background = "getComputedStyle(document.body).backgroundColor";
+    let dark = browser.eval(background);
+    media(&mut browser, "print", "dark");
+    assert_ne!(
+        browser.eval(background),
+        dark,
+        "paper is white in the dark, too"
+    );
+    media(&mut browser, "screen", "light");
+    assert_ne!(browser.eval(background), dark);
+
+    for width in [1024, 768, 360, 320] {
+        browser.resize(width, 740);
+        browser.settle();
+        assert!(
+            width_beyond(&mut browser) <= 0,
+            "too wide at {width} pixels"
+        );
+        if width == 360 {
+            pages.picture(&mut browser, "two-days-phone");
+        }
+    }
+    media(&mut browser, "print", "light");
+    let pdf = browser.call("Page.printToPDF", json!({"preferCSSPageSize": true}));
+    if pages.keep {
+        pages.save("two-days.pdf", &pdf);
+    }
+    assert_quiet(&browser);
+}
+
+fn media(browser: &mut Browser, media: &str, scheme: &str) {
+    let feature = json!([{"name": "prefers-color-scheme", "value": scheme}]);
+    browser.call(
+        "Emulation.setEmulatedMedia",
+        json!({"media": media, "features": feature}),
+    );
+    browser.settle();
+}
+
+/// Moves the pointer to the middle of what a selector finds first.
+fn hover(browser: &mut Browser, selector: &str) -> String {
+    let at = browser.eval(&format!(
+        "(() => {{ const e = document.querySelector('{selector}'); e.scrollIntoView({{block: 'center'}}); \
+         const b = e.getBoundingClientRect(); return [b.left + b.width / 2, b.top + b.height / 2] }})()"
+    ));
+    // a scroll hides what was shown: let its event pass first
+    browser.settle();
+    browser.call(
+        "Input.dispatchMouseEvent",
+        json!({"type": "mouseMoved", "x": at[0], "y": at[1]}),
+    );
+    browser.settle();
+    let shown =
+        browser.eval("(t => t && !t.hidden ? t.textContent : '')(document.getElementById('tip'))");
+    shown.as_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_pointer_shows_instances_and_values() {
+    let Some(chromium) = browser::find() else {
+        return;
+    };
+    let outcome = sample::two_days();
+    let pages = Pages::new();
+    let mut browser = opened(&chromium, &pages.write("two-days-pointer", &outcome));
+    let cell = &outcome.runs[0].cells[0];
+    // what was there before comes first, then the app with the most memory
+    let shown = hover(&mut browser, ".plot g rect");
+    assert!(shown.starts_with("z1-cell-0: "), "{shown}");
+    let known = cell.instances.iter().any(|i| {
+        let app = &outcome.runs[0].apps[i.app as usize];
+        shown.starts_with(&format!(
+            "z1-cell-0: {app} #{}, {}\u{a0}GiB",
+            i.index,
+            i.memory_mb / 1024
+        ))
+    });
+    assert!(known, "{shown}");
+    let shown = hover(&mut browser, ".chart[data-field=empty_cells]");
+    for policy in ["diego: ", "diego-bin-pack: ", "random: "] {
+        assert!(shown.contains(policy), "{shown}");
+    }
+    let shown = hover(&mut browser, ".histogram .bar:nth-of-type(3)");
+    assert!(shown.contains("instances ("), "{shown}");
+    pages.picture(&mut browser, "pointer");
+    assert_quiet(&browser);
+}
+
+#[test]
+fn without_a_script_it_can_be_read() {
+    let Some(chromium) = browser::find() else {
+        return;
+    };
+    let pages = Pages::new();
+    for (name, outcome) in [
+        ("two-days", sample::two_days()),
+        ("large", sample::large(2, 50, 2000)),
+    ] {
+        let file = pages.write(&format!("{name}-no-script"), &outcome);
+        let mut browser = Browser::start(&chromium);
+        browser.call(
+            "Emulation.setScriptExecutionDisabled",
+            json!({"value": true}),
+        );
+        browser.open(&file);
+        assert_figures(&mut browser, &outcome);
+        assert_eq!(
+            browser.eval("document.querySelectorAll('canvas').length"),
+            json!(0)
+        );
+        let drawn = "document.querySelectorAll('.plot g, .plot .used').length";
+        assert!(browser.eval(drawn).as_u64().unwrap() >= 100);
+    }
+}
+
+#[test]
+fn hostile_names_stay_names() {
+    let Some(chromium) = browser::find() else {
+        return;
+    };
+    let pages = Pages::new();
+    let outcomes = [
+        ("hostile", sample::hostile()),
+        ("hostile-canvas", sample::hostile_canvas()),
+    ];
+    for (name, outcome) in outcomes {
+        let html = report::html(&outcome);
+        assert!(!html.contains("<img"));
+        assert_eq!(
+            html.matches("</script>").count(),
+            2,
+            "only the page's own two"
+        );
+        assert!(!html.contains(['\u{1b}', '\u{202e}']));
+        let mut browser = opened(&chromium, &pages.write(name, &outcome));
+        assert_quiet(&browser);
+        assert_eq!(browser.eval("document.images.length"), json!(0));
+        assert_figures(&mut browser, &outcome);
+        let shown = hover(&mut browser, ".plot");
+        assert!(shown.contains("</script><img"), "{shown}");
+        browser.resize(360, 740);
+        browser.settle();
+        assert!(width_beyond(&mut browser) <= 0);
+        pages.picture(&mut browser, name);
+        assert_quiet(&browser);
+    }
+}
+
+#[test]
+fn nothing_is_shown_as_nothing() {
+    let Some(chromium) = browser::find() else {
+        return;
+    };
+    let pages = Pages::new();
+    for (at, outcome) in sample::empty().into_iter().enumerate() {
+        let mut browser = opened(&chromium, &pages.write(&format!("empty-{at}"), &outcome));
+        assert_quiet(&browser);
+        let text = browser.eval("document.body.innerText");
+        assert!(!text.as_str().unwrap().contains("NaN"), "{text}");
+        pages.picture(&mut browser, &format!("empty-{at}"));
+    }
+}
+
+/// 250,000 instances under two policies fit into a page that draws what is looked at.
+#[test]
+fn a_quarter_of_a_million_instances() {
+    let Some(chromium) = browser::find() else {
+        return;
+    };
+    let outcome = sample::large(2, 1250, 62_500);
+    let pages = Pages::new();
+    let file = pages.write("large", &outcome);
+    let size = std::fs::metadata(&file).unwrap().len();
+    assert!(size < 5 * 1024 * 1024, "{size} bytes");
+    let mut browser = opened(&chromium, &file);
+    // for people: how long it took until the page had loaded and what is in view was drawn
+    let took = browser.eval(
+        "(n => [n.domContentLoadedEventEnd, n.loadEventEnd, performance.getEntriesByType('paint')\
+         .map(p => p.name + ' ' + p.startTime)])(performance.getEntriesByType('navigation')[0])",
+    );
+    eprintln!("{size} bytes; DOM, load, paint: {took} ms");
+    assert_quiet(&browser);
+    assert_figures(&mut browser, &outcome);
+    browser.eval("document.querySelector('.maps').scrollIntoView()");
+    pages.picture(&mut browser, "large");
+
+    // the script reads what was packed: the same instance is where it was drawn
+    let run = 1;
+    let cell = &outcome.runs[run].cells[3];
+    let at = browser.eval(&format!(
+        "(() => {{ const e = document.querySelector('.plot[data-run=\"{run}\"]'); \
+         e.scrollIntoView({{block: 'start'}}); const b = e.getBoundingClientRect(); \
+         return [b.left, b.top + 3 * 4 + 1, b.width] }})()"
+    ));
+    browser.settle();
+    let mut seen = std::collections::BTreeSet::new();
+    let widest = outcome
+        .runs
+        .iter()
+        .flat_map(|r| &r.cells)
+        .map(|c| c.memory_mb.max(c.used_mb))
+        .max();
+    for instance in 0..cell.instances.len() {
+        let middle = (instance as f64 + 0.5) * 256.0 / widest.unwrap() as f64;
+        let x = at[0].as_f64().unwrap() + middle * at[2].as_f64().unwrap();
+        browser.call(
+            "Input.dispatchMouseEvent",
+            json!({"type": "mouseMoved", "x": x, "y": at[1]}),
+        );
+        let shown = browser.eval("document.getElementById('tip').textContent");
+        seen.insert(shown.as_str().unwrap().to_owned());
+    }
+    let expected: std::collections::BTreeSet<String> = cell
+        .instances
+        .iter()
+        .map(|i| {
+            let before = if i.before { ", there before" } else { "" };
+            let app = &outcome.runs[run].apps[i.app as usize];
+            format!("{}: {app} #{}, 256 MiB{before}", cell.cell, i.index)
+        })
+        .collect();
+    let missing: Vec<_> = expected.difference(&seen).collect();
+    // pointers are in whole pixels where blocks may be narrower: neighbours hide one another
+    assert!(
+        missing.len() * 2 < expected.len(),
+        "not found: {missing:?}\nseen: {seen:?}"
+    );
+    assert!(
+        seen.is_subset(&expected),
+        "{:?}",
+        seen.difference(&expected).collect::<Vec<_>>()
+    );
+    assert_quiet(&browser);
+}
+
+/// However much there is, the page stays small enough to be sent and opened.
+#[test]
+fn more_than_fits_is_shown_more_coarsely() {
+    let outcome = sample::large(5, 1250, 62_500);
+    let html = report::html(&outcome);
+    assert!(html.len() < 5 * 1024 * 1024, "{} bytes", html.len());
+    assert!(html.contains("largest entries are shown by themselves"));
+}
+
+#[test]
+fn the_same_outcome_gives_the_same_bytes() {
+    let outcome = sample::large(2, 40, 3000);
+    assert_eq!(report::html(&outcome), report::html(&outcome));
+    assert_eq!(
+        report::text(&outcome, 100, true),
+        report::text(&outcome, 100, true)
+    );
+}
+
+fn all_outcomes() -> Vec<Outcome> {
+    let mut outcomes = vec![
+        sample::two_days(),
+        sample::hostile(),
+        sample::hostile_canvas(),
+        sample::large(2, 200, 1000),
+    ];
+    outcomes.extend(sample::empty());
+    outcomes
+}
+
+/// What a terminal shows: colours taken out.
+fn plain(text: &str) -> String {
+    let mut parts = text.split("\u{1b}[");
+    let first = parts.next().unwrap().to_owned();
+    parts.fold(first, |all, part| {
+        let (code, rest) = part.split_once('m').unwrap();
+        assert!(
+            code.bytes().all(|b| b.is_ascii_digit() || b == b';'),
+            "{code:?}"
+        );
+        all + rest
+    })
+}
+
+#[test]
+fn text_keeps_to_its_width() {
+    for outcome in all_outcomes() {
+        for width in [0, 40, 60, 80, 120, 200] {
+            let text = report::text(&outcome, width, false);
+            for line in text.lines() {
+                assert!(
+                    line.width() <= width.max(40),
+                    "{} > {width}: {line:?}",
+                    line.width()
+                );
+                assert_eq!(line.trim_end(), line);
+            }
+            assert!(
+                !text.contains(['\u{1b}', '\u{202e}']),
+                "only colours steer the terminal"
+            );
+            let coloured = report::text(&outcome, width, true);
+            assert_eq!(plain(&coloured), text, "colours change nothing else");
+        }
+    }
+}
+
+#[test]
+fn text_shows_the_same() {
+    let outcome = sample::two_days();
+    let text = report::text(&outcome, 120, false);
+    if let Some(dir) = std::env::var_os("VENDUE_TEST_REPORT_DIR") {
+        for (name, outcome) in [
+            ("two-days", &outcome),
+            ("large", &sample::large(2, 1250, 62_500)),
+        ] {
+            for (width, colour) in [(120, true), (60, false)] {
+                let file = PathBuf::from(&dir).join(format!("{name}-{width}.txt"));
+                std::fs::write(file, report::text(outcome, width, colour)).unwrap();
+            }
+        }
+    }
+    let line = |start: &str| {
+        let found = text
+            .lines()
+            .find(|line| line.trim_start().starts_with(start));
+        found
+            .unwrap_or_else(|| panic!("no line {start:?} in\n{text}"))
+            .to_owned()
+    };
+    let placed: Vec<String> = line("placed")
+        .split_whitespace()
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(placed[1..], ["*221", "205", "204"]);
+    assert!(line("z2-cell-8").contains("59.4"));
+    assert_eq!(
+        text.matches("gone").count(),
+        1,
+        "the lost cell of one policy"
+    );
+    // each cell once under each policy
+    assert_eq!(text.matches("z1-cell-").count(), 30);
+    assert!(line("33").contains("insufficient resources: memory"));
+    assert!(text.contains(&outcome.command));
+
+    let large = report::text(&sample::large(2, 200, 1000), 120, false);
+    assert!(
+        !large.contains("z1-cell-"),
+        "many cells are summed up by zone"
+    );
+    assert_eq!(
+        large.matches("67\u{a0}cells").count(),
+        4,
+        "two zones of both policies:\n{large}"
+    );
+}

@@ -1,0 +1,261 @@
+//! The shipped scenarios, and what they must show.
+#![allow(clippy::unwrap_used)] // a test may panic
+
+use std::collections::BTreeMap;
+
+use simulator::{
+    Settings,
+    outcome::{CellEnd, Run},
+    scenario::Scenario,
+    shipped,
+};
+
+fn scenario(name: &str) -> Scenario {
+    Scenario::read(shipped::find(name).unwrap(), true).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+fn play(scenario: &Scenario, seed: u64) -> Vec<Run> {
+    let settings = Settings {
+        seed,
+        verbatim: false,
+    };
+    let run = |contender| {
+        simulator::run(scenario, contender, settings, &mut |_| true)
+            .unwrap()
+            .0
+    };
+    scenario.contenders.iter().map(run).collect()
+}
+
+fn first(name: &str, seed: u64) -> Run {
+    play(&scenario(name), seed).remove(0)
+}
+
+/// Instances that were not there before the first request.
+fn new(cell: &CellEnd) -> u32 {
+    cell.instances
+        .iter()
+        .filter(|i| !i.before)
+        .map(|i| i.count)
+        .sum()
+}
+
+/// Diego's own rule: no cell that got any is further from the mean of those than so many. Stronger
+/// than there: a cell that got none counts as well.
+fn assert_even(name: &str, run: &Run, within: f64) {
+    assert_eq!(run.figures.waiting, 0, "{name}");
+    let counts: Vec<f64> = run.cells.iter().map(|cell| f64::from(new(cell))).collect();
+    let mean = counts.iter().sum::<f64>() / counts.len() as f64;
+    for (cell, count) in run.cells.iter().zip(&counts) {
+        let off = (count - mean).abs();
+        assert!(
+            off <= within,
+            "{name}: {} got {count}, mean {mean}",
+            cell.cell
+        );
+    }
+}
+
+#[test]
+fn cold_starts_are_even() {
+    for (name, within) in [
+        ("small-cold-4", 1.0),
+        ("small-cold-10", 1.0),
+        ("small-cold-20", 1.0),
+        ("small-cold-40", 1.0),
+        ("large-cold-25", 10.0),
+    ] {
+        for seed in 1..=3 {
+            let run = first(name, seed);
+            assert_eq!(run.figures.placed, run.figures.asked, "{name}");
+            assert_even(name, &run, within);
+        }
+    }
+    assert_even("large-cold-100", &first("large-cold-100", 1), 10.0);
+}
+
+#[test]
+fn empty_cells_are_not_overrun() {
+    for name in ["imbalanced-deploy-5", "imbalanced-deploy-1"] {
+        let run = first(name, 1);
+        assert_eq!(run.figures.placed, run.figures.asked, "{name}");
+        assert_even(name, &run, 1.0);
+    }
+}
+
+#[test]
+fn an_app_is_spread_over_cells_and_zones() {
+    for name in ["watters-10", "watters-30", "watters-100"] {
+        for seed in 1..=3 {
+            let run = first(name, seed);
+            assert_eq!(run.figures.placed, run.figures.asked, "{name}");
+            assert_even(name, &run, 1.0);
+        }
+    }
+    let run = first("az-distribution", 1);
+    let mut zones: BTreeMap<&str, u32> = BTreeMap::new();
+    for cell in &run.cells {
+        *zones.entry(&cell.zone).or_default() += new(cell);
+    }
+    assert_eq!(zones, BTreeMap::from([("z0", 20), ("z1", 20)]));
+}
+
+#[test]
+fn the_first_boulder_goes_before_the_pebbles_and_the_second_after_them() {
+    let run = first("boulders-and-pebbles", 1);
+    assert_eq!((run.figures.placed, run.figures.refused), (51, 31));
+    let boulder = run.apps.iter().position(|app| app == "boulder").unwrap();
+    let cell = &run.cells[0];
+    let boulders: Vec<u32> = (cell.instances.iter())
+        .filter(|i| i.app as usize == boulder)
+        .map(|i| i.index)
+        .collect();
+    assert_eq!(boulders, [0]);
+    assert_eq!(cell.used_mb, 100);
+    assert_eq!(run.refusals.iter().map(|(_, n)| n).sum::<u64>(), 31);
+}
+
+/// Cells of each zone in the order of their index.
+fn by_zone(run: &Run) -> BTreeMap<&str, Vec<u32>> {
+    let mut zones: BTreeMap<&str, Vec<(usize, u32)>> = BTreeMap::new();
+    for cell in &run.cells {
+        let index = cell.cell.rsplit('-').next().unwrap().parse().unwrap();
+        zones
+            .entry(&cell.zone)
+            .or_default()
+            .push((index, new(cell)));
+    }
+    let sorted = |mut cells: Vec<(usize, u32)>| {
+        cells.sort_unstable();
+        cells.into_iter().map(|(_, count)| count).collect()
+    };
+    zones
+        .into_iter()
+        .map(|(zone, cells)| (zone, sorted(cells)))
+        .collect()
+}
+
+#[test]
+fn bin_packing_fills_low_indices_first() {
+    let text = shipped::find("bin-pack").unwrap();
+    for (cells, apps) in [(2, 8), (5, 40), (10, 200), (20, 800)] {
+        let text = text.replace("count = 10\n", &format!("count = {cells}\n"));
+        let text = text.replace("count = 200", &format!("count = {apps}"));
+        let scenario = Scenario::read(&text, true).unwrap();
+        assert_eq!(scenario.base.cells.len(), 2 * cells);
+        for run in play(&scenario, 1) {
+            assert_eq!(run.figures.placed, apps, "{}", run.policy);
+            let zones = by_zone(&run);
+            for (zone, counts) in &zones {
+                assert!(
+                    counts.is_sorted_by(|a, b| a >= b),
+                    "{} {zone}: {counts:?}",
+                    run.policy
+                );
+            }
+            let mean = apps as f64 / 2.0;
+            for counts in zones.values() {
+                let all: u32 = counts.iter().sum();
+                assert!(
+                    (f64::from(all) - mean).abs() <= 1.0,
+                    "{}: {zones:?}",
+                    run.policy
+                );
+            }
+        }
+    }
+    for run in play(&scenario("bin-pack-one-app"), 1) {
+        assert_even(&run.policy, &run, 1.0);
+    }
+}
+
+#[test]
+fn the_imbalance_after_a_zone_came_back_persists() {
+    for run in play(&scenario("dea-zone-returns"), 1) {
+        let zones = by_zone(&run);
+        let [z1, z2] = ["z1", "z2"].map(|zone| zones[zone].iter().sum::<u32>());
+        assert!(
+            f64::from(z1) > 1.5 * f64::from(z2),
+            "{}: {z1} {z2}",
+            run.policy
+        );
+        assert_eq!(run.figures.waiting, 0);
+        assert!(run.figures.lost > 150, "{}", run.figures.lost);
+        // half of each app was there, and all of it is again
+        assert_eq!(run.figures.placed, run.figures.asked);
+    }
+}
+
+#[test]
+fn bin_packing_gives_cells_back_in_the_mendix_case() {
+    for name in ["mendix-48h", "mendix-128gb"] {
+        let scenario = scenario(name);
+        let runs = play(&scenario, 1);
+        let [spread, packed] = &runs[..] else {
+            panic!("two policies")
+        };
+        for run in &runs {
+            assert_eq!(run.figures.virtual_ms, 48 * 3_600_000);
+            assert_eq!(run.figures.waiting, 0, "{name} {}", run.policy);
+            assert_eq!(run.series.len(), 240);
+        }
+        let cells = scenario.base.cells.len() as u64;
+        assert!(
+            packed.figures.spare_cells * 5 >= cells,
+            "{name}: {}",
+            packed.figures.spare_cells
+        );
+        assert!(
+            packed.figures.spare_cells > spread.figures.spare_cells,
+            "{name}"
+        );
+        assert!("{name}");
+        let saved = packed.figures.saved.unwrap();
+        let expected = packed.figures.spare_cells as f64 * 48.0 * 0.5;
+        assert!((saved - expected).abs() < 1e-9);
+    }
+}
+
+#[test]
+fn platform_roll_out_drains_the_old_platforms() {
+    let runs = play(&scenario("platform-roll-out"), 1);
+    let new_one = "instances on platform 20260501T000000Z";
+    let [dapi, diego] = &runs[..] else {
+        panic!("two policies")
+    };
+    assert_eq!(dapi.figures.waiting, 0);
+    assert!(dapi.figures.extra[new_one] > diego.figures.extra[new_one]);
+    let hits = "instances on cells that will reboot";
+    assert!(dapi.figures.extra[hits] < diego.figures.extra[hits]);
+}
+
+#[test]
+fn more_auctioneers_place_everything_and_nothing_twice() {
+    for name in [
+        "one-app-1-auctioneers",
+        "one-app-2-auctioneers",
+        "one-app-4-auctioneers",
+    ] {
+        for seed in 1..=20 {
+            let run = first(name, seed);
+            assert_eq!(
+                (run.figures.placed, run.figures.refused),
+                (20, 0),
+                "{name} {seed}"
+            );
+            let held: u32 = run.cells.iter().map(new).sum();
+            assert_eq!(held, 20, "{name} {seed}");
+        }
+    }
+}
+
+#[test]
+fn every_shipped_scenario_reads_and_has_its_own_name() {
+    for (name, _) in shipped::ALL {
+        let scenario = scenario(name);
+        assert_eq!(scenario.base.name, *name);
+        assert!(!scenario.description.is_empty(), "{name}");
+        assert_eq!(scenario.base.warnings, [""; 0], "{name}");
+    }
+    assert_eq!(shipped::find("nosuch"), None);
+}
