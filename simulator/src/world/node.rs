@@ -1,6 +1,6 @@
 //! One auctioneer: the production machine, its timers and its warm-up.
 
-use auctioneer::{Auctioneer, Input, Output, WarmUp};
+use auctioneer::{Auctioneer, ECHO_MS, Input, Output, WarmUp};
 
 use super::{Event, WARM_UP_US, World, messages::ToCell, traffic::Kind};
 use crate::random::Random;
@@ -8,7 +8,7 @@ use crate::random::Random;
 /// The largest message, as nats-server has it when nobody says otherwise.
 pub(super) const MAX_PAYLOAD: usize = 1 << 20;
 /// Between two echoes.
-const ECHO_US: u64 = 250_000;
+const ECHO_US: u64 = ECHO_MS * 1_000;
 
 /// An auctioneer.
 #[derive(Debug, Default)]
