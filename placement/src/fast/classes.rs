@@ -85,15 +85,38 @@ impl Classes {
         class
     }
 
-    /// Whether the class passes every filter that debits cannot change.
+    /// By class: its zone.
+    pub(crate) fn zone_by_class(&self) -> Vec<u32> {
+        self.list.iter().map(|class| class.zone).collect()
+    }
+
+    /// All zones in the order of their names.
+    pub(crate) fn zones_by_name(&self) -> Vec<u32> {
+        let mut zones: Vec<(&String, &u32)> = self.zones.iter().collect();
+        zones.sort_unstable();
+        zones.into_iter().map(|(_, zone)| *zone).collect()
+    }
+
+    /// Whether the class passes every filter, as far as debits cannot change that.
     pub(crate) fn admits(&self, class: u32, request: &Request, now: Now<'_>) -> bool {
+        self.passes(class, &self.filters, request, now)
+    }
+
+    /// Whether the class passes these of the filters, as far as debits cannot change that.
+    pub(crate) fn passes<'f>(
+        &self,
+        class: u32,
+        filters: impl IntoIterator<Item = &'f Filter>,
+        request: &Request,
+        now: Now<'_>,
+    ) -> bool {
         let sample = &self.get(class).sample;
-        let mut filters = self.filters.iter();
-        filters.all(|filter| match filter {
+        filters.into_iter().all(|filter| match filter {
             Filter::Memory => sample.total.memory_mb > 0,
             Filter::Disk => sample.total.disk_mb != Some(0),
             Filter::Containers => sample.total.containers != Some(0),
-            filter => filter.is_resource() || filter::keeps(filter, sample, request, now),
+            filter if filter.is_resource() || is_dynamic(filter) => true,
+            filter => filter::keeps(filter, sample, request, now),
         })
     }
 
