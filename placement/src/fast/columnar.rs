@@ -109,6 +109,7 @@ impl<'a> Columnar<'a> {
             kept += usize::from(keeps[*kind as usize] & need.fits(row));
         }
         alive.truncate(kept);
+        self.scratch.terms.forget_seats();
         if need.extra {
             alive.retain(|slot| view.session.has_extras(*slot, request));
         }
@@ -116,6 +117,7 @@ impl<'a> Columnar<'a> {
 
     /// Drops what a filter that debits can change would drop.
     fn filter(&mut self, filter: &Filter, request: &Request) {
+        self.scratch.terms.forget_seats();
         let (view, alive) = (&self.view, &mut self.scratch.alive);
         let columns = &*view.columns;
         let row = |slot: &u32| view.session.row(*slot);
@@ -193,8 +195,8 @@ impl<'a> Columnar<'a> {
         let mut term = std::mem::take(&mut scratch.term);
         term.clear();
         if step.weight == 0.0 && is_share {
-            // a share to the power of 0 is 1, whatever it is
-            term.resize(scratch.alive.len(), 1.0);
+            // whatever is raised to the power of 0
+            term.resize(scratch.alive.len(), 0.0);
         } else {
             terms::term(
                 &mut terms::Around {
@@ -217,6 +219,7 @@ impl<'a> Columnar<'a> {
 
 /// Keeps what is wanted, of the totals too.
 fn keep(scratch: &mut Scratch, wanted: impl Fn(&u32) -> bool) {
+    scratch.terms.forget_seats();
     if scratch.totals.is_empty() {
         scratch.alive.retain(|p| wanted(p));
         return;

@@ -31,10 +31,29 @@ pub(super) struct Around<'c, 'a> {
 pub(super) struct Scratch {
     /// By slot: its index among the survivors plus one; 0 = not alive.
     seats: Vec<u32>,
+    are_seated: bool,
     noise: Vec<u64>,
     sorted: Vec<(u64, u32)>,
-    buckets: Vec<usize>,
-    group: Vec<u32>,
+    buckets: Vec<u32>,
+}
+
+impl Scratch {
+    /// The survivors are others than before.
+    pub(super) fn forget_seats(&mut self) {
+        self.are_seated = false;
+    }
+
+    /// Says which survivor sits in a slot, for walks over all slots in another order.
+    fn seat(&mut self, alive: &[u32], slots: usize) {
+        if std::mem::replace(&mut self.are_seated, true) {
+            return;
+        }
+        self.seats.clear();
+        self.seats.resize(slots, 0);
+        for (seat, slot) in (1..).zip(alive) {
+            self.seats[*slot as usize] = seat;
+        }
+    }
 }
 
 /// Writes the term of each survivor, before its weight, into `out`.
@@ -98,11 +117,7 @@ fn simple(around: &mut Around<'_, '_>, score: &Score, ascending: bool, out: &mut
             let value = |p: &u32| view.cell(*p).hardware_priority as f64;
             compared(around.alive.iter().map(value), score, ascending, out);
         }
-        term => {
-            let point = view.session.point(job, around.ask);
-            let of = |p: &u32| value(view, term, score, *p, job, point);
-            out.extend(around.alive.iter().map(of));
-        }
+        _ => each(around, score, out),
     }
 }
 
@@ -126,36 +141,58 @@ fn compared(
     }
 }
 
-/// One cell's value of a term that needs no other cell.
-fn value(view: &View<'_>, term: &Term, score: &Score, p: u32, job: &Job, point: u64) -> f64 {
-    let (at, columns) = (p as usize, &*view.columns);
-    let row = view.session.row(p);
-    let ratio = |used: f64| {
-        // as the plain engine: the share is cut to 0..1 first
-        if score.weight < 0.0 { 1.0 - used } else { used }
+/// Terms that need no other cell: one loop each.
+fn each(around: &Around<'_, '_>, score: &Score, out: &mut Vec<f64>) {
+    let (job, view) = (around.job, &*around.view);
+    let columns = &*view.columns;
+    let slots = around.alive.iter().map(|p| *p as usize);
+    let rows = &view.session.parts.rows;
+    let (free, total) = (&columns.memory, &columns.total_memory);
+    let (free_disk, total_disk) = (&columns.disk, &columns.total_disk);
+    // as the plain engine: the share is cut to 0..1 before it is turned round
+    let (sign, offset) = if score.weight < 0.0 {
+        (-1.0, 1.0)
+    } else {
+        (1.0, 0.0)
     };
-    let used = |free: f64, total: f64| ratio((1.0 - free / total.max(1.0)).clamp(0.0, 1.0));
-    match (term, score.mode) {
-        (Term::Resources, _) => used_after(view, p, job),
-        (Term::Starting, _) => f64::from(row.starting),
-        (Term::Tasks, _) => f64::from(row.tasks),
-        (Term::Index { raw: true }, _) => f64::from(view.cell(p).index),
-        (Term::Index { raw: false }, _) => f64::from(view.ranks[at]),
-        (Term::Memory, Mode::Raw) => columns.memory[at],
-        (Term::Disk, Mode::Raw) if row.disk == UNLIMITED => f64::MAX,
-        (Term::Disk, Mode::Raw) => columns.disk[at],
-        (Term::Memory, _) => used(columns.memory[at], columns.total_memory[at]),
-        (Term::Disk, _) if columns.disk_is_limited[at] => {
-            used(columns.disk[at], columns.total_disk[at])
+    let turned = |share: f64| offset + sign * share;
+    let used = |free: f64, total: f64| turned((1.0 - free / total.max(1.0)).clamp(0.0, 1.0));
+    match (&score.term, score.mode) {
+        (Term::Resources, _) => out.extend(slots.map(|at| used_after(view, at, job))),
+        (Term::Starting, _) => out.extend(slots.map(|at| f64::from(rows[at].starting))),
+        (Term::Tasks, _) => out.extend(slots.map(|at| f64::from(rows[at].tasks))),
+        (Term::Index { raw: true }, _) => {
+            let cells = view.session.parts.cells;
+            out.extend(slots.map(|at| f64::from(cells[at].index)));
         }
-        (Term::Disk, _) => ratio(0.0),
-        (Term::Random, _) => tie::noise(columns.lots[at], point) as f64 / u64::MAX as f64,
-        _ => 0.0,
+        (Term::Index { raw: false }, _) => {
+            out.extend(slots.map(|at| f64::from(view.ranks[at])));
+        }
+        (Term::Memory, Mode::Raw) => out.extend(slots.map(|at| free[at])),
+        (Term::Memory, _) => out.extend(slots.map(|at| used(free[at], total[at]))),
+        (Term::Disk, Mode::Raw) => out.extend(slots.map(|at| match rows[at].disk {
+            UNLIMITED => f64::MAX,
+            disk => disk as f64,
+        })),
+        (Term::Disk, _) => out.extend(slots.map(|at| {
+            if columns.disk_is_limited[at] {
+                used(free_disk[at], total_disk[at])
+            } else {
+                turned(0.0)
+            }
+        })),
+        (Term::Random, _) => {
+            let point = view.session.point(job, around.ask);
+            let noise = |at: usize| tie::noise(columns.lots[at], point) as f64 / u64::MAX as f64;
+            out.extend(slots.map(noise));
+        }
+        _ => out.extend(slots.map(|_| 0.0)),
     }
 }
 
-fn used_after(view: &View<'_>, p: u32, job: &Job) -> f64 {
-    let (row, total) = (view.session.row(p), &view.cell(p).total);
+fn used_after(view: &View<'_>, at: usize, job: &Job) -> f64 {
+    let parts = &view.session.parts;
+    let (row, total) = (&parts.rows[at], &parts.cells[at].total);
     let used = |available: i64, wanted: i64, total: Option<i64>| match total {
         Some(total) if available != UNLIMITED => 1.0 - (available - wanted) as f64 / total as f64,
         _ => 0.0,
@@ -164,15 +201,6 @@ fn used_after(view: &View<'_>, p: u32, job: &Job) -> f64 {
     let disk = used(row.disk, job.request.disk_mb, total.disk_mb);
     let containers = used(row.containers, 1, total.containers);
     (memory + disk + containers) / 3.0
-}
-
-/// Says which survivor sits in a slot, for walks over all slots in another order.
-fn seat(scratch: &mut Scratch, alive: &[u32], slots: usize) {
-    scratch.seats.clear();
-    scratch.seats.resize(slots, 0);
-    for (seat, slot) in (1..).zip(alive) {
-        scratch.seats[*slot as usize] = seat;
-    }
 }
 
 /// Shares by place, equal values sharing the mean of their places, from slots kept in order.
@@ -187,42 +215,37 @@ fn kept_places(
     if n <= 1 {
         return;
     }
-    seat(around.scratch, around.alive, around.view.columns.len());
-    let last = (n - 1) as f64;
-    let Scratch { seats, group, .. } = &mut *around.scratch;
-    group.clear();
+    let columns = &*around.view.columns;
+    around.scratch.seat(around.alive, columns.len());
+    let seats = &around.scratch.seats;
+    let last = place(n) - 1.0;
+    let mut rest = order(columns);
     let mut first = 0;
-    let mut of_group = 0;
-    let mut close = |group: &mut Vec<u32>| {
-        if group.is_empty() {
-            return;
+    while let Some((value, _)) = rest.first() {
+        let equal = rest.iter().take_while(|(other, _)| other == value);
+        let (group, after) = rest.split_at(equal.count());
+        rest = after;
+        let seats = group.iter().map(|(_, slot)| seats[*slot as usize]);
+        let taken = seats.clone().filter(|seat| *seat > 0).count();
+        // the mean of the first and the last place of the group
+        let mean = (place(first) + place(first + taken) - 1.0) / 2.0;
+        let from_best = if ascending { mean } else { last - mean };
+        let share = (last - from_best) / last;
+        for seat in seats.filter(|seat| *seat > 0) {
+            out[seat as usize - 1] = share;
         }
-        let after = first + group.len();
-        let mean = (first + after - 1) as f64 / 2.0;
-        let place = if ascending { mean } else { last - mean };
-        let share = (last - place) / last;
-        for seat in group.drain(..) {
-            out[seat as usize] = share;
-        }
-        first = after;
-    };
-    for (value, slot) in order(around.view.columns) {
-        let seat = seats[*slot as usize];
-        if seat == 0 {
-            continue;
-        }
-        if *value != of_group {
-            close(group);
-            of_group = *value;
-        }
-        group.push(seat - 1);
+        first += taken;
     }
-    close(group);
+}
+
+/// A place as a number; there are fewer than 2^32 slots.
+#[allow(clippy::cast_possible_truncation)] // a conversion of 32 bits is one instruction
+fn place(n: usize) -> f64 {
+    f64::from(n as u32)
 }
 
 /// The share of each survivor in a random order of them: sorted by noise, which is spread so evenly
-/// that as many buckets as cells leave next to nothing to sort.
-#[allow(clippy::cast_possible_truncation)] // a bucket's number is below the number of cells
+/// that a few more buckets than cells leave next to nothing to sort.
 fn noise_places(around: &mut Around<'_, '_>, out: &mut Vec<f64>) {
     let n = around.alive.len();
     out.resize(n, 1.0);
@@ -238,29 +261,27 @@ fn noise_places(around: &mut Around<'_, '_>, out: &mut Vec<f64>) {
     } = &mut *around.scratch;
     let lots = &around.view.columns.lots;
     noise.clear();
-    noise.extend(
-        around
-            .alive
-            .iter()
-            .map(|p| tie::noise(lots[*p as usize], point)),
-    );
-    let bucket = |noise: u64| ((u128::from(noise) * n as u128) >> 64) as usize;
+    let of = |slot: &u32| tie::noise(lots[*slot as usize], point);
+    noise.extend(around.alive.iter().map(of));
+    let bits = (2 * n).ilog2() + 1;
+    let bucket = |noise: u64| (noise >> (u64::BITS - bits)) as usize;
     buckets.clear();
-    buckets.resize(n + 1, 0);
+    buckets.resize((1 << bits) + 1, 0);
     for value in &*noise {
         buckets[bucket(*value) + 1] += 1;
     }
-    for i in 0..n {
-        buckets[i + 1] += buckets[i];
+    let mut sum = 0;
+    for start in &mut *buckets {
+        sum += *start;
+        *start = sum;
     }
-    sorted.clear();
     sorted.resize(n, (0, 0));
     for (seat, value) in (0..).zip(&*noise) {
         let place = &mut buckets[bucket(*value)];
-        sorted[*place] = (*value, seat);
+        sorted[*place as usize] = (*value, seat);
         *place += 1;
     }
-    // every cell is in its bucket: an insertion sort moves each a step or two
+    // every cell is in its bucket: an insertion sort moves few, and those a step or two
     for i in 1..n {
         let mut at = i;
         while at > 0 && sorted[at - 1].0 > sorted[at].0 {
@@ -268,13 +289,13 @@ fn noise_places(around: &mut Around<'_, '_>, out: &mut Vec<f64>) {
             at -= 1;
         }
     }
-    let scale = (n as f64 - 1.0).max(1.0);
-    let mut first = 0;
-    for i in 0..n {
-        if sorted[i].0 != sorted[first].0 {
-            first = i;
+    let last = place(n) - 1.0;
+    let mut first = (0, 0);
+    for (i, (value, seat)) in sorted.iter().enumerate() {
+        if *value != first.0 || i == 0 {
+            first = (*value, i);
         }
-        out[sorted[i].1 as usize] = (n as f64 - 1.0 - first as f64) / scale;
+        out[*seat as usize] = (last - place(first.1)) / last;
     }
 }
 
@@ -286,16 +307,17 @@ fn reboot_places(around: &mut Around<'_, '_>, reversed: bool, out: &mut Vec<f64>
         out.resize(n, 0.0);
         return;
     }
-    seat(around.scratch, around.alive, around.view.columns.len());
     let now_ms = around.view.now().ms;
     around.view.columns.settle_by_reboot();
     let columns = &*around.view.columns;
+    around.scratch.seat(around.alive, columns.len());
     let Scratch { seats, buckets, .. } = &mut *around.scratch;
     buckets.clear();
     buckets.resize(n, 0);
     let never = |p: &u32| columns.reboots[*p as usize].is_none_or(|at| at < now_ms);
-    let mut bucket = usize::from(around.alive.iter().any(never));
-    let mut head: Option<i64> = None;
+    let mut bucket = 0;
+    let mut next = u32::from(around.alive.iter().any(never));
+    let mut head = i64::MAX;
     for (date, slot) in columns.by_reboot.order().iter().rev() {
         let seat = seats[*slot as usize];
         if *date < now_ms {
@@ -305,17 +327,15 @@ fn reboot_places(around: &mut Around<'_, '_>, reversed: bool, out: &mut Vec<f64>
         if seat == 0 {
             continue;
         }
-        match head {
-            Some(latest) if *date > latest - WEEK_MS => {}
-            Some(_) => {
-                bucket += 1;
-                head = Some(*date);
-            }
-            None => head = Some(*date),
+        if *date <= head - WEEK_MS {
+            head = *date;
+            bucket = next;
+            next += 1;
         }
         buckets[seat as usize - 1] = bucket;
     }
-    out.extend(places(buckets, reversed));
+    let shares = places(&(0..=bucket as usize).collect::<Vec<_>>(), reversed);
+    out.extend(buckets.iter().map(|bucket| shares[*bucket as usize]));
 }
 
 /// The objective of each survivor; NaN where it is not finite.

@@ -78,13 +78,13 @@ pub(crate) fn combine(score: &Score, how: Combine, term: &mut [f64], totals: &mu
             }
         }
         Combine::Product => {
-            let mut best: f64 = 0.0;
             raise(term, factor);
             for (term, total) in term.iter().zip(totals.iter_mut()) {
                 *total *= *term;
-                best = best.max(*total);
             }
-            if best > 0.0 {
+            let best = highest(totals);
+            // what was scaled by the last term, and not changed, is scaled already
+            if best > 0.0 && !ties(best, 1.0) {
                 for total in totals {
                     *total /= best;
                 }
@@ -93,16 +93,32 @@ pub(crate) fn combine(score: &Score, how: Combine, term: &mut [f64], totals: &mu
     }
 }
 
-/// Raises each to a power, by exact operations where there are such.
+/// The highest value, or 0. Several at a time: one after the other each would wait for the last.
+fn highest(values: &[f64]) -> f64 {
+    let higher = |a: f64, b: f64| if b > a { b } else { a };
+    let mut best = [0.0; 8];
+    let chunks = values.chunks_exact(best.len());
+    let rest = chunks.remainder();
+    for chunk in chunks {
+        for (best, value) in best.iter_mut().zip(chunk) {
+            *best = higher(*best, *value);
+        }
+    }
+    best.into_iter()
+        .chain(rest.iter().copied())
+        .fold(0.0, higher)
+}
+
+/// Raises each to a power, by an exact operation where there is one.
 fn raise(values: &mut [f64], power: f64) {
-    // a weight as it was written, to the bit
-    let is = |weight: f64| power.to_bits() == weight.to_bits();
-    if is(1.0) {
+    let is = |weight: f64| ties(power, weight);
+    if is(0.0) {
+        values.fill(1.0);
     } else if is(2.0) {
         values.iter_mut().for_each(|value| *value *= *value);
     } else if is(0.5) {
         values.iter_mut().for_each(|value| *value = value.sqrt());
-    } else {
+    } else if !is(1.0) {
         values
             .iter_mut()
             .for_each(|value| *value = value.powf(power));
@@ -265,16 +281,20 @@ pub(crate) fn min_max(
         min = if value < min { value } else { min };
         max = if value > max { value } else { max };
     }
+    // all alike: each is at the top
+    let (zero, span, alike) = (min, max - min, min >= max);
+    let (from, sign) = if weight < 0.0 {
+        (max, -1.0)
+    } else {
+        (zero, 1.0)
+    };
     values.map(move |value| {
-        if value.is_nan() {
-            0.0
-        } else if min >= max {
+        let share = if alike {
             1.0
-        } else if weight < 0.0 {
-            (max - value) / (max - min)
         } else {
-            (value - min) / (max - min)
-        }
+            sign * (value - from) / span
+        };
+        if value.is_nan() { 0.0 } else { share }
     })
 }
 
