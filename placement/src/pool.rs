@@ -8,6 +8,7 @@ use std::{
 use crate::{
     Cell, Decision, Explain, Job, Policy, Resources,
     batch::Batch,
+    cell::Alike,
     fast::{
         Index,
         classes::same_kind,
@@ -36,6 +37,7 @@ pub struct Pool {
     hashes: Vec<u64>,
     free: Vec<u32>,
     holders: Holders,
+    alike: Alike,
     index: Option<Index>,
 }
 
@@ -69,8 +71,11 @@ pub struct Plan {
 
 impl Pool {
     /// Inserts the cell, or replaces the one of its name.
-    pub fn put(&mut self, cell: Cell) {
+    pub fn put(&mut self, mut cell: Cell) {
         let row = Row::of(&cell);
+        let before = self.by_name.get(cell.cell.as_str());
+        let before = before.map(|slot| &self.cells[*slot as usize]);
+        self.alike.share(&mut cell, before);
         if let Some(slot) = self.by_name.get(cell.cell.as_str()).copied() {
             let at = slot as usize;
             let (old, old_row) = (&self.cells[at], self.rows[at]);
