@@ -82,7 +82,7 @@ pub(crate) fn combine(score: &Score, how: Combine, term: &mut [f64], totals: &mu
             for (term, total) in term.iter().zip(totals.iter_mut()) {
                 *total *= *term;
             }
-            let best = highest(totals);
+            let best = best(totals, true);
             // what was scaled by the last term, and not changed, is scaled already
             if best > 0.0 && !ties(best, 1.0) {
                 for total in totals {
@@ -93,20 +93,31 @@ pub(crate) fn combine(score: &Score, how: Combine, term: &mut [f64], totals: &mu
     }
 }
 
-/// The highest value, or 0. Several at a time: one after the other each would wait for the last.
-fn highest(values: &[f64]) -> f64 {
-    let higher = |a: f64, b: f64| if b > a { b } else { a };
-    let mut best = [0.0; 8];
-    let chunks = values.chunks_exact(best.len());
+/// The highest of the finite values, or the lowest; infinite where there is none. It goes through
+/// several at a time: one after the other each would wait for the last.
+pub(crate) fn best(values: &[f64], highest: bool) -> f64 {
+    // the lowest is the highest with its sign turned
+    let sign = if highest { 1.0 } else { -1.0 };
+    let better = |best: f64, value: f64| {
+        let signed = if value.is_finite() {
+            sign * value
+        } else {
+            f64::NEG_INFINITY
+        };
+        if signed > best { signed } else { best }
+    };
+    let mut lanes = [f64::NEG_INFINITY; 8];
+    let chunks = values.chunks_exact(lanes.len());
     let rest = chunks.remainder();
     for chunk in chunks {
-        for (best, value) in best.iter_mut().zip(chunk) {
-            *best = higher(*best, *value);
+        for (best, value) in lanes.iter_mut().zip(chunk) {
+            *best = better(*best, *value);
         }
     }
-    best.into_iter()
-        .chain(rest.iter().copied())
-        .fold(0.0, higher)
+    let of_rest = rest
+        .iter()
+        .fold(f64::NEG_INFINITY, |best, value| better(best, *value));
+    sign * lanes.into_iter().fold(of_rest, f64::max)
 }
 
 /// Raises each to a power, by an exact operation where there is one.

@@ -88,22 +88,9 @@ fn finalists(scratch: &Scratch, pick: &Pick, ranking: &Ranking<'_>) -> Vec<(u32,
     let finite = |(p, value): (&u32, &f64)| value.is_finite().then_some((*p, *value));
     let scored = || scratch.alive.iter().zip(&scratch.totals).filter_map(finite);
     let best = |highest: bool| {
-        let mut tied: Vec<(u32, f64)> = Vec::new();
-        let mut best = if highest {
-            f64::NEG_INFINITY
-        } else {
-            f64::INFINITY
-        };
-        for (slot, value) in scored() {
-            if if highest { value > best } else { value < best } {
-                best = value;
-                tied.clear();
-            }
-            if score::ties(value, best) {
-                tied.push((slot, value));
-            }
-        }
-        tied
+        let best = score::best(&scratch.totals, highest);
+        let tied = scored().filter(|(_, value)| score::ties(*value, best));
+        tied.collect()
     };
     match pick {
         Pick::Sample => scored().collect(),
