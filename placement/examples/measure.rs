@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use placement::{Draw, Policy, Pool, Verdict, Workload};
+use placement::{Cell, Draw, Job, Policy, Pool, Verdict, Workload};
 
 /// Seconds this process has had a processor: other programs do not disturb it. Elsewhere than on
 /// Linux, seconds since the start.
@@ -21,6 +21,44 @@ fn resident() -> f64 {
         .nth(1)
         .and_then(|pages| pages.parse::<f64>().ok());
     pages.unwrap_or(0.0) * 4096.0
+}
+
+/// The median and the 99th percentile of what each of some calls took, in µs. Other programs do
+/// disturb these.
+fn spread(calls: usize, mut call: impl FnMut(usize)) -> String {
+    let mut took: Vec<f64> = (0..calls)
+        .map(|i| {
+            let start = Instant::now();
+            call(i);
+            start.elapsed().as_secs_f64() * 1e6
+        })
+        .collect();
+    took.sort_unstable_by(f64::total_cmp);
+    let at = |share: usize| took.get(took.len() * share / 100).copied().unwrap_or(0.0);
+    format!("{:.1} in the middle, {:.1} at 99 %", at(50), at(99))
+}
+
+fn singles(pool: &mut Pool, jobs: &[Job], policy: &Policy) -> String {
+    let draw = Draw::default();
+    spread(jobs.len().min(1_000), |i| {
+        std::hint::black_box(pool.plan(&jobs[i..=i], policy, &draw));
+    })
+}
+
+/// Every cell says it has a little less, and then that it has it again.
+fn advertisements(pool: &mut Pool) -> String {
+    let mut cells: Vec<Cell> = pool.cells().cloned().collect();
+    let again = cells.clone();
+    for cell in &mut cells {
+        cell.available.memory_mb -= 1;
+    }
+    cells.extend(again);
+    cells.reverse();
+    spread(cells.len(), |_| {
+        if let Some(cell) = cells.pop() {
+            pool.put(cell);
+        }
+    })
 }
 
 fn main() {
@@ -71,17 +109,11 @@ fn main() {
             took * 1e9 / jobs.len() as f64,
             built * 1e3,
         );
-        let single: Vec<f64> = (0..50)
-            .map(|i| {
-                let start = seconds(begin);
-                let _ = pool.plan(&jobs[i..=i], &policy, &draw);
-                (seconds(begin) - start) * 1e6
-            })
-            .collect();
         println!(
-            "  single decision, at most {:.0} µs",
-            single.iter().copied().fold(0.0, f64::max)
+            "  single decision, µs: {}",
+            singles(&mut pool, &jobs, &policy)
         );
+        println!("  advertisement, µs: {}", advertisements(&mut pool));
     }
     if arguments.iter().any(|text| text == "--plain") {
         let start = seconds(begin);

@@ -1,114 +1,141 @@
 //! A cell as it describes itself: the body of an advertisement, of a bid, and of a scenario's cell.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    ops::{Deref, DerefMut},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Invalid, Resources, check_count, check_name, resources::MAX_AMOUNT, stages::dates};
 
+mod alike;
+mod wire;
+
+pub(crate) use alike::Alike;
+
 /// A machine that runs work. Only `cell`, `total` and `available` are required; a field at its
 /// default is left out when it is written.
+///
+/// What operators say of it, which is alike on many cells and seldom changes, stands in
+/// [`Attributes`]; its fields are read and written as if they were the cell's own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "wire::Flat", into = "wire::Flat")]
 pub struct Cell {
     /// The cell's name: 1 to 128 of `A-Za-z0-9_-`.
     pub cell: String,
-    /// Availability zone.
-    #[serde(default = "default_zone", skip_serializing_if = "is_default_zone")]
-    pub zone: String,
     /// The zone as a number, for the objective language; absent = the rank of its name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone_number: Option<u32>,
     /// The cell's ordinal in its deployment (a BOSH index).
-    #[serde(default, skip_serializing_if = "is_zero")]
     pub index: u32,
-    /// Root filesystems it offers, by name.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub stacks: Vec<String>,
     /// All it has, overcommit factors included. A total of 0 never wins for that resource.
     pub total: Resources,
     /// What is still free; may be negative.
     pub available: Resources,
     /// Instances promised but not yet running.
-    #[serde(default, skip_serializing_if = "is_zero")]
     pub starting: u32,
     /// Instances of each app here, whatever their state.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub apps: BTreeMap<String, u32>,
     /// Tasks here.
-    #[serde(default, skip_serializing_if = "is_zero")]
     pub tasks: u32,
-    /// Tags that work must ask for to come here (Diego's placement tags).
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub placement_tags: Vec<String>,
-    /// Tags that work may ask for here.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub optional_placement_tags: Vec<String>,
-    /// Volume drivers it offers.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub volume_drivers: Vec<String>,
     /// Volumes that live here, for `volumes_from`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<String>,
     /// Source blobs it holds already.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cached_blobs: Vec<String>,
     /// On its way out: takes no new work.
-    #[serde(default, skip_serializing_if = "is_false")]
     pub evacuating: bool,
-    /// `"running"` when it may get work.
-    #[serde(default = "default_status", skip_serializing_if = "is_running")]
-    pub status: String,
-    /// Kept for its operator.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub reserved: bool,
-    /// A head node: runs the platform, not work.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub control_plane: bool,
-    /// Networks by name, and their state: `"up"` or another word.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub networks: BTreeMap<String, String>,
-    /// Traits (Triton): name to true/false, a word, or a list of words.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub traits: BTreeMap<String, Trait>,
-    /// The platform image it booted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub platform: Option<Platform>,
     /// When it will reboot, RFC 3339.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_reboot: Option<String>,
     /// When it booted, RFC 3339.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_boot: Option<String>,
-    /// The rack it stands in.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rack: Option<String>,
-    /// Higher = better hardware.
-    #[serde(default, skip_serializing_if = "is_zero_i")]
-    pub hardware_priority: i64,
     /// Instances here by owner.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub owners: BTreeMap<String, u32>,
     /// Instances here by tag, `"key=value"`.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, u32>,
     /// Instances here with a cpu cap.
-    #[serde(default, skip_serializing_if = "is_zero")]
     pub cpu_capped: u32,
     /// Instances here without one.
-    #[serde(default, skip_serializing_if = "is_zero")]
     pub cpu_uncapped: u32,
+    /// The last starts here, newest first or not: each has its age.
+    pub recent_starts: Vec<RecentStart>,
+    /// What operators say of it. Cells of a pool that are alike share one.
+    pub attributes: Arc<Attributes>,
+}
+
+/// What operators say of a cell.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attributes {
+    /// Availability zone.
+    pub zone: String,
+    /// Root filesystems it offers, by name.
+    pub stacks: Vec<String>,
+    /// Tags that work must ask for to come here (Diego's placement tags).
+    pub placement_tags: Vec<String>,
+    /// Tags that work may ask for here.
+    pub optional_placement_tags: Vec<String>,
+    /// Volume drivers it offers.
+    pub volume_drivers: Vec<String>,
+    /// `"running"` when it may get work.
+    pub status: String,
+    /// Kept for its operator.
+    pub reserved: bool,
+    /// A head node: runs the platform, not work.
+    pub control_plane: bool,
+    /// Networks by name, and their state: `"up"` or another word.
+    pub networks: BTreeMap<String, String>,
+    /// Traits (Triton): name to true/false, a word, or a list of words.
+    pub traits: BTreeMap<String, Trait>,
+    /// The platform image it booted.
+    pub platform: Option<Platform>,
+    /// The rack it stands in.
+    pub rack: Option<String>,
+    /// Higher = better hardware.
+    pub hardware_priority: i64,
     /// A named group of cells that reboot together.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reboot_batch: Option<String>,
     /// Overcommit ratios by resource, as configured (`total` already includes them).
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub overcommit: BTreeMap<String, f64>,
-    /// The last starts here, newest first or not: each has its age.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub recent_starts: Vec<RecentStart>,
     /// Scenario files only: how long ago the advertisement came in (a duration such as `"12s"`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age: Option<String>,
+}
+
+impl Deref for Cell {
+    type Target = Attributes;
+
+    fn deref(&self) -> &Attributes {
+        &self.attributes
+    }
+}
+
+impl DerefMut for Cell {
+    /// Cells that shared the attributes keep theirs.
+    fn deref_mut(&mut self) -> &mut Attributes {
+        Arc::make_mut(&mut self.attributes)
+    }
+}
+
+impl Default for Attributes {
+    fn default() -> Self {
+        Self {
+            zone: default_zone(),
+            stacks: Vec::new(),
+            placement_tags: Vec::new(),
+            optional_placement_tags: Vec::new(),
+            volume_drivers: Vec::new(),
+            status: default_status(),
+            reserved: false,
+            control_plane: false,
+            networks: BTreeMap::new(),
+            traits: BTreeMap::new(),
+            platform: None,
+            rack: None,
+            hardware_priority: 0,
+            reboot_batch: None,
+            overcommit: BTreeMap::new(),
+            age: None,
+        }
+    }
 }
 
 /// A trait's value, on a cell or wanted by a request.
@@ -146,39 +173,24 @@ impl Cell {
     pub fn new(name: impl Into<String>, total: Resources) -> Self {
         Self {
             cell: name.into(),
-            zone: default_zone(),
             zone_number: None,
             index: 0,
-            stacks: Vec::new(),
             available: total.clone(),
             total,
             starting: 0,
             apps: BTreeMap::new(),
             tasks: 0,
-            placement_tags: Vec::new(),
-            optional_placement_tags: Vec::new(),
-            volume_drivers: Vec::new(),
             volumes: Vec::new(),
             cached_blobs: Vec::new(),
             evacuating: false,
-            status: default_status(),
-            reserved: false,
-            control_plane: false,
-            networks: BTreeMap::new(),
-            traits: BTreeMap::new(),
-            platform: None,
             next_reboot: None,
             last_boot: None,
-            rack: None,
-            hardware_priority: 0,
             owners: BTreeMap::new(),
             tags: BTreeMap::new(),
             cpu_capped: 0,
             cpu_uncapped: 0,
-            reboot_batch: None,
-            overcommit: BTreeMap::new(),
             recent_starts: Vec::new(),
-            age: None,
+            attributes: Arc::default(),
         }
     }
 
@@ -285,24 +297,7 @@ fn check_resources(what: &str, resources: &Resources, low: i64) -> Result<(), In
 fn default_zone() -> String {
     "default".into()
 }
-fn is_default_zone(zone: &str) -> bool {
-    zone == "default"
-}
+
 fn default_status() -> String {
     "running".into()
-}
-fn is_running(status: &str) -> bool {
-    status == "running"
-}
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
-fn is_zero(n: &u32) -> bool {
-    *n == 0
-}
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
-fn is_zero_i(n: &i64) -> bool {
-    *n == 0
-}
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
-fn is_false(b: &bool) -> bool {
-    !*b
 }

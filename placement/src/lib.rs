@@ -26,7 +26,7 @@ mod words;
 mod workload;
 
 pub use capacity::{Capacity, ZoneCapacity};
-pub use cell::{Cell, Platform, RecentStart, Trait};
+pub use cell::{Attributes, Cell, Platform, RecentStart, Trait};
 pub use decision::{
     Decision, Explain, Explanation, ScoreReport, StageReport, Tally, Unplaced, Verdict,
 };

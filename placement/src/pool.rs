@@ -8,11 +8,11 @@ use std::{
 use crate::{
     Cell, Decision, Explain, Job, Policy, Resources,
     batch::Batch,
+    cell::Alike,
     fast::{
         Index,
         classes::same_kind,
         columnar::Columnar,
-        columns::Source,
         halves::HalvesPlan,
         ordered::OrderedPlan,
         rows::{Holders, Row},
@@ -37,6 +37,7 @@ pub struct Pool {
     hashes: Vec<u64>,
     free: Vec<u32>,
     holders: Holders,
+    alike: Alike,
     index: Option<Index>,
 }
 
@@ -70,18 +71,21 @@ pub struct Plan {
 
 impl Pool {
     /// Inserts the cell, or replaces the one of its name.
-    pub fn put(&mut self, cell: Cell) {
+    pub fn put(&mut self, mut cell: Cell) {
         let row = Row::of(&cell);
+        let before = self.by_name.get(cell.cell.as_str());
+        let before = before.map(|slot| &self.cells[*slot as usize]);
+        self.alike.share(&mut cell, before);
         if let Some(slot) = self.by_name.get(cell.cell.as_str()).copied() {
             let at = slot as usize;
             let (old, old_row) = (&self.cells[at], self.rows[at]);
-            self.holders.change(slot, Some(old), Some(&cell));
+            self.holders.change(slot, Some(&old.apps), Some(&cell.apps));
             let same = same_kind(old, &cell);
             if let Some(index) = &mut self.index {
                 if same {
-                    index.change(slot, old_row, row);
+                    index.change(slot, (old, old_row), (&cell, row));
                 } else {
-                    index.take(slot, old_row);
+                    index.take(slot, old, old_row);
                     index.put(slot, &cell, row, self.hashes[at]);
                 }
             }
@@ -95,7 +99,7 @@ impl Pool {
         let name: Arc<str> = cell.cell.as_str().into();
         let hash = tie::hash_text(&name);
         let slot = self.new_slot();
-        self.holders.change(slot, None, Some(&cell));
+        self.holders.change(slot, None, Some(&cell.apps));
         if let Some(index) = &mut self.index {
             index.put(slot, &cell, row, hash);
         }
@@ -137,12 +141,12 @@ impl Pool {
         let slot = self.by_name.remove(cell)?;
         let at = slot as usize;
         if let Some(index) = &mut self.index {
-            index.take(slot, self.rows[at]);
+            index.take(slot, &self.cells[at], self.rows[at]);
         }
         self.wear_index();
         let nobody = Cell::new("", Resources::default());
         let removed = std::mem::replace(&mut self.cells[at], nobody);
-        self.holders.change(slot, Some(&removed), None);
+        self.holders.change(slot, Some(&removed.apps), None);
         self.names[at] = "".into();
         self.rows[at] = Row::default();
         self.free.push(slot);
@@ -185,7 +189,7 @@ impl Pool {
             self.holders.add(&job.request.app, slot);
         }
         if let Some(index) = &mut self.index {
-            index.change(slot, old, self.rows[at]);
+            index.debit(slot, old, (&self.cells[at], self.rows[at]), &job.request);
         }
     }
 
@@ -214,45 +218,38 @@ impl Pool {
         let session = Session::new(parts, policy, draw, batch.apps.len(), slot_of);
         let shapes = batch.shapes.len();
         let plan = match &mut index {
-            Some(Index::Ordered(ordered)) => {
+            Index::Ordered(ordered) => {
                 let mut engine = OrderedPlan::new(ordered, session, shapes);
                 let plan = planner::plan(stage, Some(&mut engine), jobs, &batch, policy, draw);
                 engine.finish();
                 plan
             }
-            Some(Index::Halves(halves)) => {
+            Index::Halves(halves) => {
                 let mut engine = HalvesPlan::new(halves, session, shapes);
                 let plan = planner::plan(stage, Some(&mut engine), jobs, &batch, policy, draw);
                 engine.finish();
                 plan
             }
-            None => {
-                drop(session);
-                let by_name = self.by_name.iter();
-                let source = Source {
-                    cells: &self.cells,
-                    rows: &self.rows,
-                    hashes: &self.hashes,
-                    holders: &self.holders,
-                    by_name: &mut by_name.map(|(name, slot)| (&**name, *slot)),
-                };
-                let mut engine = Columnar::new(source, policy, draw, jobs, &batch);
-                planner::plan(stage, Some(&mut engine), jobs, &batch, policy, draw)
+            Index::Columnar(columns) => {
+                let mut engine = Columnar::new(columns, session, policy, &batch);
+                let plan = planner::plan(stage, Some(&mut engine), jobs, &batch, policy, draw);
+                engine.finish();
+                plan
             }
         };
         // one made for an auction with cells missing is of no use to the next
-        let lasting = |index: &Index| !index.is_fragile() || draw.leaves_nobody_out();
-        self.index = index.filter(lasting);
+        let is_lasting = !index.is_fragile() || draw.leaves_nobody_out();
+        self.index = is_lasting.then_some(index);
         plan
     }
 
-    /// The index of the last plan where it is the right one, else a new one where there can be one.
-    fn take_index(&mut self, policy: &Policy, draw: &Draw) -> Option<Index> {
+    /// The index of the last plan where it is the right one, else a new one.
+    fn take_index(&mut self, policy: &Policy, draw: &Draw) -> Index {
         let fits = |index: &Index| {
             index.policy() == policy && (!index.is_fragile() || draw.leaves_nobody_out())
         };
         if let Some(index) = self.index.take().filter(fits) {
-            return Some(index);
+            return index;
         }
         let exists =
             |name: &&Arc<str>| !draw.absent.contains(*name) && !draw.expired.contains(*name);
@@ -266,7 +263,7 @@ impl Pool {
 
     /// Builds the fast engine's index for a policy ahead of the first plan.
     pub fn prepare(&mut self, policy: &Policy) {
-        self.index = self.take_index(policy, &Draw::default());
+        self.index = Some(self.take_index(policy, &Draw::default()));
     }
 
     /// Which engine plans under a policy: `"ordered"`, `"halves"` or `"columnar"`.

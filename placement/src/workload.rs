@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Cell, Job, Kind, Platform, Request, Resources, tie};
+use crate::{Cell, Job, Kind, Platform, Request, Resources, cell::Alike, tie};
 
 /// So many jobs on so many cells, sized so that the jobs fill 70 % of them.
 ///
@@ -36,6 +36,7 @@ impl Workload {
         let mean_job = SIZES.iter().sum::<i64>() as f64 / SIZES.len() as f64;
         let mean = f64::from(self.jobs) * mean_job / FILL / f64::from(self.cells.max(1));
         let containers = i64::from(self.jobs / self.cells.max(1)) * 4 + 16;
+        let mut alike = Alike::default();
         let cell = |i: u32| {
             let dice = self.dice(1, i);
             // zones and sizes in turn, so that every zone has the same of each
@@ -56,6 +57,7 @@ impl Workload {
             if dice >> 32 & 1 == 0 {
                 cell.next_reboot = Some(format!("2026-12-{:02}T00:00:00Z", (dice >> 16) % 28 + 1));
             }
+            alike.share(&mut cell, None);
             cell
         };
         (0..self.cells).map(cell).collect()

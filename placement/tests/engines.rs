@@ -3,24 +3,33 @@
 
 mod common;
 
-use common::{Dice, amounts, assert_same, cell, draw, jobs, policy, pool};
-use placement::Verdict;
+use common::{Dice, amounts, assert_same, cell, counts, draw, jobs, policy, pool};
+use placement::{Pool, Verdict};
 use proptest::prelude::*;
 
-/// A pool that lives through several plans, advertisements, departures and debits.
+/// A pool that lives through several plans, under policies that change now and then, and between
+/// them through advertisements, departures and debits; its copies do as well.
 fn live_through(seed: u64) {
     let mut dice = Dice::new(seed);
     let rich = dice.one_in(2);
-    let policy = policy(&mut dice);
-    let cells = 1 + dice.below(30);
+    let mut policy = policy(&mut dice);
+    let most = if dice.one_in(20) { 120 } else { 30 };
+    let cells = 1 + dice.below(most);
     let mut pool = pool(&mut dice, cells, rich);
-    for round in 0..3 {
+    for round in 0..4 {
         let draw = draw(&mut dice, &pool);
-        let requests = 1 + dice.below(14);
+        let requests = 1 + dice.below(10);
         let jobs = jobs(&mut dice, requests, rich);
         let plain = pool.plan_plainly(&jobs, &policy, &draw);
-        let fast = pool.plan(&jobs, &policy, &draw);
         let context = format!("seed {seed}, round {round}, policy\n{}", policy.to_toml());
+        if dice.one_in(4) {
+            // what if: the copy plans, and forgets a cell besides
+            let mut copy = pool.clone();
+            copy.remove("cell-0");
+            let without = copy.plan_plainly(&jobs, &policy, &draw);
+            assert_same(&copy.plan(&jobs, &policy, &draw), &without, &context);
+        }
+        let fast = pool.plan(&jobs, &policy, &draw);
         assert_same(&fast, &plain, &context);
         for decision in &fast.decisions {
             if let Verdict::Placed { cell } = &decision.verdict
@@ -29,17 +38,30 @@ fn live_through(seed: u64) {
                 pool.debit(cell, &jobs[decision.job]);
             }
         }
-        for i in 0..dice.below(6) {
-            let name = format!("cell-{}", dice.below(cells + 3));
-            let known = pool.get(&name).cloned();
-            match (known, i % 3) {
-                (Some(_), 0) if dice.one_in(2) => drop(pool.remove(&name)),
-                (Some(mut known), 1) => {
-                    amounts(&mut dice, &mut known);
-                    pool.put(known);
-                }
-                _ => pool.put(cell(&mut dice, &name, rich)),
+        news(&mut dice, &mut pool, cells, rich);
+        if dice.one_in(4) {
+            policy = common::policy(&mut dice);
+        }
+    }
+}
+
+/// Cells come, change and go.
+fn news(dice: &mut Dice, pool: &mut Pool, cells: u64, rich: bool) {
+    let most = if dice.one_in(4) { 40 } else { 6 };
+    for i in 0..dice.below(most) {
+        let name = format!("cell-{}", dice.below(cells + 3));
+        let known = pool.get(&name).cloned();
+        match (known, i % 4) {
+            (Some(_), 0) if dice.one_in(2) => drop(pool.remove(&name)),
+            (Some(mut known), 1) => {
+                amounts(dice, &mut known);
+                pool.put(known);
             }
+            (Some(mut known), 2) => {
+                counts(dice, &mut known);
+                pool.put(known);
+            }
+            _ => pool.put(cell(dice, &name, rich)),
         }
     }
 }

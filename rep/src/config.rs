@@ -289,7 +289,7 @@ mod tests {
             {"stacks":["x"],"rack":"r1","reserved":true,"traits":{"ssd":true},"zone_number":4}}"#;
         let (cell, _) = read(text).unwrap().check().unwrap();
         assert_eq!(
-            (cell.stacks, cell.rack),
+            (cell.stacks.clone(), cell.rack.clone()),
             (vec!["x".to_owned()], Some("r1".to_owned()))
         );
         assert!(cell.reserved && cell.traits.contains_key("ssd"));

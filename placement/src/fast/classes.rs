@@ -1,9 +1,9 @@
 //! Classes: cells that every filter of a policy judges alike, but for what debits change.
 
-use std::{collections::HashMap, fmt::Write};
+use std::{collections::HashMap, fmt::Write, sync::Arc};
 
 use crate::{
-    Cell, Request,
+    Attributes, Cell, Request,
     policy::Filter,
     stages::filter::{self, Now},
 };
@@ -85,15 +85,38 @@ impl Classes {
         class
     }
 
-    /// Whether the class passes every filter that debits cannot change.
+    /// By class: its zone.
+    pub(crate) fn zone_by_class(&self) -> Vec<u32> {
+        self.list.iter().map(|class| class.zone).collect()
+    }
+
+    /// All zones in the order of their names.
+    pub(crate) fn zones_by_name(&self) -> Vec<u32> {
+        let mut zones: Vec<(&String, &u32)> = self.zones.iter().collect();
+        zones.sort_unstable();
+        zones.into_iter().map(|(_, zone)| *zone).collect()
+    }
+
+    /// Whether the class passes every filter, as far as debits cannot change that.
     pub(crate) fn admits(&self, class: u32, request: &Request, now: Now<'_>) -> bool {
+        self.passes(class, &self.filters, request, now)
+    }
+
+    /// Whether the class passes these of the filters, as far as debits cannot change that.
+    pub(crate) fn passes<'f>(
+        &self,
+        class: u32,
+        filters: impl IntoIterator<Item = &'f Filter>,
+        request: &Request,
+        now: Now<'_>,
+    ) -> bool {
         let sample = &self.get(class).sample;
-        let mut filters = self.filters.iter();
-        filters.all(|filter| match filter {
+        filters.into_iter().all(|filter| match filter {
             Filter::Memory => sample.total.memory_mb > 0,
             Filter::Disk => sample.total.disk_mb != Some(0),
             Filter::Containers => sample.total.containers != Some(0),
-            filter => filter.is_resource() || filter::keeps(filter, sample, request, now),
+            filter if filter.is_resource() || is_dynamic(filter) => true,
+            filter => filter::keeps(filter, sample, request, now),
         })
     }
 
@@ -168,26 +191,32 @@ fn sample(cell: &Cell) -> Cell {
 
 /// Whether nothing differs between the two but what [`super::rows::Row`] and the apps hold.
 pub(crate) fn same_kind(a: &Cell, b: &Cell) -> bool {
-    a.zone == b.zone
+    (Arc::ptr_eq(&a.attributes, &b.attributes) || same_attributes(a, b))
         && a.index == b.index
         && a.total == b.total
         && a.available.disk_mb.is_some() == b.available.disk_mb.is_some()
         && a.available.containers.is_some() == b.available.containers.is_some()
         && a.evacuating == b.evacuating
+        && a.volumes == b.volumes
+        && a.next_reboot == b.next_reboot
+        && a.last_boot == b.last_boot
+        && a.recent_starts == b.recent_starts
+}
+
+/// Whether the attributes differ in nothing but the rack and the hardware's priority, which no
+/// filter of a class reads.
+fn same_attributes(a: &Attributes, b: &Attributes) -> bool {
+    a.zone == b.zone
         && a.stacks == b.stacks
         && a.placement_tags == b.placement_tags
         && a.optional_placement_tags == b.optional_placement_tags
         && a.volume_drivers == b.volume_drivers
-        && a.volumes == b.volumes
         && a.status == b.status
         && a.reserved == b.reserved
         && a.control_plane == b.control_plane
         && a.networks == b.networks
         && a.traits == b.traits
         && a.platform == b.platform
-        && a.next_reboot == b.next_reboot
-        && a.last_boot == b.last_boot
         && a.reboot_batch == b.reboot_batch
         && a.overcommit == b.overcommit
-        && a.recent_starts == b.recent_starts
 }

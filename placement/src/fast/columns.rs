@@ -1,438 +1,370 @@
-//! A batch's view of the cells as columns: one value per cell and column, by name. The columnar
-//! engine reads these, and a placement changes one cell's values in them.
+//! A pool's cells as columns: one value per cell and column, by slot. They live as long as the pool
+//! is planned under one policy; an advertisement or a departure changes one cell's values in them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::{
-    Cell, Draw, Job, Policy, Request,
-    batch::{Ask, Batch},
-    objective::Objective,
+    Cell, Policy, Request,
+    policy::{Filter, Step},
     resources::MAX_AMOUNT,
     stages::{
         dates,
         filter::{self, Now},
-        locality::{self, Item},
     },
     tie,
 };
 
-use super::rows::{Holders, Row};
+use super::{
+    classes::Classes,
+    rows::{Holders, Row, UNLIMITED},
+};
 
-mod debits;
+mod places;
+
+pub(super) use places::Places;
 
 /// No rack.
 pub(super) const NO_RACK: u32 = u32::MAX;
-/// Most blobs and stacks that are kept as columns at a time.
-const MAX_KEPT: usize = 512;
+/// The kind of a free slot, and of a cell that does not exist for an auction.
+pub(super) const NOBODY: u32 = 0;
 
-/// Amounts and what else debits change, by position.
-pub(super) struct Columns<'a> {
-    pub(super) cells: &'a [Cell],
-    pub(super) draw: &'a Draw,
-    /// By position: the cell's slot. Positions are in the order of names.
-    pub(super) slots: Vec<u32>,
-    position_of: Vec<u32>,
+/// Columns for one policy, by slot.
+#[derive(Clone, Debug)]
+pub(crate) struct Columns {
+    policy: Policy,
+    classes: Classes,
+    /// The cell's class plus one, or [`NOBODY`].
+    pub(super) kinds: Vec<u32>,
     /// Whether the cell counts in zones and racks.
     pub(super) counted: Vec<bool>,
-    pub(super) rows: Vec<Row>,
     pub(super) capped: Vec<u32>,
     pub(super) uncapped: Vec<u32>,
     pub(super) instances: Vec<u64>,
-    pub(super) zones: Vec<u32>,
-    pub(super) zone_count: usize,
-    pub(super) racks: Vec<u32>,
-    rack_count: usize,
-    pub(super) lots: Vec<u64>,
     /// Available and total MiB as the objective language sees them; unlimited is [`MAX_AMOUNT`].
     pub(super) memory: Vec<f64>,
     pub(super) disk: Vec<f64>,
     pub(super) total_memory: Vec<f64>,
     pub(super) total_disk: Vec<f64>,
+    /// Whether both total and available disk have a limit.
+    pub(super) disk_is_limited: Vec<bool>,
+    /// The zone's number where the cell says one, else NaN.
+    given_zone_numbers: Vec<f64>,
+    /// Of the last [`Columns::number_zones`].
     pub(super) zone_numbers: Vec<f64>,
-    /// How many zones the counted cells have.
-    pub(super) zones_counted: usize,
-    pub(super) ranks: Vec<u32>,
-    holders: &'a Holders,
-    apps: Vec<Option<AppCells>>,
-    /// Positions of the batch's apps in `apps`.
-    app_numbers: HashMap<&'a str, u32>,
-    /// Which cells hold instances of each owner, and of each tag, where the batch asks for it.
-    owners: HashMap<String, Counts>,
-    tags: HashMap<String, Counts>,
-    pub(super) blobs: HashMap<String, Vec<f64>>,
-    pub(super) stacks: HashMap<String, Vec<f64>>,
-    extras: HashMap<(u32, String), i64>,
-    /// Positions by free memory and by free disk, once a term asked for them.
-    pub(super) by_memory: Option<Vec<u32>>,
-    pub(super) by_disk: Option<Vec<u32>>,
-    /// Platform stamps and planned reboots in ms, once a term asked for them.
-    pub(super) platforms: Option<Vec<Option<f64>>>,
-    pub(super) reboots: Option<Reboots>,
+    pub(super) racks: Vec<u32>,
+    rack_numbers: HashMap<String, u32>,
+    /// The platform's stamp in ms; NaN = unreadable.
+    pub(super) platforms: Vec<f64>,
+    /// Planned reboots in ms, whether past or not; none = never, or before the last boot.
+    pub(super) reboots: Vec<Option<i64>>,
+    pub(super) by_memory: Places,
+    pub(super) by_disk: Places,
+    pub(super) by_reboot: Places,
+    pub(super) owners: Holders,
+    pub(super) tags: Holders,
+    pub(super) blobs: Holders,
+    pub(super) stacks: Holders,
+    /// The lots of the last auction, and which it was.
+    pub(super) lots: Vec<u64>,
+    auction: Option<tie::Lots>,
 }
 
-/// Planned reboots: never is infinite.
-pub(super) struct Reboots {
-    pub(super) at: Vec<f64>,
-    /// Positions, the latest first.
-    pub(super) latest_first: Vec<u32>,
-}
-
-/// How many instances of something cells hold: position and count, by position.
-type Counts = Vec<(u32, u32)>;
-
-/// One app's instances: by position, those of this batch included.
-#[derive(Default)]
-pub(super) struct AppCells {
-    pub(super) counts: Counts,
-    pub(super) zones: Vec<u64>,
-}
-
-/// The pool's parts that columns are made from.
-pub(crate) struct Source<'a> {
-    pub(crate) cells: &'a [Cell],
-    pub(crate) rows: &'a [Row],
-    pub(crate) hashes: &'a [u64],
-    pub(crate) holders: &'a Holders,
-    /// All slots by name.
-    pub(crate) by_name: &'a mut dyn Iterator<Item = (&'a str, u32)>,
-}
-
-impl<'a> Columns<'a> {
-    #[allow(clippy::needless_pass_by_value)] // the iterator in it is used up
-    pub(super) fn new(source: Source<'a>, policy: &Policy, draw: &'a Draw, apps: usize) -> Self {
-        let cells = source.cells;
-        let there = |name: &str| !draw.absent.contains(name) && !draw.expired.contains(name);
-        let slots: Vec<u32> = source
-            .by_name
-            .filter(|(name, _)| there(name))
-            .map(|(_, slot)| slot)
-            .collect();
-        let cell = |slot: &u32| &cells[*slot as usize];
-        let ignored = |cell: &Cell| policy.ignores_evacuating() && cell.evacuating;
-        let counted: Vec<bool> = slots.iter().map(|slot| !ignored(cell(slot))).collect();
-        let mut position_of = vec![u32::MAX; cells.len()];
-        for (position, slot) in (0..).zip(&slots) {
-            position_of[*slot as usize] = position;
+impl Columns {
+    pub(crate) fn new(policy: &Policy) -> Self {
+        let mut filters: Vec<Filter> = Vec::new();
+        for stage in &policy.stages {
+            if let Step::Filter(filter) = &stage.step
+                && !filters.contains(filter)
+            {
+                filters.push(filter.clone());
+            }
         }
-        let rows: Vec<Row> = slots
-            .iter()
-            .map(|slot| source.rows[*slot as usize])
-            .collect();
-        let lots = tie::Lots::new(draw.seed, draw.auction);
-        let lot = |slot: &u32| lots.of_cell(source.hashes[*slot as usize]);
-        let amount = |amount: Option<i64>| amount.unwrap_or(MAX_AMOUNT) as f64;
-        let column = |value: &dyn Fn(&Cell) -> f64| slots.iter().map(|s| value(cell(s))).collect();
-        let mut columns = Self {
-            cells,
-            draw,
-            counted,
-            capped: slots.iter().map(|slot| cell(slot).cpu_capped).collect(),
-            uncapped: slots.iter().map(|slot| cell(slot).cpu_uncapped).collect(),
-            instances: slots
-                .iter()
-                .map(|slot| filter::containers(cell(slot)))
-                .collect(),
-            zones: Vec::new(),
-            zone_count: 0,
-            racks: Vec::new(),
-            rack_count: 0,
-            lots: slots.iter().map(lot).collect(),
-            memory: rows.iter().map(|row| row.memory as f64).collect(),
-            disk: column(&|cell| amount(cell.available.disk_mb)),
-            total_memory: column(&|cell| cell.total.memory_mb as f64),
-            total_disk: column(&|cell| amount(cell.total.disk_mb)),
+        Self {
+            policy: policy.clone(),
+            classes: Classes::new(filters, false),
+            kinds: Vec::new(),
+            counted: Vec::new(),
+            capped: Vec::new(),
+            uncapped: Vec::new(),
+            instances: Vec::new(),
+            memory: Vec::new(),
+            disk: Vec::new(),
+            total_memory: Vec::new(),
+            total_disk: Vec::new(),
+            disk_is_limited: Vec::new(),
+            given_zone_numbers: Vec::new(),
             zone_numbers: Vec::new(),
-            zones_counted: 0,
-            ranks: Vec::new(),
-            rows,
-            position_of,
-            holders: source.holders,
-            apps: std::iter::repeat_with(|| None).take(apps).collect(),
-            app_numbers: HashMap::new(),
-            owners: HashMap::new(),
-            tags: HashMap::new(),
-            blobs: HashMap::new(),
-            stacks: HashMap::new(),
-            extras: HashMap::new(),
-            by_memory: None,
-            by_disk: None,
-            platforms: None,
-            reboots: None,
-            slots,
-        };
-        columns.number_zones(policy.ranks_cells());
-        columns.number_racks();
-        columns
-    }
-
-    fn number_zones(&mut self, by_rank: bool) {
-        let cells = self.cells;
-        // zones by number, in the order in which they are met, and whether any of their cells counts
-        let mut numbers: HashMap<&str, u32> = HashMap::new();
-        let mut counts: Vec<bool> = Vec::new();
-        for (slot, counted) in self.slots.iter().zip(&self.counted) {
-            let zone = cells[*slot as usize].zone.as_str();
-            let next = u32::try_from(counts.len()).unwrap_or(u32::MAX);
-            let number = *numbers.entry(zone).or_insert(next);
-            if number == next {
-                counts.push(false);
-            }
-            counts[number as usize] |= counted;
-            self.zones.push(number);
-        }
-        self.zone_count = counts.len();
-        let mut names: Vec<(&str, u32)> = numbers.into_iter().collect();
-        names.sort_unstable();
-        let mut ranks = vec![0.0; counts.len()];
-        for (_, number) in names {
-            // as many counted zones come before it, and one
-            ranks[number as usize] = self.zones_counted as f64 + 1.0;
-            self.zones_counted += usize::from(counts[number as usize]);
-        }
-        let number = |(slot, zone): (&u32, &u32)| {
-            let given = cells[*slot as usize].zone_number;
-            given.map_or(ranks[*zone as usize], f64::from)
-        };
-        self.zone_numbers = self.slots.iter().zip(&self.zones).map(number).collect();
-        if by_rank {
-            let counted = self
-                .slots
-                .iter()
-                .zip(&self.counted)
-                .filter(|(_, counted)| **counted);
-            let ranks = super::ranks(cells, counted.map(|(slot, _)| *slot).collect());
-            self.ranks = self
-                .slots
-                .iter()
-                .map(|slot| ranks[*slot as usize])
-                .collect();
+            racks: Vec::new(),
+            rack_numbers: HashMap::new(),
+            platforms: Vec::new(),
+            reboots: Vec::new(),
+            by_memory: Places::default(),
+            by_disk: Places::default(),
+            by_reboot: Places::default(),
+            owners: Holders::default(),
+            tags: Holders::default(),
+            blobs: Holders::default(),
+            stacks: Holders::default(),
+            lots: Vec::new(),
+            auction: None,
         }
     }
 
-    fn number_racks(&mut self) {
-        let mut numbers: HashMap<&str, u32> = HashMap::new();
-        for slot in &self.slots {
-            let next = u32::try_from(numbers.len()).unwrap_or(NO_RACK);
-            let rack = self.cells[*slot as usize].rack.as_deref();
-            self.racks
-                .push(rack.map_or(NO_RACK, |rack| *numbers.entry(rack).or_insert(next)));
-        }
-        self.rack_count = numbers.len();
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.policy
     }
 
+    /// How many different classes and racks have been seen.
+    pub(crate) fn symbols(&self) -> usize {
+        self.classes.len().max(self.rack_numbers.len())
+    }
+
+    /// How many slots there are, free ones included.
     pub(super) fn len(&self) -> usize {
-        self.slots.len()
+        self.kinds.len()
     }
 
-    /// The cell as it was before the batch.
-    pub(super) fn cell(&self, position: u32) -> &'a Cell {
-        &self.cells[self.slots[position as usize] as usize]
-    }
-
-    pub(super) fn position(&self, slot: u32) -> Option<u32> {
-        let position = self.position_of[slot as usize];
-        (position != u32::MAX).then_some(position)
-    }
-
-    pub(super) fn now(&self) -> Now<'a> {
-        Now {
-            ms: self.draw.now_ms,
-            instances: &self.draw.instances,
-        }
-    }
-
-    /// Where the app runs.
-    pub(super) fn app(&mut self, ask: Ask, app: &str) -> &AppCells {
-        self.app_cells(ask.app, app)
-    }
-
-    fn app_cells(&mut self, number: u32, app: &str) -> &mut AppCells {
-        let at = number as usize;
-        if self.apps[at].is_none() {
-            let mut found = AppCells {
-                zones: vec![0; self.zone_count],
-                ..AppCells::default()
-            };
-            for (slot, count) in self.holders.of(app) {
-                let Some(position) = self.position(*slot) else {
-                    continue;
-                };
-                found.counts.push((position, *count));
-                if self.counted[position as usize] {
-                    found.zones[self.zones[position as usize] as usize] += u64::from(*count);
-                }
-            }
-            found.counts.sort_unstable();
-            self.apps[at] = Some(found);
-        }
-        self.apps[at].get_or_insert_default()
-    }
-
-    /// Learns who holds what the batch's jobs will look at, before the first debit.
-    pub(super) fn learn(&mut self, jobs: &'a [Job], batch: &Batch<'a>) {
-        self.app_numbers = batch.apps.iter().copied().zip(0..).collect();
-        let requests = || jobs.iter().map(|job| &*job.request);
-        let any_owner = requests().any(|request| request.owner.is_some());
-        let mut items = requests().flat_map(|request| request.near.iter().chain(&request.far));
-        let any_tag = items.any(|item| item.starts_with("tag:"));
-        if !any_owner && !any_tag {
+    fn grow(&mut self, slots: usize) {
+        if self.len() >= slots {
             return;
         }
-        for (position, slot) in (0..).zip(&self.slots) {
-            let cell = &self.cells[*slot as usize];
-            for (owner, count) in cell.owners.iter().filter(|(_, n)| any_owner && **n > 0) {
-                self.owners
-                    .entry(owner.clone())
-                    .or_default()
-                    .push((position, *count));
+        self.kinds.resize(slots, NOBODY);
+        self.counted.resize(slots, false);
+        self.capped.resize(slots, 0);
+        self.uncapped.resize(slots, 0);
+        self.instances.resize(slots, 0);
+        for column in [
+            &mut self.memory,
+            &mut self.disk,
+            &mut self.total_memory,
+            &mut self.total_disk,
+            &mut self.given_zone_numbers,
+            &mut self.zone_numbers,
+            &mut self.platforms,
+        ] {
+            column.resize(slots, 0.0);
+        }
+        self.disk_is_limited.resize(slots, false);
+        self.racks.resize(slots, NO_RACK);
+        self.reboots.resize(slots, None);
+    }
+
+    /// Puts a cell in that was not there, in a slot that may be new.
+    pub(crate) fn put(&mut self, slot: u32, cell: &Cell, row: Row) {
+        self.grow(slot as usize + 1);
+        // its name is another: the lots are drawn again
+        self.auction = None;
+        self.write_kind(slot, cell);
+        self.write_rest(slot, cell);
+        self.write_amounts(slot, cell, row);
+        self.hold(slot, None, Some(cell));
+    }
+
+    pub(crate) fn take(&mut self, slot: u32, cell: &Cell) {
+        self.kinds[slot as usize] = NOBODY;
+        self.counted[slot as usize] = false;
+        self.reboots[slot as usize] = None;
+        self.hold(slot, Some(cell), None);
+        self.touch(slot);
+        self.by_reboot.touch(slot);
+    }
+
+    /// The cell of a slot went from `old` to `new`, which are of one kind.
+    pub(crate) fn change(&mut self, slot: u32, old: &Cell, new: &Cell, row: Row) {
+        self.write_rest(slot, new);
+        self.write_amounts(slot, new, row);
+        self.hold(slot, Some(old), Some(new));
+    }
+
+    /// The request's resources were taken from the cell, which is now as `cell` says.
+    pub(crate) fn debit(&mut self, slot: u32, cell: &Cell, row: Row, request: &Request) {
+        self.write_amounts(slot, cell, row);
+        if let Some(owner) = &request.owner {
+            self.owners.add(owner, slot);
+        }
+        for (key, value) in &request.tags {
+            self.tags.add(&format!("{key}={value}"), slot);
+        }
+    }
+
+    /// What [`classes::same_kind`] compares.
+    fn write_kind(&mut self, slot: u32, cell: &Cell) {
+        let at = slot as usize;
+        let ignored = self.policy.ignores_evacuating() && cell.evacuating;
+        self.kinds[at] = self.classes.of(cell) + 1;
+        self.counted[at] = !ignored;
+        self.total_memory[at] = cell.total.memory_mb as f64;
+        self.total_disk[at] = cell.total.disk_mb.unwrap_or(MAX_AMOUNT) as f64;
+        self.disk_is_limited[at] = cell.total.disk_mb.and(cell.available.disk_mb).is_some();
+        let stamp = cell.platform.as_ref();
+        let stamp = stamp.and_then(|platform| dates::stamp_ms(&platform.stamp));
+        self.platforms[at] = stamp.map_or(f64::NAN, |ms| ms as f64);
+        // whether it is past is for each plan to say
+        self.reboots[at] = dates::planned_reboot_ms(cell, i64::MIN);
+        self.by_reboot.touch(slot);
+    }
+
+    /// What may differ between cells of one kind, but for amounts and counts.
+    fn write_rest(&mut self, slot: u32, cell: &Cell) {
+        let at = slot as usize;
+        self.given_zone_numbers[at] = cell.zone_number.map_or(f64::NAN, f64::from);
+        self.racks[at] = cell.rack.as_ref().map_or(NO_RACK, |rack| {
+            if let Some(number) = self.rack_numbers.get(rack) {
+                return *number;
             }
-            for (tag, count) in cell.tags.iter().filter(|(_, n)| any_tag && **n > 0) {
-                self.tags
-                    .entry(tag.clone())
-                    .or_default()
-                    .push((position, *count));
+            let next = u32::try_from(self.rack_numbers.len()).unwrap_or(NO_RACK);
+            self.rack_numbers.insert(rack.clone(), next);
+            next
+        });
+    }
+
+    /// What debits change, as the cell says.
+    pub(super) fn write_amounts(&mut self, slot: u32, cell: &Cell, row: Row) {
+        let at = slot as usize;
+        self.capped[at] = cell.cpu_capped;
+        self.uncapped[at] = cell.cpu_uncapped;
+        self.instances[at] = filter::containers(cell);
+        self.write_row(slot, row);
+    }
+
+    /// The cell's free amounts are those of its row.
+    pub(super) fn write_row(&mut self, slot: u32, row: Row) {
+        let at = slot as usize;
+        self.memory[at] = row.memory as f64;
+        self.disk[at] = if row.disk == UNLIMITED {
+            MAX_AMOUNT as f64
+        } else {
+            row.disk as f64
+        };
+        self.touch(slot);
+    }
+
+    fn touch(&mut self, slot: u32) {
+        self.by_memory.touch(slot);
+        self.by_disk.touch(slot);
+    }
+
+    /// Who holds what, after a cell came, changed or went.
+    fn hold(&mut self, slot: u32, old: Option<&Cell>, new: Option<&Cell>) {
+        type Counts = fn(&Cell) -> &BTreeMap<String, u32>;
+        type Names = fn(&Cell) -> &[String];
+        let maps: [(&mut Holders, Counts); 2] = [
+            (&mut self.owners, |cell| &cell.owners),
+            (&mut self.tags, |cell| &cell.tags),
+        ];
+        for (holders, counts) in maps {
+            holders.change(slot, old.map(counts), new.map(counts));
+        }
+        let lists: [(&mut Holders, Names); 2] = [
+            (&mut self.blobs, |cell| &cell.cached_blobs),
+            (&mut self.stacks, |cell| &cell.stacks),
+        ];
+        for (holders, names) in lists {
+            let (old, new) = (old.map_or(&[][..], names), new.map_or(&[][..], names));
+            if old != new {
+                holders.change(slot, Some(&tally(old)), Some(&tally(new)));
             }
         }
     }
 
-    /// Which cells hold instances of the owner.
-    pub(super) fn owner(&self, owner: &str) -> &[(u32, u32)] {
-        self.owners.get(owner).map_or(&[], Vec::as_slice)
-    }
-
-    /// How many of the items each cell holds.
-    pub(super) fn held(&mut self, items: &[String]) -> Vec<u32> {
-        let mut held = vec![0; self.len()];
-        for item in items {
-            self.for_holders(item, &mut |position| held[position as usize] += 1);
-        }
-        held
-    }
-
-    fn for_holders(&mut self, item: &str, found: &mut dyn FnMut(u32)) {
-        match Item::parse(item) {
-            Some(Item::App(app)) => {
-                for (position, _) in self.app_counts(app) {
-                    found(position);
-                }
-            }
-            Some(Item::Tag(tag)) => {
-                for (position, _) in self.tags.get(tag).into_iter().flatten() {
-                    found(*position);
-                }
-            }
-            Some(Item::Rack(_) | Item::Instance(_)) => {
-                let now = self.now();
-                let holds = |slot: u32| locality::holds(&self.cells[slot as usize], item, now);
-                let positions = (0..).zip(&self.slots).filter(|(_, slot)| holds(**slot));
-                positions.for_each(|(position, _)| found(position));
-            }
-            None => {}
-        }
-    }
-
-    /// Where an app runs that need not be one of the batch's: positions and counts.
-    pub(super) fn app_counts(&mut self, app: &str) -> Vec<(u32, u32)> {
-        if let Some(number) = self.app_numbers.get(app).copied() {
-            return self.app_cells(number, app).counts.clone();
-        }
-        let holders = self.holders.of(app).iter();
-        let found = holders.filter_map(|(slot, n)| Some((self.position(*slot)?, *n)));
-        let mut found: Counts = found.collect();
-        found.sort_unstable();
-        found
-    }
-
-    /// The cell with this batch's debits, as far as an objective can see.
-    pub(super) fn as_it_is(
-        &mut self,
-        position: u32,
-        objective: &Objective,
-        request: &Request,
-    ) -> Cell {
-        let (cell, at) = (self.cell(position), position as usize);
-        let mut seen = Cell::new("", cell.total.clone());
-        seen.available.memory_mb = self.rows[at].memory;
-        seen.available.disk_mb = cell.available.disk_mb.map(|_| self.rows[at].disk);
-        seen.stacks.clone_from(&cell.stacks);
-        seen.cached_blobs.clone_from(&cell.cached_blobs);
-        for app in objective.counted_apps(request) {
-            let counts = self.app_counts(app);
-            if let Ok(found) = counts.binary_search_by_key(&position, |(p, _)| *p) {
-                seen.apps.insert(app.to_owned(), counts[found].1);
+    /// Numbers the zones as the counted cells have them; returns how many those are.
+    pub(super) fn number_zones(&mut self) -> usize {
+        let zone_of_kind = self.classes.zone_by_class();
+        let mut counts = vec![false; self.classes.zones()];
+        for (kind, counted) in self.kinds.iter().zip(&self.counted) {
+            if *counted && *kind != NOBODY {
+                counts[zone_of_kind[*kind as usize - 1] as usize] = true;
             }
         }
-        seen
-    }
-
-    /// Platform stamps in ms; none = unreadable.
-    pub(super) fn platforms(&mut self) -> &[Option<f64>] {
-        let (slots, cells) = (&self.slots, self.cells);
-        self.platforms.get_or_insert_with(|| {
-            let stamp = |slot: &u32| {
-                let platform = cells[*slot as usize].platform.as_ref();
-                platform
-                    .and_then(|p| dates::stamp_ms(&p.stamp))
-                    .map(|ms| ms as f64)
+        let mut numbers = vec![0.0; counts.len()];
+        let mut zones = 0;
+        for zone in self.classes.zones_by_name() {
+            // as many counted zones come before it, and one
+            numbers[zone as usize] = zones as f64 + 1.0;
+            zones += usize::from(counts[zone as usize]);
+        }
+        for ((number, given), kind) in self
+            .zone_numbers
+            .iter_mut()
+            .zip(&self.given_zone_numbers)
+            .zip(&self.kinds)
+        {
+            *number = match *kind {
+                NOBODY => 0.0,
+                _ if !given.is_nan() => *given,
+                kind => numbers[zone_of_kind[kind as usize - 1] as usize],
             };
-            slots.iter().map(stamp).collect()
-        })
-    }
-
-    /// Planned reboots.
-    pub(super) fn reboots(&mut self) -> &Reboots {
-        let (slots, cells, now_ms) = (&self.slots, self.cells, self.draw.now_ms);
-        self.reboots.get_or_insert_with(|| {
-            let at = |slot: &u32| {
-                let planned = dates::planned_reboot_ms(&cells[*slot as usize], now_ms);
-                planned.map_or(f64::INFINITY, |ms| ms as f64)
-            };
-            let at: Vec<f64> = slots.iter().map(at).collect();
-            let mut latest_first: Vec<u32> = (0..).take(at.len()).collect();
-            latest_first.sort_by(|a, b| at[*b as usize].total_cmp(&at[*a as usize]));
-            Reboots { at, latest_first }
-        })
-    }
-
-    /// A column of ones and zeros, or of counts, made once.
-    pub(super) fn blob(&mut self, blob: &str) -> &[f64] {
-        if !self.blobs.contains_key(blob) {
-            let count = |slot: &u32| {
-                let blobs = &self.cells[*slot as usize].cached_blobs;
-                blobs.iter().filter(|b| *b == blob).count() as f64
-            };
-            let counts = self.slots.iter().map(count).collect();
-            make_room(&mut self.blobs);
-            self.blobs.insert(blob.to_owned(), counts);
         }
-        &self.blobs[blob]
+        zones
     }
 
-    /// 1 where the cell offers the stack.
-    pub(super) fn stack(&mut self, stack: &str) -> &[f64] {
-        if !self.stacks.contains_key(stack) {
-            let offers = |slot: &u32| {
-                let stacks = &self.cells[*slot as usize].stacks;
-                f64::from(stacks.iter().any(|s| s == stack))
-            };
-            let column = self.slots.iter().map(offers).collect();
-            make_room(&mut self.stacks);
-            self.stacks.insert(stack.to_owned(), column);
+    /// Gives every cell its lot of the auction.
+    pub(super) fn draw_lots(&mut self, lots: tie::Lots, hashes: &[u64]) {
+        if self.auction != Some(lots) {
+            self.auction = Some(lots);
+            self.lots.clear();
+            self.lots
+                .extend(hashes.iter().map(|hash| lots.of_cell(*hash)));
         }
-        &self.stacks[stack]
+    }
+
+    pub(super) fn zones(&self) -> usize {
+        self.classes.zones()
+    }
+
+    /// The cell's zone; none where there is no cell.
+    pub(super) fn zone(&self, slot: u32) -> Option<u32> {
+        let kind = self.kinds[slot as usize];
+        (kind != NOBODY).then(|| self.classes.get(kind - 1).zone)
+    }
+
+    /// By kind: whether these filters keep its cells, as far as debits cannot change that.
+    pub(super) fn judge(&self, filters: &[&Filter], request: &Request, now: Now<'_>) -> Vec<bool> {
+        let classes = u32::try_from(self.classes.len()).unwrap_or(u32::MAX);
+        let judge = |class| {
+            self.classes
+                .passes(class, filters.iter().copied(), request, now)
+        };
+        std::iter::once(false)
+            .chain((0..classes).map(judge))
+            .collect()
+    }
+
+    pub(super) fn rack_number(&self, rack: &str) -> Option<u32> {
+        self.rack_numbers.get(rack).copied()
+    }
+
+    pub(super) fn rack_count(&self) -> usize {
+        self.rack_numbers.len()
+    }
+
+    /// Seats every cell by its free memory.
+    pub(super) fn settle_by_memory(&mut self, rows: &[Row]) {
+        let there = |slot: u32| self.kinds[slot as usize] != NOBODY;
+        let memory = |slot: u32| there(slot).then(|| rows[slot as usize].memory);
+        self.by_memory.settle(self.kinds.len(), memory);
+    }
+
+    /// Seats every cell by its free disk, the unlimited last.
+    pub(super) fn settle_by_disk(&mut self, rows: &[Row]) {
+        let there = |slot: u32| self.kinds[slot as usize] != NOBODY;
+        let disk = |slot: u32| there(slot).then(|| rows[slot as usize].disk);
+        self.by_disk.settle(self.kinds.len(), disk);
+    }
+
+    /// Seats every cell that has one by its planned reboot.
+    pub(super) fn settle_by_reboot(&mut self) {
+        let reboots = &self.reboots;
+        self.by_reboot
+            .settle(self.kinds.len(), |slot| reboots[slot as usize]);
     }
 }
 
-/// Columns that can be made again at any time are few at a time.
-fn make_room<T>(columns: &mut HashMap<String, Vec<T>>) {
-    if columns.len() >= MAX_KEPT {
-        columns.clear();
+/// How often each name is in a list.
+fn tally(names: &[String]) -> BTreeMap<String, u32> {
+    let mut counts = BTreeMap::new();
+    for name in names {
+        *counts.entry(name.clone()).or_insert(0) += 1;
     }
-}
-
-/// Positions by a value, lowest first.
-pub(super) fn order_by(rows: &[Row], value: impl Fn(&Row) -> i64) -> Vec<u32> {
-    let mut order: Vec<u32> = (0..).take(rows.len()).collect();
-    order.sort_by_key(|position| value(&rows[*position as usize]));
-    order
+    counts
 }

@@ -4,7 +4,7 @@
 //!   class of cells, cells stay in order and only the winner moves (Diego).
 //! * [`halves`]: where the cells with the most memory are drawn from, cells stay sorted by memory
 //!   (the DEA pool, `random`).
-//! * [`columnar`]: every other policy, over columns, not structs.
+//! * [`columnar`]: every other policy, over columns that live as long as the pool.
 
 pub(crate) mod classes;
 pub(crate) mod columnar;
@@ -16,11 +16,13 @@ pub(crate) mod rows;
 pub(crate) mod session;
 mod terms;
 mod vector;
+mod view;
 
 use std::collections::HashMap;
 
-use crate::{Cell, Job, Policy, batch::Ask, objective::Objective, plain::Choice};
+use crate::{Cell, Job, Policy, Request, batch::Ask, objective::Objective, plain::Choice};
 
+use columns::Columns;
 use halves::Halves;
 use ordered::Ordered;
 use rows::Row;
@@ -52,35 +54,38 @@ pub(crate) fn ranks(cells: &[Cell], mut counted: Vec<u32>) -> Vec<u32> {
 pub(crate) enum Index {
     Ordered(Box<Ordered>),
     Halves(Box<Halves>),
+    Columnar(Box<Columns>),
 }
 
 impl Index {
-    fn new(policy: &Policy) -> Option<Self> {
+    fn new(policy: &Policy) -> Self {
         if let Some(ordered) = Ordered::new(policy) {
-            return Some(Self::Ordered(Box::new(ordered)));
+            return Self::Ordered(Box::new(ordered));
         }
-        Halves::new(policy).map(|halves| Self::Halves(Box::new(halves)))
+        match Halves::new(policy) {
+            Some(halves) => Self::Halves(Box::new(halves)),
+            None => Self::Columnar(Box::new(Columns::new(policy))),
+        }
     }
 
     /// The name of the engine that serves the policy.
     pub(crate) fn kind(policy: &Policy) -> &'static str {
         match Self::new(policy) {
-            Some(Self::Ordered(_)) => "ordered",
-            Some(Self::Halves(_)) => "halves",
-            None => "columnar",
+            Self::Ordered(_) => "ordered",
+            Self::Halves(_) => "halves",
+            Self::Columnar(_) => "columnar",
         }
     }
 
-    /// An index for the policy, where there is a kind that serves it. `by_name` gives the slots
-    /// that exist for the coming auction, by name.
+    /// An index for the policy. `by_name` gives the slots that exist for the coming auction, by name.
     pub(crate) fn build(
         policy: &Policy,
         cells: &[Cell],
         rows: &[Row],
         hashes: &[u64],
         by_name: impl Iterator<Item = u32>,
-    ) -> Option<Self> {
-        let mut index = Self::new(policy)?;
+    ) -> Self {
+        let mut index = Self::new(policy);
         if let Self::Ordered(ordered) = &mut index
             && ordered.uses_ranks()
         {
@@ -94,13 +99,14 @@ impl Index {
                 index.put(slot, cell, rows[slot as usize], hashes[slot as usize]);
             }
         }
-        Some(index)
+        index
     }
 
     pub(crate) fn policy(&self) -> &Policy {
         match self {
             Self::Ordered(ordered) => ordered.policy(),
             Self::Halves(halves) => halves.policy(),
+            Self::Columnar(columns) => columns.policy(),
         }
     }
 
@@ -109,22 +115,34 @@ impl Index {
         match self {
             Self::Ordered(ordered) => ordered.put(slot, cell),
             Self::Halves(halves) => halves.put(slot, cell, row, hash),
+            Self::Columnar(columns) => columns.put(slot, cell, row),
         }
     }
 
-    /// Takes a cell out; `row` is how it was last seen.
-    pub(crate) fn take(&mut self, slot: u32, row: Row) {
+    /// Takes a cell out; `cell` and `row` are how it was last seen.
+    pub(crate) fn take(&mut self, slot: u32, cell: &Cell, row: Row) {
         match self {
             Self::Ordered(ordered) => ordered.take(slot, row),
             Self::Halves(halves) => halves.take(slot, row),
+            Self::Columnar(columns) => columns.take(slot, cell),
         }
     }
 
-    /// The cell's amounts changed and nothing else did.
-    pub(crate) fn change(&mut self, slot: u32, old: Row, new: Row) {
+    /// The cell changed, but not so that [`classes::same_kind`] would tell.
+    pub(crate) fn change(&mut self, slot: u32, (old, old_row): (&Cell, Row), new: (&Cell, Row)) {
+        match self {
+            Self::Ordered(ordered) => ordered.touch(slot, old_row),
+            Self::Halves(halves) => halves.change(slot, old_row, new.1),
+            Self::Columnar(columns) => columns.change(slot, old, new.0, new.1),
+        }
+    }
+
+    /// The request's resources were taken from the cell, which is now as `new` says.
+    pub(crate) fn debit(&mut self, slot: u32, old: Row, new: (&Cell, Row), request: &Request) {
         match self {
             Self::Ordered(ordered) => ordered.touch(slot, old),
-            Self::Halves(halves) => halves.change(slot, old, new),
+            Self::Halves(halves) => halves.change(slot, old, new.1),
+            Self::Columnar(columns) => columns.debit(slot, new.0, new.1, request),
         }
     }
 
@@ -132,7 +150,7 @@ impl Index {
     pub(crate) fn is_fragile(&self) -> bool {
         match self {
             Self::Ordered(ordered) => ordered.uses_ranks(),
-            Self::Halves(_) => false,
+            Self::Halves(_) | Self::Columnar(_) => false,
         }
     }
 
@@ -141,6 +159,7 @@ impl Index {
         let classes = match self {
             Self::Ordered(ordered) => ordered.classes(),
             Self::Halves(halves) => halves.classes(),
+            Self::Columnar(columns) => columns.symbols(),
         };
         classes > 4 * cells + 64
     }

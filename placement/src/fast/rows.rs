@@ -1,6 +1,6 @@
 //! A cell's amounts in a few words, and who holds which app.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::{Cell, Kind, Request};
 
@@ -66,32 +66,32 @@ impl Need {
     }
 }
 
-/// Which cells hold each app, and how many instances: by slot, ascending.
+/// Which cells hold each app (or owner, tag, blob), and how many of it: by slot, ascending.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Holders {
-    apps: HashMap<Box<str>, Vec<(u32, u32)>>,
+    by_name: HashMap<Box<str>, Vec<(u32, u32)>>,
 }
 
 impl Holders {
-    pub(crate) fn of(&self, app: &str) -> &[(u32, u32)] {
-        self.apps.get(app).map_or(&[], Vec::as_slice)
+    pub(crate) fn of(&self, name: &str) -> &[(u32, u32)] {
+        self.by_name.get(name).map_or(&[], Vec::as_slice)
     }
 
-    fn set(&mut self, app: &str, slot: u32, count: u32) {
+    fn set(&mut self, name: &str, slot: u32, count: u32) {
         if count == 0 {
-            if let Some(list) = self.apps.get_mut(app) {
+            if let Some(list) = self.by_name.get_mut(name) {
                 if let Ok(at) = list.binary_search_by_key(&slot, |(s, _)| *s) {
                     list.remove(at);
                 }
                 if list.is_empty() {
-                    self.apps.remove(app);
+                    self.by_name.remove(name);
                 }
             }
             return;
         }
-        let list = match self.apps.get_mut(app) {
+        let list = match self.by_name.get_mut(name) {
             Some(list) => list,
-            None => self.apps.entry(app.into()).or_default(),
+            None => self.by_name.entry(name.into()).or_default(),
         };
         match list.binary_search_by_key(&slot, |(s, _)| *s) {
             Ok(at) => list[at].1 = count,
@@ -99,10 +99,15 @@ impl Holders {
         }
     }
 
-    /// The cell's apps went from `old` to `new`; both may be absent.
-    pub(crate) fn change(&mut self, slot: u32, old: Option<&Cell>, new: Option<&Cell>) {
-        let mut old = old.into_iter().flat_map(|cell| &cell.apps).peekable();
-        let mut new = new.into_iter().flat_map(|cell| &cell.apps).peekable();
+    /// What the cell holds went from `old` to `new`; both may be absent.
+    pub(crate) fn change(
+        &mut self,
+        slot: u32,
+        old: Option<&BTreeMap<String, u32>>,
+        new: Option<&BTreeMap<String, u32>>,
+    ) {
+        let mut old = old.into_iter().flatten().peekable();
+        let mut new = new.into_iter().flatten().peekable();
         // both come by name: a merge finds what differs
         loop {
             let order = match (old.peek(), new.peek()) {
@@ -115,18 +120,18 @@ impl Holders {
             let come = if order.is_ge() { new.next() } else { None };
             match (gone, come) {
                 (Some((_, a)), Some((_, b))) if a == b => {}
-                (_, Some((app, count))) => self.set(app, slot, *count),
-                (Some((app, _)), None) => self.set(app, slot, 0),
+                (_, Some((name, count))) => self.set(name, slot, *count),
+                (Some((name, _)), None) => self.set(name, slot, 0),
                 (None, None) => return,
             }
         }
     }
 
     /// One more instance.
-    pub(crate) fn add(&mut self, app: &str, slot: u32) {
-        let list = self.of(app);
+    pub(crate) fn add(&mut self, name: &str, slot: u32) {
+        let list = self.of(name);
         let found = list.binary_search_by_key(&slot, |(s, _)| *s);
         let count = found.map_or(0, |at| list[at].1);
-        self.set(app, slot, count + 1);
+        self.set(name, slot, count + 1);
     }
 }

@@ -73,10 +73,14 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Whether the cell's instances count.
+    /// Whether the cell does not exist for this auction.
+    fn is_out(&self, slot: u32) -> bool {
+        !self.out.is_empty() && self.out.binary_search(&slot).is_ok()
+    }
+
+    /// Whether the instances of a cell that exists count in its zone.
     fn counts(&self, slot: u32) -> bool {
-        let ignored = self.ignores_evacuating && self.parts.cells[slot as usize].evacuating;
-        !ignored && (self.out.is_empty() || self.out.binary_search(&slot).is_err())
+        !(self.ignores_evacuating && self.parts.cells[slot as usize].evacuating)
     }
 
     /// Looks the app up on its first job. `zone_of` gives the zone of a slot.
@@ -91,10 +95,10 @@ impl<'a> Session<'a> {
             return;
         }
         let known = self.parts.holders.of(app).iter().copied();
-        let holders: Vec<(u32, u32)> = known.filter(|(slot, _)| self.counts(*slot)).collect();
+        let holders: Vec<(u32, u32)> = known.filter(|(slot, _)| !self.is_out(*slot)).collect();
         let mut counts = vec![0; zones];
         for (slot, count) in &holders {
-            if let Some(zone) = zone_of(*slot) {
+            if let Some(zone) = zone_of(*slot).filter(|_| self.counts(*slot)) {
                 counts[zone as usize] += count;
             }
         }
@@ -107,6 +111,11 @@ impl<'a> Session<'a> {
 
     pub(crate) fn app(&self, ask: Ask) -> &AppState {
         &self.apps[ask.app as usize]
+    }
+
+    /// An app of the batch, once it was met.
+    pub(crate) fn known_app(&self, number: u32) -> Option<&AppState> {
+        Some(&self.apps[number as usize]).filter(|app| app.known)
     }
 
     pub(crate) fn row(&self, slot: u32) -> &Row {
@@ -149,7 +158,8 @@ impl<'a> Session<'a> {
         need.fits(self.row(slot)) && (!need.extra || self.has_extras(slot, request))
     }
 
-    /// Debits the cell's row and the app's counts; returns the row as it was.
+    /// Debits the cell's row and the app's counts; returns the row as it was. `zone` is none where
+    /// the cell's instances count in no zone.
     pub(crate) fn debit(&mut self, slot: u32, zone: Option<u32>, job: &Job, ask: Ask) -> Row {
         let row = &mut self.parts.rows[slot as usize];
         let old = *row;

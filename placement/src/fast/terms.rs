@@ -1,27 +1,27 @@
 //! Score terms over columns: the same numbers as the plain ones, from values kept in order.
 
 use super::{
-    columns::{Columns, order_by},
-    rows::{Row, UNLIMITED},
+    columns::Columns,
+    rows::UNLIMITED,
     vector::{self, Blocks, Inputs, Source},
+    view::{Listed, View, count_at},
 };
 use crate::{
     Job,
     batch::Ask,
     objective::{Facts, Id, JobFacts, List, Objective, OfCell},
     policy::{Mode, Score, Term},
-    stages::score::{WEEK_MS, lowest_is_best, mean_places, min_max, places},
+    stages::score::{self, WEEK_MS, lowest_is_best, mean_places, min_max, places},
     tie,
 };
 
 /// What a term looks at.
 pub(super) struct Around<'c, 'a> {
-    pub(super) columns: &'c mut Columns<'a>,
-    /// The survivors, by position.
+    pub(super) view: &'c mut View<'a>,
+    /// The survivors' slots.
     pub(super) alive: &'c [u32],
     pub(super) blocks: &'c mut Blocks,
     pub(super) scratch: &'c mut Scratch,
-    pub(super) point: u64,
     pub(super) job: &'c Job,
     pub(super) ask: Ask,
 }
@@ -29,11 +29,33 @@ pub(super) struct Around<'c, 'a> {
 /// Reused from job to job.
 #[derive(Default)]
 pub(super) struct Scratch {
-    /// By position: its index among the survivors plus one; 0 = not alive.
+    /// By slot: its index among the survivors plus one; 0 = not alive.
     seats: Vec<u32>,
-    noise: Vec<(u64, u32)>,
-    buckets: Vec<usize>,
-    counts: Vec<u32>,
+    are_seated: bool,
+    /// By slot.
+    all: Vec<f64>,
+    noise: Vec<u64>,
+    sorted: Vec<(u64, u32)>,
+    buckets: Vec<u32>,
+}
+
+impl Scratch {
+    /// The survivors are others than before.
+    pub(super) fn forget_seats(&mut self) {
+        self.are_seated = false;
+    }
+
+    /// Says which survivor sits in a slot, for walks over all slots in another order.
+    fn seat(&mut self, alive: &[u32], slots: usize) {
+        if std::mem::replace(&mut self.are_seated, true) {
+            return;
+        }
+        self.seats.clear();
+        self.seats.resize(slots, 0);
+        for (seat, slot) in (1..).zip(alive) {
+            self.seats[*slot as usize] = seat;
+        }
+    }
 }
 
 /// Writes the term of each survivor, before its weight, into `out`.
@@ -44,137 +66,135 @@ pub(super) fn term(
     out: &mut Vec<f64>,
 ) {
     let ascending = lowest_is_best(&score.term) == (score.weight >= 0.0);
+    let n = around.alive.len();
     match (&score.term, score.mode) {
         (Term::Objective(own), _) => objective_term(around, objective.unwrap_or(own), out),
         (Term::Memory, Mode::Rank) => {
-            let order = around.columns.by_memory.take();
-            let order = order.unwrap_or_else(|| order_by(&around.columns.rows, |row| row.memory));
-            kept_places(around, &order, |row| row.memory, ascending, out);
-            around.columns.by_memory = Some(order);
+            let rows = &around.view.session.parts.rows;
+            around.view.columns.settle_by_memory(rows);
+            kept_places(around, ascending, |columns| columns.by_memory.order(), out);
         }
         (Term::Disk, Mode::Rank) => {
-            let order = around.columns.by_disk.take();
-            let order = order.unwrap_or_else(|| order_by(&around.columns.rows, |row| row.disk));
-            kept_places(around, &order, |row| row.disk, ascending, out);
-            around.columns.by_disk = Some(order);
+            let rows = &around.view.session.parts.rows;
+            around.view.columns.settle_by_disk(rows);
+            kept_places(around, ascending, |columns| columns.by_disk.order(), out);
         }
         (Term::Random, Mode::Rank) => noise_places(around, out),
-        (Term::Platform, _) if around.alive.len() > 1 || score.mode == Mode::Ratio => {
-            let stamps = around.columns.platforms();
-            let values: Vec<_> = around.alive.iter().map(|p| stamps[*p as usize]).collect();
-            out.extend(min_max(&values, score.weight, true));
+        (Term::Platform, Mode::Rank) if n < 2 => out.resize(n, 0.0),
+        (Term::Platform, _) => {
+            let stamps = &around.view.columns.platforms;
+            let values = around.alive.iter().map(|p| stamps[*p as usize]);
+            out.extend(min_max(values, score.weight));
         }
-        (Term::Platform, _) => out.resize(around.alive.len(), 0.0),
         (Term::Reboot, Mode::Rank) => reboot_places(around, score.weight < 0.0, out),
+        (Term::Reboot, Mode::Ratio) => {
+            let (reboots, now_ms) = (&around.view.columns.reboots, around.view.now().ms);
+            let date = |p: &u32| {
+                let planned = reboots[*p as usize].filter(|at| *at >= now_ms);
+                planned.map_or(f64::INFINITY, |at| at as f64)
+            };
+            let dates = around.alive.iter().map(date);
+            out.extend(score::reboot_ratios(dates, score.weight));
+        }
         _ => simple(around, score, ascending, out),
     }
 }
 
 /// Terms that look at one cell at a time, and those that are rarely used.
 fn simple(around: &mut Around<'_, '_>, score: &Score, ascending: bool, out: &mut Vec<f64>) {
-    let job = around.job;
+    let (job, view) = (around.job, &*around.view);
     match &score.term {
         Term::AppInstances => {
-            let app = around.columns.app(around.ask, &job.request.app);
-            let count = |p: &u32| {
-                let found = app
-                    .counts
-                    .binary_search_by_key(p, |(position, _)| *position);
-                found.map_or(0.0, |at| f64::from(app.counts[at].1))
-            };
+            let holders = &view.session.app(around.ask).holders;
+            let count = |p: &u32| f64::from(count_at(holders, *p));
             out.extend(around.alive.iter().map(count));
         }
         Term::Owner => {
             let owner = job.request.owner.as_deref();
-            let holders = owner.map_or(&[][..], |owner| around.columns.owner(owner));
-            let count = |p: &u32| {
-                let found = holders.binary_search_by_key(p, |(position, _)| *position);
-                Some(found.map_or(0.0, |at| f64::from(holders[at].1)))
-            };
-            compared(
-                &around.alive.iter().map(count).collect::<Vec<_>>(),
-                score,
-                ascending,
-                out,
-            );
+            let holders = owner.map_or(&[][..], |owner| view.owner(owner));
+            let count = |p: &u32| f64::from(count_at(holders, *p));
+            compared(around.alive.iter().map(count), score, ascending, out);
         }
         Term::Hardware => {
-            let columns = &around.columns;
-            let value = |p: &u32| Some(columns.cell(*p).hardware_priority as f64);
-            compared(
-                &around.alive.iter().map(value).collect::<Vec<_>>(),
-                score,
-                ascending,
-                out,
-            );
+            let value = |p: &u32| view.cell(*p).hardware_priority as f64;
+            compared(around.alive.iter().map(value), score, ascending, out);
         }
-        term => {
-            let columns = &around.columns;
-            let of = |p: &u32| value(columns, term, score, *p, job, around.point);
-            out.extend(around.alive.iter().map(of));
-            if matches!((term, score.mode), (Term::Reboot, Mode::Ratio)) {
-                let dates = around.columns.reboots();
-                let values: Vec<_> = around
-                    .alive
-                    .iter()
-                    .map(|p| Some(dates.at[*p as usize]))
-                    .collect();
-                out.clear();
-                out.extend(crate::stages::score::reboot_ratios(&values, score.weight));
-            }
-        }
+        _ => each(around, score, out),
     }
 }
 
-fn compared(values: &[Option<f64>], score: &Score, ascending: bool, out: &mut Vec<f64>) {
+fn compared(
+    values: impl Iterator<Item = f64> + Clone,
+    score: &Score,
+    ascending: bool,
+    out: &mut Vec<f64>,
+) {
     match score.mode {
-        Mode::Raw => out.extend(values.iter().map(|v| v.unwrap_or(0.0))),
-        Mode::Rank => out.extend(mean_places(values, ascending)),
+        Mode::Raw => out.extend(values),
+        Mode::Rank => out.extend(mean_places(&values.collect::<Vec<f64>>(), ascending)),
         Mode::Ratio => {
             let sign = if lowest_is_best(&score.term) {
                 -score.weight
             } else {
                 score.weight
             };
-            out.extend(min_max(values, sign, true));
+            out.extend(min_max(values, sign));
         }
     }
 }
 
-/// One cell's value of a term that needs no other cell.
-fn value(columns: &Columns<'_>, term: &Term, score: &Score, p: u32, job: &Job, point: u64) -> f64 {
-    let at = p as usize;
-    let row = &columns.rows[at];
-    let ratio = |used: f64| {
-        // as the plain engine: the share is cut to 0..1 first
-        if score.weight < 0.0 { 1.0 - used } else { used }
+/// Terms that need no other cell: one loop each.
+fn each(around: &Around<'_, '_>, score: &Score, out: &mut Vec<f64>) {
+    let (job, view) = (around.job, &*around.view);
+    let columns = &*view.columns;
+    let slots = around.alive.iter().map(|p| *p as usize);
+    let rows = &view.session.parts.rows;
+    let (free, total) = (&columns.memory, &columns.total_memory);
+    let (free_disk, total_disk) = (&columns.disk, &columns.total_disk);
+    // as the plain engine: the share is cut to 0..1 before it is turned round
+    let (sign, offset) = if score.weight < 0.0 {
+        (-1.0, 1.0)
+    } else {
+        (1.0, 0.0)
     };
-    match (term, score.mode) {
-        (Term::Resources, _) => used_after(columns, p, job),
-        (Term::Starting, _) => f64::from(row.starting),
-        (Term::Tasks, _) => f64::from(row.tasks),
-        (Term::Index { raw: true }, _) => f64::from(columns.cell(p).index),
-        (Term::Index { raw: false }, _) => f64::from(columns.ranks[at]),
-        (Term::Memory, Mode::Raw) => row.memory as f64,
-        (Term::Disk, Mode::Raw) if row.disk == UNLIMITED => f64::MAX,
-        (Term::Disk, Mode::Raw) => row.disk as f64,
-        (Term::Memory, _) => {
-            let total = columns.cell(p).total.memory_mb.max(1) as f64;
-            ratio((1.0 - row.memory as f64 / total).clamp(0.0, 1.0))
+    let turned = |share: f64| offset + sign * share;
+    let used = |free: f64, total: f64| turned((1.0 - free / total.max(1.0)).clamp(0.0, 1.0));
+    match (&score.term, score.mode) {
+        (Term::Resources, _) => out.extend(slots.map(|at| used_after(view, at, job))),
+        (Term::Starting, _) => out.extend(slots.map(|at| f64::from(rows[at].starting))),
+        (Term::Tasks, _) => out.extend(slots.map(|at| f64::from(rows[at].tasks))),
+        (Term::Index { raw: true }, _) => {
+            let cells = view.session.parts.cells;
+            out.extend(slots.map(|at| f64::from(cells[at].index)));
         }
-        (Term::Disk, _) => match columns.cell(p).total.disk_mb {
-            Some(total) if row.disk != UNLIMITED => {
-                ratio((1.0 - row.disk as f64 / total.max(1) as f64).clamp(0.0, 1.0))
+        (Term::Index { raw: false }, _) => {
+            out.extend(slots.map(|at| f64::from(view.ranks[at])));
+        }
+        (Term::Memory, Mode::Raw) => out.extend(slots.map(|at| free[at])),
+        (Term::Memory, _) => out.extend(slots.map(|at| used(free[at], total[at]))),
+        (Term::Disk, Mode::Raw) => out.extend(slots.map(|at| match rows[at].disk {
+            UNLIMITED => f64::MAX,
+            disk => disk as f64,
+        })),
+        (Term::Disk, _) => out.extend(slots.map(|at| {
+            if columns.disk_is_limited[at] {
+                used(free_disk[at], total_disk[at])
+            } else {
+                turned(0.0)
             }
-            _ => ratio(0.0),
-        },
-        (Term::Random, _) => tie::noise(columns.lots[at], point) as f64 / u64::MAX as f64,
-        _ => 0.0,
+        })),
+        (Term::Random, _) => {
+            let point = view.session.point(job, around.ask);
+            let noise = |at: usize| tie::noise(columns.lots[at], point) as f64 / u64::MAX as f64;
+            out.extend(slots.map(noise));
+        }
+        _ => out.extend(slots.map(|_| 0.0)),
     }
 }
 
-fn used_after(columns: &Columns<'_>, p: u32, job: &Job) -> f64 {
-    let (row, total) = (&columns.rows[p as usize], &columns.cell(p).total);
+fn used_after(view: &View<'_>, at: usize, job: &Job) -> f64 {
+    let parts = &view.session.parts;
+    let (row, total) = (&parts.rows[at], &parts.cells[at].total);
     let used = |available: i64, wanted: i64, total: Option<i64>| match total {
         Some(total) if available != UNLIMITED => 1.0 - (available - wanted) as f64 / total as f64,
         _ => 0.0,
@@ -185,21 +205,11 @@ fn used_after(columns: &Columns<'_>, p: u32, job: &Job) -> f64 {
     (memory + disk + containers) / 3.0
 }
 
-/// Says which survivor sits at a position, for walks over all positions in another order.
-fn seat(scratch: &mut Scratch, alive: &[u32], positions: usize) {
-    scratch.seats.clear();
-    scratch.seats.resize(positions, 0);
-    for (seat, position) in (1..).zip(alive) {
-        scratch.seats[*position as usize] = seat;
-    }
-}
-
-/// Shares by place, equal values sharing the mean of their places, from positions kept in order.
+/// Shares by place, equal values sharing the mean of their places, from slots kept in order.
 fn kept_places(
     around: &mut Around<'_, '_>,
-    order: &[u32],
-    value: impl Fn(&Row) -> i64,
     ascending: bool,
+    order: impl Fn(&Columns) -> &[(i64, u32)],
     out: &mut Vec<f64>,
 ) {
     let n = around.alive.len();
@@ -207,181 +217,179 @@ fn kept_places(
     if n <= 1 {
         return;
     }
-    seat(around.scratch, around.alive, around.columns.len());
-    let last = (n - 1) as f64;
-    let rows = &around.columns.rows;
+    let columns = &*around.view.columns;
+    around.scratch.seat(around.alive, columns.len());
     let seats = &around.scratch.seats;
-    let group = &mut around.scratch.counts;
-    group.clear();
+    let last = place(n) - 1.0;
+    let mut rest = order(columns);
     let mut first = 0;
-    let mut of_group = 0;
-    let mut close = |group: &mut Vec<u32>| {
-        if group.is_empty() {
-            return;
+    while let Some((value, _)) = rest.first() {
+        let equal = rest.iter().take_while(|(other, _)| other == value);
+        let (group, after) = rest.split_at(equal.count());
+        rest = after;
+        let seats = group.iter().map(|(_, slot)| seats[*slot as usize]);
+        let taken = seats.clone().filter(|seat| *seat > 0).count();
+        // the mean of the first and the last place of the group
+        let mean = (place(first) + place(first + taken) - 1.0) / 2.0;
+        let from_best = if ascending { mean } else { last - mean };
+        let share = (last - from_best) / last;
+        for seat in seats.filter(|seat| *seat > 0) {
+            out[seat as usize - 1] = share;
         }
-        let after = first + group.len();
-        let mean = (first + after - 1) as f64 / 2.0;
-        let place = if ascending { mean } else { last - mean };
-        let share = (last - place) / last;
-        for seat in group.drain(..) {
-            out[seat as usize] = share;
-        }
-        first = after;
-    };
-    for position in order {
-        let seat = seats[*position as usize];
-        if seat == 0 {
-            continue;
-        }
-        let value = value(&rows[*position as usize]);
-        if value != of_group {
-            close(group);
-            of_group = value;
-        }
-        group.push(seat - 1);
+        first += taken;
     }
-    close(group);
+}
+
+/// A place as a number; there are fewer than 2^32 slots.
+#[allow(clippy::cast_possible_truncation)] // a conversion of 32 bits is one instruction
+fn place(n: usize) -> f64 {
+    f64::from(n as u32)
 }
 
 /// The share of each survivor in a random order of them: sorted by noise, which is spread so evenly
-/// that as many buckets as cells leave next to nothing to sort.
-#[allow(clippy::cast_possible_truncation)] // a bucket's number is below the number of cells
+/// that a few more buckets than cells leave next to nothing to sort.
 fn noise_places(around: &mut Around<'_, '_>, out: &mut Vec<f64>) {
     let n = around.alive.len();
     out.resize(n, 1.0);
     if n <= 1 {
         return;
     }
-    let Scratch { noise, buckets, .. } = &mut *around.scratch;
-    let lots = &around.columns.lots;
-    let of = |position: u32| tie::noise(lots[position as usize], around.point);
-    let bucket = |noise: u64| ((u128::from(noise) * n as u128) >> 64) as usize;
-    buckets.clear();
-    buckets.resize(n + 1, 0);
-    for position in around.alive {
-        buckets[bucket(of(*position)) + 1] += 1;
-    }
-    for i in 0..n {
-        buckets[i + 1] += buckets[i];
-    }
+    let point = around.view.session.point(around.job, around.ask);
+    let Scratch {
+        noise,
+        sorted,
+        buckets,
+        ..
+    } = &mut *around.scratch;
+    let lots = &around.view.columns.lots;
     noise.clear();
-    noise.resize(n, (0, 0));
-    for (seat, position) in (0..).zip(around.alive) {
-        let value = of(*position);
-        let place = &mut buckets[bucket(value)];
-        noise[*place] = (value, seat);
+    let of = |slot: &u32| tie::noise(lots[*slot as usize], point);
+    noise.extend(around.alive.iter().map(of));
+    let bits = (2 * n).ilog2() + 1;
+    let bucket = |noise: u64| (noise >> (u64::BITS - bits)) as usize;
+    buckets.clear();
+    buckets.resize((1 << bits) + 1, 0);
+    for value in &*noise {
+        buckets[bucket(*value) + 1] += 1;
+    }
+    let mut sum = 0;
+    for start in &mut *buckets {
+        sum += *start;
+        *start = sum;
+    }
+    sorted.resize(n, (0, 0));
+    for (seat, value) in (0..).zip(&*noise) {
+        let place = &mut buckets[bucket(*value)];
+        sorted[*place as usize] = (*value, seat);
         *place += 1;
     }
-    // every cell is in its bucket: an insertion sort moves each a step or two
+    // every cell is in its bucket: an insertion sort moves few, and those a step or two
     for i in 1..n {
         let mut at = i;
-        while at > 0 && noise[at - 1].0 > noise[at].0 {
-            noise.swap(at - 1, at);
+        while at > 0 && sorted[at - 1].0 > sorted[at].0 {
+            sorted.swap(at - 1, at);
             at -= 1;
         }
     }
-    let scale = (n as f64 - 1.0).max(1.0);
-    let mut first = 0;
-    for i in 0..n {
-        if noise[i].0 != noise[first].0 {
-            first = i;
+    let last = place(n) - 1.0;
+    let mut first = (0, 0);
+    for (i, (value, seat)) in sorted.iter().enumerate() {
+        if *value != first.0 || i == 0 {
+            first = (*value, i);
         }
-        out[noise[i].1 as usize] = (n as f64 - 1.0 - first as f64) / scale;
+        out[*seat as usize] = (last - place(first.1)) / last;
     }
 }
 
-/// The share of each survivor's bucket of planned reboots.
+/// The share of each survivor's bucket of planned reboots: first those that never reboot, then the
+/// latest dates, a week to a bucket.
 fn reboot_places(around: &mut Around<'_, '_>, reversed: bool, out: &mut Vec<f64>) {
     let n = around.alive.len();
     if n < 2 {
         out.resize(n, 0.0);
         return;
     }
-    seat(around.scratch, around.alive, around.columns.len());
+    let now_ms = around.view.now().ms;
+    around.view.columns.settle_by_reboot();
+    let columns = &*around.view.columns;
+    around.scratch.seat(around.alive, columns.len());
     let Scratch { seats, buckets, .. } = &mut *around.scratch;
-    let reboots = around.columns.reboots();
     buckets.clear();
     buckets.resize(n, 0);
-    let mut head: Option<f64> = None;
+    let never = |p: &u32| columns.reboots[*p as usize].is_none_or(|at| at < now_ms);
     let mut bucket = 0;
-    for position in &reboots.latest_first {
-        let seat = seats[*position as usize];
+    let mut next = u32::from(around.alive.iter().any(never));
+    let mut head = i64::MAX;
+    for (date, slot) in columns.by_reboot.order().iter().rev() {
+        let seat = seats[*slot as usize];
+        if *date < now_ms {
+            // the rest is past
+            break;
+        }
         if seat == 0 {
             continue;
         }
-        let date = reboots.at[*position as usize];
-        match head {
-            None => head = Some(date),
-            Some(latest) => {
-                let fits =
-                    date.is_infinite() || (latest.is_finite() && date > latest - WEEK_MS as f64);
-                if !fits {
-                    bucket += 1;
-                    head = Some(date);
-                }
-            }
+        if *date <= head - WEEK_MS {
+            head = *date;
+            bucket = next;
+            next += 1;
         }
         buckets[seat as usize - 1] = bucket;
     }
-    out.extend(places(buckets, reversed));
+    let shares = places(&(0..=bucket as usize).collect::<Vec<_>>(), reversed);
+    out.extend(buckets.iter().map(|bucket| shares[*bucket as usize]));
 }
 
 /// The objective of each survivor; NaN where it is not finite.
 fn objective_term(around: &mut Around<'_, '_>, objective: &Objective, out: &mut Vec<f64>) {
     let request = &*around.job.request;
-    let facts = JobFacts::new(around.job, objective.azs(around.columns.zones_counted));
+    let facts = JobFacts::new(around.job, objective.azs(around.view.zones_counted));
     // columns that are made on demand come first, so that the rest only reads
+    let (blob, stack) = (&request.source_blob, &request.stack);
     if objective.counts_blobs() {
-        let blob = request.source_blob.iter();
-        for text in blob.chain(&request.stack).chain([&request.app]) {
-            around.columns.blob(text);
-        }
+        let names = blob.iter().chain(stack).chain([&request.app]);
+        around.view.count(Listed::Blob, names);
     }
-    if let Some(stack) = &request.stack {
-        around.columns.stack(stack);
-    }
-    let all = around.alive.len() == around.columns.len();
-    let columns = &*around.columns;
+    around.view.count(Listed::Stack, stack);
+    let view = &*around.view;
+    let columns = &*view.columns;
+    let listed = |listed, name: &Option<String>| {
+        let column = name.as_ref().and_then(|name| view.counted(listed, name));
+        column.map_or(Source::Same(0.0), Source::Column)
+    };
     let of_cell = |attribute| match attribute {
         OfCell::AvailableMemory => Source::Column(&columns.memory),
         OfCell::AvailableDisk => Source::Column(&columns.disk),
         OfCell::TotalMemory => Source::Column(&columns.total_memory),
         OfCell::TotalDisk => Source::Column(&columns.total_disk),
         OfCell::Zone => Source::Column(&columns.zone_numbers),
-        OfCell::Stack => match &request.stack {
-            None => Source::Same(1.0),
-            Some(stack) => Source::Column(&columns.stacks[stack]),
-        },
+        OfCell::Stack if stack.is_none() => Source::Same(1.0),
+        OfCell::Stack => listed(Listed::Stack, stack),
     };
-    let count = |id, list| {
-        let text = match id {
-            Id::App => Some(&request.app),
-            Id::Blob => request.source_blob.as_ref(),
-            Id::Stack => request.stack.as_ref(),
-        };
-        match (list, text) {
-            (List::Blobs, Some(text)) => columns
-                .blobs
-                .get(text)
-                .map_or(Source::Same(0.0), |c| Source::Column(c)),
-            // apps are on few cells: 0 for all, and those few once more below
-            _ => Source::Same(0.0),
-        }
+    let count = |id, list| match (list, id) {
+        // apps are on few cells: 0 for all, and those few once more below
+        (List::Apps, _) => Source::Same(0.0),
+        (List::Blobs, Id::App) => view
+            .counted(Listed::Blob, &request.app)
+            .map_or(Source::Same(0.0), Source::Column),
+        (List::Blobs, Id::Blob) => listed(Listed::Blob, blob),
+        (List::Blobs, Id::Stack) => listed(Listed::Blob, stack),
     };
-    out.resize(around.alive.len(), 0.0);
     let inputs = Inputs {
         of_cell: &of_cell,
         count: &count,
     };
-    let cells = (!all).then_some(around.alive);
-    vector::evaluate(
-        objective.program(),
-        &facts,
-        &inputs,
-        cells,
-        around.blocks,
-        out,
-    );
+    let (program, alive, blocks) = (objective.program(), around.alive, &mut *around.blocks);
+    // where most are alive it is faster to work out all, side by side, and to take those
+    if 2 * alive.len() > columns.len() {
+        let all = &mut around.scratch.all;
+        all.resize(columns.len(), 0.0);
+        vector::evaluate(program, &facts, &inputs, None, blocks, all);
+        out.extend(alive.iter().map(|slot| all[*slot as usize]));
+    } else {
+        out.resize(alive.len(), 0.0);
+        vector::evaluate(program, &facts, &inputs, Some(alive), blocks, out);
+    }
     if objective.counts_apps() {
         again_where_apps_run(around, objective, &facts, out);
     }
@@ -394,24 +402,23 @@ fn objective_term(around: &mut Around<'_, '_>, objective: &Objective, out: &mut 
 
 /// Works out the cells that hold an app which the objective counts one by one.
 fn again_where_apps_run(
-    around: &mut Around<'_, '_>,
+    around: &Around<'_, '_>,
     objective: &Objective,
     facts: &JobFacts,
     out: &mut [f64],
 ) {
     let request = &*around.job.request;
     for text in objective.counted_apps(request) {
-        let holders = around.columns.app_counts(text);
-        for (position, _) in &holders {
-            let Ok(at) = around.alive.binary_search(position) else {
+        for (slot, _) in around.view.app(text) {
+            let Ok(at) = around.alive.binary_search(slot) else {
                 continue;
             };
-            let cell = around.columns.as_it_is(*position, objective, request);
+            let cell = around.view.as_it_is(*slot, objective, request);
             let facts = Facts {
                 job: facts,
                 request,
                 cell: &cell,
-                zone: around.columns.zone_numbers[*position as usize],
+                zone: around.view.columns.zone_numbers[*slot as usize],
             };
             out[at] = objective.value(&facts).unwrap_or(f64::NAN);
         }

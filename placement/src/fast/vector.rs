@@ -157,19 +157,21 @@ fn run(
                 Value::Block(_) => Operand::Many(&right[0]),
                 other => read(other, cells, range.clone(), &[], &mut gathered[0]),
             };
-            let column = if let (Value::Column(column), None) = (a, cells) {
-                Some(&column[range])
-            } else {
-                load(a, cells, range, result);
-                None
+            let a = match (a, cells) {
+                (Value::Same(a), _) => Left::Same(a),
+                (Value::Column(column), None) => Left::Many(&column[range.clone()]),
+                _ => {
+                    load(a, cells, range, result);
+                    Left::Here
+                }
             };
             let result = &mut result[..length];
             match op {
-                Binary::Add => each(result, column, &b, |a, b| a + b),
-                Binary::Subtract => each(result, column, &b, |a, b| a - b),
-                Binary::Multiply => each(result, column, &b, |a, b| a * b),
-                Binary::Divide => each(result, column, &b, |a, b| a / b),
-                Binary::Modulo => each(result, column, &b, |a, b| apply(Binary::Modulo, a, b)),
+                Binary::Add => each(result, &a, &b, |a, b| a + b),
+                Binary::Subtract => each(result, &a, &b, |a, b| a - b),
+                Binary::Multiply => each(result, &a, &b, |a, b| a * b),
+                Binary::Divide => each(result, &a, &b, |a, b| a / b),
+                Binary::Modulo => each(result, &a, &b, |a, b| apply(Binary::Modulo, a, b)),
             }
         }
     }
@@ -194,18 +196,26 @@ fn load(
     }
 }
 
-/// One loop for each kind of operands, so that the compiler makes wide steps of each. Without a
-/// column the left operand stands where the result goes.
-fn each(result: &mut [f64], a: Option<&[f64]>, b: &Operand<'_>, op: impl Fn(f64, f64) -> f64) {
+/// A left operand.
+enum Left<'a> {
+    /// It stands where the result goes.
+    Here,
+    Same(f64),
+    Many(&'a [f64]),
+}
+
+/// One loop for each kind of operands, so that the compiler makes wide steps of each.
+fn each(result: &mut [f64], a: &Left<'_>, b: &Operand<'_>, op: impl Fn(f64, f64) -> f64) {
     let results = result.iter_mut();
     match (a, b) {
-        (None, Operand::Same(b)) => results.for_each(|r| *r = op(*r, *b)),
-        (None, Operand::Many(b)) => results.zip(*b).for_each(|(r, b)| *r = op(*r, *b)),
-        (Some(a), Operand::Same(b)) => results.zip(a).for_each(|(r, a)| *r = op(*a, *b)),
-        (Some(a), Operand::Many(b)) => {
-            results
-                .zip(a.iter().zip(*b))
-                .for_each(|(r, (a, b))| *r = op(*a, *b));
+        (Left::Here, Operand::Same(b)) => results.for_each(|r| *r = op(*r, *b)),
+        (Left::Here, Operand::Many(b)) => results.zip(*b).for_each(|(r, b)| *r = op(*r, *b)),
+        (Left::Same(a), Operand::Same(b)) => results.for_each(|r| *r = op(*a, *b)),
+        (Left::Same(a), Operand::Many(b)) => results.zip(*b).for_each(|(r, b)| *r = op(*a, *b)),
+        (Left::Many(a), Operand::Same(b)) => results.zip(*a).for_each(|(r, a)| *r = op(*a, *b)),
+        (Left::Many(a), Operand::Many(b)) => {
+            let pairs = a.iter().zip(*b);
+            results.zip(pairs).for_each(|(r, (a, b))| *r = op(*a, *b));
         }
     }
 }

@@ -48,7 +48,10 @@ pub(crate) fn term(
         _ => {
             let values = values(&score.term, scene, job, cells);
             match score.mode {
-                Mode::Raw => values.iter().map(|v| v.unwrap_or(0.0)).collect(),
+                Mode::Raw => values
+                    .iter()
+                    .map(|v| if v.is_nan() { 0.0 } else { *v })
+                    .collect(),
                 Mode::Rank => ranked(&score.term, scene, job, cells, &values, score.weight),
                 Mode::Ratio => ratios(&score.term, scene, cells, &values, score.weight),
             }
@@ -75,18 +78,61 @@ pub(crate) fn combine(score: &Score, how: Combine, term: &mut [f64], totals: &mu
             }
         }
         Combine::Product => {
-            let mut best: f64 = 0.0;
-            for (term, total) in term.iter_mut().zip(totals.iter_mut()) {
-                *term = term.powf(factor);
+            raise(term, factor);
+            for (term, total) in term.iter().zip(totals.iter_mut()) {
                 *total *= *term;
-                best = best.max(*total);
             }
-            if best > 0.0 {
+            let best = best(totals, true);
+            // what was scaled by the last term, and not changed, is scaled already
+            if best > 0.0 && !ties(best, 1.0) {
                 for total in totals {
                     *total /= best;
                 }
             }
         }
+    }
+}
+
+/// The highest of the finite values, or the lowest; infinite where there is none. It goes through
+/// several at a time: one after the other each would wait for the last.
+pub(crate) fn best(values: &[f64], highest: bool) -> f64 {
+    // the lowest is the highest with its sign turned
+    let sign = if highest { 1.0 } else { -1.0 };
+    let better = |best: f64, value: f64| {
+        let signed = if value.is_finite() {
+            sign * value
+        } else {
+            f64::NEG_INFINITY
+        };
+        if signed > best { signed } else { best }
+    };
+    let mut lanes = [f64::NEG_INFINITY; 8];
+    let chunks = values.chunks_exact(lanes.len());
+    let rest = chunks.remainder();
+    for chunk in chunks {
+        for (best, value) in lanes.iter_mut().zip(chunk) {
+            *best = better(*best, *value);
+        }
+    }
+    let of_rest = rest
+        .iter()
+        .fold(f64::NEG_INFINITY, |best, value| better(best, *value));
+    sign * lanes.into_iter().fold(of_rest, f64::max)
+}
+
+/// Raises each to a power, by an exact operation where there is one.
+fn raise(values: &mut [f64], power: f64) {
+    let is = |weight: f64| ties(power, weight);
+    if is(0.0) {
+        values.fill(1.0);
+    } else if is(2.0) {
+        values.iter_mut().for_each(|value| *value *= *value);
+    } else if is(0.5) {
+        values.iter_mut().for_each(|value| *value = value.sqrt());
+    } else if !is(1.0) {
+        values
+            .iter_mut()
+            .for_each(|value| *value = value.powf(power));
     }
 }
 
@@ -107,12 +153,12 @@ pub(crate) fn used_after(cell: &Cell, job: &Job) -> f64 {
     (memory + disk + containers) / 3.0
 }
 
-/// What a term compares: more is better. None = unreadable, the worst.
-fn values(term: &Term, scene: &Scene<'_>, job: &Job, cells: &[u32]) -> Vec<Option<f64>> {
+/// What a term compares: more is better. NaN = unreadable, the worst.
+fn values(term: &Term, scene: &Scene<'_>, job: &Job, cells: &[u32]) -> Vec<f64> {
     let point = scene.point(job);
     let value = |slot: &u32| {
         let cell = scene.cell(*slot);
-        Some(match term {
+        match term {
             Term::Memory => cell.available.memory_mb as f64,
             Term::Disk => cell.available.disk_mb.map_or(f64::MAX, |mb| mb as f64),
             Term::Owner => {
@@ -123,17 +169,15 @@ fn values(term: &Term, scene: &Scene<'_>, job: &Job, cells: &[u32]) -> Vec<Optio
             Term::Hardware => cell.hardware_priority as f64,
             Term::Random => tie::noise(scene.lot(*slot), point) as f64,
             Term::Platform => {
-                return cell
-                    .platform
-                    .as_ref()
-                    .and_then(|p| dates::stamp_ms(&p.stamp))
-                    .map(|ms| ms as f64);
+                let platform = cell.platform.as_ref();
+                let stamp = platform.and_then(|p| dates::stamp_ms(&p.stamp));
+                stamp.map_or(f64::NAN, |ms| ms as f64)
             }
             Term::Reboot => {
                 dates::planned_reboot_ms(cell, scene.now().ms).map_or(f64::INFINITY, |ms| ms as f64)
             }
             _ => 0.0,
-        })
+        }
     };
     cells.iter().map(value).collect()
 }
@@ -149,11 +193,12 @@ fn ranked(
     scene: &Scene<'_>,
     job: &Job,
     cells: &[u32],
-    values: &[Option<f64>],
+    values: &[f64],
     weight: f64,
 ) -> Vec<f64> {
     match term {
-        Term::Platform => min_max(values, weight, cells.len() > 1),
+        Term::Platform if cells.len() < 2 => vec![0.0; cells.len()],
+        Term::Platform => min_max(values.iter().copied(), weight).collect(),
         Term::Reboot if cells.len() < 2 => vec![0.0; cells.len()],
         Term::Reboot => places(&buckets(values), weight < 0.0),
         Term::Random => {
@@ -178,18 +223,17 @@ fn ranked(
     }
 }
 
-/// The share by place, equal values sharing the mean of the places they span.
-pub(crate) fn mean_places(values: &[Option<f64>], ascending: bool) -> Vec<f64> {
+/// The share by place, equal values sharing the mean of the places they span. No value is NaN.
+pub(crate) fn mean_places(values: &[f64], ascending: bool) -> Vec<f64> {
     let n = values.len();
     if n == 1 {
         return vec![1.0];
     }
-    let mut sorted: Vec<f64> = values.iter().map(|v| v.unwrap_or(0.0)).collect();
+    let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
-    let share = |value: &Option<f64>| {
-        let value = value.unwrap_or(0.0);
-        let first = sorted.partition_point(|v| *v < value);
-        let after = sorted.partition_point(|v| *v <= value);
+    let share = |value: &f64| {
+        let first = sorted.partition_point(|v| v < value);
+        let after = sorted.partition_point(|v| v <= value);
         let mean = (first + after - 1) as f64 / 2.0;
         let place = if ascending {
             mean
@@ -202,8 +246,8 @@ pub(crate) fn mean_places(values: &[Option<f64>], ascending: bool) -> Vec<f64> {
 }
 
 /// The bucket of each value: 0 = never reboots, then the latest dates first, a week to a bucket.
-fn buckets(values: &[Option<f64>]) -> Vec<usize> {
-    let mut dates: Vec<f64> = values.iter().map(|v| v.unwrap_or(f64::INFINITY)).collect();
+fn buckets(values: &[f64]) -> Vec<usize> {
+    let mut dates = values.to_vec();
     dates.sort_unstable_by(|a, b| b.total_cmp(a));
     // the latest date of each bucket
     let mut heads: Vec<f64> = Vec::new();
@@ -215,10 +259,9 @@ fn buckets(values: &[Option<f64>]) -> Vec<usize> {
             heads.push(date);
         }
     }
-    let bucket = |value: &Option<f64>| {
-        let value = value.unwrap_or(f64::INFINITY);
+    let bucket = |value: &f64| {
         heads
-            .partition_point(|head| *head >= value)
+            .partition_point(|head| head >= value)
             .saturating_sub(1)
     };
     values.iter().map(bucket).collect()
@@ -238,31 +281,36 @@ pub(crate) fn places(buckets: &[usize], reversed: bool) -> Vec<f64> {
     buckets.iter().map(share).collect()
 }
 
-/// (value - min) / (max - min); all equal = 1; unreadable = 0; a lone cell only where `counts`.
-pub(crate) fn min_max(values: &[Option<f64>], weight: f64, counts: bool) -> Vec<f64> {
-    if !counts {
-        return vec![0.0; values.len()];
+/// (value - min) / (max - min); all equal = 1; unreadable (NaN) = 0.
+pub(crate) fn min_max(
+    values: impl Iterator<Item = f64> + Clone,
+    weight: f64,
+) -> impl Iterator<Item = f64> {
+    let (mut min, mut max) = (f64::INFINITY, f64::NEG_INFINITY);
+    for value in values.clone() {
+        // a NaN is neither
+        min = if value < min { value } else { min };
+        max = if value > max { value } else { max };
     }
-    let known = || values.iter().flatten().copied();
-    let min = known().fold(f64::INFINITY, f64::min);
-    let max = known().fold(f64::NEG_INFINITY, f64::max);
-    let share = |value: &Option<f64>| match value {
-        None => 0.0,
-        Some(_) if min >= max => 1.0,
-        Some(value) if weight < 0.0 => (max - value) / (max - min),
-        Some(value) => (value - min) / (max - min),
+    // all alike: each is at the top
+    let (zero, span, alike) = (min, max - min, min >= max);
+    let (from, sign) = if weight < 0.0 {
+        (max, -1.0)
+    } else {
+        (zero, 1.0)
     };
-    values.iter().map(share).collect()
+    values.map(move |value| {
+        let share = if alike {
+            1.0
+        } else {
+            sign * (value - from) / span
+        };
+        if value.is_nan() { 0.0 } else { share }
+    })
 }
 
 /// Ratios in 0..1: memory and disk by the share used, the rest by min-max.
-fn ratios(
-    term: &Term,
-    scene: &Scene<'_>,
-    cells: &[u32],
-    values: &[Option<f64>],
-    weight: f64,
-) -> Vec<f64> {
+fn ratios(term: &Term, scene: &Scene<'_>, cells: &[u32], values: &[f64], weight: f64) -> Vec<f64> {
     let turned = |share: f64| if weight < 0.0 { 1.0 - share } else { share };
     let used = |available: i64, total: i64| {
         let share = 1.0 - available as f64 / total.max(1) as f64;
@@ -285,32 +333,28 @@ fn ratios(
             };
             cells.iter().map(share).collect()
         }
-        Term::Random => {
-            let share = |value: &Option<f64>| value.unwrap_or(0.0) / u64::MAX as f64;
-            values.iter().map(share).collect()
-        }
-        Term::Reboot => reboot_ratios(values, weight),
+        Term::Random => values.iter().map(|value| value / u64::MAX as f64).collect(),
+        Term::Reboot => reboot_ratios(values.iter().copied(), weight).collect(),
         _ => {
             let sign = if lowest_is_best(term) {
                 -weight
             } else {
                 weight
             };
-            min_max(values, sign, true)
+            min_max(values.iter().copied(), sign).collect()
         }
     }
 }
 
-/// The later the better; no planned reboot counts as the latest.
-pub(crate) fn reboot_ratios(values: &[Option<f64>], weight: f64) -> Vec<f64> {
-    let finite = values.iter().flatten().copied().filter(|v| v.is_finite());
-    let latest = finite.fold(f64::NEG_INFINITY, f64::max);
-    if !latest.is_finite() {
-        return vec![1.0; values.len()];
-    }
-    let capped = |v: &Option<f64>| v.map(|v| if v.is_finite() { v } else { latest });
-    let capped: Vec<_> = values.iter().map(capped).collect();
-    min_max(&capped, weight, true)
+/// The later the better; no planned reboot (infinite) counts as the latest.
+pub(crate) fn reboot_ratios(
+    dates: impl Iterator<Item = f64> + Clone,
+    weight: f64,
+) -> impl Iterator<Item = f64> {
+    let finite = dates.clone().filter(|date| date.is_finite());
+    // nobody ever reboots: all are alike, whichever number stands for never
+    let latest = finite.reduce(f64::max).unwrap_or(0.0);
+    min_max(dates.map(move |date| date.min(latest)), weight)
 }
 
 /// Whether two finite scores tie.

@@ -145,6 +145,35 @@ pub fn amounts(dice: &mut Dice, cell: &mut Cell) {
     }
 }
 
+/// What may change besides amounts, without the cell being of another kind.
+pub fn counts(dice: &mut Dice, cell: &mut Cell) {
+    cell.rack = dice
+        .one_in(2)
+        .then(|| dice.of(&["r1", "r2", "r3"]).to_owned());
+    cell.hardware_priority = i64::from(dice.small(4)) - 1;
+    cell.cached_blobs = dice.some(&["blob1", "blob2", "blob1"], 3);
+    if dice.one_in(4) {
+        cell.zone_number = dice.one_in(2).then(|| dice.small(5));
+    }
+    cell.owners.clear();
+    for owner in OWNERS {
+        if dice.one_in(4) {
+            cell.owners.insert(owner.into(), dice.small(4));
+        }
+    }
+    cell.tags.clear();
+    for tag in ["role=db", "role=web"] {
+        if dice.one_in(5) {
+            cell.tags.insert(tag.into(), dice.small(3));
+        }
+    }
+    (cell.cpu_capped, cell.cpu_uncapped) = match dice.below(4) {
+        0 => (2, 0),
+        1 => (0, 2),
+        _ => (0, 0),
+    };
+}
+
 fn enrich(dice: &mut Dice, cell: &mut Cell) {
     if dice.one_in(10) {
         cell.status = dice.of(&["offline", "rebooting"]).into();
@@ -171,25 +200,7 @@ fn enrich(dice: &mut Dice, cell: &mut Cell) {
     if dice.one_in(2) {
         cell.last_boot = Some("2026-02-01T00:00:00Z".into());
     }
-    if dice.one_in(2) {
-        cell.rack = Some(dice.of(&["r1", "r2", "r3"]).into());
-    }
-    cell.hardware_priority = i64::from(dice.small(4)) - 1;
-    for owner in OWNERS {
-        if dice.one_in(4) {
-            cell.owners.insert(owner.into(), 1 + dice.small(3));
-        }
-    }
-    for tag in ["role=db", "role=web"] {
-        if dice.one_in(5) {
-            cell.tags.insert(tag.into(), 1);
-        }
-    }
-    match dice.below(4) {
-        0 => cell.cpu_capped = 2,
-        1 => cell.cpu_uncapped = 2,
-        _ => {}
-    }
+    counts(dice, cell);
     if dice.one_in(6) {
         cell.reboot_batch = Some("b7".into());
     }

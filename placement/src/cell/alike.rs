@@ -1,0 +1,96 @@
+//! Attributes that many cells have in common are kept once.
+
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::{Arc, Weak},
+};
+
+use super::{Attributes, Cell};
+
+/// The different attributes of a pool's cells.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Alike {
+    /// By [`print`]; very rarely more than one. Only the cells themselves hold on to them.
+    by_print: HashMap<u64, Vec<Weak<Attributes>>>,
+    /// With so many what nobody has any more is dropped.
+    tidy_at: usize,
+}
+
+impl Alike {
+    /// Has the cell share its attributes with one of the pool's that has the same. `before` is what
+    /// the pool knew of this cell.
+    pub(crate) fn share(&mut self, cell: &mut Cell, before: Option<&Cell>) {
+        if let Some(before) = before
+            && before.attributes == cell.attributes
+        {
+            cell.attributes = Arc::clone(&before.attributes);
+            return;
+        }
+        if self.by_print.len() >= self.tidy_at {
+            self.by_print.retain(|_, all| {
+                all.retain(|known| known.strong_count() > 0);
+                !all.is_empty()
+            });
+            self.tidy_at = 2 * self.by_print.len() + 64;
+        }
+        let all = self.by_print.entry(print(&cell.attributes)).or_default();
+        let mut known = all.iter().filter_map(Weak::upgrade);
+        match known.find(|known| *known == cell.attributes) {
+            Some(known) => cell.attributes = known,
+            None => all.push(Arc::downgrade(&cell.attributes)),
+        }
+    }
+}
+
+/// A hash of what mostly tells attributes apart.
+fn print(attributes: &Attributes) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let platform = attributes.platform.as_ref();
+    (
+        &attributes.zone,
+        &attributes.stacks,
+        &attributes.placement_tags,
+        &attributes.status,
+        &attributes.networks,
+        &attributes.rack,
+        platform.map(|platform| (&platform.version, &platform.stamp)),
+        attributes.hardware_priority,
+    )
+        .hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Resources;
+
+    #[test]
+    fn cells_that_are_alike_share_until_one_changes() {
+        let mut alike = Alike::default();
+        let mut cells: Vec<Cell> = (0..3)
+            .map(|n| Cell::new(format!("c{n}"), Resources::new(100, 100, 1)))
+            .collect();
+        cells[2].rack = Some("r".into());
+        for cell in &mut cells {
+            alike.share(cell, None);
+        }
+        assert!(Arc::ptr_eq(&cells[0].attributes, &cells[1].attributes));
+        assert!(!Arc::ptr_eq(&cells[0].attributes, &cells[2].attributes));
+        cells[0].reserved = true;
+        assert!(!cells[1].reserved, "a change reached another cell");
+    }
+
+    #[test]
+    fn what_nobody_has_any_more_is_forgotten() {
+        let mut alike = Alike::default();
+        let mut cell = Cell::new("c", Resources::new(100, 100, 1));
+        for n in 0..10_000 {
+            let before = cell.clone();
+            cell.rack = Some(format!("r{n}"));
+            alike.share(&mut cell, Some(&before));
+        }
+        assert!(alike.by_print.len() <= 64, "{}", alike.by_print.len());
+    }
+}

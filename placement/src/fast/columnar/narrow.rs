@@ -1,0 +1,82 @@
+//! Narrowings over columns.
+
+use super::{Columnar, keep, softly};
+use crate::{
+    Job, Request,
+    batch::Ask,
+    fast::{columns::NO_RACK, view::count_at},
+    policy::Narrow,
+};
+
+impl Columnar<'_> {
+    pub(super) fn strict_locality(&mut self, request: &Request) {
+        if !request.strict || (request.near.is_empty() && request.far.is_empty()) {
+            return;
+        }
+        let far = self.view.held(&request.far);
+        let near = self.view.held(&request.near);
+        let wanted = u32::try_from(request.near.len()).unwrap_or(u32::MAX);
+        let stays = |p: &u32| far[*p as usize] == 0 && near[*p as usize] == wanted;
+        self.scratch.alive.retain(stays);
+    }
+
+    pub(super) fn narrow(&mut self, narrow: Narrow, job: &Job, ask: Ask) {
+        let Self { view, scratch, .. } = self;
+        match narrow {
+            Narrow::ZoneFewest => {
+                let counts = &view.session.app(ask).zones;
+                let columns = &view.columns;
+                let count = |p: &u32| columns.zone(*p).map_or(0, |zone| counts[zone as usize]);
+                let fewest = scratch.alive.iter().map(count).min().unwrap_or(0);
+                keep(scratch, |p| count(p) == fewest);
+            }
+            Narrow::AppFewest => {
+                let holders = &view.session.app(ask).holders;
+                if holders.is_empty() {
+                    return;
+                }
+                let count = |p: &u32| count_at(holders, *p);
+                let fewest = scratch.alive.iter().map(count).min().unwrap_or(0);
+                keep(scratch, |p| count(p) == fewest);
+            }
+            Narrow::UpperHalfMemory => {
+                let memory = |p: &u32| view.session.row(*p).memory;
+                let mut sorted: Vec<i64> = scratch.alive.iter().map(memory).collect();
+                let middle = sorted.len() / 2;
+                let threshold = *sorted.select_nth_unstable(middle).1;
+                keep(scratch, |p| memory(p) >= threshold);
+            }
+            Narrow::Locality => self.nearby(&job.request),
+        }
+    }
+
+    fn nearby(&mut self, request: &Request) {
+        let Self { view, scratch, .. } = self;
+        if request.near.is_empty() && request.far.is_empty() {
+            if let Some(owner) = &request.owner {
+                let holders = view.owner(owner);
+                if !holders.is_empty() {
+                    softly(scratch, |p| count_at(holders, *p) == 0);
+                }
+            }
+            return;
+        }
+        let in_rack = |p: u32, wanted: &[bool]| {
+            let rack = view.columns.racks[p as usize];
+            rack != NO_RACK && wanted[rack as usize]
+        };
+        if !request.far.is_empty() {
+            let held = view.held(&request.far);
+            softly(scratch, |p| held[*p as usize] == 0);
+            let racks = view.racks_of(&held);
+            softly(scratch, |p| !in_rack(*p, &racks));
+        }
+        if !request.near.is_empty() {
+            let held = view.held(&request.near);
+            if !softly(scratch, |p| held[*p as usize] > 0) {
+                let racks = view.racks_of(&held);
+                softly(scratch, |p| in_rack(*p, &racks));
+            }
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! One plan's view of the columns: who is there, and what the batch has taken so far.
+
+use std::collections::{HashMap, hash_map::Entry};
+
+use crate::{
+    Cell, Job, Policy, Request,
+    batch::{Ask, Batch},
+    objective::Objective,
+    stages::{filter::Now, locality::Item},
+};
+
+use super::{
+    columns::{Columns, NO_RACK, NOBODY},
+    rows::Holders,
+    session::Session,
+};
+
+/// How many of something cells hold: slot and count, by slot.
+type Counts = Vec<(u32, u32)>;
+
+/// The columns for one plan; the batch's debits are in them until [`View::finish`].
+pub(super) struct View<'a> {
+    pub(super) columns: &'a mut Columns,
+    pub(super) session: Session<'a>,
+    /// Cells that do not exist for this auction: kind, and whether they count otherwise.
+    absent: Vec<(u32, u32, bool)>,
+    /// By slot: the place by index in its zone, where the policy looks at it.
+    pub(super) ranks: Vec<u32>,
+    /// How many zones the counted cells have, where the policy has an objective.
+    pub(super) zones_counted: usize,
+    /// Positions of the batch's apps in it.
+    app_numbers: HashMap<&'a str, u32>,
+    owners: Changed,
+    tags: Changed,
+    /// Counts by name as columns, made on demand; by [`Listed`].
+    counts: [HashMap<String, Vec<f64>>; 2],
+}
+
+/// What an objective counts, or asks for, by name.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Listed {
+    Blob,
+    Stack,
+}
+
+/// Most columns by name that are kept at a time.
+const MAX_KEPT: usize = 512;
+
+/// Counts that the batch changed, over those of the pool.
+#[derive(Default)]
+struct Changed {
+    by_name: HashMap<String, Counts>,
+}
+
+impl Changed {
+    fn of<'s>(&'s self, name: &str, pool: &'s Holders) -> &'s [(u32, u32)] {
+        let changed = self.by_name.get(name);
+        changed.map_or_else(|| pool.of(name), Vec::as_slice)
+    }
+
+    fn add(&mut self, name: String, slot: u32, pool: &Holders) {
+        let counts = match self.by_name.entry(name) {
+            Entry::Occupied(changed) => changed.into_mut(),
+            Entry::Vacant(vacant) => {
+                let unchanged = pool.of(vacant.key()).to_vec();
+                vacant.insert(unchanged)
+            }
+        };
+        match counts.binary_search_by_key(&slot, |(s, _)| *s) {
+            Ok(at) => counts[at].1 += 1,
+            Err(at) => counts.insert(at, (slot, 1)),
+        }
+    }
+}
+
+/// How many of what the list counts the slot holds.
+pub(super) fn count_at(counts: &[(u32, u32)], slot: u32) -> u32 {
+    let found = counts.binary_search_by_key(&slot, |(s, _)| *s);
+    found.map_or(0, |at| counts[at].1)
+}
+
+impl<'a> View<'a> {
+    pub(super) fn new(
+        columns: &'a mut Columns,
+        session: Session<'a>,
+        policy: &Policy,
+        batch: &Batch<'a>,
+    ) -> Self {
+        let mut absent = Vec::new();
+        for slot in &session.out {
+            let at = *slot as usize;
+            absent.push((*slot, columns.kinds[at], columns.counted[at]));
+            columns.kinds[at] = NOBODY;
+            columns.counted[at] = false;
+        }
+        columns.draw_lots(session.lots, session.parts.hashes);
+        let mut view = Self {
+            zones_counted: if policy.has_objective() {
+                columns.number_zones()
+            } else {
+                0
+            },
+            columns,
+            session,
+            absent,
+            ranks: Vec::new(),
+            app_numbers: batch.apps.iter().copied().zip(0..).collect(),
+            owners: Changed::default(),
+            tags: Changed::default(),
+            counts: Default::default(),
+        };
+        if policy.ranks_cells() {
+            let counted = (0..).take(view.columns.len());
+            let counted = counted.filter(|slot: &u32| view.columns.counted[*slot as usize]);
+            let counted = view.session.by_name(counted.collect());
+            view.ranks = super::ranks(view.session.parts.cells, counted);
+        }
+        view
+    }
+
+    /// Takes the batch's debits back, and has the absent cells return.
+    pub(super) fn finish(self) {
+        let Self {
+            columns,
+            mut session,
+            absent,
+            ..
+        } = self;
+        let cells = session.parts.cells;
+        session.roll_back(|slot, _, before| {
+            columns.write_amounts(slot, &cells[slot as usize], before);
+        });
+        for (slot, kind, counted) in absent {
+            columns.kinds[slot as usize] = kind;
+            columns.counted[slot as usize] = counted;
+            columns.write_row(slot, *session.row(slot));
+        }
+    }
+
+    /// The cell as it was before the batch.
+    pub(super) fn cell(&self, slot: u32) -> &'a Cell {
+        &self.session.parts.cells[slot as usize]
+    }
+
+    pub(super) fn now(&self) -> Now<'a> {
+        Now {
+            ms: self.session.draw.now_ms,
+            instances: &self.session.draw.instances,
+        }
+    }
+
+    /// Looks the app up on its first job.
+    pub(super) fn meet(&mut self, ask: Ask, app: &str) {
+        let columns = &*self.columns;
+        self.session
+            .meet(ask, app, columns.zones(), |slot| columns.zone(slot));
+    }
+
+    /// Where an app runs, whether the batch has jobs of it or not.
+    pub(super) fn app(&self, app: &str) -> &[(u32, u32)] {
+        let met = self.app_numbers.get(app);
+        let met = met.and_then(|number| self.session.known_app(*number));
+        met.map_or_else(|| self.session.parts.holders.of(app), |app| &app.holders)
+    }
+
+    /// Which cells hold instances of the owner.
+    pub(super) fn owner(&self, owner: &str) -> &[(u32, u32)] {
+        self.owners.of(owner, &self.columns.owners)
+    }
+
+    /// How many of the items each cell holds.
+    pub(super) fn held(&self, items: &[String]) -> Vec<u32> {
+        let mut held = vec![0; self.columns.len()];
+        let mut count = |slot: u32| held[slot as usize] += 1;
+        for item in items {
+            match Item::parse(item) {
+                Some(Item::App(app)) => self.app(app).iter().for_each(|(slot, _)| count(*slot)),
+                Some(Item::Tag(tag)) => {
+                    let tagged = self.tags.of(tag, &self.columns.tags);
+                    tagged.iter().for_each(|(slot, _)| count(*slot));
+                }
+                Some(Item::Rack(rack)) => {
+                    let number = self.columns.rack_number(rack).unwrap_or(NO_RACK);
+                    let racks = (0..).zip(&self.columns.racks);
+                    racks
+                        .filter(|(_, rack)| **rack == number && number != NO_RACK)
+                        .for_each(|(slot, _)| count(slot));
+                }
+                Some(Item::Instance(id)) => {
+                    let at = self.session.draw.instances.get(id);
+                    let names = (0..).zip(self.session.parts.names);
+                    names
+                        .filter(|(_, name)| at == Some(name))
+                        .for_each(|(slot, _)| count(slot));
+                }
+                None => {}
+            }
+        }
+        held
+    }
+
+    /// Which racks have a counted cell that holds any of the items.
+    pub(super) fn racks_of(&self, held: &[u32]) -> Vec<bool> {
+        let columns = &self.columns;
+        let mut racks = vec![false; columns.rack_count()];
+        for (at, count) in held.iter().enumerate() {
+            let rack = columns.racks[at];
+            if *count > 0 && columns.counted[at] && rack != NO_RACK {
+                racks[rack as usize] = true;
+            }
+        }
+        racks
+    }
+
+    /// Makes the columns of how often each cell lists these names, but for those that nobody lists.
+    pub(super) fn count<'n>(
+        &mut self,
+        listed: Listed,
+        names: impl IntoIterator<Item = &'n String>,
+    ) {
+        let columns = &mut self.counts[listed as usize];
+        if columns.len() >= MAX_KEPT {
+            columns.clear();
+        }
+        for name in names {
+            let holders = match listed {
+                Listed::Blob => self.columns.blobs.of(name),
+                Listed::Stack => self.columns.stacks.of(name),
+            };
+            if holders.is_empty() || columns.contains_key(name) {
+                continue;
+            }
+            let mut column = vec![0.0; self.columns.len()];
+            for (slot, count) in holders {
+                column[*slot as usize] = match listed {
+                    Listed::Blob => f64::from(*count),
+                    Listed::Stack => 1.0,
+                };
+            }
+            columns.insert(name.clone(), column);
+        }
+    }
+
+    /// A column that [`View::count`] made; none = 0 everywhere.
+    pub(super) fn counted(&self, listed: Listed, name: &str) -> Option<&[f64]> {
+        self.counts[listed as usize].get(name).map(Vec::as_slice)
+    }
+
+    /// The cell with this batch's debits, as far as an objective can see.
+    pub(super) fn as_it_is(&self, slot: u32, objective: &Objective, request: &Request) -> Cell {
+        let (cell, row) = (self.cell(slot), self.session.row(slot));
+        let mut seen = Cell::new("", cell.total.clone());
+        seen.available.memory_mb = row.memory;
+        seen.available.disk_mb = cell.available.disk_mb.map(|_| row.disk);
+        seen.stacks.clone_from(&cell.stacks);
+        seen.cached_blobs.clone_from(&cell.cached_blobs);
+        for app in objective.counted_apps(request) {
+            let count = count_at(self.app(app), slot);
+            if count > 0 {
+                seen.apps.insert(app.to_owned(), count);
+            }
+        }
+        seen
+    }
+
+    /// Takes the job's resources from the cell.
+    pub(super) fn debit(&mut self, slot: u32, job: &Job, ask: Ask) {
+        let at = slot as usize;
+        let request = &*job.request;
+        let columns = &mut *self.columns;
+        let zone = columns.zone(slot).filter(|_| columns.counted[at]);
+        self.session.debit(slot, zone, job, ask);
+        columns.write_row(slot, *self.session.row(slot));
+        columns.instances[at] += 1;
+        if request.cpu_millis > 0 {
+            columns.capped[at] += 1;
+        } else {
+            columns.uncapped[at] += 1;
+        }
+        if let Some(owner) = &request.owner {
+            self.owners.add(owner.clone(), slot, &columns.owners);
+        }
+        for (key, value) in &request.tags {
+            self.tags.add(format!("{key}={value}"), slot, &columns.tags);
+        }
+    }
+}
