@@ -78,6 +78,8 @@ pub(crate) struct Asking {
     pub(crate) auction: Uuid,
     pub(crate) missing: BTreeSet<Arc<str>>,
     pub(crate) answered: HashSet<Arc<str>>,
+    /// Beside those, all but these, see [`Input::Unchanged`].
+    pub(crate) all_but: Option<BTreeSet<Arc<str>>>,
     pub(crate) until_ms: u64,
 }
 
@@ -197,7 +199,7 @@ impl Auctioneer {
                 let heard = self.feed.hear_said(now_ms, word, said, &mut self.counters);
                 self.heard(now_ms, word, heard);
             }
-            Input::Unchanged { auction, except } => self.unchanged(now_ms, auction, &except),
+            Input::Unchanged { auction, except } => self.unchanged(now_ms, auction, except),
             Input::Answered { dispatch, answer } => self.answered(now_ms, dispatch, &answer),
             Input::NobodyListens { dispatch } => self.nobody_listens(now_ms, dispatch),
             Input::Garbled => self.counters.stray_answers += 1,
@@ -322,14 +324,15 @@ impl Auctioneer {
     }
 
     /// Every known cell but these says that its last word holds.
-    fn unchanged(&mut self, now_ms: u64, auction: Option<Uuid>, except: &BTreeSet<Arc<str>>) {
-        self.feed.renew_all(now_ms, auction.is_none(), except);
+    fn unchanged(&mut self, now_ms: u64, auction: Option<Uuid>, except: BTreeSet<Arc<str>>) {
+        self.feed.renew_all(now_ms, auction.is_none(), &except);
         let asking = self.asking.as_mut();
         if let Some(asking) = asking.filter(|asking| auction == Some(asking.auction)) {
-            let said = |cell: &&Arc<str>| !except.contains(*cell);
-            let cells = self.feed.cells().map(|(name, _)| name);
-            asking.answered.extend(cells.filter(said).map(Arc::clone));
+            if except.is_empty() {
+                asking.missing.clear();
+            }
             asking.missing.retain(|cell| except.contains(cell));
+            asking.all_but = Some(except);
         }
     }
 

@@ -39,6 +39,13 @@ struct Batch {
 /// The requests of one app that a batch begins: their ids, and all their instances' indices.
 type Begun = (Vec<Arc<str>>, Vec<u32>);
 
+impl Asking {
+    fn answered_by(&self, cell: &Arc<str>) -> bool {
+        let counted = self.all_but.as_ref();
+        counted.is_some_and(|except| !except.contains(cell)) || self.answered.contains(cell)
+    }
+}
+
 impl Auctioneer {
     /// Begins an auction when there is work, and ends it when the bids are in.
     pub(crate) fn hold_auction(&mut self, now_ms: u64) {
@@ -60,7 +67,7 @@ impl Auctioneer {
             let mut no_bid = Vec::new();
             if asking.answered.len() < self.feed.pool().len() {
                 let names = self.feed.cells().map(|(name, _)| name);
-                let silent = names.filter(|name| !asking.answered.contains(*name));
+                let silent = names.filter(|name| !asking.answered_by(name));
                 no_bid = silent.map(Arc::clone).collect();
             }
             self.decide(now_ms, asking.auction, no_bid);
@@ -100,6 +107,7 @@ impl Auctioneer {
             auction,
             missing,
             answered: HashSet::default(),
+            all_but: None,
             until_ms: now_ms + BID_WAIT_MS,
         });
     }

@@ -132,6 +132,7 @@ fn trace(nodes: &Path, pods: &Path, columns: Option<&Columns>) -> anyhow::Result
             text: pod_file,
         },
         columns.unwrap_or(&Columns::default()),
+        placement::Kind::Lrp,
     );
     let read = read.map_err(Usage::because)?;
     Scenario::of_trace("trace", read.cells, read.demands).map_err(Usage::because)
