@@ -8,6 +8,7 @@ pub mod outcome;
 pub mod random;
 pub mod report;
 pub mod scenario;
+pub mod seeds;
 pub mod shipped;
 pub mod trace;
 pub mod workload;

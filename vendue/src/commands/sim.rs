@@ -1,6 +1,7 @@
 //! `sim`: a scenario under virtual time, under one policy or several, and a report of it.
 
 mod progress;
+mod seeds;
 mod timing;
 
 use std::{
@@ -48,6 +49,9 @@ pub(crate) struct SimArgs {
     /// Another seed than the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// Play so many seeds, one after the other, and show how far their figures lie apart
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=1_000), conflicts_with_all = ["html", "open"])]
+    seeds: Option<u64>,
     /// Write the report as one HTML file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -86,21 +90,59 @@ pub(crate) async fn sim(global: &Global, args: &SimArgs) -> anyhow::Result<Done>
     let seed = args.seed.unwrap_or(scenario.base.seed);
     let end = Arc::new(AtomicBool::new(false));
     let ended = Arc::clone(&end);
-    let outcome = simulator::outcome(&scenario, seed, &command(args));
-    let played = tokio::task::spawn_blocking(move || play(&scenario, outcome, &ended));
+    let command = command(args);
+    let seeds = seed..seed.saturating_add(args.seeds.unwrap_or(1));
+    let played = tokio::task::spawn_blocking(move || play_all(&scenario, seeds, &command, &ended));
     let stop = tokio::spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {
             end.store(true, Ordering::Relaxed);
         }
     });
-    let (outcome, timings) = played.await??;
+    let (outcomes, timings) = played.await??;
     stop.abort();
-    write(global.output, args, &outcome, &timings)?;
-    Ok(if outcome.interrupted {
+    let interrupted = outcomes.iter().any(|o| o.interrupted);
+    match outcomes.as_slice() {
+        [outcome] if args.seeds.is_none() => write(global.output, args, outcome, &timings)?,
+        _ => seeds::write(global.output, &outcomes, &self::command(args))?,
+    }
+    Ok(if interrupted {
         Done::Interrupted
     } else {
         Done::Well
     })
+}
+
+/// Every seed in turn; ends with the one during which it was ended.
+fn play_all(
+    scenario: &Scenario,
+    seeds: std::ops::Range<u64>,
+    command: &str,
+    end: &AtomicBool,
+) -> anyhow::Result<(Vec<Outcome>, Vec<Timing>)> {
+    let (mut outcomes, mut timings) = (Vec::new(), Vec::new());
+    for seed in seeds {
+        let outcome = simulator::outcome(scenario, seed, command);
+        let (mut outcome, took) = play(scenario, outcome, end)?;
+        let interrupted = outcome.interrupted;
+        // of many seeds only the figures are wanted
+        if let Some(last) = outcomes.last_mut() {
+            forget_cells(last);
+            forget_cells(&mut outcome);
+        }
+        outcomes.push(outcome);
+        timings.extend(took);
+        if interrupted {
+            break;
+        }
+    }
+    Ok((outcomes, timings))
+}
+
+fn forget_cells(outcome: &mut Outcome) {
+    for run in &mut outcome.runs {
+        run.cells.clear();
+        run.series.clear();
+    }
 }
 
 /// The scenario with the policies and workload that the command line names.
@@ -199,6 +241,7 @@ fn command(args: &SimArgs) -> String {
         words.push(format!("--policy {policy}"));
     }
     words.extend(args.seed.map(|seed| format!("--seed {seed}")));
+    words.extend(args.seeds.map(|seeds| format!("--seeds {seeds}")));
     words.join(" ")
 }
 
