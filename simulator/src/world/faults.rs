@@ -55,13 +55,15 @@ impl World<'_> {
     }
 
     fn cell_lost(&mut self, c: usize) {
+        if self.cells[c].down == 0 {
+            self.count_silence(c, self.cells[c].advertised_ms);
+        }
         self.cells[c].down += 1;
         if self.cells[c].down > 1 {
             return;
         }
         let now_ms = self.now_ms();
         self.down_since.insert(c, now_ms);
-        self.count_silence(c, self.cells[c].advertised_ms);
         let held = self.cells[c].ledger.all_held(now_ms);
         self.client.lost += held.len() as u64;
         self.cells[c].die(now_ms);
