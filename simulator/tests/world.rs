@@ -146,7 +146,8 @@ fn everything_asked_for_has_its_outcome_whatever_goes_wrong() {
             .flat_map(|c| &c.instances)
             .map(|i| u64::from(i.count))
             .sum();
-        assert_eq!(held as f64, f.per_cell.mean * run.cells.len() as f64);
+        let counted = f.per_cell.mean * run.cells.len() as f64;
+        assert!((held as f64 - counted).abs() < 1e-6, "{held} {counted}");
         for cell in &run.cells {
             let memory: i64 = cell.instances.iter().map(|i| i.memory_mb).sum();
             assert_eq!(memory, cell.used_mb, "{}", cell.cell);

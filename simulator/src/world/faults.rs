@@ -80,15 +80,13 @@ impl World<'_> {
     fn by_request(&mut self, held: Vec<Instance>) -> Vec<Lost> {
         let mut lost: BTreeMap<(String, String), Lost> = BTreeMap::new();
         for instance in held {
-            let (request, index, lifetime_ms) = match self.client.lost(instance.instance) {
-                Some(found) => found,
-                None => {
-                    let size = (instance.memory_mb, instance.disk_mb);
-                    let mut request = Request::new(instance.app.as_str(), size.0, size.1);
-                    request.kind = instance.kind;
-                    (Arc::new(request), instance.index, None)
-                }
-            };
+            let asked = self.client.lost(instance.instance);
+            let (request, index, lifetime_ms) = asked.unwrap_or_else(|| {
+                let size = (instance.memory_mb, instance.disk_mb);
+                let mut request = Request::new(instance.app.as_str(), size.0, size.1);
+                request.kind = instance.kind;
+                (Arc::new(request), instance.index, None)
+            });
             let key = (request.app.clone(), request.id.clone());
             let entry = lost.entry(key).or_insert_with(|| Lost {
                 request,

@@ -420,7 +420,7 @@ impl<'s> World<'s> {
                 self.counts.sent(Kind::Advertisement, 1);
                 for n in 0..self.nodes.len() {
                     let input = self.word(Word::Advert, &advert);
-                    self.to_node(c, n, Kind::Advertisement, (input, bytes));
+                    self.send_node(c, n, Kind::Advertisement, (input, bytes));
                 }
             }
         }
