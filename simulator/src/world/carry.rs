@@ -16,7 +16,7 @@ impl World<'_> {
             Output::AskState { cell } => {
                 self.counts.sent(Kind::StateRequest, 1);
                 if let Some(c) = self.by_name.get(&cell).copied() {
-                    self.to_cell(n, c, 0, ToCell::State);
+                    self.send_cell(n, c, 0, ToCell::State);
                 }
             }
             Output::AskInstances { query, body } => {
@@ -24,7 +24,7 @@ impl World<'_> {
                 for c in 0..self.cells.len() {
                     let body = body.clone();
                     let bytes = body.len() as u64;
-                    self.to_cell(n, c, bytes, ToCell::Instances { query, body });
+                    self.send_cell(n, c, bytes, ToCell::Instances { query, body });
                 }
             }
             Output::Start {
@@ -35,7 +35,7 @@ impl World<'_> {
                 self.counts.sent(Kind::Start, 1);
                 let bytes = body.len() as u64;
                 if let Some(c) = self.by_name.get(&cell).copied() {
-                    self.to_cell(n, c, bytes, ToCell::Start { dispatch, body });
+                    self.send_cell(n, c, bytes, ToCell::Start { dispatch, body });
                 }
             }
             Output::StopCells { query, body } => {
@@ -43,7 +43,7 @@ impl World<'_> {
                 for c in 0..self.cells.len() {
                     let body = body.clone();
                     let bytes = body.len() as u64;
-                    self.to_cell(n, c, bytes, ToCell::Stop { query, body });
+                    self.send_cell(n, c, bytes, ToCell::Stop { query, body });
                 }
             }
             Output::Reply { to, body } => self.reply(to, body, false),
@@ -57,7 +57,7 @@ impl World<'_> {
                 self.counts.sent(Kind::Outcome, 1);
                 let bytes = body.len() as u64;
                 let id = id.to_string();
-                self.to_all_nodes(Kind::Outcome, bytes, &Input::Outcome { id, body });
+                self.send_all_nodes(Kind::Outcome, bytes, &Input::Outcome { id, body });
             }
             Output::Held { .. } => {}
         }
@@ -95,7 +95,7 @@ impl World<'_> {
             .chain(&event.requests)
             .cloned()
             .collect();
-        self.to_all_nodes(Kind::Event, bytes, &Input::Begun(ids));
+        self.send_all_nodes(Kind::Event, bytes, &Input::Begun(ids));
     }
 
     /// Bids are asked of every cell. Those whose last word the auctioneer knows, and that nothing is
@@ -109,7 +109,7 @@ impl World<'_> {
         let bytes = to_bytes(&request).len() as u64;
         let made = self.count_bids(n, auction, bytes);
         for c in made {
-            self.to_cell(n, c, bytes, ToCell::Bid { auction });
+            self.send_cell(n, c, bytes, ToCell::Bid { auction });
         }
     }
 }

@@ -180,9 +180,20 @@ impl Node {
     }
 
     /// Lets time pass and carries out what the ledger wants, as the rep does.
-    pub(super) fn settle(&mut self, now_ms: u64, input: Input, said: &mut Vec<Said>) {
+    pub(super) fn settle(
+        &mut self,
+        now_ms: u64,
+        counted: bool,
+        input: Input,
+        said: &mut Vec<Said>,
+    ) {
         self.ledger.tick(now_ms);
-        self.advertise_if(now_ms, input, said);
+        // where advertisements without news are counted, an interval that is over is no reason
+        let news_ms = self.schedule.next_news_ms();
+        let no_news = news_ms.is_none_or(|at_ms| at_ms > now_ms) && self.advertised.is_some();
+        if !(counted && input == Input::Tick && no_news) {
+            self.advertise_if(now_ms, input, said);
+        }
         loop {
             for report in self.executor.due(now_ms) {
                 self.ledger.report(now_ms, report);

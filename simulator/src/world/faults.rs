@@ -55,13 +55,15 @@ impl World<'_> {
     }
 
     fn cell_lost(&mut self, c: usize) {
+        if self.cells[c].down == 0 {
+            self.count_silence(c, self.cells[c].advertised_ms);
+        }
         self.cells[c].down += 1;
         if self.cells[c].down > 1 {
             return;
         }
         let now_ms = self.now_ms();
         self.down_since.insert(c, now_ms);
-        self.count_silence(c, self.cells[c].advertised_ms);
         let held = self.cells[c].ledger.all_held(now_ms);
         self.client.lost += held.len() as u64;
         self.cells[c].die(now_ms);
@@ -78,15 +80,13 @@ impl World<'_> {
     fn by_request(&mut self, held: Vec<Instance>) -> Vec<Lost> {
         let mut lost: BTreeMap<(String, String), Lost> = BTreeMap::new();
         for instance in held {
-            let (request, index, lifetime_ms) = match self.client.lost(instance.instance) {
-                Some(found) => found,
-                None => {
-                    let size = (instance.memory_mb, instance.disk_mb);
-                    let mut request = Request::new(instance.app.as_str(), size.0, size.1);
-                    request.kind = instance.kind;
-                    (Arc::new(request), instance.index, None)
-                }
-            };
+            let asked = self.client.lost(instance.instance);
+            let (request, index, lifetime_ms) = asked.unwrap_or_else(|| {
+                let size = (instance.memory_mb, instance.disk_mb);
+                let mut request = Request::new(instance.app.as_str(), size.0, size.1);
+                request.kind = instance.kind;
+                (Arc::new(request), instance.index, None)
+            });
             let key = (request.app.clone(), request.id.clone());
             let entry = lost.entry(key).or_insert_with(|| Lost {
                 request,

@@ -89,7 +89,7 @@ impl World<'_> {
     }
 
     /// An auctioneer's message to one cell.
-    pub(super) fn to_cell(&mut self, n: usize, c: usize, bytes: u64, what: ToCell) {
+    pub(super) fn send_cell(&mut self, n: usize, c: usize, bytes: u64, what: ToCell) {
         if self.away > 0 {
             return;
         }
@@ -114,7 +114,13 @@ impl World<'_> {
     }
 
     /// A cell's message to one auctioneer.
-    pub(super) fn to_node(&mut self, c: usize, n: usize, kind: Kind, (input, bytes): (Input, u64)) {
+    pub(super) fn send_node(
+        &mut self,
+        c: usize,
+        n: usize,
+        kind: Kind,
+        (input, bytes): (Input, u64),
+    ) {
         self.node_message(c, n, kind, bytes, ToNode::Input(input));
     }
 
@@ -152,7 +158,7 @@ impl World<'_> {
     }
 
     /// Something that every auctioneer hears, published by one of them.
-    pub(super) fn to_all_nodes(&mut self, kind: Kind, bytes: u64, input: &Input) {
+    pub(super) fn send_all_nodes(&mut self, kind: Kind, bytes: u64, input: &Input) {
         if self.away > 0 {
             return;
         }
@@ -297,7 +303,7 @@ impl World<'_> {
     fn say(&mut self, c: usize, (n, life): (usize, u32), kind: Kind, said: (Input, u64)) {
         self.counts.sent(kind, 1);
         if self.nodes[n].life == life {
-            self.to_node(c, n, kind, said);
+            self.send_node(c, n, kind, said);
         }
     }
 

@@ -379,7 +379,7 @@ impl<'s> World<'s> {
         let now_ms = self.now_ms();
         let mut said = Vec::new();
         let silent_ms = self.cells[c].advertised_ms;
-        self.cells[c].settle(now_ms, input, &mut said);
+        self.cells[c].settle(now_ms, self.counted, input, &mut said);
         for said in said {
             self.said(c, silent_ms, said);
         }
@@ -420,7 +420,7 @@ impl<'s> World<'s> {
                 self.counts.sent(Kind::Advertisement, 1);
                 for n in 0..self.nodes.len() {
                     let input = self.word(Word::Advert, &advert);
-                    self.to_node(c, n, Kind::Advertisement, (input, bytes));
+                    self.send_node(c, n, Kind::Advertisement, (input, bytes));
                 }
             }
         }

@@ -68,7 +68,7 @@ impl World<'_> {
         self.counts.sent(Kind::Discover, 1);
         let bytes = r#"{"v":1}"#.len() as u64;
         for c in 0..self.cells.len() {
-            self.to_cell(n, c, bytes, ToCell::Discover);
+            self.send_cell(n, c, bytes, ToCell::Discover);
         }
     }
 

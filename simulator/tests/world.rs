@@ -1,0 +1,281 @@
+//! The cluster under virtual time: the same seed does the same, what is counted is what would have
+//! been made, and what goes wrong goes wrong as it does in truth.
+#![allow(clippy::unwrap_used)] // a test may panic
+
+use simulator::{Settings, outcome::Run, scenario::Scenario};
+
+const CELLS: &str = r#"
+[[groups]]
+count = 3
+zone = "z1"
+total = { memory_mb = 1000, disk_mb = 4000, containers = 100 }
+running = [{ app = "old-{n}", count = "1..3", memory_mb = 10, disk_mb = 1 }]
+[[groups]]
+count = 3
+zone = "z2"
+total = { memory_mb = 1000, disk_mb = 4000, containers = 100 }
+"#;
+
+fn read(text: &str) -> Scenario {
+    Scenario::read(&format!("{text}\n{CELLS}"), true).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn play(scenario: &Scenario, seed: u64, verbatim: bool) -> Run {
+    let settings = Settings { seed, verbatim };
+    let contender = &scenario.contenders[0];
+    simulator::run(scenario, contender, settings, &mut |_| true)
+        .unwrap()
+        .0
+}
+
+const ARRIVALS: &str = r#"
+duration = "30m"
+auctioneers = 2
+start_takes = "3s"
+restart_lost_after = "10s"
+[[workload]]
+arrivals = { every = "exponential:20s" }
+app = { name = "app-{n}", instances = "1..5", memory_mb = [[64, 0.7], [300, 0.3]], disk_mb = 10 }
+lifetime = "exponential:5m"
+scale = { every = "exponential:2m", by = "-2..2" }
+[[faults]]
+at = "5m"
+for = "2m"
+kind = "cell-lost"
+cells = ["z1-cell-0"]
+[[faults]]
+at = "10m"
+for = "1m"
+kind = "zone-cut"
+zone = "z2"
+[[faults]]
+at = "15m"
+for = "2s"
+kind = "auctioneer-restart"
+auctioneer = 1
+[[faults]]
+at = "20m"
+for = "30s"
+kind = "nats-away"
+"#;
+
+#[test]
+fn the_same_seed_gives_the_same_bytes() {
+    let lossy = format!("{ARRIVALS}[network]\nlatency = \"exponential:2ms\"\nloss = 0.01\n");
+    for text in [ARRIVALS, lossy.as_str()] {
+        let scenario = read(text);
+        let json = |seed| serde_json::to_string(&play(&scenario, seed, false)).unwrap();
+        assert_eq!(json(1), json(1));
+        assert_ne!(json(1), json(2));
+    }
+}
+
+#[test]
+fn what_is_counted_is_what_would_have_been_made() {
+    // with one latency for all messages no draw depends on which are made
+    let text = format!("{ARRIVALS}[network]\nlatency = \"constant:1ms\"\n");
+    let scenario = read(&text);
+    for seed in 1..=3 {
+        let (counted, made) = (play(&scenario, seed, false), play(&scenario, seed, true));
+        assert_eq!(counted, made, "seed {seed}");
+        let bids = counted.figures.messages["bid"];
+        assert!(bids.delivered > 100, "{bids:?}");
+    }
+}
+
+#[test]
+fn a_day_and_a_minute_more_is_counted_and_finds_the_same() {
+    let work = r#"
+[network]
+latency = "constant:1ms"
+[[workload]]
+arrivals = { every = "exponential:10m", until = "23h" }
+app = { name = "app-{n}", instances = 2, memory_mb = 100, disk_mb = 10 }
+lifetime = "exponential:1h"
+[[faults]]
+at = "10h"
+for = "1h"
+kind = "zone-lost"
+zone = "z2"
+[[faults]]
+at = "15h"
+for = "5m"
+kind = "cell-cut"
+cells = ["z1-cell-1"]
+"#;
+    let made = play(&read(&format!("duration = \"24h\"\n{work}")), 1, false).figures;
+    let counted = play(&read(&format!("duration = \"24h 1m\"\n{work}")), 1, false).figures;
+    assert_eq!(made.asked, counted.asked);
+    assert_eq!(
+        (made.placed, made.refused, made.lost),
+        (counted.placed, counted.refused, counted.lost)
+    );
+    assert_eq!(made.auctions, counted.auctions);
+    assert_eq!(made.per_cell, counted.per_cell);
+    for kind in ["bid", "start", "request", "outcome"] {
+        let sent = |f: &simulator::outcome::Figures| f.messages[kind].sent;
+        assert_eq!(sent(&made), sent(&counted), "{kind}");
+    }
+    // those that were not made are counted by the mean of the interval
+    for kind in ["advertisement", "echo", "heartbeat"] {
+        let (a, b) = (
+            made.messages[kind].sent as f64,
+            counted.messages[kind].sent as f64,
+        );
+        assert!((a / b - 1.0).abs() < 0.005, "{kind}: {a} {b}");
+    }
+}
+
+#[test]
+fn everything_asked_for_has_its_outcome_whatever_goes_wrong() {
+    let text = format!("{ARRIVALS}[network]\nlatency = \"uniform:1ms..20ms\"\nloss = 0.02\n");
+    let text = text.replace(
+        "exponential:20s\" }",
+        "exponential:20s\", until = \"20m\" }",
+    );
+    for seed in 1..=5 {
+        let run = play(&read(&text), seed, false);
+        let f = &run.figures;
+        assert_eq!(f.placed + f.refused + f.waiting, f.asked, "seed {seed}");
+        assert_eq!(f.waiting, 0, "seed {seed}");
+        assert!(f.lost > 0, "seed {seed}");
+        assert_eq!(run.wait_histogram.counts.iter().sum::<u64>(), f.placed);
+        let held: u64 = run
+            .cells
+            .iter()
+            .flat_map(|c| &c.instances)
+            .map(|i| u64::from(i.count))
+            .sum();
+        let counted = f.per_cell.mean * run.cells.len() as f64;
+        assert!((held as f64 - counted).abs() < 1e-6, "{held} {counted}");
+        for cell in &run.cells {
+            let memory: i64 = cell.instances.iter().map(|i| i.memory_mb).sum();
+            assert_eq!(memory, cell.used_mb, "{}", cell.cell);
+            assert!(cell.used_mb <= cell.memory_mb, "{}", cell.cell);
+        }
+    }
+}
+
+#[test]
+fn a_lost_cell_is_forgotten_and_gets_work_again_when_it_is_back() {
+    let text = r#"
+duration = "10m"
+[[workload]]
+at = "2m"
+apps = { count = 20, name = "while-{n}", memory_mb = 10, disk_mb = 1 }
+[[workload]]
+at = "6m"
+apps = { count = 60, name = "after-{n}", memory_mb = 10, disk_mb = 1 }
+[[faults]]
+at = "1m"
+for = "4m"
+kind = "zone-lost"
+zone = "z1"
+"#;
+    let run = play(&read(text), 1, false);
+    let held = |zone: &str, name: &str| -> usize {
+        let cells = run.cells.iter().filter(|cell| cell.zone == zone);
+        let apps = cells
+            .flat_map(|cell| &cell.instances)
+            .map(|i| &run.apps[i.app as usize]);
+        apps.filter(|app| app.starts_with(name)).count()
+    };
+    assert_eq!((held("z1", "while"), held("z2", "while")), (0, 20));
+    assert!(held("z1", "after") >= 20, "{}", held("z1", "after"));
+    assert_eq!(held("z1", "old"), 0);
+    assert!(run.figures.lost >= 3);
+    let least = run.series.iter().map(|sample| sample.cells).min();
+    assert_eq!(least, Some(3));
+}
+
+#[test]
+fn what_waits_for_room_is_placed_when_there_is_some() {
+    let text = r#"
+duration = "5m"
+[[workload]]
+start = { app = "big", instances = 7, memory_mb = 900, disk_mb = 1, queue_timeout = "3m" }
+[[workload]]
+at = "1m"
+stop = { app = "big", indices = [0] }
+"#;
+    let run = play(&read(text), 1, false);
+    let f = &run.figures;
+    assert_eq!((f.asked, f.placed, f.refused, f.waiting), (7, 7, 0, 0));
+    assert!(
+        f.wait_ms.max > 60_000.0 && f.wait_ms.max < 70_000.0,
+        "{:?}",
+        f.wait_ms
+    );
+}
+
+#[test]
+fn a_cut_cell_keeps_what_it_runs_and_a_restarted_auctioneer_knows_all_again() {
+    let text = r#"
+duration = "5m"
+[[workload]]
+at = "30s"
+start = { app = "a", instances = 12, memory_mb = 10, disk_mb = 1 }
+[[workload]]
+at = "3m"
+start = { id = "later", app = "b", instances = 6, memory_mb = 10, disk_mb = 1 }
+[[faults]]
+at = "1m"
+for = "30s"
+kind = "cell-cut"
+cells = ["z1-cell-0", "z2-cell-0"]
+[[faults]]
+at = "2m"
+for = "5s"
+kind = "auctioneer-restart"
+"#;
+    let run = play(&read(text), 1, false);
+    assert_eq!(run.figures.lost, 0);
+    assert_eq!((run.figures.placed, run.figures.asked), (18, 18));
+    let app = run.apps.iter().position(|app| app == "b").unwrap();
+    for cell in &run.cells {
+        let count = cell
+            .instances
+            .iter()
+            .filter(|i| i.app as usize == app)
+            .count();
+        assert_eq!(count, 1, "{}", cell.cell);
+    }
+}
+
+#[test]
+fn whoever_watches_can_end_it() {
+    let scenario = read(ARRIVALS);
+    let settings = Settings {
+        seed: 1,
+        verbatim: true,
+    };
+    let mut told = 0;
+    let mut watch = |progress: simulator::Progress| {
+        told += 1;
+        assert_eq!(progress.end_ms, 30 * 60_000);
+        told < 3
+    };
+    let (run, interrupted) =
+        simulator::run(&scenario, &scenario.contenders[0], settings, &mut watch).unwrap();
+    assert!(interrupted);
+    assert!(run.figures.virtual_ms < 30 * 60_000);
+    assert!(!run.series.is_empty());
+}
+
+#[test]
+fn eras_are_contenders_too() {
+    let text = "policies = [\"era-random\", \"era-all-rebid\", { era = { algorithm = \"pick_best\" }, label = \"mine\" }]\n\
+                [[workload]]\napps = { count = 30, name = \"a-{n}\", memory_mb = 10, disk_mb = 1 }\n";
+    let scenario = read(text);
+    for contender in &scenario.contenders {
+        let settings = Settings {
+            seed: 1,
+            verbatim: false,
+        };
+        let run = simulator::run(&scenario, contender, settings, &mut |_| true)
+            .unwrap()
+            .0;
+        assert_eq!(run.figures.placed, 30, "{}", contender.label);
+    }
+    assert_eq!(scenario.contenders[2].label, "mine");
+}
