@@ -6,6 +6,7 @@ pub mod era;
 pub mod measure;
 pub mod outcome;
 pub mod random;
+pub mod record;
 pub mod report;
 pub mod scenario;
 pub mod seeds;

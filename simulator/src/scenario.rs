@@ -9,7 +9,7 @@ mod read;
 
 use std::sync::Arc;
 
-use placement::{ScenarioError, Span};
+use placement::{Job, Kind, Request, ScenarioError, Span};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -106,6 +106,7 @@ impl Scenario {
             }
             (false, None) => contender::read_all(&file.policies)?,
         };
+        fill_running(&mut base);
         if base.name.is_empty() {
             base.name = "scenario".into();
         }
@@ -198,6 +199,48 @@ impl Scenario {
         demands.extend(drawn.map_err(|e| read::invalid(&e))?);
         demands.sort_by_key(|demand| demand.at_ms);
         Ok(demands)
+    }
+}
+
+/// Where a file says of a cell only which apps it holds and how much is left, each of their
+/// instances has the same share of what is used; without apps one instance holds all of it.
+fn fill_running(base: &mut placement::Scenario) {
+    for cell in &base.cells {
+        let used_mb = cell.total.memory_mb - cell.available.memory_mb;
+        let listed = cell
+            .apps
+            .iter()
+            .map(|(app, count)| (app.clone(), *count, Kind::Lrp));
+        let tasks =
+            (cell.tasks > 0).then(|| (format!("tasks-of-{}", cell.cell), cell.tasks, Kind::Task));
+        let mut apps: Vec<(String, u32, Kind)> = listed.chain(tasks).collect();
+        if base.running.contains_key(&cell.cell) || (apps.is_empty() && used_mb <= 0) {
+            continue;
+        }
+        if apps.is_empty() {
+            apps.push((format!("used-of-{}", cell.cell), 1, Kind::Lrp));
+        }
+        let count: i64 = apps.iter().map(|(_, count, _)| i64::from(*count)).sum();
+        let used = |total: Option<i64>, left: Option<i64>| {
+            total.zip(left).map_or(0, |(t, l)| (t - l).max(0))
+        };
+        let disk_mb = used(cell.total.disk_mb, cell.available.disk_mb);
+        let cpu = (cell.total.cpu_millis - cell.available.cpu_millis).max(0);
+        let mut jobs = Vec::new();
+        for (app, instances, kind) in apps {
+            for index in 0..instances {
+                // the first one has what does not divide
+                let share = |all: i64| all / count + if jobs.is_empty() { all % count } else { 0 };
+                let mut request = Request::new(app.as_str(), share(used_mb.max(0)), share(disk_mb));
+                request.cpu_millis = share(cpu);
+                request.kind = kind;
+                jobs.push(Job {
+                    request: Arc::new(request),
+                    index,
+                });
+            }
+        }
+        base.running.insert(cell.cell.clone(), jobs);
     }
 }
 

@@ -1,6 +1,7 @@
 //! `sim`: a scenario under virtual time, under one policy or several, and a report of it.
 
 mod progress;
+mod record;
 mod seeds;
 mod timing;
 
@@ -37,7 +38,10 @@ use timing::{Stopwatch, Timing};
     after_help = "The same seed gives the same report, byte for byte. What it took in real time, processor \
                   and memory goes to standard error and --timings. Ctrl-C ends it and reports how far it came."
 )]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct SimArgs {
+    #[command(subcommand)]
+    command: Option<SimCommand>,
     /// A scenario's file (TOML by its name's end, else JSON), the name of a shipped one, or - for
     /// standard input
     #[arg(required_unless_present_any = ["list", "nodes"])]
@@ -81,8 +85,18 @@ pub(crate) struct SimArgs {
     list: bool,
 }
 
+/// What else there is to do with scenarios.
+#[derive(Clone, Debug, clap::Subcommand)]
+enum SimCommand {
+    /// Listen to a live cluster and write what was asked of it as a scenario
+    Record(record::RecordArgs),
+}
+
 /// Plays the scenario and reports.
 pub(crate) async fn sim(global: &Global, args: &SimArgs) -> anyhow::Result<Done> {
+    if let Some(SimCommand::Record(record)) = &args.command {
+        return record::record(global, record).await;
+    }
     if args.list {
         return list(global.output);
     }

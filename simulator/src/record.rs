@@ -1,0 +1,207 @@
+//! What was heard of a live cluster becomes a scenario: the cells with what they held at the
+//! beginning, and every request and stop with its time.
+
+use std::collections::BTreeMap;
+
+use placement::{Cell, Request};
+use serde_json::{Map, Value, json};
+use shared::wire::{Instance, InstancesAnswer, StartBody, Stop, parse, parse_cell, parse_start};
+
+/// The most requests and stops of a recording.
+pub const MAX_DEMANDS: usize = 1_000_000;
+
+/// What was heard so far.
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    cells: BTreeMap<String, Cell>,
+    held: BTreeMap<String, Vec<Instance>>,
+    work: Vec<(u64, Value)>,
+    /// Messages that made no sense, and requests beyond [`MAX_DEMANDS`].
+    pub left_out: u64,
+}
+
+impl Recording {
+    /// An advertisement; the first one of each cell counts.
+    pub fn advert(&mut self, body: &[u8]) {
+        match parse_cell(body) {
+            Ok(cell) => drop(self.cells.entry(cell.cell.clone()).or_insert(cell)),
+            Err(_) => self.left_out += 1,
+        }
+    }
+
+    /// A cell's answer to the question what runs, asked at the beginning.
+    pub fn holds(&mut self, answer: InstancesAnswer) {
+        let held = self.held.entry(answer.cell).or_default();
+        held.extend(answer.instances);
+    }
+
+    /// A message with start requests, so long after the beginning. What cells execute is not kept.
+    pub fn start(&mut self, at_ms: u64, body: &[u8]) {
+        let requests = match parse_start(body) {
+            Ok(StartBody::One(one)) => vec![*one],
+            Ok(StartBody::Many(many)) => many,
+            Err(_) => Vec::new(),
+        };
+        if requests.is_empty() {
+            self.left_out += 1;
+        }
+        for request in requests {
+            match request {
+                Ok(parsed) => {
+                    let request = Request {
+                        run: None,
+                        ..(*parsed.request).clone()
+                    };
+                    self.demand(at_ms, "start", json!(request));
+                }
+                Err(_) => self.left_out += 1,
+            }
+        }
+    }
+
+    /// A stop. One that names instances by id is left out: in a replay they have others.
+    pub fn stop(&mut self, at_ms: u64, body: &[u8]) {
+        match parse::<Stop>(body, &mut Vec::new()) {
+            Ok(stop) if stop.instances.is_empty() => {
+                let what = json!({ "app": stop.app, "indices": stop.indices });
+                self.demand(at_ms, "stop", what);
+            }
+            _ => self.left_out += 1,
+        }
+    }
+
+    fn demand(&mut self, at_ms: u64, kind: &str, what: Value) {
+        if self.work.len() >= MAX_DEMANDS {
+            self.left_out += 1;
+            return;
+        }
+        let at = format!("{at_ms}ms");
+        self.work.push((at_ms, json!({ "at": at, kind: what })));
+    }
+
+    /// How many cells were heard.
+    pub fn cells(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// How many requests and stops were heard.
+    pub fn demands(&self) -> usize {
+        self.work.len()
+    }
+
+    /// The scenario, as TOML, of a recording that lasted so long.
+    pub fn scenario(
+        &self,
+        name: &str,
+        policy: &str,
+        lasted_ms: u64,
+    ) -> Result<String, toml::ser::Error> {
+        let cells: Vec<Value> = self.cells.values().map(|cell| self.cell(cell)).collect();
+        let mut work: Vec<&(u64, Value)> = self.work.iter().collect();
+        work.sort_by_key(|(at_ms, _)| *at_ms);
+        let mut requests = 0;
+        let work: Vec<Value> = work
+            .into_iter()
+            .map(|(_, entry)| {
+                let mut entry = entry.clone();
+                // ids must differ: the same id again would be the same request
+                if let Some(start) = entry.get_mut("start").and_then(Value::as_object_mut) {
+                    start.insert("id".into(), format!("recorded-{requests}").into());
+                    requests += 1;
+                }
+                entry
+            })
+            .collect();
+        let scenario = json!({
+            "name": name,
+            "description": format!("recorded: {} cells, {} requests and stops", cells.len(), work.len()),
+            "policy": policy,
+            "duration": format!("{lasted_ms}ms"),
+            "cells": cells,
+            "workload": work,
+        });
+        toml::to_string(&scenario)
+    }
+
+    /// The cell with what it held; where it did not say, as it described itself.
+    fn cell(&self, cell: &Cell) -> Value {
+        let mut fields = match json!(cell) {
+            Value::Object(fields) => fields,
+            _ => Map::new(),
+        };
+        let Some(held) = self.held.get(&cell.cell) else {
+            return fields.into();
+        };
+        for field in [
+            "available",
+            "apps",
+            "tasks",
+            "owners",
+            "tags",
+            "starting",
+            "cpu_capped",
+            "cpu_uncapped",
+        ] {
+            fields.remove(field);
+        }
+        let mut counts: BTreeMap<(String, i64, i64, String), u64> = BTreeMap::new();
+        for instance in held.iter().filter(|instance| instance.ended.is_none()) {
+            let app = instance.app.clone();
+            let kind = instance.kind.to_string();
+            *counts
+                .entry((app, instance.memory_mb, instance.disk_mb, kind))
+                .or_default() += 1;
+        }
+        let running = counts.into_iter().map(|((app, memory_mb, disk_mb, kind), count)| {
+            json!({
+                "app": app, "count": count, "memory_mb": memory_mb, "disk_mb": disk_mb, "kind": kind,
+            })
+        });
+        fields.insert("running".into(), running.collect());
+        fields.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::wire::to_bytes;
+
+    use super::*;
+    use crate::scenario::Scenario;
+
+    #[test]
+    fn what_was_recorded_reads_as_a_scenario() {
+        let mut recording = Recording::default();
+        let mut cell = Cell::new("c1", placement::Resources::new(1000, 2000, 10));
+        cell.zone = "z1".into();
+        cell.debit(&Request::new("old", 100, 10));
+        let mut advert = json!(cell);
+        advert["incarnation"] = json!(uuid::Uuid::nil());
+        recording.advert(&to_bytes(&advert));
+        recording.advert(b"nonsense");
+        let held = json!({
+            "cell": "c1", "zone": "z1", "incarnation": uuid::Uuid::nil(),
+            "instances": [{ "instance": uuid::Uuid::nil(), "app": "old", "index": 0,
+                            "state": "running", "age_ms": 5, "memory_mb": 100, "disk_mb": 10 }],
+        });
+        recording.holds(serde_json::from_value(held).unwrap());
+        let one = r#"{"app":"a","memory_mb":10,"disk_mb":1,"run":{"command":["secret"]}}"#;
+        recording.start(1_500, one.as_bytes());
+        recording.start(1_500, format!("[{one},{{}}]").as_bytes());
+        recording.stop(61_000, br#"{"app":"a","indices":[0]}"#);
+        assert_eq!(
+            (recording.cells(), recording.demands(), recording.left_out),
+            (1, 3, 2)
+        );
+
+        let text = recording.scenario("yesterday", "dea", 120_000).unwrap();
+        assert!(!text.contains("secret"), "{text}");
+        let scenario = Scenario::read(&text, true).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        assert_eq!(scenario.base.running["c1"].len(), 1);
+        assert_eq!(scenario.base.cells[0].available.memory_mb, 900);
+        assert_eq!(scenario.duration_ms, Some(120_000));
+        let demands = scenario.demands(1).unwrap();
+        let at: Vec<u64> = demands.iter().map(|demand| demand.at_ms).collect();
+        assert_eq!(at, [1_500, 1_500, 61_000]);
+    }
+}
