@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use placement::{Invalid, Span};
 
-/// The shortest time between two advertisements that changes cause.
+/// The shortest time between two advertisements that changes cause, unless a cadence says another.
 const ON_CHANGE_MS: u64 = 100;
 /// The answers to `discover` of all cells are spread over this long, and no cell answers twice in it.
 const ANSWER_MS: u64 = 250;
@@ -16,6 +16,7 @@ const JITTER_PART: u64 = 10;
 pub struct Cadence {
     interval_ms: u64,
     ttl_ms: u64,
+    on_change_ms: u64,
 }
 
 impl Default for Cadence {
@@ -24,6 +25,7 @@ impl Default for Cadence {
         Self {
             interval_ms: 5_000,
             ttl_ms: 15_000,
+            on_change_ms: ON_CHANGE_MS,
         }
     }
 }
@@ -44,7 +46,22 @@ impl Cadence {
         Ok(Self {
             interval_ms,
             ttl_ms,
+            on_change_ms: ON_CHANGE_MS,
         })
+    }
+
+    /// Another shortest time between two advertisements that changes cause; above the interval,
+    /// changes cause none, as with the cells of old that spoke only every few seconds.
+    pub fn with_on_change(self, gap: Span) -> Self {
+        Self {
+            on_change_ms: millis(gap.0),
+            ..self
+        }
+    }
+
+    /// Whether a change is advertised sooner than without it.
+    pub fn tells_changes(&self) -> bool {
+        self.on_change_ms < self.interval_ms
     }
 
     /// Milliseconds between two advertisements without news, on average: an interval less the mean
@@ -165,7 +182,7 @@ impl Schedule {
             return u64::MAX;
         }
         self.last_sent_ms
-            .map_or(0, |last| last.saturating_add(ON_CHANGE_MS))
+            .map_or(0, |last| last.saturating_add(self.cadence.on_change_ms))
     }
 
     /// Whatever the reason, all that wait for an advertisement hear this one.

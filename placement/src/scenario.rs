@@ -79,9 +79,10 @@ struct File {
 }
 
 /// What only the simulator reads.
-const SIMULATOR: [&str; 12] = [
+const SIMULATOR: [&str; 13] = [
     "array",
     "auctioneers",
+    "adverts",
     "description",
     "duration",
     "faults",

@@ -9,6 +9,7 @@ mod read;
 
 use std::sync::Arc;
 
+use advertiser::Cadence;
 use placement::{Job, Kind, Request, ScenarioError, Span};
 use serde::Deserialize;
 use serde_json::Value;
@@ -51,6 +52,8 @@ pub struct Scenario {
     pub restart_lost_after_ms: Option<u64>,
     /// How messages travel.
     pub network: Network,
+    /// How often cells advertise.
+    pub cadence: Cadence,
     /// What goes wrong.
     pub faults: Vec<Fault>,
     workload: Vec<Workload>,
@@ -79,6 +82,8 @@ struct File {
     restart_lost_after: Option<Span>,
     #[serde(default)]
     network: network::File,
+    #[serde(default)]
+    adverts: network::Adverts,
     #[serde(default)]
     faults: Vec<fault::File>,
     #[serde(default)]
@@ -120,6 +125,7 @@ impl Scenario {
             contenders,
             duration_ms: file.duration.map(millis),
             network: file.network.check()?,
+            cadence: file.adverts.check()?,
             faults,
             description: file.description,
             auctioneers: file.auctioneers,

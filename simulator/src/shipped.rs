@@ -33,6 +33,9 @@ pub const ALL: &[Shipped] = shipped![
     "one-app-1-auctioneers",
     "one-app-2-auctioneers",
     "one-app-4-auctioneers",
+    "adverts-100ms",
+    "adverts-1s",
+    "adverts-5s",
     "diego-250000",
 ];
 

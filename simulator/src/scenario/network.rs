@@ -1,6 +1,9 @@
-//! How messages travel.
+//! How messages travel, and how often cells advertise.
 
-use placement::ScenarioError;
+use std::time::Duration;
+
+use advertiser::Cadence;
+use placement::{ScenarioError, Span};
 use serde::Deserialize;
 
 use super::read;
@@ -63,6 +66,35 @@ impl File {
         Ok(Network {
             latency,
             loss: self.loss,
+        })
+    }
+}
+
+/// How cells advertise.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Adverts {
+    interval: Option<Span>,
+    ttl: Option<Span>,
+    on_change: Option<Span>,
+}
+
+impl Adverts {
+    pub(super) fn check(&self) -> Result<Cadence, ScenarioError> {
+        let seconds = |s| Span(Duration::from_secs(s));
+        let interval = self.interval.unwrap_or(seconds(5));
+        let ttl = self.ttl.unwrap_or(Span(interval.0 * 3));
+        if ttl.0 > Duration::from_secs(3_600) {
+            let text = humantime::format_duration(ttl.0).to_string();
+            return Err(read::wrong("adverts.ttl", &text.into(), "at most 1h"));
+        }
+        let cadence = Cadence::new(interval, ttl).map_err(|mut e| {
+            e.field = format!("adverts.{}", e.field);
+            read::invalid(&e)
+        })?;
+        Ok(match self.on_change {
+            Some(gap) => cadence.with_on_change(gap),
+            None => cadence,
         })
     }
 }

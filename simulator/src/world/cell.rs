@@ -24,6 +24,7 @@ pub(super) struct Node {
     /// As the scenario describes it, empty.
     empty: placement::Cell,
     pub(super) ledger: Ledger,
+    cadence: Cadence,
     schedule: Schedule,
     executor: Simulated,
     start_takes: Span,
@@ -56,7 +57,12 @@ pub(super) enum Said {
 }
 
 impl Node {
-    pub(super) fn new(mut empty: placement::Cell, start_takes: Span, seed: u64) -> Self {
+    pub(super) fn new(
+        mut empty: placement::Cell,
+        cadence: Cadence,
+        start_takes: Span,
+        seed: u64,
+    ) -> Self {
         empty.available = empty.total.clone();
         empty.apps.clear();
         empty.owners.clear();
@@ -70,7 +76,8 @@ impl Node {
         let name: Arc<str> = empty.cell.as_str().into();
         Self {
             ledger: Ledger::new(empty.clone(), Uuid::nil(), ""),
-            schedule: Schedule::new(cadence(), &name, seed, 0),
+            cadence,
+            schedule: Schedule::new(cadence, &name, seed, 0),
             executor: Simulated::default(),
             name,
             empty,
@@ -100,7 +107,7 @@ impl Node {
     ) {
         self.life += 1;
         self.ledger = Ledger::new(self.empty.clone(), incarnation, "");
-        self.schedule = Schedule::new(cadence(), &self.name, self.seed, now_ms);
+        self.schedule = Schedule::new(self.cadence, &self.name, self.seed, now_ms);
         self.executor = Simulated::new(SimulatedConfig {
             start: self.start_takes,
             ..SimulatedConfig::default()
@@ -245,7 +252,7 @@ impl Node {
 
     /// Its whole word: an advertisement, its state, or a bid in this auction.
     pub(super) fn word(&self, now_ms: u64, auction: Option<Uuid>) -> Advert {
-        speech::state(&self.ledger, now_ms, cadence().ttl(), auction)
+        speech::state(&self.ledger, now_ms, self.cadence.ttl(), auction)
     }
 
     /// Takes or refuses what an auctioneer sent; none when it cannot be read.
@@ -291,11 +298,6 @@ fn before(job: &Job, number: &mut u64) -> Work {
     }
 }
 
-/// As reps have it when nobody says otherwise.
-pub(super) fn cadence() -> Cadence {
-    Cadence::default()
-}
-
 fn digits(number: u64) -> u64 {
     u64::from(number.checked_ilog10().unwrap_or(0)) + 1
 }
@@ -310,7 +312,7 @@ mod tests {
     fn bids_that_are_counted_have_the_size_of_bids_that_are_made() {
         for (name, now_ms) in [("a", 9), ("z1-cell-12", 123_456), ("z", 99_999_999)] {
             let cell = placement::Cell::new(name, placement::Resources::new(100, 100, 100));
-            let mut node = Node::new(cell, Span::default(), 1);
+            let mut node = Node::new(cell, Cadence::default(), Span::default(), 1);
             node.begin(0, Uuid::from_u128(77), &[], &mut 0);
             let bid = speech::unchanged(&node.ledger, now_ms, Uuid::from_u128(5));
             assert_eq!(to_bytes(&bid).len() as u64, node.unchanged_bytes(now_ms));

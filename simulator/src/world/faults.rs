@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use auctioneer::Input;
 use placement::Request;
-use shared::wire::Instance;
+use shared::{clock::millis, wire::Instance};
 
 use super::{ALERT_MS, Event, World, client::Lost};
 use crate::scenario::{Target, Trouble};
@@ -45,7 +45,7 @@ impl World<'_> {
     /// In counted mode: for a while time passes for leases.
     fn alert(&mut self) {
         let was = self.alert_ms;
-        self.alert_ms = self.now_ms() + ALERT_MS;
+        self.alert_ms = self.now_ms() + ALERT_MS + 2 * millis(self.scenario.cadence.ttl().0);
         if self.counted && was <= self.now_ms() {
             for n in 0..self.nodes.len() {
                 let life = self.nodes[n].life;

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use auctioneer::{ECHO_MS, Input};
 use uuid::Uuid;
 
-use super::{WARM_UP_US, World, cell, messages::ToNode, traffic::Kind};
+use super::{WARM_UP_US, World, messages::ToNode, traffic::Kind};
 use crate::random::Distribution;
 
 /// Between two heartbeats of a cell, milliseconds: as reps have it when nobody says otherwise.
@@ -86,7 +86,7 @@ impl World<'_> {
     pub(super) fn renew_if_counted(&mut self, n: usize) {
         let now_ms = self.now_ms();
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // some seconds
-        let interval_ms = cell::cadence().mean_interval_ms() as u64;
+        let interval_ms = self.scenario.cadence.mean_interval_ms() as u64;
         let due = now_ms >= self.nodes[n].renewed_ms + interval_ms;
         if !self.counted || !due || self.now_us < WARM_UP_US || self.away > 0 {
             return;
@@ -106,7 +106,7 @@ impl World<'_> {
         }
         let silent_ms = self.now_ms().saturating_sub(since_ms);
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // below 2^50
-        let count = (silent_ms as f64 / cell::cadence().mean_interval_ms()) as u64;
+        let count = (silent_ms as f64 / self.scenario.cadence.mean_interval_ms()) as u64;
         let receivers = self.nodes.len() as u64;
         let bytes = count * receivers * self.cells[c].advert_bytes;
         self.counts.sent(Kind::Advertisement, count);

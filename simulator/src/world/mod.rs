@@ -46,8 +46,8 @@ const WARM_UP_US: u64 = 2_000_000;
 const SETTLE_US: u64 = 1_000_000;
 /// Longer scenarios are run in counted mode.
 const COUNTED_MS: u64 = 24 * 3_600_000;
-/// How long after a fault time passes for leases in counted mode: more than twice a cell's ttl.
-const ALERT_MS: u64 = 40_000;
+/// How long after a fault time passes for leases in counted mode, beside twice a cell's ttl.
+const ALERT_MS: u64 = 10_000;
 /// How often whoever watches is told, in events.
 const TELL: u64 = 4_096;
 
@@ -187,7 +187,7 @@ impl<'s> World<'s> {
             .base
             .cells
             .iter()
-            .map(|cell| cell::Node::new(cell.clone(), scenario.start_takes, seed))
+            .map(|cell| cell::Node::new(cell.clone(), scenario.cadence, scenario.start_takes, seed))
             .collect();
         cells.sort_by(|a, b| a.name.cmp(&b.name));
         let by_name = cells.iter().enumerate();
@@ -222,7 +222,8 @@ impl<'s> World<'s> {
             client: Client::new(seed),
             samples: Samples::new(last_ms, scenario.duration_ms.is_some()),
             meter: Meter::new(Vec::new(), 0),
-            counted: last_ms > COUNTED_MS,
+            // where only the next advertisement tells a change, that one must be made
+            counted: last_ms > COUNTED_MS && scenario.cadence.tells_changes(),
             alert_ms: 0,
             down_ms: 0,
             down_since: BTreeMap::new(),
