@@ -328,8 +328,11 @@ impl Objectives {
     /// The job's own objective, where the policy has one to replace. An unsound one is refused at
     /// the door already; what comes here all the same is not placed.
     fn of(&mut self, job: &Job, policy: &Policy) -> Result<Option<&Objective>, Unplaced> {
-        let (Some(text), Some(base)) = (job.request.objective.as_deref(), policy.objective())
-        else {
+        // mostly there is none to replace, and the request is far away in memory
+        let Some(base) = policy.objective() else {
+            return Ok(None);
+        };
+        let Some(text) = job.request.objective.as_deref() else {
             return Ok(None);
         };
         if !self.compiled.contains_key(text) {

@@ -272,7 +272,7 @@ impl Engine for Columnar<'_> {
                 _ => None,
             })
             .collect();
-        self.view.meet(ask, &request.app);
+        self.view.meet(ask, job);
         self.start(self.shapes[ask.shape as usize], &leading);
         self.scratch.totals.clear();
         let mut scored = false;

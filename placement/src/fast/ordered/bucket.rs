@@ -88,12 +88,17 @@ impl Bucket {
                 free.next()
                     .map(|(lot, slot)| (tie::distance(*lot, point), *slot))
             }
-            _ => self
-                .cells
-                .iter()
-                .filter(|(_, slot)| wanted(*slot))
-                .map(|(hash, slot)| (tie::distance(lots.of_cell(*hash), point), *slot))
-                .min(),
+            _ => {
+                let mut best = None;
+                for (hash, slot) in &self.cells {
+                    let cell = (tie::distance(lots.of_cell(*hash), point), *slot);
+                    // whether it is wanted is far away in memory: few are asked
+                    if best.is_none_or(|best| cell < best) && wanted(*slot) {
+                        best = Some(cell);
+                    }
+                }
+                best
+            }
         }
     }
 }
