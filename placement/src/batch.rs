@@ -206,21 +206,27 @@ fn shape_hash(request: &Request) -> u64 {
 
 /// Whether every filter judges the two alike, on any cell.
 fn same_shape(a: &Request, b: &Request) -> bool {
-    a.kind == b.kind
+    same_demands(a, b)
         && a.memory_mb == b.memory_mb
         && a.disk_mb == b.disk_mb
         && a.cpu_millis == b.cpu_millis
         && a.extra == b.extra
-        && a.stack == b.stack
-        && a.placement_tags == b.placement_tags
-        && a.volume_drivers == b.volume_drivers
-        && a.networks == b.networks
-        && a.traits == b.traits
-        && a.min_platform == b.min_platform
-        && a.max_platform == b.max_platform
-        && a.volumes_from == b.volumes_from
         && a.near == b.near
         && a.far == b.far
         && a.strict == b.strict
-        && a.overcommit == b.overcommit
+}
+
+/// Whether every filter that debits cannot change judges the two alike.
+pub(crate) fn same_demands(a: &Request, b: &Request) -> bool {
+    std::ptr::eq(a, b)
+        || (a.kind == b.kind
+            && a.stack == b.stack
+            && a.placement_tags == b.placement_tags
+            && a.volume_drivers == b.volume_drivers
+            && a.networks == b.networks
+            && a.traits == b.traits
+            && a.min_platform == b.min_platform
+            && a.max_platform == b.max_platform
+            && a.volumes_from == b.volumes_from
+            && a.overcommit == b.overcommit)
 }
