@@ -27,6 +27,9 @@ use order::{Key, Order, from_ordered_bits, tier};
 /// No class: the slot is not in the index.
 const OUT: u32 = u32::MAX;
 
+/// Room for so many marked cells is kept.
+const MAX_SPARE: usize = 64;
+
 /// Costs this close to the best are worked out exactly.
 fn near(best: f64) -> f64 {
     1e-9 * (1.0 + best.abs())
@@ -139,7 +142,8 @@ impl Ordered {
     /// Seats every touched cell by its row.
     fn settle_in(&mut self, order: usize, rows: &[Row], hashes: &[u64]) {
         let order = &mut self.orders[order];
-        for (slot, before) in std::mem::take(&mut order.dirty) {
+        let mut dirty = std::mem::take(&mut order.dirty);
+        for (slot, before) in dirty.drain(..) {
             let at = slot as usize;
             order.is_dirty[at] = false;
             let class = self.class_of.get(at).copied().unwrap_or(OUT);
@@ -147,6 +151,10 @@ impl Ordered {
                 let (kind, place) = (self.classes.get(class), self.places[at]);
                 order.reseat((slot, hashes[at]), class, kind, place, (before, rows[at]));
             }
+        }
+        // the few of one job are few again at the next
+        if dirty.capacity() <= MAX_SPARE {
+            order.dirty = dirty;
         }
     }
 

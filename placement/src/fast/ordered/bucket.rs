@@ -82,11 +82,11 @@ impl Bucket {
         }
         match &self.sorted {
             Some(sorted) if sorted.lots == lots => {
-                let after = sorted.set.range((point, 0)..);
-                let around = after.chain(sorted.set.range(..(point, 0)));
-                let mut free = around.filter(|(_, slot)| wanted(*slot));
-                free.next()
-                    .map(|(lot, slot)| (tie::distance(*lot, point), *slot))
+                let free = |(_, slot): &&(u64, u32)| wanted(*slot);
+                let after = sorted.set.range((point, 0)..).find(free);
+                // round the circle: rarely needed
+                let found = after.or_else(|| sorted.set.range(..(point, 0)).find(free));
+                found.map(|(lot, slot)| (tie::distance(*lot, point), *slot))
             }
             _ => {
                 let mut best = None;
