@@ -140,14 +140,11 @@ impl Auctioneer {
             return Ok(None);
         }
         let mut pool = self.feed.pool().clone();
-        for (n, add) in place.add_cells.iter().enumerate() {
-            let Some(like) = self.feed.pool().get(&add.like) else {
-                let message = format!("add_cells.like: {:?} is no cell of the pool", add.like);
-                return Err(invalid("add_cells.like", message));
-            };
-            for i in 0..add.count {
-                pool.put(emptied(like, format!("added-{n}-{i}")));
-            }
+        for add in &place.add_cells {
+            // at most as many as were counted above
+            let count = u32::try_from(add.count).unwrap_or(u32::MAX);
+            pool.add_like(&add.like, count)
+                .map_err(|e| invalid("add_cells.like", format!("add_cells: {e}")))?;
         }
         Ok(Some(pool))
     }
@@ -231,24 +228,5 @@ fn invalid(field: &str, message: String) -> WireError {
     WireError {
         field: Some(field.to_owned()),
         ..WireError::new(code::INVALID_REQUEST, message)
-    }
-}
-
-/// A cell like this one, without anything on it.
-fn emptied(like: &placement::Cell, name: String) -> placement::Cell {
-    placement::Cell {
-        cell: name,
-        available: like.total.clone(),
-        starting: 0,
-        tasks: 0,
-        cpu_capped: 0,
-        cpu_uncapped: 0,
-        apps: Default::default(),
-        owners: Default::default(),
-        tags: Default::default(),
-        cached_blobs: Vec::new(),
-        recent_starts: Vec::new(),
-        evacuating: false,
-        ..like.clone()
     }
 }

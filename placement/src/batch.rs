@@ -115,30 +115,62 @@ impl<'a> Batch<'a> {
 
     /// The same instance asked for twice is one job: `app.index` of an LRP, request id and index of
     /// a task (a task without an id is the same only as itself).
-    fn drop_duplicates(&mut self, jobs: &[Job]) {
+    fn drop_duplicates(&mut self, jobs: &'a [Job]) {
+        let mut owners = Owners::default();
+        // by owner: one more than the last index, as long as they only rise, as they mostly do
+        let mut rising: Vec<u32> = Vec::new();
         let mut first: IntMap<(u32, u32), u32> = IntMap::default();
-        first.reserve(jobs.len());
-        let mut tasks: HashMap<(&str, usize), u32> = HashMap::new();
         for (position, job) in jobs.iter().enumerate() {
             let position = count(position);
-            let owner = match job.request.kind {
-                Kind::Lrp => self.ask(position).app << 1,
-                Kind::Task => {
-                    let id = job.request.id.as_str();
-                    let address = if id.is_empty() {
-                        Arc::as_ptr(&job.request) as usize
-                    } else {
-                        0
-                    };
-                    let next = count(tasks.len());
-                    (*tasks.entry((id, address)).or_insert(next) << 1) | 1
+            let owner = owners.of(job, self.ask(position));
+            if rising.len() <= owner as usize {
+                rising.resize(owner as usize + 1, 0);
+            }
+            let rises = job.index >= rising[owner as usize];
+            if rises {
+                rising[owner as usize] = job.index.saturating_add(1);
+            }
+            if first.is_empty() && rises && job.index < u32::MAX {
+                self.order.push(position);
+                continue;
+            }
+            if first.is_empty() {
+                // from here on every job is looked up
+                let mut owners = Owners::default();
+                for (earlier, job) in (0..position).zip(jobs) {
+                    let owner = owners.of(job, self.ask(earlier));
+                    first.insert((owner, job.index), earlier);
                 }
-            };
+            }
             let earlier = *first.entry((owner, job.index)).or_insert(position);
             if earlier == position {
                 self.order.push(position);
             } else {
                 self.duplicates.push((position, earlier));
+            }
+        }
+    }
+}
+
+/// Numbers whoever indices belong to: apps, and the requests of tasks.
+#[derive(Default)]
+struct Owners<'a> {
+    tasks: HashMap<(&'a str, usize), u32>,
+}
+
+impl<'a> Owners<'a> {
+    fn of(&mut self, job: &'a Job, ask: Ask) -> u32 {
+        match job.request.kind {
+            Kind::Lrp => ask.app << 1,
+            Kind::Task => {
+                let id = job.request.id.as_str();
+                let address = if id.is_empty() {
+                    Arc::as_ptr(&job.request) as usize
+                } else {
+                    0
+                };
+                let next = count(self.tasks.len());
+                (*self.tasks.entry((id, address)).or_insert(next) << 1) | 1
             }
         }
     }
@@ -174,21 +206,27 @@ fn shape_hash(request: &Request) -> u64 {
 
 /// Whether every filter judges the two alike, on any cell.
 fn same_shape(a: &Request, b: &Request) -> bool {
-    a.kind == b.kind
+    same_demands(a, b)
         && a.memory_mb == b.memory_mb
         && a.disk_mb == b.disk_mb
         && a.cpu_millis == b.cpu_millis
         && a.extra == b.extra
-        && a.stack == b.stack
-        && a.placement_tags == b.placement_tags
-        && a.volume_drivers == b.volume_drivers
-        && a.networks == b.networks
-        && a.traits == b.traits
-        && a.min_platform == b.min_platform
-        && a.max_platform == b.max_platform
-        && a.volumes_from == b.volumes_from
         && a.near == b.near
         && a.far == b.far
         && a.strict == b.strict
-        && a.overcommit == b.overcommit
+}
+
+/// Whether every filter that debits cannot change judges the two alike.
+pub(crate) fn same_demands(a: &Request, b: &Request) -> bool {
+    std::ptr::eq(a, b)
+        || (a.kind == b.kind
+            && a.stack == b.stack
+            && a.placement_tags == b.placement_tags
+            && a.volume_drivers == b.volume_drivers
+            && a.networks == b.networks
+            && a.traits == b.traits
+            && a.min_platform == b.min_platform
+            && a.max_platform == b.max_platform
+            && a.volumes_from == b.volumes_from
+            && a.overcommit == b.overcommit)
 }

@@ -92,35 +92,25 @@ impl Pool {
     }
 
     /// Adds empty cells of the same make as one that is there: what if there were `count` more?
-    /// Returns their names.
+    /// Nothing is on them, they are not on their way out, and they are the last of their zone by
+    /// index. Returns their names, `LIKE-new-1` and so on; of a long name only the beginning.
     pub fn add_like(&mut self, like: &str, count: u32) -> Result<Vec<String>, Invalid> {
         let model = self
             .get(like)
             .ok_or_else(|| Invalid::new("like", format!("{like:?}"), "the name of a known cell"))?;
-        let mut model = Cell {
-            available: model.total.clone(),
-            starting: 0,
-            tasks: 0,
-            cpu_capped: 0,
-            cpu_uncapped: 0,
-            ..model.clone()
-        };
-        for counts in [&mut model.apps, &mut model.owners, &mut model.tags] {
-            counts.clear();
-        }
-        model.volumes.clear();
-        model.recent_starts.clear();
+        let model = emptied(model);
         let last = self
             .cells()
             .filter(|cell| cell.zone == model.zone)
             .map(|cell| cell.index)
             .max();
-        let free = |n: &u32| self.get(&format!("{like}-new-{n}")).is_none();
+        let stem: String = like.chars().take(MAX_STEM).collect();
+        let free = |n: &u32| self.get(&format!("{stem}-new-{n}")).is_none();
         let numbers: Vec<u32> = (1..).filter(free).take(count as usize).collect();
         let mut names = Vec::new();
         for (next, number) in (1..).zip(numbers) {
             let cell = Cell {
-                cell: format!("{like}-new-{number}"),
+                cell: format!("{stem}-new-{number}"),
                 index: last.unwrap_or(0).saturating_add(next),
                 ..model.clone()
             };
@@ -129,6 +119,28 @@ impl Pool {
             self.put(cell);
         }
         Ok(names)
+    }
+}
+
+/// The most characters of a cell's name that stand in the name of one like it.
+const MAX_STEM: usize = 100;
+
+/// The cell without anything that work brought to it.
+fn emptied(cell: &Cell) -> Cell {
+    Cell {
+        available: cell.total.clone(),
+        starting: 0,
+        tasks: 0,
+        cpu_capped: 0,
+        cpu_uncapped: 0,
+        apps: BTreeMap::new(),
+        owners: BTreeMap::new(),
+        tags: BTreeMap::new(),
+        volumes: Vec::new(),
+        cached_blobs: Vec::new(),
+        recent_starts: Vec::new(),
+        evacuating: false,
+        ..cell.clone()
     }
 }
 

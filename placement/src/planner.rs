@@ -56,13 +56,14 @@ pub(crate) fn plan(
             decisions.push(decision);
             continue;
         };
-        decisions.push(witness.placed(*position, &choice, winner, objective));
+        decisions.push(witness.placed(*position, &choice, objective));
         witness.debit(winner, *position);
         if let Some(engine) = &mut fast {
             engine.debit(winner, job, ask);
         }
         limit.placed();
     }
+    witness.name_cells(&mut decisions);
     decisions.extend(
         batch
             .duplicates
@@ -83,6 +84,8 @@ struct Witness<'a> {
     /// Placements so far: slot and job; the scene has seen the first `seen` of them.
     log: Vec<(u32, u32)>,
     seen: usize,
+    /// Stands in a decision until [`Witness::name_cells`].
+    nobody: Arc<str>,
 }
 
 impl<'a> Witness<'a> {
@@ -95,6 +98,7 @@ impl<'a> Witness<'a> {
             draw,
             log: Vec::new(),
             seen: 0,
+            nobody: "".into(),
         }
     }
 
@@ -141,7 +145,6 @@ impl<'a> Witness<'a> {
         &mut self,
         position: u32,
         choice: &Choice,
-        winner: u32,
         objective: Option<&Objective>,
     ) -> Decision {
         let explain = self.draw.explain;
@@ -153,7 +156,7 @@ impl<'a> Witness<'a> {
         Decision {
             job: position as usize,
             verdict: Verdict::Placed {
-                cell: name(&winner),
+                cell: Arc::clone(&self.nobody),
             },
             finalists: match explain {
                 Explain::Winner => Vec::new(),
@@ -161,6 +164,18 @@ impl<'a> Witness<'a> {
             },
             value: choice.value,
             explanation,
+        }
+    }
+
+    /// Says where each job was placed. Names are far away in memory: in a loop of their own the
+    /// processor fetches many at a time.
+    fn name_cells(&self, decisions: &mut [Decision]) {
+        let placed = decisions.iter_mut().filter_map(|d| match &mut d.verdict {
+            Verdict::Placed { cell } => Some(cell),
+            _ => None,
+        });
+        for (cell, (slot, _)) in placed.zip(&self.log) {
+            *cell = Arc::clone(&self.stage.names[*slot as usize]);
         }
     }
 
@@ -328,8 +343,11 @@ impl Objectives {
     /// The job's own objective, where the policy has one to replace. An unsound one is refused at
     /// the door already; what comes here all the same is not placed.
     fn of(&mut self, job: &Job, policy: &Policy) -> Result<Option<&Objective>, Unplaced> {
-        let (Some(text), Some(base)) = (job.request.objective.as_deref(), policy.objective())
-        else {
+        // mostly there is none to replace, and the request is far away in memory
+        let Some(base) = policy.objective() else {
+            return Ok(None);
+        };
+        let Some(text) = job.request.objective.as_deref() else {
             return Ok(None);
         };
         if !self.compiled.contains_key(text) {

@@ -219,7 +219,7 @@ impl Pool {
         let shapes = batch.shapes.len();
         let plan = match &mut index {
             Index::Ordered(ordered) => {
-                let mut engine = OrderedPlan::new(ordered, session, shapes);
+                let mut engine = OrderedPlan::new(ordered, session, &batch.shapes);
                 let plan = planner::plan(stage, Some(&mut engine), jobs, &batch, policy, draw);
                 engine.finish();
                 plan

@@ -3,8 +3,10 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::{Dice, amounts, assert_same, cell, counts, draw, jobs, policy, pool};
-use placement::{Pool, Verdict};
+use placement::{Cell, Draw, Policy, Pool, Request, Resources, Verdict};
 use proptest::prelude::*;
 
 /// A pool that lives through several plans, under policies that change now and then, and between
@@ -75,10 +77,68 @@ proptest! {
     }
 }
 
-/// A seed that once told the engines apart: a term of weight 0 after a narrowing, in a product.
+/// What once told the engines apart: a term of weight 0 after a narrowing, in a product. It changes
+/// nothing but the scale, as the best may have been narrowed away.
 #[test]
-fn fast_is_plain_where_it_once_was_not() {
-    live_through(49_513);
+fn a_weight_of_0_scales_what_a_narrowing_left() {
+    let text = r#"
+        name = "scaled"
+        order = "asked"
+        combine = "product"
+        [[stage]]
+        score = "memory"
+        weight = 1.0
+        mode = "ratio"
+        [[stage]]
+        narrow = "upper-half-memory"
+        [[stage]]
+        score = "disk"
+        weight = 0.0
+        mode = "ratio"
+        [[stage]]
+        pick = "highest"
+    "#;
+    let policy = Policy::parse(text).unwrap();
+    let mut pool = Pool::default();
+    for (name, free) in [("a", 100), ("b", 300), ("c", 600), ("d", 800)] {
+        let mut cell = Cell::new(name, Resources::new(1000, 1000, 10));
+        cell.available.memory_mb = free;
+        pool.put(cell);
+    }
+    let jobs = Arc::new(Request::new("web", 10, 10)).jobs();
+    let plain = pool.plan_plainly(&jobs, &policy, &Draw::default());
+    assert_eq!(plain.decisions[0].value, Some(1.0));
+    let fast = pool.plan(&jobs, &policy, &Draw::default());
+    assert_same(&fast, &plain, "");
+}
+
+/// More blobs in a batch than are kept as columns, two of which each job counts.
+#[test]
+fn a_batch_of_very_many_blobs() {
+    let text = r#"
+        preset = "objective"
+        expression = "count(ai.AppSourceBlobID, r.CachedBlobIDs) + 2 * count(ai.AppID, r.CachedBlobIDs)"
+    "#;
+    let policy = Policy::parse(text).unwrap();
+    let mut pool = Pool::default();
+    let mut cells: Vec<Cell> = (0..3)
+        .map(|n| Cell::new(format!("c{n}"), Resources::new(1 << 20, 1 << 20, 10_000)))
+        .collect();
+    let mut jobs = Vec::new();
+    for n in 0..600 {
+        cells[n % 3].cached_blobs.push(format!("app-{n}"));
+        cells[(n + 1) % 3].cached_blobs.push(format!("blob-{n}"));
+        let mut request = Request::new(format!("app-{n}"), 1, 1);
+        request.source_blob = Some(format!("blob-{n}"));
+        jobs.extend(Arc::new(request).jobs());
+    }
+    for cell in cells {
+        pool.put(cell);
+    }
+    let plain = pool.plan_plainly(&jobs, &policy, &Draw::default());
+    assert!(plain.decisions.iter().all(|d| d.value == Some(2.0)));
+    let fast = pool.plan(&jobs, &policy, &Draw::default());
+    assert_same(&fast, &plain, "");
 }
 
 /// `FROM=0 SEEDS=1000000 cargo test --release -p placement --test engines -- --ignored`

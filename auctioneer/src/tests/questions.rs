@@ -61,7 +61,7 @@ fn what_if_there_were_fewer_or_more_cells() {
         .iter()
         .map(|d| &d["cell"])
         .collect();
-    assert!(cells.contains(&&Value::from("added-0-0")), "{cells:?}");
+    assert!(cells.contains(&&Value::from("c2-new-1")), "{cells:?}");
     assert_eq!(world.machine.feed().pool().len(), 2);
     for bad in [add(1, "c9"), add(100_000, "c1")] {
         let answer = place(&mut world, 600, |place| place.add_cells = vec![bad]);

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Job, Policy, Request,
-    batch::{Ask, Batch},
+    batch::{Ask, Batch, same_demands},
     objective::Objective,
     plain::Choice,
     policy::{Combine, Filter, Mode, Stage, Step},
@@ -74,7 +74,7 @@ impl<'a> Columnar<'a> {
         let known = self
             .judged
             .iter()
-            .position(|judged| alike(judged.request, request));
+            .position(|judged| same_demands(judged.request, request));
         let at = known.unwrap_or_else(|| {
             if self.judged.len() >= MAX_JUDGED {
                 self.judged.clear();
@@ -245,21 +245,6 @@ fn softly(scratch: &mut Scratch, wanted: impl Fn(&u32) -> bool) -> bool {
     any
 }
 
-/// Whether every static filter judges the two alike.
-fn alike(a: &Request, b: &Request) -> bool {
-    std::ptr::eq(a, b)
-        || (a.kind == b.kind
-            && a.stack == b.stack
-            && a.placement_tags == b.placement_tags
-            && a.volume_drivers == b.volume_drivers
-            && a.networks == b.networks
-            && a.traits == b.traits
-            && a.min_platform == b.min_platform
-            && a.max_platform == b.max_platform
-            && a.volumes_from == b.volumes_from
-            && a.overcommit == b.overcommit)
-}
-
 impl Engine for Columnar<'_> {
     fn choose(&mut self, job: &Job, ask: Ask, objective: Option<&Objective>) -> Choice {
         let request = &*job.request;
@@ -272,7 +257,7 @@ impl Engine for Columnar<'_> {
                 _ => None,
             })
             .collect();
-        self.view.meet(ask, &request.app);
+        self.view.meet(ask, job);
         self.start(self.shapes[ask.shape as usize], &leading);
         self.scratch.totals.clear();
         let mut scored = false;

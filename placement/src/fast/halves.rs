@@ -405,7 +405,7 @@ impl Engine for HalvesPlan<'_> {
         let request = &*job.request;
         let (index, zones) = (&*self.index, self.index.classes.zones());
         self.session
-            .meet(ask, &request.app, zones, |slot| index.zone_of(slot));
+            .meet(ask, job, zones, |slot| index.zone_of(slot));
         self.session.clear_marks();
         self.learn_classes(ask, request);
         self.rank_zones(ask, job);
@@ -447,7 +447,7 @@ impl Engine for HalvesPlan<'_> {
 
     fn debit(&mut self, slot: u32, job: &Job, ask: Ask) {
         let zone = self.index.zone_of(slot);
-        let old = self.session.debit(slot, zone, job, ask);
+        let old = self.session.debit(slot, zone, &job.request, ask);
         self.index.change(slot, old, *self.session.row(slot));
     }
 }

@@ -27,6 +27,9 @@ use order::{Key, Order, from_ordered_bits, tier};
 /// No class: the slot is not in the index.
 const OUT: u32 = u32::MAX;
 
+/// Room for so many marked cells is kept.
+const MAX_SPARE: usize = 64;
+
 /// Costs this close to the best are worked out exactly.
 fn near(best: f64) -> f64 {
     1e-9 * (1.0 + best.abs())
@@ -139,7 +142,8 @@ impl Ordered {
     /// Seats every touched cell by its row.
     fn settle_in(&mut self, order: usize, rows: &[Row], hashes: &[u64]) {
         let order = &mut self.orders[order];
-        for (slot, before) in std::mem::take(&mut order.dirty) {
+        let mut dirty = std::mem::take(&mut order.dirty);
+        for (slot, before) in dirty.drain(..) {
             let at = slot as usize;
             order.is_dirty[at] = false;
             let class = self.class_of.get(at).copied().unwrap_or(OUT);
@@ -147,6 +151,10 @@ impl Ordered {
                 let (kind, place) = (self.classes.get(class), self.places[at]);
                 order.reseat((slot, hashes[at]), class, kind, place, (before, rows[at]));
             }
+        }
+        // the few of one job are few again at the next
+        if dirty.capacity() <= MAX_SPARE {
+            order.dirty = dirty;
         }
     }
 
@@ -163,6 +171,7 @@ type Fares = Vec<Option<f64>>;
 pub(crate) struct OrderedPlan<'a> {
     index: &'a mut Ordered,
     session: Session<'a>,
+    shapes: &'a [&'a Request],
     /// Cells that do not exist for this auction, and their classes.
     absent: Vec<(u32, u32)>,
     /// By shape.
@@ -189,7 +198,11 @@ enum HitAt {
 }
 
 impl<'a> OrderedPlan<'a> {
-    pub(crate) fn new(index: &'a mut Ordered, session: Session<'a>, shapes: usize) -> Self {
+    pub(crate) fn new(
+        index: &'a mut Ordered,
+        session: Session<'a>,
+        shapes: &'a [&'a Request],
+    ) -> Self {
         let mut absent = Vec::new();
         for slot in &session.out {
             index.unseat(*slot, *session.row(*slot));
@@ -201,7 +214,8 @@ impl<'a> OrderedPlan<'a> {
             index,
             session,
             absent,
-            fares: vec![None; shapes],
+            fares: vec![None; shapes.len()],
+            shapes,
             zones: Vec::new(),
             heads: Vec::new(),
             hits: Vec::new(),
@@ -252,7 +266,7 @@ impl<'a> OrderedPlan<'a> {
         &mut self,
         zones: std::ops::Range<usize>,
         order: usize,
-        job: &Job,
+        request: &Request,
         ask: Ask,
         need: &Need,
     ) {
@@ -270,9 +284,7 @@ impl<'a> OrderedPlan<'a> {
         let Some(fares) = &fares[ask.shape as usize] else {
             return;
         };
-        let request = &*job.request;
-        let one_by_one = need.extra || need.cpu != i64::MIN || !session.app(ask).holders.is_empty();
-        let free = |slot: u32| !session.is_marked(slot) && session.fits(slot, need, request);
+        let free = Free::new(session, need, request, ask);
         let lists = &index.orders[order].lists;
         let least = tier(need.memory);
         for (_, zone) in &ranked[zones.clone()] {
@@ -301,7 +313,7 @@ impl<'a> OrderedPlan<'a> {
                 if cost > best + near(best.min(f64::MAX)) {
                     break;
                 }
-                if need.fits(&key.row()) && (!one_by_one || bucket.any(&free)) {
+                if need.fits(&key.row()) && (free.is_any() || bucket.any(&|slot| free.is(slot))) {
                     best = best.min(cost);
                     hits.push(Hit {
                         class,
@@ -330,7 +342,7 @@ impl<'a> OrderedPlan<'a> {
     }
 
     /// Works the hits out exactly and keeps the cheapest; returns their cost.
-    fn settle(&mut self, order: usize, job: &Job, ask: Ask) -> f64 {
+    fn settle(&mut self, order: usize, request: &Request, ask: Ask) -> f64 {
         let (index, session) = (&*self.index, &self.session);
         let count_of = |slot: u32| {
             let holders = &session.app(ask).holders;
@@ -348,7 +360,7 @@ impl<'a> OrderedPlan<'a> {
                 ),
             };
             let class = index.classes.get(hit.class);
-            hit.cost = index.orders[order].cost(class, &row, place, count, &job.request);
+            hit.cost = index.orders[order].cost(class, &row, place, count, request);
             if hit.cost.is_finite() {
                 best = best.min(hit.cost);
             }
@@ -358,7 +370,7 @@ impl<'a> OrderedPlan<'a> {
     }
 
     /// All cells of the hits that are left.
-    fn finalists(&self, order: usize, job: &Job, need: &Need) -> Vec<u32> {
+    fn finalists(&self, order: usize, request: &Request, need: &Need) -> Vec<u32> {
         let mut slots = Vec::new();
         for hit in &self.hits {
             match hit.at {
@@ -368,7 +380,7 @@ impl<'a> OrderedPlan<'a> {
                     let members = list.bucket(&key).into_iter().flat_map(Bucket::slots);
                     let session = &self.session;
                     slots.extend(members.filter(|slot| {
-                        !session.is_marked(*slot) && session.fits(*slot, need, &job.request)
+                        !session.is_marked(*slot) && session.fits(*slot, need, request)
                     }));
                 }
             }
@@ -387,10 +399,7 @@ impl<'a> OrderedPlan<'a> {
         let point = session.point(job, ask);
         let lots = session.lots;
         let (session, hashes) = (&*session, session.parts.hashes);
-        let one_by_one = need.extra || need.cpu != i64::MIN || !session.app(ask).holders.is_empty();
-        let free = |slot: u32| {
-            !one_by_one || (!session.is_marked(slot) && session.fits(slot, need, &job.request))
-        };
+        let free = Free::new(session, need, self.shapes[ask.shape as usize], ask);
         let mut best: Option<(u64, u32)> = None;
         for hit in hits.iter() {
             let found = match hit.at {
@@ -401,7 +410,7 @@ impl<'a> OrderedPlan<'a> {
                 HitAt::Bucket(key) => {
                     let list = &mut index.orders[order].lists[hit.class as usize];
                     list.bucket_mut(&key)
-                        .and_then(|bucket| bucket.nearest(lots, point, &free))
+                        .and_then(|bucket| bucket.nearest(lots, point, &|slot| free.is(slot)))
                 }
             };
             let Some(found) = found else { continue };
@@ -418,16 +427,50 @@ impl<'a> OrderedPlan<'a> {
     }
 }
 
+/// Which cells of a bucket whose key fits a job may have it.
+struct Free<'s, 'a> {
+    session: &'s Session<'a>,
+    need: &'s Need,
+    request: &'s Request,
+    /// Some cells hold the app, and are looked at one by one.
+    but_marked: bool,
+    /// The key does not say it all.
+    by_row: bool,
+}
+
+impl<'s, 'a> Free<'s, 'a> {
+    fn new(session: &'s Session<'a>, need: &'s Need, request: &'s Request, ask: Ask) -> Self {
+        Self {
+            session,
+            need,
+            request,
+            but_marked: !session.app(ask).holders.is_empty(),
+            by_row: need.extra || need.cpu != i64::MIN,
+        }
+    }
+
+    /// Whether every cell is.
+    fn is_any(&self) -> bool {
+        !self.but_marked && !self.by_row
+    }
+
+    fn is(&self, slot: u32) -> bool {
+        !(self.but_marked && self.session.is_marked(slot))
+            && (!self.by_row || self.session.fits(slot, self.need, self.request))
+    }
+}
+
 impl Engine for OrderedPlan<'_> {
     fn choose(&mut self, job: &Job, ask: Ask, _: Option<&Objective>) -> Choice {
-        let request = &*job.request;
+        // the shape's request stands for the job's, which is far away in memory
+        let request = self.shapes[ask.shape as usize];
         let order = usize::from(request.kind == Kind::Task);
         self.index
             .settle_in(order, self.session.parts.rows, self.session.parts.hashes);
         let zones = self.index.classes.zones();
         let index = &*self.index;
         self.session
-            .meet(ask, &request.app, zones, |slot| index.zone_of(slot));
+            .meet(ask, job, zones, |slot| index.zone_of(slot));
         self.session.mark_holders(ask);
         self.learn_fares(ask, order, request);
         self.rank_zones(ask, request.kind);
@@ -439,18 +482,18 @@ impl Engine for OrderedPlan<'_> {
                 .iter()
                 .take_while(|(c, _)| *c == count)
                 .count();
-            self.search(from..from + group, order, job, ask, &need);
+            self.search(from..from + group, order, request, ask, &need);
             from += group;
             if self.hits.is_empty() {
                 continue;
             }
-            let cost = self.settle(order, job, ask);
+            let cost = self.settle(order, request, ask);
             if self.hits.is_empty() {
                 continue;
             }
             let all = self.session.draw.first || self.session.draw.explain > crate::Explain::Winner;
             let finalists = if all {
-                self.finalists(order, job, &need)
+                self.finalists(order, request, &need)
             } else {
                 Vec::new()
             };
@@ -468,9 +511,11 @@ impl Engine for OrderedPlan<'_> {
         Choice::default()
     }
 
-    fn debit(&mut self, slot: u32, job: &Job, ask: Ask) {
+    fn debit(&mut self, slot: u32, _: &Job, ask: Ask) {
         let zone = self.index.zone_of(slot);
-        let before = self.session.debit(slot, zone, job, ask);
+        let before = self
+            .session
+            .debit(slot, zone, self.shapes[ask.shape as usize], ask);
         self.index.touch(slot, before);
     }
 }

@@ -83,18 +83,18 @@ impl<'a> Session<'a> {
         !(self.ignores_evacuating && self.parts.cells[slot as usize].evacuating)
     }
 
-    /// Looks the app up on its first job. `zone_of` gives the zone of a slot.
+    /// Looks the job's app up on its first job. `zone_of` gives the zone of a slot.
     pub(crate) fn meet(
         &mut self,
         ask: Ask,
-        app: &str,
+        job: &Job,
         zones: usize,
         zone_of: impl Fn(u32) -> Option<u32>,
     ) {
         if self.apps[ask.app as usize].known {
             return;
         }
-        let known = self.parts.holders.of(app).iter().copied();
+        let known = self.parts.holders.of(&job.request.app).iter().copied();
         let holders: Vec<(u32, u32)> = known.filter(|(slot, _)| !self.is_out(*slot)).collect();
         let mut counts = vec![0; zones];
         for (slot, count) in &holders {
@@ -158,19 +158,25 @@ impl<'a> Session<'a> {
         need.fits(self.row(slot)) && (!need.extra || self.has_extras(slot, request))
     }
 
-    /// Debits the cell's row and the app's counts; returns the row as it was. `zone` is none where
-    /// the cell's instances count in no zone.
-    pub(crate) fn debit(&mut self, slot: u32, zone: Option<u32>, job: &Job, ask: Ask) -> Row {
+    /// Debits the cell's row and the app's counts, by any request of the job's shape; returns the
+    /// row as it was. `zone` is none where the cell's instances count in no zone.
+    pub(crate) fn debit(
+        &mut self,
+        slot: u32,
+        zone: Option<u32>,
+        request: &Request,
+        ask: Ask,
+    ) -> Row {
         let row = &mut self.parts.rows[slot as usize];
         let old = *row;
-        *row = row.debited(&job.request);
+        *row = row.debited(request);
         if !std::mem::replace(&mut self.touched[slot as usize], true) {
             self.undo.push((slot, old));
         }
-        for (name, amount) in &job.request.extra {
+        for (name, amount) in &request.extra {
             *self.extras.entry((slot, name.clone())).or_insert(0) += amount;
         }
-        if job.request.kind == crate::Kind::Lrp {
+        if request.kind == crate::Kind::Lrp {
             let app = &mut self.apps[ask.app as usize];
             // few of an app share a cell, so new holders are the rule
             match app.holders.binary_search_by_key(&slot, |(s, _)| *s) {

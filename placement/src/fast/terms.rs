@@ -248,6 +248,7 @@ fn place(n: usize) -> f64 {
 
 /// The share of each survivor in a random order of them: sorted by noise, which is spread so evenly
 /// that a few more buckets than cells leave next to nothing to sort.
+#[allow(clippy::cast_possible_truncation)] // the highest bits, as many as number the buckets
 fn noise_places(around: &mut Around<'_, '_>, out: &mut Vec<f64>) {
     let n = around.alive.len();
     out.resize(n, 1.0);

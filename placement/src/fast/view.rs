@@ -73,6 +73,17 @@ impl Changed {
     }
 }
 
+fn slots(counts: &[(u32, u32)]) -> impl Iterator<Item = u32> {
+    counts.iter().map(|(slot, _)| *slot)
+}
+
+/// One more at each of the slots.
+fn count(held: &mut [u32], slots: impl Iterator<Item = u32>) {
+    for slot in slots {
+        held[slot as usize] += 1;
+    }
+}
+
 /// How many of what the list counts the slot holds.
 pub(super) fn count_at(counts: &[(u32, u32)], slot: u32) -> u32 {
     let found = counts.binary_search_by_key(&slot, |(s, _)| *s);
@@ -149,11 +160,11 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Looks the app up on its first job.
-    pub(super) fn meet(&mut self, ask: Ask, app: &str) {
+    /// Looks the job's app up on its first job.
+    pub(super) fn meet(&mut self, ask: Ask, job: &Job) {
         let columns = &*self.columns;
         self.session
-            .meet(ask, app, columns.zones(), |slot| columns.zone(slot));
+            .meet(ask, job, columns.zones(), |slot| columns.zone(slot));
     }
 
     /// Where an app runs, whether the batch has jobs of it or not.
@@ -171,27 +182,23 @@ impl<'a> View<'a> {
     /// How many of the items each cell holds.
     pub(super) fn held(&self, items: &[String]) -> Vec<u32> {
         let mut held = vec![0; self.columns.len()];
-        let mut count = |slot: u32| held[slot as usize] += 1;
         for item in items {
             match Item::parse(item) {
-                Some(Item::App(app)) => self.app(app).iter().for_each(|(slot, _)| count(*slot)),
+                Some(Item::App(app)) => count(&mut held, slots(self.app(app))),
                 Some(Item::Tag(tag)) => {
-                    let tagged = self.tags.of(tag, &self.columns.tags);
-                    tagged.iter().for_each(|(slot, _)| count(*slot));
+                    count(&mut held, slots(self.tags.of(tag, &self.columns.tags)));
                 }
                 Some(Item::Rack(rack)) => {
                     let number = self.columns.rack_number(rack).unwrap_or(NO_RACK);
                     let racks = (0..).zip(&self.columns.racks);
-                    racks
-                        .filter(|(_, rack)| **rack == number && number != NO_RACK)
-                        .for_each(|(slot, _)| count(slot));
+                    let inside = racks.filter(|(_, rack)| **rack == number && number != NO_RACK);
+                    count(&mut held, inside.map(|(slot, _)| slot));
                 }
                 Some(Item::Instance(id)) => {
                     let at = self.session.draw.instances.get(id);
                     let names = (0..).zip(self.session.parts.names);
-                    names
-                        .filter(|(_, name)| at == Some(name))
-                        .for_each(|(slot, _)| count(slot));
+                    let there = names.filter(|(_, name)| at == Some(name));
+                    count(&mut held, there.map(|(slot, _)| slot));
                 }
                 None => {}
             }
@@ -269,7 +276,7 @@ impl<'a> View<'a> {
         let request = &*job.request;
         let columns = &mut *self.columns;
         let zone = columns.zone(slot).filter(|_| columns.counted[at]);
-        self.session.debit(slot, zone, job, ask);
+        self.session.debit(slot, zone, request, ask);
         columns.write_row(slot, *self.session.row(slot));
         columns.instances[at] += 1;
         if request.cpu_millis > 0 {

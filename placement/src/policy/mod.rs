@@ -145,6 +145,9 @@ pub(crate) enum Pick {
 }
 
 impl Policy {
+    /// The filters that a policy's file may name.
+    pub const FILTERS: &'static [&'static str] = Filter::NAMES;
+
     /// The policy's name.
     pub fn name(&self) -> &str {
         &self.name

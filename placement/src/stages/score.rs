@@ -126,13 +126,17 @@ fn raise(values: &mut [f64], power: f64) {
     if is(0.0) {
         values.fill(1.0);
     } else if is(2.0) {
-        values.iter_mut().for_each(|value| *value *= *value);
+        each(values, |value| value * value);
     } else if is(0.5) {
-        values.iter_mut().for_each(|value| *value = value.sqrt());
+        each(values, f64::sqrt);
     } else if !is(1.0) {
-        values
-            .iter_mut()
-            .for_each(|value| *value = value.powf(power));
+        each(values, |value| value.powf(power));
+    }
+}
+
+fn each(values: &mut [f64], change: impl Fn(f64) -> f64) {
+    for value in values {
+        *value = change(*value);
     }
 }
 

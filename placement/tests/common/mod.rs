@@ -294,29 +294,6 @@ pub fn policy(dice: &mut Dice) -> Policy {
     if dice.one_in(2) {
         return Policy::preset(dice.of(Policy::PRESETS)).unwrap();
     }
-    let filters = [
-        "evacuating",
-        "stack",
-        "volume-drivers",
-        "placement-tags",
-        "memory",
-        "disk",
-        "containers",
-        "cpu",
-        "extra",
-        "running",
-        "reserved",
-        "control-plane",
-        "networks",
-        "platform",
-        "sick",
-        "overcommit-ratios",
-        "capness",
-        "container-count\"\nlimit = 9 #",
-        "locality",
-        "volumes-from",
-        "reboot-within\"\ndays = 10 #",
-    ];
     let mut stages: Vec<String> = Vec::new();
     // most of the time the amounts are held
     let amounts = ["memory", "disk", "containers", "cpu", "extra"];
@@ -324,7 +301,13 @@ pub fn policy(dice: &mut Dice) -> Policy {
         stages.extend(amounts.map(|name| format!("filter = \"{name}\"")));
     }
     for _ in 0..dice.below(6) {
-        stages.push(format!("filter = \"{}\"", dice.of(&filters)));
+        let filter = dice.of(Policy::FILTERS);
+        let parameter = match filter {
+            "container-count" => "\nlimit = 9",
+            "reboot-within" => "\ndays = 10",
+            _ => "",
+        };
+        stages.push(format!("filter = \"{filter}\"{parameter}"));
     }
     let simple = dice.one_in(2);
     let narrows: &[&str] = if simple {

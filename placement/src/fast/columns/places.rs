@@ -124,6 +124,10 @@ mod tests {
             (0..40).map(|i| (i % 7 != 0).then_some(i % 5)).collect();
         let mut places = Places::default();
         let mut dice = 1_u64;
+        let mut below = |n: u64| {
+            dice = crate::tie::mix(dice);
+            dice % n
+        };
         for round in 0..200_usize {
             places.settle(numbers.len(), |slot| numbers[slot as usize]);
             let mut fresh: Vec<(i64, u32)> = (0..)
@@ -133,13 +137,13 @@ mod tests {
             fresh.sort_unstable();
             assert_eq!(places.order(), fresh, "round {round}");
             for _ in 0..round % 12 {
-                dice = crate::tie::mix(dice);
-                if dice % 11 == 0 {
+                if below(11) == 0 {
                     numbers.push(None);
                 }
-                let at = usize::try_from(dice >> 32).unwrap_or(0) % numbers.len();
-                numbers[at] = (dice % 4 != 0).then_some(i64::from(dice as u8) % 9 - 4);
-                places.touch(u32::try_from(at).unwrap_or(0));
+                let slot = u32::try_from(below(numbers.len() as u64)).unwrap_or(0);
+                let number = i64::try_from(below(9)).ok().map(|number| number - 4);
+                numbers[slot as usize] = number.filter(|_| below(4) > 0);
+                places.touch(slot);
             }
         }
     }

@@ -82,18 +82,23 @@ impl Bucket {
         }
         match &self.sorted {
             Some(sorted) if sorted.lots == lots => {
-                let after = sorted.set.range((point, 0)..);
-                let around = after.chain(sorted.set.range(..(point, 0)));
-                let mut free = around.filter(|(_, slot)| wanted(*slot));
-                free.next()
-                    .map(|(lot, slot)| (tie::distance(*lot, point), *slot))
+                let free = |(_, slot): &&(u64, u32)| wanted(*slot);
+                let after = sorted.set.range((point, 0)..).find(free);
+                // round the circle: rarely needed
+                let found = after.or_else(|| sorted.set.range(..(point, 0)).find(free));
+                found.map(|(lot, slot)| (tie::distance(*lot, point), *slot))
             }
-            _ => self
-                .cells
-                .iter()
-                .filter(|(_, slot)| wanted(*slot))
-                .map(|(hash, slot)| (tie::distance(lots.of_cell(*hash), point), *slot))
-                .min(),
+            _ => {
+                let mut best = None;
+                for (hash, slot) in &self.cells {
+                    let cell = (tie::distance(lots.of_cell(*hash), point), *slot);
+                    // whether it is wanted is far away in memory: few are asked
+                    if best.is_none_or(|best| cell < best) && wanted(*slot) {
+                        best = Some(cell);
+                    }
+                }
+                best
+            }
         }
     }
 }
