@@ -279,3 +279,28 @@ fn eras_are_contenders_too() {
     }
     assert_eq!(scenario.contenders[2].label, "mine");
 }
+
+/// Of many cells some message is always on its way; the run ends all the same when all is decided.
+#[test]
+fn a_run_without_a_duration_ends_though_cells_never_fall_silent() {
+    let text = r#"
+auctioneers = 4
+[[groups]]
+count = 300
+prefix = "many"
+total = { memory_mb = 1000, disk_mb = 4000 }
+[adverts]
+interval = "100ms"
+[network]
+latency = "uniform:10ms..30ms"
+[[workload]]
+start = { app = "web", instances = 4, memory_mb = 10, disk_mb = 1 }
+"#;
+    let run = play(&read(text), 1, false);
+    assert_eq!((run.figures.placed, run.figures.waiting), (4, 0));
+    assert!(
+        run.figures.virtual_ms < 120_000,
+        "{}",
+        run.figures.virtual_ms
+    );
+}

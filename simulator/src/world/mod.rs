@@ -44,6 +44,8 @@ use crate::{demand::Demand, measure::Meter, outcome::Run, random::Random, scenar
 const WARM_UP_US: u64 = 2_000_000;
 /// How long a run without a duration goes on after the last outcome.
 const SETTLE_US: u64 = 1_000_000;
+/// And how much longer at most while messages are on their way.
+const PATIENCE_US: u64 = 60_000_000;
 /// Longer scenarios are run in counted mode.
 const COUNTED_MS: u64 = 24 * 3_600_000;
 /// How long after a fault time passes for leases in counted mode, beside twice a cell's ttl.
@@ -335,12 +337,14 @@ impl<'s> World<'s> {
 
     /// Whether everything asked for has its outcome, and has had it for a while.
     fn is_done(&mut self, next_us: u64) -> bool {
-        if !self.client.is_done() || self.in_flight > 0 {
+        if !self.client.is_done() {
             self.done_us = None;
             return false;
         }
         let done_us = *self.done_us.get_or_insert(self.now_us);
-        next_us > done_us + SETTLE_US
+        // many cells say something all the time: then some message is always on its way
+        let settled_us = done_us + SETTLE_US;
+        next_us > settled_us && (self.in_flight == 0 || next_us > settled_us + PATIENCE_US)
     }
 
     fn next(&mut self) {
