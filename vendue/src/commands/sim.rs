@@ -1,5 +1,6 @@
 //! `sim`: a scenario under virtual time, under one policy or several, and a report of it.
 
+mod over_nats;
 mod progress;
 mod record;
 mod timing;
@@ -52,6 +53,9 @@ pub(crate) struct SimArgs {
     /// Another seed than the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// In virtual time, or with the real roles and a nats-server of its own in real time
+    #[arg(long, value_enum, default_value_t, value_name = "HOW")]
+    over: Over,
     /// Write the report as one HTML file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -81,6 +85,16 @@ pub(crate) struct SimArgs {
     list: bool,
 }
 
+/// How a scenario is played.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum Over {
+    /// Virtual time: the same seed gives the same report
+    #[default]
+    InProcess,
+    /// Real time, a real nats-server, simulated executors
+    Nats,
+}
+
 /// What else there is to do with scenarios.
 #[derive(Clone, Debug, clap::Subcommand)]
 enum SimCommand {
@@ -100,14 +114,21 @@ pub(crate) async fn sim(global: &Global, args: &SimArgs) -> anyhow::Result<Done>
     let seed = args.seed.unwrap_or(scenario.base.seed);
     let end = Arc::new(AtomicBool::new(false));
     let ended = Arc::clone(&end);
-    let outcome = simulator::outcome(&scenario, seed, &command(args));
-    let played = tokio::task::spawn_blocking(move || play(&scenario, outcome, &ended));
+    let mut outcome = simulator::outcome(&scenario, seed, &command(args));
     let stop = tokio::spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {
             end.store(true, Ordering::Relaxed);
         }
     });
-    let (outcome, timings) = played.await??;
+    let (outcome, timings) = match args.over {
+        Over::InProcess => {
+            tokio::task::spawn_blocking(move || play(&scenario, outcome, &ended)).await??
+        }
+        Over::Nats => {
+            outcome.over = "nats".into();
+            play_over_nats(global, &scenario, outcome, &ended).await?
+        }
+    };
     stop.abort();
     write(global.output, args, &outcome, &timings)?;
     Ok(if outcome.interrupted {
@@ -212,6 +233,9 @@ fn command(args: &SimArgs) -> String {
     for policy in &args.policy {
         words.push(format!("--policy {policy}"));
     }
+    if args.over == Over::Nats {
+        words.push("--over nats".to_owned());
+    }
     words.extend(args.seed.map(|seed| format!("--seed {seed}")));
     words.join(" ")
 }
@@ -236,6 +260,39 @@ fn play(
         let run = simulator::run(scenario, contender, settings, &mut watch);
         bar.clear();
         let (run, interrupted) = run.map_err(Usage::because)?;
+        timings.push(stopwatch.stop(&run));
+        outcome.runs.push(run);
+        if interrupted {
+            outcome.interrupted = true;
+            break;
+        }
+    }
+    Ok((outcome, timings))
+}
+
+async fn play_over_nats(
+    global: &Global,
+    scenario: &Scenario,
+    mut outcome: Outcome,
+    end: &AtomicBool,
+) -> anyhow::Result<(Outcome, Vec<Timing>)> {
+    let mut timings = Vec::new();
+    let settings = simulator::Settings {
+        seed: outcome.seed,
+        verbatim: true,
+    };
+    let demands = scenario.demands(outcome.seed).map_err(Usage::because)?;
+    over_nats::check(scenario, &demands).map_err(Usage::because)?;
+    for contender in &scenario.contenders {
+        let label = &contender.label;
+        let Decider::Policy(policy) = &contender.decider else {
+            return Err(Usage::because(format_args!(
+                "{label}: --over nats plays policies only"
+            )));
+        };
+        let stopwatch = Stopwatch::start();
+        let played = over_nats::play(global, scenario, label, policy, &demands, settings, end);
+        let (run, interrupted) = played.await?;
         timings.push(stopwatch.stop(&run));
         outcome.runs.push(run);
         if interrupted {
