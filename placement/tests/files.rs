@@ -389,3 +389,128 @@ fn the_documented_policies_are_sound() {
         );
     }
 }
+
+const GROUPS: &str = r#"
+policy = "diego"
+duration = "1h"
+[[cells]]
+cell = "lone"
+total = { memory_mb = 100, disk_mb = 100, containers = 10 }
+running = [{ app = "shared", count = 2, memory_mb = 10 }]
+[[groups]]
+count = 3
+zone = "z1"
+index = 5
+stacks = ["linux"]
+total = { memory_mb = 1000, disk_mb = 100, containers = 100 }
+running = [{ app = "old-{n}", count = "2..4", memory_mb = 10, disk_mb = 1 }, { app = "shared", memory_mb = 1 }]
+[[groups]]
+prefix = "spare"
+total = { memory_mb = 1000 }
+[[requests]]
+app = "new"
+memory_mb = 10
+disk_mb = 1
+[[workload]]
+at = "1s"
+"#;
+
+#[test]
+fn groups_are_cells_and_what_runs_on_them() {
+    let scenario = Scenario::from_toml(GROUPS).unwrap();
+    assert_eq!(scenario.warnings, [""; 0]);
+    let names: Vec<&str> = scenario.cells.iter().map(|c| c.cell.as_str()).collect();
+    assert_eq!(
+        names,
+        ["lone", "z1-cell-0", "z1-cell-1", "z1-cell-2", "spare-0"]
+    );
+    let mut apps = BTreeSet::new();
+    for (i, cell) in scenario.cells[1..4].iter().enumerate() {
+        assert_eq!(
+            (cell.zone.as_str(), cell.index),
+            ("z1", 5 + u32::try_from(i).unwrap())
+        );
+        assert_eq!(cell.stacks, ["linux"]);
+        let running = &scenario.running[&cell.cell];
+        assert!((3..=5).contains(&running.len()), "{}", running.len());
+        let memory: i64 = running.iter().map(|job| job.request.memory_mb).sum();
+        assert_eq!(cell.available.memory_mb, 1000 - memory);
+        assert_eq!((cell.starting, cell.count_of("shared")), (0, 1));
+        for job in running.iter().filter(|job| job.request.app != "shared") {
+            assert!(
+                apps.insert(job.request.app.clone()),
+                "{} is there twice",
+                job.request.app
+            );
+        }
+    }
+    assert_eq!(scenario.cells[0].available.memory_mb, 80);
+    let shared = scenario.running.values().flatten();
+    let indices: BTreeSet<u32> = shared
+        .filter(|j| j.request.app == "shared")
+        .map(|j| j.index)
+        .collect();
+    assert_eq!(indices.len(), 5);
+    assert_eq!(scenario.run(Explain::Finalists).decisions.len(), 1);
+    // what is drawn comes from the seed
+    let other = Scenario::from_toml(&format!("seed = 2\n{GROUPS}")).unwrap();
+    let again = Scenario::from_toml(GROUPS).unwrap();
+    assert_eq!(scenario.running, again.running);
+    assert_ne!(scenario.running, other.running);
+}
+
+#[test]
+fn faults_of_groups() {
+    let total = "total = { memory_mb = 10 }";
+    for (text, parts) in [
+        ("groups = 3".to_owned(), &["groups", "3", "a list"][..]),
+        (
+            format!("[[groups]]\ncount = 0\n{total}"),
+            &["groups[0].count", "0", "1 to 100000"],
+        ),
+        (
+            format!("[[groups]]\nprefix = 1\n{total}"),
+            &["groups[0].prefix", "1"],
+        ),
+        (
+            format!("[[groups]]\ncell = \"a\"\n{total}"),
+            &["groups[0].cell", "no such field"],
+        ),
+        (
+            format!("[[groups]]\nzonee = \"a\"\n{total}"),
+            &["groups[0].zonee", "no such field"],
+        ),
+        ("[[groups]]\ncount = 2".to_owned(), &["groups[0]", "total"]),
+        (
+            format!("[[groups]]\n{total}\nrunning = [{{ app = \"a b\", memory_mb = 1 }}]"),
+            &["groups[0].running[0].app", "a b"],
+        ),
+        (
+            format!(
+                "[[groups]]\n{total}\nrunning = [{{ app = \"a\", memory_mb = 1, count = \"3..1\" }}]"
+            ),
+            &["running[0].count", "3..1"],
+        ),
+        (
+            format!(
+                "[[groups]]\n{total}\nrunning = [{{ app = \"a\", memory_mb = 1, instances = 2 }}]"
+            ),
+            &["running[0].instances", "count"],
+        ),
+        (
+            format!("[[groups]]\nprefix = \"a\"\n{total}\n[[groups]]\nprefix = \"a\"\n{total}"),
+            &["a-0", "each name once"],
+        ),
+        (
+            format!(
+                "[[cells]]\ncell = \"a\"\n{total}\navailable = {{ memory_mb = 1 }}\nrunning = []"
+            ),
+            &["cells[0].available", "running"],
+        ),
+    ] {
+        let error = Scenario::from_toml(&text).unwrap_err().to_string();
+        for part in parts {
+            assert!(error.contains(part), "{text:?}: {error:?} lacks {part:?}");
+        }
+    }
+}

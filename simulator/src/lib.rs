@@ -19,7 +19,7 @@ use outcome::{Outcome, Run};
 use placement::ScenarioError;
 use scenario::{Contender, Decider, Scenario};
 
-pub use world::{Progress, Settings};
+pub use world::{Mirror, Progress, Settings, ToSend};
 
 /// The version of [`Outcome`].
 const VERSION: u32 = 1;

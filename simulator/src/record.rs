@@ -52,7 +52,7 @@ impl Recording {
                         run: None,
                         ..(*parsed.request).clone()
                     };
-                    self.demand(at_ms, "start", json!(request));
+                    self.demand(at_ms, "start", &json!(request));
                 }
                 Err(_) => self.left_out += 1,
             }
@@ -64,13 +64,13 @@ impl Recording {
         match parse::<Stop>(body, &mut Vec::new()) {
             Ok(stop) if stop.instances.is_empty() => {
                 let what = json!({ "app": stop.app, "indices": stop.indices });
-                self.demand(at_ms, "stop", what);
+                self.demand(at_ms, "stop", &what);
             }
             _ => self.left_out += 1,
         }
     }
 
-    fn demand(&mut self, at_ms: u64, kind: &str, what: Value) {
+    fn demand(&mut self, at_ms: u64, kind: &str, what: &Value) {
         if self.work.len() >= MAX_DEMANDS {
             self.left_out += 1;
             return;

@@ -86,10 +86,7 @@ fn take_running(
             ));
         }
     }
-    fields.insert(
-        "available".into(),
-        fields.get("total").cloned().unwrap_or_default(),
-    );
+    all_is_available(fields);
     let mut full: Cell = read(Value::Object(fields.clone()), at)?;
     let running = entries(running, &format!("{at}.running"))?;
     let jobs = hold(&running, &mut full, seed, names);
@@ -161,10 +158,7 @@ fn one(
     }
     let first = fields.get("index").and_then(Value::as_u64).unwrap_or(0);
     fields.insert("cell".into(), format!("{prefix}-0").into());
-    fields.insert(
-        "available".into(),
-        fields.get("total").cloned().unwrap_or_default(),
-    );
+    all_is_available(&mut fields);
     let template: Cell = read(Value::Object(fields), at)?;
     for n in 0..count {
         let mut cell = template.clone();
@@ -177,6 +171,13 @@ fn one(
         expanded.cells.push(cell);
     }
     Ok(())
+}
+
+/// Nothing runs there yet. Without a total the error is that one's.
+fn all_is_available(fields: &mut Map<String, Value>) {
+    if let Some(total) = fields.get("total").cloned() {
+        fields.insert("available".into(), total);
+    }
 }
 
 /// One line of what runs: an instance's request, and how many of them on each cell.

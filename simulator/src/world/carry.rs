@@ -53,7 +53,7 @@ impl World<'_> {
             }
             Output::Event(event) => self.node_event(&event),
             Output::Outcome { id, body } => {
-                self.client.outcome(self.now_us, &id, &body);
+                self.client.outcome(&id, &body);
                 self.counts.sent(Kind::Outcome, 1);
                 let bytes = body.len() as u64;
                 let id = id.to_string();

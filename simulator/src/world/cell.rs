@@ -8,7 +8,7 @@ use placement::{Job, Span};
 use rep::{
     Simulated, SimulatedConfig,
     events::Events,
-    ledger::{Action, Ledger, Report, What},
+    ledger::{Action, How, Ledger, Report, What},
     speech,
 };
 use shared::wire::{Acceptance, Advert, Event, Work};
@@ -97,14 +97,14 @@ impl Node {
         }
     }
 
-    /// The cell's program starts, with these instances running already.
+    /// The cell's program starts, with these instances running already; returns those.
     pub(super) fn begin(
         &mut self,
         now_ms: u64,
         incarnation: Uuid,
         running: &[Job],
         number: &mut u64,
-    ) {
+    ) -> Vec<Work> {
         self.life += 1;
         self.ledger = Ledger::new(self.empty.clone(), incarnation, "");
         self.schedule = Schedule::new(self.cadence, &self.name, self.seed, now_ms);
@@ -115,7 +115,7 @@ impl Node {
         self.events = Events::default();
         let works: Vec<Work> = running.iter().map(|job| before(job, number)).collect();
         let ids: Vec<Uuid> = works.iter().map(|work| work.instance).collect();
-        self.ledger.hold(works.into_iter());
+        self.ledger.hold(works.iter().cloned());
         self.ledger.take_actions();
         for instance in ids {
             let what = What::Running {
@@ -132,6 +132,7 @@ impl Node {
         self.ledger.take_actions();
         self.seen = self.ledger.seq();
         self.advertised = None;
+        works
     }
 
     /// The program ends, with all that it runs.
@@ -263,6 +264,19 @@ impl Node {
     /// An instance will have ended by itself at `at_ms`.
     pub(super) fn ends(&mut self, at_ms: u64, instance: Uuid) {
         self.executor.exits(at_ms, instance, 0);
+    }
+
+    /// These instances ended, and their places are free.
+    pub(super) fn gone(&mut self, now_ms: u64, instances: &[Uuid]) {
+        for instance in instances {
+            let ended = Report {
+                instance: *instance,
+                attempt: 0,
+                what: What::Ended(How::Exit(0)),
+            };
+            self.ledger.report(now_ms, ended);
+        }
+        self.settle(now_ms, true, Input::Tick, &mut Vec::new());
     }
 
     /// How many bytes its bid "unchanged" has; the same as of [`speech::unchanged`] written out.

@@ -132,7 +132,12 @@ impl Client {
     }
 
     /// Notes a request; returns its number.
-    fn note(&mut self, now_us: u64, request: &Arc<Request>, lifetime_ms: Option<u64>) -> usize {
+    pub(super) fn note(
+        &mut self,
+        now_us: u64,
+        request: &Arc<Request>,
+        lifetime_ms: Option<u64>,
+    ) -> usize {
         let record = self.records.len();
         let mut instances = Vec::new();
         for job in request.jobs() {
@@ -156,7 +161,7 @@ impl Client {
     }
 
     /// A cell accepted an instance. Returns when it ends by itself, if it is new here and does.
-    pub(super) fn accepted(&mut self, now_us: u64, instance: Uuid, _cell: usize) -> Option<u64> {
+    pub(super) fn accepted(&mut self, now_us: u64, instance: Uuid) -> Option<u64> {
         let (record, position) = *self.by_instance.get(&instance)?;
         let record = &mut self.records[record];
         let asked_us = record.asked_us;
@@ -205,7 +210,7 @@ impl Client {
     }
 
     /// What an auctioneer answers to a request, as soon as it says so.
-    pub(super) fn outcome(&mut self, _now_us: u64, id: &str, body: &[u8]) {
+    pub(super) fn outcome(&mut self, id: &str, body: &[u8]) {
         let Some(&record) = self.by_id.get(id) else {
             return;
         };

@@ -34,8 +34,11 @@ struct App {
 
 impl World<'_> {
     /// What was found.
-    pub(super) fn figures(&mut self) -> Run {
-        self.count_rest();
+    /// `counted`: what was counted instead of made is still to be added.
+    pub(super) fn figures(&mut self, counted: bool) -> Run {
+        if counted {
+            self.count_rest();
+        }
         let virtual_ms = (self.now_us - WARM_UP_US) / 1_000;
         self.meter.advance(virtual_ms);
         let held = self.held();

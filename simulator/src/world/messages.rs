@@ -315,7 +315,7 @@ impl World<'_> {
         self.settle(c, advertiser::Input::Tick);
         let starts_ms = Self::span_ms(self.scenario.start_takes);
         for instance in &answer.accepted {
-            let lifetime = self.client.accepted(self.now_us, *instance, c);
+            let lifetime = self.client.accepted(self.now_us, *instance);
             if let Some(lifetime_ms) = lifetime {
                 self.cells[c].ends(now_ms + starts_ms + lifetime_ms, *instance);
             }

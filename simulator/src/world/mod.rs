@@ -17,9 +17,12 @@ mod faults;
 mod figures;
 mod idle;
 mod messages;
+mod mirror;
 mod node;
 mod sample;
 mod traffic;
+
+pub use self::mirror::{Mirror, ToSend};
 
 use std::{
     cmp::Reverse,
@@ -173,7 +176,7 @@ pub(crate) fn run(
     let mut world = World::new(scenario, label, policy, demands, settings);
     world.begin();
     let interrupted = !world.play(watch);
-    (world.figures(), interrupted)
+    (world.figures(true), interrupted)
 }
 
 impl<'s> World<'s> {

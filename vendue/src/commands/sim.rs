@@ -1,5 +1,6 @@
 //! `sim`: a scenario under virtual time, under one policy or several, and a report of it.
 
+mod over_nats;
 mod progress;
 mod record;
 mod seeds;
@@ -54,8 +55,11 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Play so many seeds, one after the other, and show how far their figures lie apart
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=1_000), conflicts_with_all = ["html", "open"])]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=1_000), conflicts_with_all = ["html", "open", "over"])]
     seeds: Option<u64>,
+    /// In virtual time, or with the real roles and a nats-server of its own in real time
+    #[arg(long, value_enum, default_value_t, value_name = "HOW")]
+    over: Over,
     /// Write the report as one HTML file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -85,6 +89,16 @@ pub(crate) struct SimArgs {
     list: bool,
 }
 
+/// How a scenario is played.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum Over {
+    /// Virtual time: the same seed gives the same report
+    #[default]
+    InProcess,
+    /// Real time, a real nats-server, simulated executors
+    Nats,
+}
+
 /// What else there is to do with scenarios.
 #[derive(Clone, Debug, clap::Subcommand)]
 enum SimCommand {
@@ -106,13 +120,23 @@ pub(crate) async fn sim(global: &Global, args: &SimArgs) -> anyhow::Result<Done>
     let ended = Arc::clone(&end);
     let command = command(args);
     let seeds = seed..seed.saturating_add(args.seeds.unwrap_or(1));
-    let played = tokio::task::spawn_blocking(move || play_all(&scenario, seeds, &command, &ended));
     let stop = tokio::spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {
             end.store(true, Ordering::Relaxed);
         }
     });
-    let (outcomes, timings) = played.await??;
+    let (outcomes, timings) = match args.over {
+        Over::InProcess => {
+            let play = move || play_all(&scenario, seeds, &command, &ended);
+            tokio::task::spawn_blocking(play).await??
+        }
+        Over::Nats => {
+            let mut outcome = simulator::outcome(&scenario, seed, &command);
+            outcome.over = "nats".into();
+            let (outcome, timings) = play_over_nats(global, &scenario, outcome, &ended).await?;
+            (vec![outcome], timings)
+        }
+    };
     stop.abort();
     let interrupted = outcomes.iter().any(|o| o.interrupted);
     match outcomes.as_slice() {
@@ -254,6 +278,9 @@ fn command(args: &SimArgs) -> String {
     for policy in &args.policy {
         words.push(format!("--policy {policy}"));
     }
+    if args.over == Over::Nats {
+        words.push("--over nats".to_owned());
+    }
     words.extend(args.seed.map(|seed| format!("--seed {seed}")));
     words.extend(args.seeds.map(|seeds| format!("--seeds {seeds}")));
     words.join(" ")
@@ -279,6 +306,39 @@ fn play(
         let run = simulator::run(scenario, contender, settings, &mut watch);
         bar.clear();
         let (run, interrupted) = run.map_err(Usage::because)?;
+        timings.push(stopwatch.stop(&run));
+        outcome.runs.push(run);
+        if interrupted {
+            outcome.interrupted = true;
+            break;
+        }
+    }
+    Ok((outcome, timings))
+}
+
+async fn play_over_nats(
+    global: &Global,
+    scenario: &Scenario,
+    mut outcome: Outcome,
+    end: &AtomicBool,
+) -> anyhow::Result<(Outcome, Vec<Timing>)> {
+    let mut timings = Vec::new();
+    let settings = simulator::Settings {
+        seed: outcome.seed,
+        verbatim: true,
+    };
+    let demands = scenario.demands(outcome.seed).map_err(Usage::because)?;
+    over_nats::check(scenario, &demands).map_err(Usage::because)?;
+    for contender in &scenario.contenders {
+        let label = &contender.label;
+        let Decider::Policy(policy) = &contender.decider else {
+            return Err(Usage::because(format_args!(
+                "{label}: --over nats plays policies only"
+            )));
+        };
+        let stopwatch = Stopwatch::start();
+        let played = over_nats::play(global, scenario, label, policy, &demands, settings, end);
+        let (run, interrupted) = played.await?;
         timings.push(stopwatch.stop(&run));
         outcome.runs.push(run);
         if interrupted {

@@ -12,4 +12,5 @@ mod policy;
 mod python;
 mod readme;
 mod roles;
+mod sim;
 mod up;

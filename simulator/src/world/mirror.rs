@@ -1,0 +1,285 @@
+//! The same figures of a real cluster: what crosses a real server is laid on a world whose own time
+//! stands still, message by message.
+
+use std::collections::{BTreeSet, HashMap};
+
+use bytes::Bytes;
+use placement::Policy;
+use shared::wire::{Acceptance, CellStart, Event, Stop, StopAnswer, Work, kind, to_bytes};
+use uuid::Uuid;
+
+use super::{Settings, WARM_UP_US, World, traffic::Kind};
+use crate::{
+    demand::{Demand, What},
+    outcome::Run,
+    scenario::Scenario,
+};
+
+/// A real cluster, as its messages tell of it.
+pub struct Mirror<'s> {
+    world: World<'s>,
+    prefix: String,
+    /// What was sent to cells, until they answer.
+    sent: HashMap<Uuid, Work>,
+    auctions: BTreeSet<Uuid>,
+    /// What runs on each cell before the first request.
+    running: Vec<(String, Vec<Work>)>,
+    next_demand: usize,
+    look_us: u64,
+}
+
+/// A message to the door.
+#[derive(Clone, Debug)]
+pub struct ToSend {
+    /// `start` or `stop`, below the prefix.
+    pub subject: &'static str,
+    /// Its body.
+    pub body: Bytes,
+}
+
+impl<'s> Mirror<'s> {
+    /// A cluster of the scenario's cells, as it is before the first request. `prefix` is the head of
+    /// its subjects.
+    pub fn new(
+        scenario: &'s Scenario,
+        label: &'s str,
+        policy: &'s Policy,
+        demands: &'s [Demand],
+        settings: Settings,
+        prefix: &str,
+    ) -> Self {
+        let mut world = World::new(scenario, label, policy, demands, settings);
+        let mut running = Vec::new();
+        for c in 0..world.cells.len() {
+            let name = world.cells[c].name.to_string();
+            let jobs = scenario
+                .base
+                .running
+                .get(&name)
+                .cloned()
+                .unwrap_or_default();
+            let works = world.cells[c].begin(0, Uuid::nil(), &jobs, &mut world.held);
+            if !works.is_empty() {
+                running.push((name, works));
+            }
+        }
+        world.now_us = WARM_UP_US;
+        let largest = demands.iter().filter_map(Demand::memory_mb).max();
+        world.measure_from_now(largest.unwrap_or(0));
+        let look_us = world.look();
+        Self {
+            world,
+            prefix: prefix.to_owned(),
+            sent: HashMap::new(),
+            auctions: BTreeSet::new(),
+            running,
+            next_demand: 0,
+            look_us,
+        }
+    }
+
+    /// What runs on each cell before the first request: it is to be started there.
+    pub fn running(&self) -> &[(String, Vec<Work>)] {
+        &self.running
+    }
+
+    /// When the next demands are made, microseconds; none after the last.
+    pub fn next_demand_us(&self) -> Option<u64> {
+        Some(self.world.demands.get(self.next_demand)?.at_ms * 1_000)
+    }
+
+    /// The messages of the demands that are due now.
+    pub fn demand(&mut self, at_us: u64) -> Vec<ToSend> {
+        self.pass(at_us);
+        let mut messages = Vec::new();
+        let mut requests = Vec::new();
+        let demands = self.world.demands;
+        while let Some(demand) = demands
+            .get(self.next_demand)
+            .filter(|d| d.at_ms * 1_000 <= at_us)
+        {
+            self.next_demand += 1;
+            match &demand.what {
+                What::Start { request, .. } => {
+                    self.world.client.note(self.world.now_us, request, None);
+                    requests.push(request);
+                }
+                What::Stop { app, indices } => {
+                    let body = to_bytes(&Stop {
+                        v: shared::VERSION,
+                        app: app.clone(),
+                        indices: indices.clone(),
+                        instances: Vec::new(),
+                    });
+                    let subject = "stop";
+                    messages.push(ToSend { subject, body });
+                }
+            }
+        }
+        for requests in requests.chunks(self.world.scenario.array) {
+            let body = match requests {
+                [one] => to_bytes(one),
+                many => to_bytes(&many),
+            };
+            let subject = "start";
+            messages.push(ToSend { subject, body });
+        }
+        self.world.client.demands_left = self.next_demand < demands.len();
+        messages
+    }
+
+    /// Whether all demands were made and everything has its outcome.
+    pub fn is_done(&self) -> bool {
+        self.world.client.is_done()
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> super::Progress {
+        let end_us = self
+            .world
+            .scenario
+            .duration_ms
+            .map(|ms| WARM_UP_US + ms * 1_000);
+        self.world.progress(end_us)
+    }
+
+    fn pass(&mut self, at_us: u64) {
+        self.world.now_us = self.world.now_us.max(WARM_UP_US + at_us);
+        while self.look_us <= self.world.now_us {
+            self.look_us = self.world.look();
+        }
+    }
+
+    /// A message crossed the server, so long after the first demand.
+    pub fn message(&mut self, at_us: u64, subject: &str, body: &[u8]) {
+        self.pass(at_us);
+        let (cells, nodes) = (self.world.cells.len() as u64, self.world.nodes.len() as u64);
+        let below = subject
+            .strip_prefix(&self.prefix)
+            .and_then(|rest| rest.strip_prefix('.'));
+        let Some(below) = below else {
+            return self.inbox(subject, body);
+        };
+        let tokens: Vec<&str> = below.split('.').collect();
+        let (kind, receivers) = match tokens.as_slice() {
+            ["cell", _, "advert"] => (Kind::Advertisement, nodes),
+            ["cell", _, "heartbeat"] => (Kind::Heartbeat, 0),
+            ["cell", _, "state"] => (Kind::StateRequest, 1),
+            ["cell", _, "start"] => {
+                self.started(body);
+                (Kind::Start, 1)
+            }
+            ["bid"] => (Kind::BidRequest, cells),
+            ["start"] => (Kind::Request, 1),
+            ["stop"] => (Kind::StopRequest, 1),
+            ["cells", "stop"] => (Kind::Stop, cells),
+            ["instances"] => (Kind::InstancesRequest, cells),
+            ["discover"] => (Kind::Discover, cells),
+            ["echo", _] => (Kind::Echo, 1),
+            ["outcome", id] => {
+                self.world.client.outcome(id, body);
+                (Kind::Outcome, nodes)
+            }
+            ["event", what, _] => {
+                self.event(what, body);
+                (Kind::Event, if *what == kind::ASKED { nodes } else { 0 })
+            }
+            _ => return,
+        };
+        self.count(kind, receivers, body);
+    }
+
+    fn count(&mut self, kind: Kind, receivers: u64, body: &[u8]) {
+        self.world.counts.sent(kind, 1);
+        let bytes = receivers * body.len() as u64;
+        self.world.counts.delivered(kind, receivers, bytes);
+    }
+
+    fn event(&mut self, what: &str, body: &[u8]) {
+        if what == kind::UNPLACED
+            && let Ok(event) = serde_json::from_slice::<Event>(body)
+        {
+            self.world.client.unplaced(&event);
+        }
+    }
+
+    fn started(&mut self, body: &[u8]) {
+        let Ok(start) = serde_json::from_slice::<CellStart>(body) else {
+            return;
+        };
+        self.auctions.insert(start.auction);
+        self.sent
+            .extend(start.work.into_iter().map(|work| (work.instance, work)));
+    }
+
+    /// Answers come on inboxes, whose last words say to what.
+    fn inbox(&mut self, subject: &str, body: &[u8]) {
+        if !subject.starts_with("_INBOX") {
+            return;
+        }
+        let mut tokens = subject.rsplit('.');
+        let (last, before) = (tokens.next().unwrap_or(""), tokens.next().unwrap_or(""));
+        let kind = match (before, last) {
+            (_, "bid") => Kind::Bid,
+            (_, "state") => Kind::State,
+            ("start", _) => {
+                if let Ok(answer) = serde_json::from_slice(body) {
+                    self.answered(&answer);
+                }
+                Kind::StartAnswer
+            }
+            ("stop", _) => {
+                if let Ok(answer) = serde_json::from_slice(body) {
+                    self.stopped(&answer);
+                }
+                Kind::StopAnswer
+            }
+            ("found", _) => Kind::Instances,
+            ("reply", _) => Kind::Reply,
+            _ => return,
+        };
+        self.count(kind, 1, body);
+    }
+
+    fn answered(&mut self, answer: &Acceptance) {
+        let Some(c) = self.world.by_name.get(answer.cell.as_str()).copied() else {
+            return;
+        };
+        let now_ms = self.world.now_ms();
+        for instance in &answer.accepted {
+            self.world.client.accepted(self.world.now_us, *instance);
+            if let Some(work) = self.sent.remove(instance) {
+                self.world.cells[c].ledger.hold(std::iter::once(work));
+            }
+        }
+        for refusal in &answer.refused {
+            self.world.client.refused_by_cell(refusal.instance);
+        }
+        self.world.cells[c].settle(now_ms, true, advertiser::Input::Tick, &mut Vec::new());
+        self.world.measure(c);
+    }
+
+    fn stopped(&mut self, answer: &StopAnswer) {
+        let Some(c) = self.world.by_name.get(answer.cell.as_str()).copied() else {
+            return;
+        };
+        let now_ms = self.world.now_ms();
+        self.world.client.stopped(answer);
+        let instances: Vec<Uuid> = answer
+            .stopped
+            .iter()
+            .map(|stopped| stopped.instance)
+            .collect();
+        self.world.cells[c].gone(now_ms, &instances);
+        self.world.measure(c);
+    }
+
+    /// What was found, at the end.
+    pub fn finish(mut self, at_us: u64) -> Run {
+        self.pass(at_us);
+        if let Some(first) = self.world.nodes.first_mut() {
+            first.auctions = self.auctions.len() as u64;
+        }
+        self.world.figures(false)
+    }
+}

@@ -1,0 +1,343 @@
+//! `sim --over nats`: the real roles with simulated executors against a real nats-server, in real
+//! time. What crosses the server is heard by one more connection, and the figures come from that.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use async_nats::{Client, Subscriber};
+use futures_util::StreamExt;
+use placement::{Cell, Policy};
+use rep::{Attributes, ExecutorKind, SimulatedConfig};
+use shared::{
+    Subjects,
+    nats::Bus,
+    shutdown::CancellationToken,
+    wire::{Acceptance, CellStart, Page, PoolAnswer, to_bytes},
+};
+use simulator::{
+    Mirror, Settings,
+    demand::{Demand, What},
+    outcome::Run,
+    scenario::Scenario,
+};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep, sleep_until},
+};
+use uuid::Uuid;
+
+use super::progress::Bar;
+use crate::{
+    asking::{connect, nats_options, short_name},
+    cli::Global,
+    output::note,
+    server::{Port, Server},
+};
+
+/// The most cells: each is a whole rep with its subscriptions.
+const MAX_CELLS: usize = 2_000;
+/// Cells that share a connection.
+const CELLS_A_CONNECTION: usize = 50;
+/// Instances in one start, of what runs before the first request.
+const WORK_A_START: usize = 500;
+/// How long the roles have to know each other.
+const WARM_UP: Duration = Duration::from_secs(60);
+/// A run without a duration ends at the latest so long after its last demand.
+const LONGEST: Duration = Duration::from_secs(60);
+/// And goes on so long after its last outcome.
+const SETTLE: Duration = Duration::from_secs(1);
+/// A cell whose change was not heard by then will not be known any better.
+const HEARD: Duration = Duration::from_millis(500);
+/// Answers to the client: the last words of their subject are `reply.N`.
+const REPLIES: &str = "_INBOX.sim.reply";
+
+/// What does not work in real time.
+pub(super) fn check(scenario: &Scenario, demands: &[Demand]) -> Result<(), String> {
+    if !scenario.faults.is_empty() {
+        return Err("faults: --over nats plays none; only in-process".into());
+    }
+    if scenario.restart_lost_after_ms.is_some() {
+        return Err(
+            "restart_lost_after: --over nats has no health manager; only in-process".into(),
+        );
+    }
+    if scenario.base.cells.len() > MAX_CELLS {
+        let cells = scenario.base.cells.len();
+        return Err(format!(
+            "{cells} cells; --over nats takes at most {MAX_CELLS}"
+        ));
+    }
+    let lives = |demand: &Demand| {
+        matches!(
+            &demand.what,
+            What::Start {
+                lifetime_ms: Some(_),
+                ..
+            }
+        )
+    };
+    if demands.iter().any(lives) {
+        return Err(
+            "a lifetime of single instances: --over nats cannot end them; only in-process".into(),
+        );
+    }
+    Ok(())
+}
+
+/// One policy's run. Ends early when `end` is set: then the second value is true.
+pub(super) async fn play(
+    global: &Global,
+    scenario: &Scenario,
+    label: &str,
+    policy: &Policy,
+    demands: &[Demand],
+    settings: Settings,
+    end: &AtomicBool,
+) -> anyhow::Result<(Run, bool)> {
+    let server = Server::start(Port::This(0), None).await?;
+    let mut global = global.clone();
+    (global.nats, global.creds, global.context) = (Some(server.url()), None, None);
+    let shutdown = CancellationToken::new();
+    let mut roles = JoinSet::new();
+    let cluster = Cluster::start(
+        &global,
+        scenario,
+        policy,
+        settings.seed,
+        &mut roles,
+        &shutdown,
+    );
+    let played = async {
+        let cluster = cluster.await?;
+        let mirror = Mirror::new(
+            scenario,
+            label,
+            policy,
+            demands,
+            settings,
+            cluster.subjects.prefix(),
+        );
+        cluster.hold(&mirror).await?;
+        cluster.watch(scenario, label, mirror, end).await
+    };
+    let played = played.await;
+    shutdown.cancel();
+    while let Some(ended) = roles.join_next().await {
+        if let Ok(Err(error)) = ended {
+            note(format_args!("a role ended: {error:#}"));
+        }
+    }
+    server.stop().await;
+    played
+}
+
+struct Cluster {
+    client: Client,
+    subjects: Subjects,
+    cells: usize,
+    auctioneers: usize,
+}
+
+impl Cluster {
+    async fn start(
+        global: &Global,
+        scenario: &Scenario,
+        policy: &Policy,
+        seed: u64,
+        roles: &mut JoinSet<anyhow::Result<()>>,
+        shutdown: &CancellationToken,
+    ) -> anyhow::Result<Self> {
+        let subjects = Subjects::new(global.prefix.as_str())?;
+        let bus = |what: &str| {
+            let options = nats_options(global, &short_name(what), true);
+            async move { connect(&options).await }
+        };
+        for n in 0..scenario.auctioneers {
+            let config = auctioneer::Config {
+                name: format!("auctioneer-{n}"),
+                policy: policy.clone(),
+            };
+            let (bus, subjects, end) = (
+                bus("sim-auctioneer").await?,
+                subjects.clone(),
+                shutdown.clone(),
+            );
+            roles.spawn(async move { Ok(auctioneer::run(config, bus, subjects, end).await?) });
+        }
+        for cells in scenario.base.cells.chunks(CELLS_A_CONNECTION) {
+            let shared: Bus = bus("sim-cells").await?;
+            for cell in cells {
+                let config = config(cell, scenario, seed)?;
+                let (bus, subjects, end) = (shared.clone(), subjects.clone(), shutdown.clone());
+                roles.spawn(async move {
+                    rep::run(config, bus, subjects, end).await?;
+                    Ok(())
+                });
+            }
+        }
+        let cluster = Self {
+            client: bus("sim").await?.client,
+            subjects,
+            cells: scenario.base.cells.len(),
+            auctioneers: scenario.auctioneers as usize,
+        };
+        cluster.known().await?;
+        Ok(cluster)
+    }
+
+    /// Waits until every auctioneer knows every cell.
+    async fn known(&self) -> anyhow::Result<()> {
+        let until = Instant::now() + WARM_UP;
+        let mut knowing = std::collections::BTreeSet::new();
+        while knowing.len() < self.auctioneers {
+            match self.page(0).await {
+                Ok(page) if page.total >= self.cells => drop(knowing.insert(page.auctioneer)),
+                _ => sleep(Duration::from_millis(50)).await,
+            }
+            if Instant::now() > until {
+                let (some, all) = (knowing.len(), self.auctioneers);
+                bail!(
+                    "{some} of {all} auctioneers know all {} cells after a minute",
+                    self.cells
+                );
+            }
+        }
+        Ok(())
+    }
+
+    async fn page(&self, offset: usize) -> anyhow::Result<PoolAnswer> {
+        let page = Page {
+            v: shared::VERSION,
+            offset,
+            limit: None,
+        };
+        let answer = self
+            .client
+            .request(self.subjects.pool(), to_bytes(&page))
+            .await?;
+        Ok(serde_json::from_slice(&answer.payload)?)
+    }
+
+    /// Starts what runs before the first request.
+    async fn hold(&self, mirror: &Mirror<'_>) -> anyhow::Result<()> {
+        if mirror.running().is_empty() {
+            return Ok(());
+        }
+        let mut incarnations = std::collections::BTreeMap::new();
+        let mut offset = Some(0);
+        while let Some(at) = offset {
+            let page = self.page(at).await?;
+            incarnations.extend(page.cells.into_iter().map(|c| (c.cell.cell, c.incarnation)));
+            offset = page.next;
+        }
+        for (cell, works) in mirror.running() {
+            let incarnation = *incarnations.get(cell).context("a cell that nobody knows")?;
+            for work in works.chunks(WORK_A_START) {
+                let start = CellStart {
+                    v: shared::VERSION,
+                    auction: Uuid::nil(),
+                    incarnation,
+                    expires_ms: u64::MAX,
+                    work: work.to_vec(),
+                };
+                let subject = self.subjects.cell(cell, "start");
+                let answer = self.client.request(subject, to_bytes(&start)).await?;
+                let answer: Acceptance = serde_json::from_slice(&answer.payload)?;
+                if let Some(refusal) = answer.refused.first() {
+                    bail!(
+                        "{cell} does not take what runs there already: {}",
+                        refusal.reason
+                    );
+                }
+            }
+        }
+        // cells tell of a change within 100 ms
+        sleep(HEARD).await;
+        Ok(())
+    }
+
+    /// Makes the demands, and lays what crosses the server on the mirror.
+    async fn watch(
+        &self,
+        scenario: &Scenario,
+        label: &str,
+        mut mirror: Mirror<'_>,
+        end: &AtomicBool,
+    ) -> anyhow::Result<(Run, bool)> {
+        let mut heard: Subscriber = self.client.subscribe(">").await?;
+        self.client.flush().await?;
+        let begin = Instant::now();
+        let lasts = scenario.duration_ms.map(Duration::from_millis);
+        let at_us = || u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let mut bar = Bar::new(label);
+        let (mut replies, mut done, mut last) = (0_u64, None, begin);
+        loop {
+            let next = mirror
+                .next_demand_us()
+                .map(|us| begin + Duration::from_micros(us));
+            done = if mirror.is_done() {
+                done.or(Some(Instant::now()))
+            } else {
+                None
+            };
+            let over = match (lasts, done) {
+                (Some(lasts), _) => begin + lasts,
+                (None, Some(done)) => done + SETTLE,
+                (None, None) => next.unwrap_or(last) + LONGEST,
+            };
+            if end.load(Ordering::Relaxed) || Instant::now() >= over {
+                bar.clear();
+                let interrupted = end.load(Ordering::Relaxed);
+                return Ok((mirror.finish(at_us()), interrupted));
+            }
+            // at least now and then, to see whether it is to end
+            let wake = over
+                .min(next.unwrap_or(over))
+                .min(Instant::now() + Duration::from_millis(100));
+            tokio::select! {
+                biased;
+                message = heard.next() => {
+                    let message = message.context("the connection was closed")?;
+                    mirror.message(at_us(), &message.subject, &message.payload);
+                }
+                () = sleep_until(wake) => {}
+            }
+            if next.is_some_and(|next| Instant::now() >= next) {
+                last = Instant::now();
+                for message in mirror.demand(at_us()) {
+                    replies += 1;
+                    let subject = match message.subject {
+                        "stop" => self.subjects.stop(),
+                        _ => self.subjects.start(),
+                    };
+                    let reply = format!("{REPLIES}.{replies}");
+                    self.client
+                        .publish_with_reply(subject, reply, message.body)
+                        .await?;
+                }
+            }
+            bar.show(mirror.progress());
+        }
+    }
+}
+
+/// The cell as a rep is set up for it.
+fn config(cell: &Cell, scenario: &Scenario, seed: u64) -> anyhow::Result<rep::Config> {
+    let mut config = rep::Config::new(cell.cell.as_str(), cell.zone.as_str(), cell.total.clone());
+    let mut fields = serde_json::to_value(cell)?;
+    let known = serde_json::to_value(Attributes::default())?;
+    if let (Some(fields), Some(known)) = (fields.as_object_mut(), known.as_object()) {
+        fields.retain(|name, _| known.contains_key(name));
+    }
+    config.attributes = serde_json::from_value(fields)?;
+    config.executor = ExecutorKind::Simulated(SimulatedConfig {
+        start: scenario.start_takes,
+        ..SimulatedConfig::default()
+    });
+    config.service = false;
+    config.seed = seed;
+    Ok(config)
+}

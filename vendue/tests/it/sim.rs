@@ -1,0 +1,238 @@
+//! `vendue sim`: scenarios in virtual time and on a real cluster, and a real cluster's load as a
+//! scenario.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    process::{Child, Stdio},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::common::{Up, end, run, vendue};
+
+#[test]
+fn a_shipped_scenario_is_played_by_name_and_twice_the_same() {
+    let said = run(&["sim", "--list"]);
+    said.expect(0, &["small-cold-4", "mendix-48h", "diego-250000"]);
+    let args = [
+        "sim",
+        "small-cold-4",
+        "--policy",
+        "dea",
+        "--policy",
+        "era-all-rebid",
+    ];
+    let json = |seed: &str| {
+        let said = run(&[&args[..], &["--seed", seed, "--output", "json"]].concat());
+        said.expect(0, &["decisions/s"]);
+        said.out
+    };
+    let first = json("7");
+    assert_eq!(first, json("7"));
+    assert_ne!(first, json("8"));
+    let outcome: Value = serde_json::from_str(&first).unwrap();
+    assert_eq!(outcome["name"], "small-cold-4");
+    assert_eq!(outcome["seed"], 7);
+    assert_eq!(outcome["over"], "in-process");
+    let labels: Vec<&str> = outcome["runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| run["policy"].as_str().unwrap())
+        .collect();
+    assert_eq!(labels, ["dea", "era-all-rebid"]);
+    for run in outcome["runs"].as_array().unwrap() {
+        assert_eq!(run["figures"]["placed"], 8);
+    }
+    run(&args).expect(0, &["small-cold-4", "dea", "placed"]);
+}
+
+#[test]
+fn reports_and_timings_are_files_and_not_in_the_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let (html, timings) = (path("report.html"), path("timings.json"));
+    let said = run(&[
+        "sim",
+        "az-distribution",
+        "--html",
+        &html,
+        "--timings",
+        &timings,
+        "--output",
+        "json",
+    ]);
+    said.expect(0, &["report: "]);
+    let outcome = said.json();
+    assert_eq!(outcome["command"], "vendue sim az-distribution");
+    assert!(!said.out.contains(&html));
+    assert!(
+        fs::read_to_string(&html)
+            .unwrap()
+            .contains("az-distribution")
+    );
+    let timings: Value = serde_json::from_str(&fs::read_to_string(&timings).unwrap()).unwrap();
+    assert_eq!(timings[0]["policy"], "diego");
+    assert!(timings[0]["seconds"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn a_trace_is_played_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let (nodes, pods) = (path("nodes.csv"), path("pods.csv"));
+    fs::write(
+        &nodes,
+        "sn,cpu_milli,memory_mib,gpu,model\nn1,8000,16384,2,T4\nn2,8000,16384,0,\n",
+    )
+    .unwrap();
+    fs::write(
+        &pods,
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,deletion_time\n\
+         p1,1000,1024,1,500,,0,100\np2,1000,1024,0,0,,10,200000\n",
+    )
+    .unwrap();
+    let said = run(&[
+        "sim", "--nodes", &nodes, "--pods", &pods, "--output", "json",
+    ]);
+    said.expect(0, &[]);
+    assert_eq!(said.json()["runs"][0]["figures"]["placed"], 2);
+    run(&["sim", "--nodes", &nodes]).expect(2, &["--pods"]);
+    run(&["sim", "--nodes", &pods, "--pods", &nodes]).expect(2, &["no column"]);
+}
+
+#[test]
+fn what_cannot_be_played_is_refused_with_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("s.toml");
+    fs::write(
+        &file,
+        "auctioneers = 0\n[[groups]]\ntotal = { memory_mb = 1 }\n",
+    )
+    .unwrap();
+    let file = file.display().to_string();
+    run(&["sim", &file]).expect(2, &["auctioneers: 0 is not allowed"]);
+    run(&["sim", "nosuch"]).expect(2, &["nosuch", "--list"]);
+    run(&["sim"]).expect(2, &["SCENARIO"]);
+    run(&["sim", "small-cold-4", "--policy", "digo"]).expect(2, &["digo"]);
+    run(&["sim", "small-cold-4", "--policy", "dea", "--policy", "dea"]).expect(2, &["twice"]);
+    run(&["sim", "dea-zone-returns", "--over", "nats"]).expect(2, &["faults", "in-process"]);
+    run(&[
+        "sim",
+        "small-cold-4",
+        "--over",
+        "nats",
+        "--policy",
+        "era-random",
+    ])
+    .expect(2, &["policies only"]);
+}
+
+#[test]
+fn the_real_roles_find_what_virtual_time_finds() {
+    let said = run(&["sim", "watters-10", "--over", "nats", "--output", "json"]);
+    said.expect(0, &[]);
+    let real = said.json();
+    let virtual_time = run(&["sim", "watters-10", "--output", "json"]).json();
+    assert_eq!(real["over"], "nats");
+    let figures = |outcome: &Value| outcome["runs"][0]["figures"].clone();
+    let (real, expected) = (figures(&real), figures(&virtual_time));
+    for figure in [
+        "asked",
+        "placed",
+        "refused",
+        "waiting",
+        "auctions",
+        "per_cell",
+        "distribution",
+    ] {
+        assert_eq!(real[figure], expected[figure], "{figure}");
+    }
+    for kind in [
+        "bid",
+        "bid request",
+        "start",
+        "start answer",
+        "request",
+        "reply",
+        "outcome",
+    ] {
+        let sent = |figures: &Value| figures["messages"][kind]["sent"].clone();
+        assert_eq!(sent(&real), sent(&expected), "{kind}");
+    }
+}
+
+/// Ended, at worst killed, with the test.
+struct Recorder(Child);
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        // it may have ended by itself
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_live_clusters_load_is_recorded_and_replayed() {
+    let up = Up::start();
+    let held = [
+        "run", "--app", "held", "--memory", "32", "--disk", "8", "--", "sleep", "1000",
+    ];
+    up.run(&held).expect(0, &[]);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("recorded.toml").display().to_string();
+    let mut recorder = up.command(&["sim", "record", &file, "--name", "yesterday"]);
+    let recorder = recorder.stdin(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let mut recorder = Recorder(recorder.unwrap());
+    let stderr = recorder.0.stderr.take().unwrap();
+    let mut lines = BufReader::new(stderr).lines();
+    let began = lines.find(|line| line.as_ref().unwrap().contains("recording 4 cells"));
+    assert!(began.is_some());
+    let asked = [
+        "run",
+        "--app",
+        "asked",
+        "--memory",
+        "64",
+        "--disk",
+        "8",
+        "--instances",
+        "3",
+        "--",
+        "sleep",
+        "1000",
+    ];
+    up.run(&asked).expect(0, &[]);
+    up.run(&["stop", "asked", "--indices", "2"]).expect(0, &[]);
+    let pid = Pid::from_raw(i32::try_from(recorder.0.id()).unwrap()).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    assert!(recorder.0.wait().unwrap().success());
+
+    let said = end(vendue().args(["sim", &file, "--policy", "dea", "--output", "json"]));
+    said.expect(0, &[]);
+    let outcome = said.json();
+    assert_eq!(outcome["name"], "yesterday");
+    let run = &outcome["runs"][0];
+    assert_eq!(run["figures"]["asked"], 3);
+    assert_eq!(run["figures"]["placed"], 3);
+    let apps: Vec<&str> = run["apps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|app| app.as_str().unwrap())
+        .collect();
+    assert!(
+        apps.contains(&"held") && apps.contains(&"asked"),
+        "{apps:?}"
+    );
+    let cells = run["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 4);
+    let used: i64 = cells
+        .iter()
+        .map(|cell| cell["used_mb"].as_i64().unwrap())
+        .sum();
+    assert_eq!(used, 32 + 2 * 64);
+}
