@@ -187,7 +187,7 @@ impl Columns {
         }
     }
 
-    /// What [`classes::same_kind`] compares.
+    /// What [`super::classes::same_kind`] compares.
     fn write_kind(&mut self, slot: u32, cell: &Cell) {
         let at = slot as usize;
         let ignored = self.policy.ignores_evacuating() && cell.evacuating;
