@@ -58,15 +58,15 @@ fn singles(criterion: &mut Criterion) {
         seed: 1,
     };
     let jobs = workload.jobs();
-    for name in ["diego", "dea", "dapi"] {
+    for name in Policy::PRESETS {
         let policy = preset(name);
         let mut pool = pool(&workload, &policy);
-        group.bench_function(BenchmarkId::new("decision", name), |bencher| {
+        group.bench_function(BenchmarkId::new("decision", *name), |bencher| {
             bencher.iter(|| black_box(pool.plan(&jobs[..1], &policy, &Draw::default())));
         });
         let cells = workload.cells();
         let mut next = cells.iter().cycle();
-        group.bench_function(BenchmarkId::new("advertisement", name), |bencher| {
+        group.bench_function(BenchmarkId::new("advertisement", *name), |bencher| {
             let advertisement = || next.next().cloned();
             let feed = |cell: Option<placement::Cell>| {
                 if let Some(mut cell) = cell {

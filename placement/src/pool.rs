@@ -85,8 +85,7 @@ impl Pool {
                 if same {
                     index.change(slot, (old, old_row), (&cell, row));
                 } else {
-                    index.take(slot, old, old_row);
-                    index.put(slot, &cell, row, self.hashes[at]);
+                    index.replace(slot, (old, old_row), (&cell, row), self.hashes[at]);
                 }
             }
             if !same {

@@ -11,7 +11,7 @@ use super::{Attributes, Cell};
 /// The different attributes of a pool's cells.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Alike {
-    /// By [`print`]; very rarely more than one. Only the cells themselves hold on to them.
+    /// By the hash of what mostly differs; very rarely more than one. Only the cells themselves hold on to them.
     by_print: HashMap<u64, Vec<Weak<Attributes>>>,
     /// With so many what nobody has any more is dropped.
     tidy_at: usize,

@@ -169,6 +169,12 @@ impl Columns {
         self.by_reboot.touch(slot);
     }
 
+    /// The cell of a slot went from `old` to `new`, which may be of another kind.
+    pub(crate) fn replace(&mut self, slot: u32, old: &Cell, new: &Cell, row: Row) {
+        self.write_kind(slot, new);
+        self.change(slot, old, new, row);
+    }
+
     /// The cell of a slot went from `old` to `new`, which are of one kind.
     pub(crate) fn change(&mut self, slot: u32, old: &Cell, new: &Cell, row: Row) {
         self.write_rest(slot, new);
@@ -187,7 +193,7 @@ impl Columns {
         }
     }
 
-    /// What [`classes::same_kind`] compares.
+    /// What [`super::classes::same_kind`] compares.
     fn write_kind(&mut self, slot: u32, cell: &Cell) {
         let at = slot as usize;
         let ignored = self.policy.ignores_evacuating() && cell.evacuating;

@@ -137,6 +137,22 @@ impl Index {
         }
     }
 
+    /// The cell changed so that [`classes::same_kind`] tells.
+    pub(crate) fn replace(
+        &mut self,
+        slot: u32,
+        (old, old_row): (&Cell, Row),
+        (new, new_row): (&Cell, Row),
+        hash: u64,
+    ) {
+        if let Self::Columnar(columns) = self {
+            columns.replace(slot, old, new, new_row);
+        } else {
+            self.take(slot, old, old_row);
+            self.put(slot, new, new_row, hash);
+        }
+    }
+
     /// The request's resources were taken from the cell, which is now as `new` says.
     pub(crate) fn debit(&mut self, slot: u32, old: Row, new: (&Cell, Row), request: &Request) {
         match self {

@@ -1,0 +1,235 @@
+//! The search for the cheapest: what the index proposes, costed again by the plain formula.
+
+use super::{
+    OUT, OrderedPlan,
+    bucket::Bucket,
+    near,
+    order::{Key, from_ordered_bits, tier},
+};
+use crate::{
+    Job, Request,
+    batch::Ask,
+    fast::{rows::Need, session::Session},
+    stages::score,
+    tie,
+};
+
+/// A bucket, or a single cell that holds the app already, that may be the cheapest.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hit {
+    class: u32,
+    at: HitAt,
+    cost: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum HitAt {
+    Bucket(Key),
+    Cell(u32),
+}
+
+impl OrderedPlan<'_> {
+    /// Fills `hits` with what may be the cheapest of these zones.
+    pub(super) fn search(
+        &mut self,
+        zones: std::ops::Range<usize>,
+        order: usize,
+        request: &Request,
+        ask: Ask,
+        need: &Need,
+    ) {
+        let Self {
+            index,
+            session,
+            fares,
+            zones: ranked,
+            heads,
+            hits,
+            ..
+        } = self;
+        hits.clear();
+        heads.clear();
+        let Some(fares) = &fares[ask.shape as usize] else {
+            return;
+        };
+        let free = Free::new(session, need, request, ask);
+        let lists = &index.orders[order].lists;
+        let least = tier(need.memory);
+        for (_, zone) in &ranked[zones.clone()] {
+            for class in &index.classes.of_zone[*zone as usize] {
+                if let (Some(fare), Some(list)) =
+                    (fares[*class as usize], lists.get(*class as usize))
+                {
+                    for (at, tier) in list.tiers.iter().enumerate().skip(least) {
+                        if tier.head < f64::INFINITY {
+                            heads.push((tier.head + fare, *class, at));
+                        }
+                    }
+                }
+            }
+        }
+        let mut best = f64::INFINITY;
+        // mostly one or two lists are looked into: no need to sort the rest
+        while let Some(next) = (0..heads.len()).min_by(|a, b| heads[*a].0.total_cmp(&heads[*b].0)) {
+            let (head, class, at) = heads.swap_remove(next);
+            if head > best + near(best.min(f64::MAX)) {
+                break;
+            }
+            let fare = fares[class as usize].unwrap_or(f64::INFINITY);
+            for (key, bucket) in &lists[class as usize].tiers[at].buckets {
+                let cost = from_ordered_bits(key.base) + fare;
+                if cost > best + near(best.min(f64::MAX)) {
+                    break;
+                }
+                if need.fits(&key.row()) && (free.is_any() || bucket.any(&|slot| free.is(slot))) {
+                    best = best.min(cost);
+                    hits.push(Hit {
+                        class,
+                        at: HitAt::Bucket(*key),
+                        cost,
+                    });
+                }
+            }
+        }
+        hits.retain(|hit| hit.cost <= best + near(best.min(f64::MAX)));
+        let group = &ranked[zones];
+        for (slot, _) in &session.app(ask).holders {
+            let class = index.class_of[*slot as usize];
+            let inside = class != OUT && {
+                let zone = index.classes.get(class).zone;
+                group.iter().any(|(_, z)| *z == zone) && fares[class as usize].is_some()
+            };
+            if inside && session.fits(*slot, need, request) {
+                hits.push(Hit {
+                    class,
+                    at: HitAt::Cell(*slot),
+                    cost: 0.0,
+                });
+            }
+        }
+    }
+
+    /// Works the hits out exactly and keeps the cheapest; returns their cost.
+    pub(super) fn settle(&mut self, order: usize, request: &Request, ask: Ask) -> f64 {
+        let (index, session) = (&*self.index, &self.session);
+        let count_of = |slot: u32| {
+            let holders = &session.app(ask).holders;
+            let at = holders.binary_search_by_key(&slot, |(s, _)| *s);
+            at.map_or(0, |at| holders[at].1)
+        };
+        let mut best = f64::INFINITY;
+        for hit in &mut self.hits {
+            let (row, place, count) = match hit.at {
+                HitAt::Bucket(key) => (key.row(), key.place, 0),
+                HitAt::Cell(slot) => (
+                    *session.row(slot),
+                    index.places[slot as usize],
+                    count_of(slot),
+                ),
+            };
+            let class = index.classes.get(hit.class);
+            hit.cost = index.orders[order].cost(class, &row, place, count, request);
+            if hit.cost.is_finite() {
+                best = best.min(hit.cost);
+            }
+        }
+        self.hits.retain(|hit| score::ties(hit.cost, best));
+        best
+    }
+
+    /// All cells of the hits that are left.
+    pub(super) fn finalists(&self, order: usize, request: &Request, need: &Need) -> Vec<u32> {
+        let mut slots = Vec::new();
+        for hit in &self.hits {
+            match hit.at {
+                HitAt::Cell(slot) => slots.push(slot),
+                HitAt::Bucket(key) => {
+                    let list = &self.index.orders[order].lists[hit.class as usize];
+                    let members = list.bucket(&key).into_iter().flat_map(Bucket::slots);
+                    let session = &self.session;
+                    slots.extend(members.filter(|slot| {
+                        !session.is_marked(*slot) && session.fits(*slot, need, request)
+                    }));
+                }
+            }
+        }
+        self.session.by_name(slots)
+    }
+
+    /// Of the hits that are left the cell whose lot comes first.
+    pub(super) fn nearest(
+        &mut self,
+        order: usize,
+        job: &Job,
+        ask: Ask,
+        need: &Need,
+    ) -> Option<u32> {
+        let Self {
+            index,
+            session,
+            hits,
+            ..
+        } = self;
+        let point = session.point(job, ask);
+        let lots = session.lots;
+        let (session, hashes) = (&*session, session.parts.hashes);
+        let free = Free::new(session, need, self.shapes[ask.shape as usize], ask);
+        let mut best: Option<(u64, u32)> = None;
+        for hit in hits.iter() {
+            let found = match hit.at {
+                HitAt::Cell(slot) => {
+                    let lot = lots.of_cell(hashes[slot as usize]);
+                    Some((tie::distance(lot, point), slot))
+                }
+                HitAt::Bucket(key) => {
+                    let list = &mut index.orders[order].lists[hit.class as usize];
+                    list.bucket_mut(&key)
+                        .and_then(|bucket| bucket.nearest(lots, point, &|slot| free.is(slot)))
+                }
+            };
+            let Some(found) = found else { continue };
+            let closer = best.is_none_or(|best| {
+                let by_name =
+                    || session.parts.names[found.1 as usize] < session.parts.names[best.1 as usize];
+                found.0 < best.0 || (found.0 == best.0 && by_name())
+            });
+            if closer {
+                best = Some(found);
+            }
+        }
+        best.map(|(_, slot)| slot)
+    }
+}
+
+/// Which cells of a bucket whose key fits a job may have it.
+struct Free<'s, 'a> {
+    session: &'s Session<'a>,
+    need: &'s Need,
+    request: &'s Request,
+    /// Some cells hold the app, and are looked at one by one.
+    but_marked: bool,
+    /// The key does not say it all.
+    by_row: bool,
+}
+
+impl<'s, 'a> Free<'s, 'a> {
+    fn new(session: &'s Session<'a>, need: &'s Need, request: &'s Request, ask: Ask) -> Self {
+        Self {
+            session,
+            need,
+            request,
+            but_marked: !session.app(ask).holders.is_empty(),
+            by_row: need.extra || need.cpu != i64::MIN,
+        }
+    }
+
+    /// Whether every cell is.
+    fn is_any(&self) -> bool {
+        !self.but_marked && !self.by_row
+    }
+
+    fn is(&self, slot: u32) -> bool {
+        !(self.but_marked && self.session.is_marked(slot))
+            && (!self.by_row || self.session.fits(slot, self.need, self.request))
+    }
+}
