@@ -114,7 +114,18 @@ pub struct Failure {
 /// is by time. A task is auctioned like an app without other instances; stops go straight to the
 /// cells (only to instances that were placed here) and are never lost.
 pub fn run(cells: &[Cell], demands: &[Demand], setting: &Setting) -> EraResult {
-    world::World::new(cells, demands, setting).run()
+    run_watched(cells, demands, setting, &mut |_| true).0
+}
+
+/// As [`run`]; `watch` is told the virtual time in milliseconds now and then. When it returns false
+/// the result so far comes at once, and the second value is true.
+pub fn run_watched(
+    cells: &[Cell],
+    demands: &[Demand],
+    setting: &Setting,
+    watch: &mut dyn FnMut(u64) -> bool,
+) -> (EraResult, bool) {
+    world::World::new(cells, demands, setting).run(watch)
 }
 
 #[cfg(test)]

@@ -354,6 +354,24 @@ fn nothing_happens_after_the_end() {
 }
 
 #[test]
+fn who_watches_may_end_it() {
+    let mut setting = setting(Algorithm::Random, 1);
+    setting.rules.max_rounds = 10_000;
+    // each of the 50 has nowhere to go and asks 10,000 times
+    let mut request = Request::new("big", 101, 1);
+    request.instances = 50;
+    let mut seen = Vec::new();
+    let mut watch = |now_ms| {
+        seen.push(now_ms);
+        seen.len() < 3
+    };
+    let (result, ended) = run_watched(&cells(4), &[start(request)], &setting, &mut watch);
+    assert!(ended && result.waiting > 0);
+    assert_eq!(seen.len(), 3);
+    assert!(seen.is_sorted() && result.ended_ms.abs_diff(seen[2]) <= 1);
+}
+
+#[test]
 fn tasks_are_not_kept_apart() {
     let mut request = Request::new("batch", 10, 1);
     request.kind = placement::Kind::Task;

@@ -11,7 +11,7 @@ use std::{
 
 use placement::{Cell, Request};
 
-use messages::answer_kind;
+use messages::{SORTS, STOP, Sort};
 use state::{Auctioneer, Back, Event, Job, Open, Question, State};
 
 use super::{
@@ -26,6 +26,8 @@ use crate::{
     random::Random,
 };
 
+/// Events between two looks of who watches.
+const WATCH_EVERY: u32 = 65_536;
 /// No cell may be asked: nothing was, so there was no round.
 const NO_CELL: &str = "no cell offers what is asked for";
 /// What the auctions of 2014 said when the rounds were used up.
@@ -58,7 +60,8 @@ pub(super) struct World<'a> {
     choice: Random,
     /// Latency and loss.
     weather: Random,
-    messages: BTreeMap<&'static str, Traffic>,
+    /// In the order of [`SORTS`].
+    messages: [Traffic; SORTS.len()],
     placements: Vec<Placement>,
     failures: Vec<Failure>,
     cancelled: u64,
@@ -92,7 +95,7 @@ impl<'a> World<'a> {
             now_us: 0,
             choice: random.fork("era choice", 0),
             weather: random.fork("era weather", 0),
-            messages: BTreeMap::new(),
+            messages: [Traffic::default(); SORTS.len()],
             placements: Vec::new(),
             failures: Vec::new(),
             cancelled: 0,
@@ -100,7 +103,9 @@ impl<'a> World<'a> {
         }
     }
 
-    pub(super) fn run(mut self) -> EraResult {
+    /// Plays it all; `watch` is told the virtual time now and then, and ends it by `false`.
+    pub(super) fn run(mut self, watch: &mut dyn FnMut(u64) -> bool) -> (EraResult, bool) {
+        let mut left = WATCH_EVERY;
         self.expect_demand(0);
         let until_us = self
             .setting
@@ -111,6 +116,13 @@ impl<'a> World<'a> {
                 break;
             }
             self.now_us = at_us;
+            left -= 1;
+            if left == 0 {
+                left = WATCH_EVERY;
+                if !watch(at_us / 1000) {
+                    return (self.result(None), true);
+                }
+            }
             match event {
                 Event::Demand(i) => {
                     self.demand(&self.demands[i]);
@@ -121,7 +133,8 @@ impl<'a> World<'a> {
                 Event::End { placement } => self.end(placement),
             }
         }
-        self.result()
+        let until_ms = self.setting.until_ms;
+        (self.result(until_ms), false)
     }
 
     fn expect_demand(&mut self, i: usize) {
@@ -295,7 +308,7 @@ impl<'a> World<'a> {
             (_, Some(_)) => sizes.bid,
             (_, None) => sizes.no_room,
         };
-        self.count(answer_kind(ask), bytes, question.back != Back::Lost);
+        self.count(Sort::answer(ask), bytes, question.back != Back::Lost);
         if question.back == Back::InTime
             && let Some(open) = self.open.get_mut(&number)
             && open.step == question.step
@@ -392,8 +405,8 @@ impl<'a> World<'a> {
         let cell = self.placements[placement as usize].cell;
         let ok = self.answer_bytes[cell as usize].ok;
         let there_us = self.setting.network.latency.sample_us(&mut self.weather);
-        self.count("stop", bytes, true);
-        self.count("stop answer", ok, true);
+        self.count(STOP, bytes, true);
+        self.count(STOP.answered(), ok, true);
         self.push(self.now_us + there_us, Event::End { placement });
     }
 
@@ -407,7 +420,7 @@ impl<'a> World<'a> {
         self.reps[placement.cell as usize].release(&placement.request, app);
     }
 
-    fn result(self) -> EraResult {
+    fn result(self, until_ms: Option<u64>) -> EraResult {
         let undecided = |job: &&Job| matches!(job.state, State::Waiting | State::Auction);
         let waiting = self.jobs.iter().filter(undecided).count() as u64;
         let leaked = self
@@ -423,7 +436,10 @@ impl<'a> World<'a> {
             cell.starting = before.starting;
             cell.available = rep.available().clone();
         }
-        let named = |(kind, traffic): (&str, Traffic)| (kind.to_owned(), traffic);
+        let named = SORTS
+            .iter()
+            .zip(self.messages)
+            .filter(|(_, traffic)| traffic.sent > 0);
         EraResult {
             placements: self.placements,
             failures: self.failures,
@@ -431,9 +447,11 @@ impl<'a> World<'a> {
             waiting,
             auctions: self.auctions,
             leaked,
-            messages: self.messages.into_iter().map(named).collect(),
+            messages: named
+                .map(|(sort, traffic)| ((*sort).to_owned(), traffic))
+                .collect(),
             cells,
-            ended_ms: self.setting.until_ms.unwrap_or(self.now_us.div_ceil(1000)),
+            ended_ms: until_ms.unwrap_or(self.now_us.div_ceil(1000)),
         }
     }
 }

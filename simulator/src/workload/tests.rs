@@ -313,6 +313,38 @@ fn what_is_wrong_is_said_with_path_value_and_expectation() {
     assert!(error.contains("workload[1].apps.name: a0"), "{error}");
 }
 
+/// The examples of the manual are what the reader understands.
+#[test]
+fn the_manuals_examples_are_read() {
+    let manual = include_str!("../../../docs/SIMULATOR.md");
+    let block = manual.split("```toml").nth(1).unwrap();
+    let first = list(block.split("```").next().unwrap(), Some("48h"));
+    assert_eq!(
+        first.iter().map(line).collect::<Vec<_>>(),
+        ["10000 start red 40x256"]
+    );
+    let app = "app = { name = \"a{n}\", memory_mb = 1, disk_mb = 1 }";
+    let mut kinds = 0;
+    for code in manual.split('`') {
+        let more = match code.split_once(" = {").map(|(field, _)| field) {
+            Some("start" | "stop" | "apps") => "",
+            Some("arrivals") => app,
+            _ => continue,
+        };
+        let toml = format!("[[workload]]\n{code}\n{more}");
+        assert!(!run(&toml, None, 1).unwrap().is_empty(), "{code}");
+        kinds += 1;
+    }
+    assert_eq!(kinds, 5);
+    let names = ["constant:", "exponential:", "uniform:", "lognormal:"];
+    let is_one = |code: &&str| names.iter().any(|name| code.starts_with(name));
+    let texts: Vec<_> = manual.split('`').filter(is_one).collect();
+    assert!(texts.len() >= 4);
+    for text in texts {
+        text.parse::<Distribution>().unwrap();
+    }
+}
+
 fn amount(value: &Value) -> Amount {
     serde_json::from_value(value.clone()).unwrap()
 }

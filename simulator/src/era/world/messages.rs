@@ -43,7 +43,7 @@ impl World<'_> {
             } else {
                 open.info_bytes
             };
-            self.count(question_kind(ask), bytes, !there_lost);
+            self.count(Sort::question(ask), bytes, !there_lost);
             if !there_lost {
                 let question = Question {
                     job: number,
@@ -60,8 +60,8 @@ impl World<'_> {
         (self.now_us + longest_us, lost)
     }
 
-    pub(super) fn count(&mut self, kind: &'static str, bytes: u64, delivered: bool) {
-        let traffic = self.messages.entry(kind).or_default();
+    pub(super) fn count(&mut self, sort: Sort, bytes: u64, delivered: bool) {
+        let traffic = &mut self.messages[sort.0];
         traffic.sent += 1;
         if delivered {
             traffic.delivered += 1;
@@ -78,20 +78,40 @@ impl World<'_> {
     }
 }
 
-fn question_kind(ask: Ask) -> &'static str {
-    match ask {
-        Ask::Bid => "bid request",
-        Ask::Reserve => "reserve",
-        Ask::Release => "release",
-        Ask::Run => "run",
-    }
-}
+/// What a message is: its place among the counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sort(usize);
 
-pub(super) fn answer_kind(ask: Ask) -> &'static str {
-    match ask {
-        Ask::Bid => "bid",
-        Ask::Reserve => "reserve answer",
-        Ask::Release => "release answer",
-        Ask::Run => "run answer",
+/// What all messages are called; a question stands before its answer.
+pub(super) const SORTS: [&str; 10] = [
+    "bid request",
+    "bid",
+    "reserve",
+    "reserve answer",
+    "release",
+    "release answer",
+    "run",
+    "run answer",
+    "stop",
+    "stop answer",
+];
+pub(super) const STOP: Sort = Sort(8);
+
+impl Sort {
+    fn question(ask: Ask) -> Self {
+        Self(match ask {
+            Ask::Bid => 0,
+            Ask::Reserve => 2,
+            Ask::Release => 4,
+            Ask::Run => 6,
+        })
+    }
+
+    pub(super) fn answer(ask: Ask) -> Self {
+        Self::question(ask).answered()
+    }
+
+    pub(super) fn answered(self) -> Self {
+        Self(self.0 + 1)
     }
 }
