@@ -153,7 +153,8 @@ fn the_page_shows_the_outcome_in_every_form() {
     let blocks: usize = cells().map(|c| c.instances.len()).sum();
     for (selector, count) in [
         (".plot g", blocks),
-        (".plot .track", cells().count()),
+        (".cells li", cells().count()),
+        (".plot .gone", 1),
         (".map", 3),
         (".histogram", 9),
         // six quantities (one run loses a cell for a while) and a band for each policy
@@ -313,7 +314,7 @@ fn without_a_script_it_can_be_read() {
             json!(0)
         );
         let drawn = "document.querySelectorAll('.plot g, .plot .used').length";
-        assert!(browser.eval(drawn).as_u64().unwrap() >= 100);
+        assert!(browser.eval(drawn).as_u64().unwrap() >= 6, "{name}");
     }
 }
 
@@ -388,6 +389,25 @@ fn a_quarter_of_a_million_instances() {
     browser.eval("document.querySelector('.maps').scrollIntoView()");
     pages.picture(&mut browser, "large");
 
+    // what is in view has been drawn, what is not has not; for paper, everything is
+    let drawn = "document.querySelectorAll('.drawn canvas').length";
+    let all = browser.eval("document.querySelectorAll('.plot').length");
+    let some = browser.eval(drawn);
+    assert!(
+        some.as_u64() > Some(0) && some.as_u64() < all.as_u64(),
+        "{some} of {all}"
+    );
+    let colours = browser.eval(
+        "(c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer))\
+         .size)(document.querySelector('canvas'))",
+    );
+    assert!(colours.as_u64() > Some(12), "{colours} colours");
+    let took = browser.eval(
+        "(start => (dispatchEvent(new Event('beforeprint')), performance.now() - start))(performance.now())",
+    );
+    eprintln!("all maps drawn in {took} ms");
+    assert_eq!(browser.eval(drawn), all);
+
     // the script reads what was packed: the same instance is where it was drawn
     let run = 1;
     let cell = &outcome.runs[run].cells[3];
@@ -444,6 +464,9 @@ fn more_than_fits_is_shown_more_coarsely() {
     let html = report::html(&outcome);
     assert!(html.len() < 5 * 1024 * 1024, "{} bytes", html.len());
     assert!(html.contains("largest entries are shown by themselves"));
+    // many cells
+    let html = report::html(&sample::large(5, 4000, 5000));
+    assert!(html.len() < 5 * 1024 * 1024, "{} bytes", html.len());
 }
 
 #[test]

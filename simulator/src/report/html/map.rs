@@ -11,8 +11,6 @@ use crate::report::palette::{Apps, NAMED, class};
 
 /// Blocks drawn as SVG, readable without a script; more are drawn by the script on canvases.
 const SVG_BLOCKS: usize = 4_000;
-/// Rows that have a bar of their own for readers without a script, where blocks need one.
-const PLAIN_ROWS: usize = 5_000;
 /// Rows in one image: browsers limit the size of a canvas.
 const CHUNK: usize = 128;
 /// Bytes of a page that blocks, the names of their apps, and the cells may take.
@@ -26,7 +24,6 @@ pub(super) struct Style {
     pitch: usize,
     /// Memory that fills the whole width, MiB.
     widest_mb: i64,
-    plain_rows: bool,
     /// Room for the names of cells and a share, characters.
     label_chars: usize,
 }
@@ -54,7 +51,6 @@ impl Style {
                 .max()
                 .unwrap_or(1)
                 .max(1),
-            plain_rows: cells().count() <= PLAIN_ROWS,
             label_chars: cells()
                 .map(|c| c.cell.chars().count())
                 .max()
@@ -181,28 +177,50 @@ fn plot(
         Esc(&counted(cells.len() as u64, "cell")),
         Esc(zone),
     );
-    let thick = style.pitch - style.gap();
-    for (row, cell) in cells.iter().enumerate() {
-        let y = row * style.pitch;
-        let width = Len(style.percent(cell.memory_mb.max(0)).max(0.2));
-        let class = if cell.gone { "track gone" } else { "track" };
-        if style.plain_rows {
-            w!(
-                out,
-                "<rect class=\"{class}\" y=\"{y}\" width=\"{width}%\" height=\"{thick}\"/>"
-            );
-        }
-        if !style.canvas {
-            blocks(out, cell, (run, y), apps, style);
-        } else if style.plain_rows && cell.used_mb > 0 {
-            let used = Len(style.percent(cell.used_mb));
-            w!(
-                out,
-                "<rect class=\"used\" y=\"{y}\" width=\"{used}%\" height=\"{thick}\"/>"
-            );
+    let view = format!("viewBox=\"0 0 1000 {height}\" preserveAspectRatio=\"none\"");
+    w!(out, "<svg width=\"100%\" height=\"{height}\" {view}>");
+    bars(out, "track", cells, style, |c| {
+        if c.gone { 0 } else { c.memory_mb }
+    });
+    bars(out, "gone", cells, style, |c| {
+        if c.gone { c.memory_mb } else { 0 }
+    });
+    if style.canvas {
+        // for readers without a script, until the canvas covers it
+        bars(out, "used", cells, style, |c| c.used_mb);
+    }
+    out.push_str("</svg>");
+    if !style.canvas {
+        for (row, cell) in cells.iter().enumerate() {
+            blocks(out, cell, (run, row * style.pitch), apps, style);
         }
     }
     out.push_str("</svg></div>");
+}
+
+/// A bar for each cell that has some of this memory, all of them as one shape.
+fn bars(
+    out: &mut String,
+    class: &str,
+    cells: &[CellEnd],
+    style: &Style,
+    memory_mb: fn(&CellEnd) -> i64,
+) {
+    if cells.iter().all(|cell| memory_mb(cell) <= 0) {
+        return;
+    }
+    let thick = style.pitch - style.gap();
+    w!(out, "<path class=\"{class}\" d=\"");
+    for (row, cell) in cells
+        .iter()
+        .enumerate()
+        .filter(|(_, cell)| memory_mb(cell) > 0)
+    {
+        let y = row * style.pitch;
+        let width = (style.percent(memory_mb(cell)) * 10.0).round().max(2.0);
+        w!(out, "M0 {y}h{width}v{thick}h-{width}z");
+    }
+    out.push_str("\"/>");
 }
 
 fn blocks(
