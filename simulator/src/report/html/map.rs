@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::pack::Packed;
 use crate::outcome::{CellEnd, InstanceEnd, Outcome};
 use crate::report::markup::{Esc, Len, w};
-use crate::report::number::{Unit, clean, counted, significant};
+use crate::report::number::{Unit, clean, counted, percent};
 use crate::report::palette::{Apps, NAMED, class};
 
 /// Blocks drawn as SVG, readable without a script; more are drawn by the script on canvases.
@@ -133,16 +133,8 @@ fn zone_head(out: &mut String, zone: &[CellEnd]) {
         },
         counted(zone.len() as u64, "cell"),
         counted(instances, "instance"),
-        share(used, memory),
+        percent(used, memory),
     );
-}
-
-/// In per cent of the whole.
-fn share(part: i64, whole: i64) -> String {
-    if whole <= 0 {
-        return "–".to_owned();
-    }
-    format!("{}\u{a0}%", significant(part as f64 / whole as f64 * 100.0))
 }
 
 fn labels(out: &mut String, cells: &[CellEnd]) {
@@ -151,7 +143,7 @@ fn labels(out: &mut String, cells: &[CellEnd]) {
         let right = if cell.gone {
             "gone".to_owned()
         } else {
-            share(cell.used_mb, cell.memory_mb)
+            percent(cell.used_mb, cell.memory_mb)
         };
         w!(out, "<li><b>{}</b><i>{right}</i></li>", Esc(&cell.cell));
     }
