@@ -57,8 +57,15 @@ pub fn run(
             ))
         }
         Decider::Era(rules) => {
-            let run = era(scenario, &contender.label, *rules, &demands, settings.seed);
-            Ok((run, false))
+            let seed = settings.seed;
+            Ok(era(
+                scenario,
+                &contender.label,
+                *rules,
+                &demands,
+                seed,
+                watch,
+            ))
         }
     }
 }
@@ -70,7 +77,8 @@ fn era(
     rules: era::Rules,
     demands: &[demand::Demand],
     seed: u64,
-) -> Run {
+    watch: &mut dyn FnMut(Progress) -> bool,
+) -> (Run, bool) {
     let setting = era::Setting {
         rules: era::Rules {
             auctioneers: rules.auctioneers.max(scenario.auctioneers),
@@ -84,8 +92,20 @@ fn era(
         until_ms: scenario.duration_ms,
     };
     let cells = &scenario.base.cells;
-    let result = era::run(cells, demands, &setting);
-    era::outcome(label, cells, demands, &result, scenario.price_per_cell_hour)
+    let last_ms = demands.last().map_or(0, |demand| demand.at_ms);
+    let end_ms = scenario.duration_ms.unwrap_or(last_ms);
+    let mut told = |virtual_ms| {
+        watch(Progress {
+            virtual_ms,
+            end_ms,
+            placed: 0,
+            asked: 0,
+        })
+    };
+    let (result, interrupted) = era::run_watched(cells, demands, &setting, &mut told);
+    let price = scenario.price_per_cell_hour;
+    let run = era::outcome(label, cells, demands, &result, price);
+    (run, interrupted)
 }
 
 /// Refuses requests that a policy cannot judge.

@@ -188,6 +188,14 @@ pub(super) fn fixed(value: f64, decimals: usize) -> String {
     shown
 }
 
+/// A part in per cent of the whole, one decimal; `–` where there is no whole.
+pub(super) fn percent(part: i64, whole: i64) -> String {
+    if whole <= 0 {
+        return "–".to_owned();
+    }
+    format!("{}\u{a0}%", fixed(part as f64 / whole as f64 * 100.0, 1))
+}
+
 /// A whole number with its thousands separated.
 pub(super) fn whole(value: u64) -> String {
     fixed(value as f64, 0)

@@ -338,7 +338,7 @@ async fn play_over_nats(
         };
         let stopwatch = Stopwatch::start();
         let played = over_nats::play(global, scenario, label, policy, &demands, settings, end);
-        let (run, interrupted) = played.await?;
+        let (run, interrupted) = Box::pin(played).await?;
         timings.push(stopwatch.stop(&run));
         outcome.runs.push(run);
         if interrupted {

@@ -6,13 +6,11 @@ use serde_json::{Value, json};
 use super::pack::Packed;
 use crate::outcome::{CellEnd, InstanceEnd, Outcome};
 use crate::report::markup::{Esc, Len, w};
-use crate::report::number::{Unit, clean, counted, significant};
+use crate::report::number::{Unit, clean, counted, percent};
 use crate::report::palette::{Apps, NAMED, class};
 
 /// Blocks drawn as SVG, readable without a script; more are drawn by the script on canvases.
 const SVG_BLOCKS: usize = 4_000;
-/// Rows that have a bar of their own for readers without a script, where blocks need one.
-const PLAIN_ROWS: usize = 5_000;
 /// Rows in one image: browsers limit the size of a canvas.
 const CHUNK: usize = 128;
 /// Bytes of a page that blocks, the names of their apps, and the cells may take.
@@ -26,7 +24,6 @@ pub(super) struct Style {
     pitch: usize,
     /// Memory that fills the whole width, MiB.
     widest_mb: i64,
-    plain_rows: bool,
     /// Room for the names of cells and a share, characters.
     label_chars: usize,
 }
@@ -54,7 +51,6 @@ impl Style {
                 .max()
                 .unwrap_or(1)
                 .max(1),
-            plain_rows: cells().count() <= PLAIN_ROWS,
             label_chars: cells()
                 .map(|c| c.cell.chars().count())
                 .max()
@@ -137,16 +133,8 @@ fn zone_head(out: &mut String, zone: &[CellEnd]) {
         },
         counted(zone.len() as u64, "cell"),
         counted(instances, "instance"),
-        share(used, memory),
+        percent(used, memory),
     );
-}
-
-/// In per cent of the whole.
-fn share(part: i64, whole: i64) -> String {
-    if whole <= 0 {
-        return "–".to_owned();
-    }
-    format!("{}\u{a0}%", significant(part as f64 / whole as f64 * 100.0))
 }
 
 fn labels(out: &mut String, cells: &[CellEnd]) {
@@ -155,7 +143,7 @@ fn labels(out: &mut String, cells: &[CellEnd]) {
         let right = if cell.gone {
             "gone".to_owned()
         } else {
-            share(cell.used_mb, cell.memory_mb)
+            percent(cell.used_mb, cell.memory_mb)
         };
         w!(out, "<li><b>{}</b><i>{right}</i></li>", Esc(&cell.cell));
     }
@@ -181,28 +169,50 @@ fn plot(
         Esc(&counted(cells.len() as u64, "cell")),
         Esc(zone),
     );
-    let thick = style.pitch - style.gap();
-    for (row, cell) in cells.iter().enumerate() {
-        let y = row * style.pitch;
-        let width = Len(style.percent(cell.memory_mb.max(0)).max(0.2));
-        let class = if cell.gone { "track gone" } else { "track" };
-        if style.plain_rows {
-            w!(
-                out,
-                "<rect class=\"{class}\" y=\"{y}\" width=\"{width}%\" height=\"{thick}\"/>"
-            );
-        }
-        if !style.canvas {
-            blocks(out, cell, (run, y), apps, style);
-        } else if style.plain_rows && cell.used_mb > 0 {
-            let used = Len(style.percent(cell.used_mb));
-            w!(
-                out,
-                "<rect class=\"used\" y=\"{y}\" width=\"{used}%\" height=\"{thick}\"/>"
-            );
+    let view = format!("viewBox=\"0 0 1000 {height}\" preserveAspectRatio=\"none\"");
+    w!(out, "<svg width=\"100%\" height=\"{height}\" {view}>");
+    bars(out, "track", cells, style, |c| {
+        if c.gone { 0 } else { c.memory_mb }
+    });
+    bars(out, "gone", cells, style, |c| {
+        if c.gone { c.memory_mb } else { 0 }
+    });
+    if style.canvas {
+        // for readers without a script, until the canvas covers it
+        bars(out, "used", cells, style, |c| c.used_mb);
+    }
+    out.push_str("</svg>");
+    if !style.canvas {
+        for (row, cell) in cells.iter().enumerate() {
+            blocks(out, cell, (run, row * style.pitch), apps, style);
         }
     }
     out.push_str("</svg></div>");
+}
+
+/// A bar for each cell that has some of this memory, all of them as one shape.
+fn bars(
+    out: &mut String,
+    class: &str,
+    cells: &[CellEnd],
+    style: &Style,
+    memory_mb: fn(&CellEnd) -> i64,
+) {
+    if cells.iter().all(|cell| memory_mb(cell) <= 0) {
+        return;
+    }
+    let thick = style.pitch - style.gap();
+    w!(out, "<path class=\"{class}\" d=\"");
+    for (row, cell) in cells
+        .iter()
+        .enumerate()
+        .filter(|(_, cell)| memory_mb(cell) > 0)
+    {
+        let y = row * style.pitch;
+        let width = (style.percent(memory_mb(cell)) * 10.0).round().max(2.0);
+        w!(out, "M0 {y}h{width}v{thick}h-{width}z");
+    }
+    out.push_str("\"/>");
 }
 
 fn blocks(

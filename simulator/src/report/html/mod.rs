@@ -112,7 +112,11 @@ fn title(out: &mut String, outcome: &Outcome) {
         let times = outcome.runs.iter().map(|r| r.figures.virtual_ms);
         fact(
             out,
-            "Virtual time",
+            if outcome.over == "nats" {
+                "Time"
+            } else {
+                "Virtual time"
+            },
             &Unit::Ms.show(times.max().unwrap_or(0) as f64),
         );
     }
@@ -442,7 +446,7 @@ fn legend(out: &mut String, outcome: &Outcome, apps: &Apps<'_>) {
     if gone {
         entry(
             out,
-            "<rect class=\"track gone\" x=\".5\" y=\".5\" width=\"21\" height=\"14\"/>",
+            "<rect class=\"gone\" x=\".5\" y=\".5\" width=\"21\" height=\"14\"/>",
             "gone",
         );
     }

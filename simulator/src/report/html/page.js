@@ -107,7 +107,8 @@
     }, { passive: true });
   }
 
-  // ---- maps of many blocks: on canvases, drawn when they come into view
+  // ---- maps of many blocks: on canvases over the free memory, drawn when they come into view; their
+  // colours are the same in light and dark
   const maps = data.maps;
   if (!maps) return;
   const BEFORE = 1, TASK = 2, REST = 4;
@@ -160,21 +161,9 @@
     canvas.height = Math.round(rows * maps.pitch * sharp);
     const pen = canvas.getContext("2d");
     pen.scale(sharp, sharp);
-    const style = getComputedStyle(document.documentElement);
-    const track = style.getPropertyValue("--track");
     const perMib = width / maps.widest;
     for (let row = 0; row < rows; row++) {
-      const cell = maps.runs[run].cells[first + row];
       const y = row * maps.pitch;
-      const all = Math.max(1, cell[1] * perMib);
-      if (cell[3]) {
-        pen.strokeStyle = style.getPropertyValue("--bad");
-        pen.setLineDash([3, 3]);
-        pen.strokeRect(.5, y + .5, all - 1, Math.max(1, thick - 1));
-      } else {
-        pen.fillStyle = track;
-        pen.fillRect(0, y, all, thick);
-      }
       let x = 0;
       for (let at = starts[first + row]; at < starts[first + row + 1]; at++) {
         const [, memory, flags] = maps.shapes[shapes[at]];
@@ -188,7 +177,7 @@
         x += wide;
       }
     }
-    plot.querySelector("svg").style.visibility = "hidden";
+    plot.classList.add("drawn");
   }
   function hatch(pen, x, y, wide, high) {
     pen.save();
@@ -196,7 +185,6 @@
     pen.rect(x, y, wide, high);
     pen.clip();
     pen.beginPath();
-    pen.setLineDash([]);
     pen.lineWidth = 1.2;
     pen.strokeStyle = "rgb(0 0 0 / .5)";
     for (let at = Math.floor((x - high) / 5) * 5; at < x + wide; at += 5) {
@@ -241,6 +229,5 @@
   }
   let resized = 0;
   addEventListener("resize", () => { cancelAnimationFrame(resized); resized = requestAnimationFrame(again); });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
   addEventListener("beforeprint", () => plots.forEach(draw));
 })();

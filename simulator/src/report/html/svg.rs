@@ -272,7 +272,7 @@ pub(super) fn histogram(
         Esc(label)
     );
     let most = histogram.counts.iter().copied().max().unwrap_or(0);
-    let width = 100.0 / shown.len().max(1) as f64;
+    let width = slot(&shown);
     for (place, class) in shown.clone().enumerate() {
         let count = histogram.counts.get(class).copied().unwrap_or(0);
         let share = count as f64 / top.max(1) as f64 * PLOT;
@@ -299,6 +299,11 @@ pub(super) fn histogram(
         bounds_axis(out, kind, &histogram.bounds, shown);
     }
     out.push_str("</svg>");
+}
+
+/// The width of a class, per cent: few of them leave the right side empty.
+fn slot(shown: &Range<usize>) -> f64 {
+    100.0 / shown.len().max(4) as f64
 }
 
 /// Per cent of the width, and pixels.
@@ -365,9 +370,9 @@ fn below(out: &mut String, x: f64, anchor: &str, text: &str) {
 
 /// Classes of whole numbers: at most five names, each in the middle of its class.
 fn class_axis(out: &mut String, kind: &Kind, bounds: &[f64], shown: Range<usize>) {
-    let classes = shown.len().max(1);
-    for (place, class) in shown.enumerate().step_by(classes.div_ceil(5)) {
-        let x = (place as f64 + 0.5) / classes as f64 * 100.0;
+    let (width, every) = (slot(&shown), shown.len().div_ceil(5).max(1));
+    for (place, class) in shown.enumerate().step_by(every) {
+        let x = (place as f64 + 0.5) * width;
         below(
             out,
             x,
@@ -379,13 +384,13 @@ fn class_axis(out: &mut String, kind: &Kind, bounds: &[f64], shown: Range<usize>
 
 /// At most five bounds, each on the left of its class.
 fn bounds_axis(out: &mut String, kind: &Kind, bounds: &[f64], shown: Range<usize>) {
-    let classes = shown.len();
-    if classes <= 1 {
-        below(out, 50.0, "middle", &kind.class_name(bounds, shown.start));
+    let (width, every) = (slot(&shown), shown.len().div_ceil(5).max(1));
+    if shown.len() == 1 {
+        below(out, 0.0, "start", &kind.class_name(bounds, shown.start));
         return;
     }
-    for (place, class) in shown.enumerate().step_by(classes.div_ceil(5)) {
-        let x = place as f64 / classes as f64 * 100.0;
+    for (place, class) in shown.enumerate().step_by(every) {
+        let x = place as f64 * width;
         let anchor = if place == 0 { "start" } else { "middle" };
         match class.checked_sub(1).map(|left| bounds.get(left)) {
             None => below(out, x, anchor, "0"),

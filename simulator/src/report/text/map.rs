@@ -5,7 +5,7 @@ use unicode_width::UnicodeWidthStr;
 use super::{Paper, bars, column, fit};
 use crate::outcome::{CellEnd, InstanceEnd, Outcome};
 use crate::report::markup::w;
-use crate::report::number::{Unit, clean, counted, significant};
+use crate::report::number::{Unit, clean, counted, percent, significant};
 use crate::report::palette::{Apps, class};
 
 /// Cells of one run that have a line of their own.
@@ -99,7 +99,7 @@ fn cell_line(paper: &mut Paper, cell: &CellEnd, run: usize, apps: &Apps<'_>, wid
     let share = if cell.gone {
         "gone".to_owned()
     } else {
-        Unit::Share.show(cell.used_mb as f64 / cell.memory_mb.max(1) as f64)
+        percent(cell.used_mb, cell.memory_mb)
     };
     let mut line = column(&cell.cell, name, false);
     line += "  ";

@@ -157,7 +157,12 @@ fn title(paper: &mut Paper, outcome: &Outcome) {
             .map(|r| r.figures.virtual_ms)
             .max()
             .unwrap_or(0);
-        facts.push(format!("{} of virtual time", Unit::Ms.short(time as f64)));
+        let kind = if outcome.over == "nats" {
+            ""
+        } else {
+            " of virtual time"
+        };
+        facts.push(format!("{}{kind}", Unit::Ms.short(time as f64)));
     }
     facts.push(format!("seed {}", outcome.seed));
     facts.push(outcome.over.clone());

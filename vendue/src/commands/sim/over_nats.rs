@@ -123,7 +123,7 @@ pub(super) async fn play(
         cluster.hold(&mirror).await?;
         cluster.watch(scenario, label, mirror, end).await
     };
-    let played = played.await;
+    let played = Box::pin(played).await;
     shutdown.cancel();
     while let Some(ended) = roles.join_next().await {
         if let Ok(Err(error)) = ended {
