@@ -53,6 +53,37 @@ fn each_fault_of_a_request_names_its_field() {
     assert!(refusal("").message.contains("EOF"));
 }
 
+/// What stops or drains more than was meant is refused: field | says | body.
+const TOO_MUCH: &str = r#"
+index | index: 0 is not allowed; expected app, indices or instances | {"app":"w","index":0}
+indices | [] is not allowed; expected at least one | {"app":"w","indices":[]}
+instances | [] is not allowed; expected at least one | {"app":"w","instances":[]}
+instances[0] | UUID | {"app":"w","instances":["x"]}
+app | a b | {"app":"a b"}
+app | missing field `app` | {}
+"#;
+
+#[test]
+fn a_stop_or_drain_with_a_misspelt_filter_is_refused() {
+    for row in TOO_MUCH.trim().lines() {
+        let [field, says, body] = row.splitn(3, " | ").collect::<Vec<_>>()[..] else {
+            panic!("{row}")
+        };
+        let e = wire::Stop::read(body.as_bytes()).unwrap_err();
+        assert_eq!(e.field.as_deref(), Some(field), "{body}: {e}");
+        assert!(e.message.contains(says), "{body}: {e}");
+    }
+    let stop = wire::Stop::read(br#"{"v":1,"app":"w","indices":[0]}"#).unwrap();
+    assert_eq!(stop.indices, [0]);
+    let e = wire::Drain::read(br#"{"dedline":"1h"}"#).unwrap_err();
+    let says = "dedline: \"1h\" is not allowed; expected deadline";
+    assert_eq!(
+        (e.field.as_deref(), e.message.as_str()),
+        (Some("dedline"), says)
+    );
+    assert_eq!(wire::Drain::read(b"").unwrap().deadline, None);
+}
+
 #[test]
 fn a_misspelt_field_is_a_warning() {
     let body = br#"{"v":1,"app":"a","instnces":3,"memory_mb":1,"disk_mb":1,"run":{"command":["x"],"prot":true}}"#;
