@@ -37,6 +37,13 @@ kind | job | {"app":"a","kind":"job","memory_mb":1,"disk_mb":1}
 deadline | soon | {"app":"a","deadline":"soon","memory_mb":1,"disk_mb":1}
 extra.gpu | -2 | {"app":"a","extra":{"gpu":-2},"memory_mb":1,"disk_mb":1}
 run.command | program | {"app":"a","memory_mb":1,"disk_mb":1,"run":{"command":[]}}
+run.command[1] | without NUL | {"app":"a","memory_mb":1,"disk_mb":1,"run":{"command":["x","a\u0000b"]}}
+run.env.A | without NUL | {"app":"a","memory_mb":1,"disk_mb":1,"run":{"command":["x"],"env":{"A":"\u0000"}}}
+run.env | "" | {"app":"a","memory_mb":1,"disk_mb":1,"run":{"command":["x"],"env":{"":"1"}}}
+run.env | "A=B" | {"app":"a","memory_mb":1,"disk_mb":1,"run":{"command":["x"],"env":{"A=B":"1"}}}
+extra | "" | {"app":"a","extra":{"":2},"memory_mb":1,"disk_mb":1}
+min_platform.7.0 | "soon" | {"app":"a","min_platform":{"7.0":"soon"},"memory_mb":1,"disk_mb":1}
+max_platform.7.0 | 20260301T000000Z | {"app":"a","max_platform":{"7.0":"20261301T000000Z"},"memory_mb":1,"disk_mb":1}
 - | trailing | {"app":"a","memory_mb":1,"disk_mb":1} x
 "#;
 
