@@ -19,7 +19,9 @@ fn refusal(body: &str) -> wire::WireError {
 /// The field (`-` = none) | what the message says | the body.
 const FAULTS: &str = r#"
 - | EOF | {
-- | invalid type | 5
+- | expected an object at line 1 | 5
+run | expected an object at line 1 | {"app":"a","memory_mb":1,"disk_mb":1,"run":"x"}
+run | expected an object at line 1 | {"app":"a","memory_mb":1,"disk_mb":1,"run":[]}
 app | missing field `app` | {"memory_mb":1,"disk_mb":1}
 memory_mb | "64" | {"app":"a","memory_mb":"64","disk_mb":1}
 memory_mb | -1 | {"app":"a","memory_mb":-1,"disk_mb":1}
@@ -89,6 +91,16 @@ fn a_stop_or_drain_with_a_misspelt_filter_is_refused() {
         (Some("dedline"), says)
     );
     assert_eq!(wire::Drain::read(b"").unwrap().deadline, None);
+}
+
+#[test]
+fn an_array_is_not_taken_for_an_object() {
+    let says = "not a valid message: an array; expected an object";
+    for body in [&b"[]"[..], b" [1]"] {
+        let page = wire::parse::<wire::Page>(body, &mut Vec::new());
+        assert_eq!(page.unwrap_err().message, says);
+    }
+    assert_eq!(wire::Stop::read(br#"[1,"web"]"#).unwrap_err().message, says);
 }
 
 #[test]

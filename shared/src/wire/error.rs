@@ -97,8 +97,14 @@ impl From<Invalid> for WireError {
     }
 }
 
-/// Parses a message; an error names the field. Fields it does not know are added to `unknown`.
+/// Parses a message, which is always an object; an error names the field. Fields it does not know are
+/// added to `unknown`.
 pub fn parse<T: DeserializeOwned>(body: &[u8], unknown: &mut Vec<String>) -> Result<T, WireError> {
+    if body.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'[') {
+        // serde would take its entries for the fields in their order
+        let message = "not a valid message: an array; expected an object";
+        return Err(WireError::new(code::INVALID_REQUEST, message));
+    }
     let known = unknown.len();
     let mut json = serde_json::Deserializer::from_slice(body);
     let mut note = |path: serde_ignored::Path<'_>| {
@@ -163,8 +169,13 @@ fn what_is_wrong<T: DeserializeOwned>(body: &[u8]) -> WireError {
 impl WireError {
     /// Says what serde found wrong, in words of people who do not write Rust.
     fn unreadable(path: &str, error: &serde_json::Error) -> Self {
-        let said = error
-            .to_string()
+        let mut said = error.to_string();
+        // "expected struct Stop" and "expected struct Stop with 4 elements" name what only we know
+        if let Some(at) = said.find("expected struct ") {
+            let end = said[at..].find(" at line").map_or(said.len(), |n| at + n);
+            said.replace_range(at..end, "expected an object");
+        }
+        let said = said
             .replace("expected i64", "expected a whole number")
             .replace("expected u32", "expected a whole number from 0 up")
             .replace("expected u64", "expected a whole number from 0 up")
