@@ -68,7 +68,7 @@ fn a_platform_is_set_as_a_whole_or_in_both_its_parts_at_once() {
     let error = set(std::slice::from_ref(&stamp)).unwrap_err().to_string();
     assert!(error.contains("expected a version and a stamp"), "{error}");
     let cell = set(&[stamp, ("platform.version", json!("7.0"))]).unwrap();
-    assert_eq!(cell.platform.unwrap().version, "7.0");
+    assert_eq!(cell.platform.as_ref().unwrap().version, "7.0");
 }
 
 #[test]
