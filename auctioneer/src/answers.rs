@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use placement::{Tally, Unplaced};
-use shared::wire::{Acceptance, Refusal, kind, reason};
+use shared::wire::{Acceptance, Outcome, Refusal, kind, reason};
 use uuid::Uuid;
 
 use crate::{
@@ -67,6 +67,16 @@ impl Auctioneer {
         let (Some(app), Some(mut line)) = (self.app_of(slot), self.line(slot)) else {
             return;
         };
+        if let Some(why) = &why {
+            let unknown = kind == kind::UNKNOWN;
+            let outcome = if unknown {
+                Outcome::Unknown
+            } else {
+                Outcome::Unplaced
+            };
+            let told = (outcome, Arc::clone(why));
+            self.ring.told(dispatch.auction, line.instance, told);
+        }
         line.cell = Some(Arc::clone(&dispatch.cell));
         line.why = why;
         for event in self.reports.heard(dispatch.auction, &app, kind, line) {
@@ -202,6 +212,13 @@ impl Auctioneer {
             return false;
         };
         self.counters.settled_late += 1;
+        match &why {
+            None => self.ring.placed_late(unsettled.auction, instance),
+            Some(why) => {
+                let told = (Outcome::Unplaced, Arc::clone(why));
+                self.ring.told(unsettled.auction, instance, told);
+            }
+        }
         let kind = if why.is_none() {
             kind::PLACED
         } else {

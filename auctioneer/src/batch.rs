@@ -9,12 +9,12 @@ use bytes::Bytes;
 use placement::{Decision, Draw, Explain, Job, Run, Unplaced, Verdict};
 use shared::{
     VERSION,
-    wire::{CellStart, Event, Work, format_indices, kind, to_bytes},
+    wire::{CellStart, Event, Outcome, Work, format_indices, kind, to_bytes},
 };
 use uuid::Uuid;
 
 use crate::{
-    HashSet,
+    HashMap, HashSet,
     auction::{
         Asking, Auctioneer, BID_WAIT_MS, Dispatch, GATHER_MS, MAX_BATCH, REQUEUE_MS,
         START_EXPIRES_MS, START_WAIT_MS,
@@ -285,16 +285,17 @@ impl Auctioneer {
         for ((kind, app), lines) in unplaced {
             self.event(lines.event(kind, &app, Some(batch.auction)));
         }
-        for (cell, jobs) in winners {
-            self.send(now_ms, batch, &cell, &jobs);
-        }
         self.ring.add(Past {
             auction: batch.auction,
             seed: batch.seed,
             at_ms: now_ms,
             cells,
             decisions: past,
+            told: HashMap::default(),
         });
+        for (cell, jobs) in winners {
+            self.send(now_ms, batch, &cell, &jobs);
+        }
         placed
     }
 
@@ -423,7 +424,10 @@ impl Auctioneer {
                 body.len(),
                 self.settings.max_payload
             );
-            return self.give_up(now_ms, sent[0].0, because(reason));
+            let why = because(reason);
+            let told = (Outcome::Unplaced, Arc::clone(&why));
+            self.ring.told(start.auction, id, told);
+            return self.give_up(now_ms, sent[0].0, why);
         }
         let mut work = std::mem::take(&mut start.work);
         let (later_work, later) = (work.split_off(half), sent.split_off(half));

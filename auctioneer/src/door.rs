@@ -126,11 +126,7 @@ fn reject(
 
 /// Reads a stop.
 pub fn read_stop(body: &[u8], reply: Option<ReplyKey>, mut new_id: impl FnMut() -> Uuid) -> Input {
-    let stop = parse::<Stop>(body, &mut Vec::new()).and_then(|stop| {
-        check_name("app", &stop.app)?;
-        Ok(stop)
-    });
-    match stop {
+    match Stop::read(body) {
         Ok(stop) => Input::Stop { stop, reply },
         Err(error) => Input::Rejected {
             rejected: rejected(body, error, &mut new_id),

@@ -1,10 +1,15 @@
 //! Outcomes of requests, ours and other auctioneers': the same request again gets the same answer.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
 
 use bytes::Bytes;
+use placement::{Invalid, MAX_INSTANCES, Request};
+use shared::wire::{Outcome, StartReply, WireError, parse_indices, to_bytes};
 
-use crate::HashMap;
+use crate::{HashMap, ticket::Answer};
 
 /// How long an outcome is remembered.
 pub const REMEMBER_MS: u64 = 120_000;
@@ -82,6 +87,66 @@ impl Memory {
             self.order.pop_front();
         }
     }
+}
+
+impl Answer {
+    /// The outcome of an earlier request with this id. That of another app is an error; where it
+    /// tells of other instances, that is warned of, as far as `max_bytes` allow.
+    pub(crate) fn remembered(
+        request: &Request,
+        body: Bytes,
+        max_bytes: usize,
+    ) -> Result<Self, WireError> {
+        let mut answer = Self {
+            id: request.id.as_str().into(),
+            app: request.app.as_str().into(),
+            outcome: Outcome::Unplaced,
+            body,
+        };
+        // an error (it was turned away) has neither an app nor an outcome
+        let Ok(mut told) = serde_json::from_slice::<StartReply>(&answer.body) else {
+            return Ok(answer);
+        };
+        if told.app != request.app {
+            return Err(other_app(request, &told.app));
+        }
+        answer.outcome = told.outcome;
+        if told_of(&told).is_some_and(|told| told != asked_for(request)) {
+            let warning = "this id was asked before with other instances, which count";
+            told.warnings.push(warning.to_owned());
+            let body = to_bytes(&told);
+            if body.len() <= max_bytes {
+                answer.body = body;
+            }
+        }
+        Ok(answer)
+    }
+}
+
+/// The indices that an answer tells of; none where it had no room to list them.
+fn told_of(reply: &StartReply) -> Option<BTreeSet<u32>> {
+    let mut told = BTreeSet::new();
+    for instance in &reply.instances {
+        match (instance.index, &instance.indices) {
+            (Some(index), _) => _ = told.insert(index),
+            (None, Some(text)) => told.extend(parse_indices(text, MAX_INSTANCES as usize)?),
+            (None, None) => return None,
+        }
+    }
+    (!told.is_empty()).then_some(told)
+}
+
+fn asked_for(request: &Request) -> BTreeSet<u32> {
+    match &request.indices {
+        Some(indices) => indices.iter().copied().collect(),
+        None => (0..request.instances).collect(),
+    }
+}
+
+/// An id names one request: its answer would tell of the other app.
+pub(crate) fn other_app(request: &Request, app: &str) -> WireError {
+    let expected = format!("an id of its own: the request of this id is for the app {app}");
+    Invalid::new("id", format!("{:?}", request.id), expected).into()
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Questions that change nothing: dry runs, past decisions, the pool.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
-use placement::{Draw, Job, Pool, Report};
+use placement::{Draw, Invalid, Job, Pool, Report};
 use serde::Serialize;
 use shared::{
     VERSION,
@@ -62,14 +62,14 @@ impl Auctioneer {
             return Err(invalid("instances", message));
         }
         let mut draw = self.draw_now(now_ms, place.explain);
-        let without = place.without.iter().map(|name| Arc::from(name.as_str()));
-        draw.absent.extend(without);
-        let mut larger = self.with_added(place)?;
+        let mut other = self.what_if(place)?;
         let policy = &self.settings.policy;
-        let cells = larger.as_ref().unwrap_or(self.feed.pool()).len();
+        let pool = other.as_ref().unwrap_or(self.feed.pool());
+        draw.absent.retain(|name| pool.get(name).is_some());
+        let cells = pool.len();
         let max_payload = self.settings.max_payload;
         loop {
-            let pool = larger.as_mut().unwrap_or(self.feed.pool_mut());
+            let pool = other.as_mut().unwrap_or(self.feed.pool_mut());
             let plan = pool.plan(&jobs, policy, &draw);
             let warnings = place.requests.iter().flat_map(|r| r.warnings.clone());
             let body = to_bytes(&DryRun {
@@ -106,10 +106,22 @@ impl Auctioneer {
             seed: self.draw(),
             auction: self.new_id().as_u128(),
             now_ms: self.settings.wall_start_ms.saturating_add(wall_ms),
-            absent: self.feed.away(now_ms),
+            absent: self.absent(now_ms),
             explain,
             ..Draw::default()
         }
+    }
+
+    /// The cells that an auction would do without: nobody listened there, or they are silent. When
+    /// all are, an auction waits for everybody again.
+    fn absent(&mut self, now_ms: u64) -> BTreeSet<Arc<str>> {
+        let mut absent = self.feed.away(now_ms);
+        let mut cells = self.feed.cells();
+        if cells.any(|(name, known)| !known.silent && !absent.contains(name)) {
+            let silent = self.feed.cells().filter(|(_, known)| known.silent);
+            absent.extend(silent.map(|(name, _)| Arc::clone(name)));
+        }
+        absent
     }
 
     /// The app's last jobs, judged again over the pool as it is now, with everything explained.
@@ -125,8 +137,9 @@ impl Auctioneer {
             .collect()
     }
 
-    /// The pool with the cells that the dry run adds; none when it adds none.
-    fn with_added(&self, place: &Place) -> Result<Option<Pool>, WireError> {
+    /// The pool with the cells that the dry run adds and without those that it leaves out; none when
+    /// it does neither.
+    fn what_if(&self, place: &Place) -> Result<Option<Pool>, WireError> {
         let count: usize = place
             .add_cells
             .iter()
@@ -136,7 +149,7 @@ impl Auctioneer {
             let message = format!("add_cells: {count} cells; at most {MAX_ADDED}");
             return Err(invalid("add_cells", message));
         }
-        if place.add_cells.is_empty() {
+        if place.add_cells.is_empty() && place.without.is_empty() {
             return Ok(None);
         }
         let mut pool = self.feed.pool().clone();
@@ -145,6 +158,13 @@ impl Auctioneer {
             let count = u32::try_from(add.count).unwrap_or(u32::MAX);
             pool.add_like(&add.like, count)
                 .map_err(|e| invalid("add_cells.like", format!("add_cells: {e}")))?;
+        }
+        for name in &place.without {
+            if pool.get(name).is_none() {
+                let expected = "cells that this auctioneer knows, each once";
+                return Err(Invalid::new("without", format!("{name:.140?}"), expected).into());
+            }
+            pool.remove(name);
         }
         Ok(Some(pool))
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use placement::Request;
 use shared::{
     VERSION,
-    wire::{InstanceState, Instances, InstancesAnswer, to_bytes},
+    wire::{InstanceState, Instances, InstancesAnswer, Outcome, to_bytes},
 };
 use uuid::Uuid;
 
@@ -15,7 +15,7 @@ use crate::{
     HashMap,
     auction::Auctioneer,
     io::Output,
-    ticket::{Done, Slot, State},
+    ticket::{Answer, Done, Slot, State},
 };
 
 /// How long the cells' answers are awaited.
@@ -210,7 +210,14 @@ impl Auctioneer {
                 .all(|i| matches!(i.state, State::Checking | State::Done(_))),
             "nothing of a request waits while the cells are asked for it"
         );
-        let answer = crate::ticket::Answer::remembered(&ticket.request, body);
+        let most = self.settings.max_payload;
+        let answer = Answer::remembered(&ticket.request, body, most);
+        let answer = answer.unwrap_or_else(|error| Answer {
+            id: Arc::clone(&ticket.id),
+            app: Arc::clone(&ticket.app),
+            outcome: Outcome::Unplaced,
+            body: to_bytes(&error.body()),
+        });
         for place in ticket.places {
             self.fill(place, answer.clone());
         }

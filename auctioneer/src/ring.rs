@@ -3,8 +3,10 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use placement::{Job, Unplaced};
-use shared::wire::{AuctionRecord, DecisionRecord, Outcome};
+use shared::wire::{AuctionRecord, DecisionRecord, Outcome, instance_id};
 use uuid::Uuid;
+
+use crate::HashMap;
 
 /// Auctions remembered.
 pub(crate) const REMEMBERED: usize = 16;
@@ -19,7 +21,12 @@ pub(crate) struct Past {
     pub(crate) at_ms: u64,
     pub(crate) cells: usize,
     pub(crate) decisions: Vec<PastDecision>,
+    /// What became of those that no cell accepted, by instance.
+    pub(crate) told: HashMap<Uuid, Told>,
 }
+
+/// What became of an instance that was sent to a cell, and why.
+type Told = (Outcome, Arc<Unplaced>);
 
 /// One decision of it.
 #[derive(Debug)]
@@ -49,6 +56,22 @@ impl Ring {
         }
     }
 
+    /// An instance that an auction placed was not taken by its cell, or nobody knows.
+    pub(crate) fn told(&mut self, auction: Uuid, instance: Uuid, what: Told) {
+        let mut past = self.past.iter_mut().rev();
+        if let Some(past) = past.find(|past| past.auction == auction) {
+            past.told.insert(instance, what);
+        }
+    }
+
+    /// An instance of which nobody knew runs after all.
+    pub(crate) fn placed_late(&mut self, auction: Uuid, instance: Uuid) {
+        let mut past = self.past.iter_mut().rev();
+        if let Some(past) = past.find(|past| past.auction == auction) {
+            past.told.remove(&instance);
+        }
+    }
+
     /// The app's jobs in the last auction that dealt with it, at most so many.
     pub(crate) fn last_jobs(&self, app: &str, most: usize) -> Vec<Job> {
         let of_app = |past: &Past| {
@@ -65,7 +88,7 @@ impl Ring {
     pub(crate) fn of_app(&self, now_ms: u64, policy: &str, app: &str) -> Vec<AuctionRecord> {
         let record = |past: &Past| {
             let of_app = past.decisions.iter().filter(|d| d.job.request.app == app);
-            let decisions: Vec<DecisionRecord> = of_app.map(PastDecision::record).collect();
+            let decisions: Vec<DecisionRecord> = of_app.map(|d| d.record(&past.told)).collect();
             (!decisions.is_empty()).then(|| AuctionRecord {
                 auction: past.auction,
                 seed: past.seed,
@@ -80,22 +103,24 @@ impl Ring {
 }
 
 impl PastDecision {
-    fn record(&self) -> DecisionRecord {
+    fn record(&self, told: &HashMap<Uuid, Told>) -> DecisionRecord {
+        let request = &self.job.request;
+        let told = (!told.is_empty() && self.cell.is_some())
+            .then(|| instance_id(&request.id, &request.app, request.kind, self.job.index))
+            .and_then(|instance| told.get(&instance));
+        let why = self.why.as_ref().or(told.map(|(_, why)| why));
+        let outcome = match (&self.cell, told) {
+            (None, _) => Outcome::Unplaced,
+            (Some(_), None) => Outcome::Placed,
+            (Some(_), Some((outcome, _))) => *outcome,
+        };
         DecisionRecord {
             index: self.job.index,
-            outcome: if self.cell.is_some() {
-                Outcome::Placed
-            } else {
-                Outcome::Unplaced
-            },
+            outcome,
             cell: self.cell.as_ref().map(ToString::to_string),
             value: self.value,
-            reason: self.why.as_ref().map(|why| why.reason.clone()),
-            tally: self
-                .why
-                .as_ref()
-                .map(|why| why.tally.clone())
-                .unwrap_or_default(),
+            reason: why.map(|why| why.reason.clone()),
+            tally: why.map(|why| why.tally.clone()).unwrap_or_default(),
         }
     }
 }
@@ -120,6 +145,7 @@ mod tests {
             at_ms,
             cells: 1,
             decisions: (0..decisions).map(decision).collect(),
+            told: HashMap::default(),
         }
     }
 

@@ -5,13 +5,13 @@ use std::{collections::BTreeMap, sync::Arc};
 use placement::{Span, Unplaced};
 use shared::{
     clock::millis,
-    wire::{Event, WireError, code, instance_id, kind, to_bytes},
+    wire::{Event, Outcome, WireError, code, instance_id, kind, to_bytes},
 };
 
 use crate::{
     auction::{Auctioneer, DEFAULT_DEADLINE_MS, MAX_WAITING},
     io::{Asked, AskedRequest, Output, Rejected, ReplyKey},
-    memory::Seen,
+    memory::{Seen, other_app},
     reply,
     report::{Line, Lines},
     ticket::{Answer, Done, Group, Instance, Slot, State, Ticket, because},
@@ -53,7 +53,7 @@ impl Auctioneer {
             let answer = Answer {
                 id: why.id.as_str().into(),
                 app: why.app.as_deref().unwrap_or_default().into(),
-                outcome: shared::wire::Outcome::Unplaced,
+                outcome: Outcome::Unplaced,
                 body: to_bytes(&serde_json::json!({ "error": why.error })),
             };
             self.fill((key, position), answer);
@@ -106,24 +106,21 @@ impl Auctioneer {
     ) -> Result<(), Rejected> {
         let id = asked.request.id.as_str();
         if let Some(ticket) = self.by_id.get(id).copied() {
-            self.repeated(ticket, &asked, place);
-            return Ok(());
+            return self.repeated(ticket, &asked, place);
         }
         let seen = self.memory.get(id);
         if let Some(Seen::Ended(body)) = seen {
+            let answer = Answer::remembered(&asked.request, body, self.settings.max_payload);
+            let answer = answer.map_err(|error| turned_away(&asked, error))?;
             self.counters.repeats += 1;
-            self.fill(place, Answer::remembered(&asked.request, body));
+            self.fill(place, answer);
             return Ok(());
         }
         let jobs = match &asked.request.indices {
             Some(indices) => indices.len(),
             None => asked.request.instances as usize,
         };
-        let refuse = |code, message: String| Rejected {
-            id: id.to_owned(),
-            app: Some(asked.request.app.clone()),
-            error: WireError::new(code, message),
-        };
+        let refuse = |code, message| turned_away(&asked, WireError::new(code, message));
         if self.leaving {
             let message = format!("{} is ending", self.settings.name);
             return Err(refuse(code::SHUTTING_DOWN, message));
@@ -208,11 +205,19 @@ impl Auctioneer {
     }
 
     /// The request is on its way already: both askers get its answer.
-    fn repeated(&mut self, key: u64, asked: &AskedRequest, place: (u64, usize)) {
-        self.counters.repeats += 1;
+    fn repeated(
+        &mut self,
+        key: u64,
+        asked: &AskedRequest,
+        place: (u64, usize),
+    ) -> Result<(), Rejected> {
         let Some(ticket) = self.tickets.get_mut(&key) else {
-            return;
+            return Ok(());
         };
+        if ticket.app.as_ref() != asked.request.app {
+            return Err(turned_away(asked, other_app(&asked.request, &ticket.app)));
+        }
+        self.counters.repeats += 1;
         if ticket.request != asked.request {
             let warning = "this id was asked before with another body, which counts".to_owned();
             if !ticket.warnings.contains(&warning) {
@@ -225,6 +230,7 @@ impl Auctioneer {
         } else {
             ticket.places.push(place);
         }
+        Ok(())
     }
 
     /// The answer to one request of a message; after the last one the message is answered.
@@ -470,20 +476,11 @@ impl Auctioneer {
     }
 }
 
-impl Answer {
-    pub(crate) fn remembered(request: &placement::Request, body: bytes::Bytes) -> Self {
-        #[derive(serde::Deserialize)]
-        struct Told {
-            outcome: shared::wire::Outcome,
-        }
-        // an error (it was turned away) has no outcome of its own
-        let told = serde_json::from_slice(&body).map(|told: Told| told.outcome);
-        Self {
-            id: request.id.as_str().into(),
-            app: request.app.as_str().into(),
-            outcome: told.unwrap_or(shared::wire::Outcome::Unplaced),
-            body,
-        }
+fn turned_away(asked: &AskedRequest, error: WireError) -> Rejected {
+    Rejected {
+        id: asked.request.id.clone(),
+        app: Some(asked.request.app.clone()),
+        error,
     }
 }
 

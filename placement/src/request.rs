@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
-    Invalid, Trait, check_count, check_name, resources::MAX_AMOUNT, stages::locality::Item,
+    Invalid, Trait, check_count, check_name,
+    resources::MAX_AMOUNT,
+    stages::{dates::stamp_ms, locality::Item},
 };
 
 /// The most instances one request may ask for.
@@ -224,6 +226,9 @@ impl Request {
             check_amount(field, amount)?;
         }
         for (name, amount) in &self.extra {
+            if name.is_empty() {
+                return Err(Invalid::new("extra", "\"\"", "resources that have a name"));
+            }
             check_amount(&format!("extra.{name}"), *amount)?;
         }
         if !(1..=MAX_INSTANCES).contains(&self.instances) {
@@ -307,16 +312,48 @@ impl Request {
                 return Err(Invalid::new(field, value, "1 to 256 characters"));
             }
         }
-        match &self.run {
-            Some(run) if run.command.is_empty() || run.command[0].is_empty() => Err(Invalid::new(
-                "run.command",
-                "[]",
-                "the program and its arguments",
-            )),
-            _ => Ok(()),
+        for (field, limits) in [
+            ("min_platform", &self.min_platform),
+            ("max_platform", &self.max_platform),
+        ] {
+            let unreadable = |(_, stamp): &(&String, &String)| stamp_ms(stamp).is_none();
+            if let Some((version, stamp)) = limits.iter().find(unreadable) {
+                let field = format!("{field}.{version}");
+                let expected = "a stamp such as \"20260301T000000Z\"";
+                return Err(Invalid::new(field, shorten(stamp), expected));
+            }
         }
+        self.run.as_ref().map_or(Ok(()), Run::check)
     }
 }
+
+impl Run {
+    /// Refuses what no system can execute: no program, a NUL in any text, and names of the
+    /// environment that are empty or hold a `=`.
+    pub fn check(&self) -> Result<(), Invalid> {
+        if self.command.first().is_none_or(String::is_empty) {
+            let expected = "the program and its arguments";
+            return Err(Invalid::new("run.command", "[]", expected));
+        }
+        if let Some(n) = self.command.iter().position(|word| word.contains('\0')) {
+            let value = shorten(&self.command[n]);
+            return Err(Invalid::new(format!("run.command[{n}]"), value, NO_NUL));
+        }
+        for (name, value) in &self.env {
+            if name.is_empty() || name.contains(['=', '\0']) {
+                let expected = "names of at least one character, without = and NUL";
+                return Err(Invalid::new("run.env", shorten(name), expected));
+            }
+            if value.contains('\0') {
+                let field = format!("run.env.{name}");
+                return Err(Invalid::new(field, shorten(value), NO_NUL));
+            }
+        }
+        Ok(())
+    }
+}
+
+const NO_NUL: &str = "a text without NUL";
 
 fn check_amount(field: &str, amount: i64) -> Result<(), Invalid> {
     if (0..=MAX_AMOUNT).contains(&amount) {

@@ -29,7 +29,7 @@ use crate::{
     ledger::{Action, Ledger, Report},
     operators::Operators,
     outbox::{Asked, Counters, Outbox},
-    speech::{self, or_empty},
+    speech,
 };
 
 /// An answer's messages leave this much of max_payload for the subject and headers.
@@ -349,7 +349,7 @@ impl Shell {
     }
 
     fn drain(&mut self, now_ms: u64, body: &[u8]) -> Result<Bytes, WireError> {
-        let drain: Drain = parse(or_empty(body), &mut Vec::new())?;
+        let drain = Drain::read(body)?;
         let deadline = drain.deadline.unwrap_or(self.drain_deadline);
         let held = self.ledger.held();
         if self.ledger.drain(now_ms, millis(deadline.0)) {

@@ -75,8 +75,7 @@ pub fn start(ledger: &mut Ledger, now_ms: u64, body: &[u8]) -> Result<Acceptance
 
 /// Tells what matches to stop; an error when the question makes no sense.
 pub fn stop(ledger: &mut Ledger, now_ms: u64, body: &[u8]) -> Result<StopAnswer, WireError> {
-    let stop: Stop = parse(body, &mut Vec::new())?;
-    placement::check_name("app", &stop.app)?;
+    let stop = Stop::read(body)?;
     bounded("indices", stop.indices.len(), MAX_FILTER)?;
     bounded("instances", stop.instances.len(), MAX_FILTER)?;
     Ok(ledger.stop(now_ms, &stop))

@@ -19,7 +19,9 @@ fn refusal(body: &str) -> wire::WireError {
 /// The field (`-` = none) | what the message says | the body.
 const FAULTS: &str = r#"
 - | EOF | {
-- | invalid type | 5
+- | expected an object at line 1 | 5
+run | expected an object at line 1 | {"app":"a","memory_mb":1,"disk_mb":1,"run":"x"}
+run | expected an object at line 1 | {"app":"a","memory_mb":1,"disk_mb":1,"run":[]}
 app | missing field `app` | {"memory_mb":1,"disk_mb":1}
 memory_mb | "64" | {"app":"a","memory_mb":"64","disk_mb":1}
 memory_mb | -1 | {"app":"a","memory_mb":-1,"disk_mb":1}
@@ -37,6 +39,13 @@ kind | job | {"app":"a","kind":"job","memory_mb":1,"disk_mb":1}
 deadline | soon | {"app":"a","deadline":"soon","memory_mb":1,"disk_mb":1}
 extra.gpu | -2 | {"app":"a","extra":{"gpu":-2},"memory_mb":1,"disk_mb":1}
 run.command | program | {"app":"a","memory_mb":1,"disk_mb":1,"run":{"command":[]}}
+run.command[1] | without NUL | {"app":"a","memory_mb":1,"disk_mb":1,"run":{"command":["x","a\u0000b"]}}
+run.env.A | without NUL | {"app":"a","memory_mb":1,"disk_mb":1,"run":{"command":["x"],"env":{"A":"\u0000"}}}
+run.env | "" | {"app":"a","memory_mb":1,"disk_mb":1,"run":{"command":["x"],"env":{"":"1"}}}
+run.env | "A=B" | {"app":"a","memory_mb":1,"disk_mb":1,"run":{"command":["x"],"env":{"A=B":"1"}}}
+extra | "" | {"app":"a","extra":{"":2},"memory_mb":1,"disk_mb":1}
+min_platform.7.0 | "soon" | {"app":"a","min_platform":{"7.0":"soon"},"memory_mb":1,"disk_mb":1}
+max_platform.7.0 | 20260301T000000Z | {"app":"a","max_platform":{"7.0":"20261301T000000Z"},"memory_mb":1,"disk_mb":1}
 - | trailing | {"app":"a","memory_mb":1,"disk_mb":1} x
 "#;
 
@@ -51,6 +60,47 @@ fn each_fault_of_a_request_names_its_field() {
         assert!(e.message.contains(says), "{body}: {e}");
     }
     assert!(refusal("").message.contains("EOF"));
+}
+
+/// What stops or drains more than was meant is refused: field | says | body.
+const TOO_MUCH: &str = r#"
+index | index: 0 is not allowed; expected app, indices or instances | {"app":"w","index":0}
+indices | [] is not allowed; expected at least one | {"app":"w","indices":[]}
+instances | [] is not allowed; expected at least one | {"app":"w","instances":[]}
+instances[0] | UUID | {"app":"w","instances":["x"]}
+app | a b | {"app":"a b"}
+app | missing field `app` | {}
+"#;
+
+#[test]
+fn a_stop_or_drain_with_a_misspelt_filter_is_refused() {
+    for row in TOO_MUCH.trim().lines() {
+        let [field, says, body] = row.splitn(3, " | ").collect::<Vec<_>>()[..] else {
+            panic!("{row}")
+        };
+        let e = wire::Stop::read(body.as_bytes()).unwrap_err();
+        assert_eq!(e.field.as_deref(), Some(field), "{body}: {e}");
+        assert!(e.message.contains(says), "{body}: {e}");
+    }
+    let stop = wire::Stop::read(br#"{"v":1,"app":"w","indices":[0]}"#).unwrap();
+    assert_eq!(stop.indices, [0]);
+    let e = wire::Drain::read(br#"{"dedline":"1h"}"#).unwrap_err();
+    let says = "dedline: \"1h\" is not allowed; expected deadline";
+    assert_eq!(
+        (e.field.as_deref(), e.message.as_str()),
+        (Some("dedline"), says)
+    );
+    assert_eq!(wire::Drain::read(b"").unwrap().deadline, None);
+}
+
+#[test]
+fn an_array_is_not_taken_for_an_object() {
+    let says = "not a valid message: an array; expected an object";
+    for body in [&b"[]"[..], b" [1]"] {
+        let page = wire::parse::<wire::Page>(body, &mut Vec::new());
+        assert_eq!(page.unwrap_err().message, says);
+    }
+    assert_eq!(wire::Stop::read(br#"[1,"web"]"#).unwrap_err().message, says);
 }
 
 #[test]

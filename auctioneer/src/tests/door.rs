@@ -216,12 +216,14 @@ fn dry_runs_in_each_of_their_forms() {
 }
 
 #[test]
-fn a_stop_without_an_app_is_turned_away() {
+fn a_stop_that_is_not_clear_is_turned_away() {
     for body in [
         "",
         "{}",
         r#"{"app":"a b"}"#,
         r#"{"app":"a","indices":"all"}"#,
+        r#"{"app":"a","indices":[]}"#,
+        r#"{"app":"a","index":0}"#,
     ] {
         let input = door::read_stop(body.as_bytes(), None, Uuid::nil);
         assert!(matches!(input, Input::Rejected { .. }), "{body}");

@@ -76,6 +76,95 @@ fn what_if_there_were_fewer_or_more_cells() {
 }
 
 #[test]
+fn who_is_left_out_must_be_there_and_is_then_not_there_at_all() {
+    let mut world = World::with_cells("dea", &["c1", "c2"]);
+    let answer = place(&mut world, 600, |place| place.without = vec!["TYPO".into()]);
+    assert_eq!(answer["error"]["code"], "invalid_request");
+    assert_eq!(answer["error"]["field"], "without");
+    let says = answer["error"]["message"].as_str().unwrap();
+    assert!(
+        says.contains("\"TYPO\" is not allowed; expected cells"),
+        "{says}"
+    );
+    let answer = place(&mut world, 600, |place| {
+        place.without = vec!["c1".into()];
+        place.explain = HowMuch::Cells;
+    });
+    assert_eq!(answer["cells"], 1);
+    assert!(!answer.to_string().contains("absent"), "{answer}");
+    assert_eq!(world.machine.feed().pool().len(), 2);
+}
+
+#[test]
+fn cells_known_to_be_silent_are_not_counted() {
+    let mut world = World::with_cells("diego", &["c1", "c2"]);
+    let fits = |world: &mut World| {
+        world.out.clear();
+        let asked = Box::new(AskedRequest {
+            request: Arc::new(request("r", "web", 600, 1)),
+            warnings: Vec::new(),
+        });
+        world.input(Input::Capacity { asked, reply: 1 });
+        world.reply(1).unwrap()["fits"].as_u64().unwrap()
+    };
+    assert_eq!(fits(&mut world), 2);
+    world.ask_one("r", "tiny", 1, 1);
+    let auction = world.asked_bids().unwrap();
+    let bid = world.cells["c1"].unchanged(auction);
+    world.heard(crate::feed::Word::Bid, None, bid);
+    world.silence(crate::BID_WAIT_MS);
+    assert_eq!(fits(&mut world), 1);
+    let answer = place(&mut world, 600, |_| {});
+    assert_eq!(answer["decisions"][0]["cell"], "c1");
+    assert_eq!(answer["decisions"][1]["outcome"], "unplaced");
+    world.advertise("c2");
+    assert_eq!(fits(&mut world), 2, "it is there again");
+}
+
+fn explained(world: &mut World, app: &str) -> Vec<Value> {
+    world.out.clear();
+    let explain = Explain {
+        v: 1,
+        app: app.into(),
+        cells: false,
+    };
+    world.input(Input::Explain { explain, reply: 1 });
+    let answer = world.reply(1).unwrap();
+    let auctions = answer["auctions"].as_array().unwrap();
+    auctions.iter().map(|a| a["decisions"][0].clone()).collect()
+}
+
+#[test]
+fn explain_tells_what_the_cells_said_to_what_was_placed() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    world.ask_one("r", "web", 100, 1);
+    // it has less room than it said, and refuses
+    world.cell("c1").cell.available.memory_mb = 50;
+    world.deliver_all();
+    let refused = explained(&mut world, "web");
+    assert_eq!(refused.len(), 2, "the next auction finds no room");
+    for decision in &refused {
+        assert_eq!(decision["outcome"], "unplaced", "{decision}");
+    }
+    assert_eq!(refused[1]["cell"], "c1");
+    let says = "c1 refused: insufficient resources: memory";
+    assert_eq!(refused[1]["reason"], says);
+    assert_eq!(refused[1]["tally"][0]["stage"], "cell");
+
+    // no answer in time, and then one
+    world.ask_one("s", "db", 10, 1);
+    let sent = world.sent();
+    world.silence(crate::START_WAIT_MS);
+    let unknown = explained(&mut world, "db");
+    assert_eq!(unknown[0]["outcome"], "unknown");
+    assert!(unknown[0]["reason"].as_str().unwrap().contains("no answer"));
+    world.deliver(&sent[0]);
+    let settled = explained(&mut world, "db");
+    assert_eq!(settled[0]["outcome"], "placed");
+    assert!(settled[0].get("reason").is_none());
+}
+
+#[test]
 fn the_last_decisions_for_an_app() {
     let mut world = World::with_cells("dea", &["c1"]);
     world.ask_one("r", "web", 600, 2);

@@ -75,6 +75,46 @@ fn the_same_id_with_another_body_is_warned_of() {
 }
 
 #[test]
+fn the_id_of_another_app_is_refused_and_that_app_is_not_told_to_be_placed() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    world.ask_one("r", "web", 100, 1);
+    let during = world.ask_one("r", "db", 100, 1);
+    world.deliver_all();
+    let after = world.ask_one("r", "db", 100, 1);
+    for key in [during, after] {
+        let error = &world.reply(key).unwrap()["error"];
+        assert_eq!(error["code"], "invalid_request");
+        assert_eq!(error["field"], "id");
+        let says = "id: \"r\" is not allowed; expected an id of its own: the request of this id is \
+                    for the app web";
+        assert_eq!(error["message"], says);
+    }
+    // heard of while the cells are asked for the request
+    world.input(Input::Begun(vec!["s".into()]));
+    let key = world.ask_one("s", "db", 100, 1);
+    let body = r#"{"v":1,"id":"s","app":"web","outcome":"placed","instances":[]}"#;
+    world.input(Input::Outcome {
+        id: "s".into(),
+        body: Bytes::from(body),
+    });
+    assert_eq!(world.reply(key).unwrap()["error"]["field"], "id");
+}
+
+#[test]
+fn the_same_id_with_other_instances_is_warned_of_after_the_outcome() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    world.ask_one("r", "web", 100, 2);
+    world.deliver_all();
+    let other = world.ask_one("r", "web", 100, 3);
+    let same = world.ask_one("r", "web", 100, 2);
+    let warnings = world.start_reply(other).warnings;
+    let warning = "this id was asked before with other instances, which count";
+    assert_eq!(warnings, [warning]);
+    assert!(world.start_reply(same).warnings.is_empty());
+    assert!(world.sent().is_empty());
+}
+
+#[test]
 fn after_the_deadline_a_repeat_hears_what_is_known() {
     let mut world = World::with_cells("dea", &["c1"]);
     let mut waits = request("r", "web", 5_000, 1);

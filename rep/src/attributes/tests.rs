@@ -63,6 +63,15 @@ fn every_attribute_can_be_changed() {
 }
 
 #[test]
+fn a_platform_is_set_as_a_whole_or_in_both_its_parts_at_once() {
+    let stamp = ("platform.stamp", json!("20260301T000000Z"));
+    let error = set(std::slice::from_ref(&stamp)).unwrap_err().to_string();
+    assert!(error.contains("expected a version and a stamp"), "{error}");
+    let cell = set(&[stamp, ("platform.version", json!("7.0"))]).unwrap();
+    assert_eq!(cell.platform.as_ref().unwrap().version, "7.0");
+}
+
+#[test]
 fn changes_are_taken_back_one_by_one_or_with_their_table() {
     let one = |key: &str, value: Value| Changes::from([(key.to_owned(), value)]);
     let mut changed = merge(Changes::new(), one("traits.fast", json!(true))).unwrap();

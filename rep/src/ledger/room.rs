@@ -2,19 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use placement::{Cell, Invalid, Kind, Request, Resources};
+use placement::{Cell, Invalid, Kind, Request, Resources, Run};
 use shared::wire::Work;
 
-/// Refuses what no work may hold: bad names, negative or absurd sizes, an empty command.
+/// Refuses what no work may hold: bad names, negative or absurd sizes, what no system can execute.
 pub fn check_work(work: &Work) -> Result<(), Invalid> {
     request_of(work).check()?;
-    match &work.run {
-        Some(run) if run.command.first().is_none_or(String::is_empty) => {
-            let expected = "the program and its arguments";
-            Err(Invalid::new("run.command", "[]", expected))
-        }
-        _ => Ok(()),
-    }
+    work.run.as_deref().map_or(Ok(()), Run::check)
 }
 
 /// The part of a request that takes room, so that a cell and the auctioneers count alike.

@@ -6,6 +6,8 @@ use placement::{Kind, Resources, Run, Span};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::{WireError, parse_strict};
+
 /// Why a cell refuses an instance. Lack of room says `insufficient resources: …`.
 pub mod reason {
     /// The start came after its time.
@@ -201,6 +203,15 @@ pub struct Drain {
     /// Until when instances may go on; `"0s"` stops them at once.
     #[serde(default)]
     pub deadline: Option<Span>,
+}
+
+impl Drain {
+    /// Reads a drain from the wire; no body = the cell's own deadline. A misspelt deadline is an
+    /// error.
+    pub fn read(body: &[u8]) -> Result<Self, WireError> {
+        let body = if body.is_empty() { b"{}" } else { body };
+        parse_strict(body, "deadline")
+    }
 }
 
 /// The cell drains.

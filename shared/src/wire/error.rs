@@ -1,7 +1,7 @@
 //! Errors as they are answered, and parsing that names the field.
 
 use placement::Invalid;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 
 /// The codes of [`WireError`].
 pub mod code {
@@ -97,8 +97,14 @@ impl From<Invalid> for WireError {
     }
 }
 
-/// Parses a message; an error names the field. Fields it does not know are added to `unknown`.
+/// Parses a message, which is always an object; an error names the field. Fields it does not know are
+/// added to `unknown`.
 pub fn parse<T: DeserializeOwned>(body: &[u8], unknown: &mut Vec<String>) -> Result<T, WireError> {
+    if body.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'[') {
+        // serde would take its entries for the fields in their order
+        let message = "not a valid message: an array; expected an object";
+        return Err(WireError::new(code::INVALID_REQUEST, message));
+    }
     let known = unknown.len();
     let mut json = serde_json::Deserializer::from_slice(body);
     let mut note = |path: serde_ignored::Path<'_>| {
@@ -112,6 +118,34 @@ pub fn parse<T: DeserializeOwned>(body: &[u8], unknown: &mut Vec<String>) -> Res
         unknown.truncate(known);
         what_is_wrong::<T>(body)
     })
+}
+
+/// Parses a message that must not be misunderstood, such as one that says what to stop: a field it
+/// does not know is an error that names the field, its value and what was `expected`.
+pub fn parse_strict<T: DeserializeOwned>(body: &[u8], expected: &str) -> Result<T, WireError> {
+    let mut unknown = Vec::new();
+    let parsed = parse(body, &mut unknown)?;
+    let Some(field) = unknown.first() else {
+        return Ok(parsed);
+    };
+    let whole: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+    let value = field.split('.').try_fold(&whole, |at, key| at.get(key));
+    let value: String = value.map_or(String::new(), |v| v.to_string().chars().take(40).collect());
+    Err(Invalid::new(field, value, expected).into())
+}
+
+/// A list that, where it stands at all, has an entry: an empty filter would mean "all".
+pub(crate) fn some<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    let list = Vec::deserialize(deserializer)?;
+    if list.is_empty() {
+        let message = "[] is not allowed; expected at least one entry, or no such field";
+        return Err(serde::de::Error::custom(message));
+    }
+    Ok(list)
 }
 
 /// Parses a message whose unknown fields nobody asks for; an error names the field.
@@ -135,8 +169,13 @@ fn what_is_wrong<T: DeserializeOwned>(body: &[u8]) -> WireError {
 impl WireError {
     /// Says what serde found wrong, in words of people who do not write Rust.
     fn unreadable(path: &str, error: &serde_json::Error) -> Self {
-        let said = error
-            .to_string()
+        let mut said = error.to_string();
+        // "expected struct Stop" and "expected struct Stop with 4 elements" name what only we know
+        if let Some(at) = said.find("expected struct ") {
+            let end = said[at..].find(" at line").map_or(said.len(), |n| at + n);
+            said.replace_range(at..end, "expected an object");
+        }
+        let said = said
             .replace("expected i64", "expected a whole number")
             .replace("expected u32", "expected a whole number from 0 up")
             .replace("expected u64", "expected a whole number from 0 up")

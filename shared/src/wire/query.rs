@@ -166,7 +166,8 @@ pub struct AuctionRecord {
 pub struct DecisionRecord {
     /// The instance's index.
     pub index: u32,
-    /// `placed` or `unplaced` by the auction (what the cell said is in the events).
+    /// What became of it: `unplaced` also when the auction placed it and the `cell` refused it
+    /// (then a later auction may have placed it), `unknown` when that did not answer.
     pub outcome: super::Outcome,
     /// Where.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -174,7 +175,7 @@ pub struct DecisionRecord {
     /// The winner's cost or score.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
-    /// Why not.
+    /// Why not, also in the cell's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// What each stage dropped.

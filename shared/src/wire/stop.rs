@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// What to stop: an app, or some of it. Filters are combined; an empty list does not filter.
+use super::{WireError, parse_strict};
+
+/// What to stop: an app, or some of it. Filters are combined; on the wire a filter that is not there
+/// does not filter, and an empty one or a field that does not exist is refused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stop {
     /// 1.
@@ -12,11 +15,29 @@ pub struct Stop {
     /// The app.
     pub app: String,
     /// These indices only.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "super::error::some",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub indices: Vec<u32>,
     /// These instances only.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "super::error::some",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub instances: Vec<Uuid>,
+}
+
+impl Stop {
+    /// Reads a stop from the wire: nothing but what was meant may be stopped, so that a misspelt
+    /// filter is an error.
+    pub fn read(body: &[u8]) -> Result<Self, WireError> {
+        let stop: Self = parse_strict(body, "app, indices or instances")?;
+        placement::check_name("app", &stop.app)?;
+        Ok(stop)
+    }
 }
 
 /// One instance that was told to stop.

@@ -6,7 +6,9 @@ use anyhow::anyhow;
 use serde::Serialize;
 use shared::{
     ask::{Ended, gather},
-    wire::{Instance, InstanceState, Instances, InstancesAnswer, Page, PoolAnswer, to_bytes},
+    wire::{
+        Instance, InstanceState, Instances, InstancesAnswer, Page, PoolAnswer, PoolCell, to_bytes,
+    },
 };
 
 use crate::asking::Cluster;
@@ -62,16 +64,16 @@ const POOL_PATIENCE: Duration = Duration::from_millis(500);
 /// Asks all cells. Where an auctioneer says which cells there are, this ends with the last of
 /// their answers; else some time after the last one that came.
 pub(crate) async fn all(cluster: &Cluster, question: &Instances) -> anyhow::Result<Answers> {
-    let expected = known_cells(cluster).await;
-    let quiet = expected.is_none().then_some(QUIET);
-    let missing = expected.unwrap_or_default();
-    ask(cluster, question, missing, quiet).await
+    let pool = pool(cluster, POOL_PATIENCE).await.ok();
+    let expected = pool.map(Expected::of).unwrap_or_default();
+    let quiet = expected.awaited.is_empty().then_some(QUIET);
+    ask(cluster, question, expected, quiet).await
 }
 
 async fn ask(
     cluster: &Cluster,
     question: &Instances,
-    mut missing: BTreeSet<String>,
+    mut expected: Expected,
     quiet: Option<Duration>,
 ) -> anyhow::Result<Answers> {
     let mut answers = Answers::default();
@@ -80,7 +82,7 @@ async fn ask(
         match serde_json::from_slice::<InstancesAnswer>(&message.payload) {
             Ok(answer) => {
                 if !answer.more {
-                    missing.remove(&answer.cell);
+                    expected.answered(&answer.cell);
                     answers.cells.insert(answer.cell.clone());
                 }
                 let (zone, cell) = (answer.zone, answer.cell);
@@ -95,7 +97,7 @@ async fn ask(
             }
             Err(e) => unreadable = Some(e),
         }
-        quiet.is_none() && missing.is_empty()
+        quiet.is_none() && expected.awaited.is_empty()
     };
     let subject = cluster.subjects.instances();
     let client = &cluster.bus.client;
@@ -109,7 +111,7 @@ async fn ask(
     if let Some(e) = unreadable {
         return Err(anyhow!("a cell's answer cannot be read: {e}"));
     }
-    answers.silent = missing.into_iter().collect();
+    answers.silent = expected.left();
     answers.instances.sort_by(|a, b| {
         let key = |l: &Located| (l.instance.app.clone(), l.instance.index, l.cell.clone());
         key(a).cmp(&key(b))
@@ -117,12 +119,34 @@ async fn ask(
     Ok(answers)
 }
 
-/// The cells an auctioneer knows and expects answers of; `None` without one, or when it knows none.
-async fn known_cells(cluster: &Cluster) -> Option<BTreeSet<String>> {
-    let pool = pool(cluster, POOL_PATIENCE).await.ok()?;
-    let names = pool.cells.into_iter().filter(|c| !c.silent);
-    let names: BTreeSet<String> = names.map(|c| c.cell.cell).collect();
-    (!names.is_empty()).then_some(names)
+/// The cells that an auctioneer knows.
+#[derive(Debug, Default)]
+struct Expected {
+    awaited: BTreeSet<String>,
+    /// Silent already: not waited for, but told of if they stay so.
+    silent: BTreeSet<String>,
+}
+
+impl Expected {
+    fn of(pool: PoolAnswer) -> Self {
+        let (silent, awaited): (Vec<_>, Vec<_>) = pool.cells.into_iter().partition(|c| c.silent);
+        let names = |cells: Vec<PoolCell>| cells.into_iter().map(|c| c.cell.cell).collect();
+        Self {
+            awaited: names(awaited),
+            silent: names(silent),
+        }
+    }
+
+    fn answered(&mut self, cell: &str) {
+        self.awaited.remove(cell);
+        self.silent.remove(cell);
+    }
+
+    /// Those that did not answer, by name.
+    fn left(mut self) -> Vec<String> {
+        self.silent.append(&mut self.awaited);
+        self.silent.into_iter().collect()
+    }
 }
 
 /// All pages of an auctioneer's pool.
@@ -154,5 +178,47 @@ pub(crate) async fn pool(cluster: &Cluster, patience: Duration) -> anyhow::Resul
         whole.cells.sort_by(|a, b| a.cell.cell.cmp(&b.cell.cell));
         whole.cells.dedup_by(|a, b| a.cell.cell == b.cell.cell);
         return Ok(whole);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use placement::Resources;
+
+    use super::*;
+
+    #[test]
+    fn cells_that_were_silent_already_are_told_of_unless_they_answer() {
+        let cell = |name: &str, silent| PoolCell {
+            cell: placement::Cell::new(name, Resources::new(1, 1, 1)),
+            incarnation: uuid::Uuid::nil(),
+            seq: 1,
+            age_ms: 0,
+            left_ms: 0,
+            debits: 0,
+            silent,
+        };
+        let pool = PoolAnswer {
+            v: shared::VERSION,
+            auctioneer: "a".into(),
+            policy: "diego".into(),
+            total: 4,
+            cells: vec![
+                cell("a", true),
+                cell("b", false),
+                cell("c", true),
+                cell("d", false),
+            ],
+            next: None,
+        };
+        let mut expected = Expected::of(pool);
+        assert_eq!(
+            expected.awaited.len(),
+            2,
+            "the silent ones are not waited for"
+        );
+        expected.answered("b");
+        expected.answered("c");
+        assert_eq!(expected.left(), ["a", "d"]);
     }
 }

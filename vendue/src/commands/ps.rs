@@ -128,9 +128,9 @@ fn word(state: InstanceState) -> &'static str {
 /// Warns of cells that an auctioneer knows and that said nothing.
 pub(crate) fn say_silent(answers: &Answers) {
     if !answers.silent.is_empty() {
-        let cells = answers.silent.join(", ");
+        let (count, cells) = (answers.silent.len(), answers.silent.join(", "));
         note(format_args!(
-            "no answer from {cells}: what runs there is not shown"
+            "no answer from {count} of the cells ({cells}): what runs there is not shown"
         ));
     }
 }

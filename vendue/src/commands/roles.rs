@@ -7,7 +7,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use shared::{Subjects, nats, shutdown};
 use toml::{Table, Value};
 
-use super::{Done, policy};
+use super::{Done, policy, run::pair};
 use crate::{
     asking::{Usage, nats_options, short_name},
     cli::Global,
@@ -36,6 +36,9 @@ pub(crate) struct RepArgs {
     /// Thousandths of a core to promise [default: none]
     #[arg(long, env = "VENDUE_CPU", value_name = "MILLIS")]
     cpu: Option<i64>,
+    /// A named resource to promise, such as gpu=4; may be repeated
+    #[arg(long, value_name = "NAME=N", value_parser = pair)]
+    extra: Vec<(String, String)>,
     /// A root filesystem it offers; may be repeated
     #[arg(long = "stack", value_name = "STACK")]
     stacks: Vec<String>,
@@ -104,6 +107,12 @@ impl RepArgs {
         for (name, amount) in totals {
             put(&mut table, &["total", name], amount);
         }
+        for (name, amount) in &self.extra {
+            let amount: i64 = amount.parse().map_err(|_| {
+                Usage::because(format_args!("--extra {name}={amount}: expected a number"))
+            })?;
+            put(&mut table, &["total", "extra", name], Some(amount));
+        }
         for (name, time) in [
             ("interval", self.interval),
             ("ttl", self.ttl),
@@ -129,7 +138,7 @@ impl RepArgs {
             return Err(Usage::because("a cell needs a name: --cell NAME"));
         }
         if !table.contains_key("total") {
-            let text = "a cell needs to know what it may promise: --memory MIB, and --disk MIB";
+            let text = "a cell needs to know what it may promise: --memory MIB";
             return Err(Usage::because(text));
         }
         from_table(table, self.config.as_ref())
@@ -219,4 +228,38 @@ fn from_table<T: DeserializeOwned>(table: Table, file: Option<&PathBuf>) -> anyh
         let file = file.map_or("the command line".into(), |f| f.display().to_string());
         Usage::because(format_args!("{file}: {}", e.to_string().trim_end()))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        rep: RepArgs,
+    }
+
+    fn config(more: &[&str]) -> Result<rep::Config, String> {
+        let line = Line::try_parse_from([&["rep", "--cell", "a"], more].concat());
+        line.unwrap().rep.config().map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn named_resources_are_promised_from_the_command_line() {
+        let more = ["--memory", "64", "--extra", "gpu=4", "--extra", "fpga=1"];
+        let total = config(&more).unwrap().total;
+        assert_eq!((total.extra("gpu"), total.extra("fpga")), (4, 1));
+        assert_eq!(total.disk_mb, None, "unlimited, as nobody said");
+        let error = config(&["--memory", "64", "--extra", "gpu=x"]).unwrap_err();
+        assert_eq!(error, "--extra gpu=x: expected a number");
+    }
+
+    #[test]
+    fn only_what_a_cell_needs_is_asked_for() {
+        let error = config(&[]).unwrap_err();
+        assert!(error.ends_with("--memory MIB"), "{error}");
+    }
 }

@@ -128,3 +128,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_stop_with_a_misspelt_filter_stops_nothing() {
+    let mut ledger = ledger();
+    answers(&mut ledger, 0, &start(vec![work(1, "a")]));
+    for body in [r#"{"app":"a","index":0}"#, r#"{"app":"a","indices":[]}"#] {
+        assert!(
+            crate::speech::stop(&mut ledger, 1, body.as_bytes()).is_err(),
+            "{body}"
+        );
+    }
+    assert_eq!(state_of(&ledger, 2, 1), InstanceState::Starting);
+    let stopped = crate::speech::stop(&mut ledger, 3, br#"{"app":"a"}"#).unwrap();
+    assert_eq!(stopped.stopped.len(), 1);
+}

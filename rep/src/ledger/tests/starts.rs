@@ -276,6 +276,24 @@ fn work_that_no_cell_may_hold() {
                 ..work(1, "a")
             },
         ),
+        (
+            "run.env",
+            Work {
+                run: Some(Arc::new(placement::Run {
+                    command: vec!["x".into()],
+                    env: BTreeMap::from([("A=B".to_owned(), String::new())]),
+                    port: false,
+                })),
+                ..work(1, "a")
+            },
+        ),
+        (
+            "extra",
+            Work {
+                extra: BTreeMap::from([(String::new(), 1)]),
+                ..work(1, "a")
+            },
+        ),
     ] {
         assert_eq!(
             check_work(&broken).map_err(|e| e.field),
