@@ -135,16 +135,16 @@ impl DecisionReport {
             write!(out, "  drawn from {}", self.finalists.len())?;
         }
         writeln!(out)?;
-        if self.stages.is_empty() {
-            for tally in &self.tally {
-                writeln!(out, "      {}", tally.in_words())?;
-            }
-        }
+        // the stages tell the rest themselves
+        let told = |row: &Tally| !self.stages.is_empty() && row.cells > 0;
         for stage in &self.stages {
             writeln!(out, "      {}: {} left", stage.stage, stage.survivors)?;
             for tally in &stage.rejected {
                 writeln!(out, "        {}", tally.in_words())?;
             }
+        }
+        for tally in self.tally.iter().filter(|row| !told(row)) {
+            writeln!(out, "      {}", tally.in_words())?;
         }
         for score in &self.scores {
             let terms: Vec<String> = score
@@ -171,7 +171,10 @@ impl Tally {
     /// One line, such as `memory: 12 cells dropped, needs 4096, the best has 2048`.
     pub fn in_words(&self) -> String {
         let cells = if self.cells == 1 { "cell" } else { "cells" };
-        let mut out = format!("{}: {} {cells} dropped", self.stage, self.cells);
+        let mut out = match self.cells {
+            0 => format!("{}: lacking too", self.stage),
+            n => format!("{}: {n} {cells} dropped", self.stage),
+        };
         if let Some(reason) = &self.reason {
             let _ = write!(out, ", {reason}");
         }
