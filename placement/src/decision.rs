@@ -88,6 +88,10 @@ pub struct Explanation {
     pub stages: Vec<StageReport>,
     /// Each finalist's score, term by term.
     pub scores: Vec<ScoreReport>,
+    /// Whether the terms are multiplied, and the product scaled to 0..1 after each; else they are
+    /// added up.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub product: bool,
     /// Hints that were ignored, and the like.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

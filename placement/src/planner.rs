@@ -9,7 +9,7 @@ use crate::{
     fast::Engine,
     objective::Objective,
     plain::{self, Choice, Emptied, Trace},
-    policy::Step,
+    policy::{Combine, Step},
     reasons,
     scene::{Scene, Stage},
 };
@@ -147,10 +147,10 @@ impl<'a> Witness<'a> {
         choice: &Choice,
         objective: Option<&Objective>,
     ) -> Decision {
-        let explain = self.draw.explain;
+        let (explain, policy) = (self.draw.explain, self.policy);
         let explanation = (explain >= Explain::Stages).then(|| {
             let trace = self.watch(position, objective);
-            Box::new(explanation(self.scene(), &trace))
+            Box::new(explanation(self.scene(), policy, &trace))
         });
         let name = |slot: &u32| Arc::clone(&self.stage.names[*slot as usize]);
         Decision {
@@ -184,9 +184,10 @@ impl<'a> Witness<'a> {
         position: u32,
         objective: Option<&Objective>,
     ) -> (Decision, Option<Emptied>) {
+        let policy = self.policy;
         let trace = self.watch(position, objective);
         let explain = self.draw.explain >= Explain::Stages;
-        let explanation = explain.then(|| Box::new(explanation(self.scene(), &trace)));
+        let explanation = explain.then(|| Box::new(explanation(self.scene(), policy, &trace)));
         let emptied = trace.emptied_by.clone();
         let why = reasons::unplaced(&self.jobs[position as usize], trace);
         let decision = Decision {
@@ -287,7 +288,7 @@ fn duplicate(job: u32, of: u32) -> Decision {
     }
 }
 
-fn explanation(scene: &Scene<'_>, trace: &Trace) -> Explanation {
+fn explanation(scene: &Scene<'_>, policy: &Policy, trace: &Trace) -> Explanation {
     let stage = |stage: &plain::TracedStage| StageReport {
         stage: stage.name.to_owned(),
         survivors: stage.survivors,
@@ -301,6 +302,7 @@ fn explanation(scene: &Scene<'_>, trace: &Trace) -> Explanation {
     Explanation {
         stages: trace.stages.iter().map(stage).collect(),
         scores: trace.terms.iter().map(score).collect(),
+        product: !trace.terms.is_empty() && policy.combine == Combine::Product,
         notes: trace.notes.clone(),
     }
 }

@@ -48,6 +48,10 @@ pub struct DecisionReport {
     /// Each finalist's score terms, when asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scores: Vec<ScoreReport>,
+    /// Whether the terms are multiplied, and the product scaled to 0..1 after each; else they are
+    /// added up.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub product: bool,
     /// Hints that were ignored, and the like.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -62,6 +66,7 @@ impl Report {
             let Explanation {
                 stages,
                 scores,
+                product,
                 notes,
             } = decision.explanation.map(|e| *e).unwrap_or_default();
             let highest = policy.highest_wins();
@@ -83,6 +88,7 @@ impl Report {
                 tally,
                 stages,
                 scores,
+                product,
                 notes,
             })
         };
@@ -152,18 +158,23 @@ impl DecisionReport {
                 .iter()
                 .map(|(name, value)| format!("{name} {value:.4}"))
                 .collect();
-            writeln!(
-                out,
-                "      {} {:.4} = {}",
-                score.cell,
-                score.value,
-                terms.join(" + ")
-            )?;
+            let (cell, value) = (&score.cell, score.value);
+            let terms = joined(&terms, self.product);
+            writeln!(out, "      {cell} {value:.4} = {terms}")?;
         }
         for note in &self.notes {
             writeln!(out, "      note: {note}")?;
         }
         Ok(())
+    }
+}
+
+/// Score terms as they make one score: added up, or multiplied.
+pub fn joined(terms: &[String], product: bool) -> String {
+    if product {
+        format!("{}, scaled", terms.join(" × "))
+    } else {
+        terms.join(" + ")
     }
 }
 

@@ -609,7 +609,7 @@ fn every_resource_that_is_lacking_has_a_row() {
     let scenario = json!({
         "policy": "diego",
         "cells": [
-            {"cell": "a", "total": {"memory_mb": 100, "disk_mb": 50, "cpu_millis": 10},
+            {"cell": "a", "total": {"memory_mb": 100, "disk_mb": 50, "cpu_millis": 10, "extra": {"gpu": 1}},
              "available": {"memory_mb": 100, "disk_mb": 50, "cpu_millis": 10, "extra": {"gpu": 1}}},
             {"cell": "b", "total": {"memory_mb": 200, "disk_mb": 20, "cpu_millis": 20},
              "available": {"memory_mb": 200, "disk_mb": 20, "cpu_millis": 20}},
