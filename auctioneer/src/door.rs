@@ -87,10 +87,7 @@ fn admit(
         }
     }
     policy.check_request(&request)?;
-    if request.objective.is_some() && !policy.has_objective() {
-        let name = policy.name();
-        warnings.push(format!("objective: the policy {name} has none; ignored"));
-    }
+    warnings.extend(policy.unheeded(&request));
     if request.id.is_empty() {
         Arc::make_mut(&mut request).id = new_id().to_string();
     }

@@ -231,6 +231,7 @@ impl Cell {
         }
         check_resources("total", &self.total, 0)?;
         check_resources("available", &self.available, -MAX_AMOUNT)?;
+        self.check_within_total()?;
         for (field, list) in [
             ("stacks", &self.stacks),
             ("placement_tags", &self.placement_tags),
@@ -243,6 +244,37 @@ impl Cell {
         }
         check_count("recent_starts", self.recent_starts.len(), 1_000)?;
         self.check_times()
+    }
+
+    /// Nothing is more available than there is: fractions of the total would leave 0..1.
+    fn check_within_total(&self) -> Result<(), Invalid> {
+        let (available, total) = (&self.available, &self.total);
+        let amounts = [
+            (
+                "memory_mb",
+                Some(available.memory_mb),
+                Some(total.memory_mb),
+            ),
+            ("disk_mb", available.disk_mb, total.disk_mb),
+            ("containers", available.containers, total.containers),
+            (
+                "cpu_millis",
+                Some(available.cpu_millis),
+                Some(total.cpu_millis),
+            ),
+        ];
+        let pairs = amounts.iter().map(|(name, has, of)| (*name, *has, *of));
+        let extra = available.extra.iter();
+        let extra = extra.map(|(name, has)| (name.as_str(), Some(*has), Some(total.extra(name))));
+        for (name, has, of) in pairs.chain(extra) {
+            if let (Some(has), Some(of)) = (has, of)
+                && has > of
+            {
+                let expected = format!("at most total.{name} ({of})");
+                return Err(Invalid::new(format!("available.{name}"), has, expected));
+            }
+        }
+        Ok(())
     }
 
     fn check_times(&self) -> Result<(), Invalid> {

@@ -64,12 +64,13 @@ pub struct Unplaced {
 pub struct Tally {
     /// The stage's name.
     pub stage: String,
-    /// How many cells it dropped.
+    /// How many cells it dropped; 0 for a resource that every cell lacked as well, but that another
+    /// stage had dropped them for already.
     pub cells: usize,
     /// What was needed, where it is a number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs: Option<f64>,
-    /// The best that a dropped cell had, where it is a number.
+    /// The best that a cell it would drop had, where it is a number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best: Option<f64>,
     /// In words, where numbers do not say it.
@@ -87,6 +88,10 @@ pub struct Explanation {
     pub stages: Vec<StageReport>,
     /// Each finalist's score, term by term.
     pub scores: Vec<ScoreReport>,
+    /// Whether the terms are multiplied, and the product scaled to 0..1 after each; else they are
+    /// added up.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub product: bool,
     /// Hints that were ignored, and the like.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

@@ -40,10 +40,23 @@ pub(crate) struct Trace {
     pub(crate) terms: Vec<FinalistScore>,
     /// Name the dropped cells.
     pub(crate) with_names: bool,
-    /// What every cell that came to the last resource filters lacked.
-    pub(crate) lacking: Option<Vec<String>>,
+    /// What every cell that came to the last resource filters lacked, by name.
+    pub(crate) lacking: Vec<Lack>,
     /// The stage that left nothing.
     pub(crate) emptied_by: Option<Emptied>,
+}
+
+/// A resource that every cell lacks.
+#[derive(Debug)]
+pub(crate) struct Lack {
+    /// The resource filter's name.
+    pub(crate) stage: &'static str,
+    /// The resource's name.
+    pub(crate) resource: String,
+    /// What the job needs.
+    pub(crate) needs: i64,
+    /// The most that any of the cells has.
+    pub(crate) best: i64,
 }
 
 /// A finalist's slot, score and terms.
@@ -293,6 +306,43 @@ fn winner(
     order.get(drawn).map(|(_, slot)| *slot)
 }
 
+/// The resources that each of the cells has too little of, each once, by name.
+fn lacked_by_all(scene: &Scene<'_>, job: &Job, run: &[Filter], cells: &[u32]) -> Vec<Lack> {
+    let Some((first, others)) = cells.split_first() else {
+        return Vec::new();
+    };
+    let mut lacking: Vec<(&Filter, Lack)> = Vec::new();
+    for filter in run {
+        let short = filter::shortages(filter, scene.cell(*first), &job.request);
+        lacking.extend(short.into_iter().map(|(resource, (needs, best))| {
+            let stage = filter.name();
+            let lack = Lack {
+                stage,
+                resource,
+                needs,
+                best,
+            };
+            (filter, lack)
+        }));
+    }
+    lacking.sort_by(|(_, a), (_, b)| a.resource.cmp(&b.resource));
+    lacking.dedup_by(|(_, a), (_, b)| a.resource == b.resource);
+    for slot in others {
+        let cell = scene.cell(*slot);
+        lacking.retain_mut(|(filter, lack)| {
+            let short = filter::shortage(filter, &lack.resource, cell, &job.request);
+            short.is_some_and(|(_, has)| {
+                lack.best = lack.best.max(has);
+                true
+            })
+        });
+        if lacking.is_empty() {
+            break;
+        }
+    }
+    lacking.into_iter().map(|(_, lack)| lack).collect()
+}
+
 impl Trace {
     fn begin(&mut self, scene: &Scene<'_>, live: &[u32]) {
         for (name, gone) in scene.gone() {
@@ -360,23 +410,7 @@ impl Trace {
             .iter()
             .map_while(|s| resource(s))
             .collect();
-        let lacks = |slot: &u32| -> Vec<String> {
-            let cell = scene.cell(*slot);
-            let short = |f: &&Filter| !filter::keeps(f, cell, &job.request, scene.now());
-            run.iter()
-                .filter(short)
-                .flat_map(|f| filter::lacks(f, cell, &job.request))
-                .collect()
-        };
-        let all = cells.iter().map(lacks).reduce(|mut all, lacks| {
-            all.retain(|name| lacks.contains(name));
-            all
-        });
-        self.lacking = all.map(|mut names| {
-            names.sort();
-            names.dedup();
-            names
-        });
+        self.lacking = lacked_by_all(scene, job, &run, cells);
     }
 
     fn narrowed(

@@ -9,7 +9,7 @@ use crate::{
     fast::Engine,
     objective::Objective,
     plain::{self, Choice, Emptied, Trace},
-    policy::Step,
+    policy::{Combine, Step},
     reasons,
     scene::{Scene, Stage},
 };
@@ -35,8 +35,8 @@ pub(crate) fn plan(
             decisions.push(limit.refuse(*position));
             continue;
         }
-        if let Some(known) = failures.known(ask) {
-            decisions.push(unplaced(*position, known.clone()));
+        if failures.knows(ask) {
+            decisions.push(failures.again(ask, *position, &mut witness));
             continue;
         }
         let objective = match objectives.of(job, policy) {
@@ -52,7 +52,7 @@ pub(crate) fn plan(
         };
         let Some(winner) = choice.winner else {
             let (decision, emptied) = witness.failed(*position, objective);
-            failures.learn(ask, &decision, emptied.as_ref());
+            failures.learn(ask, &decision, emptied.as_ref(), witness.log.len());
             decisions.push(decision);
             continue;
         };
@@ -147,10 +147,10 @@ impl<'a> Witness<'a> {
         choice: &Choice,
         objective: Option<&Objective>,
     ) -> Decision {
-        let explain = self.draw.explain;
+        let (explain, policy) = (self.draw.explain, self.policy);
         let explanation = (explain >= Explain::Stages).then(|| {
             let trace = self.watch(position, objective);
-            Box::new(explanation(self.scene(), &trace))
+            Box::new(explanation(self.scene(), policy, &trace))
         });
         let name = |slot: &u32| Arc::clone(&self.stage.names[*slot as usize]);
         Decision {
@@ -184,9 +184,10 @@ impl<'a> Witness<'a> {
         position: u32,
         objective: Option<&Objective>,
     ) -> (Decision, Option<Emptied>) {
+        let policy = self.policy;
         let trace = self.watch(position, objective);
         let explain = self.draw.explain >= Explain::Stages;
-        let explanation = explain.then(|| Box::new(explanation(self.scene(), &trace)));
+        let explanation = explain.then(|| Box::new(explanation(self.scene(), policy, &trace)));
         let emptied = trace.emptied_by.clone();
         let why = reasons::unplaced(&self.jobs[position as usize], trace);
         let decision = Decision {
@@ -198,13 +199,21 @@ impl<'a> Witness<'a> {
 }
 
 /// Failures that later jobs of the same shape share. Debits only take away, so what fits nowhere
-/// fits nowhere for the rest of the batch, unless a filter looks at what other jobs bring.
+/// fits nowhere for the rest of the batch, unless a filter looks at what other jobs bring. What was
+/// the matter may change, though: the text and the numbers are those of each job's own moment.
 struct Failures {
     shareable: bool,
-    by_shape: HashMap<u32, Unplaced>,
+    /// The last text of each shape, and how many jobs had been placed by then.
+    by_shape: HashMap<u32, (Unplaced, usize)>,
     /// By shape: whether `near` makes it depend on what is placed meanwhile.
     near: Vec<bool>,
+    /// How many cells may still be looked at to renew a text.
+    looks_left: usize,
 }
+
+/// The most cells that one plan looks at to renew the texts of failures; past it a job gets the text
+/// of the job of the same shape that failed before it.
+const MAX_LOOKS: usize = 2_000_000;
 
 impl Failures {
     fn new(policy: &Policy, batch: &Batch<'_>, draw: &Draw) -> Self {
@@ -217,6 +226,7 @@ impl Failures {
         Self {
             shareable: filters_first && draw.explain < Explain::Stages,
             by_shape: HashMap::new(),
+            looks_left: MAX_LOOKS,
             near: batch
                 .shapes
                 .iter()
@@ -225,18 +235,35 @@ impl Failures {
         }
     }
 
-    fn known(&self, ask: Ask) -> Option<&Unplaced> {
-        self.by_shape.get(&ask.shape)
+    fn knows(&self, ask: Ask) -> bool {
+        self.by_shape.contains_key(&ask.shape)
     }
 
-    fn learn(&mut self, ask: Ask, decision: &Decision, emptied: Option<&Emptied>) {
+    /// The failure of one more job of a known shape.
+    fn again(&mut self, ask: Ask, position: u32, witness: &mut Witness<'_>) -> Decision {
+        let now = witness.log.len();
+        if let Some((known, then)) = self.by_shape.get(&ask.shape) {
+            let looks = witness.stage.by_name.len();
+            if *then == now || looks > self.looks_left {
+                return unplaced(position, known.clone());
+            }
+            self.looks_left -= looks;
+        }
+        // it fails in a filter before any score, so an objective has no say
+        let (decision, emptied) = witness.failed(position, None);
+        self.learn(ask, &decision, emptied.as_ref(), now);
+        decision
+    }
+
+    fn learn(&mut self, ask: Ask, decision: &Decision, emptied: Option<&Emptied>, placed: usize) {
         let by_filter = matches!(emptied, Some(Emptied::Filter(_) | Emptied::NoCells));
         if let Verdict::Unplaced(why) = &decision.verdict
             && self.shareable
             && by_filter
             && !self.near[ask.shape as usize]
         {
-            self.by_shape.insert(ask.shape, (**why).clone());
+            let learnt = ((**why).clone(), placed);
+            self.by_shape.insert(ask.shape, learnt);
         }
     }
 }
@@ -261,7 +288,7 @@ fn duplicate(job: u32, of: u32) -> Decision {
     }
 }
 
-fn explanation(scene: &Scene<'_>, trace: &Trace) -> Explanation {
+fn explanation(scene: &Scene<'_>, policy: &Policy, trace: &Trace) -> Explanation {
     let stage = |stage: &plain::TracedStage| StageReport {
         stage: stage.name.to_owned(),
         survivors: stage.survivors,
@@ -275,6 +302,7 @@ fn explanation(scene: &Scene<'_>, trace: &Trace) -> Explanation {
     Explanation {
         stages: trace.stages.iter().map(stage).collect(),
         scores: trace.terms.iter().map(score).collect(),
+        product: !trace.terms.is_empty() && policy.combine == Combine::Product,
         notes: trace.notes.clone(),
     }
 }

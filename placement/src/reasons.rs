@@ -1,8 +1,8 @@
 //! One line for a job that was not placed: one text per stage, the same in every policy.
 
 use crate::{
-    Job, Unplaced,
-    plain::{Emptied, Trace},
+    Job, Tally, Unplaced,
+    plain::{Emptied, Lack, Trace},
     policy::Filter,
     words,
 };
@@ -15,25 +15,50 @@ pub(crate) fn unplaced(job: &Job, trace: Trace) -> Unplaced {
     let reason = match &trace.emptied_by {
         None | Some(Emptied::NoCells) => "unable to communicate to compatible cells".into(),
         Some(Emptied::Score) => "found no compatible cell with a finite score".into(),
-        Some(Emptied::Filter(filter)) => text(filter, job, trace.lacking.as_deref()),
+        Some(Emptied::Filter(filter)) => text(filter, job, &trace.lacking),
     };
-    let tally = trace
-        .stages
-        .into_iter()
-        .flat_map(|stage| stage.rejected)
-        .collect();
+    let by_resource = match &trace.emptied_by {
+        Some(Emptied::Filter(filter)) => filter.is_resource(),
+        _ => false,
+    };
+    let rejected = trace.stages.into_iter().flat_map(|stage| stage.rejected);
+    let mut tally: Vec<Tally> = rejected.collect();
+    if by_resource {
+        lacking_too(trace.lacking, &mut tally);
+    }
     Unplaced { reason, tally }
 }
 
-fn text(filter: &Filter, job: &Job, lacking: Option<&[String]>) -> String {
+/// The first filter that asks for a resource takes all cells; each other resource that the reason
+/// names gets a row as well, without cells of its own.
+fn lacking_too(lacking: Vec<Lack>, tally: &mut Vec<Tally>) {
+    for lack in lacking {
+        let of_extra = lack.stage != lack.resource;
+        let reason = of_extra.then_some(lack.resource);
+        let told = |row: &Tally| row.stage == lack.stage && row.reason == reason;
+        if !tally.iter().any(told) {
+            tally.push(Tally {
+                stage: lack.stage.to_owned(),
+                cells: 0,
+                needs: Some(lack.needs as f64),
+                best: Some(lack.best as f64),
+                reason,
+                names: Vec::new(),
+            });
+        }
+    }
+}
+
+fn text(filter: &Filter, job: &Job, lacking: &[Lack]) -> String {
     let request = &job.request;
     let found_none = "found no compatible cell";
     match filter {
         Filter::Memory | Filter::Disk | Filter::Containers | Filter::Cpu | Filter::Extra => {
-            match lacking {
-                None | Some([]) => "insufficient resources".into(),
-                Some(names) => format!("insufficient resources: {}", names.join(", ")),
+            let names: Vec<&str> = lacking.iter().map(|lack| lack.resource.as_str()).collect();
+            if names.is_empty() {
+                return "insufficient resources".into();
             }
+            format!("insufficient resources: {}", names.join(", "))
         }
         Filter::Stack => format!("{found_none} for required stack"),
         Filter::VolumeDrivers => format!("{found_none} with required volume drivers"),

@@ -48,6 +48,10 @@ pub struct DecisionReport {
     /// Each finalist's score terms, when asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scores: Vec<ScoreReport>,
+    /// Whether the terms are multiplied, and the product scaled to 0..1 after each; else they are
+    /// added up.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub product: bool,
     /// Hints that were ignored, and the like.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -62,6 +66,7 @@ impl Report {
             let Explanation {
                 stages,
                 scores,
+                product,
                 notes,
             } = decision.explanation.map(|e| *e).unwrap_or_default();
             let highest = policy.highest_wins();
@@ -83,6 +88,7 @@ impl Report {
                 tally,
                 stages,
                 scores,
+                product,
                 notes,
             })
         };
@@ -135,16 +141,16 @@ impl DecisionReport {
             write!(out, "  drawn from {}", self.finalists.len())?;
         }
         writeln!(out)?;
-        if self.stages.is_empty() {
-            for tally in &self.tally {
-                writeln!(out, "      {}", tally.in_words())?;
-            }
-        }
+        // the stages tell the rest themselves
+        let told = |row: &Tally| !self.stages.is_empty() && row.cells > 0;
         for stage in &self.stages {
             writeln!(out, "      {}: {} left", stage.stage, stage.survivors)?;
             for tally in &stage.rejected {
                 writeln!(out, "        {}", tally.in_words())?;
             }
+        }
+        for tally in self.tally.iter().filter(|row| !told(row)) {
+            writeln!(out, "      {}", tally.in_words())?;
         }
         for score in &self.scores {
             let terms: Vec<String> = score
@@ -152,13 +158,9 @@ impl DecisionReport {
                 .iter()
                 .map(|(name, value)| format!("{name} {value:.4}"))
                 .collect();
-            writeln!(
-                out,
-                "      {} {:.4} = {}",
-                score.cell,
-                score.value,
-                terms.join(" + ")
-            )?;
+            let (cell, value) = (&score.cell, score.value);
+            let terms = joined(&terms, self.product);
+            writeln!(out, "      {cell} {value:.4} = {terms}")?;
         }
         for note in &self.notes {
             writeln!(out, "      note: {note}")?;
@@ -167,11 +169,23 @@ impl DecisionReport {
     }
 }
 
+/// Score terms as they make one score: added up, or multiplied.
+pub fn joined(terms: &[String], product: bool) -> String {
+    if product {
+        format!("{}, scaled", terms.join(" × "))
+    } else {
+        terms.join(" + ")
+    }
+}
+
 impl Tally {
     /// One line, such as `memory: 12 cells dropped, needs 4096, the best has 2048`.
     pub fn in_words(&self) -> String {
         let cells = if self.cells == 1 { "cell" } else { "cells" };
-        let mut out = format!("{}: {} {cells} dropped", self.stage, self.cells);
+        let mut out = match self.cells {
+            0 => format!("{}: lacking too", self.stage),
+            n => format!("{}: {n} {cells} dropped", self.stage),
+        };
         if let Some(reason) = &self.reason {
             let _ = write!(out, ", {reason}");
         }

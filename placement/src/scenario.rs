@@ -126,7 +126,7 @@ impl Scenario {
                 message: e.message().trim().to_owned(),
             }
         })?;
-        Ok(to_json(toml::Value::Table(table)))
+        to_json(toml::Value::Table(table), "")
     }
 
     /// Reads the tree of a scenario file.
@@ -197,6 +197,22 @@ impl Scenario {
         })
     }
 
+    /// What the requests ask for and the policy has no stage for: each text once, with the first
+    /// request that it is about.
+    pub fn unheeded(&self) -> Vec<String> {
+        let mut seen: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+        for (i, request) in self.requests.iter().enumerate() {
+            for text in self.policy.unheeded(request) {
+                seen.entry(text).or_insert((i, 0)).1 += 1;
+            }
+        }
+        let told = |(text, (first, times)): (String, (usize, usize))| match times {
+            1 => format!("requests[{first}].{text}"),
+            n => format!("requests[{first}].{text} (and {} more alike)", n - 1),
+        };
+        seen.into_iter().map(told).collect()
+    }
+
     /// The cells as a pool, the expired ones included: [`Scenario::draw`] says which those are.
     pub fn pool(&self) -> Pool {
         let mut pool = Pool::default();
@@ -256,20 +272,6 @@ fn check_cells(
     Ok((cells, expired))
 }
 
-impl Policy {
-    /// Refuses what this policy cannot judge: an objective that does not parse.
-    pub fn check_request(&self, request: &Request) -> Result<(), crate::Invalid> {
-        let (Some(text), Some(base)) = (&request.objective, self.objective()) else {
-            return Ok(());
-        };
-        crate::Objective::parse(text, base.constants())
-            .map(|_| ())
-            .map_err(|e| {
-                crate::Invalid::new("objective", &e, "an expression of the objective language")
-            })
-    }
-}
-
 fn wrong(at: &str, value: &str, expected: &str) -> ScenarioError {
     ScenarioError::Field {
         at: at.into(),
@@ -292,17 +294,33 @@ fn strip_place(message: &str) -> String {
         .to_owned()
 }
 
-fn to_json(value: toml::Value) -> serde_json::Value {
-    match value {
+/// The same tree in JSON, which knows no numbers without end.
+fn to_json(value: toml::Value, at: &str) -> Result<serde_json::Value, ScenarioError> {
+    Ok(match value {
         toml::Value::String(text) => text.into(),
         toml::Value::Integer(n) => n.into(),
+        toml::Value::Float(n) if !n.is_finite() => {
+            return Err(ScenarioError::Field {
+                at: at.to_owned(),
+                message: format!("{n} is not allowed; expected a finite number"),
+            });
+        }
         toml::Value::Float(n) => n.into(),
         toml::Value::Boolean(flag) => flag.into(),
         toml::Value::Datetime(date) => date.to_string().into(),
-        toml::Value::Array(list) => list.into_iter().map(to_json).collect(),
-        toml::Value::Table(table) => {
-            let entries = table.into_iter().map(|(key, value)| (key, to_json(value)));
-            serde_json::Value::Object(entries.collect())
+        toml::Value::Array(list) => {
+            let item = |(i, value)| to_json(value, &format!("{at}[{i}]"));
+            let items: Result<Vec<_>, _> = list.into_iter().enumerate().map(item).collect();
+            items?.into()
         }
-    }
+        toml::Value::Table(table) => {
+            let entry = |(key, value): (String, toml::Value)| {
+                let dot = if at.is_empty() { "" } else { "." };
+                let value = to_json(value, &format!("{at}{dot}{key}"))?;
+                Ok::<_, ScenarioError>((key, value))
+            };
+            let entries: Result<_, _> = table.into_iter().map(entry).collect();
+            serde_json::Value::Object(entries?)
+        }
+    })
 }

@@ -379,7 +379,10 @@ fn the_documented_policies_are_sound() {
     for block in blocks {
         let policy = Policy::parse(block).unwrap_or_else(|e| panic!("{e}\n{block}"));
         assert!(!Policy::PRESETS.contains(&policy.name()));
+        assert_eq!(policy.unheld(), [""; 0], "{block}");
     }
+    let example = include_str!("../../examples/policy.toml");
+    assert_eq!(Policy::parse(example).unwrap().unheld(), [""; 0]);
     let error = Policy::parse("name = \"x\"\n[[stage]]\nfilter = \"?\"").unwrap_err();
     let filters = error.message.split("one of ").nth(1).unwrap().split(", ");
     for name in filters.chain(Policy::PRESETS.iter().copied()) {
@@ -513,4 +516,145 @@ fn faults_of_groups() {
             assert!(error.contains(part), "{text:?}: {error:?} lacks {part:?}");
         }
     }
+}
+
+/// What a policy does not look at is said, and what it would break is refused.
+#[test]
+fn what_a_policy_does_not_heed_is_said() {
+    let all = serde_json::json!({
+        "app": "x", "memory_mb": 1, "disk_mb": 1, "cpu_millis": 1, "extra": {"gpu": 1},
+        "near": ["app:y"], "far": ["app:z"], "traits": {"ssd": true}, "networks": [["n"]],
+        "min_platform": {"7.0": "20260101T000000Z"}, "max_platform": {"7.0": "20260101T000000Z"},
+        "volumes_from": ["v"], "volume_drivers": ["nfs"], "placement_tags": ["t"], "stack": "linux",
+        "overcommit": {"cpu": 1.0}, "objective": "r.TotalMemoryMB", "owner": "o",
+    });
+    let request: placement::Request = serde_json::from_value(all).unwrap();
+    let unheeded = |policy: &str| -> Vec<String> {
+        let lines = Policy::preset(policy).unwrap().unheeded(&request);
+        let field = |line: &String| line.split_once(':').unwrap().0.to_owned();
+        lines.iter().map(field).collect()
+    };
+    let platforms = ["min_platform", "max_platform"];
+    let rest = ["volumes_from", "overcommit", "objective"];
+    let diego = [
+        &["near", "far", "traits", "networks"][..],
+        &platforms,
+        &rest,
+    ]
+    .concat();
+    assert_eq!(unheeded("diego"), diego);
+    let dapi = ["volume_drivers", "placement_tags", "objective"];
+    assert_eq!(unheeded("dapi"), dapi);
+    assert!(!unheeded("objective").contains(&"objective".to_owned()));
+    let nothing = Policy::parse("name = \"n\"\n[[stage]]\npick = \"sample\"").unwrap();
+    assert_eq!(nothing.unheeded(&request).len(), 14);
+    let line = &nothing.unheeded(&request)[0];
+    assert_eq!(line, "near: the policy n has no stage for it; ignored");
+
+    let strict = placement::Request {
+        strict: true,
+        ..request
+    };
+    let plain = placement::Request {
+        near: Vec::new(),
+        far: Vec::new(),
+        ..strict.clone()
+    };
+    for preset in Policy::PRESETS {
+        let policy = Policy::preset(preset).unwrap();
+        let own = policy.unheeded(&plain);
+        assert_eq!(
+            policy.check_request(&strict).is_ok(),
+            policy.has_locality(),
+            "{preset}"
+        );
+        assert!(policy.check_request(&plain).is_ok(), "{preset}: {own:?}");
+        assert_eq!(policy.unheld(), [""; 0], "{preset}");
+    }
+    let error = Policy::preset("diego").unwrap().check_request(&strict);
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains("strict") && error.contains("dapi, rfd24, dapi-2015"),
+        "{error}"
+    );
+
+    // a plan that nothing holds back
+    assert_eq!(
+        nothing.unheld(),
+        ["memory", "disk", "containers", "cpu", "extra"]
+    );
+    let tasks_only = "name = \"n\"\n[[stage]]\nfilter = \"cpu\"\nkind = \"task\"\n\
+        [[stage]]\nfilter = \"memory\"\n[[stage]]\npick = \"sample\"";
+    let tasks_only = Policy::parse(tasks_only).unwrap();
+    assert_eq!(tasks_only.unheld(), ["disk", "containers", "cpu", "extra"]);
+}
+
+#[test]
+fn a_scenario_says_once_what_is_not_heeded() {
+    let text = r#"{"policy":"diego","cells":[],"requests":[
+        {"app":"a","memory_mb":1,"disk_mb":1},
+        {"app":"b","memory_mb":1,"disk_mb":1,"objective":"1","far":["app:a"]},
+        {"app":"c","memory_mb":1,"disk_mb":1,"objective":"2"}]}"#;
+    let scenario = Scenario::from_json(text).unwrap();
+    let expected = [
+        "requests[1].far: the policy diego has no stage for it; ignored",
+        "requests[1].objective: the policy diego has none; ignored (and 1 more alike)",
+    ];
+    assert_eq!(scenario.unheeded(), expected);
+    let strict = text.replace(r#""far":["#, r#""strict":true,"far":["#);
+    let error = Scenario::from_json(&strict).unwrap_err().to_string();
+    assert!(error.starts_with("requests[1].strict: true"), "{error}");
+}
+
+/// TOML has numbers that JSON has not, and that no amount may be.
+#[test]
+fn a_scenario_without_finite_numbers_is_refused() {
+    for number in ["nan", "inf", "-inf"] {
+        let text = format!(
+            "[[cells]]\ncell = \"a\"\ntotal = {{ memory_mb = 1, disk_mb = {number} }}\n\
+             available = {{ memory_mb = 1 }}"
+        );
+        let error = Scenario::from_toml(&text).unwrap_err().to_string();
+        assert!(error.starts_with("cells[0].total.disk_mb: "), "{error}");
+        assert!(error.contains("expected a finite number"), "{error}");
+    }
+}
+
+#[test]
+fn nothing_is_more_available_than_there_is() {
+    let text = r#"{"cells":[{"cell":"a",
+        "total":{"memory_mb":10,"disk_mb":10,"cpu_millis":10,"extra":{"gpu":1}},
+        "available":{"memory_mb":10,"disk_mb":10,"cpu_millis":10,"extra":{"gpu":1}}}]}"#;
+    Scenario::from_json(text).unwrap();
+    let total = text.find("available").unwrap();
+    for (field, now) in [("memory_mb\":10", 11), ("disk_mb\":10", 12), ("gpu\":1", 2)] {
+        let (before, available) = text.split_at(total);
+        let (name, _) = field.split_once('"').unwrap();
+        let more = available.replacen(field, &format!("{name}\":{now}"), 1);
+        let error = Scenario::from_json(&format!("{before}{more}"));
+        let error = error.unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("cells[0].available.{name}: {now}")),
+            "{error}"
+        );
+    }
+}
+
+/// A product is shown as one.
+#[test]
+fn a_product_is_not_shown_as_a_sum() {
+    let text = r#"{"policy":"POLICY","cells":[
+        {"cell":"a","total":{"memory_mb":10},"available":{"memory_mb":10}}],
+        "requests":[{"app":"x","memory_mb":1,"disk_mb":1}]}"#;
+    let rendered = |policy: &str| {
+        let scenario = Scenario::from_json(&text.replace("POLICY", policy)).unwrap();
+        scenario.run(Explain::Stages).render()
+    };
+    let product = rendered("rfd24");
+    assert!(
+        product.contains(" × disk") && !product.contains(" + "),
+        "{product}"
+    );
+    let sum = rendered("dapi");
+    assert!(sum.contains(" + disk") && !sum.contains('×'), "{sum}");
 }

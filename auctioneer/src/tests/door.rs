@@ -264,3 +264,28 @@ fn an_objective_of_its_own_is_checked_at_the_door() {
         ["objective: the policy diego has none; ignored"]
     );
 }
+
+/// What a policy has no stage for is said, and a demand that nothing would hold is refused.
+#[test]
+fn what_the_policy_does_not_heed_is_said_at_the_door() {
+    let ask = |preset: &str, strict: bool| {
+        let policy = Policy::preset(preset).unwrap();
+        let body = serde_json::json!({
+            "app": "a", "memory_mb": 1, "disk_mb": 1, "far": ["app:b"], "traits": {"ssd": true},
+            "strict": strict,
+        });
+        let read = door::read_start(&policy, body.to_string().as_bytes(), Some(1), Uuid::nil);
+        match read {
+            Input::Start(Asked { mut requests, .. }) => requests.remove(0),
+            other => panic!("{other:?}"),
+        }
+    };
+    let expected = [
+        "far: the policy diego has no stage for it; ignored",
+        "traits: the policy diego has no stage for it; ignored",
+    ];
+    assert_eq!(ask("diego", false).unwrap().warnings, expected);
+    let error = ask("diego", true).unwrap_err().error;
+    assert_eq!(error.field.as_deref(), Some("strict"));
+    assert!(ask("dapi", true).unwrap().warnings.is_empty());
+}

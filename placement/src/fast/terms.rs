@@ -76,6 +76,11 @@ pub(super) fn term(
         }
         (Term::Disk, Mode::Rank) => {
             let rows = &around.view.session.parts.rows;
+            let unlimited = |slot: &u32| rows[*slot as usize].disk == UNLIMITED;
+            if around.alive.iter().all(unlimited) {
+                out.resize(n, 1.0);
+                return;
+            }
             around.view.columns.settle_by_disk(rows);
             kept_places(around, ascending, |columns| columns.by_disk.order(), out);
         }
@@ -176,6 +181,9 @@ fn each(around: &Around<'_, '_>, score: &Score, out: &mut Vec<f64>) {
             UNLIMITED => f64::MAX,
             disk => disk as f64,
         })),
+        (Term::Disk, _) if !slots.clone().any(|at| columns.disk_is_limited[at]) => {
+            out.extend(slots.map(|_| 1.0));
+        }
         (Term::Disk, _) => out.extend(slots.map(|at| {
             if columns.disk_is_limited[at] {
                 used(free_disk[at], total_disk[at])

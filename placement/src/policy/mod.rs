@@ -1,5 +1,6 @@
 //! Policies: data, not code. An ordered list of named stages over the set of known cells.
 
+mod heed;
 mod node;
 mod parse;
 mod presets;

@@ -96,8 +96,6 @@ pub(crate) fn keeps(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_
 
 /// Why the cell went. Only asked of a filter that dropped it.
 pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>) -> Why {
-    let (available, total) = (&cell.available, &cell.total);
-    let nothing = |total: Option<i64>| (total == Some(0)).then_some(0);
     match filter {
         Filter::Evacuating => Why::text("evacuating"),
         Filter::Running => Why::text(format!("status is {:?}", cell.status)),
@@ -107,26 +105,17 @@ pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>)
         }
         Filter::VolumeDrivers => Why::text("has not all required volume drivers"),
         Filter::PlacementTags => Why::text(tags_why(cell, request)),
-        Filter::Memory => {
-            let has = nothing(Some(total.memory_mb)).unwrap_or(available.memory_mb);
-            Why::amount(request.memory_mb, has)
+        Filter::Memory | Filter::Disk | Filter::Containers | Filter::Cpu => {
+            let short = shortage(filter, "", cell, request);
+            let (needs, has) = short.unwrap_or_default();
+            Why::amount(needs, has)
         }
-        Filter::Disk => {
-            let has = nothing(total.disk_mb).or(available.disk_mb).unwrap_or(0);
-            Why::amount(request.disk_mb, has)
-        }
-        Filter::Containers => {
-            let has = nothing(total.containers).or(available.containers);
-            Why::amount(1, has.unwrap_or(0))
-        }
-        Filter::Cpu => Why::amount(request.cpu_millis, available.cpu_millis),
         Filter::Extra => {
-            let mut wanted = request.extra.iter();
-            let short = wanted.find(|(name, amount)| available.extra(name) < **amount);
-            let (name, amount) = short.map_or(("", 0), |(name, amount)| (name, *amount));
+            let short = shortages(filter, cell, request).into_iter().next();
+            let (name, (needs, has)) = short.unwrap_or_default();
             Why {
-                reason: Some(name.to_owned()),
-                ..Why::amount(amount, available.extra(name))
+                reason: Some(name),
+                ..Why::amount(needs, has)
             }
         }
         Filter::VolumesFrom => Why::text("does not hold all the volumes"),
@@ -155,20 +144,58 @@ pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>)
     }
 }
 
-/// What the cell lacks of the resources, in Diego's words.
-pub(crate) fn lacks(filter: &Filter, cell: &Cell, request: &Request) -> Vec<String> {
+/// What the cell lacks of the resources, in Diego's words, with what is needed and what it has.
+pub(crate) fn shortages(
+    filter: &Filter,
+    cell: &Cell,
+    request: &Request,
+) -> Vec<(String, (i64, i64))> {
+    let short = |name: &str| {
+        let amounts = shortage(filter, name, cell, request)?;
+        Some((name.to_owned(), amounts))
+    };
     match filter {
-        Filter::Memory => vec!["memory".into()],
-        Filter::Disk => vec!["disk".into()],
-        Filter::Containers => vec!["containers".into()],
-        Filter::Cpu => vec!["cpu".into()],
-        Filter::Extra => {
-            let short = |(name, amount): &(&String, &i64)| cell.available.extra(name) < **amount;
-            let wanted = request.extra.iter().filter(short);
-            wanted.map(|(name, _)| name.clone()).collect()
-        }
+        Filter::Extra => request
+            .extra
+            .keys()
+            .filter_map(|name| short(name))
+            .collect(),
+        _ if filter.is_resource() => short(filter.name()).into_iter().collect(),
         _ => Vec::new(),
     }
+}
+
+/// What is needed of the resource, and the less that the cell has; none when that is enough. A name
+/// means something to [`Filter::Extra`] only.
+pub(crate) fn shortage(
+    filter: &Filter,
+    name: &str,
+    cell: &Cell,
+    request: &Request,
+) -> Option<(i64, i64)> {
+    let (available, total) = (&cell.available, &cell.total);
+    let (needs, has, never) = match filter {
+        Filter::Memory => (
+            request.memory_mb,
+            Some(available.memory_mb),
+            total.memory_mb <= 0,
+        ),
+        Filter::Disk => (request.disk_mb, available.disk_mb, total.disk_mb == Some(0)),
+        Filter::Containers => (1, available.containers, total.containers == Some(0)),
+        Filter::Cpu => {
+            // none wanted is always there, whatever was promised away
+            let has = (request.cpu_millis > 0).then_some(available.cpu_millis);
+            (request.cpu_millis, has, false)
+        }
+        Filter::Extra => {
+            let needs = request.extra.get(name).copied().unwrap_or(0);
+            (needs, Some(available.extra(name)), false)
+        }
+        _ => return None,
+    };
+    let has = if never { Some(0) } else { has };
+    let has = has.filter(|has| never || *has < needs)?;
+    Some((needs, has))
 }
 
 fn subset(wanted: &[String], has: &[String]) -> bool {

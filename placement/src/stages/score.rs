@@ -201,6 +201,7 @@ fn ranked(
     weight: f64,
 ) -> Vec<f64> {
     match term {
+        Term::Disk if all_unlimited(values) => vec![1.0; cells.len()],
         Term::Platform if cells.len() < 2 => vec![0.0; cells.len()],
         Term::Platform => min_max(values.iter().copied(), weight).collect(),
         Term::Reboot if cells.len() < 2 => vec![0.0; cells.len()],
@@ -225,6 +226,11 @@ fn ranked(
         }
         _ => mean_places(values, lowest_is_best(term) == (weight >= 0.0)),
     }
+}
+
+/// Whether no cell limits its disk: then the term tells nobody apart, and is out.
+fn all_unlimited(free_disk: &[f64]) -> bool {
+    free_disk.iter().all(|free| ties(*free, f64::MAX))
 }
 
 /// The share by place, equal values sharing the mean of the places they span. No value is NaN.
@@ -285,7 +291,8 @@ pub(crate) fn places(buckets: &[usize], reversed: bool) -> Vec<f64> {
     buckets.iter().map(share).collect()
 }
 
-/// (value - min) / (max - min); all equal = 1; unreadable (NaN) = 0.
+/// (value - min) / (max - min); all equal = 1, also when none is readable (NaN); one that is not
+/// readable beside others that are = 0.
 pub(crate) fn min_max(
     values: impl Iterator<Item = f64> + Clone,
     weight: f64,
@@ -298,6 +305,8 @@ pub(crate) fn min_max(
     }
     // all alike: each is at the top
     let (zero, span, alike) = (min, max - min, min >= max);
+    // nobody has a value: what nobody can tell apart must not cost everybody the term
+    let unreadable = if max == f64::NEG_INFINITY { 1.0 } else { 0.0 };
     let (from, sign) = if weight < 0.0 {
         (max, -1.0)
     } else {
@@ -309,7 +318,7 @@ pub(crate) fn min_max(
         } else {
             sign * (value - from) / span
         };
-        if value.is_nan() { 0.0 } else { share }
+        if value.is_nan() { unreadable } else { share }
     })
 }
 
@@ -330,10 +339,16 @@ fn ratios(term: &Term, scene: &Scene<'_>, cells: &[u32], values: &[f64], weight:
             cells.iter().map(share).collect()
         }
         Term::Disk => {
-            let share = |slot: &u32| {
+            let pair = |slot: &u32| {
                 let cell = scene.cell(*slot);
-                let pair = cell.available.disk_mb.zip(cell.total.disk_mb);
-                pair.map_or(turned(0.0), |(available, total)| used(available, total))
+                cell.available.disk_mb.zip(cell.total.disk_mb)
+            };
+            if cells.iter().all(|slot| pair(slot).is_none()) {
+                // as for ranks: no cell has a share, so the term is out
+                return vec![1.0; cells.len()];
+            }
+            let share = |slot: &u32| {
+                pair(slot).map_or(turned(0.0), |(available, total)| used(available, total))
             };
             cells.iter().map(share).collect()
         }

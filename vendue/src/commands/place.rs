@@ -102,6 +102,9 @@ pub(crate) fn scenario(file: &str, text: &str, other: Option<&str>) -> anyhow::R
     for warning in &scenario.warnings {
         note(format_args!("warning: {warning}: no such field; ignored"));
     }
+    for warning in scenario.unheeded() {
+        note(format_args!("warning: {warning}"));
+    }
     Ok(scenario)
 }
 
@@ -140,6 +143,9 @@ struct Explained {
     stages: Vec<Stage>,
     #[serde(default)]
     scores: Vec<Score>,
+    /// Whether the terms are multiplied.
+    #[serde(default)]
+    product: bool,
     #[serde(default)]
     notes: Vec<String>,
 }
@@ -242,7 +248,8 @@ fn explain(decision: &Decision) -> anyhow::Result<()> {
         let term = |(name, value): &(String, f64)| format!("{name} {}", number(*value));
         let terms: Vec<String> = score.terms.iter().map(term).collect();
         let (cell, value) = (&score.cell, number(score.value));
-        output::say(format_args!("  {cell}: {value} = {}", terms.join(" + ")))?;
+        let terms = placement::joined(&terms, explained.product);
+        output::say(format_args!("  {cell}: {value} = {terms}"))?;
     }
     Ok(())
 }

@@ -59,6 +59,16 @@ pub(crate) fn load(name: &str) -> anyhow::Result<Policy> {
     }
 }
 
+/// What a policy lets through that a plan should not promise: a line for each resource.
+pub(crate) fn warnings(policy: &Policy) -> Vec<String> {
+    let warning = |name: &&str| {
+        format!(
+            "no stage has filter = {name:?} for all kinds of work: plans and dry runs promise more of it than cells have, and the cells refuse"
+        )
+    };
+    policy.unheld().iter().map(warning).collect()
+}
+
 /// The fault, and under it the line with a caret at the place.
 fn refused(file: &str, text: &str, fault: &PolicyError) -> anyhow::Error {
     let line = fault.line.checked_sub(1).and_then(|n| text.lines().nth(n));
@@ -132,10 +142,12 @@ fn check(format: Format, file: &str, tree: bool) -> anyhow::Result<Done> {
         }
     };
     let objectives = objectives(&policy);
+    let warnings = warnings(&policy);
     if format == Format::Json {
         let mut facts = facts(&policy);
         facts["file"] = file.into();
         facts["valid"] = true.into();
+        facts["warnings"] = warnings.into();
         if tree {
             let of = |o: &Objective| json!({ "expression": o.text(), "tree": o.tree() });
             facts["objectives"] = objectives.iter().map(of).collect();
@@ -147,6 +159,9 @@ fn check(format: Format, file: &str, tree: bool) -> anyhow::Result<Done> {
     output::say(format_args!(
         "{file}: valid; policy {name}, engine {engine}"
     ))?;
+    for warning in &warnings {
+        output::note(format_args!("warning: {file}: {warning}"));
+    }
     if tree {
         for objective in &objectives {
             output::say(format_args!("objective {}", objective.text()))?;
@@ -204,6 +219,17 @@ mod tests {
         std::fs::write(&file, "stages = 3").unwrap();
         let error = load(&file.display().to_string()).unwrap_err().to_string();
         assert!(error.contains("mine.toml:"), "{error}");
+    }
+
+    #[test]
+    fn a_policy_that_holds_nothing_back_is_warned_of() {
+        for name in Policy::PRESETS {
+            assert_eq!(warnings(&load(name).unwrap()), [""; 0], "{name}");
+        }
+        let all = Policy::parse("name = \"all\"\n[[stage]]\npick = \"sample\"").unwrap();
+        let warnings = warnings(&all);
+        assert_eq!(warnings.len(), 5);
+        assert!(warnings[4].contains("filter = \"extra\""), "{warnings:?}");
     }
 
     #[test]

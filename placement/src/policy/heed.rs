@@ -1,0 +1,120 @@
+//! What of a request, and of a cell's resources, a policy heeds.
+
+use super::{Filter, Narrow, Policy, Step, Term};
+use crate::{Invalid, Kind, Objective, Request};
+
+/// The filters that keep a plan from promising more than there is.
+const RESOURCES: [(&str, Filter); 5] = [
+    ("memory", Filter::Memory),
+    ("disk", Filter::Disk),
+    ("containers", Filter::Containers),
+    ("cpu", Filter::Cpu),
+    ("extra", Filter::Extra),
+];
+
+impl Policy {
+    /// Refuses what this policy cannot judge: an objective that does not parse, and demands of
+    /// nearness (`strict`) that nothing here would hold.
+    pub fn check_request(&self, request: &Request) -> Result<(), Invalid> {
+        let demands = request.strict && !(request.near.is_empty() && request.far.is_empty());
+        if demands && !self.filters_by(&Filter::Locality, request.kind) {
+            let heeds = |name: &&&str| {
+                let preset = Self::preset(name);
+                preset.is_ok_and(|preset| preset.filters_by(&Filter::Locality, request.kind))
+            };
+            let heeding: Vec<&str> = Self::PRESETS.iter().filter(heeds).copied().collect();
+            let expected = format!(
+                "false or nothing: the policy {} has no locality filter to hold near and far with (of the presets, {} have)",
+                self.name(),
+                heeding.join(", ")
+            );
+            return Err(Invalid::new("strict", true, expected));
+        }
+        let (Some(text), Some(base)) = (&request.objective, self.objective()) else {
+            return Ok(());
+        };
+        Objective::parse(text, base.constants())
+            .map(|_| ())
+            .map_err(|e| Invalid::new("objective", &e, "an expression of the objective language"))
+    }
+
+    /// What the request asks for and no stage of this policy looks at: a line for each field, which
+    /// begins with its name. Facts about the work (owner, tags, blob) are no demands.
+    pub fn unheeded(&self, request: &Request) -> Vec<String> {
+        let kind = request.kind;
+        let by = |filter: Filter| self.filters_by(&filter, kind);
+        let mut out = Vec::new();
+        let mut ignored = |field: &str, asked: bool, heeded: &dyn Fn() -> bool| {
+            if asked && !heeded() {
+                let name = self.name();
+                out.push(format!(
+                    "{field}: the policy {name} has no stage for it; ignored"
+                ));
+            }
+        };
+        let strict = request.strict;
+        let local = || self.narrows_by_locality(kind) || (strict && by(Filter::Locality));
+        let platform = || by(Filter::Platform);
+        let stack = || by(Filter::Stack) || self.has_objective();
+        let extra = request.extra.values().any(|amount| *amount > 0);
+        ignored("near", !request.near.is_empty(), &local);
+        ignored("far", !request.far.is_empty(), &local);
+        ignored("strict", strict, &|| by(Filter::Locality));
+        ignored("stack", request.stack.is_some(), &stack);
+        ignored("cpu_millis", request.cpu_millis > 0, &|| by(Filter::Cpu));
+        ignored("extra", extra, &|| by(Filter::Extra));
+        ignored("traits", !request.traits.is_empty(), &|| by(Filter::Traits));
+        ignored("networks", !request.networks.is_empty(), &|| {
+            by(Filter::Networks)
+        });
+        ignored("min_platform", !request.min_platform.is_empty(), &platform);
+        ignored("max_platform", !request.max_platform.is_empty(), &platform);
+        ignored("volumes_from", !request.volumes_from.is_empty(), &|| {
+            by(Filter::VolumesFrom)
+        });
+        ignored(
+            "volume_drivers",
+            !request.volume_drivers.is_empty(),
+            &|| by(Filter::VolumeDrivers),
+        );
+        ignored(
+            "placement_tags",
+            !request.placement_tags.is_empty(),
+            &|| by(Filter::PlacementTags),
+        );
+        ignored("overcommit", !request.overcommit.is_empty(), &|| {
+            by(Filter::OvercommitRatios)
+        });
+        if request.objective.is_some() && !self.scores_by_objective(kind) {
+            let name = self.name();
+            out.push(format!("objective: the policy {name} has none; ignored"));
+        }
+        out
+    }
+
+    /// The resources that no filter of this policy holds, for one kind of work at least: a plan may
+    /// promise more of them than cells have.
+    pub fn unheld(&self) -> Vec<&'static str> {
+        let held = |filter: &Filter| {
+            let kinds = [Kind::Lrp, Kind::Task];
+            kinds.iter().all(|kind| self.filters_by(filter, *kind))
+        };
+        let unheld = RESOURCES.iter().filter(|(_, filter)| !held(filter));
+        unheld.map(|(name, _)| *name).collect()
+    }
+
+    fn filters_by(&self, filter: &Filter, kind: Kind) -> bool {
+        let same = |step: &Step| matches!(step, Step::Filter(own) if own == filter);
+        self.stages_for(kind).any(|stage| same(&stage.step))
+    }
+
+    fn narrows_by_locality(&self, kind: Kind) -> bool {
+        let locality = Step::Narrow(Narrow::Locality);
+        self.stages_for(kind).any(|stage| stage.step == locality)
+    }
+
+    fn scores_by_objective(&self, kind: Kind) -> bool {
+        let objective = |step: &Step| matches!(step, Step::Score(score) if matches!(score.term, Term::Objective(_)));
+        self.stages_for(kind).any(|stage| objective(&stage.step))
+    }
+}
