@@ -533,3 +533,161 @@ fn a_product_is_not_shown_as_a_sum() {
     let sum = rendered("dapi");
     assert!(sum.contains(" + disk") && !sum.contains('×'), "{sum}");
 }
+
+/// A fault in a policy file is where its author looks for it.
+#[test]
+fn faults_of_stages_and_expressions() {
+    let stage = "name = \"x\"\n[[stage]]\nfilter = \"memory\"\n[[stage]]\n";
+    let with = |rest: &str| format!("{stage}{rest}");
+    let objective = |rest: &str| with(&format!("score = \"objective\"\n{rest}"));
+    let literal = "expression = '''\n1 +\n  r.AvailableMemoryMb'''";
+    for (text, line, column, part) in [
+        (with("filer = \"memory\""), 5, 1, "did you mean \"filter\"?"),
+        (
+            with("weight = 2\nscoer = \"memory\""),
+            6,
+            1,
+            "did you mean \"score\"?",
+        ),
+        (
+            with("kind = \"lrp\""),
+            5,
+            1,
+            "expected one of filter, narrow, score, pick",
+        ),
+        (objective(""), 4, 1, "expected expression = "),
+        (objective("alpha = 0.5"), 6, 9, "that sum to 1"),
+        (
+            "preset = \"objective\"\nbeta = 7".into(),
+            2,
+            8,
+            "that sum to 1",
+        ),
+        (
+            objective(literal),
+            8,
+            3,
+            "did you mean r.AvailableMemoryMB?",
+        ),
+        (
+            objective("expression = \"\"\"r.Nothing\"\"\""),
+            6,
+            17,
+            "expression: unknown",
+        ),
+        (
+            objective("expression = \"1 + r.Nothing\""),
+            6,
+            14,
+            "column 5: unknown",
+        ),
+    ] {
+        let error = Policy::parse(&text).unwrap_err();
+        let message = error.to_string();
+        assert!(message.contains(part), "{text}\n{message}");
+        assert_eq!(
+            (error.line, error.column),
+            (line, column),
+            "{text}\n{message}"
+        );
+    }
+}
+
+#[test]
+fn a_trait_says_what_it_may_be() {
+    let text = r#"{"cells":[],"requests":[
+        {"app":"a","memory_mb":1,"disk_mb":1,"traits":{"ssd":TRAIT}}]}"#;
+    for good in ["true", "\"x\"", "[\"x\",\"y\"]", "[]"] {
+        let scenario = Scenario::from_json(&text.replace("TRAIT", good)).unwrap();
+        let back = serde_json::to_string(&scenario.requests[0].traits["ssd"]).unwrap();
+        assert_eq!(back, good);
+    }
+    for bad in ["5", "null", "{}"] {
+        let error = Scenario::from_json(&text.replace("TRAIT", bad)).unwrap_err();
+        let error = error.to_string();
+        assert!(error.starts_with("requests[0].traits.ssd: "), "{error}");
+        assert!(
+            error.contains("expected true or false, a text or a list of texts"),
+            "{error}"
+        );
+    }
+}
+
+/// A row says what was needed, and is one row for all cells that lack the same.
+#[test]
+fn a_reason_says_what_was_needed() {
+    let told = |request: serde_json::Value, parameters: serde_json::Value| {
+        let cell = |name: &str, own: serde_json::Value| {
+            let mut cell = serde_json::json!({
+                "cell": name, "total": {"memory_mb": 9}, "available": {"memory_mb": 9},
+                "next_reboot": "2026-01-03", "reboot_batch": "b7", "apps": {"y": 3},
+            });
+            cell.as_object_mut()
+                .unwrap()
+                .extend(own.as_object().unwrap().clone());
+            cell
+        };
+        let mut asked = serde_json::json!({"app": "x", "memory_mb": 1, "disk_mb": 1});
+        asked
+            .as_object_mut()
+            .unwrap()
+            .extend(request.as_object().unwrap().clone());
+        let scenario = serde_json::json!({
+            "now": "2026-01-01", "policy": parameters, "requests": [asked],
+            "cells": [
+                cell("a", serde_json::json!({})),
+                cell("b", serde_json::json!({"apps": {"y": 4}, "next_reboot": "2026-01-04"})),
+            ],
+        });
+        let report = Scenario::from_json(&scenario.to_string())
+            .unwrap()
+            .run(Explain::Winner);
+        let tally = &report.decisions[0].tally;
+        assert_eq!(tally.len(), 1, "{tally:?}");
+        tally[0].in_words()
+    };
+    let asks = |request: serde_json::Value| told(request, "dapi".into());
+    let diego = |request: serde_json::Value| told(request, "diego".into());
+    let of = |parameter: &str, value: serde_json::Value| {
+        let parameters = serde_json::json!({"preset": "dapi", parameter: value});
+        told(serde_json::json!({}), parameters)
+    };
+    for (words, part) in [
+        (
+            asks(serde_json::json!({"traits": {"ssd": true}})),
+            "wanted: {\"ssd\":true}",
+        ),
+        (
+            asks(serde_json::json!({"volumes_from": ["v", "w"]})),
+            "volumes: v, w",
+        ),
+        (
+            asks(
+                serde_json::json!({"min_platform": {"7.0": "2026"}, "max_platform": {"8.0": "2027"}}),
+            ),
+            "has no platform; needs at least 7.0 2026 and at most 8.0 2027",
+        ),
+        (
+            diego(serde_json::json!({"volume_drivers": ["nfs"]})),
+            "drivers: nfs",
+        ),
+        (
+            diego(serde_json::json!({"placement_tags": ["ssd"]})),
+            "placement tags: ssd",
+        ),
+        (
+            of("max_containers", 3.into()),
+            "as allowed (3), needs 1, the best has 0",
+        ),
+        (
+            of("reboot_within", 7.into()),
+            "within 7 days, needs 7, the best has 3",
+        ),
+        (
+            of("reboot_within", "b7".into()),
+            "is in the reboot batch \"b7\"",
+        ),
+    ] {
+        assert!(words.contains(part), "{words}");
+    }
+}
