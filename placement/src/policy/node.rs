@@ -41,7 +41,7 @@ pub(super) struct Fault {
     pub(super) message: String,
     pub(super) nearest: Option<String>,
     /// Where it is inside a text: that text, and what is wrong with it.
-    pub(super) within: Option<(String, ObjectiveError)>,
+    pub(super) within: Option<Box<(String, ObjectiveError)>>,
 }
 
 impl Fault {
@@ -56,9 +56,10 @@ impl Fault {
 
     /// What is wrong with an expression.
     pub(super) fn within(at: usize, text: String, error: ObjectiveError) -> Self {
+        let message = format!("expression: {error}");
         Self {
-            within: Some((text, error.clone())),
-            ..Self::new(at, format!("expression: {error}"))
+            within: Some(Box::new((text, error))),
+            ..Self::new(at, message)
         }
     }
 

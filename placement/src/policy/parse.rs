@@ -404,7 +404,7 @@ fn locate(text: &str, mut fault: Fault) -> PolicyError {
 /// Where in the file a fault inside a text of several lines is. None where the text stands on one
 /// line (then its own column says it), or is not written as it reads (escapes).
 fn inside_quotes<'a>(file: &str, fault: &'a Fault) -> Option<(usize, &'a ObjectiveError)> {
-    let (text, error) = fault.within.as_ref()?;
+    let (text, error) = &**fault.within.as_ref()?;
     let rest = file.get(fault.at..)?;
     let rest = rest
         .strip_prefix("\"\"\"")

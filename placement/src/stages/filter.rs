@@ -153,22 +153,24 @@ pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>)
         }
         Filter::Sick => Why::text("the last two starts within 24 hours failed"),
         Filter::OvercommitRatios => Why::text(wrong_ratio(cell, request).unwrap_or_default()),
-        Filter::RebootWithin { days, batch } => {
-            let planned = dates::planned_reboot_ms(cell, now.ms);
-            let left = planned.map(|at| (at - now.ms) as f64 / DAY_MS);
-            match (days, left) {
-                (Some(days), Some(left)) if left <= *days => Why {
-                    needs: Some(*days),
-                    has: Some((left * 10.0).floor() / 10.0),
-                    reason: Some(format!("its planned reboot is within {days} days")),
-                },
-                _ => {
-                    let batch = batch.as_deref().unwrap_or_default();
-                    Why::text(format!("is in the reboot batch {batch:?}"))
-                }
-            }
-        }
+        Filter::RebootWithin { days, batch } => reboot_why(*days, batch.as_deref(), cell, now),
         Filter::Locality => Why::text(locality::strict_why(cell, request, now).unwrap_or_default()),
+    }
+}
+
+fn reboot_why(days: Option<f64>, batch: Option<&str>, cell: &Cell, now: Now<'_>) -> Why {
+    let planned = dates::planned_reboot_ms(cell, now.ms);
+    let left = planned.map(|at| (at - now.ms) as f64 / DAY_MS);
+    match (days, left) {
+        (Some(days), Some(left)) if left <= days => Why {
+            needs: Some(days),
+            has: Some((left * 10.0).floor() / 10.0),
+            reason: Some(format!("its planned reboot is within {days} days")),
+        },
+        _ => Why::text(format!(
+            "is in the reboot batch {:?}",
+            batch.unwrap_or_default()
+        )),
     }
 }
 
@@ -273,16 +275,19 @@ fn shortened(text: &str) -> String {
 
 /// The limits of a request for platforms, as they follow what the cell has.
 fn limits(request: &Request) -> String {
-    let (min, max) = (&request.min_platform, &request.max_platform);
-    let mut out = String::new();
-    for (what, limits) in [("at least", min), ("at most", max)] {
-        if !limits.is_empty() {
-            let pairs: Vec<String> = limits.iter().map(|(v, s)| format!("{v} {s}")).collect();
-            let comma = if out.is_empty() { "; needs" } else { " and" };
-            out.push_str(&format!("{comma} {what} {}", short_list(&pairs)));
-        }
+    let limit = |(what, limits): (&str, &BTreeMap<String, String>)| {
+        let pairs: Vec<String> = limits.iter().map(|(v, s)| format!("{v} {s}")).collect();
+        (!pairs.is_empty()).then(|| format!("{what} {}", short_list(&pairs)))
+    };
+    let both = [
+        ("at least", &request.min_platform),
+        ("at most", &request.max_platform),
+    ];
+    let limits: Vec<String> = both.into_iter().filter_map(limit).collect();
+    if limits.is_empty() {
+        return String::new();
     }
-    out
+    format!("; needs {}", limits.join(" and "))
 }
 
 fn missing_network(cell: &Cell, request: &Request) -> Option<String> {
