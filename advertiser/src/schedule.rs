@@ -12,6 +12,7 @@ const ANSWER_MS: u64 = 250;
 const JITTER_PART: u64 = 10;
 
 /// How often a cell is heard and how long its word holds.
+#[allow(clippy::struct_field_names)] // units end a name
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cadence {
     interval_ms: u64,

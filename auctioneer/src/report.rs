@@ -97,13 +97,13 @@ impl Reports {
         let Some(report) = self.auctions.get_mut(&key) else {
             return Vec::new();
         };
-        match report.kinds.iter_mut().find(|(known, _)| *known == kind) {
-            Some((_, lines)) => lines.add(line),
-            None => {
-                let mut lines = Lines::default();
-                lines.add(line);
-                report.kinds.push((kind, lines));
-            }
+        let known = report.kinds.iter_mut().find(|(known, _)| *known == kind);
+        if let Some((_, lines)) = known {
+            lines.add(line);
+        } else {
+            let mut lines = Lines::default();
+            lines.add(line);
+            report.kinds.push((kind, lines));
         }
         report.pending = report.pending.saturating_sub(1);
         if report.pending > 0 {

@@ -1,4 +1,4 @@
-//! Lists in words.
+//! Lists in words, and words that were meant.
 
 /// `a`, `a or b`, `a, b or c`.
 pub(crate) fn or(items: &[String]) -> String {
@@ -17,4 +17,24 @@ fn join(items: &[String], word: &str) -> String {
         [one] => one.clone(),
         [most @ .., last] => format!("{} {word} {last}", most.join(", ")),
     }
+}
+
+/// The valid name with the fewest edits, when they are few.
+pub(crate) fn nearest(name: &str, valid: &[&str]) -> Option<String> {
+    let distance = |candidate: &str| {
+        let target: Vec<char> = candidate.chars().collect();
+        let mut row: Vec<usize> = (0..=target.len()).collect();
+        for (i, a) in name.chars().take(64).enumerate() {
+            let mut diagonal = row[0];
+            row[0] = i + 1;
+            for (j, b) in target.iter().enumerate() {
+                let cost = diagonal + usize::from(a != *b);
+                diagonal = row[j + 1];
+                row[j + 1] = cost.min(row[j] + 1).min(diagonal + 1);
+            }
+        }
+        row[target.len()]
+    };
+    let best = valid.iter().min_by_key(|candidate| distance(candidate))?;
+    (distance(best) <= 1 + best.len() / 3).then(|| (*best).to_owned())
 }

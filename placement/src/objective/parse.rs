@@ -362,8 +362,11 @@ impl<'a> Parser<'a> {
         let found = table.iter().find(|(known, _)| *known == name);
         if found.is_none() {
             let names: Vec<_> = table.iter().map(|(known, _)| *known).collect();
+            let of = word.split_once('.').map_or("", |(of, _)| of);
+            let meant = crate::words::nearest(name, &names);
+            let hint = meant.map_or(String::new(), |name| format!("; did you mean {of}.{name}?"));
             let message = format!(
-                "unknown attribute {word:?}; expected one of {}",
+                "unknown attribute {word:?}; expected one of {}{hint}",
                 names.join(", ")
             );
             return Err(self.error(message));

@@ -2,6 +2,8 @@
 
 use toml::de::{DeTable, DeValue};
 
+use crate::{objective::ObjectiveError, words::nearest};
+
 /// A value with its place, from TOML or JSON.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
@@ -38,6 +40,8 @@ pub(super) struct Fault {
     pub(super) at: usize,
     pub(super) message: String,
     pub(super) nearest: Option<String>,
+    /// Where it is inside a text: that text, and what is wrong with it.
+    pub(super) within: Option<Box<(String, ObjectiveError)>>,
 }
 
 impl Fault {
@@ -46,6 +50,16 @@ impl Fault {
             at,
             message: message.into(),
             nearest: None,
+            within: None,
+        }
+    }
+
+    /// What is wrong with an expression.
+    pub(super) fn within(at: usize, text: String, error: ObjectiveError) -> Self {
+        let message = format!("expression: {error}");
+        Self {
+            within: Some(Box::new((text, error))),
+            ..Self::new(at, message)
         }
     }
 
@@ -58,6 +72,7 @@ impl Fault {
                 valid.join(", ")
             ),
             nearest: nearest(name, valid),
+            within: None,
         }
     }
 }
@@ -227,6 +242,18 @@ impl Fields {
             .ok_or_else(|| Fault::unknown(at, key, &text, &names))
     }
 
+    /// The fault of a table that has none of the keys of which it needs one: the key that comes
+    /// nearest to one of them is misspelt, else the first.
+    pub(super) fn none_of(&self, keys: &[&str]) -> Option<Fault> {
+        let fault = |(key, at, _): &(String, usize, Node)| {
+            let what = format!("key in {}", self.what);
+            Fault::unknown(*at, &what, key, keys)
+        };
+        let mut faults: Vec<Fault> = self.entries.iter().map(fault).collect();
+        let meant = faults.iter().position(|fault| fault.nearest.is_some());
+        (!faults.is_empty()).then(|| faults.swap_remove(meant.unwrap_or(0)))
+    }
+
     pub(super) fn finish(self) -> Result<(), Fault> {
         match self.entries.first() {
             None => Ok(()),
@@ -243,24 +270,4 @@ pub(super) fn wrong(key: &str, node: &Node, expected: &str) -> Fault {
         node.at,
         format!("{key} is {}; expected {expected}", node.value.what()),
     )
-}
-
-/// The valid name with the fewest edits, when they are few.
-fn nearest(name: &str, valid: &[&str]) -> Option<String> {
-    let distance = |candidate: &str| {
-        let target: Vec<char> = candidate.chars().collect();
-        let mut row: Vec<usize> = (0..=target.len()).collect();
-        for (i, a) in name.chars().take(64).enumerate() {
-            let mut diagonal = row[0];
-            row[0] = i + 1;
-            for (j, b) in target.iter().enumerate() {
-                let cost = diagonal + usize::from(a != *b);
-                diagonal = row[j + 1];
-                row[j + 1] = cost.min(row[j] + 1).min(diagonal + 1);
-            }
-        }
-        row[target.len()]
-    };
-    let best = valid.iter().min_by_key(|candidate| distance(candidate))?;
-    (distance(best) <= 1 + best.len() / 3).then(|| (*best).to_owned())
 }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Kind,
-    objective::{Constants, Objective},
+    objective::{Constants, Objective, ObjectiveError},
 };
 
 /// What is wrong with a policy, and where.
@@ -183,11 +183,13 @@ fn stage(node: Node) -> Result<Part, Fault> {
             fields.finish()?;
             return Ok(Part::Pick(pick));
         }
-        _ => {
-            return Err(Fault::new(
-                fields.at,
-                "a stage has exactly one of filter, narrow, score, pick",
-            ));
+        none_or_many => {
+            let what = "a stage has exactly one of filter, narrow, score, pick";
+            let misspelt = match none_or_many {
+                (None, None, None, None) => fields.none_of(&["filter", "narrow", "score", "pick"]),
+                _ => None,
+            };
+            return Err(misspelt.unwrap_or_else(|| Fault::new(fields.at, what)));
         }
     };
     let kind = fields.word("kind", &kinds)?;
@@ -294,18 +296,23 @@ fn score(fields: &mut Fields, (name, at): (String, usize)) -> Result<Score, Faul
     Ok(Score { term, weight, mode })
 }
 
+/// The weights of the preset's expression.
+const WEIGHTS: [&str; 4] = ["alpha", "beta", "gamma", "delta"];
+
 /// The objective's text and constants; `base` holds what a preset already says.
 pub(super) fn objective(fields: &mut Fields, base: Option<&Objective>) -> Result<Objective, Fault> {
     let at = fields.at;
     let given = fields.text("expression")?;
-    let place = given.as_ref().map_or(at, |(_, at)| *at);
+    let mut weights_at = None;
     let mut constants = base.map_or_else(Constants::default, |o| o.constants().clone());
-    for key in ["alpha", "beta", "gamma", "delta"] {
-        if let Some((value, _)) = fields.number(key)? {
+    for key in WEIGHTS {
+        if let Some((value, at)) = fields.number(key)? {
             constants.set(key, value);
+            weights_at = weights_at.or(Some(at));
         }
     }
     if let Some(table) = fields.take("constants") {
+        weights_at = weights_at.or(Some(table.at));
         let Value::Table(entries) = table.value else {
             return Err(wrong("constants", &table, "a table of numbers"));
         };
@@ -332,11 +339,25 @@ pub(super) fn objective(fields: &mut Fields, base: Option<&Objective>) -> Result
         }
         constants.azs = Some(azs);
     }
-    let text = given.map_or_else(
-        || base.map_or(Objective::DEFAULT, |o| o.text()).to_owned(),
-        |(text, _)| text,
-    );
-    Objective::parse(&text, &constants).map_err(|e| Fault::new(place, format!("expression: {e}")))
+    let Some((text, text_at)) = given else {
+        if base.is_none() && weights_at.is_none() {
+            let message = "score objective says nothing; expected expression = \"…\", or alpha, \
+                beta, gamma and delta (weights >= 0 that sum to 1) for the preset's expression";
+            return Err(Fault::new(at, message));
+        }
+        let text = base.map_or(Objective::DEFAULT, |o| o.text());
+        for key in WEIGHTS {
+            if constants.get(key).is_none() {
+                // the preset's expression names all four
+                constants.set(key, 0.0);
+            }
+        }
+        // the text is not the author's: what is wrong is a number
+        let place = weights_at.unwrap_or(at);
+        return Objective::parse(text, &constants)
+            .map_err(|e| Fault::new(place, format!("expression: {e}")));
+    };
+    Objective::parse(&text, &constants).map_err(|e| Fault::within(text_at, text, e))
 }
 
 fn pick(fields: &mut Fields, (name, at): (String, usize)) -> Result<Pick, Fault> {
@@ -364,7 +385,11 @@ fn pick(fields: &mut Fields, (name, at): (String, usize)) -> Result<Pick, Fault>
     })
 }
 
-fn locate(text: &str, fault: Fault) -> PolicyError {
+fn locate(text: &str, mut fault: Fault) -> PolicyError {
+    if let Some((at, error)) = inside_quotes(text, &fault) {
+        let message = format!("expression: {}", error.message);
+        (fault.at, fault.message) = (at, message);
+    }
     let before = text.get(..fault.at.min(text.len())).unwrap_or(text);
     let line = before.matches('\n').count() + 1;
     let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
@@ -374,4 +399,22 @@ fn locate(text: &str, fault: Fault) -> PolicyError {
         message: fault.message,
         nearest: fault.nearest,
     }
+}
+
+/// Where in the file a fault inside a text of several lines is. None where the text stands on one
+/// line (then its own column says it), or is not written as it reads (escapes).
+fn inside_quotes<'a>(file: &str, fault: &'a Fault) -> Option<(usize, &'a ObjectiveError)> {
+    let (text, error) = &**fault.within.as_ref()?;
+    let rest = file.get(fault.at..)?;
+    let rest = rest
+        .strip_prefix("\"\"\"")
+        .or_else(|| rest.strip_prefix("'''"))?;
+    // TOML takes the first newline away
+    let rest = rest.strip_prefix("\r\n").unwrap_or(rest);
+    let rest = rest.strip_prefix('\n').unwrap_or(rest);
+    let start = file.len() - rest.len();
+    let before = text.chars().take(error.column - 1);
+    let offset: usize = before.map(char::len_utf8).sum();
+    rest.starts_with(text.as_str())
+        .then_some((start + offset, error))
 }

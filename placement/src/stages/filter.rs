@@ -103,7 +103,10 @@ pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>)
             let wanted = request.stack.as_deref().unwrap_or_default();
             Why::text(format!("has no stack {wanted:?}"))
         }
-        Filter::VolumeDrivers => Why::text("has not all required volume drivers"),
+        Filter::VolumeDrivers => {
+            let wanted = short_list(&request.volume_drivers);
+            Why::text(format!("has not all required volume drivers: {wanted}"))
+        }
         Filter::PlacementTags => Why::text(tags_why(cell, request)),
         Filter::Memory | Filter::Disk | Filter::Containers | Filter::Cpu => {
             let short = shortage(filter, "", cell, request);
@@ -118,13 +121,17 @@ pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>)
                 ..Why::amount(needs, has)
             }
         }
-        Filter::VolumesFrom => Why::text("does not hold all the volumes"),
+        Filter::VolumesFrom => {
+            let wanted = short_list(&request.volumes_from);
+            Why::text(format!("does not hold all the volumes: {wanted}"))
+        }
         Filter::Reserved => Why::text("reserved"),
         Filter::ControlPlane => Why::text("a control plane cell"),
+        // in places left, so that more is better, as in every tally
         Filter::ContainerCount { limit } => Why {
-            needs: Some(f64::from(*limit)),
-            has: Some(containers(cell) as f64),
-            reason: Some("holds as many instances as allowed".into()),
+            needs: Some(1.0),
+            has: Some(f64::from(*limit) - containers(cell) as f64),
+            reason: Some(format!("holds as many instances as allowed ({limit})")),
         },
         Filter::Capness => Why::text(if request.cpu_millis > 0 {
             "holds instances without a cpu cap"
@@ -132,15 +139,38 @@ pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>)
             "holds instances with a cpu cap"
         }),
         Filter::Networks => Why::text(missing_network(cell, request).unwrap_or_default()),
-        Filter::Platform => Why::text(match &cell.platform {
-            Some(platform) => format!("platform is {} {}", platform.version, platform.stamp),
-            None => "has no platform".into(),
-        }),
-        Filter::Traits => Why::text("the traits are not those wanted"),
+        Filter::Platform => {
+            let wanted = limits(request);
+            Why::text(match &cell.platform {
+                Some(own) => format!("platform is {} {}{wanted}", own.version, own.stamp),
+                None => format!("has no platform{wanted}"),
+            })
+        }
+        Filter::Traits => {
+            let wanted = serde_json::to_string(&request.traits).unwrap_or_default();
+            let wanted = shortened(&wanted);
+            Why::text(format!("the traits are not exactly those wanted: {wanted}"))
+        }
         Filter::Sick => Why::text("the last two starts within 24 hours failed"),
         Filter::OvercommitRatios => Why::text(wrong_ratio(cell, request).unwrap_or_default()),
-        Filter::RebootWithin { .. } => Why::text("reboots too soon"),
+        Filter::RebootWithin { days, batch } => reboot_why(*days, batch.as_deref(), cell, now),
         Filter::Locality => Why::text(locality::strict_why(cell, request, now).unwrap_or_default()),
+    }
+}
+
+fn reboot_why(days: Option<f64>, batch: Option<&str>, cell: &Cell, now: Now<'_>) -> Why {
+    let planned = dates::planned_reboot_ms(cell, now.ms);
+    let left = planned.map(|at| (at - now.ms) as f64 / DAY_MS);
+    match (days, left) {
+        (Some(days), Some(left)) if left <= days => Why {
+            needs: Some(days),
+            has: Some((left * 10.0).floor() / 10.0),
+            reason: Some(format!("its planned reboot is within {days} days")),
+        },
+        _ => Why::text(format!(
+            "is in the reboot batch {:?}",
+            batch.unwrap_or_default()
+        )),
     }
 }
 
@@ -217,11 +247,47 @@ fn tags_match(cell: &Cell, request: &Request) -> bool {
 }
 
 fn tags_why(cell: &Cell, request: &Request) -> String {
-    if subset(&cell.placement_tags, &request.placement_tags) {
-        "does not offer all the placement tags".into()
+    let desired = &request.placement_tags;
+    let asked = short_list(desired);
+    if subset(&cell.placement_tags, desired) {
+        format!("does not offer all the placement tags: {asked}")
+    } else if desired.is_empty() {
+        "requires placement tags, and none were asked for".into()
     } else {
-        "requires placement tags that were not asked for".into()
+        format!("requires placement tags that were not asked for beside {asked}")
     }
+}
+
+/// The most characters of what was asked for that a reason repeats.
+const MAX_REPEATED: usize = 120;
+
+fn short_list(items: &[String]) -> String {
+    shortened(&items.join(", "))
+}
+
+fn shortened(text: &str) -> String {
+    if text.chars().count() <= MAX_REPEATED {
+        return text.to_owned();
+    }
+    let start: String = text.chars().take(MAX_REPEATED).collect();
+    format!("{start}…")
+}
+
+/// The limits of a request for platforms, as they follow what the cell has.
+fn limits(request: &Request) -> String {
+    let limit = |(what, limits): (&str, &BTreeMap<String, String>)| {
+        let pairs: Vec<String> = limits.iter().map(|(v, s)| format!("{v} {s}")).collect();
+        (!pairs.is_empty()).then(|| format!("{what} {}", short_list(&pairs)))
+    };
+    let both = [
+        ("at least", &request.min_platform),
+        ("at most", &request.max_platform),
+    ];
+    let limits: Vec<String> = both.into_iter().filter_map(limit).collect();
+    if limits.is_empty() {
+        return String::new();
+    }
+    format!("; needs {}", limits.join(" and "))
 }
 
 fn missing_network(cell: &Cell, request: &Request) -> Option<String> {

@@ -60,13 +60,22 @@ pub(crate) fn load(name: &str) -> anyhow::Result<Policy> {
 }
 
 /// What a policy lets through that a plan should not promise: a line for each resource.
-pub(crate) fn warnings(policy: &Policy) -> Vec<String> {
+fn warnings(policy: &Policy) -> Vec<String> {
     let warning = |name: &&str| {
         format!(
             "no stage has filter = {name:?} for all kinds of work: plans and dry runs promise more of it than cells have, and the cells refuse"
         )
     };
     policy.unheld().iter().map(warning).collect()
+}
+
+/// The same for a role: what it will not hold stands in the log.
+pub(crate) fn load_for_role(name: &str) -> anyhow::Result<Policy> {
+    let policy = load(name)?;
+    for warning in warnings(&policy) {
+        tracing::warn!(policy = policy.name(), "{warning}");
+    }
+    Ok(policy)
 }
 
 /// The fault, and under it the line with a caret at the place.

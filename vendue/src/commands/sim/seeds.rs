@@ -55,7 +55,7 @@ fn shown(of: &Balance) -> String {
         _ => 4,
     };
     let number = |value: f64| format!("{value:.digits$}");
-    if of.min == of.max {
+    if of.min.total_cmp(&of.max).is_eq() {
         return number(of.mean);
     }
     format!(

@@ -1,0 +1,303 @@
+//! What people are told: of what is ignored, refused, lacking and misspelt.
+#![allow(clippy::unwrap_used, clippy::too_many_lines)] // a test may panic, a table may be long
+
+use placement::{Explain, Policy, Scenario};
+
+/// What a policy does not look at is said, and what it would break is refused.
+#[test]
+fn what_a_policy_does_not_heed_is_said() {
+    let all = serde_json::json!({
+        "app": "x", "memory_mb": 1, "disk_mb": 1, "cpu_millis": 1, "extra": {"gpu": 1},
+        "near": ["app:y"], "far": ["app:z"], "traits": {"ssd": true}, "networks": [["n"]],
+        "min_platform": {"7.0": "20260101T000000Z"}, "max_platform": {"7.0": "20260101T000000Z"},
+        "volumes_from": ["v"], "volume_drivers": ["nfs"], "placement_tags": ["t"], "stack": "linux",
+        "overcommit": {"cpu": 1.0}, "objective": "r.TotalMemoryMB", "owner": "o",
+    });
+    let request: placement::Request = serde_json::from_value(all).unwrap();
+    let unheeded = |policy: &str| -> Vec<String> {
+        let lines = Policy::preset(policy).unwrap().unheeded(&request);
+        let field = |line: &String| line.split_once(':').unwrap().0.to_owned();
+        lines.iter().map(field).collect()
+    };
+    let platforms = ["min_platform", "max_platform"];
+    let rest = ["volumes_from", "overcommit", "objective"];
+    let diego = [
+        &["near", "far", "traits", "networks"][..],
+        &platforms,
+        &rest,
+    ]
+    .concat();
+    assert_eq!(unheeded("diego"), diego);
+    let dapi = ["volume_drivers", "placement_tags", "objective"];
+    assert_eq!(unheeded("dapi"), dapi);
+    assert!(!unheeded("objective").contains(&"objective".to_owned()));
+    let nothing = Policy::parse("name = \"n\"\n[[stage]]\npick = \"sample\"").unwrap();
+    assert_eq!(nothing.unheeded(&request).len(), 14);
+    let line = &nothing.unheeded(&request)[0];
+    assert_eq!(line, "near: the policy n has no stage for it; ignored");
+
+    let strict = placement::Request {
+        strict: true,
+        ..request
+    };
+    let plain = placement::Request {
+        near: Vec::new(),
+        far: Vec::new(),
+        ..strict.clone()
+    };
+    for preset in Policy::PRESETS {
+        let policy = Policy::preset(preset).unwrap();
+        let own = policy.unheeded(&plain);
+        assert_eq!(
+            policy.check_request(&strict).is_ok(),
+            policy.has_locality(),
+            "{preset}"
+        );
+        assert!(policy.check_request(&plain).is_ok(), "{preset}: {own:?}");
+        assert_eq!(policy.unheld(), [""; 0], "{preset}");
+    }
+    let error = Policy::preset("diego").unwrap().check_request(&strict);
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains("strict") && error.contains("dapi, rfd24, dapi-2015"),
+        "{error}"
+    );
+
+    // a plan that nothing holds back
+    assert_eq!(
+        nothing.unheld(),
+        ["memory", "disk", "containers", "cpu", "extra"]
+    );
+    let tasks_only = "name = \"n\"\n[[stage]]\nfilter = \"cpu\"\nkind = \"task\"\n\
+        [[stage]]\nfilter = \"memory\"\n[[stage]]\npick = \"sample\"";
+    let tasks_only = Policy::parse(tasks_only).unwrap();
+    assert_eq!(tasks_only.unheld(), ["disk", "containers", "cpu", "extra"]);
+}
+
+#[test]
+fn a_scenario_says_once_what_is_not_heeded() {
+    let text = r#"{"policy":"diego","cells":[],"requests":[
+        {"app":"a","memory_mb":1,"disk_mb":1},
+        {"app":"b","memory_mb":1,"disk_mb":1,"objective":"1","far":["app:a"]},
+        {"app":"c","memory_mb":1,"disk_mb":1,"objective":"2"}]}"#;
+    let scenario = Scenario::from_json(text).unwrap();
+    let expected = [
+        "requests[1].far: the policy diego has no stage for it; ignored",
+        "requests[1].objective: the policy diego has none; ignored (and 1 more alike)",
+    ];
+    assert_eq!(scenario.unheeded(), expected);
+    let strict = text.replace(r#""far":["#, r#""strict":true,"far":["#);
+    let error = Scenario::from_json(&strict).unwrap_err().to_string();
+    assert!(error.starts_with("requests[1].strict: true"), "{error}");
+}
+
+/// TOML has numbers that JSON has not, and that no amount may be.
+#[test]
+fn a_scenario_without_finite_numbers_is_refused() {
+    for number in ["nan", "inf", "-inf"] {
+        let text = format!(
+            "[[cells]]\ncell = \"a\"\ntotal = {{ memory_mb = 1, disk_mb = {number} }}\n\
+             available = {{ memory_mb = 1 }}"
+        );
+        let error = Scenario::from_toml(&text).unwrap_err().to_string();
+        assert!(error.starts_with("cells[0].total.disk_mb: "), "{error}");
+        assert!(error.contains("expected a finite number"), "{error}");
+    }
+}
+
+#[test]
+fn nothing_is_more_available_than_there_is() {
+    let text = r#"{"cells":[{"cell":"a",
+        "total":{"memory_mb":10,"disk_mb":10,"cpu_millis":10,"extra":{"gpu":1}},
+        "available":{"memory_mb":10,"disk_mb":10,"cpu_millis":10,"extra":{"gpu":1}}}]}"#;
+    Scenario::from_json(text).unwrap();
+    let total = text.find("available").unwrap();
+    for (field, now) in [("memory_mb\":10", 11), ("disk_mb\":10", 12), ("gpu\":1", 2)] {
+        let (before, available) = text.split_at(total);
+        let (name, _) = field.split_once('"').unwrap();
+        let more = available.replacen(field, &format!("{name}\":{now}"), 1);
+        let error = Scenario::from_json(&format!("{before}{more}"));
+        let error = error.unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("cells[0].available.{name}: {now}")),
+            "{error}"
+        );
+    }
+}
+
+/// A product is shown as one.
+#[test]
+fn a_product_is_not_shown_as_a_sum() {
+    let text = r#"{"policy":"POLICY","cells":[
+        {"cell":"a","total":{"memory_mb":10},"available":{"memory_mb":10}}],
+        "requests":[{"app":"x","memory_mb":1,"disk_mb":1}]}"#;
+    let rendered = |policy: &str| {
+        let scenario = Scenario::from_json(&text.replace("POLICY", policy)).unwrap();
+        scenario.run(Explain::Stages).render()
+    };
+    let product = rendered("rfd24");
+    assert!(
+        product.contains(" × disk") && !product.contains(" + "),
+        "{product}"
+    );
+    let sum = rendered("dapi");
+    assert!(sum.contains(" + disk") && !sum.contains('×'), "{sum}");
+}
+
+/// A fault in a policy file is where its author looks for it.
+#[test]
+fn faults_of_stages_and_expressions() {
+    let stage = "name = \"x\"\n[[stage]]\nfilter = \"memory\"\n[[stage]]\n";
+    let with = |rest: &str| format!("{stage}{rest}");
+    let objective = |rest: &str| with(&format!("score = \"objective\"\n{rest}"));
+    let literal = "expression = '''\n1 +\n  r.AvailableMemoryMb'''";
+    for (text, line, column, part) in [
+        (with("filer = \"memory\""), 5, 1, "did you mean \"filter\"?"),
+        (
+            with("weight = 2\nscoer = \"memory\""),
+            6,
+            1,
+            "did you mean \"score\"?",
+        ),
+        (
+            with("kind = \"lrp\""),
+            5,
+            1,
+            "expected one of filter, narrow, score, pick",
+        ),
+        (objective(""), 4, 1, "expected expression = "),
+        (objective("alpha = 0.5"), 6, 9, "that sum to 1"),
+        (
+            "preset = \"objective\"\nbeta = 7".into(),
+            2,
+            8,
+            "that sum to 1",
+        ),
+        (
+            objective(literal),
+            8,
+            3,
+            "did you mean r.AvailableMemoryMB?",
+        ),
+        (
+            objective("expression = \"\"\"r.Nothing\"\"\""),
+            6,
+            17,
+            "expression: unknown",
+        ),
+        (
+            objective("expression = \"1 + r.Nothing\""),
+            6,
+            14,
+            "column 5: unknown",
+        ),
+    ] {
+        let error = Policy::parse(&text).unwrap_err();
+        let message = error.to_string();
+        assert!(message.contains(part), "{text}\n{message}");
+        assert_eq!(
+            (error.line, error.column),
+            (line, column),
+            "{text}\n{message}"
+        );
+    }
+}
+
+#[test]
+fn a_trait_says_what_it_may_be() {
+    let text = r#"{"cells":[],"requests":[
+        {"app":"a","memory_mb":1,"disk_mb":1,"traits":{"ssd":TRAIT}}]}"#;
+    for good in ["true", "\"x\"", "[\"x\",\"y\"]", "[]"] {
+        let scenario = Scenario::from_json(&text.replace("TRAIT", good)).unwrap();
+        let back = serde_json::to_string(&scenario.requests[0].traits["ssd"]).unwrap();
+        assert_eq!(back, good);
+    }
+    for bad in ["5", "null", "{}"] {
+        let error = Scenario::from_json(&text.replace("TRAIT", bad)).unwrap_err();
+        let error = error.to_string();
+        assert!(error.starts_with("requests[0].traits.ssd: "), "{error}");
+        assert!(
+            error.contains("expected true or false, a text or a list of texts"),
+            "{error}"
+        );
+    }
+}
+
+/// A row says what was needed, and is one row for all cells that lack the same.
+#[test]
+fn a_reason_says_what_was_needed() {
+    let told = |request: serde_json::Value, parameters: serde_json::Value| {
+        let cell = |name: &str, own: serde_json::Value| {
+            let mut cell = serde_json::json!({
+                "cell": name, "total": {"memory_mb": 9}, "available": {"memory_mb": 9},
+                "next_reboot": "2026-01-03", "reboot_batch": "b7", "apps": {"y": 3},
+            });
+            cell.as_object_mut()
+                .unwrap()
+                .extend(own.as_object().unwrap().clone());
+            cell
+        };
+        let mut asked = serde_json::json!({"app": "x", "memory_mb": 1, "disk_mb": 1});
+        asked
+            .as_object_mut()
+            .unwrap()
+            .extend(request.as_object().unwrap().clone());
+        let scenario = serde_json::json!({
+            "now": "2026-01-01", "policy": parameters, "requests": [asked],
+            "cells": [
+                cell("a", serde_json::json!({})),
+                cell("b", serde_json::json!({"apps": {"y": 4}, "next_reboot": "2026-01-04"})),
+            ],
+        });
+        let report = Scenario::from_json(&scenario.to_string())
+            .unwrap()
+            .run(Explain::Winner);
+        let tally = &report.decisions[0].tally;
+        assert_eq!(tally.len(), 1, "{tally:?}");
+        tally[0].in_words()
+    };
+    let asks = |request: serde_json::Value| told(request, "dapi".into());
+    let diego = |request: serde_json::Value| told(request, "diego".into());
+    let of = |parameter: &str, value: serde_json::Value| {
+        let parameters = serde_json::json!({"preset": "dapi", parameter: value});
+        told(serde_json::json!({}), parameters)
+    };
+    for (words, part) in [
+        (
+            asks(serde_json::json!({"traits": {"ssd": true}})),
+            "wanted: {\"ssd\":true}",
+        ),
+        (
+            asks(serde_json::json!({"volumes_from": ["v", "w"]})),
+            "volumes: v, w",
+        ),
+        (
+            asks(
+                serde_json::json!({"min_platform": {"7.0": "2026"}, "max_platform": {"8.0": "2027"}}),
+            ),
+            "has no platform; needs at least 7.0 2026 and at most 8.0 2027",
+        ),
+        (
+            diego(serde_json::json!({"volume_drivers": ["nfs"]})),
+            "drivers: nfs",
+        ),
+        (
+            diego(serde_json::json!({"placement_tags": ["ssd"]})),
+            "placement tags: ssd",
+        ),
+        (
+            of("max_containers", 3.into()),
+            "as allowed (3), needs 1, the best has 0",
+        ),
+        (
+            of("reboot_within", 7.into()),
+            "within 7 days, needs 7, the best has 3",
+        ),
+        (
+            of("reboot_within", "b7".into()),
+            "is in the reboot batch \"b7\"",
+        ),
+    ] {
+        assert!(words.contains(part), "{words}");
+    }
+}
