@@ -59,8 +59,17 @@ pub(crate) fn load(name: &str) -> anyhow::Result<Policy> {
     }
 }
 
+/// A policy for a role that decides by it: what it lets through is in the log.
+pub(crate) fn load_to_run(name: &str) -> anyhow::Result<Policy> {
+    let policy = load(name)?;
+    for warning in warnings(&policy) {
+        tracing::warn!(policy = policy.name(), "{warning}");
+    }
+    Ok(policy)
+}
+
 /// What a policy lets through that a plan should not promise: a line for each resource.
-pub(crate) fn warnings(policy: &Policy) -> Vec<String> {
+fn warnings(policy: &Policy) -> Vec<String> {
     let warning = |name: &&str| {
         format!(
             "no stage has filter = {name:?} for all kinds of work: plans and dry runs promise more of it than cells have, and the cells refuse"

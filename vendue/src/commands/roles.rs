@@ -166,11 +166,8 @@ pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow
     let file: AuctioneerFile = from_table(table, args.config.as_ref())?;
     let config = auctioneer::Config {
         name: file.name.unwrap_or_else(|| short_name("auctioneer")),
-        policy: policy::load(file.policy.as_deref().unwrap_or(DEFAULT_POLICY))?,
+        policy: policy::load_to_run(file.policy.as_deref().unwrap_or(DEFAULT_POLICY))?,
     };
-    for warning in policy::warnings(&config.policy) {
-        tracing::warn!(policy = config.policy.name(), "{warning}");
-    }
     let subjects = Subjects::new(global.prefix.as_str()).map_err(Usage::because)?;
     let shutdown = shutdown::on_signals()?;
     let options = nats_options(global, &short_name(&config.name), true);
