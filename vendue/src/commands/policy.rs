@@ -59,6 +59,15 @@ pub(crate) fn load(name: &str) -> anyhow::Result<Policy> {
     }
 }
 
+/// A policy for a role that decides by it: what it lets through is in the log.
+pub(crate) fn load_to_run(name: &str) -> anyhow::Result<Policy> {
+    let policy = load(name)?;
+    for warning in warnings(&policy) {
+        tracing::warn!(policy = policy.name(), "{warning}");
+    }
+    Ok(policy)
+}
+
 /// What a policy lets through that a plan should not promise: a line for each resource.
 fn warnings(policy: &Policy) -> Vec<String> {
     let warning = |name: &&str| {
@@ -67,15 +76,6 @@ fn warnings(policy: &Policy) -> Vec<String> {
         )
     };
     policy.unheld().iter().map(warning).collect()
-}
-
-/// The same for a role: what it will not hold stands in the log.
-pub(crate) fn load_for_role(name: &str) -> anyhow::Result<Policy> {
-    let policy = load(name)?;
-    for warning in warnings(&policy) {
-        tracing::warn!(policy = policy.name(), "{warning}");
-    }
-    Ok(policy)
 }
 
 /// The fault, and under it the line with a caret at the place.

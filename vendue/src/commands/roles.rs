@@ -175,7 +175,7 @@ pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow
     let file: AuctioneerFile = from_table(table, args.config.as_ref())?;
     let config = auctioneer::Config {
         name: file.name.unwrap_or_else(|| short_name("auctioneer")),
-        policy: policy::load_for_role(file.policy.as_deref().unwrap_or(DEFAULT_POLICY))?,
+        policy: policy::load_to_run(file.policy.as_deref().unwrap_or(DEFAULT_POLICY))?,
     };
     let subjects = Subjects::new(global.prefix.as_str()).map_err(Usage::because)?;
     let shutdown = shutdown::on_signals()?;

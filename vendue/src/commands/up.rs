@@ -74,7 +74,7 @@ type Ended = (String, anyhow::Result<()>);
 pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Done> {
     let subjects = Subjects::new(global.prefix.as_str()).map_err(Usage::because)?;
     let cells = args.configs();
-    let policy = super::policy::load_for_role(&args.policy)?;
+    let policy = super::policy::load_to_run(&args.policy)?;
     let shutdown = shutdown::on_signals()?;
     let joins = global.nats.is_some() || global.context.is_some();
     let mut server = if joins {

@@ -236,3 +236,29 @@ fn a_live_clusters_load_is_recorded_and_replayed() {
         .sum();
     assert_eq!(used, 32 + 2 * 64);
 }
+
+/// Every command of docs/SIMULATOR.md that plays something, as it stands there, but under one seed
+/// instead of twenty: that many seeds only take longer.
+#[test]
+fn every_command_of_the_manual_works() {
+    let manual = fs::read_to_string(crate::common::checkout().join("docs/SIMULATOR.md")).unwrap();
+    let fences = manual.split("```").skip(1).step_by(2);
+    let lines = fences.filter_map(|fence| fence.strip_prefix("sh\n"));
+    let commands: Vec<&str> = lines.flat_map(str::lines).collect();
+    assert!(commands.len() >= 15, "{commands:?}");
+    let dir = tempfile::tempdir().unwrap();
+    for command in commands {
+        let mut words: Vec<&str> = command.split_whitespace().collect();
+        assert_eq!(words[..2], ["vendue", "sim"], "{command}");
+        if let Some(at) = words.iter().position(|word| *word == "--seeds") {
+            words.drain(at..at + 2);
+        }
+        let said = end(vendue().current_dir(&dir).args(&words[1..]));
+        said.expect(0, &[]);
+    }
+    let seeds = run(&["sim", "small-cold-4", "--seeds", "3", "--output", "json"]);
+    seeds.expect(0, &[]);
+    let seeds: Value = serde_json::from_str(&seeds.out).unwrap();
+    assert_eq!(seeds["seeds"], serde_json::json!([1, 2, 3]));
+    assert_eq!(seeds["runs"][0]["figures"]["placed"]["mean"], 8.0);
+}
