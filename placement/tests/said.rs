@@ -272,10 +272,11 @@ fn a_reason_says_what_was_needed() {
             "volumes: v, w",
         ),
         (
-            asks(
-                serde_json::json!({"min_platform": {"7.0": "2026"}, "max_platform": {"8.0": "2027"}}),
-            ),
-            "has no platform; needs at least 7.0 2026 and at most 8.0 2027",
+            asks(serde_json::json!({
+                "min_platform": {"7.0": "20260101T000000Z"},
+                "max_platform": {"8.0": "20270101T000000Z"},
+            })),
+            "has no platform; needs at least 7.0 20260101T000000Z and at most 8.0 20270101T000000Z",
         ),
         (
             diego(serde_json::json!({"volume_drivers": ["nfs"]})),
