@@ -302,3 +302,141 @@ fn a_reason_says_what_was_needed() {
         assert!(words.contains(part), "{words}");
     }
 }
+
+/// Decisions of a scenario by `app.index`.
+fn decided(scenario: &serde_json::Value, explain: Explain) -> Vec<placement::DecisionReport> {
+    let scenario = Scenario::from_json(&scenario.to_string()).unwrap();
+    let mut decisions = scenario.run(explain).decisions;
+    decisions.sort_by(|a, b| (&a.app, a.index).cmp(&(&b.app, b.index)));
+    decisions
+}
+
+/// What no cell tells of costs nobody anything: no stamp anywhere, no disk limit anywhere.
+#[test]
+fn a_term_that_no_cell_can_answer_is_out() {
+    let cell = |name: &str, free: i64, stamp: Option<&str>, disk: Option<i64>| {
+        serde_json::json!({
+            "cell": name,
+            "total": {"memory_mb": 1000, "disk_mb": disk},
+            "available": {"memory_mb": free, "disk_mb": disk},
+            "platform": stamp.map(|s| serde_json::json!({"version": "7.0", "stamp": s})),
+        })
+    };
+    let terms = |policy: &str, cells: &[serde_json::Value]| {
+        let scenario = serde_json::json!({
+            "policy": policy, "cells": cells,
+            "requests": [{"app": "x", "memory_mb": 100, "disk_mb": 0}],
+        });
+        decided(&scenario, Explain::Stages).remove(0)
+    };
+    let term = |decision: &placement::DecisionReport, name: &str| {
+        let found = decision.scores[0].terms.iter().find(|(n, _)| n == name);
+        found.unwrap().1
+    };
+    let bare = [
+        cell("full", 200, None, None),
+        cell("half", 500, None, None),
+        cell("free", 900, None, None),
+    ];
+    for (policy, weight) in [("dapi", 1.0), ("rfd24", 1.0)] {
+        let decision = terms(policy, &bare);
+        assert!((term(&decision, "platform") - weight).abs() < 1e-12);
+        assert!((term(&decision, "disk") - weight).abs() < 1e-12);
+        assert!(decision.score.unwrap() > 0.0, "{policy}");
+    }
+    // the fullest cell wins by far more than chance, as it did not when all were worth nothing
+    let wins = (0..40).filter(|seed| {
+        let scenario = serde_json::json!({
+            "policy": "rfd24", "seed": seed, "cells": bare,
+            "requests": [{"app": "x", "memory_mb": 100, "disk_mb": 0}],
+        });
+        decided(&scenario, Explain::Winner)[0].cell.as_deref() == Some("full")
+    });
+    assert!(wins.count() > 28);
+    // one that tells nothing beside others that do is the worst, as ever
+    let mixed = [
+        cell("full", 200, None, Some(1000)),
+        cell("half", 500, Some("20260101T000000Z"), None),
+    ];
+    let decision = terms("rfd24", &mixed);
+    assert_eq!(decision.score, Some(0.0));
+}
+
+/// A failure tells of its own moment, whether or not anybody asked for an explanation.
+#[test]
+fn a_failure_has_the_numbers_of_its_moment() {
+    let scenario = serde_json::json!({
+        "policy": "diego",
+        "cells": [{
+            "cell": "a",
+            "total": {"memory_mb": 350, "disk_mb": 150, "cpu_millis": 1000},
+            "available": {"memory_mb": 350, "disk_mb": 150, "cpu_millis": 1000},
+        }],
+        "requests": [
+            {"app": "x", "instances": 2, "memory_mb": 300, "disk_mb": 200},
+            {"app": "y", "memory_mb": 100, "disk_mb": 10},
+        ],
+    });
+    let quick = decided(&scenario, Explain::Finalists);
+    let slow = decided(&scenario, Explain::Stages);
+    for (quick, slow) in quick.iter().zip(&slow) {
+        assert_eq!(quick.reason, slow.reason);
+        assert_eq!(quick.tally, slow.tally);
+    }
+    let reason = |at: usize| quick[at].reason.as_deref();
+    assert_eq!(reason(0), Some("insufficient resources: disk"));
+    assert_eq!(reason(1), Some("insufficient resources: disk, memory"));
+    assert_eq!(quick[2].cell.as_deref(), Some("a"));
+    let best = |stage: &str| {
+        let row = quick[1].tally.iter().find(|row| row.stage == stage);
+        row.and_then(|row| row.needs.zip(row.best))
+    };
+    assert_eq!(best("memory"), Some((300.0, 250.0)));
+    assert_eq!(best("disk"), Some((200.0, 140.0)));
+}
+
+/// Each resource that the text names has its numbers, and only the stage that dropped the cells
+/// counts them.
+#[test]
+fn every_resource_that_is_lacking_has_a_row() {
+    let scenario = serde_json::json!({
+        "policy": "diego",
+        "cells": [
+            {"cell": "a", "total": {"memory_mb": 100, "disk_mb": 50, "cpu_millis": 10, "extra": {"gpu": 1}},
+             "available": {"memory_mb": 100, "disk_mb": 50, "cpu_millis": 10, "extra": {"gpu": 1}}},
+            {"cell": "b", "total": {"memory_mb": 200, "disk_mb": 20, "cpu_millis": 20},
+             "available": {"memory_mb": 200, "disk_mb": 20, "cpu_millis": 20}},
+        ],
+        "requests": [{"app": "x", "memory_mb": 300, "disk_mb": 60, "cpu_millis": 30,
+                      "extra": {"gpu": 4, "npu": 2}}],
+    });
+    let why = decided(&scenario, Explain::Stages).remove(0);
+    let reason = "insufficient resources: cpu, disk, gpu, memory, npu";
+    assert_eq!(why.reason.as_deref(), Some(reason));
+    let mut rows: Vec<_> = why
+        .tally
+        .iter()
+        .map(|row| {
+            let name = row.reason.as_deref().unwrap_or(&row.stage);
+            (name, row.needs.unwrap(), row.best.unwrap())
+        })
+        .collect();
+    rows.sort_by(|a, b| a.0.cmp(b.0));
+    let expected = [
+        ("cpu", 30.0, 20.0),
+        ("disk", 60.0, 50.0),
+        ("gpu", 4.0, 1.0),
+        ("memory", 300.0, 200.0),
+        ("npu", 2.0, 0.0),
+    ];
+    assert_eq!(rows, expected);
+    let dropped: usize = why.tally.iter().map(|row| row.cells).sum();
+    assert_eq!(dropped, 2);
+    let words: Vec<String> = why.tally.iter().map(placement::Tally::in_words).collect();
+    assert!(
+        words
+            .iter()
+            .any(|w| w == "disk: lacking too, needs 60, the best has 50"),
+        "{words:?}"
+    );
+}
