@@ -138,9 +138,10 @@ pub(crate) async fn sim(global: &Global, args: &SimArgs) -> anyhow::Result<Done>
         }
     };
     stop.abort();
+    tell(args, &timings)?;
     let interrupted = outcomes.iter().any(|o| o.interrupted);
     match outcomes.as_slice() {
-        [outcome] if args.seeds.is_none() => write(global.output, args, outcome, &timings)?,
+        [outcome] if args.seeds.is_none() => write(global.output, args, outcome)?,
         _ => seeds::write(global.output, &outcomes, &self::command(args))?,
     }
     Ok(if interrupted {
@@ -349,12 +350,8 @@ async fn play_over_nats(
     Ok((outcome, timings))
 }
 
-fn write(
-    format: Format,
-    args: &SimArgs,
-    outcome: &Outcome,
-    timings: &[Timing],
-) -> anyhow::Result<()> {
+/// Says what it took, on standard error and in the file for it.
+fn tell(args: &SimArgs, timings: &[Timing]) -> anyhow::Result<()> {
     if let Some(file) = &args.timings {
         let text = serde_json::to_string_pretty(timings)?;
         std::fs::write(file, text + "\n")
@@ -363,6 +360,10 @@ fn write(
     for timing in timings {
         note(timing);
     }
+    Ok(())
+}
+
+fn write(format: Format, args: &SimArgs, outcome: &Outcome) -> anyhow::Result<()> {
     if args.html.is_some() || args.open {
         let file = match &args.html {
             Some(file) => file.clone(),

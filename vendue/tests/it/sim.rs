@@ -256,8 +256,12 @@ fn every_command_of_the_manual_works() {
         let said = end(vendue().current_dir(&dir).args(&words[1..]));
         said.expect(0, &[]);
     }
-    let seeds = run(&["sim", "small-cold-4", "--seeds", "3", "--output", "json"]);
-    seeds.expect(0, &[]);
+    let timings = dir.path().join("timings.json").display().to_string();
+    let args = ["sim", "small-cold-4", "--seeds", "3", "--output", "json"];
+    let seeds = run(&[&args[..], &["--timings", &timings]].concat());
+    seeds.expect(0, &["decisions/s"]);
+    let timings: Value = serde_json::from_str(&fs::read_to_string(timings).unwrap()).unwrap();
+    assert_eq!(timings.as_array().unwrap().len(), 3);
     let seeds: Value = serde_json::from_str(&seeds.out).unwrap();
     assert_eq!(seeds["seeds"], serde_json::json!([1, 2, 3]));
     assert_eq!(seeds["runs"][0]["figures"]["placed"]["mean"], 8.0);
