@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use placement::{Tally, Unplaced};
 use shared::wire::{Acceptance, Outcome, Refusal, kind, reason};
-use uuid::Uuid;
 
 use crate::{
     HashMap, HashSet,
     auction::{Auctioneer, Dispatch, MAX_AUCTIONS, MAX_UNSETTLED, START_WAIT_MS, Unsettled},
-    io::Output,
+    io::AuctioneerOutput,
     report::{Line, Lines},
     ticket::{Done, Slot, State, because},
 };
+use shared::InstanceId;
 
 impl Auctioneer {
     pub(crate) fn answered(&mut self, now_ms: u64, dispatch: u64, answer: &Acceptance) {
@@ -24,8 +24,8 @@ impl Auctioneer {
         let Some(dispatch) = self.dispatches.remove(&dispatch) else {
             return;
         };
-        let accepted: HashSet<&Uuid> = answer.accepted.iter().collect();
-        let refused: HashMap<Uuid, &Refusal> =
+        let accepted: HashSet<&InstanceId> = answer.accepted.iter().collect();
+        let refused: HashMap<InstanceId, &Refusal> =
             answer.refused.iter().map(|r| (r.instance, r)).collect();
         let mut outdated = false;
         for &(slot, instance) in &dispatch.jobs {
@@ -50,7 +50,7 @@ impl Auctioneer {
         if outdated {
             // what we know of it is of no use; its state tells more
             self.feed.absent(&dispatch.cell, now_ms);
-            self.out.push(Output::AskState {
+            self.out.push(AuctioneerOutput::AskState {
                 cell: Arc::clone(&dispatch.cell),
             });
         }
@@ -131,7 +131,7 @@ impl Auctioneer {
             return;
         };
         self.counters.no_responders += 1;
-        let instances: Vec<Uuid> = dispatch.jobs.iter().map(|(_, id)| *id).collect();
+        let instances: Vec<InstanceId> = dispatch.jobs.iter().map(|(_, id)| *id).collect();
         self.feed.undebit(&dispatch.cell, &instances);
         self.feed.absent(&dispatch.cell, now_ms);
         let why = because(format!("nobody listens at {}", dispatch.cell));
@@ -163,7 +163,14 @@ impl Auctioneer {
         }
     }
 
-    fn unknown(&mut self, now_ms: u64, dispatch: &Dispatch, slot: Slot, instance: Uuid, why: &str) {
+    fn unknown(
+        &mut self,
+        now_ms: u64,
+        dispatch: &Dispatch,
+        slot: Slot,
+        instance: InstanceId,
+        why: &str,
+    ) {
         if let (Some(app), Some(line)) = (self.app_of(slot), self.line(slot)) {
             let unsettled = Unsettled {
                 request: line.request,
@@ -205,7 +212,7 @@ impl Auctioneer {
     pub(crate) fn settle_late(
         &mut self,
         _now_ms: u64,
-        instance: Uuid,
+        instance: InstanceId,
         why: Option<Arc<Unplaced>>,
     ) -> bool {
         let Some(unsettled) = self.unsettled.remove(&instance) else {

@@ -11,18 +11,19 @@ use std::{
 
 use placement::Policy;
 use shared::wire::{Event, kind};
-use uuid::Uuid;
 
 use crate::{
     Counters, HashMap, HashSet,
-    feed::{Feed, Heard, Word},
-    io::{Input, Output},
+    feed::{Feed, Heard, ReportKind},
+    io::{AuctioneerInput, AuctioneerOutput},
     memory::Memory,
     report::Reports,
     ring::Ring,
+    sim::SimulatedInput,
     stops::Stopping,
     ticket::{Group, Slot, Ticket, Timed},
 };
+use shared::{AuctionId, InstanceId, RequestId};
 
 /// How long an auction waits for bids, milliseconds.
 pub const BID_WAIT_MS: u64 = 300;
@@ -68,17 +69,17 @@ pub struct Settings {
 #[derive(Debug)]
 pub(crate) struct Dispatch {
     pub(crate) cell: Arc<str>,
-    pub(crate) auction: Uuid,
-    pub(crate) jobs: Vec<(Slot, Uuid)>,
+    pub(crate) auction: AuctionId,
+    pub(crate) jobs: Vec<(Slot, InstanceId)>,
 }
 
 /// An auction that waits for bids.
 #[derive(Debug)]
 pub(crate) struct Asking {
-    pub(crate) auction: Uuid,
+    pub(crate) auction: AuctionId,
     pub(crate) missing: BTreeSet<Arc<str>>,
     pub(crate) answered: HashSet<Arc<str>>,
-    /// Beside those, all but these, see [`Input::Unchanged`].
+    /// Beside those, all but these, see [`AuctioneerInput::Unchanged`].
     pub(crate) all_but: Option<BTreeSet<Arc<str>>>,
     pub(crate) until_ms: u64,
 }
@@ -86,11 +87,11 @@ pub(crate) struct Asking {
 /// An instance whose request was told "unknown".
 #[derive(Clone, Debug)]
 pub(crate) struct Unsettled {
-    pub(crate) request: Arc<str>,
+    pub(crate) request: RequestId,
     pub(crate) app: Arc<str>,
     pub(crate) index: u32,
     pub(crate) cell: Arc<str>,
-    pub(crate) auction: Uuid,
+    pub(crate) auction: AuctionId,
 }
 
 /// The machine.
@@ -100,7 +101,7 @@ pub struct Auctioneer {
     pub(crate) feed: Feed,
     pub(crate) counters: Counters,
     pub(crate) tickets: HashMap<u64, Ticket>,
-    pub(crate) by_id: HashMap<Arc<str>, u64>,
+    pub(crate) by_id: HashMap<RequestId, u64>,
     pub(crate) groups: HashMap<u64, Group>,
     pub(crate) waiting: VecDeque<Slot>,
     pub(crate) held: VecDeque<Slot>,
@@ -114,8 +115,8 @@ pub struct Auctioneer {
     pub(crate) dispatch_ends: Timed<u64>,
     pub(crate) deadlines: BTreeSet<(u64, u64)>,
     pub(crate) queue_ends: BTreeSet<(u64, u64)>,
-    pub(crate) unsettled: HashMap<Uuid, Unsettled>,
-    pub(crate) unsettled_order: VecDeque<Uuid>,
+    pub(crate) unsettled: HashMap<InstanceId, Unsettled>,
+    pub(crate) unsettled_order: VecDeque<InstanceId>,
     pub(crate) checks: HashMap<u64, crate::repeats::Check>,
     pub(crate) stops: HashMap<u64, Stopping>,
     pub(crate) reports: Reports,
@@ -123,7 +124,7 @@ pub struct Auctioneer {
     pub(crate) ring: Ring,
     pub(crate) warm: bool,
     pub(crate) leaving: bool,
-    pub(crate) out: Vec<Output>,
+    pub(crate) out: Vec<AuctioneerOutput>,
     /// Until when work gathers for the next auction, see [`GATHER_MS`].
     pub(crate) gather_until_ms: Option<u64>,
     next_expire_ms: u64,
@@ -170,24 +171,24 @@ impl Auctioneer {
     }
 
     /// One thing happened, and what follows at once: [`Auctioneer::take`], then [`Auctioneer::run`].
-    pub fn handle(&mut self, now_ms: u64, input: Input) -> Vec<Output> {
+    pub fn handle(&mut self, now_ms: u64, input: AuctioneerInput) -> Vec<AuctioneerOutput> {
         self.take(now_ms, input);
         self.run(now_ms)
     }
 
     /// One thing happened. Several may be taken before the next [`Auctioneer::run`]: then they share
     /// an auction.
-    pub fn take(&mut self, now_ms: u64, input: Input) {
+    pub fn take(&mut self, now_ms: u64, input: AuctioneerInput) {
         match input {
-            Input::Connected(false) => return self.feed.interrupted(),
-            Input::Connected(true) => return,
-            Input::Leave => return self.leave(now_ms),
+            AuctioneerInput::Connected(false) => return self.feed.interrupted(),
+            AuctioneerInput::Connected(true) => return,
+            AuctioneerInput::Shutdown => return self.leave(now_ms),
             _ => self.feed.evidence(now_ms),
         }
         match input {
-            Input::Start(asked) => self.start(now_ms, asked),
-            Input::Heard {
-                word,
+            AuctioneerInput::Start(asked) => self.start(now_ms, asked),
+            AuctioneerInput::CellReport {
+                kind: word,
                 subject_cell,
                 body,
             } => {
@@ -195,31 +196,42 @@ impl Auctioneer {
                 let heard = feed.hear(now_ms, word, subject_cell.as_deref(), &body, counters);
                 self.heard(now_ms, word, heard);
             }
-            Input::Said { word, said } => {
+            AuctioneerInput::Simulated(SimulatedInput::Report {
+                kind: word,
+                report: said,
+            }) => {
                 let heard = self.feed.hear_said(now_ms, word, said, &mut self.counters);
                 self.heard(now_ms, word, heard);
             }
-            Input::Unchanged { auction, except } => self.unchanged(now_ms, auction, except),
-            Input::Answered { dispatch, answer } => self.answered(now_ms, dispatch, &answer),
-            Input::NobodyListens { dispatch } => self.nobody_listens(now_ms, dispatch),
-            Input::Garbled => self.counters.stray_answers += 1,
-            Input::Outcome { id, body } => self.heard_outcome(now_ms, id, body),
-            Input::Begun(ids) => self.heard_begun(now_ms, &ids),
-            Input::Found { query, answer } => self.found(now_ms, query, &answer),
-            Input::Stop { stop, reply } => self.stop(now_ms, stop, reply),
-            Input::Stopped { query, answer } => self.stopped(query, *answer),
-            Input::Place { place, reply } => self.place(now_ms, &place, reply),
-            Input::Explain { explain, reply } => self.explain(now_ms, &explain, reply),
-            Input::Pool { page, reply } => self.pool_page(now_ms, &page, reply),
-            Input::Capacity { asked, reply } => self.capacity(now_ms, &asked, reply),
-            Input::Rejected { rejected, reply } => self.rejected(&rejected, reply),
-            Input::Echo | Input::Connected(_) | Input::Leave => {}
+            AuctioneerInput::Simulated(SimulatedInput::Unchanged { auction, except }) => {
+                self.unchanged(now_ms, auction, except)
+            }
+            AuctioneerInput::StartAnswered { dispatch, answer } => {
+                self.answered(now_ms, dispatch.number(), &answer)
+            }
+            AuctioneerInput::NoResponders { dispatch } => {
+                self.nobody_listens(now_ms, dispatch.number())
+            }
+            AuctioneerInput::Unreadable => self.counters.stray_answers += 1,
+            AuctioneerInput::Outcome { id, body } => self.heard_outcome(now_ms, id, body),
+            AuctioneerInput::Announced(ids) => self.heard_begun(now_ms, &ids),
+            AuctioneerInput::InstancesReported { lookup, answer } => {
+                self.found(now_ms, lookup.number(), &answer)
+            }
+            AuctioneerInput::Stop { stop, reply } => self.stop(now_ms, stop, reply),
+            AuctioneerInput::StopAnswered { stop, answer } => self.stopped(stop.number(), *answer),
+            AuctioneerInput::DryRun { dry_run, reply } => self.place(now_ms, &dry_run, reply),
+            AuctioneerInput::Explain { explain, reply } => self.explain(now_ms, &explain, reply),
+            AuctioneerInput::Pool { page, reply } => self.pool_page(now_ms, &page, reply),
+            AuctioneerInput::Capacity { size, reply } => self.capacity(now_ms, &size, reply),
+            AuctioneerInput::Rejected { rejected, reply } => self.rejected(&rejected, reply),
+            AuctioneerInput::Echo | AuctioneerInput::Connected(_) | AuctioneerInput::Shutdown => {}
         }
     }
 
     /// Does what is due: deadlines, leases, the next auction. Returns everything to be done since
     /// the last run.
-    pub fn run(&mut self, now_ms: u64) -> Vec<Output> {
+    pub fn run(&mut self, now_ms: u64) -> Vec<AuctioneerOutput> {
         self.unanswered(now_ms);
         self.due(now_ms);
         self.end_checks(now_ms);
@@ -296,9 +308,9 @@ impl Auctioneer {
         self.waiting_count
     }
 
-    fn heard(&mut self, now_ms: u64, word: Word, heard: Heard) {
+    fn heard(&mut self, now_ms: u64, word: ReportKind, heard: Heard) {
         if let Some(cell) = heard.ask_state {
-            self.out.push(Output::AskState { cell });
+            self.out.push(AuctioneerOutput::AskState { cell });
         }
         for instance in heard.settled {
             self.settle_late(now_ms, instance, None);
@@ -315,7 +327,7 @@ impl Auctioneer {
         }
         if let Some(asking) = &mut self.asking {
             // a state was asked for because the bid said "unchanged" of a word we missed
-            let bid = auction == Some(asking.auction) || word == Word::State;
+            let bid = auction == Some(asking.auction) || word == ReportKind::State;
             if bid && asking.answered.insert(Arc::clone(&cell)) {
                 asking.missing.remove(&cell);
                 self.feed.bid_in_time(&cell);
@@ -324,7 +336,7 @@ impl Auctioneer {
     }
 
     /// Every known cell but these says that its last word holds.
-    fn unchanged(&mut self, now_ms: u64, auction: Option<Uuid>, except: BTreeSet<Arc<str>>) {
+    fn unchanged(&mut self, now_ms: u64, auction: Option<AuctionId>, except: BTreeSet<Arc<str>>) {
         self.feed.renew_all(now_ms, auction.is_none(), &except);
         let asking = self.asking.as_mut();
         if let Some(asking) = asking.filter(|asking| auction == Some(asking.auction)) {
@@ -356,7 +368,7 @@ impl Auctioneer {
     }
 
     pub(crate) fn event(&mut self, event: Event) {
-        self.out.push(Output::Event(Box::new(event)));
+        self.out.push(AuctioneerOutput::Event(Box::new(event)));
     }
 
     pub(crate) fn key(&mut self) -> u64 {
@@ -373,9 +385,9 @@ impl Auctioneer {
         z ^ (z >> 31)
     }
 
-    pub(crate) fn new_id(&mut self) -> Uuid {
+    pub(crate) fn new_id(&mut self) -> AuctionId {
         let (high, low) = (self.draw(), self.draw());
         let bytes = ((u128::from(high) << 64) | u128::from(low)).to_be_bytes();
-        uuid::Builder::from_random_bytes(bytes).into_uuid()
+        uuid::Builder::from_random_bytes(bytes).into_uuid().into()
     }
 }

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -11,24 +12,24 @@ use shared::{
     VERSION,
     wire::{CellStart, Event, Outcome, Work, format_indices, kind, to_bytes},
 };
-use uuid::Uuid;
 
 use crate::{
-    HashMap, HashSet,
+    DispatchId, HashMap, HashSet,
     auction::{
         Asking, Auctioneer, BID_WAIT_MS, Dispatch, GATHER_MS, MAX_BATCH, REQUEUE_MS,
         START_EXPIRES_MS, START_WAIT_MS,
     },
     feed::Debit,
-    io::Output,
+    io::AuctioneerOutput,
     report::{Line, Lines},
     ring::{Past, PastDecision},
     ticket::{Done, Slot, State, because},
 };
+use shared::{AuctionId, InstanceId, RequestId};
 
 /// The jobs of one auction.
 struct Batch {
-    auction: Uuid,
+    auction: AuctionId,
     seed: u64,
     slots: Vec<Slot>,
     jobs: Vec<Job>,
@@ -37,7 +38,7 @@ struct Batch {
 }
 
 /// The requests of one app that a batch begins: their ids, and all their instances' indices.
-type Begun = (Vec<Arc<str>>, Vec<u32>);
+type Begun = (Vec<RequestId>, Vec<u32>);
 
 impl Asking {
     fn answered_by(&self, cell: &Arc<str>) -> bool {
@@ -87,7 +88,7 @@ impl Auctioneer {
         true
     }
 
-    fn ask(&mut self, now_ms: u64, auction: Uuid) {
+    fn ask(&mut self, now_ms: u64, auction: AuctionId) {
         let present =
             |(_, known): &(&Arc<str>, &crate::feed::Known)| known.absent_until_ms <= now_ms;
         let live = self.feed.cells().filter(present);
@@ -101,7 +102,7 @@ impl Auctioneer {
             missing = live.map(|(name, _)| Arc::clone(name)).collect();
         }
         if !missing.is_empty() {
-            self.out.push(Output::AskBids { auction });
+            self.out.push(AuctioneerOutput::AskBids { auction });
         }
         self.asking = Some(Asking {
             auction,
@@ -131,7 +132,7 @@ impl Auctioneer {
     }
 
     /// The batch is drawn up only now: what came while bids were awaited takes part.
-    fn decide(&mut self, now_ms: u64, auction: Uuid, no_bid: Vec<Arc<str>>) {
+    fn decide(&mut self, now_ms: u64, auction: AuctionId, no_bid: Vec<Arc<str>>) {
         let seed = self.draw();
         let mut batch = self.draw_up(auction, seed);
         if batch.jobs.is_empty() {
@@ -158,7 +159,7 @@ impl Auctioneer {
         self.counters.auctions += 1;
         self.counters.jobs += batch.jobs.len() as u64;
         let placed = self.carry_out(now_ms, &batch, plan.decisions, cells);
-        self.out.push(Output::Held {
+        self.out.push(AuctioneerOutput::AuctionHeld {
             auction,
             seed,
             jobs: batch.jobs.len(),
@@ -167,7 +168,7 @@ impl Auctioneer {
         });
     }
 
-    fn draw_up(&mut self, auction: Uuid, seed: u64) -> Batch {
+    fn draw_up(&mut self, auction: AuctionId, seed: u64) -> Batch {
         let mut batch = Batch {
             auction,
             seed,
@@ -208,10 +209,7 @@ impl Auctioneer {
             if std::mem::replace(&mut ticket.announced, true) {
                 continue;
             }
-            let (id, indices) = (
-                Arc::clone(&ticket.id),
-                ticket.instances.iter().map(|i| i.index),
-            );
+            let (id, indices) = (ticket.id.clone(), ticket.instances.iter().map(|i| i.index));
             let indices: Vec<u32> = indices.collect();
             let entry = apps.entry(Arc::clone(&ticket.app)).or_default();
             entry.0.push(id);
@@ -224,14 +222,14 @@ impl Auctioneer {
             event.count = indices.len();
             event.indices = Some(format_indices(indices));
             if let [id] = ids.as_slice() {
-                event.request = Some(id.to_string());
+                event.request = Some(id.clone());
             } else {
                 let mut bytes = 0;
                 let fits = ids.iter().take_while(|id| {
-                    bytes += id.len() + 3;
+                    bytes += id.as_str().len() + 3;
                     bytes <= most
                 });
-                event.requests = fits.map(ToString::to_string).collect();
+                event.requests = fits.cloned().collect();
             }
             self.event(event);
         }
@@ -309,7 +307,7 @@ impl Auctioneer {
         let ticket = self.tickets.get_mut(&slot.ticket)?;
         let instance = &mut ticket.instances[slot.position];
         let line = Line {
-            request: Arc::clone(&ticket.id),
+            request: ticket.id.clone(),
             index: instance.index,
             instance: instance.id,
             cell: None,
@@ -345,7 +343,9 @@ impl Auctioneer {
             v: VERSION,
             auction: batch.auction,
             incarnation: known.incarnation,
-            expires_ms: self.feed.expires_ms(cell, now_ms, START_EXPIRES_MS),
+            expires_ms: self
+                .feed
+                .expires_ms(cell, now_ms, Duration::from_millis(START_EXPIRES_MS)),
             work: Vec::new(),
         };
         let mut work = Vec::with_capacity(jobs.len());
@@ -375,7 +375,7 @@ impl Auctioneer {
         &self,
         cell: &str,
         job: &Job,
-        instance: Uuid,
+        instance: InstanceId,
         check: bool,
         run: Option<Arc<Run>>,
     ) -> Work {
@@ -408,7 +408,7 @@ impl Auctioneer {
         cell: &Arc<str>,
         mut start: CellStart,
         work: Vec<Work>,
-        mut sent: Vec<(Slot, Uuid)>,
+        mut sent: Vec<(Slot, InstanceId)>,
     ) {
         start.work = work;
         let body = to_bytes(&start);
@@ -439,11 +439,11 @@ impl Auctioneer {
         &mut self,
         now_ms: u64,
         cell: &Arc<str>,
-        auction: Uuid,
+        auction: AuctionId,
         body: Bytes,
-        sent: Vec<(Slot, Uuid)>,
+        sent: Vec<(Slot, InstanceId)>,
     ) {
-        let dispatch = self.key();
+        let dispatch = DispatchId::new(self.key());
         for (slot, _) in &sent {
             self.set_state(*slot, State::Sent);
             if let Some(app) = self.app_of(*slot) {
@@ -452,16 +452,16 @@ impl Auctioneer {
         }
         self.counters.starts_sent += 1;
         self.dispatch_ends
-            .push_back((now_ms + START_WAIT_MS, dispatch));
+            .push_back((now_ms + START_WAIT_MS, dispatch.number()));
         self.dispatches.insert(
-            dispatch,
+            dispatch.number(),
             Dispatch {
                 cell: Arc::clone(cell),
                 auction,
                 jobs: sent,
             },
         );
-        self.out.push(Output::Start {
+        self.out.push(AuctioneerOutput::Start {
             dispatch,
             cell: Arc::clone(cell),
             body,

@@ -6,14 +6,15 @@ use shared::{
     wire::{CapacityAnswer, to_bytes},
 };
 
+use crate::ids::ReplyKey;
 use crate::{
     auction::Auctioneer,
-    io::{AskedRequest, Output, ReplyKey},
+    io::{AdmittedRequest, AuctioneerOutput},
 };
 
 impl Auctioneer {
     /// Counts over the pool as it is now: nothing is debited, nothing is sent.
-    pub(crate) fn capacity(&mut self, now_ms: u64, asked: &AskedRequest, reply: ReplyKey) {
+    pub(crate) fn capacity(&mut self, now_ms: u64, asked: &AdmittedRequest, reply: ReplyKey) {
         let draw = self.draw_now(now_ms, Explain::Winner);
         let (pool, policy) = (self.feed.pool(), &self.settings.policy);
         let body = to_bytes(&CapacityAnswer {
@@ -24,6 +25,6 @@ impl Auctioneer {
             capacity: pool.capacity(&asked.request, policy, &draw),
             warnings: asked.warnings.clone(),
         });
-        self.out.push(Output::Reply { to: reply, body });
+        self.out.push(AuctioneerOutput::Reply { to: reply, body });
     }
 }

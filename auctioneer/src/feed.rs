@@ -8,6 +8,7 @@ mod debits;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
+    time::Duration,
 };
 
 use placement::{Cell, Job, Pool};
@@ -15,10 +16,10 @@ use shared::{
     clock::millis,
     wire::{Advert, Envelope, parse_cell},
 };
-use uuid::Uuid;
 
 use self::debits::give_back;
 use crate::{Counters, HashMap, flow::PoolTime};
+use shared::{AuctionId, Incarnation, InstanceId, clock::CellTime};
 
 /// The largest word of a cell, bytes.
 pub const MAX_WORD_BYTES: usize = 256 * 1024;
@@ -35,11 +36,11 @@ const MAX_FORMER: usize = 100_000;
 #[derive(Clone, Debug)]
 pub struct Known {
     /// Its present incarnation.
-    pub incarnation: Uuid,
+    pub incarnation: Incarnation,
     /// The version of its last whole word.
     pub seq: u64,
     /// Its own clock when it was last heard.
-    pub clock_ms: u64,
+    pub clock_ms: CellTime,
     /// Our clock then.
     pub heard_at_ms: u64,
     /// How long a word holds.
@@ -58,18 +59,18 @@ pub struct Known {
 #[derive(Clone, Debug)]
 pub struct Debit {
     /// The instance.
-    pub instance: Uuid,
+    pub instance: InstanceId,
     /// What was debited.
     pub job: Job,
     /// The cell's version in its answer: a word of that version or later shows it.
     pub answered_seq: Option<u64>,
     /// On the cell's clock: past it the cell refuses the start.
-    pub expires_ms: u64,
+    pub expires_ms: CellTime,
 }
 
 /// What a word was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum ReportKind {
     /// An advertisement.
     Advert,
     /// A bid.
@@ -82,7 +83,7 @@ pub enum Word {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
     /// Whose word it was, and for which auction, when it was taken.
-    pub from: Option<(Arc<str>, Option<Uuid>)>,
+    pub from: Option<(Arc<str>, Option<AuctionId>)>,
     /// The cell was not known before.
     pub joined: bool,
     /// The cell said that it leaves.
@@ -90,7 +91,7 @@ pub struct Heard {
     /// Its state must be asked for: it says "unchanged" of a word that was not heard.
     pub ask_state: Option<Arc<str>>,
     /// Instances without an answer that its word shows: they were accepted.
-    pub settled: Vec<Uuid>,
+    pub settled: Vec<InstanceId>,
 }
 
 /// All cells as they are known.
@@ -101,8 +102,8 @@ pub struct Feed {
     time: PoolTime,
     /// Cells to which no work goes for now; some may be past their time.
     away: BTreeSet<Arc<str>>,
-    former: HashMap<Uuid, u64>,
-    former_order: VecDeque<(u64, Uuid)>,
+    former: HashMap<Incarnation, u64>,
+    former_order: VecDeque<(u64, Incarnation)>,
     version: u64,
 }
 
@@ -179,7 +180,7 @@ impl Feed {
     pub fn hear(
         &mut self,
         now_ms: u64,
-        word: Word,
+        word: ReportKind,
         subject_cell: Option<&str>,
         body: &[u8],
         counters: &mut Counters,
@@ -204,7 +205,7 @@ impl Feed {
     pub fn hear_said(
         &mut self,
         now_ms: u64,
-        word: Word,
+        word: ReportKind,
         said: Arc<Advert>,
         counters: &mut Counters,
     ) -> Heard {
@@ -231,7 +232,7 @@ impl Feed {
     fn take(
         &mut self,
         now_ms: u64,
-        word: Word,
+        word: ReportKind,
         envelope: &Envelope,
         whole: impl FnOnce() -> Option<Cell>,
         counters: &mut Counters,
@@ -289,7 +290,7 @@ impl Feed {
         }
     }
 
-    fn remember_former(&mut self, now_ms: u64, incarnation: Uuid, ttl_ms: u64) {
+    fn remember_former(&mut self, now_ms: u64, incarnation: Incarnation, ttl_ms: u64) {
         let until_ms = now_ms + 2 * ttl_ms;
         self.former.insert(incarnation, until_ms);
         self.former_order.push_back((until_ms, incarnation));
@@ -299,7 +300,7 @@ impl Feed {
     fn renew(
         &mut self,
         now_ms: u64,
-        word: Word,
+        word: ReportKind,
         envelope: &Envelope,
         ttl_ms: Option<u64>,
     ) -> Heard {
@@ -308,7 +309,7 @@ impl Feed {
             return Heard::default();
         };
         known.touch(now_ms, pool_ms, envelope, ttl_ms);
-        if word == Word::Advert {
+        if word == ReportKind::Advert {
             known.advertised();
         }
         let (gone, settled) = known.drop_shown(None, envelope);
@@ -336,7 +337,9 @@ impl Feed {
                 continue;
             }
             known.expires_at_ms = pool_ms + known.ttl_ms;
-            known.clock_ms += now_ms.saturating_sub(known.heard_at_ms);
+            known.clock_ms = known.clock_ms.after(Duration::from_millis(
+                now_ms.saturating_sub(known.heard_at_ms),
+            ));
             known.heard_at_ms = now_ms;
             known.silent = false;
             if advertised {
@@ -349,7 +352,7 @@ impl Feed {
     fn replace(
         &mut self,
         now_ms: u64,
-        word: Word,
+        word: ReportKind,
         envelope: &Envelope,
         ttl_ms: u64,
         cell: Cell,
@@ -386,7 +389,7 @@ impl Feed {
         let known = known.or_insert_with(|| Known::new(envelope, ttl_ms));
         known.touch(now_ms, pool_ms, envelope, Some(ttl_ms));
         known.seq = envelope.seq;
-        if word == Word::Advert {
+        if word == ReportKind::Advert {
             known.advertised();
         }
         let (_, settled) = known.drop_shown(Some(envelope.seq), envelope);
@@ -403,10 +406,11 @@ impl Feed {
         }
     }
 
-    /// When a start for this cell shall expire, on the cell's clock: `after_ms` from now.
-    pub fn expires_ms(&self, cell: &str, now_ms: u64, after_ms: u64) -> u64 {
-        self.cells.get(cell).map_or(0, |known| {
-            known.clock_ms + now_ms.saturating_sub(known.heard_at_ms) + after_ms
+    /// When a start for this cell shall expire, on the cell's clock: `after` from now.
+    pub fn expires_ms(&self, cell: &str, now_ms: u64, after: Duration) -> CellTime {
+        self.cells.get(cell).map_or(CellTime::default(), |known| {
+            let since = Duration::from_millis(now_ms.saturating_sub(known.heard_at_ms));
+            known.clock_ms.after(since + after)
         })
     }
 
@@ -448,7 +452,7 @@ impl Known {
         Self {
             incarnation: envelope.incarnation,
             seq: envelope.seq,
-            clock_ms: 0,
+            clock_ms: CellTime::default(),
             heard_at_ms: 0,
             ttl_ms,
             expires_at_ms: 0,
@@ -461,7 +465,7 @@ impl Known {
     fn touch(&mut self, now_ms: u64, pool_ms: u64, envelope: &Envelope, ttl_ms: Option<u64>) {
         self.ttl_ms = ttl_ms.unwrap_or(self.ttl_ms);
         self.expires_at_ms = pool_ms + lease_ms(self.ttl_ms);
-        if envelope.clock_ms > 0 {
+        if envelope.clock_ms > CellTime::default() {
             self.clock_ms = envelope.clock_ms;
             self.heard_at_ms = now_ms;
         }

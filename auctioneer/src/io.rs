@@ -1,59 +1,64 @@
-//! What goes into the auctioneer's state machine and what comes out of it.
+//! The inputs and outputs of the auctioneer's state machine.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use placement::Request;
-use shared::wire::{
-    Acceptance, AddCells, Advert, Event, Explain, InstancesAnswer, Page, Stop, StopAnswer,
-    WireError,
+use shared::{
+    AuctionId, RequestId,
+    wire::{
+        Acceptance, AddCells, Event, ExplainRequest, InstancesAnswer, Page, Stop, StopAnswer,
+        WireError,
+    },
 };
-use uuid::Uuid;
 
-use crate::feed::Word;
+use crate::{
+    feed::ReportKind,
+    ids::{DispatchId, LookupId, ReplyKey, StopId},
+    sim::SimulatedInput,
+};
 
-/// Names a message that awaits its answer; the shell knows whose it is.
-pub type ReplyKey = u64;
-
-/// A start message as it came through the door.
+/// A start message after admission.
 #[derive(Clone, Debug)]
-pub struct Asked {
-    /// Each request, in order, or why it was turned away.
-    pub requests: Vec<Result<AskedRequest, Rejected>>,
-    /// Whether it was an array: then the answer is one, too.
+pub struct StartMessage {
+    /// Each request, in order, or why it was rejected.
+    pub requests: Vec<Result<AdmittedRequest, Rejected>>,
+    /// Whether the message was an array; its reply is one array, too.
     pub array: bool,
-    /// Where the answer goes; none for a publisher without a reply subject.
+    /// Where the reply goes; none for a publisher without a reply subject.
     pub reply: Option<ReplyKey>,
 }
 
-/// A valid request; its id is set.
+/// A valid start request.
 #[derive(Clone, Debug)]
-pub struct AskedRequest {
-    /// With its id.
+pub struct AdmittedRequest {
+    /// Its id, given or made.
+    pub id: RequestId,
+    /// The request, with the same id.
     pub request: Arc<Request>,
-    /// What its sender should know.
+    /// Warnings for its sender.
     pub warnings: Vec<String>,
 }
 
-/// A request that was turned away, and what is known of it.
+/// A rejected request, and what is known of it.
 #[derive(Clone, Debug)]
 pub struct Rejected {
-    /// Its id, when it can stand in a subject; else a new one.
-    pub id: String,
-    /// Its app, when it can stand in a subject.
+    /// Its id when that is valid, else a new one.
+    pub id: RequestId,
+    /// Its app when that is a valid name.
     pub app: Option<String>,
     /// Why.
     pub error: WireError,
 }
 
-/// A dry run.
+/// A dry run: a decision that is only reported.
 #[derive(Clone, Debug)]
-pub struct Place {
-    /// What would be asked for.
-    pub requests: Vec<AskedRequest>,
-    /// As if these cells were not there.
+pub struct DryRun {
+    /// The requests to decide.
+    pub requests: Vec<AdmittedRequest>,
+    /// Cells to leave out.
     pub without: Vec<String>,
-    /// As if there were more.
+    /// Cells to add.
     pub add_cells: Vec<AddCells>,
     /// How much to explain.
     pub explain: placement::Explain,
@@ -61,61 +66,45 @@ pub struct Place {
 
 /// One thing that happened.
 #[derive(Clone, Debug)]
-pub enum Input {
+pub enum AuctioneerInput {
     /// A start message.
-    Start(Asked),
-    /// A cell's word.
-    Heard {
-        /// What it was.
-        word: Word,
-        /// The cell that its subject names.
+    Start(StartMessage),
+    /// A message in which a cell describes itself.
+    CellReport {
+        /// What the message is.
+        kind: ReportKind,
+        /// The cell that its subject names; none for bids and states.
         subject_cell: Option<String>,
-        /// As it came.
+        /// The message.
         body: Bytes,
     },
-    /// A cell's word that was never written out: what a driver in the same process hands over.
-    Said {
-        /// What it was.
-        word: Word,
-        /// The word.
-        said: Arc<Advert>,
-    },
-    /// Every known cell but these said that its last word holds: what a driver of virtual time
-    /// puts in the place of as many bids or advertisements. It answers for it that each is known in
-    /// its present version.
-    Unchanged {
-        /// The auction that they bid in; none: they advertised.
-        auction: Option<Uuid>,
-        /// Those that said nothing, or something else.
-        except: BTreeSet<Arc<str>>,
-    },
     /// A cell's answer to a start.
-    Answered {
+    StartAnswered {
         /// Which start.
-        dispatch: u64,
+        dispatch: DispatchId,
         /// The answer.
         answer: Box<Acceptance>,
     },
-    /// The server says that nobody listens for a start.
-    NobodyListens {
+    /// The NATS server has no subscriber for a start.
+    NoResponders {
         /// Which start.
-        dispatch: u64,
+        dispatch: DispatchId,
     },
-    /// An answer that cannot be read.
-    Garbled,
-    /// The outcome of a request, ours or another auctioneer's.
+    /// An answer that could not be parsed.
+    Unreadable,
+    /// The outcome of a request, of this auctioneer or another one.
     Outcome {
         /// The request.
-        id: String,
-        /// The whole answer.
+        id: RequestId,
+        /// The whole reply.
         body: Bytes,
     },
-    /// Requests that an auctioneer, maybe another one, has begun.
-    Begun(Vec<String>),
-    /// A cell's answer to the question what runs.
-    Found {
+    /// Requests that an auctioneer, this one or another, has put into an auction.
+    Announced(Vec<RequestId>),
+    /// A cell's answer to the question which instances run.
+    InstancesReported {
         /// Which question.
-        query: u64,
+        lookup: LookupId,
         /// The answer.
         answer: Box<InstancesAnswer>,
     },
@@ -123,105 +112,107 @@ pub enum Input {
     Stop {
         /// What to stop.
         stop: Stop,
-        /// Where the answer goes.
+        /// Where the reply goes.
         reply: Option<ReplyKey>,
     },
     /// A cell's answer to a stop.
-    Stopped {
+    StopAnswered {
         /// Which stop.
-        query: u64,
+        stop: StopId,
         /// The answer.
         answer: Box<StopAnswer>,
     },
     /// A dry run.
-    Place {
-        /// What.
-        place: Box<Place>,
-        /// Where the answer goes.
+    DryRun {
+        /// What to decide.
+        dry_run: Box<DryRun>,
+        /// Where the reply goes.
         reply: ReplyKey,
     },
-    /// "Why did it go where it went?"
+    /// A question for the last decisions about an app.
     Explain {
         /// The question.
-        explain: Explain,
-        /// Where the answer goes.
+        explain: ExplainRequest,
+        /// Where the reply goes.
         reply: ReplyKey,
     },
-    /// "Which cells do you see?"
+    /// A question for the cells in the pool.
     Pool {
-        /// Which part.
+        /// Which part of the list.
         page: Page,
-        /// Where the answer goes.
+        /// Where the reply goes.
         reply: ReplyKey,
     },
-    /// "How many more of this size fit?"
+    /// A question for how many more of a size fit.
     Capacity {
-        /// The size, as a request for one.
-        asked: Box<AskedRequest>,
-        /// Where the answer goes.
+        /// The size, as a request for one instance.
+        size: Box<AdmittedRequest>,
+        /// Where the reply goes.
         reply: ReplyKey,
     },
-    /// A message to the door that cannot be used at all.
+    /// A message that was rejected as a whole.
     Rejected {
         /// Why.
         rejected: Rejected,
-        /// Where the answer goes.
+        /// Where the reply goes.
         reply: Option<ReplyKey>,
     },
-    /// Our own echo.
+    /// The auctioneer's own echo: messages flow.
     Echo,
-    /// The connection came or went.
+    /// The connection to NATS is up, or down.
     Connected(bool),
-    /// Take nothing new, finish what is in flight.
-    Leave,
+    /// Accept no new requests, finish what is in flight.
+    Shutdown,
+    /// Many messages summarised by a driver of virtual time.
+    Simulated(SimulatedInput),
 }
 
 /// One thing to do.
 #[derive(Clone, Debug)]
-pub enum Output {
+pub enum AuctioneerOutput {
     /// Ask every cell for a bid.
     AskBids {
         /// The auction.
-        auction: Uuid,
+        auction: AuctionId,
     },
     /// Ask one cell for its state.
     AskState {
         /// The cell.
         cell: Arc<str>,
     },
-    /// Ask every cell what runs.
+    /// Ask every cell which instances run.
     AskInstances {
-        /// The question's number.
-        query: u64,
-        /// Its body.
+        /// Which question.
+        lookup: LookupId,
+        /// The message.
         body: Bytes,
     },
     /// Send a start to a cell.
     Start {
-        /// The start's number.
-        dispatch: u64,
+        /// Which start.
+        dispatch: DispatchId,
         /// The cell.
         cell: Arc<str>,
-        /// Its body.
+        /// The message.
         body: Bytes,
     },
-    /// Tell every cell to stop something.
+    /// Send a stop to every cell.
     StopCells {
-        /// The question's number.
-        query: u64,
-        /// Its body.
+        /// Which stop.
+        stop: StopId,
+        /// The message.
         body: Bytes,
     },
-    /// Answer.
+    /// Reply.
     Reply {
-        /// Whom.
+        /// To which message.
         to: ReplyKey,
-        /// The body.
+        /// The reply.
         body: Bytes,
     },
-    /// Answer with an error: its body and the two headers.
+    /// Reply with an error, in the body and in the headers.
     ReplyError {
-        /// Whom.
+        /// To which message.
         to: ReplyKey,
         /// The error.
         error: Box<WireError>,
@@ -231,14 +222,14 @@ pub enum Output {
     /// Publish a request's outcome.
     Outcome {
         /// The request.
-        id: Arc<str>,
-        /// The whole answer.
+        id: RequestId,
+        /// The whole reply.
         body: Bytes,
     },
-    /// An auction was held: for the log, so that it can be replayed.
-    Held {
+    /// An auction was held; for the log, so that it can be replayed.
+    AuctionHeld {
         /// Its id.
-        auction: Uuid,
+        auction: AuctionId,
         /// Its seed.
         seed: u64,
         /// Jobs in it.

@@ -1,17 +1,18 @@
 //! The front door for start requests: the pool feed, bid gathering, the batch auction, dispatch.
 //!
-//! The behaviour is in [`Auctioneer`], a pure state machine over [`Input`] and [`Output`]; [`run`]
+//! The behaviour is in [`Auctioneer`], a pure state machine over [`AuctioneerInput`] and [`AuctioneerOutput`]; [`run`]
 //! moves bytes and timers between it and NATS. It keeps nothing that matters: killed and started
 //! again it asks the cells to advertise and goes on.
 
+pub mod admission;
 mod answers;
 mod auction;
 mod batch;
 mod capacity;
 mod counters;
-pub mod door;
 pub mod feed;
 mod flow;
+mod ids;
 mod io;
 mod memory;
 mod questions;
@@ -21,6 +22,7 @@ mod report;
 mod ring;
 mod settle;
 mod shell;
+pub mod sim;
 mod stops;
 mod ticket;
 mod warm_up;
@@ -39,7 +41,8 @@ pub use auction::{
 };
 pub use counters::Counters;
 pub use flow::{ECHO_MS, MAX_GAP_MS};
-pub use io::{Asked, AskedRequest, Input, Output, Place, Rejected, ReplyKey};
+pub use ids::{DispatchId, GroupId, LookupId, ReplyKey, StopId, TicketId};
+pub use io::{AdmittedRequest, AuctioneerInput, AuctioneerOutput, DryRun, Rejected, StartMessage};
 pub use memory::{MAX_OUTCOMES, REMEMBER_MS};
 pub use shell::{AuctioneerError, Config, run};
 pub use warm_up::WarmUp;

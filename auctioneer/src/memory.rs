@@ -1,12 +1,10 @@
 //! Outcomes of requests, ours and other auctioneers': the same request again gets the same answer.
 
-use std::{
-    collections::{BTreeSet, VecDeque},
-    sync::Arc,
-};
+use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use placement::{Invalid, MAX_INSTANCES, Request};
+use shared::RequestId;
 use shared::wire::{Outcome, StartReply, WireError, parse_indices, to_bytes};
 
 use crate::{HashMap, ticket::Answer};
@@ -21,8 +19,8 @@ pub(crate) const MAX_BYTES: usize = 64 << 20;
 /// What is remembered of requests.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    known: HashMap<Arc<str>, Option<Bytes>>,
-    order: VecDeque<(u64, Arc<str>)>,
+    known: HashMap<RequestId, Option<Bytes>>,
+    order: VecDeque<(u64, RequestId)>,
     bytes: usize,
     /// Dropped before their time.
     pub(crate) dropped: u64,
@@ -47,17 +45,16 @@ impl Memory {
     }
 
     /// An auctioneer has begun the request.
-    pub(crate) fn begun(&mut self, now_ms: u64, id: &str) {
+    pub(crate) fn begun(&mut self, now_ms: u64, id: &RequestId) {
         if !self.known.contains_key(id) {
-            let id: Arc<str> = id.into();
-            self.known.insert(Arc::clone(&id), None);
-            self.order.push_back((now_ms, id));
+            self.known.insert(id.clone(), None);
+            self.order.push_back((now_ms, id.clone()));
             self.prune(now_ms);
         }
     }
 
     /// The request's outcome. The first one stands, until it is `settled` better.
-    pub(crate) fn ended(&mut self, now_ms: u64, id: &Arc<str>, body: &Bytes, settled: bool) {
+    pub(crate) fn ended(&mut self, now_ms: u64, id: &RequestId, body: &Bytes, settled: bool) {
         match self.known.get_mut(id) {
             Some(Some(_)) if !settled => return,
             Some(known) => {
@@ -65,8 +62,8 @@ impl Memory {
                 self.bytes = self.bytes + body.len() - old;
             }
             None => {
-                self.known.insert(Arc::clone(id), Some(body.clone()));
-                self.order.push_back((now_ms, Arc::clone(id)));
+                self.known.insert(id.clone(), Some(body.clone()));
+                self.order.push_back((now_ms, id.clone()));
                 self.bytes += body.len();
             }
         }
@@ -93,12 +90,13 @@ impl Answer {
     /// The outcome of an earlier request with this id. That of another app is an error; where it
     /// tells of other instances, that is warned of, as far as `max_bytes` allow.
     pub(crate) fn remembered(
+        id: &RequestId,
         request: &Request,
         body: Bytes,
         max_bytes: usize,
     ) -> Result<Self, WireError> {
         let mut answer = Self {
-            id: request.id.as_str().into(),
+            id: id.clone(),
             app: request.app.as_str().into(),
             outcome: Outcome::Unplaced,
             body,
@@ -154,19 +152,24 @@ mod tests {
     use super::*;
 
     fn ended(memory: &mut Memory, now_ms: u64, id: &str, body: &str) {
-        memory.ended(now_ms, &id.into(), &Bytes::from(body.to_owned()), false);
+        memory.ended(
+            now_ms,
+            &RequestId::new(id).unwrap(),
+            &Bytes::from(body.to_owned()),
+            false,
+        );
     }
 
     #[test]
     fn the_first_outcome_stands_for_two_minutes() {
         let mut memory = Memory::default();
-        memory.begun(0, "a");
+        memory.begun(0, &RequestId::new("a").unwrap());
         assert_eq!(memory.get("a"), Some(Seen::Begun));
         ended(&mut memory, 10, "a", "one");
         ended(&mut memory, 20, "a", "two");
-        memory.begun(30, "a");
+        memory.begun(30, &RequestId::new("a").unwrap());
         assert_eq!(memory.get("a"), Some(Seen::Ended("one".into())));
-        memory.ended(40, &"a".into(), &"settled".into(), true);
+        memory.ended(40, &RequestId::new("a").unwrap(), &"settled".into(), true);
         assert_eq!(memory.get("a"), Some(Seen::Ended("settled".into())));
         assert_eq!(memory.bytes, 7);
         memory.prune(REMEMBER_MS - 1);

@@ -6,12 +6,13 @@ use placement::{Draw, Invalid, Job, Pool, Report};
 use serde::Serialize;
 use shared::{
     VERSION,
-    wire::{Explain, ExplainAnswer, Page, PoolAnswer, PoolCell, WireError, code, to_bytes},
+    wire::{ExplainAnswer, ExplainRequest, Page, PoolAnswer, PoolCell, WireError, code, to_bytes},
 };
 
+use crate::ids::ReplyKey;
 use crate::{
     auction::{Auctioneer, MAX_BATCH},
-    io::{Output, Place, ReplyKey},
+    io::{AuctioneerOutput, DryRun},
 };
 
 /// Cells on one page of the pool, at most and unless asked for less.
@@ -23,7 +24,7 @@ const MAX_ADDED: usize = 10_000;
 
 /// The answer to a dry run.
 #[derive(Debug, Serialize)]
-struct DryRun {
+struct DryRunAnswer {
     v: u8,
     auctioneer: String,
     policy: String,
@@ -37,8 +38,8 @@ struct DryRun {
 impl Auctioneer {
     fn answer_with(&mut self, to: ReplyKey, answer: Result<bytes::Bytes, WireError>) {
         self.out.push(match answer {
-            Ok(body) => Output::Reply { to, body },
-            Err(error) => Output::ReplyError {
+            Ok(body) => AuctioneerOutput::Reply { to, body },
+            Err(error) => AuctioneerOutput::ReplyError {
                 to,
                 error: Box::new(error),
             },
@@ -46,12 +47,12 @@ impl Auctioneer {
     }
 
     /// A dry run over the pool as it is now: nothing is debited, nothing is sent.
-    pub(crate) fn place(&mut self, now_ms: u64, place: &Place, reply: ReplyKey) {
+    pub(crate) fn place(&mut self, now_ms: u64, place: &DryRun, reply: ReplyKey) {
         let answer = self.dry_run(now_ms, place);
         self.answer_with(reply, answer);
     }
 
-    fn dry_run(&mut self, now_ms: u64, place: &Place) -> Result<bytes::Bytes, WireError> {
+    fn dry_run(&mut self, now_ms: u64, place: &DryRun) -> Result<bytes::Bytes, WireError> {
         let jobs: Vec<Job> = place
             .requests
             .iter()
@@ -72,7 +73,7 @@ impl Auctioneer {
             let pool = other.as_mut().unwrap_or(self.feed.pool_mut());
             let plan = pool.plan(&jobs, policy, &draw);
             let warnings = place.requests.iter().flat_map(|r| r.warnings.clone());
-            let body = to_bytes(&DryRun {
+            let body = to_bytes(&DryRunAnswer {
                 v: VERSION,
                 auctioneer: self.settings.name.clone(),
                 policy: policy.name().to_owned(),
@@ -139,7 +140,7 @@ impl Auctioneer {
 
     /// The pool with the cells that the dry run adds and without those that it leaves out; none when
     /// it does neither.
-    fn what_if(&self, place: &Place) -> Result<Option<Pool>, WireError> {
+    fn what_if(&self, place: &DryRun) -> Result<Option<Pool>, WireError> {
         let count: usize = place
             .add_cells
             .iter()
@@ -169,7 +170,7 @@ impl Auctioneer {
         Ok(Some(pool))
     }
 
-    pub(crate) fn explain(&mut self, now_ms: u64, explain: &Explain, reply: ReplyKey) {
+    pub(crate) fn explain(&mut self, now_ms: u64, explain: &ExplainRequest, reply: ReplyKey) {
         let mut answer = ExplainAnswer {
             v: VERSION,
             app: explain.app.clone(),
@@ -204,7 +205,7 @@ impl Auctioneer {
             }
             body = to_bytes(&answer);
         }
-        self.out.push(Output::Reply { to: reply, body });
+        self.out.push(AuctioneerOutput::Reply { to: reply, body });
     }
 
     pub(crate) fn pool_page(&mut self, now_ms: u64, page: &Page, reply: ReplyKey) {

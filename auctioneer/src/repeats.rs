@@ -9,14 +9,14 @@ use shared::{
     VERSION,
     wire::{InstanceState, Instances, InstancesAnswer, Outcome, to_bytes},
 };
-use uuid::Uuid;
 
 use crate::{
-    HashMap,
+    HashMap, LookupId,
     auction::Auctioneer,
-    io::Output,
+    io::AuctioneerOutput,
     ticket::{Answer, Done, Slot, State},
 };
+use shared::{InstanceId, RequestId};
 
 /// How long the cells' answers are awaited.
 const CHECK_WAIT_MS: u64 = 500;
@@ -28,12 +28,12 @@ const ASKED_BY_ID: usize = 1_000;
 pub(crate) struct Check {
     missing: BTreeSet<Arc<str>>,
     /// Its own instances, where another auctioneer has begun it.
-    positions: HashMap<Uuid, usize>,
+    positions: HashMap<InstanceId, usize>,
     pub(crate) until_ms: u64,
 }
 
 /// The items of `near` and `far` that name an instance: its id as it was written, and read.
-fn named(request: &Request) -> impl Iterator<Item = (&str, Uuid)> {
+fn named(request: &Request) -> impl Iterator<Item = (&str, InstanceId)> {
     let items = request.near.iter().chain(&request.far);
     items.filter_map(|item| {
         let id = item.strip_prefix("instance:")?;
@@ -68,7 +68,7 @@ impl Auctioneer {
         let Some(ticket) = self.tickets.get_mut(&key) else {
             return;
         };
-        let ids: Vec<Uuid> = named(&ticket.request).map(|(_, id)| id).collect();
+        let ids: Vec<InstanceId> = named(&ticket.request).map(|(_, id)| id).collect();
         if ids.is_empty() || ticket.located.is_some() || !self.settings.policy.has_locality() {
             return self.queue(key);
         }
@@ -86,7 +86,7 @@ impl Auctioneer {
         now_ms: u64,
         key: u64,
         question: &Instances,
-        positions: HashMap<Uuid, usize>,
+        positions: HashMap<InstanceId, usize>,
     ) {
         let cells = self.feed.cells();
         let missing: BTreeSet<Arc<str>> = cells.map(|(name, _)| Arc::clone(name)).collect();
@@ -94,7 +94,10 @@ impl Auctioneer {
             return self.locate(now_ms, key);
         }
         let body = to_bytes(question);
-        self.out.push(Output::AskInstances { query: key, body });
+        self.out.push(AuctioneerOutput::AskInstances {
+            lookup: LookupId::new(key),
+            body,
+        });
         let check = Check {
             missing,
             positions,
@@ -179,8 +182,7 @@ impl Auctioneer {
     }
 
     /// An outcome, ours come back or another auctioneer's.
-    pub(crate) fn heard_outcome(&mut self, now_ms: u64, id: String, body: Bytes) {
-        let id: Arc<str> = id.into();
+    pub(crate) fn heard_outcome(&mut self, now_ms: u64, id: RequestId, body: Bytes) {
         let ours = self.by_id.get(&id).copied();
         if ours.is_none() {
             self.memory.ended(now_ms, &id, &body, false);
@@ -211,9 +213,9 @@ impl Auctioneer {
             "nothing of a request waits while the cells are asked for it"
         );
         let most = self.settings.max_payload;
-        let answer = Answer::remembered(&ticket.request, body, most);
+        let answer = Answer::remembered(&ticket.id, &ticket.request, body, most);
         let answer = answer.unwrap_or_else(|error| Answer {
-            id: Arc::clone(&ticket.id),
+            id: ticket.id.clone(),
             app: Arc::clone(&ticket.app),
             outcome: Outcome::Unplaced,
             body: to_bytes(&error.body()),
@@ -224,9 +226,9 @@ impl Auctioneer {
     }
 
     /// Requests that an auctioneer has begun. Ours come back to us, too.
-    pub(crate) fn heard_begun(&mut self, now_ms: u64, ids: &[String]) {
+    pub(crate) fn heard_begun(&mut self, now_ms: u64, ids: &[RequestId]) {
         for id in ids {
-            if !self.by_id.contains_key(id.as_str()) {
+            if !self.by_id.contains_key(id) {
                 self.memory.begun(now_ms, id);
             }
         }

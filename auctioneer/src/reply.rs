@@ -9,6 +9,8 @@ use shared::{
     wire::{InstanceOutcome, Outcome, StartReply, WireError, code, format_indices, to_bytes},
 };
 
+use shared::RequestId;
+
 use crate::ticket::{Answer, Done, Group, Instance, State, Ticket, because};
 
 /// The outcome of an instance at this moment.
@@ -46,7 +48,7 @@ pub(crate) fn answer(ticket: &Ticket, max_bytes: usize) -> Answer {
     let worst = present.iter().map(|(_, _, done)| done.outcome).max();
     let mut reply = StartReply {
         v: VERSION,
-        id: ticket.id.as_ref().to_owned(),
+        id: ticket.id.clone(),
         app: ticket.request.app.clone(),
         outcome: worst.unwrap_or(Outcome::Placed),
         auction: ticket.auction,
@@ -66,7 +68,7 @@ pub(crate) fn answer(ticket: &Ticket, max_bytes: usize) -> Answer {
         body = to_bytes(&reply);
     }
     Answer {
-        id: Arc::clone(&ticket.id),
+        id: ticket.id.clone(),
         app: Arc::clone(&ticket.app),
         outcome: reply.outcome,
         body,
@@ -86,7 +88,7 @@ fn single(index: u32, instance: &Instance, done: &Done) -> InstanceOutcome {
             .as_ref()
             .map(|why| why.tally.clone())
             .unwrap_or_default(),
-        duplicate_of: done.duplicate_of.as_ref().map(ToString::to_string),
+        duplicate_of: done.duplicate_of.clone(),
     }
 }
 
@@ -113,7 +115,7 @@ fn groups(failed: &[(u32, &Instance, &Done)]) -> Vec<InstanceOutcome> {
             done.outcome,
             done.cell.as_deref(),
             reason,
-            done.duplicate_of.as_deref(),
+            done.duplicate_of.as_ref().map(RequestId::as_str),
         )
     }
     // keyed by reason: one reason in one request has one set of numbers, or nearly the same
@@ -187,7 +189,7 @@ pub(crate) fn array(group: &Group, max_bytes: usize) -> Result<Bytes, WireError>
     }
     let short = |a: &Answer| StartReply {
         v: VERSION,
-        id: a.id.to_string(),
+        id: a.id.clone(),
         app: a.app.to_string(),
         outcome: a.outcome,
         auction: None,

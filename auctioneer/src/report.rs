@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use placement::Unplaced;
 use shared::wire::{Event, EventInstance, format_indices};
-use uuid::Uuid;
 
 use crate::HashMap;
+use shared::{AuctionId, InstanceId, RequestId};
 
 /// Instances listed in one event.
 const LISTED: usize = 100;
@@ -24,15 +24,15 @@ pub(crate) struct Lines {
     indices: Vec<u32>,
     listed: Vec<EventInstance>,
     why: Option<Arc<Unplaced>>,
-    requests: Vec<Arc<str>>,
+    requests: Vec<RequestId>,
 }
 
 /// One instance, as an event tells of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
-    pub(crate) request: Arc<str>,
+    pub(crate) request: RequestId,
     pub(crate) index: u32,
-    pub(crate) instance: Uuid,
+    pub(crate) instance: InstanceId,
     pub(crate) cell: Option<Arc<str>>,
     pub(crate) why: Option<Arc<Unplaced>>,
 }
@@ -56,14 +56,14 @@ impl Lines {
         }
     }
 
-    pub(crate) fn event(self, kind: &str, app: &str, auction: Option<Uuid>) -> Event {
+    pub(crate) fn event(self, kind: &str, app: &str, auction: Option<AuctionId>) -> Event {
         let mut event = Event::app(kind, app);
         event.auction = auction;
         event.count = self.indices.len();
         event.indices = Some(format_indices(self.indices));
         event.instances = self.listed;
         if let [request] = self.requests.as_slice() {
-            event.request = Some(request.as_ref().to_owned());
+            event.request = Some(request.clone());
         }
         if let Some(why) = self.why {
             event.reason = Some(why.reason.clone());
@@ -76,19 +76,19 @@ impl Lines {
 /// Events that wait for the last answer of their auction and app.
 #[derive(Debug, Default)]
 pub(crate) struct Reports {
-    auctions: HashMap<(Uuid, Arc<str>), AppReport>,
+    auctions: HashMap<(AuctionId, Arc<str>), AppReport>,
 }
 
 impl Reports {
     /// An instance of the app was sent to a cell by this auction.
-    pub(crate) fn sent(&mut self, auction: Uuid, app: Arc<str>) {
+    pub(crate) fn sent(&mut self, auction: AuctionId, app: Arc<str>) {
         self.auctions.entry((auction, app)).or_default().pending += 1;
     }
 
     /// What became of one that was sent. After the last one the events are returned.
     pub(crate) fn heard(
         &mut self,
-        auction: Uuid,
+        auction: AuctionId,
         app: &Arc<str>,
         kind: &'static str,
         line: Line,

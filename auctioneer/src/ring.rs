@@ -4,9 +4,9 @@ use std::{collections::VecDeque, sync::Arc};
 
 use placement::{Job, Unplaced};
 use shared::wire::{AuctionRecord, DecisionRecord, Outcome, instance_id};
-use uuid::Uuid;
 
 use crate::HashMap;
+use shared::{AuctionId, InstanceId};
 
 /// Auctions remembered.
 pub(crate) const REMEMBERED: usize = 16;
@@ -16,13 +16,13 @@ pub(crate) const MAX_DECISIONS: usize = 40_000;
 /// One auction.
 #[derive(Debug)]
 pub(crate) struct Past {
-    pub(crate) auction: Uuid,
+    pub(crate) auction: AuctionId,
     pub(crate) seed: u64,
     pub(crate) at_ms: u64,
     pub(crate) cells: usize,
     pub(crate) decisions: Vec<PastDecision>,
     /// What became of those that no cell accepted, by instance.
-    pub(crate) told: HashMap<Uuid, Told>,
+    pub(crate) told: HashMap<InstanceId, Told>,
 }
 
 /// What became of an instance that was sent to a cell, and why.
@@ -57,7 +57,7 @@ impl Ring {
     }
 
     /// An instance that an auction placed was not taken by its cell, or nobody knows.
-    pub(crate) fn told(&mut self, auction: Uuid, instance: Uuid, what: Told) {
+    pub(crate) fn told(&mut self, auction: AuctionId, instance: InstanceId, what: Told) {
         let mut past = self.past.iter_mut().rev();
         if let Some(past) = past.find(|past| past.auction == auction) {
             past.told.insert(instance, what);
@@ -65,7 +65,7 @@ impl Ring {
     }
 
     /// An instance of which nobody knew runs after all.
-    pub(crate) fn placed_late(&mut self, auction: Uuid, instance: Uuid) {
+    pub(crate) fn placed_late(&mut self, auction: AuctionId, instance: InstanceId) {
         let mut past = self.past.iter_mut().rev();
         if let Some(past) = past.find(|past| past.auction == auction) {
             past.told.remove(&instance);
@@ -103,7 +103,7 @@ impl Ring {
 }
 
 impl PastDecision {
-    fn record(&self, told: &HashMap<Uuid, Told>) -> DecisionRecord {
+    fn record(&self, told: &HashMap<InstanceId, Told>) -> DecisionRecord {
         let request = &self.job.request;
         let told = (!told.is_empty() && self.cell.is_some())
             .then(|| instance_id(&request.id, &request.app, request.kind, self.job.index))
@@ -140,7 +140,7 @@ mod tests {
             why: None,
         };
         Past {
-            auction: Uuid::from_u128(u128::from(at_ms)),
+            auction: AuctionId::from_u128(u128::from(at_ms)),
             seed: at_ms,
             at_ms,
             cells: 1,

@@ -8,9 +8,10 @@ use shared::{
     wire::{Event, Outcome, WireError, code, instance_id, kind, to_bytes},
 };
 
+use crate::ids::ReplyKey;
 use crate::{
     auction::{Auctioneer, DEFAULT_DEADLINE_MS, MAX_WAITING},
-    io::{Asked, AskedRequest, Output, Rejected, ReplyKey},
+    io::{AdmittedRequest, AuctioneerOutput, Rejected, StartMessage},
     memory::{Seen, other_app},
     reply,
     report::{Line, Lines},
@@ -19,7 +20,7 @@ use crate::{
 
 impl Auctioneer {
     /// A start message: each request is taken, repeated or turned away by itself.
-    pub(crate) fn start(&mut self, now_ms: u64, asked: Asked) {
+    pub(crate) fn start(&mut self, now_ms: u64, asked: StartMessage) {
         let key = self.key();
         let count = asked.requests.len();
         let group = Group {
@@ -45,13 +46,13 @@ impl Auctioneer {
             self.groups.remove(&key);
             if let Some(to) = asked.reply {
                 let error = Box::new(first_error(rejected.iter().map(|(_, why)| &why.error)));
-                self.out.push(Output::ReplyError { to, error });
+                self.out.push(AuctioneerOutput::ReplyError { to, error });
             }
             return;
         }
         for (position, why) in rejected {
             let answer = Answer {
-                id: why.id.as_str().into(),
+                id: why.id.clone(),
                 app: why.app.as_deref().unwrap_or_default().into(),
                 outcome: Outcome::Unplaced,
                 body: to_bytes(&serde_json::json!({ "error": why.error })),
@@ -66,7 +67,7 @@ impl Auctioneer {
         self.tell_rejected(std::iter::once(rejected), reply.is_none());
         if let Some(to) = reply {
             let error = Box::new(rejected.error.clone());
-            self.out.push(Output::ReplyError { to, error });
+            self.out.push(AuctioneerOutput::ReplyError { to, error });
         }
     }
 
@@ -86,22 +87,22 @@ impl Auctioneer {
             });
             event.count += 1;
             if publish_outcome {
-                self.out.push(Output::Outcome {
-                    id: why.id.as_str().into(),
+                self.out.push(AuctioneerOutput::Outcome {
+                    id: why.id.clone(),
                     body: to_bytes(&why.error.body()),
                 });
             }
         }
         let events = apps
             .into_values()
-            .map(|event| Output::Event(Box::new(event)));
+            .map(|event| AuctioneerOutput::Event(Box::new(event)));
         self.out.extend(events);
     }
 
     fn take_request(
         &mut self,
         now_ms: u64,
-        asked: AskedRequest,
+        asked: AdmittedRequest,
         place: (u64, usize),
     ) -> Result<(), Rejected> {
         let id = asked.request.id.as_str();
@@ -110,7 +111,8 @@ impl Auctioneer {
         }
         let seen = self.memory.get(id);
         if let Some(Seen::Ended(body)) = seen {
-            let answer = Answer::remembered(&asked.request, body, self.settings.max_payload);
+            let answer =
+                Answer::remembered(&asked.id, &asked.request, body, self.settings.max_payload);
             let answer = answer.map_err(|error| turned_away(&asked, error))?;
             self.counters.repeats += 1;
             self.fill(place, answer);
@@ -141,14 +143,14 @@ impl Auctioneer {
         Ok(())
     }
 
-    fn open(&mut self, now_ms: u64, asked: AskedRequest, place: (u64, usize)) -> u64 {
+    fn open(&mut self, now_ms: u64, asked: AdmittedRequest, place: (u64, usize)) -> u64 {
         self.counters.requests += 1;
         let request = asked.request;
         let key = self.key();
-        let id: Arc<str> = request.id.as_str().into();
+        let id = asked.id;
         let instance = |index| Instance {
             index,
-            id: instance_id(&id, &request.app, request.kind, index),
+            id: instance_id(id.as_str(), &request.app, request.kind, index),
             state: State::Checking,
             failures: 0,
             changed: 0,
@@ -166,7 +168,7 @@ impl Auctioneer {
         if queue_end_ms > now_ms {
             self.queue_ends.insert((queue_end_ms, key));
         }
-        self.by_id.insert(Arc::clone(&id), key);
+        self.by_id.insert(id.clone(), key);
         let ticket = Ticket {
             id,
             app: request.app.as_str().into(),
@@ -208,7 +210,7 @@ impl Auctioneer {
     fn repeated(
         &mut self,
         key: u64,
-        asked: &AskedRequest,
+        asked: &AdmittedRequest,
         place: (u64, usize),
     ) -> Result<(), Rejected> {
         let Some(ticket) = self.tickets.get_mut(&key) else {
@@ -257,8 +259,8 @@ impl Auctioneer {
             Ok(answer.map(|a| a.body).unwrap_or_default())
         };
         self.out.push(match body {
-            Ok(body) => Output::Reply { to, body },
-            Err(error) => Output::ReplyError {
+            Ok(body) => AuctioneerOutput::Reply { to, body },
+            Err(error) => AuctioneerOutput::ReplyError {
                 to,
                 error: Box::new(error),
             },
@@ -294,7 +296,7 @@ impl Auctioneer {
         let ticket = self.tickets.get(&slot.ticket)?;
         let instance = &ticket.instances[slot.position];
         Some(Line {
-            request: Arc::clone(&ticket.id),
+            request: ticket.id.clone(),
             index: instance.index,
             instance: instance.id,
             cell: None,
@@ -315,14 +317,14 @@ impl Auctioneer {
             };
             ticket.open -= 1;
             let sharers = std::mem::take(&mut ticket.instances[slot.position].sharers);
-            let of = Arc::clone(&ticket.id);
+            let of = ticket.id.clone();
             let over = ticket.open == 0;
             if over {
                 self.end(now_ms, slot.ticket);
             }
             for sharer in sharers {
                 let mut shared = done.clone();
-                shared.duplicate_of = Some(Arc::clone(&of));
+                shared.duplicate_of = Some(of.clone());
                 ended.push((sharer, shared));
             }
         }
@@ -364,8 +366,8 @@ impl Auctioneer {
             return;
         }
         let places = std::mem::take(&mut ticket.places);
-        self.out.push(Output::Outcome {
-            id: Arc::clone(&answer.id),
+        self.out.push(AuctioneerOutput::Outcome {
+            id: answer.id.clone(),
             body: answer.body.clone(),
         });
         for place in places {
@@ -476,9 +478,9 @@ impl Auctioneer {
     }
 }
 
-fn turned_away(asked: &AskedRequest, error: WireError) -> Rejected {
+fn turned_away(asked: &AdmittedRequest, error: WireError) -> Rejected {
     Rejected {
-        id: asked.request.id.clone(),
+        id: asked.id.clone(),
         app: Some(asked.request.app.clone()),
         error,
     }

@@ -8,9 +8,11 @@ use shared::{
     wire::{Stop, StopAnswer, StopOutcome, StopReply, Stopped, WireError, code, to_bytes},
 };
 
+use crate::ids::ReplyKey;
 use crate::{
+    StopId,
     auction::Auctioneer,
-    io::{Output, ReplyKey},
+    io::AuctioneerOutput,
     ticket::{State, because},
 };
 
@@ -40,15 +42,15 @@ impl Auctioneer {
             if let Some(to) = reply {
                 let message = format!("{MAX_STOPS} stops are under way already");
                 let error = Box::new(WireError::new(code::OVERLOADED, message));
-                self.out.push(Output::ReplyError { to, error });
+                self.out.push(AuctioneerOutput::ReplyError { to, error });
             }
             return;
         }
         let cancelled = self.cancel(now_ms, &stop);
         let query = self.key();
         // sent also when no cell is known: there may be one that we have not heard yet
-        self.out.push(Output::StopCells {
-            query,
+        self.out.push(AuctioneerOutput::StopCells {
+            stop: StopId::new(query),
             body: to_bytes(&stop),
         });
         let stopping = Stopping {
@@ -119,7 +121,7 @@ impl Auctioneer {
                 && let Some(to) = stopping.reply
             {
                 let body = to_bytes(&stopping.answer(self.settings.max_payload));
-                self.out.push(Output::Reply { to, body });
+                self.out.push(AuctioneerOutput::Reply { to, body });
             }
         }
     }

@@ -5,9 +5,9 @@ use std::{collections::VecDeque, sync::Arc};
 use bytes::Bytes;
 use placement::{Request, Run, Unplaced};
 use shared::wire::Outcome;
-use uuid::Uuid;
 
-use crate::io::ReplyKey;
+use crate::ids::ReplyKey;
+use shared::{AuctionId, InstanceId, RequestId};
 
 /// An instance of a request on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,7 +19,7 @@ pub(crate) struct Slot {
 /// A request on its way.
 #[derive(Debug)]
 pub(crate) struct Ticket {
-    pub(crate) id: Arc<str>,
+    pub(crate) id: RequestId,
     /// Shared by all that is kept of it.
     pub(crate) app: Arc<str>,
     pub(crate) request: Arc<Request>,
@@ -39,14 +39,14 @@ pub(crate) struct Ticket {
     pub(crate) replied: bool,
     /// Its `asked` event is out.
     pub(crate) announced: bool,
-    pub(crate) auction: Option<Uuid>,
+    pub(crate) auction: Option<AuctionId>,
 }
 
 /// One instance of it.
 #[derive(Debug)]
 pub(crate) struct Instance {
     pub(crate) index: u32,
-    pub(crate) id: Uuid,
+    pub(crate) id: InstanceId,
     pub(crate) state: State,
     /// Auctions after which a cell did not take it.
     pub(crate) failures: u8,
@@ -81,7 +81,7 @@ pub(crate) struct Done {
     pub(crate) outcome: Outcome,
     pub(crate) cell: Option<Arc<str>>,
     pub(crate) why: Option<Arc<Unplaced>>,
-    pub(crate) duplicate_of: Option<Arc<str>>,
+    pub(crate) duplicate_of: Option<RequestId>,
 }
 
 impl Done {
@@ -133,7 +133,7 @@ pub(crate) struct Group {
 /// The answer to one request of a message.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
-    pub(crate) id: Arc<str>,
+    pub(crate) id: RequestId,
     pub(crate) app: Arc<str>,
     pub(crate) outcome: Outcome,
     pub(crate) body: Bytes,

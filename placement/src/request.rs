@@ -329,31 +329,37 @@ impl Request {
 
 impl Run {
     /// Refuses what no system can execute: no program, a NUL in any text, and names of the
-    /// environment that are empty or hold a `=`.
+    /// environment that are empty or hold a `=`. The errors say where, and never quote a value: they
+    /// are published as events, and values here hold passwords.
     pub fn check(&self) -> Result<(), Invalid> {
         if self.command.first().is_none_or(String::is_empty) {
             let expected = "the program and its arguments";
             return Err(Invalid::new("run.command", "[]", expected));
         }
         if let Some(n) = self.command.iter().position(|word| word.contains('\0')) {
-            let value = shorten(&self.command[n]);
-            return Err(Invalid::new(format!("run.command[{n}]"), value, NO_NUL));
+            return Err(Invalid::new(format!("run.command[{n}]"), NUL, NO_NUL));
         }
         for (name, value) in &self.env {
-            if name.is_empty() || name.contains(['=', '\0']) {
-                let expected = "names of at least one character, without = and NUL";
-                return Err(Invalid::new("run.env", shorten(name), expected));
+            let expected = "names of at least one character, without = and NUL";
+            for (fault, what) in [
+                (name.is_empty(), "an empty name"),
+                (name.contains('='), "a name with ="),
+                (name.contains('\0'), "a name with NUL"),
+            ] {
+                if fault {
+                    return Err(Invalid::new("run.env", what, expected));
+                }
             }
             if value.contains('\0') {
-                let field = format!("run.env.{name}");
-                return Err(Invalid::new(field, shorten(value), NO_NUL));
+                return Err(Invalid::new(format!("run.env.{name}"), NUL, NO_NUL));
             }
         }
         Ok(())
     }
 }
 
-const NO_NUL: &str = "a text without NUL";
+const NUL: &str = "a text with NUL";
+const NO_NUL: &str = "one without";
 
 fn check_amount(field: &str, amount: i64) -> Result<(), Invalid> {
     if (0..=MAX_AMOUNT).contains(&amount) {

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use shared::InstanceId;
 use shared::wire::Instance;
-use uuid::Uuid;
 
 /// Ended instances stay visible this long …
 const ENDED_MS: u64 = 600_000;
@@ -22,9 +22,9 @@ const KNOWN: usize = 20_000;
 pub(crate) struct History {
     /// Oldest first, with when it ended.
     ended: VecDeque<(u64, Instance)>,
-    known: BTreeMap<Uuid, Known>,
+    known: BTreeMap<InstanceId, Known>,
     /// When to forget which id, earliest first.
-    forget: BTreeSet<(u64, Uuid)>,
+    forget: BTreeSet<(u64, InstanceId)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -45,20 +45,20 @@ impl History {
 
     /// Remembers that an id which is not here (yet) was told to stop. One that ended by itself
     /// stays as it was.
-    pub(crate) fn stop_before_start(&mut self, now_ms: u64, id: Uuid) {
+    pub(crate) fn stop_before_start(&mut self, now_ms: u64, id: InstanceId) {
         if !self.known.contains_key(&id) {
             self.know(now_ms, id, true, now_ms + STOPPED_MS);
         }
     }
 
     /// Whether an id is known: stopped by somebody (true), or ended by itself (false).
-    pub(crate) fn stopped(&self, now_ms: u64, id: &Uuid) -> Option<bool> {
+    pub(crate) fn stopped(&self, now_ms: u64, id: &InstanceId) -> Option<bool> {
         let known = self.known.get(id)?;
         (now_ms <= known.until_ms).then_some(known.stopped)
     }
 
     /// A repeat of a known start may itself be repeated, until it expires.
-    pub(crate) fn extend(&mut self, now_ms: u64, id: Uuid, expires_ms: u64) {
+    pub(crate) fn extend(&mut self, now_ms: u64, id: InstanceId, expires_ms: u64) {
         if let Some(known) = self.known.get(&id).copied()
             && known.until_ms < expires_ms
         {
@@ -92,7 +92,7 @@ impl History {
         }
     }
 
-    fn know(&mut self, now_ms: u64, id: Uuid, stopped: bool, until_ms: u64) {
+    fn know(&mut self, now_ms: u64, id: InstanceId, stopped: bool, until_ms: u64) {
         let until_ms = until_ms.min(now_ms + REPEAT_MS);
         if until_ms < now_ms {
             return;

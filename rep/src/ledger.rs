@@ -16,7 +16,7 @@ use shared::wire::{
     Acceptance, CellStart, Instance, InstanceState, Instances, Refusal, Stop, StopAnswer, Stopped,
     Work, kind, reason,
 };
-use uuid::Uuid;
+use shared::{Incarnation, InstanceId};
 
 use self::{
     held::Held,
@@ -32,6 +32,8 @@ use crate::history::History;
 pub const RESTART_DELAYS_MS: [u64; 3] = [1_000, 2_000, 4_000];
 /// An LRP that ran this long is healthy again: its restarts are counted anew.
 pub const HEALTHY_MS: u64 = 300_000;
+/// The longest account of how an instance ended, characters.
+const MAX_ENDED_CHARS: usize = 200;
 /// How many ids an advertisement repeats of those accepted last …
 const RECENT: usize = 64;
 /// … and how long: an auctioneer has given up on its starts by then.
@@ -42,15 +44,15 @@ const RECENT_MS: u64 = 60_000;
 pub struct Ledger {
     /// The cell as it says of itself; `available` and the counts follow what is held.
     cell: Cell,
-    incarnation: Uuid,
+    incarnation: Incarnation,
     /// Where instances with a port can be reached.
     address: String,
     seq: u64,
-    held: BTreeMap<Uuid, Held>,
+    held: BTreeMap<InstanceId, Held>,
     history: History,
-    recent: VecDeque<(u64, Uuid)>,
+    recent: VecDeque<(u64, InstanceId)>,
     /// Those that wait to be started again, and when.
-    restarts: BTreeSet<(u64, Uuid)>,
+    restarts: BTreeSet<(u64, InstanceId)>,
     /// When the instances of a draining cell are ended; none once they have been told.
     drain_at_ms: Option<u64>,
     actions: Vec<Action>,
@@ -60,7 +62,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// An empty ledger of this cell: everything in `cell.total` can be promised.
-    pub fn new(mut cell: Cell, incarnation: Uuid, address: impl Into<String>) -> Self {
+    pub fn new(mut cell: Cell, incarnation: Incarnation, address: impl Into<String>) -> Self {
         cell.available = cell.total.clone();
         Self {
             cell,
@@ -102,13 +104,13 @@ impl Ledger {
     }
 
     /// Which life of the cell this is.
-    pub fn incarnation(&self) -> Uuid {
+    pub fn incarnation(&self) -> Incarnation {
         self.incarnation
     }
 
     /// The last 64 instance ids accepted in the last minute, oldest first.
-    pub fn recent(&self, now_ms: u64) -> Vec<Uuid> {
-        let fresh = |(at, _): &&(u64, Uuid)| at + RECENT_MS > now_ms;
+    pub fn recent(&self, now_ms: u64) -> Vec<InstanceId> {
+        let fresh = |(at, _): &&(u64, InstanceId)| at + RECENT_MS > now_ms;
         self.recent
             .iter()
             .filter(fresh)
@@ -154,7 +156,7 @@ impl Ledger {
             match self.judge(now_ms, start, work, later) {
                 Ok(Known::Already) => accepted.push(work.instance),
                 Ok(Known::New) => {
-                    self.accept(now_ms, start.expires_ms, work);
+                    self.accept(now_ms, start.expires_ms.as_ms(), work);
                     self.seq += 1;
                     accepted.push(work.instance);
                 }
@@ -183,7 +185,7 @@ impl Ledger {
     /// Tells what matches to stop, and remembers ids that are named but not here (yet).
     pub fn stop(&mut self, now_ms: u64, stop: &Stop) -> StopAnswer {
         let indices: BTreeSet<&u32> = stop.indices.iter().collect();
-        let ids: BTreeSet<&Uuid> = stop.instances.iter().collect();
+        let ids: BTreeSet<&InstanceId> = stop.instances.iter().collect();
         let found: Vec<Arc<Work>> = self
             .held
             .values()
@@ -258,7 +260,7 @@ impl Ledger {
         self.history.forget(now_ms);
         if self.drain_at_ms.is_some_and(|at| at <= now_ms) {
             self.drain_at_ms = None;
-            let all: Vec<Uuid> = self.held.keys().copied().collect();
+            let all: Vec<InstanceId> = self.held.keys().copied().collect();
             for id in all {
                 self.end(now_ms, &id);
             }
@@ -279,7 +281,7 @@ impl Ledger {
 
     /// What is held and what ended lately, filtered.
     pub fn instances(&self, now_ms: u64, filter: &Instances) -> Vec<Instance> {
-        let ids: BTreeSet<&Uuid> = filter.ids.iter().collect();
+        let ids: BTreeSet<&InstanceId> = filter.ids.iter().collect();
         let wanted = |instance: &Instance| {
             filter.app.as_ref().is_none_or(|app| *app == instance.app)
                 && (ids.is_empty() || ids.contains(&instance.instance))
@@ -299,7 +301,7 @@ impl Ledger {
             .collect()
     }
 
-    fn holds_lrp(&self, id: &Uuid) -> bool {
+    fn holds_lrp(&self, id: &InstanceId) -> bool {
         let held = self.held.get(id);
         held.is_some_and(|held| held.work.kind == Kind::Lrp)
     }
@@ -318,11 +320,12 @@ impl Ledger {
             has: None,
         };
         if let Some(held) = self.held.get_mut(&work.instance) {
-            held.expires_ms = held.expires_ms.max(start.expires_ms);
+            held.expires_ms = held.expires_ms.max(start.expires_ms.as_ms());
             return Ok(Known::Already);
         }
         if let Some(stopped) = self.history.stopped(now_ms, &work.instance) {
-            self.history.extend(now_ms, work.instance, start.expires_ms);
+            self.history
+                .extend(now_ms, work.instance, start.expires_ms.as_ms());
             if stopped {
                 return Err(refuse(reason::STOPPED));
             }
@@ -331,7 +334,7 @@ impl Ledger {
         if start.incarnation != self.incarnation {
             return Err(refuse(reason::RESTARTED));
         }
-        if now_ms > start.expires_ms {
+        if now_ms > start.expires_ms.as_ms() {
             return Err(refuse(reason::STALE));
         }
         if self.cell.evacuating {
@@ -384,7 +387,7 @@ impl Ledger {
     }
 
     /// Ends an instance that is held: at once where no process is, else when the executor says so.
-    fn end(&mut self, now_ms: u64, id: &Uuid) {
+    fn end(&mut self, now_ms: u64, id: &InstanceId) {
         let Some(held) = self.held.get_mut(id) else {
             return;
         };
@@ -408,7 +411,7 @@ impl Ledger {
         }
     }
 
-    fn ended(&mut self, now_ms: u64, id: Uuid, how: &How) {
+    fn ended(&mut self, now_ms: u64, id: InstanceId, how: &How) {
         let Some(held) = self.held.get_mut(&id) else {
             return;
         };
@@ -418,7 +421,7 @@ impl Ledger {
         } else if held.state == InstanceState::Running && now_ms - held.since_ms >= HEALTHY_MS {
             held.strikes = 0;
         }
-        let text = how.to_string();
+        let text: String = how.to_string().chars().take(MAX_ENDED_CHARS).collect();
         if held.state == InstanceState::Stopping {
             self.gone(now_ms, &id, InstanceState::Exited, Some("stopped".into()));
         } else if *how == How::Exit(0) {
@@ -439,7 +442,7 @@ impl Ledger {
     }
 
     /// Frees an instance's place for good.
-    fn gone(&mut self, now_ms: u64, id: &Uuid, state: InstanceState, ended: Option<String>) {
+    fn gone(&mut self, now_ms: u64, id: &InstanceId, state: InstanceState, ended: Option<String>) {
         let Some(mut held) = self.held.remove(id) else {
             return;
         };
@@ -459,7 +462,7 @@ impl Ledger {
         self.seq += 1;
     }
 
-    fn restart(&mut self, now_ms: u64, id: &Uuid) {
+    fn restart(&mut self, now_ms: u64, id: &InstanceId) {
         let Some(held) = self.held.get_mut(id) else {
             return;
         };

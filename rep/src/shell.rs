@@ -12,7 +12,7 @@ use advertiser::{Cadence, Input, Output, Schedule};
 use bytes::Bytes;
 use placement::{Kind, Span};
 use shared::{
-    Subjects,
+    AuctionId, Incarnation, Subjects,
     clock::{Clock, millis},
     wire::{
         BidRequest, Drain, DrainAnswer, Envelope, Event, Logs, LogsAnswer, WireError, Work, kind,
@@ -58,7 +58,7 @@ pub(crate) struct Shell {
     /// Cells older than this do not look for others of their name any more.
     namesake_ms: u64,
     /// Another cell of our name, to which we give way.
-    namesake: Option<Uuid>,
+    namesake: Option<Incarnation>,
     /// The last word has been said: bids would bring the cell back.
     left: bool,
 }
@@ -75,7 +75,7 @@ impl Shell {
         let operators = Operators::load(config)?;
         let cell = operators.cell()?;
         let clock = Clock::start();
-        let incarnation = Uuid::new_v4();
+        let incarnation = Incarnation::from(Uuid::new_v4());
         let mut ledger = Ledger::new(cell, incarnation, &config.address);
         ledger.needs_run(!executor.pretends());
         if let ExecutorKind::Simulated(simulated) = &config.executor {
@@ -99,7 +99,7 @@ impl Shell {
             counters,
             advertised: None,
             // cells that start together do not all speak together
-            heartbeat_at_ms: incarnation.as_u64_pair().1 % heartbeat_ms,
+            heartbeat_at_ms: incarnation.uuid().as_u64_pair().1 % heartbeat_ms,
             namesake_ms: millis(namesake_time(config)),
             namesake: None,
             left: false,
@@ -136,7 +136,7 @@ impl Shell {
     }
 
     /// The other cell of our name, when there is one and we are the one to go.
-    pub(crate) fn namesake(&self) -> Option<Uuid> {
+    pub(crate) fn namesake(&self) -> Option<Incarnation> {
         self.namesake
     }
 
@@ -247,7 +247,7 @@ impl Shell {
         self.subjects.cell(&self.ledger.cell().cell, what)
     }
 
-    fn state(&self, now_ms: u64, auction: Option<Uuid>) -> Bytes {
+    fn state(&self, now_ms: u64, auction: Option<AuctionId>) -> Bytes {
         let ttl = if self.left {
             Span::default()
         } else {
@@ -309,7 +309,7 @@ impl Shell {
         };
         let own = self.ledger.incarnation();
         let leaving = other.ttl.is_some_and(|ttl| ttl.0.is_zero());
-        let was_first = other.clock_ms > self.namesake_ms || other.incarnation < own;
+        let was_first = other.clock_ms.as_ms() > self.namesake_ms || other.incarnation < own;
         if other.incarnation != own && !leaving && was_first {
             self.namesake = Some(other.incarnation);
         }
@@ -395,7 +395,7 @@ impl Shell {
 /// one that is in use.
 fn hold_apps(ledger: &mut Ledger, apps: usize) {
     let work = |index| Work {
-        instance: Uuid::new_v4(),
+        instance: Uuid::new_v4().into(),
         kind: Kind::Lrp,
         app: format!("held-{index}"),
         index: 0,

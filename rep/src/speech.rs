@@ -7,7 +7,7 @@ use shared::wire::{
     Acceptance, Advert, Bid, CellStart, Instance, Instances, InstancesAnswer, Stop, StopAnswer,
     WireError, code, parse, to_bytes,
 };
-use uuid::Uuid;
+use shared::{AuctionId, clock::CellTime};
 
 use crate::ledger::{Ledger, check_work};
 
@@ -18,13 +18,13 @@ const MAX_FILTER: usize = 100_000;
 
 /// The cell's whole word: an advertisement, the answer to a question for its state, or, with an
 /// auction, a bid. It holds for `ttl`; 0 = the cell leaves.
-pub fn state(ledger: &Ledger, now_ms: u64, ttl: Span, auction: Option<Uuid>) -> Advert {
+pub fn state(ledger: &Ledger, now_ms: u64, ttl: Span, auction: Option<AuctionId>) -> Advert {
     Advert {
         v: shared::VERSION,
         auction,
         incarnation: ledger.incarnation(),
         seq: ledger.seq(),
-        clock_ms: now_ms,
+        clock_ms: CellTime::from_ms(now_ms),
         ttl,
         recent: ledger.recent(now_ms),
         cell: ledger.cell().clone(),
@@ -38,7 +38,7 @@ pub fn bid(
     now_ms: u64,
     ttl: Span,
     advertised: Option<u64>,
-    auction: Uuid,
+    auction: AuctionId,
 ) -> Bytes {
     if advertised == Some(ledger.seq()) {
         to_bytes(&unchanged(ledger, now_ms, auction))
@@ -48,14 +48,14 @@ pub fn bid(
 }
 
 /// The bid that says "my last advertisement still holds".
-pub fn unchanged(ledger: &Ledger, now_ms: u64, auction: Uuid) -> Bid {
+pub fn unchanged(ledger: &Ledger, now_ms: u64, auction: AuctionId) -> Bid {
     Bid {
         v: shared::VERSION,
         auction,
         cell: ledger.cell().cell.clone(),
         incarnation: ledger.incarnation(),
         seq: ledger.seq(),
-        clock_ms: now_ms,
+        clock_ms: CellTime::from_ms(now_ms),
         unchanged: true,
     }
 }

@@ -9,13 +9,13 @@ use tokio::time::{Instant, timeout_at};
 
 /// What ended a [`gather`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum GatherEnd {
     /// `enough` said so.
     Enough,
     /// The deadline passed, or the quiet time after the last answer.
     TimeUp,
     /// The server said at once that nobody listens.
-    NobodyListens,
+    NoResponders,
     /// The connection was closed.
     Closed,
 }
@@ -30,7 +30,7 @@ pub async fn gather(
     deadline: Duration,
     quiet: Option<Duration>,
     mut enough: impl FnMut(Message) -> bool,
-) -> Result<Ended, crate::nats::BusError> {
+) -> Result<GatherEnd, crate::nats::BusError> {
     let until = Instant::now() + deadline;
     let inbox = client.new_inbox();
     let mut answers = client
@@ -42,14 +42,14 @@ pub async fn gather(
     let mut next = until;
     loop {
         match timeout_at(next, answers.next()).await {
-            Err(_) => return Ok(Ended::TimeUp),
-            Ok(None) => return Ok(Ended::Closed),
+            Err(_) => return Ok(GatherEnd::TimeUp),
+            Ok(None) => return Ok(GatherEnd::Closed),
             Ok(Some(answer)) if crate::nats::is_no_responders(&answer) => {
-                return Ok(Ended::NobodyListens);
+                return Ok(GatherEnd::NoResponders);
             }
             Ok(Some(answer)) => {
                 if enough(answer) {
-                    return Ok(Ended::Enough);
+                    return Ok(GatherEnd::Enough);
                 }
                 next = quiet.map_or(until, |q| until.min(Instant::now() + q));
             }

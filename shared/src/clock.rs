@@ -1,6 +1,11 @@
 //! The one place where a process reads its clock; everything else takes `now_ms` as an argument.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::{
+    fmt,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use serde::{Deserialize, Serialize};
 
 /// A process's monotonic clock, in milliseconds since it was made. Only its owner can compare its
 /// readings: others get them back in what they are asked to hold against it.
@@ -35,4 +40,35 @@ pub fn wall_ms() -> i64 {
 /// A duration in whole milliseconds, saturating.
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A reading of one cell's monotonic clock, in milliseconds. The clocks of two processes are not
+/// comparable, so an auctioneer only adds to a reading and sends it back to the cell it is from.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct CellTime(u64);
+
+impl CellTime {
+    /// The cell's own reading of its clock.
+    pub const fn from_ms(ms: u64) -> Self {
+        Self(ms)
+    }
+
+    /// Milliseconds on the cell's clock.
+    pub const fn as_ms(self) -> u64 {
+        self.0
+    }
+
+    /// What the cell's clock shows this much later.
+    pub fn after(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(millis(span)))
+    }
+}
+
+impl fmt::Display for CellTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
 }

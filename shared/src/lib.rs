@@ -3,12 +3,14 @@
 
 pub mod ask;
 pub mod clock;
+mod ids;
 pub mod nats;
 pub mod shutdown;
 mod subjects;
 pub mod telemetry;
 pub mod wire;
 
+pub use ids::{AuctionId, Incarnation, InstanceId, RequestId};
 pub use subjects::{Subjects, check_prefix};
 
 /// The version of every message: `"v":1`.

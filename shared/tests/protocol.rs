@@ -82,7 +82,7 @@ fn every_example_is_what_the_programs_read_and_write() {
     for (name, text) in &examples {
         let (name, text) = (*name, *text);
         check!(name, text: ErrorBody StartReply StartReplies PlaceExtra Stop StopAnswer StopReply
-            BidRequest CapacityAnswer CellSet CellSetAnswer CellStart Acceptance Instances InstancesAnswer Page PoolAnswer Explain
+            BidRequest CapacityAnswer CellSet CellSetAnswer CellStart Acceptance Instances InstancesAnswer Page PoolAnswer ExplainRequest
             ExplainAnswer Drain DrainAnswer Logs LogsAnswer LogLine Event);
     }
     assert!(
@@ -128,6 +128,6 @@ fn the_documented_namespace_gives_the_instance_ids() {
     let expected = uuid::Uuid::new_v5(&namespace, b"r-1/web/lrp/0");
     assert_eq!(
         wire::instance_id("r-1", "web", placement::Kind::Lrp, 0),
-        expected
+        expected.into()
     );
 }

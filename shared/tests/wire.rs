@@ -39,10 +39,10 @@ kind | job | {"app":"a","kind":"job","memory_mb":1,"disk_mb":1}
 deadline | soon | {"app":"a","deadline":"soon","memory_mb":1,"disk_mb":1}
 extra.gpu | -2 | {"app":"a","extra":{"gpu":-2},"memory_mb":1,"disk_mb":1}
 run.command | program | {"app":"a","memory_mb":1,"disk_mb":1,"run":{"command":[]}}
-run.command[1] | without NUL | {"app":"a","memory_mb":1,"disk_mb":1,"run":{"command":["x","a\u0000b"]}}
-run.env.A | without NUL | {"app":"a","memory_mb":1,"disk_mb":1,"run":{"command":["x"],"env":{"A":"\u0000"}}}
-run.env | "" | {"app":"a","memory_mb":1,"disk_mb":1,"run":{"command":["x"],"env":{"":"1"}}}
-run.env | "A=B" | {"app":"a","memory_mb":1,"disk_mb":1,"run":{"command":["x"],"env":{"A=B":"1"}}}
+run.command[1] | with NUL | {"app":"a","memory_mb":1,"disk_mb":1,"run":{"command":["x","a\u0000b"]}}
+run.env.A | with NUL | {"app":"a","memory_mb":1,"disk_mb":1,"run":{"command":["x"],"env":{"A":"\u0000"}}}
+run.env | an empty name | {"app":"a","memory_mb":1,"disk_mb":1,"run":{"command":["x"],"env":{"":"1"}}}
+run.env | a name with = | {"app":"a","memory_mb":1,"disk_mb":1,"run":{"command":["x"],"env":{"A=B":"1"}}}
 extra | "" | {"app":"a","extra":{"":2},"memory_mb":1,"disk_mb":1}
 min_platform.7.0 | "soon" | {"app":"a","min_platform":{"7.0":"soon"},"memory_mb":1,"disk_mb":1}
 max_platform.7.0 | 20260301T000000Z | {"app":"a","max_platform":{"7.0":"20261301T000000Z"},"memory_mb":1,"disk_mb":1}
@@ -60,6 +60,47 @@ fn each_fault_of_a_request_names_its_field() {
         assert!(e.message.contains(says), "{body}: {e}");
     }
     assert!(refusal("").message.contains("EOF"));
+}
+
+/// Nothing that a request executes is quoted: errors become events, which every observer hears. The
+/// field | the body.
+const SECRETS: &str = r#"
+run.env | {"run":{"command":["x"],"env":"hunter2"}}
+run.env | {"run":{"command":["x"],"env":["hunter2"]}}
+run.env | {"run":{"command":["x"],"env":{"hunter2=":"1"}}}
+run.env | {"run":{"command":["x"],"env":{"hunter2\u0000":"1"}}}
+run.env.A | {"run":{"command":["x"],"env":{"A":"hunter2\u0000"}}}
+run.env.A | {"run":{"command":["x"],"env":{"A":["hunter2"]}}}
+run.env.A | {"run":{"command":["x"],"env":{"A":271828}}}
+run.command | {"run":{"command":"hunter2"}}
+run.command | {"run":{"command":"hunter2, expected hunter2"}}
+run.command | {"run":{"command":"`hunter2`"}}
+run.command[1] | {"run":{"command":["x","hunter2\u0000"]}}
+run.command[0] | {"run":{"command":[{"hunter2":1}]}}
+run.port | {"run":{"command":["x"],"port":"hunter2"}}
+run | {"run":"hunter2"}
+"#;
+
+#[test]
+fn what_a_request_executes_is_never_quoted() {
+    for row in SECRETS.trim().lines() {
+        let (field, run) = row.split_once(" | ").unwrap();
+        let body = run.replacen('{', r#"{"app":"a","memory_mb":1,"disk_mb":1,"#, 1);
+        let error = refusal(&body);
+        assert_eq!(error.field.as_deref(), Some(field), "{body}: {error}");
+        let told = serde_json::to_string(&error.body()).unwrap();
+        assert!(
+            !told.contains("hunter2") && !told.contains("271828"),
+            "{body}: {told}"
+        );
+    }
+    for body in [
+        r#"{"app":"a","run":{"command":["hunter2"]}}"#,
+        r#"{"app":"a","run":"hunter2"}"#,
+    ] {
+        let error = wire::Stop::read(body.as_bytes()).unwrap_err();
+        assert!(!error.message.contains("hunter2"), "{body}: {error}");
+    }
 }
 
 /// What stops or drains more than was meant is refused: field | says | body.

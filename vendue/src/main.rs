@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     let first = args.next().unwrap_or_default();
     // before anything else: there is a supervisor for each instance, and it must stay small
     if first == "supervise" {
-        return rep::supervisor::main(args);
+        return rep::supervisor::main();
     }
     if first == server::MORTAL {
         return server::become_mortal(args);

@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use placement::{Cell, Job, Kind};
 use shared::wire::{Acceptance, Envelope};
-use uuid::Uuid;
 
 use crate::HashSet;
+use shared::InstanceId;
 
 use super::{Debit, Feed, Known, get_mut};
 
@@ -28,7 +28,7 @@ impl Feed {
         if known.incarnation != answer.incarnation {
             return;
         }
-        let accepted: HashSet<&Uuid> = answer.accepted.iter().collect();
+        let accepted: HashSet<&InstanceId> = answer.accepted.iter().collect();
         for debit in &mut known.debits {
             if debit.answered_seq.is_none() && accepted.contains(&debit.instance) {
                 debit.answered_seq = Some(answer.seq);
@@ -47,7 +47,7 @@ impl Feed {
 
     /// Takes the answer's numbers instead of ours, minus what is sent and not in them.
     fn correct(&mut self, name: &Arc<str>, answer: &Acceptance) {
-        let refused: Vec<Uuid> = answer.refused.iter().map(|r| r.instance).collect();
+        let refused: Vec<InstanceId> = answer.refused.iter().map(|r| r.instance).collect();
         self.undebit(name, &refused);
         let (Some(known), Some(cell)) = (self.cells.get(name), self.pool.get(name)) else {
             return;
@@ -75,7 +75,7 @@ impl Feed {
     }
 
     /// These were not taken by the cell: their debits are given back.
-    pub fn undebit(&mut self, cell: &str, instances: &[Uuid]) {
+    pub fn undebit(&mut self, cell: &str, instances: &[InstanceId]) {
         let Some((name, known)) = get_mut(&mut self.cells, cell) else {
             return;
         };
@@ -102,7 +102,7 @@ impl Known {
         &mut self,
         seq: Option<u64>,
         envelope: &Envelope,
-    ) -> (Vec<Debit>, Vec<Uuid>) {
+    ) -> (Vec<Debit>, Vec<InstanceId>) {
         if self.debits.is_empty() {
             return (Vec::new(), Vec::new());
         }

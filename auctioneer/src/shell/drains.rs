@@ -9,7 +9,8 @@ use shared::{
 use tokio::task::JoinSet;
 
 use super::Shell;
-use crate::{Input, feed::Word};
+use crate::{AuctioneerInput, feed::ReportKind};
+use crate::{DispatchId, LookupId, StopId};
 
 impl Shell {
     /// Subscribes to all that is said without being asked for, and to the answers.
@@ -24,8 +25,12 @@ impl Shell {
             tasks,
         )
         .await?;
-        self.drain(subjects.echo(name), |_, _| Some(Input::Echo), tasks)
-            .await?;
+        self.drain(
+            subjects.echo(name),
+            |_, _| Some(AuctioneerInput::Echo),
+            tasks,
+        )
+        .await?;
         self.drain(format!("{}.bid", self.inbox), |_, m| Self::bid(m), tasks)
             .await?;
         self.drain(
@@ -41,7 +46,7 @@ impl Shell {
     async fn drain(
         &self,
         subject: String,
-        read: impl Fn(&Self, &Message) -> Option<Input> + Send + 'static,
+        read: impl Fn(&Self, &Message) -> Option<AuctioneerInput> + Send + 'static,
         tasks: &mut JoinSet<()>,
     ) -> Result<(), BusError> {
         let subscribed = self.bus.client.subscribe(subject).await;
@@ -61,78 +66,82 @@ impl Shell {
 
     // the signature of all readers
     #[allow(clippy::unnecessary_wraps)]
-    fn advert(&self, message: &Message) -> Option<Input> {
-        Some(Input::Heard {
-            word: Word::Advert,
+    fn advert(&self, message: &Message) -> Option<AuctioneerInput> {
+        Some(AuctioneerInput::CellReport {
+            kind: ReportKind::Advert,
             subject_cell: self.subjects.cell_of(&message.subject).map(str::to_owned),
             body: message.payload.clone(),
         })
     }
 
-    fn bid(message: &Message) -> Option<Input> {
-        heard(Word::Bid, message)
+    fn bid(message: &Message) -> Option<AuctioneerInput> {
+        heard(ReportKind::Bid, message)
     }
 
-    fn state(message: &Message) -> Option<Input> {
-        heard(Word::State, message)
+    fn state(message: &Message) -> Option<AuctioneerInput> {
+        heard(ReportKind::State, message)
     }
 
-    fn outcome(message: &Message) -> Option<Input> {
-        let id = message.subject.rsplit('.').next()?.to_owned();
-        Some(Input::Outcome {
+    fn outcome(message: &Message) -> Option<AuctioneerInput> {
+        let id = message.subject.rsplit('.').next()?.parse().ok()?;
+        Some(AuctioneerInput::Outcome {
             id,
             body: message.payload.clone(),
         })
     }
 
-    fn asked(message: &Message) -> Option<Input> {
+    fn asked(message: &Message) -> Option<AuctioneerInput> {
         #[derive(serde::Deserialize)]
-        struct Asked {
+        struct Announced {
             #[serde(default)]
             request: Option<String>,
             #[serde(default)]
             requests: Vec<String>,
         }
-        let asked: Asked = serde_json::from_slice(&message.payload).ok()?;
+        let asked: Announced = serde_json::from_slice(&message.payload).ok()?;
         let ids = asked.request.into_iter().chain(asked.requests);
-        Some(Input::Begun(ids.filter(|id| id.len() <= 128).collect()))
+        Some(AuctioneerInput::Announced(
+            ids.filter_map(|id| id.try_into().ok()).collect(),
+        ))
     }
 
     /// An answer to a start, a stop or the question what runs: the subject says to which.
-    fn answer(message: &Message) -> Option<Input> {
+    fn answer(message: &Message) -> Option<AuctioneerInput> {
         let mut tokens = message.subject.rsplit('.');
         let number: u64 = tokens.next()?.parse().ok()?;
         let nobody = is_no_responders(message);
         let body = &message.payload;
         let input = match tokens.next()? {
-            "start" if nobody => Some(Input::NobodyListens { dispatch: number }),
+            "start" if nobody => Some(AuctioneerInput::NoResponders {
+                dispatch: DispatchId::new(number),
+            }),
             "start" => serde_json::from_slice::<Acceptance>(body)
                 .ok()
-                .map(|answer| Input::Answered {
-                    dispatch: number,
+                .map(|answer| AuctioneerInput::StartAnswered {
+                    dispatch: DispatchId::new(number),
                     answer: Box::new(answer),
                 }),
             _ if nobody => return None, // no cell at all: the time that it is given ends it
             "stop" => serde_json::from_slice::<StopAnswer>(body)
                 .ok()
-                .map(|answer| Input::Stopped {
-                    query: number,
+                .map(|answer| AuctioneerInput::StopAnswered {
+                    stop: StopId::new(number),
                     answer: Box::new(answer),
                 }),
             _ => serde_json::from_slice::<InstancesAnswer>(body)
                 .ok()
-                .map(|answer| Input::Found {
-                    query: number,
+                .map(|answer| AuctioneerInput::InstancesReported {
+                    lookup: LookupId::new(number),
                     answer: Box::new(answer),
                 }),
         };
-        Some(input.unwrap_or(Input::Garbled))
+        Some(input.unwrap_or(AuctioneerInput::Unreadable))
     }
 }
 
-fn heard(word: Word, message: &Message) -> Option<Input> {
-    (!is_no_responders(message)).then_some(Input::Heard {
-        word,
+fn heard(kind: ReportKind, message: &Message) -> Option<AuctioneerInput> {
+    (!is_no_responders(message)).then_some(AuctioneerInput::CellReport {
+        kind,
         subject_cell: None,
         body: message.payload.clone(),
     })

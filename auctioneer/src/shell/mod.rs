@@ -27,7 +27,7 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use crate::{Auctioneer, Counters, Input, ReplyKey, Settings, WarmUp};
+use crate::{Auctioneer, AuctioneerInput, Counters, ReplyKey, Settings, WarmUp};
 use service::Door;
 
 /// Inputs that may wait for the machine; then the subscriptions fill up.
@@ -74,7 +74,7 @@ struct Shell {
     counters: Arc<Mutex<Counters>>,
     /// Messages that the client did not take in time.
     unsent: Arc<AtomicU64>,
-    inputs: mpsc::Sender<Input>,
+    inputs: mpsc::Sender<AuctioneerInput>,
     /// Answers to what we ask arrive under this subject.
     inbox: Arc<str>,
 }
@@ -138,7 +138,7 @@ struct Owner {
     shell: Shell,
     machine: Auctioneer,
     clock: Clock,
-    input: mpsc::Receiver<Input>,
+    input: mpsc::Receiver<AuctioneerInput>,
 }
 
 impl Owner {
@@ -172,7 +172,7 @@ impl Owner {
                 () = shutdown.cancelled(), if leave_by_ms.is_none() => {
                     door.close().await;
                     leave_by_ms = Some(now_ms + LEAVE_MS);
-                    inputs.push(Input::Leave);
+                    inputs.push(AuctioneerInput::Shutdown);
                 }
                 changed = connected.changed() => {
                     changed.map_err(|_| AuctioneerError::Closed)?;
@@ -196,7 +196,7 @@ impl Owner {
         self.finish(&mut tasks).await
     }
 
-    fn connection(&mut self, up: bool, inputs: &mut Vec<Input>) {
+    fn connection(&mut self, up: bool, inputs: &mut Vec<AuctioneerInput>) {
         if up {
             let max_payload = self.shell.bus.client.server_info().max_payload;
             self.machine.set_max_payload(max_payload);
@@ -206,10 +206,10 @@ impl Owner {
         } else {
             tracing::warn!("the connection to NATS is down: no cell is called lost for it");
         }
-        inputs.push(Input::Connected(up));
+        inputs.push(AuctioneerInput::Connected(up));
     }
 
-    async fn step(&mut self, inputs: &mut Vec<Input>) {
+    async fn step(&mut self, inputs: &mut Vec<AuctioneerInput>) {
         let now_ms = self.clock.now_ms();
         for input in inputs.drain(..) {
             self.machine.take(now_ms, input);

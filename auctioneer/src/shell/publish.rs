@@ -13,7 +13,7 @@ use shared::{
 };
 
 use super::Shell;
-use crate::{ECHO_MS, Output, ReplyKey};
+use crate::{AuctioneerOutput, ECHO_MS, ReplyKey};
 
 /// Evidence that messages flow: ten times a second to ourselves.
 pub(super) async fn echo(shell: Shell, name: String) {
@@ -35,9 +35,14 @@ impl Shell {
     /// Sends all of it. Where the client takes no more, because the connection is down or
     /// stands still, the rest is dropped and counted: late starts would expire, late answers find
     /// nobody, and what waits here would stop everything else.
-    pub(super) async fn send_all(&self, mut outputs: Vec<Output>) {
+    pub(super) async fn send_all(&self, mut outputs: Vec<AuctioneerOutput>) {
         // observers come last: whoever waits for a start, a bid or an answer waits for nothing else
-        outputs.sort_by_key(|o| matches!(o, Output::Event(_) | Output::Outcome { .. }));
+        outputs.sort_by_key(|o| {
+            matches!(
+                o,
+                AuctioneerOutput::Event(_) | AuctioneerOutput::Outcome { .. }
+            )
+        });
         let mut outputs = outputs.into_iter();
         while let Some(output) = outputs.next() {
             match self.send(output).await {
@@ -56,25 +61,25 @@ impl Shell {
         }
     }
 
-    async fn send(&self, output: Output) -> Result<(), BusError> {
+    async fn send(&self, output: AuctioneerOutput) -> Result<(), BusError> {
         let subjects = &self.subjects;
         match output {
-            Output::AskBids { auction } => {
+            AuctioneerOutput::AskBids { auction } => {
                 let body = to_bytes(&BidRequest {
                     v: VERSION,
                     auction,
                 });
                 self.ask(subjects.bid(), "bid", body).await
             }
-            Output::AskState { cell } => {
+            AuctioneerOutput::AskState { cell } => {
                 self.ask(subjects.cell(&cell, "state"), "state", Bytes::new())
                     .await
             }
-            Output::AskInstances { query, body } => {
-                self.ask(subjects.instances(), &format!("found.{query}"), body)
+            AuctioneerOutput::AskInstances { lookup, body } => {
+                self.ask(subjects.instances(), &format!("found.{lookup}"), body)
                     .await
             }
-            Output::Start {
+            AuctioneerOutput::Start {
                 dispatch,
                 cell,
                 body,
@@ -82,22 +87,22 @@ impl Shell {
                 let subject = subjects.cell(&cell, "start");
                 self.ask(subject, &format!("start.{dispatch}"), body).await
             }
-            Output::StopCells { query, body } => {
-                self.ask(subjects.cells_stop(), &format!("stop.{query}"), body)
+            AuctioneerOutput::StopCells { stop, body } => {
+                self.ask(subjects.cells_stop(), &format!("stop.{stop}"), body)
                     .await
             }
-            Output::Reply { to, body } => self.reply(to, body, None).await,
-            Output::ReplyError { to, error } => {
+            AuctioneerOutput::Reply { to, body } => self.reply(to, body, None).await,
+            AuctioneerOutput::ReplyError { to, error } => {
                 self.reply(to, to_bytes(&error.body()), Some(&error)).await
             }
-            Output::Event(event) => {
+            AuctioneerOutput::Event(event) => {
                 let subject = subjects.event(&event.kind, event.about());
                 in_time(self.bus.client.publish(subject, to_bytes(&*event))).await
             }
-            Output::Outcome { id, body } => {
-                in_time(self.bus.client.publish(subjects.outcome(&id), body)).await
+            AuctioneerOutput::Outcome { id, body } => {
+                in_time(self.bus.client.publish(subjects.outcome(id.as_str()), body)).await
             }
-            Output::Held {
+            AuctioneerOutput::AuctionHeld {
                 auction,
                 seed,
                 jobs,

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use super::{AuctioneerError, Config, Shell, after};
-use crate::{Input, ReplyKey, door};
+use crate::{AuctioneerInput, ReplyKey, admission};
 
 /// All auctioneers share the requests.
 const QUEUE_GROUP: &str = "auctioneers";
@@ -136,7 +136,7 @@ async fn take(shell: Shell, mut endpoint: Endpoint, entrance: Entrance, keys: Ar
     while let Some(request) = endpoint.next().await {
         let body = request.message.payload.clone();
         let key = request.message.reply.is_some().then(|| {
-            let key = keys.fetch_add(1, Ordering::Relaxed);
+            let key = ReplyKey::new(keys.fetch_add(1, Ordering::Relaxed));
             remember(&shell, key, request);
             key
         });
@@ -163,15 +163,17 @@ fn read(
     entrance: Entrance,
     body: &[u8],
     key: Option<ReplyKey>,
-) -> Result<Input, WireError> {
+) -> Result<AuctioneerInput, WireError> {
     match (entrance, key) {
-        (Entrance::Start, key) => Ok(door::read_start(policy, body, key, Uuid::now_v7)),
-        (Entrance::Stop, key) => Ok(door::read_stop(body, key, Uuid::now_v7)),
-        (_, None) => Err(door::no_reply()),
-        (Entrance::Place, Some(key)) => door::read_place(policy, body, key, Uuid::now_v7),
-        (Entrance::Explain, Some(key)) => door::read_explain(body, key),
-        (Entrance::Capacity, Some(key)) => door::read_capacity(policy, body, key, Uuid::now_v7),
-        (Entrance::Pool, Some(key)) => door::read_pool(body, key),
+        (Entrance::Start, key) => Ok(admission::read_start(policy, body, key, Uuid::now_v7)),
+        (Entrance::Stop, key) => Ok(admission::read_stop(body, key, Uuid::now_v7)),
+        (_, None) => Err(admission::no_reply()),
+        (Entrance::Place, Some(key)) => admission::read_place(policy, body, key, Uuid::now_v7),
+        (Entrance::Explain, Some(key)) => admission::read_explain(body, key),
+        (Entrance::Capacity, Some(key)) => {
+            admission::read_capacity(policy, body, key, Uuid::now_v7)
+        }
+        (Entrance::Pool, Some(key)) => admission::read_pool(body, key),
     }
 }
 

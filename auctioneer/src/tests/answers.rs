@@ -3,7 +3,7 @@
 use shared::wire::{Outcome, kind};
 
 use super::world::{World, request};
-use crate::{Input, Output};
+use crate::{AuctioneerInput, AuctioneerOutput};
 
 #[test]
 fn refused_work_enters_three_auctions_at_most() {
@@ -79,14 +79,14 @@ fn an_outdated_cell_is_asked_for_its_state_and_left_out() {
     world.cell("c2").cell.available.memory_mb = 400;
     world.cell("c2").seq += 1;
     world.advertise("c2");
-    world.cell("c1").incarnation = uuid::Uuid::from_u128(77);
+    world.cell("c1").incarnation = shared::Incarnation::from_u128(77);
     let key = world.ask_one("r", "web", 100, 1);
     world.deliver_all();
     assert_eq!(
         world.start_reply(key).instances[0].cell.as_deref(),
         Some("c2")
     );
-    let asks = |o: &&Output| matches!(o, Output::AskState { cell } if cell.as_ref() == "c1");
+    let asks = |o: &&AuctioneerOutput| matches!(o, AuctioneerOutput::AskState { cell } if cell.as_ref() == "c1");
     assert_eq!(world.out.iter().filter(asks).count(), 1);
 }
 
@@ -96,7 +96,7 @@ fn delivered_to_nobody_goes_elsewhere() {
     let key = world.ask_one("r", "web", 100, 1);
     let sent = world.sent();
     let dead = sent[0].cell.clone();
-    world.input(Input::NobodyListens {
+    world.input(AuctioneerInput::NoResponders {
         dispatch: sent[0].dispatch,
     });
     assert_eq!(world.free(&dead), 1_000, "given back");
@@ -149,7 +149,13 @@ fn no_answer_is_unknown_and_never_started_elsewhere() {
     // the late answer settles it, by event
     world.deliver(&sent[0]);
     let placed = world.events(kind::PLACED);
-    assert_eq!((placed.len(), placed[0].request.as_deref()), (1, Some("r")));
+    assert_eq!(
+        (
+            placed.len(),
+            placed[0].request.as_ref().map(shared::RequestId::as_str)
+        ),
+        (1, Some("r"))
+    );
     assert_eq!(world.machine.counters().settled_late, 1);
 }
 

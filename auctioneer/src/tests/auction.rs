@@ -1,7 +1,9 @@
+use std::time::Duration;
+
 use shared::wire::{Outcome, kind};
 
 use super::world::{World, asked, request};
-use crate::{Input, MAX_WAITING, Output, feed::Word};
+use crate::{AuctioneerInput, AuctioneerOutput, MAX_WAITING, ReplyKey, feed::ReportKind};
 
 #[test]
 fn dea_asks_nobody_and_sends_one_start_to_each_winner() {
@@ -25,7 +27,9 @@ fn dea_asks_nobody_and_sends_one_start_to_each_winner() {
         );
         assert_eq!(
             sent.start.expires_ms,
-            world.cells[&sent.cell].clock_ms + 5_000
+            world.cells[&sent.cell]
+                .clock_ms
+                .after(Duration::from_secs(5))
         );
         assert!(world.reply(key).is_none());
         world.deliver(sent);
@@ -78,7 +82,10 @@ fn the_clock_of_the_cell_runs_on_between_its_words() {
     world.pass(1_234);
     world.ask_one("r", "web", 100, 1);
     let heard_ms = world.cells["c1"].clock_ms;
-    assert_eq!(world.sent()[0].start.expires_ms, heard_ms + 1_234 + 5_000);
+    assert_eq!(
+        world.sent()[0].start.expires_ms,
+        heard_ms.after(Duration::from_millis(1_234 + 5_000))
+    );
 }
 
 #[test]
@@ -88,14 +95,14 @@ fn diego_asks_once_and_decides_when_all_have_answered() {
     let auction = world.asked_bids().unwrap();
     for name in ["c1", "c2"] {
         let bid = world.cells[name].unchanged(auction);
-        world.heard(Word::Bid, None, bid);
+        world.heard(ReportKind::Bid, None, bid);
         assert!(world.sent().is_empty(), "one is missing");
     }
     // a full bid says more than the last advertisement did
     world.cell("c3").seq = 2;
     world.cell("c3").cell.available.memory_mb = 5;
     let bid = world.cells["c3"].word(Some(auction));
-    world.heard(Word::Bid, None, bid);
+    world.heard(ReportKind::Bid, None, bid);
     let sent = world.sent();
     assert!(
         sent.iter().all(|s| s.cell != "c3"),
@@ -109,7 +116,7 @@ fn diego_asks_once_and_decides_when_all_have_answered() {
     let asked = world
         .out
         .iter()
-        .filter(|o| matches!(o, Output::AskBids { .. }));
+        .filter(|o| matches!(o, AuctioneerOutput::AskBids { .. }));
     assert_eq!(asked.count(), 1, "once per batch");
 }
 
@@ -139,7 +146,7 @@ fn a_cell_that_misses_a_bid_delays_one_batch() {
     let bid = |world: &mut World, name: &str| {
         let auction = world.asked_bids().unwrap();
         let bid = world.cells[name].unchanged(auction);
-        world.heard(Word::Bid, None, bid);
+        world.heard(ReportKind::Bid, None, bid);
     };
     world.ask_one("r1", "a", 100, 1);
     bid(&mut world, "c1");
@@ -218,7 +225,7 @@ fn work_that_may_wait_is_placed_when_the_pool_changes() {
     assert_eq!(reply.outcome, Outcome::Queued);
     assert!(reply.instances[0].reason.is_some());
     let mut large = super::world::TestCell::new("c9", 4_000);
-    large.clock_ms = 5;
+    large.clock_ms = shared::clock::CellTime::from_ms(5);
     world.cells.insert("c9".into(), large);
     world.advertise("c9");
     assert_eq!(world.deliver_all(), 1);
@@ -276,7 +283,10 @@ fn duplicates_in_a_batch_share_the_first_ones_outcome() {
     assert_eq!(first.instances[0].duplicate_of, None);
     let shared = &second.instances[0];
     assert_eq!((shared.index, shared.outcome), (Some(0), Outcome::Placed));
-    assert_eq!(shared.duplicate_of.as_deref(), Some("r1"));
+    assert_eq!(
+        shared.duplicate_of.as_ref().map(shared::RequestId::as_str),
+        Some("r1")
+    );
     assert_eq!(second.instances[1].duplicate_of, None);
 }
 
@@ -301,8 +311,8 @@ fn a_duplicate_of_what_fits_nowhere_fits_nowhere() {
 #[test]
 fn an_array_is_answered_in_order_and_judged_one_by_one() {
     let mut world = World::with_cells("dea", &["c1"]);
-    let reply = Some(7);
-    let Input::Start(mut start) = asked(
+    let reply = Some(ReplyKey::new(7));
+    let AuctioneerInput::Start(mut start) = asked(
         vec![request("r1", "a", 10, 1), request("r2", "b", 5_000, 1)],
         reply,
     ) else {
@@ -312,14 +322,14 @@ fn an_array_is_answered_in_order_and_judged_one_by_one() {
     start.requests.insert(
         1,
         Err(crate::Rejected {
-            id: "bad".into(),
+            id: "bad".parse().unwrap(),
             app: None,
             error,
         }),
     );
-    world.input(Input::Start(start));
+    world.input(AuctioneerInput::Start(start));
     world.deliver_all();
-    let reply = world.reply(7).unwrap();
+    let reply = world.reply(ReplyKey::new(7)).unwrap();
     assert_eq!(reply["outcome"], "unplaced");
     assert_eq!(reply["requests"][0]["outcome"], "placed");
     assert_eq!(reply["requests"][1]["error"]["message"], "app: missing");
@@ -367,10 +377,10 @@ fn a_large_request_takes_several_auctions_and_one_answer_that_fits() {
     }
     assert_eq!(world.machine.counters().auctions, 3);
     assert_eq!(world.machine.counters().accepted, 25_000);
-    let Some(Output::Reply { body, .. }) = world
+    let Some(AuctioneerOutput::Reply { body, .. }) = world
         .out
         .iter()
-        .find(|o| matches!(o, Output::Reply { to, .. } if *to == key))
+        .find(|o| matches!(o, AuctioneerOutput::Reply { to, .. } if *to == key))
     else {
         panic!("no answer")
     };
@@ -456,7 +466,7 @@ fn leaving_takes_nothing_new_and_ends_what_waits() {
     let mut waits = request("r2", "b", 5_000, 1);
     waits.queue_timeout = Some(placement::Span(std::time::Duration::from_secs(60)));
     let waiting = world.ask(vec![waits]);
-    world.input(Input::Leave);
+    world.input(AuctioneerInput::Shutdown);
     assert_eq!(world.start_reply(waiting).outcome, Outcome::Unplaced);
     let late = world.ask_one("r3", "c", 100, 1);
     assert_eq!(world.reply(late).unwrap()["error"]["code"], "shutting_down");

@@ -1,14 +1,15 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use placement::{Job, Request};
 use shared::wire::{Acceptance, Refusal};
-use uuid::Uuid;
 
 use super::world::TestCell;
 use crate::{
     Counters,
-    feed::{Debit, Feed, Heard, MAX_APPS, MAX_WORD_BYTES, Word},
+    feed::{Debit, Feed, Heard, MAX_APPS, MAX_WORD_BYTES, ReportKind},
 };
+use shared::InstanceId;
+use shared::{AuctionId, Incarnation, clock::CellTime};
 
 /// A feed with a clock, and one word after another.
 struct Bench {
@@ -36,8 +37,13 @@ impl Bench {
     fn hear_on(&mut self, subject: &str, body: &[u8]) -> Heard {
         self.feed.evidence(self.now_ms);
         let counters = &mut self.counters;
-        self.feed
-            .hear(self.now_ms, Word::Advert, Some(subject), body, counters)
+        self.feed.hear(
+            self.now_ms,
+            ReportKind::Advert,
+            Some(subject),
+            body,
+            counters,
+        )
     }
 
     fn pass(&mut self, ms: u64) -> Vec<Arc<str>> {
@@ -56,11 +62,13 @@ impl Bench {
     }
 
     fn debit(&mut self, instance: u128, memory_mb: i64) {
-        let expires_ms = self.feed.expires_ms("c", self.now_ms, 5_000);
+        let expires_ms = self
+            .feed
+            .expires_ms("c", self.now_ms, Duration::from_secs(5));
         self.feed.debit(
             "c",
             Debit {
-                instance: Uuid::from_u128(instance),
+                instance: InstanceId::from_u128(instance),
                 job: Job {
                     request: Arc::new(Request::new("app", memory_mb, 1)),
                     index: 0,
@@ -74,7 +82,7 @@ impl Bench {
 
 fn acceptance(cell: &TestCell, seq: u64, accepted: &[u128], refused: &[u128]) -> Acceptance {
     let refuse = |id: &u128| Refusal {
-        instance: Uuid::from_u128(*id),
+        instance: InstanceId::from_u128(*id),
         reason: "insufficient resources: memory".into(),
         needs: None,
         has: None,
@@ -86,7 +94,10 @@ fn acceptance(cell: &TestCell, seq: u64, accepted: &[u128], refused: &[u128]) ->
         seq,
         available: cell.cell.available.clone(),
         apps: cell.cell.apps.clone(),
-        accepted: accepted.iter().map(|id| Uuid::from_u128(*id)).collect(),
+        accepted: accepted
+            .iter()
+            .map(|id| InstanceId::from_u128(*id))
+            .collect(),
         refused: refused.iter().map(refuse).collect(),
     }
 }
@@ -139,7 +150,7 @@ fn the_same_version_only_renews_the_lease() {
     bench.pass(10_000);
     // the same version with another content: it is not read again
     cell.cell.available.memory_mb = 7;
-    cell.clock_ms = 11_000;
+    cell.clock_ms = CellTime::from_ms(11_000);
     assert!(!bench.hear(&cell).joined);
     assert_eq!((bench.free(), bench.counters.renewed), (100, 1));
     assert_eq!(
@@ -148,8 +159,10 @@ fn the_same_version_only_renews_the_lease() {
         "nothing new for waiting work"
     );
     assert_eq!(
-        bench.feed.expires_ms("c", bench.now_ms + 3, 5_000),
-        11_000 + 3 + 5_000
+        bench
+            .feed
+            .expires_ms("c", bench.now_ms + 3, Duration::from_secs(5)),
+        CellTime::from_ms(11_000 + 3 + 5_000)
     );
     assert!(bench.pass(14_699).is_empty(), "renewed at 10 s");
     assert_eq!(bench.pass(1).len(), 1, "gone before its ttl is over");
@@ -169,7 +182,7 @@ fn old_versions_and_old_incarnations_are_refused() {
     assert_eq!((bench.counters.old_seq, bench.free()), (1, 100));
 
     let mut reborn = cell.clone();
-    reborn.incarnation = Uuid::from_u128(99);
+    reborn.incarnation = Incarnation::from_u128(99);
     reborn.seq = 1;
     reborn.cell.available.memory_mb = 50;
     assert!(!bench.hear(&reborn).joined, "the same cell");
@@ -195,7 +208,7 @@ fn a_ttl_of_0_removes_at_once() {
     let mut cell = TestCell::new("c", 100);
     bench.hear(&cell);
     let mut other = cell.clone();
-    other.incarnation = Uuid::from_u128(99);
+    other.incarnation = Incarnation::from_u128(99);
     other.ttl_ms = 0;
     assert!(
         !bench.hear(&other).left,
@@ -283,7 +296,7 @@ fn a_word_that_is_faster_than_the_answer_does_not_debit_twice() {
 
 #[test]
 fn starts_without_an_answer_stay_debited_until_listed_or_expired() {
-    let id = Uuid::from_u128(1);
+    let id = InstanceId::from_u128(1);
     for (what, seq, recent, clock_ms, free, settled) in [
         ("a word without it", 2, vec![], 1_100, 60, false),
         ("a word that lists it", 2, vec![id], 1_100, 90, true),
@@ -297,7 +310,7 @@ fn starts_without_an_answer_stay_debited_until_listed_or_expired() {
         bench.debit(1, 30);
         cell.seq = seq;
         cell.recent = recent;
-        cell.clock_ms = clock_ms;
+        cell.clock_ms = CellTime::from_ms(clock_ms);
         cell.cell.available.memory_mb = 90;
         let heard = bench.hear(&cell);
         assert_eq!(bench.free(), free, "{what}");
@@ -324,7 +337,7 @@ fn what_was_refused_is_given_back_and_the_cell_knows_best() {
     );
     assert_eq!(bench.feed.pool().get("c").unwrap().count_of("app"), 3);
     assert_eq!(bench.feed.get("c").unwrap().debits.len(), 2);
-    bench.feed.undebit("c", &[Uuid::from_u128(3)]);
+    bench.feed.undebit("c", &[InstanceId::from_u128(3)]);
     assert_eq!(bench.free(), 20);
 }
 
@@ -334,7 +347,7 @@ fn a_restarted_cell_owes_nothing() {
     let mut cell = TestCell::new("c", 100);
     bench.hear(&cell);
     bench.debit(1, 30);
-    cell.incarnation = Uuid::from_u128(99);
+    cell.incarnation = Incarnation::from_u128(99);
     bench.hear(&cell);
     assert_eq!(bench.free(), 100);
 }
@@ -344,12 +357,16 @@ fn an_unchanged_bid_of_a_missed_word_asks_for_the_state() {
     let mut bench = Bench::new();
     let mut cell = TestCell::new("c", 100);
     bench.hear(&cell);
-    let auction = Uuid::from_u128(5);
+    let auction = AuctionId::from_u128(5);
     let bid = |bench: &mut Bench, cell: &TestCell| {
         let body = cell.unchanged(auction);
-        bench
-            .feed
-            .hear(bench.now_ms, Word::Bid, None, &body, &mut bench.counters)
+        bench.feed.hear(
+            bench.now_ms,
+            ReportKind::Bid,
+            None,
+            &body,
+            &mut bench.counters,
+        )
     };
     let heard = bid(&mut bench, &cell);
     assert_eq!(heard.from, Some(("c".into(), Some(auction))));

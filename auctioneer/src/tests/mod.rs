@@ -1,8 +1,8 @@
 //! The machines under a clock of the test's own.
 
+mod admission;
 mod answers;
 mod auction;
-mod door;
 mod feed;
 mod flow;
 mod questions;

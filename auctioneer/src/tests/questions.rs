@@ -2,14 +2,17 @@ use std::sync::Arc;
 
 use placement::Explain as HowMuch;
 use serde_json::Value;
-use shared::wire::{AddCells, Explain, Page};
+use shared::wire::{AddCells, ExplainRequest, Page};
 
 use super::world::{TestCell, World, request};
-use crate::{AskedRequest, Input, Place};
+use crate::{AdmittedRequest, AuctioneerInput, DryRun, ReplyKey};
 
-fn place(world: &mut World, memory_mb: i64, change: impl FnOnce(&mut Place)) -> Value {
-    let mut place = Place {
-        requests: vec![AskedRequest {
+const KEY: ReplyKey = ReplyKey::new(1);
+
+fn place(world: &mut World, memory_mb: i64, change: impl FnOnce(&mut DryRun)) -> Value {
+    let mut place = DryRun {
+        requests: vec![AdmittedRequest {
+            id: "r".parse().unwrap(),
             request: Arc::new(request("r", "web", memory_mb, 2)),
             warnings: vec!["x: no such field; ignored".into()],
         }],
@@ -19,11 +22,11 @@ fn place(world: &mut World, memory_mb: i64, change: impl FnOnce(&mut Place)) -> 
     };
     change(&mut place);
     world.out.clear();
-    world.input(Input::Place {
-        place: Box::new(place),
-        reply: 1,
+    world.input(AuctioneerInput::DryRun {
+        dry_run: Box::new(place),
+        reply: KEY,
     });
-    world.reply(1).unwrap()
+    world.reply(KEY).unwrap()
 }
 
 #[test]
@@ -100,18 +103,19 @@ fn cells_known_to_be_silent_are_not_counted() {
     let mut world = World::with_cells("diego", &["c1", "c2"]);
     let fits = |world: &mut World| {
         world.out.clear();
-        let asked = Box::new(AskedRequest {
+        let size = Box::new(AdmittedRequest {
+            id: "r".parse().unwrap(),
             request: Arc::new(request("r", "web", 600, 1)),
             warnings: Vec::new(),
         });
-        world.input(Input::Capacity { asked, reply: 1 });
-        world.reply(1).unwrap()["fits"].as_u64().unwrap()
+        world.input(AuctioneerInput::Capacity { size, reply: KEY });
+        world.reply(KEY).unwrap()["fits"].as_u64().unwrap()
     };
     assert_eq!(fits(&mut world), 2);
     world.ask_one("r", "tiny", 1, 1);
     let auction = world.asked_bids().unwrap();
     let bid = world.cells["c1"].unchanged(auction);
-    world.heard(crate::feed::Word::Bid, None, bid);
+    world.heard(crate::feed::ReportKind::Bid, None, bid);
     world.silence(crate::BID_WAIT_MS);
     assert_eq!(fits(&mut world), 1);
     let answer = place(&mut world, 600, |_| {});
@@ -123,13 +127,16 @@ fn cells_known_to_be_silent_are_not_counted() {
 
 fn explained(world: &mut World, app: &str) -> Vec<Value> {
     world.out.clear();
-    let explain = Explain {
+    let explain = ExplainRequest {
         v: 1,
         app: app.into(),
         cells: false,
     };
-    world.input(Input::Explain { explain, reply: 1 });
-    let answer = world.reply(1).unwrap();
+    world.input(AuctioneerInput::Explain {
+        explain,
+        reply: KEY,
+    });
+    let answer = world.reply(KEY).unwrap();
     let auctions = answer["auctions"].as_array().unwrap();
     auctions.iter().map(|a| a["decisions"][0].clone()).collect()
 }
@@ -171,13 +178,16 @@ fn the_last_decisions_for_an_app() {
     world.deliver_all();
     let ask = |world: &mut World, app: &str| {
         world.out.clear();
-        let explain = Explain {
+        let explain = ExplainRequest {
             v: 1,
             app: app.into(),
             cells: false,
         };
-        world.input(Input::Explain { explain, reply: 1 });
-        world.reply(1).unwrap()
+        world.input(AuctioneerInput::Explain {
+            explain,
+            reply: KEY,
+        });
+        world.reply(KEY).unwrap()
     };
     let answer = ask(&mut world, "web");
     let auction = &answer["auctions"][0];
@@ -205,13 +215,16 @@ fn judged_again_with_every_stage_and_every_cell_by_name() {
     world.ask_one("r", "web", 600, 3);
     world.deliver_all();
     world.out.clear();
-    let explain = Explain {
+    let explain = ExplainRequest {
         v: 1,
         app: "web".into(),
         cells: true,
     };
-    world.input(Input::Explain { explain, reply: 1 });
-    let answer = world.reply(1).unwrap();
+    world.input(AuctioneerInput::Explain {
+        explain,
+        reply: KEY,
+    });
+    let answer = world.reply(KEY).unwrap();
     let now = answer["now"].as_array().unwrap();
     assert_eq!(now.len(), 3);
     // two run by now, and nowhere is room for more
@@ -247,11 +260,11 @@ fn the_pool_in_pages_that_fit() {
     let mut debits = 0;
     loop {
         world.out.clear();
-        world.input(Input::Pool {
+        world.input(AuctioneerInput::Pool {
             page: page.clone(),
-            reply: 1,
+            reply: KEY,
         });
-        let answer = world.reply(1).unwrap();
+        let answer = world.reply(KEY).unwrap();
         assert_eq!(answer["total"], 50);
         for cell in answer["cells"].as_array().unwrap() {
             names.push(cell["cell"]["cell"].as_str().unwrap().to_owned());

@@ -8,7 +8,9 @@ use shared::wire::{Acceptance, Outcome};
 use uuid::Uuid;
 
 use super::world::{Sent, World, request};
-use crate::{Input, Output, feed::Word};
+use crate::ReplyKey;
+use crate::{AuctioneerInput, AuctioneerOutput, feed::ReportKind};
+use shared::InstanceId;
 
 /// What may happen next.
 #[derive(Clone, Debug)]
@@ -60,11 +62,11 @@ struct Fleet {
     flying: Vec<Sent>,
     /// Answers that have not reached us.
     answers: Vec<(Sent, Acceptance)>,
-    asked: Vec<(u64, placement::Request)>,
+    asked: Vec<(ReplyKey, placement::Request)>,
     /// Where each instance was last sent.
-    at: HashMap<Uuid, String>,
+    at: HashMap<InstanceId, String>,
     /// Sent, and neither refused nor undelivered.
-    out: HashMap<Uuid, usize>,
+    out: HashMap<InstanceId, usize>,
 }
 
 impl Fleet {
@@ -86,7 +88,7 @@ impl Fleet {
         }
     }
 
-    fn free_again(&mut self, ids: impl Iterator<Item = Uuid>) {
+    fn free_again(&mut self, ids: impl Iterator<Item = InstanceId>) {
         for id in ids {
             *self.out.get_mut(&id).unwrap() -= 1;
         }
@@ -122,7 +124,7 @@ impl Fleet {
             Step::Bid(n) => {
                 if let Some(auction) = self.world.asked_bids() {
                     let bid = self.world.cells[CELLS[*n]].word(Some(auction));
-                    self.world.heard(Word::Bid, None, bid);
+                    self.world.heard(ReportKind::Bid, None, bid);
                 }
             }
             Step::Deliver(n) if *n < self.flying.len() => {
@@ -141,15 +143,15 @@ impl Fleet {
             Step::Nobody(n) if *n < self.flying.len() => {
                 let sent = self.flying.remove(*n);
                 self.free_again(sent.start.work.iter().map(|w| w.instance));
-                self.world.input(Input::NobodyListens {
+                self.world.input(AuctioneerInput::NoResponders {
                     dispatch: sent.dispatch,
                 });
             }
             Step::Advertise(n) => self.world.advertise(CELLS[*n]),
             Step::Restart(n) => {
                 let cell = self.world.cell(CELLS[*n]);
-                let (high, low) = cell.incarnation.as_u64_pair();
-                cell.incarnation = Uuid::from_u64_pair(high + 1, low);
+                let (high, low) = cell.incarnation.uuid().as_u64_pair();
+                cell.incarnation = Uuid::from_u64_pair(high + 1, low).into();
                 cell.cell = placement::Cell::new(CELLS[*n], cell.cell.total.clone());
                 (cell.seq, cell.recent) = (1, Vec::new());
             }
@@ -199,7 +201,7 @@ fn run(policy: &str, steps: &[Step]) {
     let mut outcomes: BTreeMap<&str, usize> = BTreeMap::new();
     let mut ids = Vec::new();
     for output in &fleet.world.out {
-        if let Output::Outcome { id, .. } = output {
+        if let AuctioneerOutput::Outcome { id, .. } = output {
             ids.push(id.to_string());
         }
     }

@@ -3,17 +3,19 @@ use placement::Kind;
 use shared::wire::{Instance, InstanceState, InstancesAnswer, Outcome, instance_id};
 
 use super::world::{World, request};
-use crate::{Input, Output, REMEMBER_MS};
+use crate::LookupId;
+use crate::{AuctioneerInput, AuctioneerOutput, REMEMBER_MS};
+use shared::InstanceId;
 
-fn query(world: &World) -> Option<u64> {
+fn query(world: &World) -> Option<LookupId> {
     world.out.iter().rev().find_map(|o| match o {
-        Output::AskInstances { query, .. } => Some(*query),
+        AuctioneerOutput::AskInstances { lookup, .. } => Some(*lookup),
         _ => None,
     })
 }
 
-fn found(cell: &str, ids: &[uuid::Uuid]) -> InstancesAnswer {
-    let instance = |id: &uuid::Uuid| Instance {
+fn found(cell: &str, ids: &[InstanceId]) -> InstancesAnswer {
+    let instance = |id: &InstanceId| Instance {
         instance: *id,
         app: "web".into(),
         index: 0,
@@ -32,7 +34,7 @@ fn found(cell: &str, ids: &[uuid::Uuid]) -> InstancesAnswer {
         v: 1,
         cell: cell.into(),
         zone: "default".into(),
-        incarnation: uuid::Uuid::from_u128(1),
+        incarnation: shared::Incarnation::from_u128(1),
         instances: ids.iter().map(instance).collect(),
         more: false,
     }
@@ -90,11 +92,11 @@ fn the_id_of_another_app_is_refused_and_that_app_is_not_told_to_be_placed() {
         assert_eq!(error["message"], says);
     }
     // heard of while the cells are asked for the request
-    world.input(Input::Begun(vec!["s".into()]));
+    world.input(AuctioneerInput::Announced(vec!["s".parse().unwrap()]));
     let key = world.ask_one("s", "db", 100, 1);
     let body = r#"{"v":1,"id":"s","app":"web","outcome":"placed","instances":[]}"#;
-    world.input(Input::Outcome {
-        id: "s".into(),
+    world.input(AuctioneerInput::Outcome {
+        id: "s".parse().unwrap(),
         body: Bytes::from(body),
     });
     assert_eq!(world.reply(key).unwrap()["error"]["field"], "id");
@@ -129,8 +131,8 @@ fn after_the_deadline_a_repeat_hears_what_is_known() {
 fn another_auctioneers_outcome_is_the_answer() {
     let mut world = World::with_cells("dea", &["c1"]);
     let body = r#"{"v":1,"id":"r","app":"web","outcome":"placed","instances":[]}"#;
-    world.input(Input::Outcome {
-        id: "r".into(),
+    world.input(AuctioneerInput::Outcome {
+        id: "r".parse().unwrap(),
         body: Bytes::from(body),
     });
     let key = world.ask_one("r", "web", 100, 1);
@@ -150,18 +152,18 @@ fn another_auctioneers_outcome_is_the_answer() {
 #[test]
 fn a_request_that_another_began_is_looked_for_first() {
     let mut world = World::with_cells("dea", &["c1", "c2"]);
-    world.input(Input::Begun(vec!["r".into()]));
+    world.input(AuctioneerInput::Announced(vec!["r".parse().unwrap()]));
     let key = world.ask_one("r", "web", 100, 2);
     let query = query(&world).expect("the cells are asked");
     assert!(world.sent().is_empty());
     let held = instance_id("r", "web", Kind::Lrp, 1);
-    world.input(Input::Found {
-        query,
+    world.input(AuctioneerInput::InstancesReported {
+        lookup: query,
         answer: Box::new(found("c2", &[held])),
     });
     assert!(world.sent().is_empty(), "c1 has not answered");
-    world.input(Input::Found {
-        query,
+    world.input(AuctioneerInput::InstancesReported {
+        lookup: query,
         answer: Box::new(found("c1", &[])),
     });
     let sent = world.sent();
@@ -178,7 +180,10 @@ fn a_request_that_another_began_is_looked_for_first() {
 #[test]
 fn the_search_ends_with_its_time_or_with_the_others_outcome() {
     let mut world = World::with_cells("dea", &["c1"]);
-    world.input(Input::Begun(vec!["r".into(), "s".into()]));
+    world.input(AuctioneerInput::Announced(vec![
+        "r".parse().unwrap(),
+        "s".parse().unwrap(),
+    ]));
     let key = world.ask_one("r", "web", 100, 1);
     world.silence(499);
     assert!(world.sent().is_empty());
@@ -188,8 +193,8 @@ fn the_search_ends_with_its_time_or_with_the_others_outcome() {
 
     let key = world.ask_one("s", "db", 100, 1);
     let body = r#"{"v":1,"id":"s","app":"db","outcome":"unknown","instances":[]}"#;
-    world.input(Input::Outcome {
-        id: "s".into(),
+    world.input(AuctioneerInput::Outcome {
+        id: "s".parse().unwrap(),
         body: Bytes::from(body),
     });
     assert_eq!(world.start_reply(key).outcome, Outcome::Unknown);
@@ -202,14 +207,14 @@ fn the_search_ends_with_its_time_or_with_the_others_outcome() {
 fn our_own_events_change_nothing() {
     let mut world = World::with_cells("dea", &["c1"]);
     let key = world.ask_one("r", "web", 100, 1);
-    world.input(Input::Begun(vec!["r".into()]));
+    world.input(AuctioneerInput::Announced(vec!["r".parse().unwrap()]));
     world.deliver_all();
     let body = Bytes::from(serde_json::to_vec(&world.outcomes("r")[0]).unwrap());
-    world.input(Input::Outcome {
-        id: "r".into(),
+    world.input(AuctioneerInput::Outcome {
+        id: "r".parse().unwrap(),
         body,
     });
-    world.input(Input::Begun(vec!["r".into()]));
+    world.input(AuctioneerInput::Announced(vec!["r".parse().unwrap()]));
     let again = world.ask_one("r", "web", 100, 1);
     assert_eq!(world.reply(again), world.reply(key));
     assert!(query(&world).is_none());
@@ -218,7 +223,7 @@ fn our_own_events_change_nothing() {
 #[test]
 fn a_search_that_outlasts_the_deadline_starts_nothing() {
     let mut world = World::with_cells("dea", &["c1"]);
-    world.input(Input::Begun(vec!["r".into()]));
+    world.input(AuctioneerInput::Announced(vec!["r".parse().unwrap()]));
     let mut asked = request("r", "web", 100, 1);
     asked.deadline = Some(placement::Span(std::time::Duration::from_millis(100)));
     let key = world.ask(vec![asked]);
@@ -233,7 +238,7 @@ fn a_search_that_outlasts_the_deadline_starts_nothing() {
 fn named_instances_are_located_before_the_auction() {
     for (field, expected) in [("near", "c2"), ("far", "c1")] {
         let mut world = World::with_cells("dapi", &["c1", "c2"]);
-        let there = uuid::Uuid::from_u128(0xabcd);
+        let there = InstanceId::from_u128(0xabcd);
         let mut wants = request("r", "web", 100, 1);
         // as people write ids
         let item = vec![format!("instance:{}", there.to_string().to_uppercase())];
@@ -248,7 +253,10 @@ fn named_instances_are_located_before_the_auction() {
         let key = query(&world).unwrap();
         for (cell, ids) in [("c1", vec![]), ("c2", vec![there])] {
             let answer = Box::new(found(cell, &ids));
-            world.input(Input::Found { query: key, answer });
+            world.input(AuctioneerInput::InstancesReported {
+                lookup: key,
+                answer,
+            });
         }
         if world.asked_bids().is_some() {
             world.bid_all();
@@ -266,7 +274,7 @@ fn named_instances_are_located_before_the_auction() {
 /// What ended is nowhere, and a policy that does not look at it asks nobody.
 #[test]
 fn only_what_runs_is_located_and_only_where_it_counts() {
-    let there = uuid::Uuid::from_u128(0xabcd);
+    let there = InstanceId::from_u128(0xabcd);
     let mut wants = request("r", "web", 100, 1);
     wants.near = vec![format!("instance:{there}")];
     wants.strict = true;
@@ -280,7 +288,10 @@ fn only_what_runs_is_located_and_only_where_it_counts() {
     answer.instances[0].state = InstanceState::Exited;
     let key = query(&world).unwrap();
     let answer = Box::new(answer);
-    world.input(Input::Found { query: key, answer });
+    world.input(AuctioneerInput::InstancesReported {
+        lookup: key,
+        answer,
+    });
     if world.asked_bids().is_some() {
         world.bid_all();
     }

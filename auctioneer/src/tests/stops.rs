@@ -1,34 +1,38 @@
 use shared::wire::{Outcome, Stop, StopAnswer, StopOutcome, StopReply, Stopped};
-use uuid::Uuid;
+
+use crate::{ReplyKey, StopId};
+
+const KEY: ReplyKey = ReplyKey::new(99);
 
 use super::world::{World, request};
-use crate::{Input, Output};
+use crate::{AuctioneerInput, AuctioneerOutput};
+use shared::InstanceId;
 
-fn stop(world: &mut World, app: &str, indices: Vec<u32>) -> u64 {
-    world.input(Input::Stop {
+fn stop(world: &mut World, app: &str, indices: Vec<u32>) -> StopId {
+    world.input(AuctioneerInput::Stop {
         stop: Stop {
             v: 1,
             app: app.into(),
             indices,
             instances: Vec::new(),
         },
-        reply: Some(99),
+        reply: Some(KEY),
     });
     let query = world.out.iter().rev().find_map(|o| match o {
-        Output::StopCells { query, .. } => Some(*query),
+        AuctioneerOutput::StopCells { stop: query, .. } => Some(*query),
         _ => None,
     });
     query.expect("the cells are told")
 }
 
-fn answer(world: &mut World, query: u64, cell: &str, stopped: u32) {
+fn answer(world: &mut World, query: StopId, cell: &str, stopped: u32) {
     let one = |index| Stopped {
-        instance: Uuid::from_u128(u128::from(index)),
+        instance: InstanceId::from_u128(u128::from(index)),
         index,
         cell: None,
     };
-    world.input(Input::Stopped {
-        query,
+    world.input(AuctioneerInput::StopAnswered {
+        stop: query,
         answer: Box::new(StopAnswer {
             v: 1,
             cell: cell.into(),
@@ -38,7 +42,7 @@ fn answer(world: &mut World, query: u64, cell: &str, stopped: u32) {
 }
 
 fn reply(world: &World) -> StopReply {
-    serde_json::from_value(world.reply(99).expect("an answer")).unwrap()
+    serde_json::from_value(world.reply(KEY).expect("an answer")).unwrap()
 }
 
 #[test]
@@ -51,7 +55,7 @@ fn one_answer_for_all_cells() {
         let mut world = World::with_cells("dea", &["c1", "c2"]);
         let query = stop(&mut world, "web", Vec::new());
         answer(&mut world, query, "c1", counts[0]);
-        assert!(world.reply(99).is_none(), "{what}: c2 has not answered");
+        assert!(world.reply(KEY).is_none(), "{what}: c2 has not answered");
         answer(&mut world, query, "c2", counts[1]);
         let reply = reply(&world);
         assert_eq!(

@@ -7,34 +7,40 @@ use placement::{Cell, Policy, Request, Resources, Span};
 use serde_json::Value;
 use shared::wire::{Acceptance, Advert, Bid, CellStart, Event, Refusal, StartReply, to_bytes};
 use std::time::Duration;
-use uuid::Uuid;
 
-use crate::{Asked, AskedRequest, Auctioneer, Input, Output, ReplyKey, Settings, feed::Word};
+use crate::{
+    AdmittedRequest, Auctioneer, AuctioneerInput, AuctioneerOutput, DispatchId, ReplyKey, Settings,
+    StartMessage, feed::ReportKind,
+};
+use shared::clock::CellTime;
+use shared::{AuctionId, Incarnation, InstanceId};
 
 /// A cell as its rep would keep it.
 #[derive(Clone, Debug)]
 pub(super) struct TestCell {
     pub(super) cell: Cell,
-    pub(super) incarnation: Uuid,
+    pub(super) incarnation: Incarnation,
     pub(super) seq: u64,
-    pub(super) clock_ms: u64,
+    pub(super) clock_ms: CellTime,
     pub(super) ttl_ms: u64,
-    pub(super) recent: Vec<Uuid>,
+    pub(super) recent: Vec<InstanceId>,
 }
 
 impl TestCell {
     pub(super) fn new(name: &str, memory_mb: i64) -> Self {
         Self {
             cell: Cell::new(name, Resources::new(memory_mb, 100_000, 250)),
-            incarnation: Uuid::from_u128(u128::from(name.as_bytes()[name.len() - 1]) << 8 | 1),
+            incarnation: Incarnation::from_u128(
+                u128::from(name.as_bytes()[name.len() - 1]) << 8 | 1,
+            ),
             seq: 1,
-            clock_ms: 1_000,
+            clock_ms: CellTime::from_ms(1_000),
             ttl_ms: 15_000,
             recent: Vec::new(),
         }
     }
 
-    pub(super) fn word(&self, auction: Option<Uuid>) -> Bytes {
+    pub(super) fn word(&self, auction: Option<AuctionId>) -> Bytes {
         to_bytes(&Advert {
             v: 1,
             auction,
@@ -47,7 +53,7 @@ impl TestCell {
         })
     }
 
-    pub(super) fn unchanged(&self, auction: Uuid) -> Bytes {
+    pub(super) fn unchanged(&self, auction: AuctionId) -> Bytes {
         to_bytes(&Bid {
             v: 1,
             auction,
@@ -110,7 +116,7 @@ impl TestCell {
 /// A start on its way to a cell.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
-    pub(super) dispatch: u64,
+    pub(super) dispatch: DispatchId,
     pub(super) cell: String,
     pub(super) start: CellStart,
 }
@@ -119,9 +125,9 @@ pub(super) struct Sent {
 pub(super) struct World {
     pub(super) machine: Auctioneer,
     pub(super) now_ms: u64,
-    pub(super) out: Vec<Output>,
+    pub(super) out: Vec<AuctioneerOutput>,
     pub(super) cells: BTreeMap<String, TestCell>,
-    keys: ReplyKey,
+    keys: u64,
 }
 
 impl World {
@@ -164,14 +170,14 @@ impl World {
         self.cells.get_mut(name).unwrap()
     }
 
-    pub(super) fn input(&mut self, input: Input) {
+    pub(super) fn input(&mut self, input: AuctioneerInput) {
         let outputs = self.machine.handle(self.now_ms, input);
         self.out.extend(outputs);
     }
 
-    pub(super) fn heard(&mut self, word: Word, subject_cell: Option<&str>, body: Bytes) {
-        self.input(Input::Heard {
-            word,
+    pub(super) fn heard(&mut self, word: ReportKind, subject_cell: Option<&str>, body: Bytes) {
+        self.input(AuctioneerInput::CellReport {
+            kind: word,
             subject_cell: subject_cell.map(str::to_owned),
             body,
         });
@@ -181,9 +187,9 @@ impl World {
     pub(super) fn advertise(&mut self, name: &str) {
         let now_ms = self.now_ms;
         let cell = self.cell(name);
-        cell.clock_ms = now_ms + 7_000_000;
+        cell.clock_ms = CellTime::from_ms(now_ms + 7_000_000);
         let word = cell.word(None);
-        self.heard(Word::Advert, Some(name), word);
+        self.heard(ReportKind::Advert, Some(name), word);
     }
 
     /// Lets time pass, with an echo each 500 ms as evidence that messages flow.
@@ -191,7 +197,7 @@ impl World {
         let end_ms = self.now_ms + ms;
         while self.now_ms < end_ms {
             self.now_ms = (self.now_ms + 500).min(end_ms);
-            self.input(Input::Echo);
+            self.input(AuctioneerInput::Echo);
         }
     }
 
@@ -205,7 +211,7 @@ impl World {
     /// Asks for this, and returns the key of the answer.
     pub(super) fn ask(&mut self, requests: Vec<Request>) -> ReplyKey {
         self.keys += 1;
-        let key = self.keys;
+        let key = ReplyKey::new(self.keys);
         self.input(asked(requests, Some(key)));
         key
     }
@@ -225,7 +231,7 @@ impl World {
     pub(super) fn sent(&mut self) -> Vec<Sent> {
         let mut sent = Vec::new();
         self.out.retain(|output| match output {
-            Output::Start {
+            AuctioneerOutput::Start {
                 dispatch,
                 cell,
                 body,
@@ -249,7 +255,7 @@ impl World {
     }
 
     pub(super) fn answered(&mut self, sent: &Sent, answer: Acceptance) {
-        self.input(Input::Answered {
+        self.input(AuctioneerInput::StartAnswered {
             dispatch: sent.dispatch,
             answer: Box::new(answer),
         });
@@ -271,9 +277,9 @@ impl World {
     }
 
     /// The auction for which bids were asked last.
-    pub(super) fn asked_bids(&self) -> Option<Uuid> {
+    pub(super) fn asked_bids(&self) -> Option<AuctionId> {
         self.out.iter().rev().find_map(|o| match o {
-            Output::AskBids { auction } => Some(*auction),
+            AuctioneerOutput::AskBids { auction } => Some(*auction),
             _ => None,
         })
     }
@@ -283,15 +289,17 @@ impl World {
         let auction = self.asked_bids().expect("bids were asked for");
         let bids: Vec<Bytes> = self.cells.values().map(|c| c.unchanged(auction)).collect();
         for bid in bids {
-            self.heard(Word::Bid, None, bid);
+            self.heard(ReportKind::Bid, None, bid);
         }
     }
 
     /// The answer under this key, when there is one; an error as its body.
     pub(super) fn reply(&self, key: ReplyKey) -> Option<Value> {
         let mut replies = self.out.iter().filter_map(|o| match o {
-            Output::Reply { to, body } if *to == key => Some(serde_json::from_slice(body).unwrap()),
-            Output::ReplyError { to, error } if *to == key => {
+            AuctioneerOutput::Reply { to, body } if *to == key => {
+                Some(serde_json::from_slice(body).unwrap())
+            }
+            AuctioneerOutput::ReplyError { to, error } if *to == key => {
                 Some(serde_json::to_value(error.body()).unwrap())
             }
             _ => None,
@@ -310,7 +318,7 @@ impl World {
 
     pub(super) fn events(&self, kind: &str) -> Vec<Event> {
         let events = self.out.iter().filter_map(|o| match o {
-            Output::Event(event) if event.kind == kind => Some((**event).clone()),
+            AuctioneerOutput::Event(event) if event.kind == kind => Some((**event).clone()),
             _ => None,
         });
         events.collect()
@@ -318,7 +326,7 @@ impl World {
 
     pub(super) fn outcomes(&self, id: &str) -> Vec<Value> {
         let outcomes = self.out.iter().filter_map(|o| match o {
-            Output::Outcome { id: of, body } if of.as_ref() == id => {
+            AuctioneerOutput::Outcome { id: of, body } if *of == id => {
                 Some(serde_json::from_slice(body).unwrap())
             }
             _ => None,
@@ -345,15 +353,16 @@ pub(super) fn request(id: &str, app: &str, memory_mb: i64, instances: u32) -> Re
     request
 }
 
-pub(super) fn asked(requests: Vec<Request>, reply: Option<ReplyKey>) -> Input {
+pub(super) fn asked(requests: Vec<Request>, reply: Option<ReplyKey>) -> AuctioneerInput {
     let array = requests.len() != 1;
     let admit = |request: Request| {
-        Ok(AskedRequest {
+        Ok(AdmittedRequest {
+            id: request.id.parse().unwrap(),
             request: Arc::new(request),
             warnings: Vec::new(),
         })
     };
-    Input::Start(Asked {
+    AuctioneerInput::Start(StartMessage {
         requests: requests.into_iter().map(admit).collect(),
         array,
         reply,

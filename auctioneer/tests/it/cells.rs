@@ -11,6 +11,7 @@ use futures_util::{StreamExt, stream::select_all};
 use placement::{Cell, Request, Resources, Span};
 use serde_json::json;
 use shared::wire::{Acceptance, Advert, Bid, BidRequest, CellStart, Refusal, Work, to_bytes};
+use shared::{AuctionId, Incarnation, InstanceId, clock::CellTime};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
@@ -30,7 +31,7 @@ pub(crate) enum Starts {
 
 pub(crate) struct State {
     pub(crate) cell: Cell,
-    pub(crate) incarnation: Uuid,
+    pub(crate) incarnation: Incarnation,
     pub(crate) seq: u64,
     pub(crate) starts: Starts,
     /// How long its word holds.
@@ -41,7 +42,7 @@ pub(crate) struct State {
     pub(crate) heard_bids: usize,
     pub(crate) heard_discovers: usize,
     held: Vec<Work>,
-    recent: Vec<Uuid>,
+    recent: Vec<InstanceId>,
     late: Vec<(async_nats::Subject, Bytes)>,
     since: Instant,
 }
@@ -67,7 +68,7 @@ impl HandCell {
         let subjects = cluster.subjects.clone();
         let state = State {
             cell: Cell::new(name, Resources::new(memory_mb, 1_000_000, 1_000)),
-            incarnation: Uuid::new_v4(),
+            incarnation: Uuid::new_v4().into(),
             seq: 1,
             starts: Starts::default(),
             ttl: Duration::from_secs(15),
@@ -142,7 +143,7 @@ impl HandCell {
 }
 
 impl State {
-    pub(crate) fn word(&self, auction: Option<Uuid>) -> Bytes {
+    pub(crate) fn word(&self, auction: Option<AuctionId>) -> Bytes {
         to_bytes(&Advert {
             v: 1,
             auction,
@@ -155,8 +156,8 @@ impl State {
         })
     }
 
-    fn clock_ms(&self) -> u64 {
-        1 + u64::try_from(self.since.elapsed().as_millis()).unwrap()
+    fn clock_ms(&self) -> CellTime {
+        CellTime::from_ms(1 + u64::try_from(self.since.elapsed().as_millis()).unwrap())
     }
 
     fn hear(&mut self, message: &Message, advert: &str) -> Option<(async_nats::Subject, Bytes)> {
@@ -179,7 +180,7 @@ impl State {
         }
     }
 
-    fn bid(&self, auction: Uuid) -> Bytes {
+    fn bid(&self, auction: AuctionId) -> Bytes {
         if self.seq > 1 {
             return self.word(Some(auction));
         }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use shared::InstanceId;
 use shared::shutdown::CancellationToken;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
@@ -17,7 +18,6 @@ use tokio::{
     sync::mpsc,
     time::{Instant, sleep_until, timeout},
 };
-use uuid::Uuid;
 
 use super::{
     logs::{Lines, Sink},
@@ -40,7 +40,7 @@ const REMOVE_PAUSE: Duration = Duration::from_millis(10);
 
 /// An instance whose supervisor has been started.
 pub(crate) struct Started {
-    pub(crate) instance: Uuid,
+    pub(crate) instance: InstanceId,
     pub(crate) attempt: u32,
     pub(crate) child: Child,
     pub(crate) socket: UnixStream,

@@ -11,11 +11,11 @@ mod user;
 use std::sync::Arc;
 
 use async_nats::Client;
+use shared::InstanceId;
 use shared::{
     Subjects,
     wire::{LogLine, Logs, Work},
 };
-use uuid::Uuid;
 
 use self::process::Processes;
 pub use self::simulated::Simulated;
@@ -56,7 +56,7 @@ impl Executor {
         }
     }
 
-    pub(crate) fn end(&mut self, now_ms: u64, instance: Uuid, attempt: u32) {
+    pub(crate) fn end(&mut self, now_ms: u64, instance: InstanceId, attempt: u32) {
         match self {
             Self::Simulated(simulated) => simulated.end(now_ms, instance, attempt),
             Self::Process(processes) => processes.end(instance, attempt),

@@ -1,7 +1,8 @@
 //! A process for each instance, under a supervisor of its own (see [`crate::supervisor`]).
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
+    ffi::{OsStr, OsString},
     fs, io,
     os::unix::{
         fs::{PermissionsExt, chown},
@@ -12,9 +13,11 @@ use std::{
     process::{Child, Command, Stdio},
     sync::{Arc, mpsc as threads},
     thread::JoinHandle,
+    time::Duration,
 };
 
 use async_nats::Client;
+use shared::InstanceId;
 use shared::{
     Subjects,
     clock::millis,
@@ -23,7 +26,6 @@ use shared::{
 };
 use tempfile::TempDir;
 use tokio::{runtime::Handle, sync::mpsc};
-use uuid::Uuid;
 
 use super::{
     follow::{Started, follow},
@@ -41,6 +43,8 @@ use crate::{
 
 /// Reports that wait for the cell; followers wait when there are more.
 const REPORTS: usize = 1_024;
+/// How long a supervisor may take to read its instructions.
+const INSTRUCT: Duration = Duration::from_secs(5);
 /// Where programs are looked for when the rep itself has no PATH.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -52,7 +56,7 @@ pub(crate) struct Processes {
     spawner: Option<JoinHandle<()>>,
     reports: mpsc::Receiver<Report>,
     /// Cancel to end that attempt.
-    running: HashMap<Uuid, (u32, CancellationToken)>,
+    running: HashMap<InstanceId, (u32, CancellationToken)>,
     logs: Arc<Logs>,
     memory: Memory,
 }
@@ -155,7 +159,7 @@ impl Processes {
         }
     }
 
-    pub(crate) fn end(&mut self, instance: Uuid, attempt: u32) {
+    pub(crate) fn end(&mut self, instance: InstanceId, attempt: u32) {
         if let Some((running, end)) = self.running.get(&instance)
             && *running == attempt
         {
@@ -235,6 +239,8 @@ impl Spawner {
             }
         };
         let directory = self.home.path().join(&name);
+        let environment =
+            environment(&self.cell, &self.zone, &job.work, port.as_ref(), &directory)?;
         let orders = Orders {
             parent: std::process::id(),
             grace_ms: self.grace_ms,
@@ -247,13 +253,12 @@ impl Spawner {
             },
             directory,
             command: run.command.iter().map(Into::into).collect(),
+            environment,
         };
-        let (child, socket) = self
-            .start(&job.work, &orders, port.as_ref())
-            .inspect_err(|_| {
-                let _ = orders.cgroup.as_ref().map(fs::remove_dir);
-                let _ = fs::remove_dir(&orders.directory);
-            })?;
+        let (child, socket) = self.start(&orders).inspect_err(|_| {
+            let _ = orders.cgroup.as_ref().map(fs::remove_dir);
+            let _ = fs::remove_dir(&orders.directory);
+        })?;
         Ok(Started {
             instance: job.work.instance,
             attempt: job.attempt,
@@ -267,12 +272,7 @@ impl Spawner {
         })
     }
 
-    fn start(
-        &self,
-        work: &Work,
-        orders: &Orders,
-        port: Option<&Port>,
-    ) -> Result<(Child, UnixStream), String> {
+    fn start(&self, orders: &Orders) -> Result<(Child, UnixStream), String> {
         let directory = &orders.directory;
         let about = |e: io::Error| format!("{}: {e}", directory.display());
         fs::create_dir(directory).map_err(about)?;
@@ -280,13 +280,11 @@ impl Spawner {
         if let Some((uid, gid)) = self.user {
             chown(directory, Some(uid), Some(gid)).map_err(about)?;
         }
-        let (ours, theirs) = UnixStream::pair().map_err(|e| e.to_string())?;
-        let environment = environment(&self.cell, &self.zone, work, port, directory)?;
-        let child = Command::new(&self.supervisor)
-            .arg("supervise")
-            .args(orders.to_args())
+        let (mut ours, theirs) = UnixStream::pair().map_err(|e| e.to_string())?;
+        let mut child = Command::new(&self.supervisor)
+            // the directory is there for people who list processes: it names the instance
+            .args([OsStr::new("supervise"), directory.as_os_str()])
             .env_clear()
-            .envs(environment)
             .stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -294,6 +292,14 @@ impl Spawner {
             .process_group(0)
             .spawn()
             .map_err(|e| format!("cannot start its supervisor: {e}"))?;
+        let told = ours
+            .set_write_timeout(Some(INSTRUCT))
+            .and_then(|()| orders.write_to(&mut ours));
+        if let Err(error) = told {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(format!("cannot instruct its supervisor: {error}"));
+        }
         Ok((child, ours))
     }
 }
@@ -319,31 +325,30 @@ fn environment(
     work: &Work,
     port: Option<&Port>,
     directory: &Path,
-) -> Result<HashMap<String, String>, String> {
-    let path = std::env::var("PATH").unwrap_or_else(|_| DEFAULT_PATH.into());
-    let directory = directory.display().to_string();
-    let mut environment: HashMap<String, String> = [
+) -> Result<BTreeMap<OsString, OsString>, String> {
+    let path = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
+    let mut environment: BTreeMap<OsString, OsString> = [
         ("PATH", path),
-        ("HOME", directory.clone()),
-        ("TMPDIR", directory),
-        ("APP", work.app.clone()),
-        ("INSTANCE_INDEX", work.index.to_string()),
-        ("INSTANCE_ID", work.instance.to_string()),
-        ("CELL", cell.to_owned()),
-        ("ZONE", zone.to_owned()),
-        ("MEMORY_LIMIT", format!("{}m", work.memory_mb)),
+        ("HOME", directory.into()),
+        ("TMPDIR", directory.into()),
+        ("APP", work.app.clone().into()),
+        ("INSTANCE_INDEX", work.index.to_string().into()),
+        ("INSTANCE_ID", work.instance.to_string().into()),
+        ("CELL", cell.into()),
+        ("ZONE", zone.into()),
+        ("MEMORY_LIMIT", format!("{}m", work.memory_mb).into()),
     ]
     .into_iter()
-    .map(|(name, value)| (name.to_owned(), value))
+    .map(|(name, value)| (name.into(), value))
     .collect();
     if let Some(port) = port {
-        environment.insert("PORT".into(), port.number().to_string());
+        environment.insert("PORT".into(), port.number().to_string().into());
     }
     for (name, value) in work.run.iter().flat_map(|run| &run.env) {
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-            return Err(format!("run.env: {name:?} cannot be set"));
+            return Err("run.env: a variable cannot be set".into());
         }
-        environment.insert(name.clone(), value.clone());
+        environment.insert(name.into(), value.into());
     }
     Ok(environment)
 }
@@ -361,11 +366,12 @@ fn supervisor() -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use placement::Run;
 
+    use super::*;
+
     fn work(env: &[(&str, &str)]) -> Work {
-        let json = serde_json::json!({"instance": Uuid::nil(), "app": "web", "index": 3,
+        let json = serde_json::json!({"instance": InstanceId::nil(), "app": "web", "index": 3,
             "memory_mb": 64, "disk_mb": 1});
         let run = Run {
             env: env
@@ -394,10 +400,10 @@ mod tests {
             ("X", "1"),
         ];
         for (name, value) in expected {
-            assert_eq!(found[name], value, "{name}");
+            assert_eq!(found[OsStr::new(name)], value, "{name}");
         }
-        assert!(!found.contains_key("PORT"));
-        assert!(found.contains_key("PATH"));
+        assert!(!found.contains_key(OsStr::new("PORT")));
+        assert!(found.contains_key(OsStr::new("PATH")));
     }
 
     #[test]

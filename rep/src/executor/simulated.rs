@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use placement::Kind;
+use shared::InstanceId;
 use shared::{clock::millis, wire::Work};
-use uuid::Uuid;
 
 use crate::{
     config::SimulatedConfig,
@@ -21,7 +21,7 @@ pub struct Simulated {
     coming: BTreeMap<(u64, u64), Report>,
     count: u64,
     /// The attempts that still run.
-    alive: HashMap<Uuid, u32>,
+    alive: HashMap<InstanceId, u32>,
 }
 
 impl Simulated {
@@ -50,13 +50,13 @@ impl Simulated {
     }
 
     /// The instance ends at once, by a signal.
-    pub fn end(&mut self, now_ms: u64, instance: Uuid, attempt: u32) {
+    pub fn end(&mut self, now_ms: u64, instance: InstanceId, attempt: u32) {
         let ended = What::Ended(How::Signal(15));
         self.happens(now_ms, instance, attempt, ended);
     }
 
     /// The instance will have ended by itself, and well, at `at_ms`.
-    pub fn exits(&mut self, at_ms: u64, instance: Uuid, attempt: u32) {
+    pub fn exits(&mut self, at_ms: u64, instance: InstanceId, attempt: u32) {
         self.happens(at_ms, instance, attempt, What::Ended(How::Exit(0)));
     }
 
@@ -83,7 +83,7 @@ impl Simulated {
         self.coming.first_key_value().map(|((at, _), _)| *at)
     }
 
-    fn happens(&mut self, at_ms: u64, instance: Uuid, attempt: u32, what: What) {
+    fn happens(&mut self, at_ms: u64, instance: InstanceId, attempt: u32, what: What) {
         self.count += 1;
         let report = Report {
             instance,

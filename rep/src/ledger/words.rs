@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use shared::InstanceId;
 use shared::wire::{EventInstance, Work};
-use uuid::Uuid;
 
 /// What the executor is to do, and what is to be told.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,7 +18,7 @@ pub enum Action {
     /// End the instance's process: ask it, then make it.
     End {
         /// Which instance.
-        instance: Uuid,
+        instance: InstanceId,
         /// Which of its starts.
         attempt: u32,
     },
@@ -39,7 +39,7 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// Which instance.
-    pub instance: Uuid,
+    pub instance: InstanceId,
     /// Which of its starts.
     pub attempt: u32,
     /// What became of it.

@@ -2,17 +2,18 @@
 //! starts the command, ends every process that comes of it, and says how it ended. When the rep is
 //! gone, everything is ended at once.
 //!
-//! It is the same program as the rep, called with `supervise`. It has no threads and no runtime,
+//! It is the same program as the rep, called with `supervise DIRECTORY` (for people who list
+//! processes: the directory names the instance). Its instructions come over its socket. It has no threads and no runtime,
 //! and stays small: there is one for each instance.
 
 mod orders;
 mod tree;
 
 use std::{
-    ffi::OsString,
+    ffi::OsStr,
     fs,
     io::{self, Read, Write},
-    os::unix::{net::UnixStream, process::CommandExt},
+    os::unix::{ffi::OsStrExt, net::UnixStream, process::CommandExt},
     path::Path,
     process::{Command, ExitCode, Stdio},
     time::{Duration, Instant},
@@ -36,23 +37,38 @@ const KILL_PAUSE: Duration = Duration::from_millis(5);
 /// After so long, processes that cannot be killed are left, and that is said.
 const KILL_PATIENCE: Duration = Duration::from_secs(30);
 
-/// The entry of a program called with `supervise`, with the arguments after that word. Call it
-/// before any thread is started.
-pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let Some(orders) = Orders::from_args(args) else {
-        eprintln!("`supervise` is how a cell starts its instances; it is of no use by hand");
+/// The entry of a program called with `supervise`. Its standard input is a socket to the rep, on
+/// which its instructions come. Call it before any thread is started.
+pub fn main() -> ExitCode {
+    let Ok(rep) = rep_socket() else {
+        eprintln!("`supervise` is an internal command; it is not meant to be run directly");
         return ExitCode::from(2);
     };
-    match Supervisor::new(&orders) {
-        Ok(supervisor) => {
-            supervisor.run(&orders);
-            ExitCode::SUCCESS
-        }
+    // whatever was open where the rep was started is none of the command's business
+    close_fds::set_fds_cloexec(3, &[]);
+    match supervise(rep) {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("cannot supervise: {error}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Standard input, if it is a connected socket.
+fn rep_socket() -> io::Result<UnixStream> {
+    // not through `io::stdin`, which brings a buffer
+    let rep = UnixStream::from(rustix::stdio::stdin().try_clone_to_owned()?);
+    rep.peer_addr()?;
+    Ok(rep)
+}
+
+fn supervise(mut rep: UnixStream) -> io::Result<()> {
+    // both the signal and the end of the socket say that the rep is gone
+    rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
+    let orders = Orders::read_from(&mut rep)?;
+    Supervisor::new(&orders, rep)?.run(&orders);
+    Ok(())
 }
 
 struct Supervisor {
@@ -75,15 +91,11 @@ struct Instance {
 }
 
 impl Supervisor {
-    fn new(orders: &Orders) -> io::Result<Self> {
+    fn new(orders: &Orders, rep: UnixStream) -> io::Result<Self> {
         // a name of its own: who kills all reps by name does not kill what cleans up after them
         rustix::thread::set_name(c"supervisor")?;
         let own = rustix::process::getpid();
-        // both the signal and the end of the socket say that the rep is gone
-        rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
         rustix::process::set_child_subreaper(Some(own))?;
-        // not through `io::stdin`, which brings a buffer
-        let rep = UnixStream::from(rustix::stdio::stdin().try_clone_to_owned()?);
         // what is said is a few short lines: they always fit in the socket's buffer
         rep.set_nonblocking(true)?;
         let children = signals(&[SIGCHLD])?;
@@ -101,10 +113,7 @@ impl Supervisor {
 
     fn run(mut self, orders: &Orders) {
         let ended = match launch(orders) {
-            Err(error) => {
-                let program = orders.command[0].to_string_lossy();
-                How::Failed(format!("cannot run {program:?}: {error}"))
-            }
+            Err(error) => How::Failed(cannot_run(&orders.command[0], &error)),
             Ok(mut instance) => {
                 self.tell(&Word::Runs(
                     instance.main.as_raw_nonzero().get().unsigned_abs(),
@@ -228,6 +237,8 @@ fn launch(orders: &Orders) -> io::Result<Instance> {
     let mut command = Command::new(&orders.command[0]);
     command
         .args(&orders.command[1..])
+        .env_clear()
+        .envs(&orders.environment)
         .stdin(Stdio::null())
         .current_dir(&orders.directory)
         .process_group(0);
@@ -248,6 +259,25 @@ fn launch(orders: &Orders) -> io::Result<Instance> {
         kill_at: None,
         over_memory: false,
     })
+}
+
+/// Why the command does not run, without its name: what a request runs appears in no event.
+fn cannot_run(program: &OsStr, error: &io::Error) -> String {
+    let program = program.as_bytes();
+    let is_path = program.contains(&b'/');
+    let why = match error.kind() {
+        // also when a directory of PATH is not ours to read
+        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied if !is_path => {
+            "no such program in PATH".to_owned()
+        }
+        _ => error.to_string(),
+    };
+    let hint = if program.iter().any(u8::is_ascii_whitespace) {
+        "; the program's name contains blanks: a line of shell needs sh -c"
+    } else {
+        ""
+    };
+    format!("cannot run the command: {why}{hint}")
 }
 
 /// The control group that supervisors are in, beside those of their instances.

@@ -1,11 +1,22 @@
-//! What a supervisor is told on its command line, and the words it says to its rep.
+//! What a supervisor is told over its socket, and what it reports to its rep.
 
-use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+    io::{self, Read, Write},
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::PathBuf,
+};
 
 use crate::ledger::How;
 
-/// A supervisor's orders. Its command's environment is its own; its standard input is a socket to
-/// the rep.
+/// The longest instructions, bytes: more than any server's `max_payload` (64 MiB).
+const MAX_BYTES: u32 = 80 << 20;
+
+/// A supervisor's instructions, the first message on its socket.
+///
+/// Nothing of them stands in the supervisor's own environment or on its command line: it runs as the
+/// rep's user, and what the request chose (`LD_PRELOAD`, say) must only reach the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Orders {
     /// The rep; when it is gone, so is the instance.
@@ -22,57 +33,88 @@ pub(crate) struct Orders {
     pub(crate) directory: PathBuf,
     /// The program and its arguments.
     pub(crate) command: Vec<OsString>,
+    /// The whole environment of the command.
+    pub(crate) environment: BTreeMap<OsString, OsString>,
 }
 
 impl Orders {
-    /// As arguments; [`Orders::from_args`] is the opposite.
-    pub(crate) fn to_args(&self) -> Vec<OsString> {
+    /// Writes them with their length in front. No field holds a NUL: each is ended by one.
+    pub(crate) fn write_to(&self, to: &mut impl Write) -> io::Result<()> {
         let (uid, gid) = match self.user {
             Some((uid, gid)) => (uid.to_string(), gid.to_string()),
-            None => ("-".into(), "-".into()),
+            None => (String::new(), String::new()),
         };
-        let cgroup = self.cgroup.clone().unwrap_or_else(|| "-".into());
-        let mut args: Vec<OsString> = vec![
-            self.parent.to_string().into(),
-            self.grace_ms.to_string().into(),
-            uid.into(),
-            gid.into(),
-            cgroup.into(),
-            self.watch_mb.to_string().into(),
-            self.directory.clone().into(),
-            "--".into(),
-        ];
-        args.extend(self.command.iter().cloned());
-        args
+        let cgroup = self.cgroup.as_ref().map(|path| path.as_os_str());
+        let mut body = Vec::new();
+        let mut field = |text: &OsStr| {
+            body.extend_from_slice(text.as_bytes());
+            body.push(0);
+        };
+        field(self.parent.to_string().as_ref());
+        field(self.grace_ms.to_string().as_ref());
+        field(uid.as_ref());
+        field(gid.as_ref());
+        field(cgroup.unwrap_or_default());
+        field(self.watch_mb.to_string().as_ref());
+        field(self.directory.as_os_str());
+        field(self.command.len().to_string().as_ref());
+        self.command.iter().for_each(|word| field(word));
+        for (name, value) in &self.environment {
+            field(name);
+            field(value);
+        }
+        let length = u32::try_from(body.len()).ok().filter(|n| *n <= MAX_BYTES);
+        let length = length.ok_or_else(|| io::Error::other("the command is too long"))?;
+        to.write_all(&length.to_be_bytes())?;
+        to.write_all(&body)
     }
 
-    pub(crate) fn from_args(args: impl IntoIterator<Item = OsString>) -> Option<Self> {
-        let mut args = args.into_iter();
-        let mut number = || args.next()?.to_str()?.parse::<u64>().ok();
-        let (parent, grace_ms) = (u32::try_from(number()?).ok()?, number()?);
-        let mut id = || {
-            let text = args.next()?;
-            let text = text.to_str()?;
-            (text != "-")
-                .then(|| text.parse::<u32>().ok())
-                .map_or(Some(None), |id| id.map(Some))
-        };
-        let (uid, gid) = (id()?, id()?);
-        let cgroup = args.next()?;
-        let watch_mb = args.next()?.to_str()?.parse().ok()?;
-        let directory = args.next()?.into();
-        if args.next()? != "--" {
-            return None;
+    /// Reads what [`Orders::write_to`] wrote; blocks until all of it is there.
+    pub(crate) fn read_from(from: &mut impl Read) -> io::Result<Self> {
+        let mut length = [0; 4];
+        from.read_exact(&mut length)?;
+        let length = u32::from_be_bytes(length);
+        if length > MAX_BYTES {
+            return Err(io::Error::other("the instructions are too long"));
         }
-        let command: Vec<OsString> = args.collect();
+        let mut body = Vec::new();
+        from.take(u64::from(length)).read_to_end(&mut body)?;
+        if body.len() != length as usize {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Self::parse(&body).ok_or_else(|| io::Error::other("the instructions are malformed"))
+    }
+
+    fn parse(body: &[u8]) -> Option<Self> {
+        let body = body.strip_suffix(&[0])?;
+        let mut fields = body.split(|byte| *byte == 0);
+        let mut next = || Some(OsString::from_vec(fields.next()?.to_vec()));
+        let number = |text: OsString| text.to_str()?.parse::<u64>().ok();
+        let parent = u32::try_from(number(next()?)?).ok()?;
+        let grace_ms = number(next()?)?;
+        let id = |text: OsString| u32::try_from(number(text)?).ok();
+        let user = id(next()?).zip(id(next()?));
+        let cgroup = Some(next()?).filter(|path| !path.is_empty());
+        let watch_mb = number(next()?)?;
+        let directory = next()?.into();
+        let words = number(next()?)?;
+        let mut command = Vec::new();
+        for _ in 0..words {
+            command.push(next()?);
+        }
+        let mut environment = BTreeMap::new();
+        while let Some(name) = next() {
+            environment.insert(name, next()?);
+        }
         (!command.is_empty()).then_some(Self {
             parent,
             grace_ms,
-            user: uid.zip(gid),
-            cgroup: (cgroup.as_bytes() != b"-").then(|| cgroup.into()),
+            user,
+            cgroup: cgroup.map(PathBuf::from),
             watch_mb,
             directory,
             command,
+            environment,
         })
     }
 }
@@ -120,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn orders_survive_the_command_line() {
+    fn orders_survive_the_socket() {
         let plain = Orders {
             parent: 17,
             grace_ms: 10_000,
@@ -128,21 +170,26 @@ mod tests {
             cgroup: None,
             watch_mb: 0,
             directory: "/tmp/x".into(),
-            command: vec!["sh".into(), "-c".into(), "-- a b\n".into()],
+            command: vec!["sh".into(), "-c".into(), "-- a b\n".into(), "".into()],
+            environment: BTreeMap::new(),
         };
         let full = Orders {
             user: Some((65_534, 65_533)),
             cgroup: Some("/sys/fs/cgroup/a b".into()),
             watch_mb: 64,
+            environment: [("A".into(), "".into()), ("B".into(), "x=y\n".into())].into(),
             ..plain.clone()
         };
         for orders in [plain, full] {
-            assert_eq!(Orders::from_args(orders.to_args()), Some(orders.clone()));
-            let mut short = orders.to_args();
-            short.truncate(8);
-            assert_eq!(Orders::from_args(short), None);
+            let mut bytes = Vec::new();
+            orders.write_to(&mut bytes).unwrap();
+            assert_eq!(Orders::read_from(&mut &bytes[..]).unwrap(), orders);
+            for cut in [0, 3, 4, bytes.len() - 1] {
+                assert!(Orders::read_from(&mut &bytes[..cut]).is_err(), "{cut}");
+            }
         }
-        assert_eq!(Orders::from_args(["help".into()]), None);
+        assert!(Orders::read_from(&mut &[0xff; 64][..]).is_err());
+        assert!(Orders::read_from(&mut &[0, 0, 0, 2, b'1', 0][..]).is_err());
     }
 
     #[test]

@@ -5,15 +5,11 @@ use std::{env, error::Error, process::ExitCode};
 use shared::{Subjects, nats, shutdown};
 
 fn main() -> ExitCode {
-    let mut args = env::args_os().skip(1);
-    if env::args_os()
-        .nth(1)
-        .is_some_and(|word| word == "supervise")
-    {
-        args.next();
-        return rep::supervisor::main(args);
+    let args: Vec<String> = env::args().skip(1).collect();
+    if args.first().is_some_and(|word| word == "supervise") {
+        return rep::supervisor::main();
     }
-    match run(args.filter_map(|arg| arg.into_string().ok()).collect()) {
+    match run(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("mini-rep: {error}");

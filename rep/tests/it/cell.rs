@@ -6,6 +6,7 @@ use placement::{Kind, Span};
 use rep::{Ended, ExecutorKind, RepError, SimulatedConfig};
 use serde_json::{Value, json as value};
 use shared::wire::{InstanceState, InstancesAnswer, Stop, StopAnswer, Work};
+use shared::{InstanceId, clock::CellTime};
 use testkit::{NatsServer, eventually};
 use uuid::Uuid;
 
@@ -40,7 +41,7 @@ async fn it_advertises_starts_stops_and_takes_its_leave() {
     let seq = answer.seq;
     let after = next_where(&mut adverts, |a| a["seq"].as_u64() >= Some(seq)).await;
     assert_eq!(after["apps"]["web"], 1);
-    assert_eq!(field::<Vec<Uuid>>(&after, "recent"), [id]);
+    assert_eq!(field::<Vec<InstanceId>>(&after, "recent"), [id]);
     cell.wait_for(id, InstanceState::Running).await;
 
     let stop = Stop {
@@ -113,11 +114,11 @@ async fn what_cannot_be_taken_is_refused_with_its_reason() {
     let fine = cell.start_of(vec![work("web", 0)]).await;
 
     let mut late = fine.clone();
-    late.expires_ms = 0;
+    late.expires_ms = CellTime::default();
     assert_eq!(reasons(&late).await, [("stale".into(), None, None)]);
 
     let mut other_life = fine.clone();
-    other_life.incarnation = Uuid::new_v4();
+    other_life.incarnation = Uuid::new_v4().into();
     assert_eq!(
         reasons(&other_life).await,
         [("restarted".into(), None, None)]
@@ -187,7 +188,10 @@ async fn drain_takes_nothing_new_stops_the_rest_and_ends() {
     next_where(&mut adverts, |a| a["ttl"] == "0s").await;
     next_where(&mut events, |e| e["kind"] == "cell-draining").await;
     let stopped = next_where(&mut events, |e| e["kind"] == "stopped").await;
-    assert_eq!(field::<Uuid>(&stopped["instances"][0], "instance"), id);
+    assert_eq!(
+        field::<InstanceId>(&stopped["instances"][0], "instance"),
+        id
+    );
 }
 
 #[tokio::test]
@@ -462,7 +466,7 @@ async fn a_start_that_waited_out_a_blocked_link_never_runs() {
     })
     .await;
     let mut start = cell.start_of(vec![work("web", 0)]).await;
-    start.expires_ms -= 4_800;
+    start.expires_ms = CellTime::from_ms(start.expires_ms.as_ms() - 4_800);
     link.block();
     let blocked = std::time::Instant::now();
     let inbox = cell.client.new_inbox();

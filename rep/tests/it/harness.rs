@@ -10,7 +10,8 @@ use rep::{Config, Ended, ExecutorKind, ProcessConfig, RepError, SimulatedConfig}
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use shared::{
-    Subjects,
+    InstanceId, Subjects,
+    clock::CellTime,
     nats::{Bus, NatsOptions},
     shutdown::CancellationToken,
     wire::{Acceptance, CellStart, Instance, InstanceState, InstancesAnswer, Work},
@@ -95,9 +96,9 @@ impl Cell {
         let state = self.state().await;
         CellStart {
             v: 1,
-            auction: Uuid::new_v4(),
+            auction: Uuid::new_v4().into(),
             incarnation: field(&state, "incarnation"),
-            expires_ms: state["clock_ms"].as_u64().unwrap() + 5_000,
+            expires_ms: CellTime::from_ms(state["clock_ms"].as_u64().unwrap() + 5_000),
             work,
         }
     }
@@ -124,7 +125,7 @@ impl Cell {
     }
 
     /// Waits until the instance is in this state, and returns it.
-    pub(crate) async fn wait_for(&self, id: Uuid, state: InstanceState) -> Instance {
+    pub(crate) async fn wait_for(&self, id: InstanceId, state: InstanceState) -> Instance {
         testkit::eventually(&format!("{id} to be {state:?}"), async || {
             let all = self.instances().await;
             let found = all.iter().find(|i| i.instance == id && i.state == state);
@@ -143,7 +144,7 @@ impl Cell {
 /// One LRP of 100 MiB of each.
 pub(crate) fn work(app: &str, index: u32) -> Work {
     Work {
-        instance: Uuid::new_v4(),
+        instance: Uuid::new_v4().into(),
         kind: Kind::Lrp,
         app: app.into(),
         index,

@@ -1,6 +1,8 @@
 //! Real processes: how they are started, ended, limited and heard, and that none is left.
 
 use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
     process::{Command, Stdio},
     sync::Arc,
 };
@@ -9,6 +11,7 @@ use futures_util::StreamExt;
 use placement::{Kind, Run};
 use rep::{ExecutorKind, MemoryLimit};
 use serde_json::{Value, json as value};
+use shared::InstanceId;
 use shared::wire::{Instance, InstanceState, Work};
 use testkit::{NatsServer, eventually};
 use uuid::Uuid;
@@ -92,6 +95,98 @@ async fn a_process_runs_with_its_environment_and_is_heard() {
     cell.end().await;
 }
 
+fn parent(pid: u32) -> i32 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, rest) = stat.rsplit_once(") ").unwrap();
+    rest.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+/// Appends the user and the program of whoever loads it to the file named in `MARKER`.
+const PRELOADED: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+__attribute__((constructor)) static void mark(void) {
+    char program[4096] = {0};
+    const char *marker = getenv("MARKER");
+    if (readlink("/proc/self/exe", program, sizeof program - 1) < 0 || marker == NULL) return;
+    FILE *file = fopen(marker, "a");
+    if (file != NULL) { fprintf(file, "%d %s\n", (int)getuid(), program); fclose(file); }
+}
+"#;
+
+#[tokio::test]
+async fn a_requests_environment_reaches_nobody_but_its_command() {
+    let server = NatsServer::start().await;
+    let cell = Cell::start(&server, process_config("preload")).await;
+    let directory = tempfile::tempdir().unwrap();
+    let all = fs::Permissions::from_mode(0o777);
+    fs::set_permissions(directory.path(), all).unwrap();
+    let [source, library, marker] =
+        ["mark.c", "mark.so", "marker"].map(|name| directory.path().join(name));
+    fs::write(&source, PRELOADED).unwrap();
+    let mut cc = Command::new("cc");
+    let built = cc
+        .args(["-shared", "-fPIC", "-o"])
+        .args([&library, &source]);
+    assert!(built.status().unwrap().success());
+
+    let work = task("sleep 1000");
+    let env = [("LD_PRELOAD", &library), ("MARKER", &marker)]
+        .map(|(name, path)| (name.to_owned(), path.to_str().unwrap().to_owned()));
+    let run = Run {
+        env: env.into(),
+        ..work.run.as_deref().cloned().unwrap()
+    };
+    let id = work.instance;
+    let run = Some(Arc::new(run));
+    cell.must_start(vec![Work { run, ..work }]).await;
+    let instance = cell.wait_for(id, InstanceState::Running).await;
+    let told = eventually("the command to have loaded it", async || {
+        fs::read_to_string(&marker)
+    })
+    .await;
+    let user = if rustix::process::geteuid().is_root() {
+        65_534
+    } else {
+        rustix::process::geteuid().as_raw()
+    };
+    for line in told.lines() {
+        assert!(line.starts_with(&format!("{user} ")), "{told}");
+        assert!(!line.contains("mini-rep"), "{told}");
+    }
+    // nor does anything else of the request stand where the supervisor is started
+    let supervisor = parent(instance.pid.unwrap());
+    let environment = fs::read(format!("/proc/{supervisor}/environ")).unwrap();
+    assert!(environment.is_empty(), "{environment:?}");
+    let line = fs::read_to_string(format!("/proc/{supervisor}/cmdline")).unwrap();
+    let arguments: Vec<&str> = line.trim_end_matches('\0').split('\0').collect();
+    let [_, "supervise", directory] = arguments[..] else {
+        panic!("{arguments:?}")
+    };
+    assert!(directory.ends_with(&format!("{id}-0")), "{directory}");
+    cell.end().await;
+}
+
+#[tokio::test]
+async fn what_was_open_where_the_rep_was_started_is_closed_to_instances() {
+    let server = NatsServer::start().await;
+    // as by `9< file` in a shell
+    let secret = fs::File::open("/proc/self/status").unwrap();
+    rustix::io::fcntl_setfd(&secret, rustix::io::FdFlags::empty()).unwrap();
+    let cell = Cell::start(&server, process_config("open")).await;
+    run(
+        &cell,
+        "ls -l /proc/self/fd | grep -c status",
+        InstanceState::Crashed,
+    )
+    .await;
+    assert_eq!(lines(&cell, "task").await[0], "stdout: 0");
+    let script = format!("cat <&{}", std::os::fd::AsRawFd::as_raw_fd(&secret));
+    run(&cell, &script, InstanceState::Crashed).await;
+    cell.end().await;
+}
+
 #[tokio::test]
 async fn how_it_ended_is_said() {
     let server = NatsServer::start().await;
@@ -104,23 +199,32 @@ async fn how_it_ended_is_said() {
         let ended = run(&cell, script, state).await;
         assert_eq!(ended.ended.as_deref(), Some(text), "{script}");
     }
-    let missing = Work {
-        kind: Kind::Task,
-        ..command("missing", &["/no/such/program", "x"])
-    };
-    let id = missing.instance;
-    cell.must_start(vec![missing]).await;
-    let ended = cell
-        .wait_for(id, InstanceState::Crashed)
-        .await
-        .ended
-        .unwrap();
-    assert!(
-        ended.contains("/no/such/program") && ended.contains("No such file"),
-        "{ended}"
-    );
+    // what a request runs appears in no event: not even the program's name
+    for (app, words, text) in [
+        (
+            "path",
+            &["/no/such/program", "x"][..],
+            "No such file or directory (os error 2)",
+        ),
+        ("name", &["no-such-program"], "no such program in PATH"),
+        (
+            "missing",
+            &["echo hi; true"],
+            "no such program in PATH; the program's name contains blanks: a line of shell needs \
+             sh -c",
+        ),
+    ] {
+        let work = Work {
+            kind: Kind::Task,
+            ..command(app, words)
+        };
+        let id = work.instance;
+        cell.must_start(vec![work]).await;
+        let ended = cell.wait_for(id, InstanceState::Crashed).await.ended;
+        assert_eq!(ended, Some(format!("cannot run the command: {text}")));
+    }
     let said = lines(&cell, "missing").await;
-    assert!(said[0].contains("No such file"), "{said:?}");
+    assert!(said[0].contains("no such program"), "{said:?}");
     cell.end().await;
 }
 
@@ -137,9 +241,9 @@ async fn a_stop_ends_everything_that_came_of_the_command() {
     let work = command("tree", &["sh", "-c", &script]);
     let id = work.instance;
     cell.must_start(vec![work]).await;
-    eventually("four processes and the supervisor", async || {
+    eventually("four processes", async || {
         let found = processes_with(&word).len();
-        if found >= 5 { Ok(()) } else { Err(found) }
+        if found >= 4 { Ok(()) } else { Err(found) }
     })
     .await;
     stop(&cell, "tree").await;
@@ -278,7 +382,7 @@ async fn a_killed_rep_leaves_no_process_and_no_directory() {
     cell.must_start(work).await;
     eventually("all processes", async || {
         let found = processes_with(&word).len();
-        if found >= 12 { Ok(()) } else { Err(found) }
+        if found >= 9 { Ok(()) } else { Err(found) }
     })
     .await;
     rep.child.kill().unwrap();
@@ -344,12 +448,8 @@ async fn a_killed_supervisor_takes_its_instance_with_it() {
     let id = work.instance;
     cell.must_start(vec![work]).await;
     let running = cell.wait_for(id, InstanceState::Running).await;
-    let found = processes_with(&word);
-    let supervisor = found
-        .into_iter()
-        .find(|pid| Some(*pid) != running.pid)
-        .unwrap();
-    let pid = rustix::process::Pid::from_raw(supervisor.cast_signed()).unwrap();
+    let supervisor = parent(running.pid.unwrap());
+    let pid = rustix::process::Pid::from_raw(supervisor).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     let ended = cell.wait_for(id, InstanceState::Crashed).await;
     assert!(ended.ended.unwrap().contains("its supervisor was lost"));
@@ -401,7 +501,7 @@ async fn ports_are_free_and_differ() {
             }
         })
         .collect();
-    let ids: Vec<Uuid> = work.iter().map(|work| work.instance).collect();
+    let ids: Vec<InstanceId> = work.iter().map(|work| work.instance).collect();
     cell.must_start(work).await;
     let mut ports = std::collections::BTreeSet::new();
     for id in ids {

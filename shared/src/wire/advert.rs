@@ -2,9 +2,9 @@
 
 use placement::{Cell, Span};
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
 use super::{WireError, code};
+use crate::{AuctionId, Incarnation, InstanceId, clock::CellTime};
 
 /// A cell's advertisement, its full bid, and the answer to `.state`: the cell and how long the word
 /// holds. Written only; read with [`Envelope::parse`] and [`parse_cell`], so that the large part is
@@ -15,18 +15,18 @@ pub struct Advert {
     pub v: u8,
     /// The auction it bids in; none in an advertisement.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub auction: Option<Uuid>,
+    pub auction: Option<AuctionId>,
     /// A new one each time the cell's program starts.
-    pub incarnation: Uuid,
+    pub incarnation: Incarnation,
     /// The ledger's version: it grows with every change of what the cell says of itself.
     pub seq: u64,
     /// The cell's own monotonic clock.
-    pub clock_ms: u64,
+    pub clock_ms: CellTime,
     /// How long the word holds from when it is heard; `"0s"` = I am leaving.
     pub ttl: Span,
     /// The last 64 instance ids accepted, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub recent: Vec<Uuid>,
+    pub recent: Vec<InstanceId>,
     /// The cell.
     #[serde(flatten)]
     pub cell: Cell,
@@ -38,15 +38,15 @@ pub struct Bid {
     /// 1.
     pub v: u8,
     /// The auction it bids in.
-    pub auction: Uuid,
+    pub auction: AuctionId,
     /// The cell.
     pub cell: String,
     /// As in the advertisement.
-    pub incarnation: Uuid,
+    pub incarnation: Incarnation,
     /// As in the advertisement.
     pub seq: u64,
     /// The cell's clock now.
-    pub clock_ms: u64,
+    pub clock_ms: CellTime,
     /// Always true.
     pub unchanged: bool,
 }
@@ -58,7 +58,7 @@ pub struct BidRequest {
     #[serde(default = "super::version")]
     pub v: u8,
     /// The auction.
-    pub auction: Uuid,
+    pub auction: AuctionId,
 }
 
 /// The part of an advertisement or a bid that says who speaks, of what version, for how long.
@@ -68,20 +68,20 @@ pub struct Envelope {
     pub cell: String,
     /// The auction it bids in.
     #[serde(default)]
-    pub auction: Option<Uuid>,
+    pub auction: Option<AuctionId>,
     /// A new one each time the cell's program starts.
-    pub incarnation: Uuid,
+    pub incarnation: Incarnation,
     /// The ledger's version.
     pub seq: u64,
     /// The cell's own monotonic clock.
     #[serde(default)]
-    pub clock_ms: u64,
+    pub clock_ms: CellTime,
     /// How long the word holds; a bid without change says none.
     #[serde(default)]
     pub ttl: Option<Span>,
     /// The last instance ids accepted.
     #[serde(default)]
-    pub recent: Vec<Uuid>,
+    pub recent: Vec<InstanceId>,
     /// The last advertisement still holds; nothing else is in this message.
     #[serde(default)]
     pub unchanged: bool,

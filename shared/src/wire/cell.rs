@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use placement::{Kind, Resources, Run, Span};
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
 use super::{WireError, parse_strict};
+use crate::{AuctionId, Incarnation, InstanceId, clock::CellTime};
 
 /// Why a cell refuses an instance. Lack of room says `insufficient resources: …`.
 pub mod reason {
@@ -29,11 +29,11 @@ pub struct CellStart {
     #[serde(default = "super::version")]
     pub v: u8,
     /// The auction.
-    pub auction: Uuid,
+    pub auction: AuctionId,
     /// Whom it is meant for: another incarnation refuses `restarted`.
-    pub incarnation: Uuid,
+    pub incarnation: Incarnation,
     /// On the cell's own clock; past it the cell refuses `stale`.
-    pub expires_ms: u64,
+    pub expires_ms: CellTime,
     /// The instances.
     pub work: Vec<Work>,
 }
@@ -42,7 +42,7 @@ pub struct CellStart {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     /// The same id is the same work.
-    pub instance: Uuid,
+    pub instance: InstanceId,
     /// LRP or task.
     #[serde(default)]
     pub kind: Kind,
@@ -84,7 +84,7 @@ pub struct Acceptance {
     /// The cell.
     pub cell: String,
     /// The cell's incarnation.
-    pub incarnation: Uuid,
+    pub incarnation: Incarnation,
     /// The ledger's version after this.
     pub seq: u64,
     /// What is left.
@@ -92,7 +92,7 @@ pub struct Acceptance {
     /// How many of each app in this work the cell holds now.
     pub apps: BTreeMap<String, u32>,
     /// Taken (or held already).
-    pub accepted: Vec<Uuid>,
+    pub accepted: Vec<InstanceId>,
     /// Not taken.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<Refusal>,
@@ -102,7 +102,7 @@ pub struct Acceptance {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Refusal {
     /// Which.
-    pub instance: Uuid,
+    pub instance: InstanceId,
     /// One of [`reason`], or `insufficient resources: …`.
     pub reason: String,
     /// What was needed of the first thing lacking.
@@ -135,7 +135,7 @@ pub enum InstanceState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Instance {
     /// Its id.
-    pub instance: Uuid,
+    pub instance: InstanceId,
     /// Its app.
     pub app: String,
     /// Which instance of it.

@@ -130,6 +130,7 @@ pub fn parse_strict<T: DeserializeOwned>(body: &[u8], expected: &str) -> Result<
     };
     let whole: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let value = field.split('.').try_fold(&whole, |at, key| at.get(key));
+    let value = value.filter(|_| !is_secret(field));
     let value: String = value.map_or(String::new(), |v| v.to_string().chars().take(40).collect());
     Err(Invalid::new(field, value, expected).into())
 }
@@ -166,10 +167,28 @@ fn what_is_wrong<T: DeserializeOwned>(body: &[u8]) -> WireError {
     }
 }
 
+/// Whether the field belongs to what a request executes. Its values hold passwords and the like, and
+/// errors are published as events: there, only the place and the type are told.
+fn is_secret(path: &str) -> bool {
+    path.split(['.', '[']).any(|part| part == "run")
+}
+
+/// Serde's message about a value, without the value.
+fn without_value(said: &str) -> String {
+    let fault = said.split(['`', '"']).next().unwrap_or_default().trim_end();
+    match said.rsplit_once(", expected ") {
+        Some((_, expected)) => format!("{fault}, expected {expected}"),
+        None => fault.to_owned(),
+    }
+}
+
 impl WireError {
     /// Says what serde found wrong, in words of people who do not write Rust.
     fn unreadable(path: &str, error: &serde_json::Error) -> Self {
         let mut said = error.to_string();
+        if is_secret(path) && said.starts_with("invalid ") {
+            said = without_value(&said);
+        }
         // "expected struct Stop" and "expected struct Stop with 4 elements" name what only we know
         if let Some(at) = said.find("expected struct ") {
             let end = said[at..].find(" at line").map_or(said.len(), |n| at + n);

@@ -2,7 +2,8 @@
 
 use placement::Tally;
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
+
+use crate::{AuctionId, InstanceId, RequestId};
 
 /// The kinds of events.
 pub mod kind {
@@ -54,13 +55,13 @@ pub struct Event {
     pub cell: Option<String>,
     /// The request's id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub request: Option<String>,
+    pub request: Option<RequestId>,
     /// The requests' ids, when there are several (`asked` only).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub requests: Vec<String>,
+    pub requests: Vec<RequestId>,
     /// The auction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub auction: Option<Uuid>,
+    pub auction: Option<AuctionId>,
     /// How many instances it is about.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub count: usize,
@@ -85,7 +86,7 @@ pub struct EventInstance {
     pub index: u32,
     /// Its id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub instance: Option<Uuid>,
+    pub instance: Option<InstanceId>,
     /// Where.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<String>,

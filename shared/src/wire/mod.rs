@@ -18,8 +18,8 @@ pub use error::{ErrorBody, WireError, code, parse, parse_strict};
 pub use event::{Event, EventInstance, kind};
 pub use indices::{format_indices, parse_indices};
 pub use query::{
-    AddCells, AuctionRecord, CapacityAnswer, DecisionRecord, Explain, ExplainAnswer, Instances,
-    InstancesAnswer, Page, PlaceExtra, PoolAnswer, PoolCell,
+    AddCells, AuctionRecord, CapacityAnswer, DecisionRecord, ExplainAnswer, ExplainRequest,
+    Instances, InstancesAnswer, Page, PlaceExtra, PoolAnswer, PoolCell,
 };
 pub use start::{
     InstanceOutcome, Outcome, Parsed, StartBody, StartReplies, StartReply, instance_id, parse_start,

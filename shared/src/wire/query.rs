@@ -2,9 +2,9 @@
 
 use placement::{Capacity, Cell, Tally};
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
 use super::{Instance, is_false};
+use crate::{AuctionId, Incarnation, InstanceId};
 
 /// To every cell: what runs. Filters are combined; absent = all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -17,7 +17,7 @@ pub struct Instances {
     pub app: Option<String>,
     /// These ids only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ids: Vec<Uuid>,
+    pub ids: Vec<InstanceId>,
 }
 
 /// One cell's answer, also with nothing; large ones come in several messages. Heartbeats have the
@@ -32,7 +32,7 @@ pub struct InstancesAnswer {
     /// Its zone.
     pub zone: String,
     /// Its incarnation.
-    pub incarnation: Uuid,
+    pub incarnation: Incarnation,
     /// What it holds.
     pub instances: Vec<Instance>,
     /// More follow in another message.
@@ -79,7 +79,7 @@ pub struct PoolCell {
     /// The cell with this auctioneer's debits taken off.
     pub cell: Cell,
     /// Its incarnation.
-    pub incarnation: Uuid,
+    pub incarnation: Incarnation,
     /// Its ledger's version.
     pub seq: u64,
     /// How long ago it was heard.
@@ -115,7 +115,7 @@ pub struct CapacityAnswer {
 
 /// "Why did it go where it went?"
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Explain {
+pub struct ExplainRequest {
     /// 1.
     #[serde(default = "super::version")]
     pub v: u8,
@@ -148,7 +148,7 @@ pub struct ExplainAnswer {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AuctionRecord {
     /// Its id.
-    pub auction: Uuid,
+    pub auction: AuctionId,
     /// Its seed: with the same cells it can be replayed.
     pub seed: u64,
     /// The policy's name.

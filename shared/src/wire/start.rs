@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::{WireError, code, parse};
+use crate::{AuctionId, InstanceId, RequestId};
 
 /// A start request that may be carried out.
 #[derive(Clone, Debug, PartialEq)]
@@ -108,7 +109,7 @@ pub struct InstanceOutcome {
     pub indices: Option<String>,
     /// Its id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub instance: Option<Uuid>,
+    pub instance: Option<InstanceId>,
     /// What became of it.
     pub outcome: Outcome,
     /// Where.
@@ -122,7 +123,7 @@ pub struct InstanceOutcome {
     pub tally: Vec<Tally>,
     /// The id of the request whose instance of this index it shares.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub duplicate_of: Option<String>,
+    pub duplicate_of: Option<RequestId>,
 }
 
 /// The answer to one start request.
@@ -132,14 +133,14 @@ pub struct StartReply {
     #[serde(default = "super::version")]
     pub v: u8,
     /// The request's id, given or made.
-    pub id: String,
+    pub id: RequestId,
     /// Its app.
     pub app: String,
     /// The worst of its instances.
     pub outcome: Outcome,
     /// The last auction it was in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub auction: Option<Uuid>,
+    pub auction: Option<AuctionId>,
     /// Each instance; equal failures are grouped.
     pub instances: Vec<InstanceOutcome>,
     /// What its sender should know.
@@ -161,10 +162,8 @@ pub struct StartReplies<T = serde_json::Value> {
 
 /// An instance's id: the same request, app and index give the same one, so a repeat is the same
 /// work for the cell (UUID version 5).
-pub fn instance_id(request_id: &str, app: &str, kind: Kind, index: u32) -> Uuid {
+pub fn instance_id(request_id: &str, app: &str, kind: Kind, index: u32) -> InstanceId {
     const NAMESPACE: Uuid = Uuid::from_u128(0x6f3c_2a9e_1d5b_4c70_9b64_76e0_d1a2_8f35);
-    Uuid::new_v5(
-        &NAMESPACE,
-        format!("{request_id}/{app}/{kind}/{index}").as_bytes(),
-    )
+    let name = format!("{request_id}/{app}/{kind}/{index}");
+    Uuid::new_v5(&NAMESPACE, name.as_bytes()).into()
 }

@@ -1,9 +1,9 @@
 //! Stopping.
 
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
 use super::{WireError, parse_strict};
+use crate::InstanceId;
 
 /// What to stop: an app, or some of it. Filters are combined; on the wire a filter that is not there
 /// does not filter, and an empty one or a field that does not exist is refused.
@@ -27,7 +27,7 @@ pub struct Stop {
         deserialize_with = "super::error::some",
         skip_serializing_if = "Vec::is_empty"
     )]
-    pub instances: Vec<Uuid>,
+    pub instances: Vec<InstanceId>,
 }
 
 impl Stop {
@@ -44,7 +44,7 @@ impl Stop {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stopped {
     /// Its id.
-    pub instance: Uuid,
+    pub instance: InstanceId,
     /// Its index.
     pub index: u32,
     /// Where; left out in a cell's own answer.

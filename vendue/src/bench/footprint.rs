@@ -79,11 +79,11 @@ fn work(envelope: &Envelope) -> CellStart {
     };
     CellStart {
         v: 1,
-        auction: Uuid::new_v4(),
+        auction: Uuid::new_v4().into(),
         incarnation: envelope.incarnation,
-        expires_ms: u64::MAX,
+        expires_ms: shared::clock::CellTime::from_ms(u64::MAX),
         work: vec![Work {
-            instance: Uuid::new_v4(),
+            instance: Uuid::new_v4().into(),
             kind: Kind::Task,
             app: "sleep".into(),
             index: 0,

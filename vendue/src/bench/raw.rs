@@ -85,7 +85,7 @@ pub(crate) async fn question_and_request(
         )
         .await?;
         anyhow::ensure!(
-            ended == ask::Ended::Enough,
+            ended == ask::GatherEnd::Enough,
             "only {answers} of {cells} raw cells answered"
         );
         client.request(ECHO, body.clone()).await?;

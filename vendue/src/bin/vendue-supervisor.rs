@@ -5,6 +5,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // the first argument is `supervise`, as in the other program
-    rep::supervisor::main(std::env::args_os().skip(2))
+    rep::supervisor::main()
 }

@@ -2,7 +2,7 @@
 
 use comfy_table::Cell;
 use placement::Tally;
-use shared::wire::{DecisionRecord, Explain, ExplainAnswer, format_indices};
+use shared::wire::{DecisionRecord, ExplainAnswer, ExplainRequest, format_indices};
 
 use super::{Done, place};
 use crate::{
@@ -25,7 +25,7 @@ pub(crate) struct ExplainArgs {
 pub(crate) async fn explain(global: &Global, args: &ExplainArgs) -> anyhow::Result<Done> {
     placement::check_name("APP", &args.app).map_err(Usage::because)?;
     let cluster = Cluster::connect(global).await?;
-    let question = Explain {
+    let question = ExplainRequest {
         v: shared::VERSION,
         app: args.app.clone(),
         cells: args.cells,

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use anyhow::anyhow;
 use serde::Serialize;
 use shared::{
-    ask::{Ended, gather},
+    ask::{GatherEnd, gather},
     wire::{
         Instance, InstanceState, Instances, InstancesAnswer, Page, PoolAnswer, PoolCell, to_bytes,
     },
@@ -102,7 +102,7 @@ async fn ask(
     let subject = cluster.subjects.instances();
     let client = &cluster.bus.client;
     let ended = gather(client, subject, to_bytes(question), DEADLINE, quiet, take).await?;
-    if ended == Ended::NobodyListens {
+    if ended == GatherEnd::NoResponders {
         return Err(anyhow!(
             "no cell answers on {}: no cell runs there, or --prefix is another",
             cluster.subjects.instances()
@@ -191,7 +191,7 @@ mod tests {
     fn cells_that_were_silent_already_are_told_of_unless_they_answer() {
         let cell = |name: &str, silent| PoolCell {
             cell: placement::Cell::new(name, Resources::new(1, 1, 1)),
-            incarnation: uuid::Uuid::nil(),
+            incarnation: shared::Incarnation::nil(),
             seq: 1,
             age_ms: 0,
             left_ms: 0,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use comfy_table::Cell;
+use shared::InstanceId;
 use shared::wire::{Stop, StopOutcome, StopReply, parse_indices};
-use uuid::Uuid;
 
 use super::Done;
 use crate::{
@@ -22,7 +22,7 @@ pub(crate) struct StopArgs {
     indices: Option<String>,
     /// Only the instance of this id; may be repeated
     #[arg(long, value_name = "UUID")]
-    instance: Vec<Uuid>,
+    instance: Vec<InstanceId>,
 }
 
 /// Stops what matches.

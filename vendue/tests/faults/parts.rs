@@ -168,7 +168,7 @@ impl Observer {
 
     /// Every instance on every cell, by id. Asks again until all cells answer: some may only now be
     /// finding the server again.
-    pub(crate) async fn instances(&self, cells: usize) -> BTreeMap<uuid::Uuid, Instance> {
+    pub(crate) async fn instances(&self, cells: usize) -> BTreeMap<shared::InstanceId, Instance> {
         eventually("all cells to say what runs", async || {
             let mut found = BTreeMap::new();
             let mut answered = 0;
@@ -253,7 +253,7 @@ pub(crate) fn is_alive(pid: u32) -> bool {
 }
 
 /// The pids of instances, which all must have one.
-pub(crate) fn pids(instances: &BTreeMap<uuid::Uuid, Instance>) -> Vec<u32> {
+pub(crate) fn pids(instances: &BTreeMap<shared::InstanceId, Instance>) -> Vec<u32> {
     instances
         .values()
         .map(|i| i.pid.unwrap_or_else(|| panic!("no pid: {i:?}")))

@@ -163,7 +163,7 @@ fn the_last_64_accepted_are_told() {
     assert_eq!(recent.len(), 64);
     assert_eq!(
         (recent[0], recent[63]),
-        (Uuid::from_u128(7), Uuid::from_u128(70))
+        (InstanceId::from_u128(7), InstanceId::from_u128(70))
     );
     assert!(ledger.recent(60_000).is_empty());
 }

@@ -1,4 +1,5 @@
 use placement::Resources;
+use shared::{AuctionId, clock::CellTime};
 
 use super::*;
 
@@ -6,7 +7,7 @@ mod lives;
 mod promises;
 mod starts;
 
-const LIVES: Uuid = Uuid::from_u128(1);
+const LIVES: Incarnation = Incarnation::from_u128(1);
 
 fn ledger() -> Ledger {
     let total = Resources::new(1_000, 1_000, 10);
@@ -15,7 +16,7 @@ fn ledger() -> Ledger {
 
 fn work(id: u128, app: &str) -> Work {
     Work {
-        instance: Uuid::from_u128(id),
+        instance: InstanceId::from_u128(id),
         kind: Kind::Lrp,
         app: app.into(),
         index: u32::try_from(id % 1_000).unwrap(),
@@ -48,9 +49,9 @@ fn believing(believed: u32, work: Work) -> Work {
 fn start(work: Vec<Work>) -> CellStart {
     CellStart {
         v: 1,
-        auction: Uuid::nil(),
+        auction: AuctionId::nil(),
         incarnation: LIVES,
-        expires_ms: 5_000,
+        expires_ms: CellTime::from_ms(5_000),
         work,
     }
 }
@@ -60,13 +61,13 @@ fn stop(app: &str, ids: &[u128]) -> Stop {
         v: 1,
         app: app.into(),
         indices: Vec::new(),
-        instances: ids.iter().copied().map(Uuid::from_u128).collect(),
+        instances: ids.iter().copied().map(InstanceId::from_u128).collect(),
     }
 }
 
 fn report(id: u128, attempt: u32, what: What) -> Report {
     Report {
-        instance: Uuid::from_u128(id),
+        instance: InstanceId::from_u128(id),
         attempt,
         what,
     }
@@ -100,7 +101,7 @@ fn answers(ledger: &mut Ledger, now_ms: u64, start: &CellStart) -> Vec<String> {
 
 fn state_of(ledger: &Ledger, now_ms: u64, id: u128) -> InstanceState {
     let all = ledger.instances(now_ms, &Instances::default());
-    let id = Uuid::from_u128(id);
+    let id = InstanceId::from_u128(id);
     all.iter().rfind(|i| i.instance == id).unwrap().state
 }
 

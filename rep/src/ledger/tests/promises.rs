@@ -68,12 +68,12 @@ proptest! {
         let total = Resources { cpu_millis: 3, ..Resources::new(600, 200, 8) };
         let mut ledger = Ledger::new(Cell::new("a", total), LIVES, "");
         let mut now_ms = 0;
-        let mut running: BTreeMap<Uuid, u32> = BTreeMap::new();
+        let mut running: BTreeMap<InstanceId, u32> = BTreeMap::new();
         for event in all {
             let (seq, cell) = (ledger.seq(), ledger.cell().clone());
             match event {
                 Happens::Start(some, left_ms) => {
-                    let expires_ms = (now_ms + left_ms).saturating_sub(1_000);
+                    let expires_ms = CellTime::from_ms((now_ms + left_ms).saturating_sub(1_000));
                     let work = some.iter().map(|(id, b)| work_of(*id, *b)).collect();
                     let start = CellStart { expires_ms, ..start(work) };
                     let first = ledger.start(now_ms, &start);
@@ -95,7 +95,7 @@ proptest! {
                 }
                 Happens::Runs(id, attempt) => ledger.report(now_ms, runs(id, attempt)),
                 Happens::Ends(id, attempt, code) => {
-                    let id_of = Uuid::from_u128(id);
+                    let id_of = InstanceId::from_u128(id);
                     if running.get(&id_of) == Some(&attempt) {
                         running.remove(&id_of);
                     }

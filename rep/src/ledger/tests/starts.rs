@@ -14,7 +14,7 @@ fn each_reason_for_a_refusal() {
         ..work(1, "a")
     };
     let other_life = CellStart {
-        incarnation: Uuid::nil(),
+        incarnation: Incarnation::nil(),
         ..start(vec![work(1, "a")])
     };
     for (now_ms, start, reason, needs, has) in [
@@ -140,8 +140,8 @@ fn an_instance_id_is_never_started_twice() {
     let seq = ledger.seq();
     // late, for another life, while draining: it is held, so it is accepted
     let late = CellStart {
-        expires_ms: 0,
-        incarnation: Uuid::nil(),
+        expires_ms: CellTime::from_ms(0),
+        incarnation: Incarnation::nil(),
         ..first.clone()
     };
     assert_eq!(answers(&mut ledger, 9_000, &late), ["+"]);
@@ -165,8 +165,8 @@ fn a_task_is_remembered_until_its_start_has_expired() {
 
 #[test]
 fn a_repeat_that_expires_later_is_remembered_longer() {
-    let until = |expires_ms| CellStart {
-        expires_ms,
+    let until = |expires_ms: u64| CellStart {
+        expires_ms: CellTime::from_ms(expires_ms),
         ..start(vec![task(1)])
     };
     let mut ledger = ledger();

@@ -1,24 +1,26 @@
 use placement::Policy;
 use uuid::Uuid;
 
-use crate::{Asked, Input, door};
+use crate::{AuctioneerInput, ReplyKey, StartMessage, admission};
 
-fn read(body: &str) -> Input {
+const KEY: ReplyKey = ReplyKey::new(1);
+
+fn read(body: &str) -> AuctioneerInput {
     let mut next = 0;
     let new_id = || {
         next += 1;
         Uuid::from_u128(next)
     };
     let policy = Policy::preset("dea").unwrap();
-    door::read_start(&policy, body.as_bytes(), Some(1), new_id)
+    admission::read_start(&policy, body.as_bytes(), Some(KEY), new_id)
 }
 
-fn one(body: &str) -> Result<crate::AskedRequest, crate::Rejected> {
+fn one(body: &str) -> Result<crate::AdmittedRequest, crate::Rejected> {
     match read(body) {
-        Input::Start(Asked {
+        AuctioneerInput::Start(StartMessage {
             mut requests,
             array: false,
-            reply: Some(1),
+            reply: Some(KEY),
         }) => requests.remove(0),
         other => panic!("{other:?}"),
     }
@@ -112,7 +114,7 @@ fn what_cannot_be_asked_names_its_field() {
             rejected.error.message
         );
         assert_eq!(rejected.app.as_deref(), app, "{body}");
-        assert!(rejected.id.len() <= 128, "{body}");
+        assert!(rejected.id.as_str().len() <= 128, "{body}");
         if let Some(field) = field {
             assert!(
                 rejected.error.message.contains(field),
@@ -130,7 +132,7 @@ fn the_id_of_what_is_turned_away_is_kept_when_it_can_be() {
     let rejected = one("garbage").unwrap_err();
     assert_eq!(
         (rejected.id, rejected.app),
-        (Uuid::from_u128(1).to_string(), None)
+        (Uuid::from_u128(1).into(), None)
     );
 }
 
@@ -138,7 +140,7 @@ fn the_id_of_what_is_turned_away_is_kept_when_it_can_be() {
 fn arrays_are_judged_one_by_one() {
     let body =
         r#"[{"app":"a","memory_mb":1,"disk_mb":1},{"app":"b","memory_mb":-1,"disk_mb":1},3]"#;
-    let Input::Start(asked) = read(body) else {
+    let AuctioneerInput::Start(asked) = read(body) else {
         panic!("not a start")
     };
     assert!(asked.array);
@@ -150,7 +152,13 @@ fn arrays_are_judged_one_by_one() {
     assert!(asked.requests[2].is_err());
     for body in ["[]", "[1,", "[{\"app\":\"a\"}"] {
         assert!(
-            matches!(read(body), Input::Rejected { reply: Some(1), .. }),
+            matches!(
+                read(body),
+                AuctioneerInput::Rejected {
+                    reply: Some(KEY),
+                    ..
+                }
+            ),
             "{body}"
         );
     }
@@ -160,8 +168,8 @@ fn arrays_are_judged_one_by_one() {
 fn dry_runs_in_each_of_their_forms() {
     let place = |body: &str| {
         let policy = Policy::preset("dea").unwrap();
-        match door::read_place(&policy, body.as_bytes(), 1, Uuid::nil) {
-            Ok(Input::Place { place, .. }) => Ok(*place),
+        match admission::read_place(&policy, body.as_bytes(), KEY, Uuid::nil) {
+            Ok(AuctioneerInput::DryRun { dry_run, .. }) => Ok(*dry_run),
             Ok(other) => panic!("{other:?}"),
             Err(e) => Err(e),
         }
@@ -225,8 +233,8 @@ fn a_stop_that_is_not_clear_is_turned_away() {
         r#"{"app":"a","indices":[]}"#,
         r#"{"app":"a","index":0}"#,
     ] {
-        let input = door::read_stop(body.as_bytes(), None, Uuid::nil);
-        assert!(matches!(input, Input::Rejected { .. }), "{body}");
+        let input = admission::read_stop(body.as_bytes(), None, Uuid::nil);
+        assert!(matches!(input, AuctioneerInput::Rejected { .. }), "{body}");
     }
 }
 
@@ -235,8 +243,8 @@ fn an_objective_of_its_own_is_checked_at_the_door() {
     let ask = |preset: &str, objective: &str| {
         let policy = Policy::preset(preset).unwrap();
         let body = serde_json::json!({"app":"a","memory_mb":1,"disk_mb":1,"objective":objective});
-        match door::read_start(&policy, body.to_string().as_bytes(), None, Uuid::nil) {
-            Input::Start(mut asked) => asked.requests.remove(0),
+        match admission::read_start(&policy, body.to_string().as_bytes(), None, Uuid::nil) {
+            AuctioneerInput::Start(mut asked) => asked.requests.remove(0),
             other => panic!("{other:?}"),
         }
     };
@@ -274,9 +282,10 @@ fn what_the_policy_does_not_heed_is_said_at_the_door() {
             "app": "a", "memory_mb": 1, "disk_mb": 1, "far": ["app:b"], "traits": {"ssd": true},
             "strict": strict,
         });
-        let read = door::read_start(&policy, body.to_string().as_bytes(), Some(1), Uuid::nil);
+        let read =
+            admission::read_start(&policy, body.to_string().as_bytes(), Some(KEY), Uuid::nil);
         match read {
-            Input::Start(Asked { mut requests, .. }) => requests.remove(0),
+            AuctioneerInput::Start(StartMessage { mut requests, .. }) => requests.remove(0),
             other => panic!("{other:?}"),
         }
     };

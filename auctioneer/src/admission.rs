@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use placement::{Policy, check_name};
 use serde_json::Value;
+use shared::RequestId;
 use shared::wire::{
     Parsed, PlaceExtra, StartBody, Stop, WireError, code, parse, parse_start, to_bytes,
 };
 use uuid::Uuid;
 
-use crate::io::{Asked, AskedRequest, Input, Place, Rejected, ReplyKey};
+use crate::ids::ReplyKey;
+use crate::io::{AdmittedRequest, AuctioneerInput, DryRun, Rejected, StartMessage};
 
 /// The longest deadline.
 const MAX_DEADLINE_S: u64 = 3_600;
@@ -25,16 +27,16 @@ pub fn read_start(
     body: &[u8],
     reply: Option<ReplyKey>,
     mut new_id: impl FnMut() -> Uuid,
-) -> Input {
+) -> AuctioneerInput {
     match parse_start(body) {
-        Err(error) => Input::Rejected {
+        Err(error) => AuctioneerInput::Rejected {
             rejected: rejected(body, error, &mut new_id),
             reply,
         },
         Ok(StartBody::One(request)) => {
             let request =
                 admit(policy, *request, &mut new_id).map_err(|e| rejected(body, e, &mut new_id));
-            Input::Start(Asked {
+            AuctioneerInput::Start(StartMessage {
                 requests: vec![request],
                 array: false,
                 reply,
@@ -51,7 +53,7 @@ pub fn read_start(
                     reject(hints, error, &mut new_id)
                 })
             };
-            Input::Start(Asked {
+            AuctioneerInput::Start(StartMessage {
                 requests: requests
                     .into_iter()
                     .enumerate()
@@ -69,7 +71,7 @@ fn admit(
     policy: &Policy,
     parsed: Result<Parsed, WireError>,
     new_id: &mut impl FnMut() -> Uuid,
-) -> Result<AskedRequest, WireError> {
+) -> Result<AdmittedRequest, WireError> {
     let Parsed {
         mut request,
         mut warnings,
@@ -91,17 +93,21 @@ fn admit(
     if request.id.is_empty() {
         Arc::make_mut(&mut request).id = new_id().to_string();
     }
-    Ok(AskedRequest { request, warnings })
+    Ok(AdmittedRequest {
+        id: RequestId::new(&request.id)?,
+        request,
+        warnings,
+    })
 }
 
 /// What can be told of a message that is not valid: its id and app, where they can stand in a
 /// subject.
-fn hints(value: &Value) -> (Option<String>, Option<String>) {
+fn hints(value: &Value) -> (Option<RequestId>, Option<String>) {
     let name = |field: &str| {
         let text = value.get(field)?.as_str()?;
         check_name(field, text).ok().map(|()| text.to_owned())
     };
-    (name("id"), name("app"))
+    (name("id").and_then(|id| id.parse().ok()), name("app"))
 }
 
 fn rejected(body: &[u8], error: WireError, new_id: &mut impl FnMut() -> Uuid) -> Rejected {
@@ -110,22 +116,26 @@ fn rejected(body: &[u8], error: WireError, new_id: &mut impl FnMut() -> Uuid) ->
 }
 
 fn reject(
-    (id, app): (Option<String>, Option<String>),
+    (id, app): (Option<RequestId>, Option<String>),
     error: WireError,
     new_id: &mut impl FnMut() -> Uuid,
 ) -> Rejected {
     Rejected {
-        id: id.unwrap_or_else(|| new_id().to_string()),
+        id: id.unwrap_or_else(|| new_id().into()),
         app,
         error,
     }
 }
 
 /// Reads a stop.
-pub fn read_stop(body: &[u8], reply: Option<ReplyKey>, mut new_id: impl FnMut() -> Uuid) -> Input {
+pub fn read_stop(
+    body: &[u8],
+    reply: Option<ReplyKey>,
+    mut new_id: impl FnMut() -> Uuid,
+) -> AuctioneerInput {
     match Stop::read(body) {
-        Ok(stop) => Input::Stop { stop, reply },
-        Err(error) => Input::Rejected {
+        Ok(stop) => AuctioneerInput::Stop { stop, reply },
+        Err(error) => AuctioneerInput::Rejected {
             rejected: rejected(body, error, &mut new_id),
             reply,
         },
@@ -139,7 +149,7 @@ pub fn read_place(
     body: &[u8],
     reply: ReplyKey,
     mut new_id: impl FnMut() -> Uuid,
-) -> Result<Input, WireError> {
+) -> Result<AuctioneerInput, WireError> {
     let first = body.iter().find(|b| !b.is_ascii_whitespace());
     let (extra, requests) = if first == Some(&b'{') {
         let value: Value = parse(body, &mut Vec::new())?;
@@ -177,8 +187,8 @@ pub fn read_place(
             return Err(placement::Invalid::new("explain", value, expected).into());
         }
     };
-    Ok(Input::Place {
-        place: Box::new(Place {
+    Ok(AuctioneerInput::DryRun {
+        dry_run: Box::new(DryRun {
             requests,
             without: extra.without,
             add_cells: extra.add_cells,
@@ -189,19 +199,19 @@ pub fn read_place(
 }
 
 /// Reads the question why an app went where it went.
-pub fn read_explain(body: &[u8], reply: ReplyKey) -> Result<Input, WireError> {
+pub fn read_explain(body: &[u8], reply: ReplyKey) -> Result<AuctioneerInput, WireError> {
     let explain = parse(body, &mut Vec::new())?;
-    Ok(Input::Explain { explain, reply })
+    Ok(AuctioneerInput::Explain { explain, reply })
 }
 
 /// Reads the question for the pool; an empty body asks for its beginning.
-pub fn read_pool(body: &[u8], reply: ReplyKey) -> Result<Input, WireError> {
+pub fn read_pool(body: &[u8], reply: ReplyKey) -> Result<AuctioneerInput, WireError> {
     let page = if body.is_empty() {
         shared::wire::Page::default()
     } else {
         parse(body, &mut Vec::new())?
     };
-    Ok(Input::Pool { page, reply })
+    Ok(AuctioneerInput::Pool { page, reply })
 }
 
 /// Reads the question how many more fit: a start request, whose app may be left out.
@@ -210,7 +220,7 @@ pub fn read_capacity(
     body: &[u8],
     reply: ReplyKey,
     mut new_id: impl FnMut() -> Uuid,
-) -> Result<Input, WireError> {
+) -> Result<AuctioneerInput, WireError> {
     let mut request: serde_json::Map<String, Value> = parse(body, &mut Vec::new())?;
     request
         .entry("app")
@@ -218,8 +228,8 @@ pub fn read_capacity(
     let StartBody::One(parsed) = parse_start(&to_bytes(&request))? else {
         return Err(WireError::new(code::INVALID_REQUEST, "not a request"));
     };
-    let asked = Box::new(admit(policy, *parsed, &mut new_id)?);
-    Ok(Input::Capacity { asked, reply })
+    let size = Box::new(admit(policy, *parsed, &mut new_id)?);
+    Ok(AuctioneerInput::Capacity { size, reply })
 }
 
 /// The error for a question without a reply subject: nobody could hear the answer.

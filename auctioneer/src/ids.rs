@@ -1,0 +1,52 @@
+//! Numbers by which the auctioneer finds what it waits for. They mean nothing to other processes.
+
+use std::{fmt, str::FromStr};
+
+macro_rules! number_ids {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(u64);
+
+        impl $name {
+            /// The id with this number.
+            pub const fn new(number: u64) -> Self {
+                Self(number)
+            }
+
+            /// The number.
+            pub const fn number(self) -> u64 {
+                self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = std::num::ParseIntError;
+
+            fn from_str(text: &str) -> Result<Self, std::num::ParseIntError> {
+                text.parse().map(Self)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    )*};
+}
+
+number_ids! {
+    /// An open start request.
+    TicketId;
+    /// A message with one or more start requests that awaits its reply.
+    GroupId;
+    /// A start message that awaits a cell's answer.
+    DispatchId;
+    /// A question to all cells about which instances run.
+    LookupId;
+    /// A stop that awaits the cells' answers.
+    StopId;
+    /// A message to the auctioneer that awaits its reply; the driver knows its reply subject.
+    ReplyKey;
+}
