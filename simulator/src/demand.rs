@@ -1,31 +1,50 @@
-//! What is asked of the cluster, and when: every workload becomes a list of these.
-use placement::Request;
+//! What is asked of the cluster, and when. Every workload, trace and recording becomes a list of
+//! these.
+
 use std::sync::Arc;
+
+use placement::Request;
 
 /// One thing that is asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Demand {
-    /// When, on the virtual clock.
+    /// When, in milliseconds of virtual time from the beginning of the workload.
     pub at_ms: u64,
-    /// What.
-    pub what: What,
+    /// What is asked for.
+    pub action: DemandAction,
 }
 
-/// See [`Demand`].
+/// What a [`Demand`] asks for.
 #[derive(Clone, Debug, PartialEq)]
-pub enum What {
-    /// Start these instances (`request.indices` or `instances`).
+pub enum DemandAction {
+    /// Start these instances (`request.indices`, else `request.instances` of them).
     Start {
-        /// With its id; `run` is not read.
+        /// The request, with its id; its `run` is not read.
         request: Arc<Request>,
-        /// Each instance ends by itself so long after it began to run; `None`: it runs on.
+        /// How long after it began to run each instance ends by itself; `None`: it runs on.
         lifetime_ms: Option<u64>,
     },
-    /// Stop these indices of the app; all when empty.
+    /// Stop instances.
     Stop {
         /// The app.
         app: String,
-        /// Which; all when empty.
+        /// Which indices of the app; all when empty.
         indices: Vec<u32>,
     },
+}
+
+impl Demand {
+    /// The request, if this is a start.
+    pub fn request(&self) -> Option<&Arc<Request>> {
+        match &self.action {
+            DemandAction::Start { request, .. } => Some(request),
+            DemandAction::Stop { .. } => None,
+        }
+    }
+}
+
+/// The largest memory that one instance of these demands asks for, MiB; 0 without any start.
+pub fn largest_memory_mb(demands: &[Demand]) -> i64 {
+    let sizes = demands.iter().filter_map(Demand::request);
+    sizes.map(|request| request.memory_mb).max().unwrap_or(0)
 }

@@ -1,12 +1,23 @@
-//! What would happen: the state machines that run in production (pool, batch, plan, ledger,
-//! advertisement schedule) under virtual time, with faults, and what there is to see of it.
+//! What would a policy do? The production state machines (pool, batch, plan, ledger, advertisement
+//! schedule) under virtual time, with faults, and reports of the result.
+//!
+//! [`scenario`] describes a cluster, [`workload`] and [`trace`] what is asked of it ([`demand`]);
+//! [`run`] simulates it under one contender and returns an [`outcome::SimRun`], which [`report`] shows.
+//! Everything that is drawn follows from the seed ([`random`]).
+//!
+//! [`auctions_2014`] stands beside all this: the distributed auctions that Diego held over NATS in 2014,
+//! as one more contender over the same cells and demands. They have their own messages and cells and
+//! share with the simulator only the event queue, the random numbers and the form of the result. The
+//! rest can be read without them.
 
+pub mod auctions_2014;
 pub mod demand;
-pub mod era;
+mod fields;
 pub mod measure;
+pub mod network;
 pub mod outcome;
+mod queue;
 pub mod random;
-pub mod record;
 pub mod report;
 pub mod scenario;
 pub mod seeds;
@@ -15,18 +26,19 @@ pub mod trace;
 pub mod workload;
 mod world;
 
-use outcome::{Outcome, Run};
+use demand::Demand;
+use outcome::{SimOutcome, SimRun};
 use placement::ScenarioError;
 use scenario::{Contender, Decider, Scenario};
 
-pub use world::{Mirror, Progress, Settings, ToSend};
+pub use world::{Observer, Progress, RunSettings, ToSend};
 
-/// The version of [`Outcome`].
+/// The version of the format of [`SimOutcome`].
 const VERSION: u32 = 1;
 
 /// An outcome of this scenario without any run yet.
-pub fn outcome(scenario: &Scenario, seed: u64, command: &str) -> Outcome {
-    Outcome {
+pub fn outcome(scenario: &Scenario, seed: u64, command: &str) -> SimOutcome {
+    SimOutcome {
         v: VERSION,
         name: scenario.base.name.clone(),
         description: scenario.description.clone(),
@@ -35,66 +47,62 @@ pub fn outcome(scenario: &Scenario, seed: u64, command: &str) -> Outcome {
         scenario: scenario.text.clone(),
         over: "in-process".into(),
         interrupted: false,
+        warnings: scenario.warnings.clone(),
+        seeds: None,
         runs: Vec::new(),
     }
 }
 
-/// Plays the scenario under one contender, in virtual time. `watch` is told now and then how far it
-/// is, and ends it by returning false: then the second value is true.
+/// Simulates the scenario under one contender. `watch` gets the progress now and then, and ends the run
+/// by returning false; then the second value is true.
 pub fn run(
     scenario: &Scenario,
     contender: &Contender,
-    settings: Settings,
+    settings: RunSettings,
     watch: &mut dyn FnMut(Progress) -> bool,
-) -> Result<(Run, bool), ScenarioError> {
+) -> Result<(SimRun, bool), ScenarioError> {
     let demands = scenario.demands(settings.seed)?;
+    let label = &contender.label;
     match &contender.decider {
         Decider::Policy(policy) => {
             check(&demands, policy)?;
-            let label = &contender.label;
             Ok(world::run(
                 scenario, label, policy, &demands, settings, watch,
             ))
         }
-        Decider::Era(rules) => {
-            let seed = settings.seed;
-            Ok(era(
-                scenario,
-                &contender.label,
-                *rules,
-                &demands,
-                seed,
-                watch,
-            ))
-        }
+        Decider::Auctions2014(rules) => Ok(run_auctions_2014(
+            scenario,
+            label,
+            *rules,
+            &demands,
+            settings.seed,
+            watch,
+        )),
     }
 }
 
-/// The auctions of 2014 over the same cells and demands. Faults are none of theirs.
-fn era(
+/// The auctions of 2014 over the same cells and demands. The scenario's faults do not touch them.
+fn run_auctions_2014(
     scenario: &Scenario,
     label: &str,
-    rules: era::Rules,
-    demands: &[demand::Demand],
+    rules: auctions_2014::Rules,
+    demands: &[Demand],
     seed: u64,
     watch: &mut dyn FnMut(Progress) -> bool,
-) -> (Run, bool) {
-    let setting = era::Setting {
-        rules: era::Rules {
+) -> (SimRun, bool) {
+    let settings = auctions_2014::AuctionSettings {
+        rules: auctions_2014::Rules {
             auctioneers: rules.auctioneers.max(scenario.auctioneers),
             ..rules
         },
-        network: era::Network {
-            latency: scenario.network.latency,
-            loss: scenario.network.loss,
-        },
+        network: scenario.network,
         seed,
         until_ms: scenario.duration_ms,
     };
     let cells = &scenario.base.cells;
     let last_ms = demands.last().map_or(0, |demand| demand.at_ms);
     let end_ms = scenario.duration_ms.unwrap_or(last_ms);
-    let mut told = |virtual_ms| {
+    let mut watch_time = |virtual_ms| {
         watch(Progress {
             virtual_ms,
             end_ms,
@@ -102,23 +110,22 @@ fn era(
             asked: 0,
         })
     };
-    let (result, interrupted) = era::run_watched(cells, demands, &setting, &mut told);
+    let (result, interrupted) =
+        auctions_2014::run_watched(cells, demands, &settings, &mut watch_time);
     let price = scenario.price_per_cell_hour;
-    let run = era::outcome(label, cells, demands, &result, price);
+    let run = auctions_2014::outcome(label, cells, demands, &result, price);
     (run, interrupted)
 }
 
-/// Refuses requests that a policy cannot judge.
-fn check(demands: &[demand::Demand], policy: &placement::Policy) -> Result<(), ScenarioError> {
-    for demand in demands {
-        if let demand::What::Start { request, .. } = &demand.what {
-            policy
-                .check_request(request)
-                .map_err(|e| ScenarioError::Field {
-                    at: format!("request {}: {}", request.id, e.field),
-                    message: format!("{} is not allowed; expected {}", e.value, e.expected),
-                })?;
-        }
+/// Refuses requests that the policy cannot judge.
+fn check(demands: &[Demand], policy: &placement::Policy) -> Result<(), ScenarioError> {
+    for request in demands.iter().filter_map(Demand::request) {
+        policy
+            .check_request(request)
+            .map_err(|e| ScenarioError::Field {
+                at: format!("request {}: {}", request.id, e.field),
+                message: format!("{} is not allowed; expected {}", e.value, e.expected),
+            })?;
     }
     Ok(())
 }

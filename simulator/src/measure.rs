@@ -1,4 +1,4 @@
-//! Figures from lists of numbers: the same few formulas for every algorithm that is compared.
+//! Figures from lists of numbers: the same formulas for every policy that is compared.
 
 mod meter;
 
@@ -17,8 +17,8 @@ pub const ROUNDS_BOUNDS: [f64; 8] = [2.0, 3.0, 4.0, 5.0, 6.0, 11.0, 21.0, 41.0];
 pub const LOAD_BOUNDS: [f64; 9] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
 
 impl Spread {
-    /// Of these values, in any order; they are left sorted. Percentiles are values that occur: the
-    /// smallest that is not below so many of a hundred (nearest rank).
+    /// The spread of these values, in any order; they are left sorted. Percentiles are values that
+    /// occur (nearest rank).
     pub fn of(values: &mut [f64]) -> Self {
         values.sort_unstable_by(f64::total_cmp);
         let (Some(min), Some(max)) = (values.first(), values.last()) else {
@@ -34,14 +34,14 @@ impl Spread {
     }
 }
 
-/// Of a sorted list that is not empty: rank ceil(n * percent / 100), counted from 1.
+/// The percentile of a sorted list that is not empty: rank ceil(n * percent / 100), counted from 1.
 fn nearest_rank(sorted: &[f64], percent: usize) -> f64 {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted[rank - 1]
 }
 
 impl Balance {
-    /// Of these values, with the population's standard deviation; all 0 when there are none.
+    /// The balance of these values, with the population's standard deviation; all 0 without values.
     pub fn of(values: &[f64]) -> Self {
         if values.is_empty() {
             return Self::default();
@@ -67,6 +67,22 @@ impl Balance {
             self.sd / self.mean
         }
     }
+}
+
+/// Standard deviation / mean of the memory used per cell, from (used, total) of each cell in MiB. Where
+/// all cells have the same total it is that of the used MiB; where totals differ it is that of the
+/// used shares, because equally full cells are even then. Cells without memory have no share.
+pub fn memory_distribution(cells: &[(i64, i64)]) -> f64 {
+    let equal = cells.windows(2).all(|pair| pair[0].1 == pair[1].1);
+    let values: Vec<f64> = if equal {
+        cells.iter().map(|(used, _)| *used as f64).collect()
+    } else {
+        let with_memory = cells.iter().filter(|(_, total)| *total > 0);
+        with_memory
+            .map(|(used, total)| *used as f64 / *total as f64)
+            .collect()
+    };
+    Balance::of(&values).score()
 }
 
 impl Histogram {
@@ -120,6 +136,17 @@ mod tests {
         assert_eq!(Balance::of(&[]), Balance::default());
         let zero = Balance::of(&[0.0, 0.0]);
         assert!(zero.max_over_mean == 0.0 && zero.score() == 0.0);
+    }
+
+    #[test]
+    fn equally_full_cells_of_unlike_size_are_even() {
+        assert!(memory_distribution(&[(50, 100), (100, 200)]).abs() < 1e-12);
+        // more even in MiB, but less even in shares
+        assert!((memory_distribution(&[(75, 100), (50, 200)]) - 0.5).abs() < 1e-12);
+        let equal = memory_distribution(&[(50, 100), (100, 100)]);
+        assert!((equal - 25.0 / 75.0).abs() < 1e-12);
+        assert!(memory_distribution(&[(0, 0), (5, 10), (10, 20)]).abs() < 1e-12);
+        assert!(memory_distribution(&[]).abs() < 1e-12);
     }
 
     #[test]

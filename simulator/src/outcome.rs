@@ -1,4 +1,4 @@
-//! What a simulation found: plain data, the same for every reader (JSON, HTML, terminal).
+//! The result of a simulation: plain data, the same for every reader (JSON, HTML, terminal).
 //! Nothing here depends on the wall clock: the same seed gives the same bytes.
 
 use std::collections::BTreeMap;
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 /// One scenario under one or more policies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct SimOutcome {
     /// The version of this format: 1.
     pub v: u32,
     /// The scenario's name.
     pub name: String,
-    /// What it shows, for people; may be empty.
+    /// What it shows; may be empty.
     pub description: String,
     /// Decides every draw.
     pub seed: u64,
@@ -22,15 +22,45 @@ pub struct Outcome {
     pub scenario: String,
     /// `in-process` or `nats`.
     pub over: String,
-    /// It was ended early: what follows is how far it came.
+    /// It was interrupted: the figures are those of the time until then.
     pub interrupted: bool,
-    /// One for each policy, in the order asked.
-    pub runs: Vec<Run>,
+    /// What is doubtful about the scenario, such as work that is never asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// The figures over all seeds, where several were simulated; `runs` are those of `seed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seeds: Option<Seeds>,
+    /// One run for each policy, in the order asked.
+    pub runs: Vec<SimRun>,
+}
+
+/// The figures of one scenario over several seeds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Seeds {
+    /// The version of this format: 1.
+    pub v: u32,
+    /// The scenario's name.
+    pub name: String,
+    /// The command that made this.
+    pub command: String,
+    /// The seeds that were simulated to the end.
+    pub seeds: Vec<u64>,
+    /// One entry for each policy, in the order asked.
+    pub runs: Vec<SeedsRun>,
+}
+
+/// One policy over all seeds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SeedsRun {
+    /// The policy's label.
+    pub policy: String,
+    /// Every number of [`Figures`], by its path (`wait_ms.mean`).
+    pub figures: BTreeMap<String, Balance>,
 }
 
 /// The scenario under one policy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Run {
+pub struct SimRun {
     /// The policy's label: unique among the runs.
     pub policy: String,
     /// The numbers, for tables.
@@ -45,13 +75,25 @@ pub struct Run {
     pub rounds_histogram: Histogram,
     /// Share of memory used by each cell at the end, counted by class.
     pub load_histogram: Histogram,
-    /// How it went over time; at most 240 samples, equally spaced.
+    /// Samples over time; at most 240, equally spaced.
     pub series: Vec<Sample>,
-    /// Why instances were refused, most frequent first; at most 20.
+    /// Why instances are unplaced, most frequent first; at most 20.
     pub refusals: Vec<(String, u64)>,
+    /// What a reader of the figures must know, such as why a run ended early.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
-/// The numbers of one run. Instances are counted where nothing else is said.
+impl SimRun {
+    /// Whether all cells have the same memory.
+    pub fn has_equal_cells(&self) -> bool {
+        self.cells
+            .windows(2)
+            .all(|pair| pair[0].memory_mb == pair[1].memory_mb)
+    }
+}
+
+/// The figures of one run. They count instances unless they say otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Virtual time that passed, milliseconds.
@@ -60,7 +102,7 @@ pub struct Figures {
     pub asked: u64,
     /// Placed.
     pub placed: u64,
-    /// Refused for good.
+    /// Unplaced: given up, or with an unknown outcome.
     pub refused: u64,
     /// Still without an outcome at the end.
     pub waiting: u64,
@@ -77,7 +119,8 @@ pub struct Figures {
     pub messages: BTreeMap<String, Traffic>,
     /// The sum of `messages`.
     pub traffic: Traffic,
-    /// Standard deviation / mean of the memory used per cell, at the end.
+    /// Standard deviation / mean of the memory used per cell, at the end: of MiB where all cells have
+    /// the same memory, else of the used share of each cell.
     pub distribution: f64,
     /// The same before the first request.
     pub distribution_before: f64,
@@ -89,28 +132,28 @@ pub struct Figures {
     pub apps_sharing_cells: u64,
     /// Apps whose fullest and emptiest zone differ by more than one instance.
     pub apps_sharing_zones: u64,
-    /// Memory that is free on cells where the largest size that the workload asks for no longer
-    /// fits, MiB: at the end, on average over time, and at most.
+    /// Memory that is free on cells whose total could hold the largest size that the workload asks for
+    /// and where it does not fit now, MiB.
     pub stranded_mb: OverTime,
     /// The largest memory that still fits on a cell, MiB.
     pub largest_fit_mb: OverTime,
     /// Cells that hold nothing.
     pub empty_cells: OverTime,
-    /// Cells that could be given back for good: empty all the time after the first tenth of the run,
-    /// one kept where nothing else could hold the largest size.
+    /// Cells that were never needed: empty all the time after the first tenth of the run. One of them
+    /// is kept where no other cell could hold the largest size.
     pub spare_cells: u64,
-    /// What these would have cost, where the scenario names a price per cell and hour.
+    /// What these cells cost in the time of the run, where the scenario names a price per cell and hour.
     pub saved: Option<f64>,
-    /// What else this scenario counts, by name (`reboot hits`, `old platforms`, …).
+    /// Figures that only some scenarios have, by name (`stopped`, `communications`, …).
     pub extra: BTreeMap<String, f64>,
 }
 
 /// Messages and their size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
-    /// How many; one that goes to many counts once for each receiver in `delivered`, here once.
+    /// Messages sent; one that goes to many receivers counts once.
     pub sent: u64,
-    /// Deliveries.
+    /// Deliveries, one for each receiver.
     pub delivered: u64,
     /// Bytes of bodies delivered.
     pub bytes: u64,
@@ -125,7 +168,7 @@ pub struct Spread {
     pub mean: f64,
     /// The median (nearest rank).
     pub p50: f64,
-    /// 99 of 100 are at most this.
+    /// The 99th percentile (nearest rank).
     pub p99: f64,
     /// The largest.
     pub max: f64,
@@ -146,7 +189,7 @@ pub struct Balance {
     pub max_over_mean: f64,
 }
 
-/// A quantity that changes while the run goes on.
+/// A quantity that changes during the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OverTime {
     /// At the end.
@@ -180,9 +223,9 @@ pub struct CellEnd {
     pub memory_mb: i64,
     /// Memory in use, MiB.
     pub used_mb: i64,
-    /// It was lost and has not come back.
+    /// It is down at the end.
     pub gone: bool,
-    /// What it holds. Up to 20,000 instances in all cells one entry each, above that one entry for
+    /// What it holds: one entry for each instance; above 20,000 instances in all cells one entry for
     /// each app (`count` > 1).
     pub instances: Vec<InstanceEnd>,
 }
@@ -190,7 +233,7 @@ pub struct CellEnd {
 /// One instance, or several of one app, on a cell at the end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InstanceEnd {
-    /// Position in [`Run::apps`].
+    /// Position in [`SimRun::apps`].
     pub app: u32,
     /// Its index; the lowest where there are several.
     pub index: u32,
@@ -198,7 +241,7 @@ pub struct InstanceEnd {
     pub count: u32,
     /// Memory of all of them, MiB.
     pub memory_mb: i64,
-    /// It was there before the first request.
+    /// It ran before the first request.
     pub before: bool,
     /// A task.
     pub task: bool,
@@ -221,12 +264,12 @@ pub struct Sample {
     pub used_max: f64,
     /// The standard deviation.
     pub used_sd: f64,
-    /// Memory free where the largest size does not fit, MiB.
+    /// Stranded memory, MiB; see [`Figures::stranded_mb`].
     pub stranded_mb: f64,
     /// The largest memory that still fits on a cell, MiB.
     pub largest_fit_mb: f64,
     /// Cells that hold nothing.
     pub empty_cells: u64,
-    /// Cells that are there.
+    /// Cells that are up.
     pub cells: u64,
 }

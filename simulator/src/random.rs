@@ -1,10 +1,10 @@
-//! All chance in the simulator, from one seed: the same seed draws the same numbers everywhere.
+//! Random numbers and distributions: everything that is drawn follows from one seed.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
-/// A stream of random numbers (splitmix64: 2^64 long, passes the usual tests, a few instructions).
+/// A stream of random numbers (splitmix64, period 2^64).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Random {
     state: u64,
@@ -26,8 +26,8 @@ impl Random {
         Self { state: mix(seed) }
     }
 
-    /// A stream of its own for one purpose and number, so that a draw that is added in one place
-    /// does not shift the draws of all others. This stream does not move on.
+    /// An independent stream for a purpose and a number, so that a draw that is added in one place
+    /// does not shift all others. This stream does not advance.
     pub fn fork(&self, purpose: &str, number: u64) -> Self {
         let hash = purpose.bytes().fold(0xcbf2_9ce4_8422_2325, |h, byte| {
             (h ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3_u64)
@@ -53,7 +53,7 @@ impl Random {
         ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
     }
 
-    /// A place in a list of `n`; 0 when `n` is 0.
+    /// A position in a list of `n`; 0 when `n` is 0.
     #[allow(clippy::cast_possible_truncation)] // below a usize
     pub fn place(&mut self, n: usize) -> usize {
         self.below(n as u64) as usize
@@ -105,17 +105,17 @@ impl Random {
     }
 }
 
-/// A length of time that is drawn: `constant:30s`, `exponential:30s` (its mean), `uniform:1s..2s`
+/// A distribution of durations: `constant:30s`, `exponential:30s` (its mean), `uniform:1s..2s`
 /// or `lognormal:6h,1.0` (its median, and the deviation of its natural logarithm).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Distribution {
-    /// Always this long.
+    /// Always this duration.
     Constant(Duration),
     /// Memoryless, with this mean.
     Exponential(Duration),
-    /// Any length between the two, equally likely.
+    /// Any duration between the two, equally likely.
     Uniform(Duration, Duration),
-    /// Its logarithm is normal.
+    /// Its logarithm has a normal distribution.
     Lognormal {
         /// Half of the draws are shorter.
         median: Duration,
@@ -124,7 +124,7 @@ pub enum Distribution {
     },
 }
 
-/// What is wrong with the text of a [`Distribution`].
+/// Why a text is not a [`Distribution`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{value:?} is not a distribution ({what}); expected {EXPECTED}")]
 pub struct DistributionError {
@@ -134,11 +134,11 @@ pub struct DistributionError {
 
 const EXPECTED: &str = "\"constant:30s\", \"exponential:30s\", \"uniform:1s..2s\" or \
                         \"lognormal:6h,1.0\" (median, sigma from 0 to 10)";
-/// No draw is longer than this: a hundred years.
+/// The longest draw: a hundred years.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 impl Distribution {
-    /// Reads one; no length may be above a hundred years.
+    /// Reads a distribution; no duration may be above a hundred years.
     pub fn parse(text: &str) -> Result<Self, DistributionError> {
         let wrong = |what: &str| DistributionError {
             value: text.chars().take(80).collect(),
@@ -161,7 +161,7 @@ impl Distribution {
                     .ok_or_else(|| wrong("it has no \"..\""))?;
                 let (low, high) = (span(low)?, span(high)?);
                 if low > high {
-                    return Err(wrong("the first length is above the second"));
+                    return Err(wrong("the first duration is above the second"));
                 }
                 Ok(Self::Uniform(low, high))
             }
@@ -178,11 +178,11 @@ impl Distribution {
                     _ => Err(wrong("sigma is not a number from 0 to 10")),
                 }
             }
-            other => Err(wrong(&format!("no kind is called {other:?}"))),
+            other => Err(wrong(&format!("unknown kind {other:?}"))),
         }
     }
 
-    /// Draws one; at most a hundred years.
+    /// Draws a duration; at most a hundred years.
     pub fn sample(&self, random: &mut Random) -> Duration {
         let seconds = match *self {
             Self::Constant(span) => return span,
@@ -197,13 +197,13 @@ impl Distribution {
         Duration::from_secs_f64(seconds.clamp(0.0, LONGEST.as_secs_f64()))
     }
 
-    /// Draws one, in whole microseconds.
+    /// Draws a duration, in whole microseconds.
     #[allow(clippy::cast_possible_truncation)] // a hundred years are 2^52 microseconds
     pub fn sample_us(&self, random: &mut Random) -> u64 {
         self.sample(random).as_micros() as u64
     }
 
-    /// Draws one, in whole milliseconds.
+    /// Draws a duration, in whole milliseconds.
     #[allow(clippy::cast_possible_truncation)] // as above
     pub fn sample_ms(&self, random: &mut Random) -> u64 {
         self.sample(random).as_millis() as u64

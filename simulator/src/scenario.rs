@@ -1,27 +1,29 @@
 //! Scenario files: a cluster, what is asked of it and what goes wrong, in TOML or JSON.
 //!
-//! The file is the one of `vendue place`, with a few fields more; docs/SIMULATOR.md lists them.
+//! The format is that of `vendue place` with more fields; docs/SIMULATOR.md lists them.
 
 mod contender;
 mod fault;
 mod network;
 mod read;
+pub mod recording;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use advertiser::Cadence;
-use placement::{Job, Kind, Request, ScenarioError, Span};
+use placement::{Cell, Job, Kind, Request, Resources, ScenarioError, Span};
 use serde::Deserialize;
 use serde_json::Value;
 
 pub use self::{
-    contender::{Contender, Decider, ERA},
+    contender::{AUCTIONS_2014, Contender, Decider},
     fault::{Fault, Target, Trouble},
-    network::Network,
 };
 use crate::{
-    demand::{Demand, What},
-    workload::{self, Workload},
+    demand::{Demand, DemandAction},
+    fields,
+    network::Network,
+    workload::{self, WorkloadTable},
 };
 
 /// The most cells times auctioneers of a scenario.
@@ -30,25 +32,26 @@ const MAX_LINKS: usize = 1_000_000;
 /// A scenario, checked.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// The cells, what runs on them, the policy, "now": what `vendue place` reads as well.
+    /// What `vendue place` reads as well: the cells, what runs on them, the policy, the date.
     pub base: placement::Scenario,
-    /// What it shows, for people.
+    /// What it shows.
     pub description: String,
     /// The file as it was read.
     pub text: String,
-    /// Under what it is played, in order; at least one.
+    /// What it is simulated under, in order; at least one.
     pub contenders: Vec<Contender>,
-    /// How long it runs; none: until everything has an outcome.
+    /// How long it runs; none: until everything that was asked for has an outcome.
     pub duration_ms: Option<u64>,
     /// How many auctioneers.
     pub auctioneers: u32,
-    /// What a cell costs for an hour.
+    /// The price of a cell for an hour.
     pub price_per_cell_hour: Option<f64>,
-    /// At most so many requests that are made at one moment go in one message.
+    /// The most requests of one moment that go in one message.
     pub array: usize,
-    /// How long an instance takes from its acceptance until it runs.
+    /// From a cell's acceptance of an instance until it runs.
     pub start_takes: Span,
-    /// A minimal health manager: what was lost with a cell is asked for again after so long.
+    /// A minimal health manager: instances that are lost with a cell are asked for again after this
+    /// time.
     pub restart_lost_after_ms: Option<u64>,
     /// How messages travel.
     pub network: Network,
@@ -56,18 +59,20 @@ pub struct Scenario {
     pub cadence: Cadence,
     /// What goes wrong.
     pub faults: Vec<Fault>,
-    workload: Vec<Workload>,
-    /// Work that came with a trace.
+    /// What is doubtful about it: work that is never asked for, stops of unknown apps.
+    pub warnings: Vec<String>,
+    workload: Vec<WorkloadTable>,
+    /// The work of a trace.
     trace: Vec<Demand>,
 }
 
-/// What the simulator reads beside what `place` reads.
+/// The fields that the simulator reads and `place` ignores.
 #[derive(Default, Deserialize)]
-struct File {
+struct SimulatorFields {
     #[serde(default)]
     description: String,
     #[serde(default)]
-    policies: Vec<Value>,
+    policies: Option<Vec<Value>>,
     #[serde(default)]
     duration: Option<Span>,
     #[serde(default = "one")]
@@ -81,36 +86,40 @@ struct File {
     #[serde(default)]
     restart_lost_after: Option<Span>,
     #[serde(default)]
-    network: network::File,
+    network: network::NetworkTable,
     #[serde(default)]
-    adverts: network::Adverts,
+    adverts: network::AdvertsTable,
     #[serde(default)]
-    faults: Vec<fault::File>,
+    faults: Vec<fault::FaultTable>,
     #[serde(default)]
-    workload: Vec<Workload>,
+    workload: Vec<WorkloadTable>,
 }
+
+/// The fields of a scenario that `place` and the simulator both read.
+const SHARED_FIELDS: [&str; 9] = [
+    "cells", "groups", "name", "now", "pick", "policy", "requests", "seed", "ttl",
+];
 
 impl Scenario {
     /// Reads a scenario: TOML, or else JSON.
     pub fn read(text: &str, toml: bool) -> Result<Self, ScenarioError> {
         let value = placement::Scenario::value(text, toml)?;
-        let mut base = placement::Scenario::from_value(value.clone())?;
+        check_fields(&value)?;
+        let mut base = read_base(value.clone())?;
         let policy = value.get("policy").cloned();
-        let mut file: File = read::table(value, "")?;
-        let contenders = match (file.policies.is_empty(), policy) {
-            (true, policy) => {
+        let mut file: SimulatorFields = read::table(value, "")?;
+        let contenders = match (&file.policies, policy) {
+            (None, policy) => {
                 let policy = policy.unwrap_or_else(|| base.policy.name().into());
                 vec![Contender::read(&policy, "policy")?]
             }
-            (false, Some(policy)) => {
-                return Err(read::wrong(
-                    "policy",
-                    &policy,
-                    "\"policy\" or \"policies\", not both",
-                ));
+            (Some(_), Some(policy)) => {
+                let expected = "\"policy\" or \"policies\", not both";
+                return Err(read::wrong("policy", &policy, expected));
             }
-            (false, None) => contender::read_all(&file.policies)?,
+            (Some(policies), None) => contender::read_all(policies)?,
         };
+        check_room(&base.cells)?;
         fill_running(&mut base);
         if base.name.is_empty() {
             base.name = "scenario".into();
@@ -127,6 +136,7 @@ impl Scenario {
             network: file.network.check()?,
             cadence: file.adverts.check()?,
             faults,
+            warnings: Vec::new(),
             description: file.description,
             auctioneers: file.auctioneers,
             price_per_cell_hour: file.price_per_cell_hour,
@@ -154,10 +164,11 @@ impl Scenario {
         scenario.check()
     }
 
-    fn check(self) -> Result<Self, ScenarioError> {
+    fn check(mut self) -> Result<Self, ScenarioError> {
         let links = self.base.cells.len() * self.auctioneers as usize;
         if self.auctioneers == 0 || links > MAX_LINKS {
-            let expected = format!("1 and more, and with the cells at most {MAX_LINKS} pairs");
+            let expected =
+                format!("1 or more, and at most {MAX_LINKS} pairs of an auctioneer and a cell");
             return Err(read::wrong(
                 "auctioneers",
                 &self.auctioneers.into(),
@@ -181,11 +192,28 @@ impl Scenario {
                 "a number from 0 to 1e9",
             ));
         }
-        self.demands(self.base.seed).map(|_| ())?;
+        let demands = self.demands(self.base.seed)?;
+        self.warnings = self.find_warnings(&demands);
         Ok(self)
     }
 
-    /// All that is asked for, in time's order. The seed decides what the workload draws.
+    fn find_warnings(&self, demands: &[Demand]) -> Vec<String> {
+        let asked = demands.iter().filter_map(Demand::request);
+        let running = self.base.running.values().flatten();
+        let mut apps: BTreeSet<&str> = asked.map(|request| request.app.as_str()).collect();
+        apps.extend(running.map(|job| job.request.app.as_str()));
+        let mut warnings = workload::warnings(&self.workload, self.duration_ms, &apps);
+        for (i, fault) in self.faults.iter().enumerate() {
+            if self.duration_ms.is_some_and(|end_ms| fault.at_ms >= end_ms) {
+                warnings.push(format!(
+                    "faults[{i}].at: not before the end of the scenario (duration); this fault never begins"
+                ));
+            }
+        }
+        warnings
+    }
+
+    /// Everything that is asked for, sorted by time. The seed decides what the workload draws.
     pub fn demands(&self, seed: u64) -> Result<Vec<Demand>, ScenarioError> {
         let mut demands = self.trace.clone();
         for (n, request) in self.base.requests.iter().enumerate() {
@@ -195,7 +223,7 @@ impl Scenario {
             }
             demands.push(Demand {
                 at_ms: 0,
-                what: What::Start {
+                action: DemandAction::Start {
                     request: Arc::new(request),
                     lifetime_ms: None,
                 },
@@ -208,8 +236,104 @@ impl Scenario {
     }
 }
 
-/// Where a file says of a cell only which apps it holds and how much is left, each of their
-/// instances has the same share of what is used; without apps one instance holds all of it.
+/// A misspelt field at the top is refused: silently ignored, it would change the experiment.
+fn check_fields(value: &Value) -> Result<(), ScenarioError> {
+    let Some(file) = value.as_object() else {
+        return Ok(()); // refused where the file is read
+    };
+    let mut known = SHARED_FIELDS.to_vec();
+    known.extend(fields::names::<SimulatorFields>());
+    if let Some(field) = file.keys().find(|field| !known.contains(&field.as_str())) {
+        return Err(unknown_field(field, &known));
+    }
+    if !file.contains_key("cells") && !file.contains_key("groups") {
+        return Err(ScenarioError::Field {
+            at: "cells".into(),
+            message: "missing; expected [[groups]] or [[cells]]".into(),
+        });
+    }
+    Ok(())
+}
+
+fn unknown_field(path: &str, known: &[&str]) -> ScenarioError {
+    let name = path.rsplit('.').next().unwrap_or(path);
+    ScenarioError::Field {
+        at: path.to_owned(),
+        message: format!("unknown field{}", fields::hint(name, known)),
+    }
+}
+
+/// The part that `place` reads as well; there, an unknown field is only a warning.
+fn read_base(value: Value) -> Result<placement::Scenario, ScenarioError> {
+    // what a group or a running list calls "available" is a copy of its total
+    let has_available = value["cells"]
+        .as_array()
+        .is_some_and(|cells| cells.iter().any(|cell| cell.get("available").is_some()));
+    let valid_fields = |path: &str| {
+        let of_request = path.starts_with("requests") || path.contains("running");
+        match path.rsplit_once('.') {
+            Some((parent, _)) if parent.ends_with("total") || parent.ends_with("available") => {
+                fields::names::<Resources>()
+            }
+            _ if of_request => fields::names::<Request>(),
+            _ => fields::names::<Cell>(),
+        }
+    };
+    let base = placement::Scenario::from_value(value).map_err(|error| match error {
+        ScenarioError::Field { at, message } => {
+            let at = if has_available {
+                at
+            } else {
+                at.replace(".available", ".total")
+            };
+            let missing = message.contains("missing field `available`");
+            if missing && at.starts_with("cells") {
+                let expected = "\"available\" beside \"total\", or \"running\"";
+                let message = format!("missing field `available`; expected {expected}");
+                ScenarioError::Field { at, message }
+            } else if message == "no such field" {
+                unknown_field(&at, valid_fields(&at))
+            } else {
+                ScenarioError::Field { at, message }
+            }
+        }
+        other => other,
+    })?;
+    match base.warnings.first() {
+        Some(path) => Err(unknown_field(path, valid_fields(path))),
+        None => Ok(base),
+    }
+}
+
+/// What runs on a cell before the first request must fit there.
+fn check_room(cells: &[Cell]) -> Result<(), ScenarioError> {
+    for cell in cells {
+        let (total, free) = (&cell.total, &cell.available);
+        let resources = [
+            ("memory_mb", Some(total.memory_mb), Some(free.memory_mb)),
+            ("disk_mb", total.disk_mb, free.disk_mb),
+            ("containers", total.containers, free.containers),
+            ("cpu_millis", Some(total.cpu_millis), Some(free.cpu_millis)),
+        ];
+        for (name, total, free) in resources {
+            if let (Some(total), Some(free)) = (total, free)
+                && free < 0
+            {
+                return Err(ScenarioError::Field {
+                    at: format!("{}.running", cell.cell),
+                    message: format!(
+                        "{name}: {} are used; expected at most the cell's total of {total}",
+                        total - free
+                    ),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where a file lists only the apps of a cell and what is available, each of their instances gets the
+/// same share of what is used; without apps one instance holds all of it.
 fn fill_running(base: &mut placement::Scenario) {
     for cell in &base.cells {
         let used_mb = cell.total.memory_mb - cell.available.memory_mb;
@@ -235,7 +359,7 @@ fn fill_running(base: &mut placement::Scenario) {
         let mut jobs = Vec::new();
         for (app, instances, kind) in apps {
             for index in 0..instances {
-                // the first one has what does not divide
+                // the first instance gets the remainder
                 let share = |all: i64| all / count + if jobs.is_empty() { all % count } else { 0 };
                 let mut request = Request::new(app.as_str(), share(used_mb.max(0)), share(disk_mb));
                 request.cpu_millis = share(cpu);
@@ -250,7 +374,7 @@ fn fill_running(base: &mut placement::Scenario) {
     }
 }
 
-/// Milliseconds of a length of time, at most some 30,000 years.
+/// Milliseconds of a duration, at most about 30,000 years.
 fn millis(span: Span) -> u64 {
     u64::try_from(span.0.as_millis())
         .unwrap_or(u64::MAX)

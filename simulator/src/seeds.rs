@@ -1,37 +1,12 @@
-//! The same scenario under many seeds: how far a figure of one run can be trusted.
+//! One scenario under several seeds: how far the figures of one run can be trusted.
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::outcome::{Balance, Outcome};
+use crate::outcome::{Balance, Seeds, SeedsRun, SimOutcome};
 
-/// What the runs of one scenario under many seeds have in common.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Seeds {
-    /// The version of this format: 1.
-    pub v: u32,
-    /// The scenario's name.
-    pub name: String,
-    /// The command that made this.
-    pub command: String,
-    /// The seeds that were played to the end.
-    pub seeds: Vec<u64>,
-    /// One for each policy, in the order asked.
-    pub runs: Vec<SeedsRun>,
-}
-
-/// One policy under all seeds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SeedsRun {
-    /// The policy's label.
-    pub policy: String,
-    /// Every number of [`crate::outcome::Figures`], by its path (`wait_ms.mean`).
-    pub figures: BTreeMap<String, Balance>,
-}
-
-/// The figures that people compare first, by path.
+/// The figures that are compared first, by path.
 pub const MAIN: [&str; 19] = [
     "placed",
     "refused",
@@ -54,9 +29,42 @@ pub const MAIN: [&str; 19] = [
     "spare_cells",
 ];
 
+/// `1 to 20`, or `1, 2, 5`.
+pub fn ranges(seeds: &[u64]) -> String {
+    match seeds {
+        [first, .., last] if last - first + 1 == seeds.len() as u64 => format!("{first} to {last}"),
+        _ => {
+            let seeds: Vec<String> = seeds.iter().map(u64::to_string).collect();
+            seeds.join(", ")
+        }
+    }
+}
+
+/// `3.00 ± 1.50 (0.00 … 6.00)`: mean, standard deviation, minimum and maximum; only the value where
+/// all are the same.
+pub fn show(balance: &Balance) -> String {
+    let decimals = match balance.mean.abs() {
+        mean if mean >= 1_000.0 => 0,
+        mean if mean >= 10.0 => 1,
+        mean if mean >= 1.0 => 2,
+        _ => 4,
+    };
+    let number = |value: f64| format!("{value:.decimals$}");
+    if balance.min.total_cmp(&balance.max).is_eq() {
+        return number(balance.mean);
+    }
+    format!(
+        "{} ± {} ({} … {})",
+        number(balance.mean),
+        number(balance.sd),
+        number(balance.min),
+        number(balance.max)
+    )
+}
+
 impl Seeds {
-    /// Sums up outcomes of one scenario, each of another seed.
-    pub fn of(outcomes: &[Outcome], command: &str) -> Self {
+    /// The figures of outcomes of one scenario, each of another seed.
+    pub fn of(outcomes: &[SimOutcome], command: &str) -> Self {
         let first = outcomes.first();
         let policies = first.map_or(0, |o| o.runs.len());
         let run = |n: usize| {
@@ -105,7 +113,7 @@ fn flatten(path: &str, value: &Value, into: &mut BTreeMap<String, Vec<f64>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::{Figures, Run};
+    use crate::outcome::{Figures, SimRun};
 
     #[test]
     fn every_number_by_its_path() {
@@ -116,15 +124,15 @@ mod tests {
             };
             figures.wait_ms.mean = mean;
             figures.extra.insert("stopped".into(), 1.0);
-            let run = Run {
+            let run = SimRun {
                 policy: "p".into(),
                 figures,
-                ..Run::default()
+                ..SimRun::default()
             };
-            Outcome {
+            SimOutcome {
                 seed,
                 runs: vec![run],
-                ..Outcome::default()
+                ..SimOutcome::default()
             }
         };
         let seeds = Seeds::of(&[outcome(1, 4, 1.0), outcome(2, 8, 3.0)], "c");

@@ -1,6 +1,6 @@
-//! The scenarios that come with vendue.
+//! The scenarios that ship with vendue.
 
-/// A scenario by its name and text (TOML).
+/// A scenario's name and text (TOML).
 pub type Shipped = (&'static str, &'static str);
 
 macro_rules! shipped {
@@ -9,7 +9,7 @@ macro_rules! shipped {
     };
 }
 
-/// All of them, in the order in which they are listed.
+/// All shipped scenarios, in the order in which they are listed.
 pub const ALL: &[Shipped] = shipped![
     "small-cold-4",
     "small-cold-10",
@@ -17,6 +17,7 @@ pub const ALL: &[Shipped] = shipped![
     "small-cold-40",
     "large-cold-25",
     "large-cold-100",
+    "large-cold-2014",
     "imbalanced-deploy-5",
     "imbalanced-deploy-1",
     "az-distribution",
@@ -39,7 +40,7 @@ pub const ALL: &[Shipped] = shipped![
     "diego-250000",
 ];
 
-/// The text of one.
+/// The text of a shipped scenario.
 pub fn find(name: &str) -> Option<&'static str> {
     ALL.iter()
         .find(|(known, _)| *known == name)

@@ -1,18 +1,17 @@
-//! Traces: nodes and pods in CSV, as cells and timed work. The columns that are expected are those
-//! of the public openb traces; [`Columns`] maps others.
+//! Traces: nodes and pods in CSV become cells and demands. The expected columns are those of the public
+//! openb traces; [`Columns`] maps others.
 //!
 //! A node becomes a cell: memory and cpu as they are, disk and containers unlimited unless mapped,
 //! its gpus the named resource `gpu_milli`, 1,000 for each. A pod becomes an app of one instance
 //! that lives from `creation_time` to `deletion_time`; it asks for `num_gpu` × `gpu_milli`.
-//! So a cell's gpus are one sum: four pods that want 0.6 of a gpu each fit on three gpus here,
-//! on four in truth.
+//! A cell's gpus are one sum: four pods of 0.6 gpu each fit on three gpus here; in reality they need
+//! four.
 //!
-//! `gpu_spec` (models with `|` between them) becomes a stack, since every policy looks at stacks:
+//! `gpu_spec` (models with `|` between them) becomes a stack, because every policy checks stacks:
 //! the request asks for the stack named by the models, and every cell of one of these models offers
-//! it. What the trace says of its own scheduler (`pod_phase`, `scheduled_time`, `qos`) is not read.
+//! it. The decisions of the trace's own scheduler (`pod_phase`, `scheduled_time`, `qos`) are not read.
 
 mod columns;
-pub mod synthetic;
 mod table;
 
 use std::{
@@ -26,59 +25,60 @@ use placement::{Cell, Kind, MAX_AMOUNT, Request, Resources};
 pub use columns::Columns;
 use table::{Row, Table};
 
-use crate::demand::{Demand, What};
+use crate::demand::{Demand, DemandAction};
 
-/// The named resource that gpus are counted in: thousandths of a gpu.
+/// The named resource for gpus, in thousandths of a gpu.
 pub const GPU_MILLI: &str = "gpu_milli";
-/// No trace has more nodes.
+/// The most nodes of a trace.
 pub const MAX_NODES: usize = 100_000;
-/// No trace has more pods.
+/// The most pods of a trace.
 pub const MAX_PODS: usize = 1_000_000;
-/// No time is later, in seconds from the first pod on: a hundred years.
+/// The latest time, seconds: a hundred years.
 const LATEST_S: f64 = 100.0 * 365.0 * 86_400.0;
 
-/// A file that is read, and its name for errors.
+/// A file to read, and its name for errors.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a, R> {
-    /// As its user knows it.
+    /// Its name, as the user knows it.
     pub name: &'a str,
     /// Its text.
     pub text: R,
 }
 
-/// What a trace holds.
+/// The cells and demands of a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trace {
     /// In the order of the file.
     pub cells: Vec<Cell>,
-    /// By time; at the same time in the order of the file. The first pod comes at 0.
+    /// Sorted by time, then in the order of the file. The first pod comes at 0.
     pub demands: Vec<Demand>,
 }
 
-/// What is wrong with a trace.
+/// Why a trace cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// It is not CSV, or cannot be read.
-    #[error("{file}: {message}")]
+    /// It is not CSV, or an I/O error occurred.
+    #[error("{file}: not readable as CSV")]
     Csv {
         /// The file.
         file: String,
-        /// What the reader says, the line included where there is one.
-        message: String,
+        /// The cause, with the line where there is one.
+        #[source]
+        source: csv::Error,
     },
     /// A column is missing.
-    #[error("{file}: no column is called {column:?} ({field}); expected it among {there}")]
+    #[error("{file}: column {column:?} (for {field}) is missing; the columns are {there}")]
     NoColumn {
         /// The file.
         file: String,
         /// The column.
         column: String,
-        /// What it is for.
+        /// The field that it is for.
         field: &'static str,
-        /// The columns that there are.
+        /// The columns of the file.
         there: String,
     },
-    /// A field holds what it must not.
+    /// A field has a value that is not allowed.
     #[error(
         "{file}: line {line}, column {column:?}: {value:?} is not allowed; expected {expected}"
     )]
@@ -89,13 +89,13 @@ pub enum TraceError {
         line: u64,
         /// The column's name.
         column: String,
-        /// What it holds.
+        /// The value.
         value: String,
-        /// What would have been right.
+        /// What was expected.
         expected: String,
     },
-    /// There is too much of it.
-    #[error("{file}: more than {most} lines; expected at most so many")]
+    /// It has too many lines.
+    #[error("{file}: more than {most} lines; expected at most {most}")]
     TooLong {
         /// The file.
         file: String,
@@ -104,7 +104,7 @@ pub enum TraceError {
     },
 }
 
-/// Reads nodes and pods. Each pod is an app or a task, as `kind` says.
+/// Reads nodes and pods. `kind` decides whether pods become apps or tasks.
 pub fn read<N: Read, P: Read>(
     nodes: Source<'_, N>,
     pods: Source<'_, P>,
@@ -138,7 +138,7 @@ pub fn read<N: Read, P: Read>(
     let first_ms = work.first().map_or(0, |pod| pod.created_ms);
     let demand = |pod: Pod| Demand {
         at_ms: pod.created_ms - first_ms,
-        what: What::Start {
+        action: DemandAction::Start {
             request: Arc::new(pod.request),
             lifetime_ms: pod.lifetime_ms,
         },
@@ -161,7 +161,7 @@ fn unique(
     Err(row.wrong(field, "each name once"))
 }
 
-/// The cell, and its gpus' model; empty when it says none.
+/// The cell, and the model of its gpus; empty without one.
 fn node(row: &Row<'_>) -> Result<(Cell, String), TraceError> {
     let amount = |field, most| row.number(field, most);
     let gpu_milli = amount("gpu", MAX_AMOUNT / 1000)?.unwrap_or(0) * 1000;
@@ -188,7 +188,7 @@ struct Pod {
     request: Request,
 }
 
-/// The pod; a restriction of its models is added to `specs`.
+/// The pod; the set of models that it may use is added to `specs`.
 fn pod(
     row: &Row<'_>,
     kind: Kind,
@@ -201,7 +201,7 @@ fn pod(
     request.kind = kind;
     request.cpu_millis = amount("cpu_milli")?;
     let gpus = row.number("num_gpu", MAX_AMOUNT / 1000)?.unwrap_or(0);
-    // a share of each gpu; all of it where the trace has no such column
+    // a share of each gpu; without the column, all of each
     let share = row.number("gpu_milli", 1000)?.unwrap_or(1000);
     if gpus * share > 0 {
         request.extra.insert(GPU_MILLI.into(), gpus * share);

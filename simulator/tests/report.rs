@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use browser::Browser;
 use serde_json::{Value, json};
-use simulator::outcome::Outcome;
+use simulator::outcome::SimOutcome;
 use simulator::report;
 
 /// Where pages are put: a directory that stays if asked for, else one that does not.
@@ -43,7 +43,7 @@ impl Pages {
         }
     }
 
-    fn write(&self, name: &str, outcome: &Outcome) -> PathBuf {
+    fn write(&self, name: &str, outcome: &SimOutcome) -> PathBuf {
         let file = self.dir.join(name).with_extension("html");
         std::fs::write(&file, report::html(outcome)).unwrap();
         file
@@ -83,7 +83,7 @@ fn assert_quiet(browser: &Browser) {
 }
 
 /// Every figure of the JSON is in the table with exactly its value, and nothing else is.
-fn assert_figures(browser: &mut Browser, outcome: &Outcome) {
+fn assert_figures(browser: &mut Browser, outcome: &SimOutcome) {
     let cells = browser.eval(
         "[...document.querySelectorAll('td[data-figure]')].filter(td => td.dataset.value !== undefined)\
          .map(td => [td.dataset.run, td.dataset.figure, td.dataset.value])",
@@ -269,7 +269,7 @@ fn the_pointer_shows_instances_and_values() {
     let pages = Pages::new();
     let mut browser = opened(&chromium, &pages.write("two-days-pointer", &outcome));
     let cell = &outcome.runs[0].cells[0];
-    // what was there before comes first, then the app with the most memory
+    // what was ran before comes first, then the app with the most memory
     let shown = hover(&mut browser, ".plot g rect");
     assert!(shown.starts_with("z1-cell-0: "), "{shown}");
     let known = cell.instances.iter().any(|i| {
@@ -352,7 +352,7 @@ fn hostile_names_stay_names() {
 }
 
 #[test]
-fn nothing_is_shown_as_nothing() {
+fn empty_outcomes_make_valid_pages() {
     let Some(chromium) = browser::find() else {
         return;
     };
@@ -413,7 +413,7 @@ fn a_quarter_of_a_million_instances() {
 }
 
 /// The script reads what was packed: under the pointer is the instance that belongs there.
-fn assert_packed_is_read(browser: &mut Browser, outcome: &Outcome) {
+fn assert_packed_is_read(browser: &mut Browser, outcome: &SimOutcome) {
     let run = 1;
     let cell = &outcome.runs[run].cells[3];
     let at = browser.eval(&format!(
@@ -443,7 +443,7 @@ fn assert_packed_is_read(browser: &mut Browser, outcome: &Outcome) {
         .instances
         .iter()
         .map(|i| {
-            let before = if i.before { ", there before" } else { "" };
+            let before = if i.before { ", ran before" } else { "" };
             let app = &outcome.runs[run].apps[i.app as usize];
             format!("{}: {app} #{}, 256 MiB{before}", cell.cell, i.index)
         })
@@ -459,6 +459,111 @@ fn assert_packed_is_read(browser: &mut Browser, outcome: &Outcome) {
         "{:?}",
         seen.difference(&expected).collect::<Vec<_>>()
     );
+}
+
+/// Runs of very different length: each is drawn over its own length, and the pointer shows when.
+#[test]
+fn runs_of_different_length_are_drawn_over_their_own_length() {
+    let Some(chromium) = browser::find() else {
+        return;
+    };
+    let mut outcome = sample::two_days();
+    for sample in &mut outcome.runs[1].series {
+        sample.at_ms /= 88;
+    }
+    let pages = Pages::new();
+    let mut browser = opened(&chromium, &pages.write("two-lengths", &outcome));
+    let text = browser.eval("document.querySelector('#time').parentElement.innerText");
+    let text = text.as_str().unwrap();
+    assert!(text.contains("drawn over its own length"), "{text}");
+    assert!(text.contains("end of each run"), "{text}");
+    // the line of the short run reaches the right end as well
+    let ends = browser.eval(
+        "[...document.querySelector('.chart[data-field=empty_cells]').querySelectorAll('path.line')]\
+         .map(p => p.getAttribute('d').split('L').pop().split(' ')[0])",
+    );
+    assert_eq!(ends, json!(["1000", "1000", "1000"]));
+    let shown = hover(&mut browser, ".chart[data-field=empty_cells]");
+    assert!(
+        shown.contains("at 24\u{a0}h") || shown.contains("at 24 h"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("at 16.4 min") || shown.contains("at 16.4\u{a0}min"),
+        "{shown}"
+    );
+    assert_quiet(&browser);
+}
+
+/// Beside a longer run, one that has ended has no value any more.
+#[test]
+fn the_pointer_shows_when_a_run_has_ended() {
+    let Some(chromium) = browser::find() else {
+        return;
+    };
+    let mut outcome = sample::two_days();
+    for sample in &mut outcome.runs[2].series {
+        sample.at_ms /= 3;
+    }
+    let pages = Pages::new();
+    let mut browser = opened(&chromium, &pages.write("ended", &outcome));
+    let shown = hover(&mut browser, ".chart[data-field=empty_cells]");
+    assert!(shown.contains("random: ended at 16"), "{shown}");
+    assert!(!shown.contains("diego: ended"), "{shown}");
+    assert_quiet(&browser);
+}
+
+#[test]
+fn seeds_warnings_and_notes_are_on_the_page() {
+    let mut outcome = sample::two_days();
+    let mut other = outcome.clone();
+    other.seed = 2;
+    for run in &mut other.runs {
+        run.figures.stranded_mb.mean *= 2.0;
+    }
+    let outcomes = [outcome.clone(), other];
+    outcome.seeds = Some(simulator::outcome::Seeds::of(
+        &outcomes,
+        "vendue sim --seeds 2",
+    ));
+    outcome.warnings = vec!["workload[0].at: <late>".into()];
+    outcome.runs[0].notes = vec!["Ended after 1h.".into()];
+    let html = report::html(&outcome);
+    for part in [
+        "1 to 2; pictures and figures: 1",
+        "Over all seeds",
+        "Stranded memory: mean (MiB)",
+        " ± ",
+        "workload[0].at: &lt;late&gt;",
+        "Ended after 1h.",
+    ] {
+        assert!(html.contains(part), "{part}");
+    }
+    let text = report::text(&outcome, 100, false);
+    assert!(text.contains("Warning: workload[0].at: <late>"), "{text}");
+    assert!(text.contains("diego: Ended after 1h."), "{text}");
+}
+
+#[test]
+fn twelve_policies_have_colours_of_their_own() {
+    let mut outcome = sample::two_days();
+    let run = outcome.runs[0].clone();
+    outcome.runs = (0..12)
+        .map(|n| simulator::outcome::SimRun {
+            policy: format!("policy-{n}"),
+            ..run.clone()
+        })
+        .collect();
+    let html = report::html(&outcome);
+    for n in 0..12 {
+        assert!(html.contains(&format!("class=\"line p{n}\"")), "{n}");
+        assert_eq!(
+            html.matches(&format!("--p{n}: #")).count(),
+            2,
+            "{n}: light and dark"
+        );
+    }
+    assert!(!html.contains("class=\"line p0 again\""));
 }
 
 /// However much there is, the page stays small enough to be sent and opened.

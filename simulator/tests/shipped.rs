@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use simulator::{
-    Settings,
-    outcome::{CellEnd, Run},
+    RunSettings,
+    outcome::{CellEnd, SimRun},
     scenario::Scenario,
     shipped,
 };
@@ -14,8 +14,8 @@ fn scenario(name: &str) -> Scenario {
     Scenario::read(shipped::find(name).unwrap(), true).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
-fn play(scenario: &Scenario, seed: u64) -> Vec<Run> {
-    let settings = Settings {
+fn play(scenario: &Scenario, seed: u64) -> Vec<SimRun> {
+    let settings = RunSettings {
         seed,
         verbatim: false,
     };
@@ -27,11 +27,11 @@ fn play(scenario: &Scenario, seed: u64) -> Vec<Run> {
     scenario.contenders.iter().map(run).collect()
 }
 
-fn first(name: &str, seed: u64) -> Run {
+fn first(name: &str, seed: u64) -> SimRun {
     play(&scenario(name), seed).remove(0)
 }
 
-/// Instances that were not there before the first request.
+/// Instances that did not run before the first request.
 fn new(cell: &CellEnd) -> u32 {
     cell.instances
         .iter()
@@ -42,7 +42,7 @@ fn new(cell: &CellEnd) -> u32 {
 
 /// Diego's own rule: no cell that got any is further from the mean of those than so many. Stronger
 /// than there: a cell that got none counts as well.
-fn assert_even(name: &str, run: &Run, within: f64) {
+fn assert_even(name: &str, run: &SimRun, within: f64) {
     assert_eq!(run.figures.waiting, 0, "{name}");
     let counts: Vec<f64> = run.cells.iter().map(|cell| f64::from(new(cell))).collect();
     let mean = counts.iter().sum::<f64>() / counts.len() as f64;
@@ -75,7 +75,7 @@ fn cold_starts_are_even() {
 }
 
 #[test]
-fn empty_cells_are_not_overrun() {
+fn empty_cells_are_not_overloaded() {
     for name in ["imbalanced-deploy-5", "imbalanced-deploy-1"] {
         let run = first(name, 1);
         assert_eq!(run.figures.placed, run.figures.asked, "{name}");
@@ -116,7 +116,7 @@ fn the_first_boulder_goes_before_the_pebbles_and_the_second_after_them() {
 }
 
 /// Cells of each zone in the order of their index.
-fn by_zone(run: &Run) -> BTreeMap<&str, Vec<u32>> {
+fn by_zone(run: &SimRun) -> BTreeMap<&str, Vec<u32>> {
     let mut zones: BTreeMap<&str, Vec<(usize, u32)>> = BTreeMap::new();
     for cell in &run.cells {
         let index = cell.cell.rsplit('-').next().unwrap().parse().unwrap();
@@ -170,7 +170,7 @@ fn bin_packing_fills_low_indices_first() {
 }
 
 #[test]
-fn the_imbalance_after_a_zone_came_back_persists() {
+fn the_imbalance_after_a_zone_returned_persists() {
     for run in play(&scenario("dea-zone-returns"), 1) {
         let zones = by_zone(&run);
         let [z1, z2] = ["z1", "z2"].map(|zone| zones[zone].iter().sum::<u32>());
@@ -187,8 +187,8 @@ fn the_imbalance_after_a_zone_came_back_persists() {
 }
 
 #[test]
-fn bin_packing_gives_cells_back_in_the_mendix_case() {
-    // of ten larger cells it gives back one at least: the same work needs as much room there
+fn bin_packing_saves_cells_in_the_mendix_scenario() {
+    // of the ten larger cells it saves at least one
     for (name, least) in [("mendix-48h", 4), ("mendix-128gb", 1)] {
         let scenario = scenario(name);
         let runs = play(&scenario, 1);
@@ -229,7 +229,7 @@ fn platform_roll_out_drains_the_old_platforms() {
 }
 
 #[test]
-fn more_auctioneers_place_everything_and_nothing_twice() {
+fn several_auctioneers_place_every_instance_once() {
     for name in [
         "one-app-1-auctioneers",
         "one-app-2-auctioneers",

@@ -1,8 +1,7 @@
-//! The cluster under virtual time: the same seed does the same, what is counted is what would have
-//! been made, and what goes wrong goes wrong as it does in truth.
+//! The cluster under virtual time: determinism, aggregated messages, faults, and the end of a run.
 #![allow(clippy::unwrap_used)] // a test may panic
 
-use simulator::{Settings, outcome::Run, scenario::Scenario};
+use simulator::{RunSettings, outcome::SimRun, scenario::Scenario};
 
 const CELLS: &str = r#"
 [[groups]]
@@ -20,8 +19,8 @@ fn read(text: &str) -> Scenario {
     Scenario::read(&format!("{text}\n{CELLS}"), true).unwrap_or_else(|e| panic!("{e}"))
 }
 
-fn play(scenario: &Scenario, seed: u64, verbatim: bool) -> Run {
-    let settings = Settings { seed, verbatim };
+fn play(scenario: &Scenario, seed: u64, verbatim: bool) -> SimRun {
+    let settings = RunSettings { seed, verbatim };
     let contender = &scenario.contenders[0];
     simulator::run(scenario, contender, settings, &mut |_| true)
         .unwrap()
@@ -71,20 +70,20 @@ fn the_same_seed_gives_the_same_bytes() {
 }
 
 #[test]
-fn what_is_counted_is_what_would_have_been_made() {
-    // with one latency for all messages no draw depends on which are made
+fn aggregated_messages_are_those_that_would_have_been_simulated() {
+    // with a constant latency no draw depends on which messages are simulated
     let text = format!("{ARRIVALS}[network]\nlatency = \"constant:1ms\"\n");
     let scenario = read(&text);
     for seed in 1..=3 {
-        let (counted, made) = (play(&scenario, seed, false), play(&scenario, seed, true));
-        assert_eq!(counted, made, "seed {seed}");
-        let bids = counted.figures.messages["bid"];
+        let (aggregated, simulated) = (play(&scenario, seed, false), play(&scenario, seed, true));
+        assert_eq!(aggregated, simulated, "seed {seed}");
+        let bids = aggregated.figures.messages["bid"];
         assert!(bids.delivered > 100, "{bids:?}");
     }
 }
 
 #[test]
-fn a_day_and_a_minute_more_is_counted_and_finds_the_same() {
+fn aggregated_mode_gives_the_same_figures() {
     let work = r#"
 [network]
 latency = "constant:1ms"
@@ -103,31 +102,31 @@ for = "5m"
 kind = "cell-cut"
 cells = ["z1-cell-1"]
 "#;
-    let made = play(&read(&format!("duration = \"24h\"\n{work}")), 1, false).figures;
-    let counted = play(&read(&format!("duration = \"24h 1m\"\n{work}")), 1, false).figures;
-    assert_eq!(made.asked, counted.asked);
+    let simulated = play(&read(&format!("duration = \"24h\"\n{work}")), 1, false).figures;
+    let aggregated = play(&read(&format!("duration = \"24h 1m\"\n{work}")), 1, false).figures;
+    assert_eq!(simulated.asked, aggregated.asked);
     assert_eq!(
-        (made.placed, made.refused, made.lost),
-        (counted.placed, counted.refused, counted.lost)
+        (simulated.placed, simulated.refused, simulated.lost),
+        (aggregated.placed, aggregated.refused, aggregated.lost)
     );
-    assert_eq!(made.auctions, counted.auctions);
-    assert_eq!(made.per_cell, counted.per_cell);
+    assert_eq!(simulated.auctions, aggregated.auctions);
+    assert_eq!(simulated.per_cell, aggregated.per_cell);
     for kind in ["bid", "start", "request", "outcome"] {
         let sent = |f: &simulator::outcome::Figures| f.messages[kind].sent;
-        assert_eq!(sent(&made), sent(&counted), "{kind}");
+        assert_eq!(sent(&simulated), sent(&aggregated), "{kind}");
     }
-    // those that were not made are counted by the mean of the interval
+    // those that were not simulated are aggregated by the mean of the interval
     for kind in ["advertisement", "echo", "heartbeat"] {
         let (a, b) = (
-            made.messages[kind].sent as f64,
-            counted.messages[kind].sent as f64,
+            simulated.messages[kind].sent as f64,
+            aggregated.messages[kind].sent as f64,
         );
         assert!((a / b - 1.0).abs() < 0.005, "{kind}: {a} {b}");
     }
 }
 
 #[test]
-fn everything_asked_for_has_its_outcome_whatever_goes_wrong() {
+fn every_instance_has_an_outcome_under_faults_and_losses() {
     let text = format!("{ARRIVALS}[network]\nlatency = \"uniform:1ms..20ms\"\nloss = 0.02\n");
     let text = text.replace(
         "exponential:20s\" }",
@@ -157,7 +156,7 @@ fn everything_asked_for_has_its_outcome_whatever_goes_wrong() {
 }
 
 #[test]
-fn a_lost_cell_is_forgotten_and_gets_work_again_when_it_is_back() {
+fn a_lost_cell_gets_work_again_after_its_return() {
     let text = r#"
 duration = "10m"
 [[workload]]
@@ -189,7 +188,7 @@ zone = "z1"
 }
 
 #[test]
-fn what_waits_for_room_is_placed_when_there_is_some() {
+fn queued_instances_are_placed_when_there_is_room() {
     let text = r#"
 duration = "5m"
 [[workload]]
@@ -209,7 +208,7 @@ stop = { app = "big", indices = [0] }
 }
 
 #[test]
-fn a_cut_cell_keeps_what_it_runs_and_a_restarted_auctioneer_knows_all_again() {
+fn a_cut_cell_keeps_its_instances_and_a_restarted_auctioneer_learns_all_cells() {
     let text = r#"
 duration = "5m"
 [[workload]]
@@ -243,9 +242,9 @@ kind = "auctioneer-restart"
 }
 
 #[test]
-fn whoever_watches_can_end_it() {
+fn the_watcher_can_end_a_run() {
     let scenario = read(ARRIVALS);
-    let settings = Settings {
+    let settings = RunSettings {
         seed: 1,
         verbatim: true,
     };
@@ -263,12 +262,12 @@ fn whoever_watches_can_end_it() {
 }
 
 #[test]
-fn eras_are_contenders_too() {
-    let text = "policies = [\"era-random\", \"era-all-rebid\", { era = { algorithm = \"pick_best\" }, label = \"mine\" }]\n\
+fn auctions_of_2014_are_contenders_too() {
+    let text = "policies = [\"diego-2014-random\", \"diego-2014-all-rebid\", { auctions_2014 = { algorithm = \"pick_best\" }, label = \"mine\" }]\n\
                 [[workload]]\napps = { count = 30, name = \"a-{n}\", memory_mb = 10, disk_mb = 1 }\n";
     let scenario = read(text);
     for contender in &scenario.contenders {
-        let settings = Settings {
+        let settings = RunSettings {
             seed: 1,
             verbatim: false,
         };
@@ -280,9 +279,9 @@ fn eras_are_contenders_too() {
     assert_eq!(scenario.contenders[2].label, "mine");
 }
 
-/// Of many cells some message is always on its way; the run ends all the same when all is decided.
+/// With many cells some message is always on its way; the run still ends after the last outcome.
 #[test]
-fn a_run_without_a_duration_ends_though_cells_never_fall_silent() {
+fn a_run_without_a_duration_ends_though_cells_keep_advertising() {
     let text = r#"
 auctioneers = 4
 [[groups]]
@@ -303,4 +302,72 @@ start = { app = "web", instances = 4, memory_mb = 10, disk_mb = 1 }
         "{}",
         run.figures.virtual_ms
     );
+}
+
+#[test]
+fn requests_that_share_an_instance_share_its_outcome() {
+    for (at, stop) in [("0s", ""), ("1ms", ""), ("2m", "")] {
+        let text = format!(
+            "[[workload]]\nstart = {{ app = \"web\", instances = 3, memory_mb = 10, disk_mb = 1 }}\n\
+             [[workload]]\nat = \"{at}\"\nstart = {{ app = \"web\", instances = 3, memory_mb = 10, disk_mb = 1 }}\n{stop}"
+        );
+        let f = play(&read(&text), 1, false).figures;
+        assert_eq!((f.asked, f.placed, f.waiting), (6, 6, 0), "{at}");
+        assert!(f.virtual_ms < 200_000, "{at}: {}", f.virtual_ms);
+    }
+}
+
+#[test]
+fn queued_requests_that_share_an_instance_share_its_outcome() {
+    let text = r#"
+[[workload]]
+start = { app = "old", instances = 6, memory_mb = 950, disk_mb = 1 }
+[[workload]]
+at = "1s"
+start = { app = "web", memory_mb = 900, disk_mb = 1, queue_timeout = "3m" }
+[[workload]]
+at = "2s"
+start = { app = "web", memory_mb = 900, disk_mb = 1, queue_timeout = "3m" }
+[[workload]]
+at = "1m"
+stop = { app = "old" }
+"#;
+    let f = play(&read(text), 1, false).figures;
+    assert_eq!((f.asked, f.placed, f.waiting), (8, 8, 0));
+    assert!(f.virtual_ms < 200_000, "{}", f.virtual_ms);
+}
+
+#[test]
+fn a_scenario_that_asks_for_nothing_ends_at_once() {
+    let f = play(&read(""), 1, false).figures;
+    assert_eq!((f.asked, f.placed), (0, 0));
+    assert!(f.virtual_ms <= 61_000, "{}", f.virtual_ms);
+    let cells = Scenario::read(CELLS, true).unwrap().base.cells;
+    let empty = Scenario::of_trace("trace", cells, Vec::new()).unwrap();
+    assert!(play(&empty, 1, false).figures.virtual_ms <= 61_000);
+}
+
+#[test]
+fn a_run_that_can_only_wait_ends_and_says_so() {
+    let text = r#"
+[[workload]]
+at = "1s"
+start = { app = "web", instances = 3, memory_mb = 10, disk_mb = 1 }
+[[faults]]
+at = "0s"
+kind = "nats-away"
+"#;
+    let run = play(&read(text), 1, false);
+    assert_eq!((run.figures.asked, run.figures.waiting), (3, 3));
+    let [note] = &run.notes[..] else {
+        panic!("one note: {:?}", run.notes)
+    };
+    assert!(
+        note.contains("nothing changed: 3 instances are without an outcome"),
+        "{note}"
+    );
+    // a fault that ends is waited for, however late
+    let ends = text.replace("kind =", "for = \"5h\"\nkind =");
+    let run = play(&read(&ends), 1, false);
+    assert_eq!((run.figures.placed, run.notes.len()), (3, 0));
 }

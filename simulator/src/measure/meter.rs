@@ -1,25 +1,25 @@
-//! Gauges that change while a run goes on: stranded memory, the largest size that fits, empty
-//! cells, and samples of the load.
+//! Gauges that change during a run: stranded memory, the largest size that fits, empty cells, and
+//! samples of the load.
 
 use std::collections::BTreeMap;
 
 use crate::outcome::{OverTime, Sample};
 
-/// A cell as far as its memory goes.
+/// The memory of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// All it has, MiB.
+    /// Its total, MiB.
     pub memory_mb: i64,
-    /// What is taken, MiB.
+    /// Used, MiB.
     pub used_mb: i64,
     /// Instances and tasks that it holds.
     pub instances: u64,
-    /// It is there; one that is gone counts for nothing.
+    /// It is up; a cell that is down does not count.
     pub there: bool,
 }
 
 impl Load {
-    /// MiB that may still be given.
+    /// Free memory, MiB.
     pub fn free_mb(&self) -> i64 {
         (self.memory_mb - self.used_mb).max(0)
     }
@@ -29,7 +29,7 @@ impl Load {
 #[derive(Clone, Debug)]
 pub struct Meter {
     cells: Vec<Load>,
-    /// How many cells have so much free.
+    /// Free MiB: the number of cells that have as much.
     free: BTreeMap<i64, u32>,
     largest_mb: i64,
     now_ms: u64,
@@ -39,7 +39,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Begins at 0 with these cells; `largest_mb` is the largest memory that one instance asks for.
+    /// Begins at time 0 with these cells; `largest_mb` is the largest memory that one instance asks for.
     pub fn new(cells: Vec<Load>, largest_mb: i64) -> Self {
         let mut meter = Self {
             cells: Vec::with_capacity(cells.len()),
@@ -63,7 +63,7 @@ impl Meter {
         &self.cells
     }
 
-    /// Time goes on; never back.
+    /// Lets time pass; it never goes back.
     pub fn advance(&mut self, to_ms: u64) {
         let passed_ms = to_ms.saturating_sub(self.now_ms);
         if passed_ms == 0 {
@@ -94,7 +94,8 @@ impl Meter {
             return;
         }
         let free_mb = load.free_mb();
-        if free_mb < self.largest_mb {
+        // a cell whose total is too small for the largest size never had room to strand
+        if free_mb < self.largest_mb && load.memory_mb >= self.largest_mb {
             self.stranded_mb.now += sign * free_mb as f64;
         }
         if load.instances == 0 {
@@ -118,8 +119,8 @@ impl Meter {
         self.largest_fit_mb.now = largest as f64;
     }
 
-    /// Memory free on cells where the largest size does not fit, MiB: now, and over the time until
-    /// now.
+    /// Memory that is free on cells that could hold the largest size and have no room for it now, MiB:
+    /// now, and over the time until now.
     pub fn stranded_mb(&self) -> OverTime {
         self.stranded_mb.over_time()
     }
@@ -137,17 +138,17 @@ impl Meter {
     /// How things are now. Costs O(cells).
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a count of cells
     pub fn sample(&self, waiting: u64) -> Sample {
-        let there = || self.cells.iter().filter(|load| load.there);
-        let with_memory = there().filter(|load| load.memory_mb > 0);
+        let up = || self.cells.iter().filter(|load| load.there);
+        let with_memory = up().filter(|load| load.memory_mb > 0);
         let shares: Vec<f64> = with_memory
             .map(|load| load.used_mb as f64 / load.memory_mb as f64)
             .collect();
         let balance = crate::outcome::Balance::of(&shares);
-        let used_mb: i64 = there().map(|load| load.used_mb).sum();
-        let memory_mb: i64 = there().map(|load| load.memory_mb).sum();
+        let used_mb: i64 = up().map(|load| load.used_mb).sum();
+        let memory_mb: i64 = up().map(|load| load.memory_mb).sum();
         Sample {
             at_ms: self.now_ms,
-            instances: there().map(|load| load.instances).sum(),
+            instances: up().map(|load| load.instances).sum(),
             waiting,
             used: used_mb as f64 / memory_mb.max(1) as f64,
             used_min: balance.min,
@@ -156,13 +157,12 @@ impl Meter {
             stranded_mb: self.stranded_mb.now,
             largest_fit_mb: self.largest_fit_mb.now,
             empty_cells: self.empty.now as u64,
-            cells: there().count() as u64,
+            cells: up().count() as u64,
         }
     }
 }
 
-/// One quantity: now, and what it was over the time that passed. What lasts no time does not count
-/// as lowest or highest.
+/// One quantity, now and over time. A value that lasts no time does not count as lowest or highest.
 #[derive(Clone, Copy, Debug, Default)]
 struct Gauge {
     now: f64,
@@ -208,6 +208,15 @@ mod tests {
     }
 
     #[test]
+    fn a_cell_too_small_for_the_largest_size_strands_nothing() {
+        let meter = Meter::new(vec![load(8, 0, 0), load(16, 4, 1), load(64, 0, 0)], 16);
+        assert_eq!(
+            meter.stranded_mb().end.total_cmp(&12.0),
+            std::cmp::Ordering::Equal
+        );
+    }
+
+    #[test]
     fn gauges_are_integrated_over_time() {
         // 16 must fit: the first cell has 10 free (stranded), the second is empty
         let mut meter = Meter::new(vec![load(64, 54, 3), load(32, 0, 0)], 16);
@@ -244,7 +253,7 @@ mod tests {
         meter.change(0, |load| load.there = false);
         assert_eq!(meter.stranded_mb(), over(12.0, 19.0, 10.0, 22.0));
         assert_eq!(meter.sample(0).cells, 1);
-        // what lasts no time is no extreme
+        // a value that lasts no time is no extreme
         meter.change(1, |load| load.used_mb = 0);
         meter.change(1, |load| load.used_mb = 20);
         meter.advance(500);
@@ -255,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn an_over_committed_cell_has_nothing_free_and_no_cell_is_fine() {
+    fn an_over_committed_cell_has_no_free_memory() {
         let meter = Meter::new(vec![load(10, 12, 1)], 1);
         assert_eq!(meter.largest_fit_mb(), OverTime::default());
         assert_eq!(Meter::new(Vec::new(), 1).sample(0), Sample::default());

@@ -103,7 +103,7 @@ fn distributions_have_their_means_and_spreads() {
 }
 
 #[test]
-fn the_mean_is_said_and_the_median_is_half_way() {
+fn draws_have_the_mean_and_median_of_their_distribution() {
     for text in ["constant:3s", "exponential:3s", "uniform:2s..4s"] {
         let mean = Distribution::parse(text).unwrap().mean();
         assert_eq!(mean, Duration::from_secs(3), "{text}");
@@ -120,7 +120,7 @@ fn the_mean_is_said_and_the_median_is_half_way() {
 fn bad_distributions_are_refused_with_value_and_expectation() {
     for (text, what) in [
         ("30s", "no colon"),
-        ("normal:30s", "no kind is called \"normal\""),
+        ("normal:30s", "unknown kind \"normal\""),
         ("constant:", "\"\""),
         ("constant:x", "\"x\""),
         ("constant:-1s", "\"-1s\""),

@@ -1,9 +1,9 @@
-//! What is drawn: quantities over time, and histograms with the names of their classes.
+//! What charts show: quantities over time, and histograms with the names of their classes.
 
 use std::ops::Range;
 
 use super::number::{Unit, short};
-use crate::outcome::{Histogram, Run, Sample};
+use crate::outcome::{Histogram, Sample, SimRun};
 
 /// A line over time.
 pub(super) struct Quantity {
@@ -11,9 +11,9 @@ pub(super) struct Quantity {
     pub(super) field: &'static str,
     /// Heading.
     pub(super) title: &'static str,
-    /// One sentence: what it tells.
+    /// One sentence: what it is.
     pub(super) note: &'static str,
-    /// Of its values.
+    /// The unit of its values.
     pub(super) unit: Unit,
     /// Reads it.
     pub(super) of: fn(&Sample) -> f64,
@@ -24,42 +24,42 @@ pub(super) const QUANTITIES: [Quantity; 6] = [
     Quantity {
         field: "stranded_mb",
         title: "Stranded memory",
-        note: "Free on cells where the largest size asked for no longer fits.",
+        note: "Free on cells that could hold the largest size asked for, and where it does not fit now.",
         unit: Unit::Mebibytes,
         of: |s| s.stranded_mb,
     },
     Quantity {
         field: "empty_cells",
         title: "Empty cells",
-        note: "Cells that hold nothing.",
+        note: "Cells without any instance.",
         unit: Unit::Count,
         of: |s| s.empty_cells as f64,
     },
     Quantity {
         field: "largest_fit_mb",
-        title: "Largest size that still fits",
-        note: "The largest memory for which there is a cell.",
+        title: "Largest size that fits",
+        note: "The largest free memory on one cell.",
         unit: Unit::Mebibytes,
         of: |s| s.largest_fit_mb,
     },
     Quantity {
         field: "instances",
         title: "Instances",
-        note: "Instances that hold a place.",
+        note: "Instances on cells.",
         unit: Unit::Count,
         of: |s| s.instances as f64,
     },
     Quantity {
         field: "waiting",
         title: "Waiting",
-        note: "Instances without an outcome yet.",
+        note: "Instances without an outcome.",
         unit: Unit::Count,
         of: |s| s.waiting as f64,
     },
     Quantity {
         field: "cells",
         title: "Cells",
-        note: "Cells that are there.",
+        note: "Cells that are up.",
         unit: Unit::Count,
         of: |s| s.cells as f64,
     },
@@ -75,12 +75,11 @@ pub(super) const USED: Quantity = Quantity {
 };
 
 impl Quantity {
-    /// Whether there is something to see: what never changes is in the table already.
-    pub(super) fn is_worth_a_chart(&self, runs: &[Run]) -> bool {
+    /// Whether it has the same value in all samples of all runs.
+    pub(super) fn is_constant(&self, runs: &[SimRun]) -> bool {
         let mut values = runs.iter().flat_map(|r| &r.series).map(self.of);
         let first = values.next();
-        let changes = values.any(|v| Some(v) != first);
-        changes || !matches!(self.field, "waiting" | "cells")
+        !values.any(|v| Some(v) != first)
     }
 }
 
@@ -88,14 +87,14 @@ impl Quantity {
 pub(super) struct Kind {
     /// Heading.
     pub(super) title: &'static str,
-    /// One sentence: what is counted.
+    /// One sentence: what it counts.
     pub(super) note: &'static str,
-    /// Of the bounds.
+    /// The unit of the bounds.
     pub(super) unit: Unit,
     /// One of what is counted.
     pub(super) thing: &'static str,
     /// Reads it.
-    pub(super) of: fn(&Run) -> &Histogram,
+    pub(super) of: fn(&SimRun) -> &Histogram,
 }
 
 /// In the order shown.
@@ -124,9 +123,15 @@ pub(super) const KINDS: [Kind; 3] = [
 ];
 
 impl Kind {
+    /// Whether all that was counted is in one class, the same one in all runs.
+    pub(super) fn is_constant(&self, runs: &[SimRun]) -> bool {
+        let histograms: Vec<&Histogram> = runs.iter().map(self.of).collect();
+        used_classes(&histograms).len() <= 1
+    }
+
     /// The histograms of all runs, each with the classes to show: the same ones wherever all runs have
     /// the same bounds, so that they can be compared.
-    pub(super) fn of_runs<'a>(&self, runs: &'a [Run]) -> Vec<(&'a Histogram, Range<usize>)> {
+    pub(super) fn of_runs<'a>(&self, runs: &'a [SimRun]) -> Vec<(&'a Histogram, Range<usize>)> {
         let all: Vec<&Histogram> = runs.iter().map(self.of).collect();
         let shared = all.iter().all(|h| h.bounds == all[0].bounds);
         let used = |h: &&'a Histogram| {

@@ -1,4 +1,4 @@
-//! Writing HTML and SVG by hand.
+//! Helpers for SVG and text that are written by hand.
 
 use std::fmt;
 
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_opens_or_ends_markup_passes() {
+    fn markup_in_text_is_escaped() {
         assert_eq!(
             Esc("</script><img onerror='x' alt=\"&\">\0").to_string(),
             "&lt;/script&gt;&lt;img onerror=&#39;x&#39; alt=&quot;&amp;&quot;&gt;\u{fffd}"

@@ -1,11 +1,11 @@
-//! Numbers for people: thousands separated by commas, three digits that count, a unit for each row.
+//! Numbers as text: thousands separated by commas, three significant digits, one unit for each row.
 
 use std::borrow::Cow;
 
-/// What a number counts.
+/// The unit of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
-    /// Things, or a quantity whose unit is not known.
+    /// A count, or a number without a unit.
     Count,
     /// Milliseconds.
     Ms,
@@ -26,7 +26,7 @@ pub(super) struct Scale {
     /// `ms`, `GiB`, `%`, …; empty for counts.
     pub(super) suffix: &'static str,
     decimals: Option<usize>,
-    /// Some numbers of the row are not whole: then those that are show their decimals, too.
+    /// Some numbers of the row are not whole, so that all of them show decimals.
     mixed: bool,
 }
 
@@ -82,7 +82,7 @@ impl Unit {
         scale.name(&scale.number(value))
     }
 
-    /// The same without zeros at the end.
+    /// The same without trailing zeros.
     pub(super) fn short(self, value: f64) -> String {
         let scale = self.scale(value);
         scale.name(&scale.short(value))
@@ -110,7 +110,7 @@ impl Scale {
         }
     }
 
-    /// The same without zeros at the end.
+    /// The same without trailing zeros.
     pub(super) fn short(&self, value: f64) -> String {
         short(value / self.factor)
     }
@@ -125,11 +125,11 @@ impl Scale {
     }
 }
 
-/// Three digits that count, at most three after the point; whole numbers as such.
+/// Three significant digits, at most three after the point; whole numbers as such.
 pub(super) fn significant(value: f64) -> String {
     let size = value.abs();
     if size > 0.0 && size < 0.000_5 {
-        // what is not 0 must not be shown as 0
+        // a number above 0 is not shown as 0
         return "<0.001".to_owned();
     }
     if value.fract() == 0.0 {
@@ -154,7 +154,7 @@ fn three_digits(value: f64) -> String {
     fixed(value, decimals)
 }
 
-/// The same without zeros at the end: for the bounds of classes and the ticks of axes.
+/// The same without trailing zeros, for the bounds of classes and the ticks of axes.
 pub(super) fn short(value: f64) -> String {
     let shown = significant(value);
     if shown.contains('.') {
@@ -164,7 +164,7 @@ pub(super) fn short(value: f64) -> String {
     }
 }
 
-/// So many decimals, thousands separated by commas; `–` for what is no number.
+/// A fixed number of decimals, thousands separated by commas; `–` where it is not finite.
 pub(super) fn fixed(value: f64, decimals: usize) -> String {
     if !value.is_finite() {
         return "–".to_owned();
@@ -188,7 +188,7 @@ pub(super) fn fixed(value: f64, decimals: usize) -> String {
     shown
 }
 
-/// A part in per cent of the whole, one decimal; `–` where there is no whole.
+/// A part in per cent of the whole, one decimal; `–` where the whole is 0.
 pub(super) fn percent(part: i64, whole: i64) -> String {
     if whole <= 0 {
         return "–".to_owned();

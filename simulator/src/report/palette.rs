@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::outcome::{CellEnd, InstanceEnd, Outcome, Run};
+use crate::outcome::{CellEnd, InstanceEnd, SimOutcome, SimRun};
 
-/// Told apart by most readers, colour-blind ones included, on white and on black: after Paul Tol's
-/// "bright" and "muted" schemes, lightness alternating.
+/// Distinguishable for most readers, colour-blind ones included, on white and on black: after Paul Tol's
+/// "bright" and "muted" schemes, with alternating lightness.
 pub(super) const NAMED: [&str; 12] = [
     "#4477aa", "#ee6677", "#66ccee", "#228833", "#ccbb44", "#aa3377", "#ee8844", "#44aa99",
     "#7755bb", "#999933", "#dd99cc", "#885533",
 ];
-/// Apps that no legend names: paler, so that they are not taken for the ones above.
+/// Apps without an entry in the legend: paler than those above.
 pub(super) const OTHERS: [&str; 12] = [
     "#93a7bd", "#d8a9ae", "#a5c8d3", "#8aac90", "#cbc496", "#b795a6", "#d9b596", "#95b8b2",
     "#a79cbd", "#b0b08a", "#cdb4c6", "#ab988a",
@@ -30,7 +30,7 @@ pub(super) struct Apps<'a> {
 
 impl<'a> Apps<'a> {
     /// Ranks the apps of an outcome.
-    pub(super) fn new(outcome: &'a Outcome) -> Self {
+    pub(super) fn new(outcome: &'a SimOutcome) -> Self {
         let mut memory: BTreeMap<&str, i64> = BTreeMap::new();
         for run in &outcome.runs {
             for (app, mb) in run.apps.iter().zip(memory_of_apps(run)) {
@@ -69,9 +69,9 @@ impl<'a> Apps<'a> {
         (rank < self.named).then(|| char::from(b'A' + u8::try_from(rank % 26).unwrap_or(0)))
     }
 
-    /// The instances of a cell of a run in the order drawn, each with the rank of its app: what was
-    /// there before, then by app, then by index. The rank is one beyond the last where the position of
-    /// the app does not exist.
+    /// The instances of a cell of a run in the order drawn, each with the rank of its app: those that ran
+    /// before the first request, then by app, then by index. The rank is one beyond the last where the
+    /// position of the app does not exist.
     pub(super) fn drawn<'c>(&self, run: usize, cell: &'c CellEnd) -> Vec<(usize, &'c InstanceEnd)> {
         let rank = |app: u32| self.ranks[run].get(app as usize).copied();
         let mut sorted: Vec<(usize, &InstanceEnd)> = cell
@@ -85,7 +85,7 @@ impl<'a> Apps<'a> {
 }
 
 /// The memory of each app of a run, MiB.
-fn memory_of_apps(run: &Run) -> Vec<i64> {
+fn memory_of_apps(run: &SimRun) -> Vec<i64> {
     let mut memory = vec![0_i64; run.apps.len()];
     for instance in run.cells.iter().flat_map(|cell| &cell.instances) {
         if let Some(sum) = memory.get_mut(instance.app as usize) {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::number::{Scale, Unit};
-use crate::outcome::Outcome;
+use crate::outcome::{SimOutcome, SimRun};
 
 /// Rows that belong together.
 #[derive(Debug)]
@@ -19,25 +19,30 @@ pub(super) struct Group {
 /// One figure for every run.
 #[derive(Debug)]
 pub(super) struct Row {
-    /// Where it is in the JSON of [`Figures`](crate::outcome::Figures): a JSON pointer.
+    /// Its JSON pointer within [`Figures`](crate::outcome::Figures).
     pub(super) pointer: String,
-    /// What it is.
+    /// Its name within the group.
     pub(super) label: String,
-    /// In which unit all its values are shown.
+    /// The unit of all its values.
     pub(super) scale: Scale,
-    /// For each run: exactly what the JSON says; `None` where the run does not have it.
+    /// For each run: the value of the JSON; `None` where the run does not have it.
     pub(super) values: Vec<Option<Value>>,
-    /// For each run: nothing is better, and something is worse.
+    /// For each run: no other is better, and some other is worse.
     pub(super) best: Vec<bool>,
 }
 
 impl Row {
-    /// Nothing but 0 or nothing in every run.
+    /// 0 or absent in every run.
     pub(super) fn is_empty(&self) -> bool {
         self.values
             .iter()
             .flatten()
             .all(|v| v.as_f64().unwrap_or(0.0) == 0.0)
+    }
+
+    /// The same in every run of several.
+    pub(super) fn is_constant(&self) -> bool {
+        self.values.len() > 1 && self.values.windows(2).all(|pair| pair[0] == pair[1])
     }
 }
 
@@ -45,11 +50,11 @@ impl Row {
 enum Better {
     Lower,
     Higher,
-    /// It depends on what the policy is for.
+    /// Neither is better in general.
     Open,
 }
 
-/// The figure, or all figures of the object, at `at`.
+/// A figure, or all figures of an object: JSON pointer, group, label, unit and direction.
 struct Spec(&'static str, &'static str, &'static str, Unit, Better);
 
 const INSTANCES: &str = "Instances";
@@ -57,28 +62,36 @@ const WAIT: &str = "Wait, from the request to the cell’s acceptance";
 const AUCTIONS: &str = "Auctions";
 const ROUNDS: &str = "Auctions that an instance was in";
 const DISTRIBUTION: &str = "Memory used per cell, standard deviation / mean";
+/// The same where cells differ in size: see [`crate::measure::memory_distribution`].
+const DISTRIBUTION_OF_SHARES: &str = "Share of memory used per cell, standard deviation / mean";
 const PER_CELL: &str = "Instances per cell";
 const PER_ZONE: &str = "Instances per zone";
-const SHARED: &str = "Apps that share a place though they need not";
+const SHARED: &str = "Apps with avoidable sharing";
 const STRANDED: &str = "Stranded memory";
-const LARGEST: &str = "Largest size that still fits";
+const LARGEST: &str = "Largest size that fits";
 const EMPTY: &str = "Empty cells";
-const GIVEN_BACK: &str = "Cells that can be given back";
+const NEVER_NEEDED: &str = "Cells that were never needed";
 const SENT: &str = "Messages sent";
 const DELIVERED: &str = "Messages delivered";
 const BYTES: &str = "Bytes delivered";
-const EXTRA: &str = "This scenario’s own figures";
+const EXTRA: &str = "Figures of this scenario";
 const OTHER: &str = "Other";
 
-/// In the order shown. What is not named here is shown under [`OTHER`], so that nothing gets lost.
+/// In the order shown. What is not listed here is shown under [`OTHER`].
 const SPECS: &[Spec] = &[
     Spec("/asked", INSTANCES, "asked for", Unit::Count, Better::Open),
     Spec("/placed", INSTANCES, "placed", Unit::Count, Better::Higher),
-    Spec("/refused", INSTANCES, "refused", Unit::Count, Better::Lower),
+    Spec(
+        "/refused",
+        INSTANCES,
+        "unplaced",
+        Unit::Count,
+        Better::Lower,
+    ),
     Spec(
         "/waiting",
         INSTANCES,
-        "waiting at the end",
+        "without an outcome at the end",
         Unit::Count,
         Better::Lower,
     ),
@@ -95,7 +108,7 @@ const SPECS: &[Spec] = &[
     Spec(
         "/distribution_before",
         DISTRIBUTION,
-        "before",
+        "before the first request",
         Unit::Count,
         Better::Open,
     ),
@@ -133,24 +146,30 @@ const SPECS: &[Spec] = &[
     Spec("/empty_cells", EMPTY, "", Unit::Count, Better::Open),
     Spec(
         "/spare_cells",
-        GIVEN_BACK,
+        NEVER_NEEDED,
         "cells",
         Unit::Count,
         Better::Higher,
     ),
-    Spec("/saved", GIVEN_BACK, "saved", Unit::Money, Better::Higher),
+    Spec(
+        "/saved",
+        NEVER_NEEDED,
+        "price of these cells",
+        Unit::Money,
+        Better::Higher,
+    ),
     Spec("/virtual_ms", OTHER, "virtual time", Unit::Ms, Better::Open),
 ];
 
 /// The members of an object, in the order shown and with their names.
 const LEAVES: &[(&str, &str)] = &[
-    ("min", "least"),
+    ("min", "minimum"),
     ("mean", "mean"),
     ("p50", "median"),
     ("p99", "99th percentile"),
-    ("max", "most"),
+    ("max", "maximum"),
     ("sd", "standard deviation"),
-    ("max_over_mean", "most / mean"),
+    ("max_over_mean", "maximum / mean"),
     ("end", "at the end"),
 ];
 
@@ -166,7 +185,7 @@ const ORDER: &[&str] = &[
     STRANDED,
     LARGEST,
     EMPTY,
-    GIVEN_BACK,
+    NEVER_NEEDED,
     EXTRA,
     SENT,
     DELIVERED,
@@ -174,7 +193,7 @@ const ORDER: &[&str] = &[
     OTHER,
 ];
 
-/// Where a figure is shown.
+/// Where and how a figure is shown.
 struct Place {
     group: &'static str,
     /// Within the group: the specification, then the member, then the name.
@@ -185,7 +204,7 @@ struct Place {
 }
 
 /// Every figure of every run, each in one row.
-pub(super) fn groups(outcome: &Outcome) -> Vec<Group> {
+pub(super) fn groups(outcome: &SimOutcome) -> Vec<Group> {
     let figures: Vec<Value> = outcome
         .runs
         .iter()
@@ -200,6 +219,7 @@ pub(super) fn groups(outcome: &Outcome) -> Vec<Group> {
         .map(|pointer| (place(&pointer), pointer))
         .collect();
     places.sort_by(|(a, _), (b, _)| a.order.cmp(&b.order));
+    let comparable = Comparable::new(outcome);
     let mut groups: Vec<Group> = ORDER
         .iter()
         .map(|title| Group {
@@ -209,14 +229,55 @@ pub(super) fn groups(outcome: &Outcome) -> Vec<Group> {
         .collect();
     for (place, pointer) in places {
         if let Some(group) = groups.iter_mut().find(|g| g.title == place.group) {
-            group.rows.push(row(place, pointer, &figures));
+            group.rows.push(row(place, pointer, &figures, &comparable));
         }
     }
     groups.retain(|group| !group.rows.is_empty());
+    if !outcome.runs.iter().all(SimRun::has_equal_cells)
+        && let Some(group) = groups.iter_mut().find(|g| g.title == DISTRIBUTION)
+    {
+        group.title = DISTRIBUTION_OF_SHARES;
+    }
     groups
 }
 
-fn row(place: Place, pointer: String, figures: &[Value]) -> Row {
+/// The group and the label of the figure at a path such as `wait_ms.mean`.
+pub(super) fn name_of_path(path: &str) -> (&'static str, String) {
+    let place = place(&format!("/{}", path.replace('.', "/")));
+    (place.group, place.label)
+}
+
+/// Whether the runs can be compared at all.
+struct Comparable {
+    /// All runs were asked for as many instances.
+    asked: bool,
+    /// All runs lasted as long, within a twentieth.
+    length: bool,
+}
+
+impl Comparable {
+    fn new(outcome: &SimOutcome) -> Self {
+        let figures = || outcome.runs.iter().map(|run| &run.figures);
+        let longest = figures().map(|f| f.virtual_ms).max().unwrap_or(0);
+        let asked = figures().map(|f| f.asked).max();
+        Self {
+            asked: figures().all(|f| Some(f.asked) == asked),
+            length: figures().all(|f| f.virtual_ms >= longest - longest / 20),
+        }
+    }
+
+    /// A count of instances says little where other runs were asked for more, and a mean over time
+    /// where other runs lasted longer.
+    fn is_fair(&self, group: &str) -> bool {
+        match group {
+            INSTANCES => self.asked,
+            STRANDED | LARGEST | EMPTY | NEVER_NEEDED => self.length,
+            _ => true,
+        }
+    }
+}
+
+fn row(place: Place, pointer: String, figures: &[Value], comparable: &Comparable) -> Row {
     let values: Vec<Option<Value>> = figures
         .iter()
         .map(|f| f.pointer(&pointer).cloned())
@@ -226,7 +287,11 @@ fn row(place: Place, pointer: String, figures: &[Value]) -> Row {
         .map(|v| v.as_ref().and_then(Value::as_f64))
         .collect();
     let scale = Scale::of_row(place.unit, numbers.iter().flatten().copied());
-    let best = best(&numbers, place.better, scale);
+    let best = if comparable.is_fair(place.group) {
+        best(&numbers, place.better, scale)
+    } else {
+        vec![false; numbers.len()]
+    };
     Row {
         pointer,
         label: place.label,
@@ -236,7 +301,7 @@ fn row(place: Place, pointer: String, figures: &[Value]) -> Row {
     }
 }
 
-/// Marks the best of the numbers and what cannot be told from it as shown; nothing where all look the
+/// Marks the best of the numbers, and those that look the same as shown; nothing where all look the
 /// same.
 fn best(numbers: &[Option<f64>], better: Better, scale: Scale) -> Vec<bool> {
     let known = || numbers.iter().flatten().copied();
@@ -356,126 +421,4 @@ fn message(order: usize, kind: &str, leaf: &str) -> Place {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::outcome::{Figures, Run, Traffic};
-
-    fn outcome(figures: Vec<Figures>) -> Outcome {
-        let run = |(at, figures)| Run {
-            policy: format!("p{at}"),
-            figures,
-            cells: Vec::new(),
-            apps: Vec::new(),
-            wait_histogram: Default::default(),
-            rounds_histogram: Default::default(),
-            load_histogram: Default::default(),
-            series: Vec::new(),
-            refusals: Vec::new(),
-        };
-        Outcome {
-            v: 1,
-            name: String::new(),
-            description: String::new(),
-            seed: 0,
-            command: String::new(),
-            scenario: String::new(),
-            over: "in-process".to_owned(),
-            interrupted: false,
-            runs: figures.into_iter().enumerate().map(run).collect(),
-        }
-    }
-
-    fn find<'a>(groups: &'a [Group], pointer: &str) -> (&'static str, &'a Row) {
-        let (group, row) = groups
-            .iter()
-            .flat_map(|g| g.rows.iter().map(move |r| (g, r)))
-            .find(|(_, r)| r.pointer == pointer)
-            .unwrap();
-        (group.title, row)
-    }
-
-    #[test]
-    fn every_figure_has_a_place_of_its_own() {
-        let groups = groups(&outcome(vec![Figures::default()]));
-        let other: Vec<&str> = groups
-            .iter()
-            .filter(|g| g.title == OTHER)
-            .flat_map(|g| &g.rows)
-            .map(|r| r.pointer.as_str())
-            .collect();
-        assert_eq!(other, ["/virtual_ms"], "a figure without a specification");
-    }
-
-    #[test]
-    fn the_best_is_marked_where_a_direction_is_known() {
-        let a = Figures {
-            placed: 5,
-            refused: 1,
-            asked: 7,
-            saved: Some(2.0),
-            ..Default::default()
-        };
-        let b = Figures {
-            placed: 6,
-            refused: 1,
-            asked: 6,
-            saved: None,
-            ..Default::default()
-        };
-        let groups = groups(&outcome(vec![a, b]));
-        assert_eq!(find(&groups, "/placed").1.best, [false, true]);
-        assert_eq!(
-            find(&groups, "/refused").1.best,
-            [false, false],
-            "both are the same"
-        );
-        assert_eq!(
-            find(&groups, "/asked").1.best,
-            [false, false],
-            "neither is better"
-        );
-        assert_eq!(
-            find(&groups, "/saved").1.best,
-            [false, false],
-            "only one is known"
-        );
-        assert!(find(&groups, "/lost").1.is_empty());
-    }
-
-    #[test]
-    fn what_looks_the_same_is_equally_good() {
-        let traffic = |sent| Traffic {
-            sent,
-            ..Default::default()
-        };
-        let runs = [5_000_000, 5_000_001, 7].map(|bytes| Figures {
-            traffic: Traffic {
-                bytes,
-                ..traffic(1)
-            },
-            ..Default::default()
-        });
-        let both = groups(&outcome(runs[..2].to_vec()));
-        assert_eq!(find(&both, "/traffic/bytes").1.best, [false, false]);
-        let three = groups(&outcome(runs.to_vec()));
-        assert_eq!(find(&three, "/traffic/bytes").1.best, [false, false, true]);
-    }
-
-    #[test]
-    fn kinds_of_messages_that_only_one_run_has_leave_a_gap() {
-        let mut a = Figures::default();
-        a.messages.insert(
-            "bid/x~y".to_owned(),
-            Traffic {
-                sent: 3,
-                delivered: 4,
-                bytes: 5,
-            },
-        );
-        let groups = groups(&outcome(vec![a, Figures::default()]));
-        let (group, row) = find(&groups, "/messages/bid~1x~0y/delivered");
-        assert_eq!(group, DELIVERED);
-        assert_eq!(row.label, "bid/x~y");
-        assert_eq!(row.values, [Some(Value::from(4)), None]);
-    }
-}
+mod tests;

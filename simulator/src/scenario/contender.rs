@@ -1,4 +1,4 @@
-//! Under what a scenario is played: policies, and the auctions of the NATS era.
+//! What a scenario is simulated under: policies, and the auctions of 2014.
 
 use std::collections::BTreeSet;
 
@@ -6,12 +6,12 @@ use placement::{Policy, ScenarioError};
 use serde_json::Value;
 
 use super::read;
-use crate::era::{Algorithm, Rules};
+use crate::auctions_2014::{Algorithm, Rules};
 
 /// One of those that are compared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contender {
-    /// Its name in the report; unique among a scenario's.
+    /// Its name in the report; unique in a scenario.
     pub label: String,
     /// How it decides.
     pub decider: Decider,
@@ -22,28 +22,29 @@ pub struct Contender {
 pub enum Decider {
     /// vendue's auctioneers with this policy.
     Policy(Box<Policy>),
-    /// An auction of 2014, one for each instance.
-    Era(Rules),
+    /// An auction of 2014 for each instance.
+    Auctions2014(Rules),
 }
 
-/// The auctions of the NATS era, by the names that select them.
-pub const ERA: [&str; 4] = [
-    "era-random",
-    "era-pick-best",
-    "era-reserve-n-best",
-    "era-all-rebid",
+/// The names that select an auction of 2014.
+pub const AUCTIONS_2014: [&str; 8] = [
+    "diego-2014-random",
+    "diego-2014-pick-best",
+    "diego-2014-reserve-n-best",
+    "diego-2014-all-rebid",
+    "diego-2014-random-slow-starts",
+    "diego-2014-pick-best-slow-starts",
+    "diego-2014-reserve-n-best-slow-starts",
+    "diego-2014-all-rebid-slow-starts",
 ];
 
 impl Contender {
-    /// A preset, one of [`ERA`], a table of parameters laid over a preset, or a table with the
-    /// rules of an auction of 2014 under `era`; tables with a `label` or without. `at`: where it stands in the file.
+    /// Reads a preset, one of [`AUCTIONS_2014`], a table of parameters over a preset, or a table with
+    /// the rules of an auction of 2014 under `auctions_2014`; tables may have a `label`. `at` is the
+    /// path in the file.
     pub fn read(value: &Value, at: &str) -> Result<Self, ScenarioError> {
-        let named = ERA.iter().zip(Algorithm::ALL);
-        if let Some((name, algorithm)) = named.into_iter().find(|(name, _)| value == **name) {
-            return Ok(Self {
-                label: (*name).to_owned(),
-                decider: Decider::Era(Rules::of(algorithm)),
-            });
+        if let Some(named) = value.as_str().and_then(auction_by_name) {
+            return Ok(named);
         }
         let mut value = value.clone();
         let label = match value
@@ -53,20 +54,12 @@ impl Contender {
             None => None,
             Some(Value::String(label)) if !label.is_empty() => Some(label),
             Some(other) => {
-                return Err(read::wrong(
-                    &format!("{at}.label"),
-                    &other,
-                    "a name for the report",
-                ));
+                let at = format!("{at}.label");
+                return Err(read::wrong(&at, &other, "a non-empty string"));
             }
         };
-        if let Some(rules) = value.get("era") {
-            let rules: Rules = read::table(rules.clone(), &format!("{at}.era"))?;
-            let name = format!("era-{}", rules.algorithm.name().replace('_', "-"));
-            return Ok(Self {
-                label: label.unwrap_or(name),
-                decider: Decider::Era(rules),
-            });
+        if let Some(rules) = value.get("auctions_2014") {
+            return auction_of_table(&value, rules, label, at);
         }
         let policy = Policy::from_json(&value).map_err(|e| ScenarioError::Field {
             at: at.into(),
@@ -79,21 +72,57 @@ impl Contender {
     }
 }
 
+fn auction_by_name(name: &str) -> Option<Contender> {
+    let position = AUCTIONS_2014.iter().position(|known| *known == name)?;
+    let algorithms = Algorithm::ALL;
+    let algorithm = algorithms[position % algorithms.len()];
+    let rules = if position < algorithms.len() {
+        Rules::of(algorithm)
+    } else {
+        Rules::with_slow_starts(algorithm)
+    };
+    Some(Contender {
+        label: name.to_owned(),
+        decider: Decider::Auctions2014(rules),
+    })
+}
+
+fn auction_of_table(
+    table: &Value,
+    rules: &Value,
+    label: Option<String>,
+    at: &str,
+) -> Result<Contender, ScenarioError> {
+    let others = table.as_object().into_iter().flat_map(|table| table.keys());
+    if let Some(other) = others.into_iter().find(|key| *key != "auctions_2014") {
+        let at = format!("{at}.{other}");
+        let expected = "only \"label\" beside \"auctions_2014\"";
+        return Err(read::wrong(&at, &table[other], expected));
+    }
+    let rules: Rules = read::table(rules.clone(), &format!("{at}.auctions_2014"))?;
+    let name = format!("diego-2014-{}", rules.algorithm.name().replace('_', "-"));
+    Ok(Contender {
+        label: label.unwrap_or(name),
+        decider: Decider::Auctions2014(rules),
+    })
+}
+
 pub(super) fn read_all(values: &[Value]) -> Result<Vec<Contender>, ScenarioError> {
+    if values.is_empty() {
+        let none = Value::Array(Vec::new());
+        return Err(read::wrong("policies", &none, "at least one policy"));
+    }
     let mut labels = BTreeSet::new();
-    let mut all = Vec::with_capacity(values.len());
+    let mut contenders = Vec::with_capacity(values.len());
     for (i, value) in values.iter().enumerate() {
         let at = format!("policies[{i}]");
         let contender = Contender::read(value, &at)?;
         if !labels.insert(contender.label.clone()) {
             let label = contender.label.as_str().into();
-            return Err(read::wrong(
-                &at,
-                &label,
-                "each policy once, or labels that tell them apart",
-            ));
+            let expected = "each policy once, or tables with different labels";
+            return Err(read::wrong(&at, &label, expected));
         }
-        all.push(contender);
+        contenders.push(contender);
     }
-    Ok(all)
+    Ok(contenders)
 }

@@ -1,4 +1,4 @@
-//! What goes wrong.
+//! `[[faults]]`: what goes wrong, when, and for how long.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use serde::Deserialize;
 
 use super::{millis, read};
 
-/// Something goes wrong at a time, and is well again after a while, or never.
+/// A fault begins at a time and ends after a while, or never.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault {
     /// When, after the first moment of the workload.
     pub at_ms: u64,
-    /// How long; none: for ever.
+    /// How long it lasts; none: until the end of the run.
     pub for_ms: Option<u64>,
-    /// What.
+    /// What goes wrong.
     pub trouble: Trouble,
-    /// To whom.
+    /// What it affects.
     pub target: Target,
 }
 
@@ -24,34 +24,34 @@ pub struct Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trouble {
-    /// The cells' program dies, and all that they run is lost; they come back empty.
+    /// The cells' reps end and everything that runs there is lost; they return empty.
     CellLost,
-    /// Messages to and from the cells are lost; what they run goes on.
+    /// Messages to and from the cells are lost; their instances go on running.
     CellCut,
     /// As `cell-lost`, for all cells of a zone.
     ZoneLost,
     /// As `cell-cut`, for all cells of a zone.
     ZoneCut,
-    /// The auctioneer's program dies; another one with nothing in its memory begins when it is over.
+    /// The auctioneer ends; when the fault is over another one starts with an empty memory.
     AuctioneerRestart,
-    /// No message reaches anybody, and everybody knows.
+    /// NATS is away: every role is disconnected and knows it.
     NatsAway,
 }
 
-/// Whom a fault hits.
+/// What a fault affects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// These cells, by name.
     Cells(Vec<Arc<str>>),
     /// This auctioneer, counted from 0.
     Auctioneer(usize),
-    /// Everybody.
+    /// All roles.
     All,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct File {
+pub(super) struct FaultTable {
     at: Span,
     #[serde(default, rename = "for")]
     lasts: Option<Span>,
@@ -64,7 +64,7 @@ pub(super) struct File {
     auctioneer: Option<u32>,
 }
 
-impl File {
+impl FaultTable {
     pub(super) fn check(
         self,
         at: &str,
@@ -101,7 +101,7 @@ impl File {
 fn named(names: &[String], at: &str, cells: &[Cell]) -> Result<Target, ScenarioError> {
     let at = format!("{at}.cells");
     if names.is_empty() {
-        return Err(read::wrong(&at, &names.into(), "the names of cells"));
+        return Err(read::wrong(&at, &names.into(), "a list of names of cells"));
     }
     for name in names {
         if !cells.iter().any(|cell| cell.cell == *name) {

@@ -1,4 +1,4 @@
-//! How messages travel, and how often cells advertise.
+//! `[network]` and `[adverts]`: how messages travel, and how often cells advertise.
 
 use std::time::Duration;
 
@@ -7,30 +7,21 @@ use placement::{ScenarioError, Span};
 use serde::Deserialize;
 
 use super::read;
-use crate::random::Distribution;
+use crate::{network::Network, random::Distribution};
 
 /// The longest mean latency, seconds.
 const MAX_LATENCY_S: u64 = 60;
 
-/// How messages travel.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Network {
-    /// From a sender to one receiver.
-    pub latency: Distribution,
-    /// Each delivery is lost with this probability.
-    pub loss: f64,
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct File {
+pub(super) struct NetworkTable {
     #[serde(default = "default_latency")]
     latency: String,
     #[serde(default)]
     loss: f64,
 }
 
-impl Default for File {
+impl Default for NetworkTable {
     fn default() -> Self {
         Self {
             latency: default_latency(),
@@ -39,12 +30,12 @@ impl Default for File {
     }
 }
 
-/// What messages take in one data centre, by a server.
+/// One data centre, through one server.
 fn default_latency() -> String {
     "uniform:200us..1ms".into()
 }
 
-impl File {
+impl NetworkTable {
     pub(super) fn check(&self) -> Result<Network, ScenarioError> {
         let field = |message: String| ScenarioError::Field {
             at: "network.latency".into(),
@@ -60,7 +51,7 @@ impl File {
             ));
         }
         if !(0.0..1.0).contains(&self.loss) {
-            let expected = "a probability from 0, below 1";
+            let expected = "a probability from 0 to below 1";
             return Err(read::wrong("network.loss", &self.loss.into(), expected));
         }
         Ok(Network {
@@ -73,13 +64,13 @@ impl File {
 /// How cells advertise.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Adverts {
+pub(super) struct AdvertsTable {
     interval: Option<Span>,
     ttl: Option<Span>,
     on_change: Option<Span>,
 }
 
-impl Adverts {
+impl AdvertsTable {
     pub(super) fn check(&self) -> Result<Cadence, ScenarioError> {
         let seconds = |s| Span(Duration::from_secs(s));
         let interval = self.interval.unwrap_or(seconds(5));

@@ -1,10 +1,12 @@
-//! Reading tables so that an error says where, what was there, and what was expected.
+//! Reads tables so that an error names the field, its value and what was expected.
 
 use placement::{Invalid, ScenarioError};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Reads a table; `at` is where it stands in the file.
+use crate::fields;
+
+/// Reads a table; `at` is its path in the file. Unknown fields are answered with the nearest known one.
 pub(super) fn table<T: DeserializeOwned>(value: Value, at: &str) -> Result<T, ScenarioError> {
     let mut track = serde_path_to_error::Track::new();
     let tracked = serde_path_to_error::Deserializer::new(value, &mut track);
@@ -15,14 +17,16 @@ pub(super) fn table<T: DeserializeOwned>(value: Value, at: &str) -> Result<T, Sc
             (at, ".") => at.to_owned(),
             (at, path) => format!("{at}.{path}"),
         };
+        let message = e.to_string();
+        let hint = fields::hint_of(&message);
         ScenarioError::Field {
             at,
-            message: e.to_string(),
+            message: message + &hint,
         }
     })
 }
 
-/// A field that holds what it must not.
+/// The error of a field with a value that is not allowed.
 pub(super) fn wrong(at: &str, value: &Value, expected: &str) -> ScenarioError {
     let value: String = value.to_string().chars().take(60).collect();
     ScenarioError::Field {

@@ -1,11 +1,11 @@
-//! Which column of a file is read for what.
+//! The columns of a trace, by field.
 
 use std::{collections::BTreeMap, str::FromStr};
 
 use placement::Invalid;
 
-/// A field, the column that it is read from by default, and whether that must be there. Without a
-/// default it is read only where a column is mapped.
+/// A field, its default column, and whether that is required. Without a default, the field is read only
+/// where a column is mapped.
 pub(super) struct Field {
     pub(super) name: &'static str,
     default: Option<&'static str>,
@@ -58,15 +58,15 @@ const PODS: [Field; 9] = [
     mapped("disk_mib"),
 ];
 
-/// One file's columns: for each field the column's name, and whether it must be there.
+/// The columns of one file: for each field the column's name, and whether it is required.
 pub(super) type Wanted = BTreeMap<&'static str, (String, bool)>;
 
-/// Which columns are read, by name; their order does not matter, and others are ignored.
+/// The columns that are read, by name; their order does not matter, and others are ignored.
 ///
-/// By default nodes have `sn`, `cpu_milli`, `memory_mib` (these must be there), `gpu` and `model`,
-/// pods `name`, `cpu_milli`, `memory_mib`, `creation_time`, `deletion_time` (must be there),
-/// `num_gpu`, `gpu_milli` and `gpu_spec`. Only where they are mapped: `zone`, `disk_mib` and
-/// `containers` of nodes, `disk_mib` of pods.
+/// By default nodes have `sn`, `cpu_milli`, `memory_mib` (required), `gpu` and `model`; pods have
+/// `name`, `cpu_milli`, `memory_mib`, `creation_time`, `deletion_time` (required), `num_gpu`,
+/// `gpu_milli` and `gpu_spec`. Read only where mapped: `zone`, `disk_mib` and `containers` of nodes,
+/// `disk_mib` of pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Columns {
     pub(super) nodes: Wanted,
@@ -92,9 +92,8 @@ impl Default for Columns {
 impl FromStr for Columns {
     type Err = Invalid;
 
-    /// Reads `field=column` pairs with commas between them, laid over the default. A field that
-    /// both files have means both; `nodes.` or `pods.` before it means one. A column that is mapped
-    /// must be there.
+    /// Reads `field=column` pairs, separated by commas, over the default. A field that both files have
+    /// means both, with `nodes.` or `pods.` before it one. A mapped column is required.
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let mut columns = Self::default();
         for pair in text

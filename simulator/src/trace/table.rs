@@ -1,4 +1,4 @@
-//! Rows by column name, and errors that say where.
+//! Rows by field name, and errors that name file, line and column.
 
 use std::{collections::BTreeMap, io::Read};
 
@@ -10,7 +10,7 @@ use super::{LATEST_S, Source, TraceError, columns::Wanted};
 pub(super) struct Table<R> {
     file: String,
     reader: csv::Reader<R>,
-    /// By field: the column's place and name.
+    /// By field: the column's position and name.
     columns: BTreeMap<&'static str, (usize, String)>,
     record: StringRecord,
     rows: usize,
@@ -36,12 +36,12 @@ impl<R: Read> Table<R> {
         let mut reader = csv::ReaderBuilder::new()
             .trim(csv::Trim::All)
             .from_reader(source.text);
-        let header = reader.headers().map_err(|e| unreadable(&file, &e))?;
+        let header = reader.headers().map_err(|e| unreadable(&file, e))?;
         let mut columns = BTreeMap::new();
         for (field, (column, required)) in wanted {
             match header.iter().position(|there| there == column) {
-                Some(place) => {
-                    columns.insert(*field, (place, column.clone()));
+                Some(position) => {
+                    columns.insert(*field, (position, column.clone()));
                 }
                 None if *required => {
                     return Err(TraceError::NoColumn {
@@ -67,7 +67,7 @@ impl<R: Read> Table<R> {
     /// The next row; none at the end.
     pub(super) fn next(&mut self) -> Result<Option<Row<'_>>, TraceError> {
         let more = self.reader.read_record(&mut self.record);
-        if !more.map_err(|e| unreadable(&self.file, &e))? {
+        if !more.map_err(|e| unreadable(&self.file, e))? {
             return Ok(None);
         }
         self.rows += 1;
@@ -86,15 +86,15 @@ impl<R: Read> Table<R> {
     }
 }
 
-fn unreadable(file: &str, e: &csv::Error) -> TraceError {
+fn unreadable(file: &str, e: csv::Error) -> TraceError {
     TraceError::Csv {
         file: file.to_owned(),
-        message: e.to_string(),
+        source: e,
     }
 }
 
 impl Row<'_> {
-    /// What stands there; nothing where the field has no column.
+    /// The text of a field; empty where the field has no column.
     pub(super) fn text(&self, field: &str) -> &str {
         let column = self.columns.get(field);
         column
@@ -109,8 +109,7 @@ impl Row<'_> {
         Ok(name.to_owned())
     }
 
-    /// A whole number from 0 to `most`; none where there is no column or nothing in it, unless it
-    /// must be there.
+    /// An integer from 0 to `most`; none where the column is missing or empty, unless it is required.
     pub(super) fn number(&self, field: &'static str, most: i64) -> Result<Option<i64>, TraceError> {
         let text = self.text(field);
         if text.is_empty() && !matches!(field, "cpu_milli" | "memory_mib") {
@@ -118,13 +117,13 @@ impl Row<'_> {
         }
         let read = text.parse().ok().or_else(|| whole(text));
         let found = read.filter(|number| (0..=most).contains(number));
-        let expected = || format!("a whole number from 0 to {most}");
+        let expected = || format!("an integer from 0 to {most}");
         found
             .map(Some)
             .ok_or_else(|| self.wrong(field, &expected()))
     }
 
-    /// Seconds, with a fraction or without; none where there is nothing.
+    /// Seconds, with or without a fraction; none where the field is empty.
     pub(super) fn seconds(&self, field: &'static str) -> Result<Option<f64>, TraceError> {
         let text = self.text(field);
         if text.is_empty() {
@@ -134,7 +133,7 @@ impl Row<'_> {
             .parse()
             .ok()
             .filter(|seconds| (0.0..=LATEST_S).contains(seconds));
-        let expected = "seconds, 0 or more, below a hundred years";
+        let expected = "seconds, from 0 to a hundred years";
         found.map(Some).ok_or_else(|| self.wrong(field, expected))
     }
 
@@ -151,7 +150,7 @@ impl Row<'_> {
     }
 }
 
-/// A whole number that was written with a fraction of 0, as many programs do.
+/// An integer that was written with a fraction of 0, such as "3.0".
 fn whole(text: &str) -> Option<i64> {
     let (number, fraction) = text.split_once('.')?;
     let zeros = fraction.bytes().all(|digit| digit == b'0');

@@ -1,3 +1,5 @@
+mod synthetic;
+
 use super::*;
 use synthetic::Synthetic;
 
@@ -25,16 +27,23 @@ fn source<'a>(name: &'a str, text: &'a str) -> Source<'a, &'a [u8]> {
 fn trace(nodes: &str, pods: &str, columns: &str) -> Result<Trace, String> {
     let columns = columns.parse::<Columns>().map_err(|e| e.to_string())?;
     let (nodes, pods) = (source("nodes.csv", nodes), source("pods.csv", pods));
-    read(nodes, pods, &columns, Kind::Lrp).map_err(|e| e.to_string())
+    read(nodes, pods, &columns, Kind::Lrp).map_err(|e| chain(&e))
+}
+
+/// The error with its causes, as the command line prints it.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |e| e.source());
+    let texts: Vec<String> = causes.map(ToString::to_string).collect();
+    texts.join(": ")
 }
 
 fn starts(trace: &Trace) -> Vec<(u64, Request, Option<u64>)> {
-    let start = |demand: &Demand| match &demand.what {
-        What::Start {
+    let start = |demand: &Demand| match &demand.action {
+        DemandAction::Start {
             request,
             lifetime_ms,
         } => (demand.at_ms, (**request).clone(), *lifetime_ms),
-        What::Stop { .. } => panic!("a trace stops nothing"),
+        DemandAction::Stop { .. } => panic!("a trace stops nothing"),
     };
     trace.demands.iter().map(start).collect()
 }
@@ -110,8 +119,8 @@ fn a_model_is_honoured_by_policies_that_look_at_stacks() {
         let requests = trace
             .demands
             .iter()
-            .filter_map(|demand| match &demand.what {
-                What::Start { request, .. } if request.stack.is_some() => Some(request),
+            .filter_map(|demand| match &demand.action {
+                DemandAction::Start { request, .. } if request.stack.is_some() => Some(request),
                 _ => None,
             });
         let jobs: Vec<_> = requests.flat_map(Request::jobs).collect();
@@ -163,7 +172,7 @@ fn columns_may_have_other_names_and_stand_anywhere() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_file_line_column_value_and_expectation() {
+fn errors_name_file_line_column_value_and_expectation() {
     let second = |line: &str| format!("sn,cpu_milli,memory_mib,gpu,model\nok,1,1,0,\n{line}\n");
     for (line, parts) in [
         ("a b,1,1,0,", ["line 3, column \"sn\": \"a b\"", "A-Z"]),
@@ -175,26 +184,26 @@ fn what_is_wrong_is_said_with_file_line_column_value_and_expectation() {
             "b,x,1,0,",
             [
                 "line 3, column \"cpu_milli\": \"x\"",
-                "a whole number from 0 to 2147483647",
+                "an integer from 0 to 2147483647",
             ],
         ),
         (
             "b,,1,0,",
-            ["line 3, column \"cpu_milli\": \"\"", "a whole number"],
+            ["line 3, column \"cpu_milli\": \"\"", "an integer"],
         ),
-        (
-            "b,1,-1,0,",
-            ["column \"memory_mib\": \"-1\"", "a whole number"],
-        ),
+        ("b,1,-1,0,", ["column \"memory_mib\": \"-1\"", "an integer"]),
         (
             "b,1,1.5,0,",
-            ["column \"memory_mib\": \"1.5\"", "a whole number"],
+            ["column \"memory_mib\": \"1.5\"", "an integer"],
         ),
         (
             "b,1,1,9999999,",
             ["column \"gpu\": \"9999999\"", "from 0 to 2147483"],
         ),
-        ("b,1,1", ["nodes.csv: CSV error", "line: 3"]),
+        (
+            "b,1,1",
+            ["nodes.csv: not readable as CSV: CSV error", "line: 3"],
+        ),
     ] {
         let error = trace(&second(line), PODS, "").unwrap_err();
         assert!(error.starts_with("nodes.csv: "), "{error}");
@@ -203,7 +212,7 @@ fn what_is_wrong_is_said_with_file_line_column_value_and_expectation() {
 }
 
 #[test]
-fn what_is_wrong_in_pods_and_columns_is_said_as_well() {
+fn errors_in_pods_and_columns_are_named_too() {
     let pod = |line: &str| format!("{}\n{line}\n", PODS.lines().next().unwrap());
     for (line, parts) in [
         (
@@ -229,11 +238,11 @@ fn what_is_wrong_in_pods_and_columns_is_said_as_well() {
     }
     let error = trace("sn,cpu\na,1\n", PODS, "").unwrap_err();
     let expected =
-        "nodes.csv: no column is called \"cpu_milli\" (cpu_milli); expected it among sn, cpu";
+        "nodes.csv: column \"cpu_milli\" (for cpu_milli) is missing; the columns are sn, cpu";
     assert_eq!(error, expected);
     let error = trace(NODES, PODS, "zone=rack").unwrap_err();
     assert!(
-        error.contains("no column is called \"rack\" (zone)"),
+        error.contains("column \"rack\" (for zone) is missing"),
         "{error}"
     );
     for columns in ["cpu", "cpu=", "cpus=x", "pods.zone=x", "node.sn=x"] {
@@ -246,7 +255,7 @@ fn what_is_wrong_in_pods_and_columns_is_said_as_well() {
 }
 
 #[test]
-fn a_made_up_trace_is_as_large_as_asked_and_can_be_read() {
+fn a_made_up_trace_has_its_size_and_is_readable() {
     let made = Synthetic::default();
     let trace = trace(&made.nodes_csv(), &made.pods_csv(), "").unwrap();
     assert_eq!((trace.cells.len(), trace.demands.len()), (1_500, 8_000));

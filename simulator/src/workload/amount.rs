@@ -1,15 +1,15 @@
-//! A whole number that may be drawn.
+//! An integer that may be drawn.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::random::Random;
 
-/// A whole number: `4`, any of `"1..4"` (both included, equally likely) or one of
+/// An integer: `4`, any of `"1..4"` (both included, equally likely) or one of
 /// `[[2048, 0.5], [4096, 0.5]]` (value and weight; the weights need not add up to 1).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Amount {
-    /// Always this.
+    /// Always this value.
     Fixed(i64),
     /// From the first to the second, both included.
     Range(i64, i64),
@@ -17,7 +17,7 @@ pub enum Amount {
     Weighted(Vec<(i64, f64)>),
 }
 
-const EXPECTED: &str = "a whole number, a range such as \"1..4\" (both included) or a list of \
+const EXPECTED: &str = "an integer, a range such as \"1..4\" (both included) or a list of \
                         [value, weight] such as [[2048, 0.5], [4096, 0.5]]";
 
 impl Amount {
@@ -63,8 +63,8 @@ impl Amount {
                     _ => None,
                 };
                 let list = list.iter().map(pair).collect::<Option<Vec<_>>>()?;
-                let some = list.iter().any(|(_, weight)| *weight > 0.0);
-                some.then_some(Self::Weighted(list))
+                let possible = list.iter().any(|(_, weight)| *weight > 0.0);
+                possible.then_some(Self::Weighted(list))
             }
             _ => None,
         }
@@ -86,7 +86,7 @@ fn weighted(list: &[(i64, f64)], random: &mut Random) -> i64 {
         }
         point -= weight;
     }
-    // rounding may leave a rest behind the last
+    // rounding may leave a remainder beyond the last weight
     possible(list).last().unwrap_or(0)
 }
 

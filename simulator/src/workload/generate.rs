@@ -1,28 +1,28 @@
-//! Tables to demands.
+//! Turns the tables into demands.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use placement::{Invalid, Kind, Request};
 
-use super::{Arrivals, Scale, Stop, Template, Workload, under};
+use super::{Arrivals, Scale, Stop, Template, WorkloadTable, under};
 use crate::{
-    demand::{Demand, What},
+    demand::{Demand, DemandAction},
     random::Random,
 };
 
-/// No scenario makes more demands than these; changes of scale that change nothing count as well.
+/// The most demands of a scenario; changes of scale that change nothing count as well.
 pub const MAX_DEMANDS: usize = 1_000_000;
-/// No scenario asks for more instances than these, in all its demands.
+/// The most instances that all demands of a scenario ask for.
 pub const MAX_INSTANCES: u64 = 10_000_000;
 
-/// All that the tables ask for, by time; at the same millisecond in the order of the tables, then
+/// The demands of all tables, sorted by time; within one millisecond in the order of the tables, then
 /// of the apps. Nothing is asked for at or after `duration_ms`. The same seed gives the same list.
 ///
 /// # Errors
-/// The first table that holds what it must not, by its path; more than [`MAX_DEMANDS`] demands or
+/// The path of the first invalid field; more than [`MAX_DEMANDS`] demands or
 /// [`MAX_INSTANCES`] instances; a name that two tables generate.
 pub fn demands(
-    workloads: &[Workload],
+    workloads: &[WorkloadTable],
     duration_ms: Option<u64>,
     seed: u64,
 ) -> Result<Vec<Demand>, Invalid> {
@@ -51,13 +51,13 @@ pub fn demands(
 }
 
 struct Table<'a> {
-    workload: &'a Workload,
+    workload: &'a WorkloadTable,
     path: String,
     number: usize,
     random: Random,
 }
 
-/// One app of a table: where it is written, its first request, and when that comes.
+/// One app of a table: the field that describes it, its first request, and when that is made.
 struct App {
     field: &'static str,
     request: Request,
@@ -71,7 +71,7 @@ struct Generator {
     drawn: usize,
     instances: u64,
     end: Option<Duration>,
-    /// Apps that templates made; only looked up.
+    /// The names of apps that templates generated.
     names: HashSet<String>,
 }
 
@@ -142,7 +142,7 @@ impl Generator {
             return Err(Invalid::new(
                 path,
                 request.app,
-                "names that no other table makes",
+                "a name that no other table generates",
             ));
         }
         let app = App {
@@ -154,7 +154,7 @@ impl Generator {
         self.app(table, n, app)
     }
 
-    /// One app from its first request to its end.
+    /// The demands of one app, from its first request to its end.
     fn app(&mut self, table: &Table<'_>, n: u32, app: App) -> Result<(), Invalid> {
         let App {
             field,
@@ -168,10 +168,11 @@ impl Generator {
         let workload = table.workload;
         let lifetime = workload.lifetime.as_ref().map(|l| l.sample(&mut random));
         let (kind, indices) = (request.kind, request.indices.clone());
-        let own = lifetime.filter(|_| kind == Kind::Task);
+        // a task's instances end by themselves, an app is stopped
+        let of_instance = lifetime.filter(|_| kind == Kind::Task);
         let name = request.app.clone();
         let first = request.clone();
-        self.start(table, field, at, request, own)?;
+        self.start(table, field, at, request, of_instance)?;
         let ends = lifetime.filter(|_| kind == Kind::Lrp).map(|l| at + l);
         if let Some(scale) = &workload.scale {
             let random = random.fork("scale", 0);
@@ -205,7 +206,7 @@ impl Generator {
                 let request = Request {
                     id: format!("{}-{change}", first.id),
                     instances: next,
-                    // too many are refused, not listed
+                    // more are refused by the request's own check
                     indices: (next <= placement::MAX_INSTANCES).then(|| (now..next).collect()),
                     ..first.clone()
                 };
@@ -240,14 +241,14 @@ impl Generator {
         self.instances += count.map_or(u64::from(request.instances), |n| n as u64);
         if self.instances > MAX_INSTANCES {
             let value = format!("{} instances", self.instances);
-            let expected = format!("at most {MAX_INSTANCES} in all demands");
+            let expected = format!("at most {MAX_INSTANCES} instances in all demands");
             return Err(Invalid::new(&table.path, value, expected));
         }
-        let what = What::Start {
+        let action = DemandAction::Start {
             request: Arc::new(request),
             lifetime_ms: lifetime.map(millis),
         };
-        self.push(table, at, what)
+        self.push(table, at, action)
     }
 
     fn stop(
@@ -261,13 +262,18 @@ impl Generator {
             return Ok(());
         }
         let app = app.to_owned();
-        self.push(table, at, What::Stop { app, indices })
+        self.push(table, at, DemandAction::Stop { app, indices })
     }
 
-    fn push(&mut self, table: &Table<'_>, at: Duration, what: What) -> Result<(), Invalid> {
+    fn push(
+        &mut self,
+        table: &Table<'_>,
+        at: Duration,
+        action: DemandAction,
+    ) -> Result<(), Invalid> {
         self.count_draw(table)?;
         let at_ms = millis(at);
-        self.demands.push(Demand { at_ms, what });
+        self.demands.push(Demand { at_ms, action });
         Ok(())
     }
 
@@ -279,13 +285,13 @@ impl Generator {
         let expected = format!("at most {MAX_DEMANDS} starts, stops and changes of scale");
         Err(Invalid::new(
             &table.path,
-            "more demands than that",
+            format!("{} demands", self.drawn),
             expected,
         ))
     }
 }
 
-/// Whole milliseconds; no time of a scenario comes near the end of the range.
+/// Whole milliseconds; every time of a scenario is far below the maximum.
 fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,9 +1,8 @@
-//! The `[[workload]]` tables of a scenario, and the demands that they stand for.
+//! The `[[workload]]` tables of a scenario, and the demands that they describe.
 //!
 //! A table is of one of four kinds: `start` (one request), `stop`, `apps` (many apps at once) and
-//! `arrivals` (apps that come over time). What is drawn comes from the scenario's seed, with a
-//! stream of its own for every table and every app: a table that is added, or an app that draws
-//! once more, leaves all others as they were.
+//! `arrivals` (apps that come over time). Every table and every app has a random stream of its own,
+//! from the scenario's seed: a table that is added, or an app that draws once more, changes no other.
 
 mod amount;
 mod generate;
@@ -13,37 +12,37 @@ pub use amount::Amount;
 pub use generate::{MAX_DEMANDS, MAX_INSTANCES, demands};
 pub use template::Template;
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use placement::{Invalid, Kind, Request, Span};
 use serde::Deserialize;
 
 use crate::random::Distribution;
 
-/// One table; exactly one of `start`, `stop`, `apps` and `arrivals` is there.
+/// One table; it has exactly one of `start`, `stop`, `apps` and `arrivals`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Workload {
-    /// When, for `start`, `stop` and `apps`; default 0.
+pub struct WorkloadTable {
+    /// When `start`, `stop` and `apps` are made; default 0.
     #[serde(default)]
     pub at: Option<Span>,
-    /// One request, as `place` knows it; an id is given where there is none.
+    /// One request, as in `place`; it gets an id if it has none.
     #[serde(default, deserialize_with = "template::strict")]
     pub start: Option<Request>,
-    /// Instances that end.
+    /// Instances to stop.
     #[serde(default)]
     pub stop: Option<Stop>,
-    /// Apps that come all at once.
+    /// Apps that come at one moment.
     #[serde(default)]
     pub apps: Option<Apps>,
-    /// When apps come, one after the other.
+    /// When apps arrive.
     #[serde(default)]
     pub arrivals: Option<Arrivals>,
-    /// What comes with `arrivals`.
+    /// What arrives; belongs to `arrivals`.
     #[serde(default)]
     pub app: Option<Template>,
-    /// How long each app lives from when it is asked for (a task: each instance from when it
-    /// began); absent: it runs on.
+    /// How long each app lives from the time it is asked for (a task: each instance from the time it
+    /// began); without it, the app runs on.
     #[serde(default)]
     pub lifetime: Option<Distribution>,
     /// How each app grows and shrinks while it lives.
@@ -51,7 +50,7 @@ pub struct Workload {
     pub scale: Option<Scale>,
 }
 
-/// Instances that end.
+/// Instances to stop.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stop {
@@ -62,31 +61,31 @@ pub struct Stop {
     pub indices: Vec<u32>,
 }
 
-/// Apps that come all at once: a [`Template`] with `count`.
+/// Apps that come at one moment: a [`Template`] with `count`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Apps {
     /// How many, 1 to 1,000,000.
     pub count: u32,
-    /// What each is.
+    /// What each of them is.
     pub template: Template,
 }
 
-/// When apps come. The first comes one interval after `from`.
+/// When apps arrive. The first arrives one interval after `from`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Arrivals {
     /// From one arrival to the next; 1 ms or more on average.
     pub every: Distribution,
-    /// Not before; default 0.
+    /// When the intervals begin; default 0.
     #[serde(default)]
     pub from: Option<Span>,
-    /// Before this; default the scenario's duration.
+    /// No app arrives at this time or later; default the scenario's duration.
     #[serde(default)]
     pub until: Option<Span>,
-    /// How many apps come at each arrival, 1 or more; default 1.
+    /// How many apps arrive at a time, 1 or more; default 1.
     #[serde(default)]
     pub apps: Option<Amount>,
-    /// No more apps than these in all.
+    /// The most apps in all.
     #[serde(default)]
     pub count: Option<u32>,
 }
@@ -102,9 +101,9 @@ pub struct Scale {
     pub by: Amount,
 }
 
-impl Workload {
-    /// Refuses what serde cannot see: fields that do not go together, and values out of bounds.
-    /// `at` is the table's path (`workload[2]`), `duration` tells whether the scenario has one.
+impl WorkloadTable {
+    /// Refuses fields that do not go together and values out of bounds. `at` is the table's path
+    /// (`workload[2]`); `duration`: the scenario has one.
     pub(crate) fn check(&self, at: &str, duration: bool) -> Result<(), Invalid> {
         self.check_kind(at)?;
         check_time(&format!("{at}.at"), self.at)?;
@@ -138,7 +137,7 @@ impl Workload {
             .collect();
         let [kind] = named[..] else {
             let value = if named.is_empty() {
-                "none of them".to_owned()
+                "none of these".to_owned()
             } else {
                 named.join(" and ")
             };
@@ -185,7 +184,8 @@ impl Workload {
         check_interval(&format!("{at}.scale.every"), &scale.every)?;
         let field = format!("{at}.scale");
         if !duration && self.lifetime.is_none() {
-            let expected = "a lifetime beside it, or the scenario's duration: else it has no end";
+            let expected =
+                "a lifetime in this table or a duration of the scenario, so that it ends";
             return Err(Invalid::new(field, "without an end", expected));
         }
         let template = self
@@ -215,7 +215,7 @@ impl Arrivals {
         check_time(&format!("{at}.arrivals.from"), self.from)?;
         check_time(&format!("{at}.arrivals.until"), self.until)?;
         if self.until.is_none() && self.count.is_none() && !duration {
-            let expected = "a time, or a count, or the scenario's duration: else it has no end";
+            let expected = "a time, a count, or a duration of the scenario, so that it ends";
             return Err(Invalid::new(
                 format!("{at}.arrivals.until"),
                 "nothing",
@@ -248,7 +248,7 @@ fn check_interval(field: &str, every: &Distribution) -> Result<(), Invalid> {
     ))
 }
 
-/// No scenario names a later time: a hundred years.
+/// The latest time of a scenario: a hundred years.
 const LATEST: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 fn check_time(field: &str, time: Option<Span>) -> Result<(), Invalid> {
@@ -262,7 +262,40 @@ fn check_time(field: &str, time: Option<Span>) -> Result<(), Invalid> {
     }
 }
 
-/// Puts the table's path before an error's field.
+/// What is doubtful: tables of which nothing is ever asked for because they come at or after the end of
+/// the scenario, and stops of apps that are not among `apps`.
+pub(crate) fn warnings(
+    tables: &[WorkloadTable],
+    duration_ms: Option<u64>,
+    apps: &BTreeSet<&str>,
+) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (i, table) in tables.iter().enumerate() {
+        let at = table.at.unwrap_or_default().0;
+        let end = duration_ms.map(Duration::from_millis);
+        if table.arrivals.is_none()
+            && let Some(end) = end.filter(|end| at >= *end)
+        {
+            warnings.push(format!(
+                "workload[{i}].at: {} is not before the end of the scenario ({}); nothing of this \
+                 table is asked for",
+                humantime::format_duration(at),
+                humantime::format_duration(end)
+            ));
+        } else if let Some(stop) = &table.stop
+            && !apps.contains(stop.app.as_str())
+        {
+            warnings.push(format!(
+                "workload[{i}].stop.app: nothing starts {:?} and it runs on no cell; this stop ends \
+                 nothing",
+                stop.app
+            ));
+        }
+    }
+    warnings
+}
+
+/// Prefixes an error's field with the table's path.
 fn under(at: &str, field: &str, mut e: Invalid) -> Invalid {
     let dot = if field.is_empty() { "" } else { "." };
     e.field = format!("{at}.{field}{dot}{}", e.field);

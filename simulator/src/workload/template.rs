@@ -1,4 +1,4 @@
-//! What a generated app is: a request whose name and sizes may differ from app to app.
+//! A template of generated apps: a request whose name and sizes may differ from app to app.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, de::DeserializeOwned, de::Error as _};
 use serde_json::{Map, Value};
 
 use super::{Amount, Apps};
-use crate::random::Random;
+use crate::{fields, random::Random};
 
 /// A request with drawn amounts. In a file: `name` instead of `app`, the amounts as [`Amount`], and
 /// any other field of a request but `id` and `indices`.
@@ -15,7 +15,7 @@ use crate::random::Random;
 pub struct Template {
     /// The app's name; `{n}` stands for the app's number in its table, from 0.
     pub name: String,
-    /// How many instances; default 1.
+    /// Instances; default 1.
     pub instances: Amount,
     /// MiB for each instance.
     pub memory_mb: Amount,
@@ -25,7 +25,7 @@ pub struct Template {
     pub cpu_millis: Amount,
     /// Named resources; default none.
     pub extra: BTreeMap<String, Amount>,
-    /// Everything else; its name and amounts are not read.
+    /// All other fields; its name and amounts are not used.
     pub request: Request,
 }
 
@@ -101,7 +101,7 @@ impl<'de> Deserialize<'de> for Template {
     }
 }
 
-/// How many apps come at once at most.
+/// The most apps that come at one moment.
 const MAX_COUNT: u32 = 1_000_000;
 
 impl<'de> Deserialize<'de> for Apps {
@@ -137,7 +137,7 @@ fn check_range(at: &str, field: &str, amount: &Amount, low: i64, high: i64) -> R
     })
 }
 
-/// Takes a field out; its errors say its name.
+/// Takes a field out; errors name it.
 fn take<T: DeserializeOwned>(
     fields: &mut Map<String, Value>,
     name: &str,
@@ -150,7 +150,7 @@ fn take<T: DeserializeOwned>(
     })
 }
 
-/// A request as it stands in a file, unknown fields refused.
+/// A request of a file; unknown fields are refused.
 pub(super) fn strict<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Request>, D::Error> {
@@ -168,9 +168,13 @@ fn read_strict(value: Value) -> Result<Request, String> {
         path => format!("{path}: {e}"),
     })?;
     match unknown.first() {
-        Some(field) => Err(format!(
-            "unknown field `{field}`, expected the fields of a request"
-        )),
+        Some(path) => {
+            let name = path.rsplit('.').next().unwrap_or(path);
+            let hint = fields::hint(name, fields::names::<Request>());
+            Err(format!(
+                "unknown field `{path}`, expected the fields of a request{hint}"
+            ))
+        }
         None => Ok(request),
     }
 }

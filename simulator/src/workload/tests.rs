@@ -4,15 +4,15 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::demand::{Demand, What};
+use crate::demand::{Demand, DemandAction};
 
 #[derive(Debug, Deserialize)]
 struct File {
-    workload: Vec<Workload>,
+    workload: Vec<WorkloadTable>,
 }
 
 /// As a scenario's reader does it: TOML, then typed with paths.
-fn read(toml: &str) -> Result<Vec<Workload>, String> {
+fn read(toml: &str) -> Result<Vec<WorkloadTable>, String> {
     let table: toml::Table = toml.parse().unwrap();
     let json = serde_json::to_value(table).unwrap();
     let file: Result<File, _> = serde_path_to_error::deserialize(json);
@@ -34,8 +34,8 @@ fn list(toml: &str, duration: Option<&str>) -> Vec<Demand> {
 /// `at start app indices lifetime` or `at stop app indices`, for short tables.
 fn line(demand: &Demand) -> String {
     let at = demand.at_ms;
-    match &demand.what {
-        What::Start {
+    match &demand.action {
+        DemandAction::Start {
             request,
             lifetime_ms,
         } => {
@@ -46,7 +46,7 @@ fn line(demand: &Demand) -> String {
             let life = lifetime_ms.map_or(String::new(), |ms| format!(" for {ms}"));
             format!("{at} start {} {indices}{life}", request.app)
         }
-        What::Stop { app, indices } => format!("{at} stop {app} {indices:?}"),
+        DemandAction::Stop { app, indices } => format!("{at} stop {app} {indices:?}"),
     }
 }
 
@@ -81,9 +81,11 @@ fn fixed_lists_come_by_time_and_in_the_order_of_the_tables() {
     assert_eq!(lines(toml, None), expected);
     let ids: Vec<_> = list(toml, None)
         .iter()
-        .filter_map(|d| match &d.what {
-            What::Start { request, .. } => Some((request.id.clone(), request.owner.clone())),
-            What::Stop { .. } => None,
+        .filter_map(|d| match &d.action {
+            DemandAction::Start { request, .. } => {
+                Some((request.id.clone(), request.owner.clone()))
+            }
+            DemandAction::Stop { .. } => None,
         })
         .collect();
     let own = |id: &str, owner: Option<&str>| (id.to_owned(), owner.map(str::to_owned));
@@ -110,7 +112,7 @@ fn apps_come_at_once_under_names_of_their_own() {
             "5 start one-2 2x4"
         ]
     );
-    let What::Start { request, .. } = &list(toml, None)[2].what else {
+    let DemandAction::Start { request, .. } = &list(toml, None)[2].action else {
         panic!("a start");
     };
     let mut expected = Request::new("one-2", 4, 1);
@@ -166,8 +168,8 @@ fn play(demands: &[Demand]) -> BTreeMap<String, Vec<usize>> {
     let mut alive: BTreeMap<&str, std::collections::BTreeSet<u32>> = BTreeMap::new();
     let mut counts: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for demand in demands {
-        let app = match &demand.what {
-            What::Start { request, .. } => {
+        let app = match &demand.action {
+            DemandAction::Start { request, .. } => {
                 let there = alive.entry(&request.app).or_default();
                 let all = (0..request.instances).collect();
                 for index in request.indices.as_ref().unwrap_or(&all) {
@@ -175,7 +177,7 @@ fn play(demands: &[Demand]) -> BTreeMap<String, Vec<usize>> {
                 }
                 &request.app
             }
-            What::Stop { app, indices } => {
+            DemandAction::Stop { app, indices } => {
                 let there = alive.get_mut(app.as_str()).unwrap();
                 if indices.is_empty() {
                     there.clear();
@@ -218,8 +220,8 @@ fn a_scaled_app_takes_the_next_indices_gives_the_highest_and_keeps_one() {
         "{grew} {shrank} of {apps}"
     );
     // sizes and counts come with their weights
-    let sizes = demands.iter().filter_map(|d| match &d.what {
-        What::Start { request, .. } if request.indices.is_none() => Some(request),
+    let sizes = demands.iter().filter_map(|d| match &d.action {
+        DemandAction::Start { request, .. } if request.indices.is_none() => Some(request),
         _ => None,
     });
     let mut by_size: BTreeMap<i64, usize> = BTreeMap::new();
@@ -244,9 +246,9 @@ fn a_table_that_is_added_changes_no_other() {
     "#;
     let alone = run(MENDIX, Some("48h"), 1).unwrap();
     let both = run(&format!("{MENDIX}{other}"), Some("48h"), 1).unwrap();
-    let of = |demand: &&Demand| match &demand.what {
-        What::Start { request, .. } => request.app.starts_with("app"),
-        What::Stop { app, .. } => app.starts_with("app"),
+    let of = |demand: &&Demand| match &demand.action {
+        DemandAction::Start { request, .. } => request.app.starts_with("app"),
+        DemandAction::Stop { app, .. } => app.starts_with("app"),
     };
     assert!(both.iter().filter(of).eq(alone.iter()));
     assert_ne!(alone, run(MENDIX, Some("48h"), 2).unwrap());
@@ -255,7 +257,7 @@ fn a_table_that_is_added_changes_no_other() {
 /// What stands in a table (`;;` parts lines), and what its error must say.
 const WRONG: &str = r#"
     colour = 1 => workload[0].colour | expected one of `at`, `start`
-    => workload[0] | none of them | exactly one of
+    => workload[0] | none of these | exactly one of
     START ;; APP => workload[0].app | only beside arrivals
     at = "soon" => workload[0].at | soon | like "4s"
     at = "200years" ;; START => workload[0].at | a hundred years
@@ -289,7 +291,7 @@ const WRONG: &str = r#"
 "#;
 
 #[test]
-fn what_is_wrong_is_said_with_path_value_and_expectation() {
+fn errors_name_path_value_and_expectation() {
     let mut cases = 0;
     for case in WRONG.lines().filter(|case| !case.trim().is_empty()) {
         let (table, parts) = case.split_once("=>").unwrap();
@@ -377,11 +379,11 @@ proptest! {
         let one = run(&toml, Some(&duration), seed).unwrap();
         prop_assert!(one.is_sorted_by_key(|d| d.at_ms));
         prop_assert!(one.iter().all(|d| d.at_ms < minutes * 60_000));
-        let ids: std::collections::BTreeSet<_> = one.iter().filter_map(|d| match &d.what {
-            What::Start { request, .. } => Some(request.id.clone()),
-            What::Stop { .. } => None,
+        let ids: std::collections::BTreeSet<_> = one.iter().filter_map(|d| match &d.action {
+            DemandAction::Start { request, .. } => Some(request.id.clone()),
+            DemandAction::Stop { .. } => None,
         }).collect();
-        let starts = one.iter().filter(|d| matches!(d.what, What::Start { .. })).count();
+        let starts = one.iter().filter(|d| matches!(d.action, DemandAction::Start { .. })).count();
         prop_assert_eq!(ids.len(), starts);
         play(&one);
         prop_assert_eq!(&one, &run(&toml, Some(&duration), seed).unwrap());

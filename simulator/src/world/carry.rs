@@ -1,7 +1,10 @@
-//! Carrying out what an auctioneer wants done.
+//! Carries out an auctioneer's outputs.
 
-use auctioneer::{Input, Output};
-use shared::wire::{BidRequest, kind, to_bytes};
+use auctioneer::{AuctioneerInput, AuctioneerOutput, ReplyKey};
+use shared::{
+    AuctionId,
+    wire::{BidRequest, kind, to_bytes},
+};
 
 use super::{
     World,
@@ -10,24 +13,24 @@ use super::{
 };
 
 impl World<'_> {
-    pub(super) fn carry_out(&mut self, n: usize, output: Output) {
+    pub(super) fn carry_out(&mut self, n: usize, output: AuctioneerOutput) {
         match output {
-            Output::AskBids { auction } => self.ask_bids(n, auction),
-            Output::AskState { cell } => {
+            AuctioneerOutput::AskBids { auction } => self.ask_bids(n, auction),
+            AuctioneerOutput::AskState { cell } => {
                 self.counts.sent(Kind::StateRequest, 1);
                 if let Some(c) = self.by_name.get(&cell).copied() {
                     self.send_cell(n, c, 0, ToCell::State);
                 }
             }
-            Output::AskInstances { query, body } => {
+            AuctioneerOutput::AskInstances { lookup, body } => {
                 self.counts.sent(Kind::InstancesRequest, 1);
                 for c in 0..self.cells.len() {
                     let body = body.clone();
                     let bytes = body.len() as u64;
-                    self.send_cell(n, c, bytes, ToCell::Instances { query, body });
+                    self.send_cell(n, c, bytes, ToCell::Instances { lookup, body });
                 }
             }
-            Output::Start {
+            AuctioneerOutput::Start {
                 dispatch,
                 cell,
                 body,
@@ -38,33 +41,32 @@ impl World<'_> {
                     self.send_cell(n, c, bytes, ToCell::Start { dispatch, body });
                 }
             }
-            Output::StopCells { query, body } => {
+            AuctioneerOutput::StopCells { stop, body } => {
                 self.counts.sent(Kind::Stop, 1);
                 for c in 0..self.cells.len() {
                     let body = body.clone();
                     let bytes = body.len() as u64;
-                    self.send_cell(n, c, bytes, ToCell::Stop { query, body });
+                    self.send_cell(n, c, bytes, ToCell::Stop { stop, body });
                 }
             }
-            Output::Reply { to, body } => self.reply(to, body, false),
-            Output::ReplyError { to, error } => {
+            AuctioneerOutput::Reply { to, body } => self.reply(to, body, false),
+            AuctioneerOutput::ReplyError { to, error } => {
                 let body = to_bytes(&error.body());
                 self.reply(to, body, true);
             }
-            Output::Event(event) => self.node_event(&event),
-            Output::Outcome { id, body } => {
-                self.client.outcome(&id, &body);
+            AuctioneerOutput::Event(event) => self.node_event(&event),
+            AuctioneerOutput::Outcome { id, body } => {
+                self.client.outcome(self.now_us, id.as_str(), &body);
                 self.counts.sent(Kind::Outcome, 1);
                 let bytes = body.len() as u64;
-                let id = id.to_string();
-                self.send_all_nodes(Kind::Outcome, bytes, &Input::Outcome { id, body });
+                self.send_all_nodes(Kind::Outcome, bytes, &AuctioneerInput::Outcome { id, body });
             }
-            Output::Held { .. } => {}
+            AuctioneerOutput::AuctionHeld { .. } => {}
         }
     }
 
-    fn reply(&mut self, to: u64, body: bytes::Bytes, error: bool) {
-        let message = usize::try_from(to).unwrap_or(usize::MAX);
+    fn reply(&mut self, to: ReplyKey, body: bytes::Bytes, error: bool) {
+        let message = usize::try_from(to.number()).unwrap_or(usize::MAX);
         let kind = self.client.reply_kind(message);
         self.counts.sent(kind, 1);
         if self.away > 0 {
@@ -79,7 +81,7 @@ impl World<'_> {
         self.fly(at_us, Message::Client(message, body, error));
     }
 
-    /// Of all events auctioneers hear only which requests were begun.
+    /// Of all events auctioneers read only the one that announces requests.
     fn node_event(&mut self, event: &shared::wire::Event) {
         self.counts.sent(Kind::Event, 1);
         if event.kind == kind::UNPLACED {
@@ -95,20 +97,20 @@ impl World<'_> {
             .chain(&event.requests)
             .cloned()
             .collect();
-        self.send_all_nodes(Kind::Event, bytes, &Input::Begun(ids));
+        self.send_all_nodes(Kind::Event, bytes, &AuctioneerInput::Announced(ids));
     }
 
-    /// Bids are asked of every cell. Those whose last word the auctioneer knows, and that nothing is
-    /// on its way to, will say "unchanged": these bids are counted, see [`super::idle`].
-    fn ask_bids(&mut self, n: usize, auction: uuid::Uuid) {
+    /// Asks every cell for a bid. Cells whose last report the auctioneer knows, and that no message is
+    /// on its way to, would answer "unchanged": these bids are aggregated, see [`super::idle`].
+    fn ask_bids(&mut self, n: usize, auction: AuctionId) {
         self.counts.sent(Kind::BidRequest, 1);
         let request = BidRequest {
             v: shared::VERSION,
             auction,
         };
         let bytes = to_bytes(&request).len() as u64;
-        let made = self.count_bids(n, auction, bytes);
-        for c in made {
+        let simulated = self.aggregate_bids(n, auction, bytes);
+        for c in simulated {
             self.send_cell(n, c, bytes, ToCell::Bid { auction });
         }
     }

@@ -11,8 +11,10 @@ use rep::{
     ledger::{Action, How, Ledger, Report, What},
     speech,
 };
-use shared::wire::{Acceptance, Advert, Event, Work};
-use uuid::Uuid;
+use shared::{
+    AuctionId, Incarnation, InstanceId,
+    wire::{Acceptance, Advert, Event, Work},
+};
 
 /// The number in the upper half of the ids of what ran before the first request.
 const BEFORE: u128 = 0xbef0_0000_0000_4000_8000;
@@ -75,7 +77,7 @@ impl Node {
         ) = (0, 0, 0, 0);
         let name: Arc<str> = empty.cell.as_str().into();
         Self {
-            ledger: Ledger::new(empty.clone(), Uuid::nil(), ""),
+            ledger: Ledger::new(empty.clone(), Incarnation::nil(), ""),
             cadence,
             schedule: Schedule::new(cadence, &name, seed, 0),
             executor: Simulated::default(),
@@ -101,7 +103,7 @@ impl Node {
     pub(super) fn begin(
         &mut self,
         now_ms: u64,
-        incarnation: Uuid,
+        incarnation: Incarnation,
         running: &[Job],
         number: &mut u64,
     ) -> Vec<Work> {
@@ -114,7 +116,7 @@ impl Node {
         });
         self.events = Events::default();
         let works: Vec<Work> = running.iter().map(|job| before(job, number)).collect();
-        let ids: Vec<Uuid> = works.iter().map(|work| work.instance).collect();
+        let ids: Vec<InstanceId> = works.iter().map(|work| work.instance).collect();
         self.ledger.hold(works.iter().cloned());
         self.ledger.take_actions();
         for instance in ids {
@@ -137,7 +139,7 @@ impl Node {
 
     /// The program ends, with all that it runs.
     pub(super) fn die(&mut self, now_ms: u64) {
-        self.ledger = Ledger::new(self.empty.clone(), Uuid::nil(), "");
+        self.ledger = Ledger::new(self.empty.clone(), Incarnation::nil(), "");
         self.executor = Simulated::default();
         self.events = Events::default();
         self.advertised = None;
@@ -252,7 +254,7 @@ impl Node {
     }
 
     /// Its whole word: an advertisement, its state, or a bid in this auction.
-    pub(super) fn word(&self, now_ms: u64, auction: Option<Uuid>) -> Advert {
+    pub(super) fn word(&self, now_ms: u64, auction: Option<AuctionId>) -> Advert {
         speech::state(&self.ledger, now_ms, self.cadence.ttl(), auction)
     }
 
@@ -262,12 +264,12 @@ impl Node {
     }
 
     /// An instance will have ended by itself at `at_ms`.
-    pub(super) fn ends(&mut self, at_ms: u64, instance: Uuid) {
+    pub(super) fn ends(&mut self, at_ms: u64, instance: InstanceId) {
         self.executor.exits(at_ms, instance, 0);
     }
 
     /// These instances ended, and their places are free.
-    pub(super) fn gone(&mut self, now_ms: u64, instances: &[Uuid]) {
+    pub(super) fn gone(&mut self, now_ms: u64, instances: &[InstanceId]) {
         for instance in instances {
             let ended = Report {
                 instance: *instance,
@@ -289,7 +291,7 @@ impl Node {
 }
 
 /// What ran before the first request.
-pub(super) fn was_before(instance: Uuid) -> bool {
+pub(super) fn was_before(instance: InstanceId) -> bool {
     instance.as_u128() >> 48 == BEFORE
 }
 
@@ -297,7 +299,7 @@ fn before(job: &Job, number: &mut u64) -> Work {
     *number += 1;
     let request = &job.request;
     Work {
-        instance: Uuid::from_u128((BEFORE << 48) | u128::from(*number)),
+        instance: InstanceId::from_u128((BEFORE << 48) | u128::from(*number)),
         kind: request.kind,
         app: request.app.clone(),
         index: job.index,
@@ -327,8 +329,8 @@ mod tests {
         for (name, now_ms) in [("a", 9), ("z1-cell-12", 123_456), ("z", 99_999_999)] {
             let cell = placement::Cell::new(name, placement::Resources::new(100, 100, 100));
             let mut node = Node::new(cell, Cadence::default(), Span::default(), 1);
-            node.begin(0, Uuid::from_u128(77), &[], &mut 0);
-            let bid = speech::unchanged(&node.ledger, now_ms, Uuid::from_u128(5));
+            node.begin(0, Incarnation::from_u128(77), &[], &mut 0);
+            let bid = speech::unchanged(&node.ledger, now_ms, AuctionId::from_u128(5));
             assert_eq!(to_bytes(&bid).len() as u64, node.unchanged_bytes(now_ms));
         }
     }

@@ -1,8 +1,8 @@
-//! What goes wrong, and how it is well again.
+//! Faults begin and end.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use auctioneer::Input;
+use auctioneer::AuctioneerInput;
 use placement::Request;
 use shared::{clock::millis, wire::Instance};
 
@@ -30,7 +30,7 @@ impl World<'_> {
             Target::Auctioneer(n) if begins => {
                 self.nodes[*n].machine = None;
                 self.nodes[*n].joined = false;
-                self.nodes[*n].life += 1; // what is on its way to it finds nobody
+                self.nodes[*n].life += 1; // messages on their way to it are lost
             }
             Target::Auctioneer(n) => {
                 if !self.nodes[*n].is_up() {
@@ -42,11 +42,11 @@ impl World<'_> {
         self.alert();
     }
 
-    /// In counted mode: for a while time passes for leases.
+    /// In aggregated mode: for a while, time passes for leases.
     fn alert(&mut self) {
         let was = self.alert_ms;
         self.alert_ms = self.now_ms() + ALERT_MS + 2 * millis(self.scenario.cadence.ttl().0);
-        if self.counted && was <= self.now_ms() {
+        if self.aggregated && was <= self.now_ms() {
             for n in 0..self.nodes.len() {
                 let life = self.nodes[n].life;
                 self.at(self.now_us, Event::Echo(n, life));
@@ -76,7 +76,7 @@ impl World<'_> {
         }
     }
 
-    /// What was lost, by the request that asked for it.
+    /// Groups lost instances by the request that asked for them.
     fn by_request(&mut self, held: Vec<Instance>) -> Vec<Lost> {
         let mut lost: BTreeMap<(String, String), Lost> = BTreeMap::new();
         for instance in held {
@@ -119,7 +119,7 @@ impl World<'_> {
         self.cells[c].cut += 1;
     }
 
-    /// The connection is back: everybody may have forgotten the cell.
+    /// The connection is back: the auctioneers may have dropped the cell.
     fn cell_joined(&mut self, c: usize) {
         self.cells[c].cut -= 1;
         self.cells[c].advertised_ms = self.now_ms();
@@ -132,7 +132,7 @@ impl World<'_> {
         if goes {
             self.away += 1;
             for n in 0..self.nodes.len() {
-                self.step(n, Some(Input::Connected(false)));
+                self.step(n, Some(AuctioneerInput::Connected(false)));
             }
             return;
         }
@@ -141,7 +141,7 @@ impl World<'_> {
             return;
         }
         for n in 0..self.nodes.len() {
-            self.step(n, Some(Input::Connected(true)));
+            self.step(n, Some(AuctioneerInput::Connected(true)));
             if self.nodes[n].is_up() {
                 self.discover(n);
             }

@@ -1,21 +1,21 @@
-//! From the world at the end to the figures.
+//! The figures of a run, from the world at its end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use placement::Kind;
 
-use super::{WARM_UP_US, World, cell};
+use super::{SimCell, WARM_UP_US, World, cell};
 use crate::{
     measure::{LOAD_BOUNDS, ROUNDS_BOUNDS, WAIT_BOUNDS_MS},
-    outcome::{Balance, CellEnd, Figures, Histogram, InstanceEnd, Run, Spread},
+    outcome::{Balance, CellEnd, Figures, Histogram, InstanceEnd, SimRun, Spread},
 };
 
-/// Up to so many instances each has an entry of its own.
-const EACH: usize = 20_000;
-/// Reasons of refusals that are listed.
-const REASONS: usize = 20;
+/// Up to this many instances each has an entry of its own.
+const MAX_SINGLE: usize = 20_000;
+/// Reasons for unplaced instances that are listed.
+const MAX_REASONS: usize = 20;
 
-/// What the instances that are held at the end say of each app: by cell and by zone.
+/// The instances that are held at the end: by cell, by zone and by app.
 #[derive(Default)]
 struct Held {
     per_cell: Vec<f64>,
@@ -33,10 +33,9 @@ struct App {
 }
 
 impl World<'_> {
-    /// What was found.
-    /// `counted`: what was counted instead of made is still to be added.
-    pub(super) fn figures(&mut self, counted: bool) -> Run {
-        if counted {
+    /// The result. `simulated`: the roles ran here, so that aggregated messages are still to be added.
+    pub(super) fn figures(&mut self, simulated: bool) -> SimRun {
+        if simulated {
             self.count_rest();
         }
         let virtual_ms = (self.now_us - WARM_UP_US) / 1_000;
@@ -83,7 +82,7 @@ impl World<'_> {
             .map(|c| c.used_mb() as f64 / c.ledger.cell().total.memory_mb.max(1) as f64)
             .collect();
         let (cells, apps) = self.cells_at_the_end();
-        Run {
+        SimRun {
             policy: self.label.to_owned(),
             figures,
             cells,
@@ -93,13 +92,14 @@ impl World<'_> {
             load_histogram: Histogram::of(&LOAD_BOUNDS, loads),
             series: std::mem::take(&mut self.samples.series),
             refusals: self.refusals(),
+            notes: self.notes(),
         }
     }
 
     fn refusals(&self) -> Vec<(String, u64)> {
         let mut reasons: Vec<(String, u64)> = self.client.reasons.clone().into_iter().collect();
         reasons.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
-        reasons.truncate(REASONS);
+        reasons.truncate(MAX_REASONS);
         reasons
     }
 
@@ -150,12 +150,11 @@ impl World<'_> {
         all
     }
 
-    /// Cells that were empty all the time after the first tenth of the run. Where the largest size
-    /// would at some look have fitted on none of the others, one is kept.
+    /// Cells that were empty all the time after the first tenth of the run. Where in some sample the
+    /// largest size would have fitted on none of the others, one cell is kept.
     fn spare_cells(&self, virtual_ms: u64) -> u64 {
         let from_ms = virtual_ms / 10;
-        let spare =
-            |cell: &cell::Node| cell.down == 0 && cell.busy_ms <= from_ms + WARM_UP_US / 1_000;
+        let spare = |cell: &SimCell| cell.down == 0 && cell.busy_ms <= from_ms + WARM_UP_US / 1_000;
         let count = self.cells.iter().filter(|cell| spare(cell)).count() as u64;
         let fits = |c: usize| !spare(&self.cells[c]);
         if count == 0 || self.samples.largest_always_fits(from_ms, fits) {
@@ -169,7 +168,7 @@ impl World<'_> {
         let total: usize = self.cells.iter().map(|cell| cell.ledger.held()).sum();
         let mut apps: Vec<String> = Vec::new();
         let mut numbers: BTreeMap<String, u32> = BTreeMap::new();
-        let mut order: Vec<&cell::Node> = self.cells.iter().collect();
+        let mut order: Vec<&SimCell> = self.cells.iter().collect();
         order.sort_by_key(|node| (node.ledger.cell().zone.clone(), natural(&node.name)));
         let mut cells = Vec::with_capacity(order.len());
         for node in order {
@@ -182,7 +181,7 @@ impl World<'_> {
                     u32::try_from(apps.len() - 1).unwrap_or(u32::MAX)
                 });
                 let before = cell::was_before(instance.instance);
-                if total > EACH
+                if total > MAX_SINGLE
                     && let Some(last) = instances.last_mut()
                     && (last.app, last.before) == (app, before)
                 {

@@ -1,19 +1,19 @@
-//! What is counted instead of made: words of cells that say nothing new. See the module above.
+//! Aggregated messages: what cells send that holds nothing new. See [`crate::world`].
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use auctioneer::{ECHO_MS, Input};
-use uuid::Uuid;
+use auctioneer::{AuctioneerInput, ECHO_MS, sim::SimulatedInput};
+use shared::AuctionId;
 
 use super::{WARM_UP_US, World, messages::ToNode, traffic::Kind};
 use crate::random::Distribution;
 
-/// Between two heartbeats of a cell, milliseconds: as reps have it when nobody says otherwise.
+/// Between two heartbeats of a cell, milliseconds: the default of reps.
 const HEARTBEAT_MS: u64 = 10_000;
 
 impl World<'_> {
-    /// Which cells the auctioneer knows as they are: those will say nothing new before
-    /// `before_us`. The others by position, and the names of those of them that it knows.
+    /// Cells that the auctioneer knows as they are, and that will report nothing new before
+    /// `before_us`; then the other cells; then the names of those others that it knows.
     fn idle(&self, n: usize, before_us: u64) -> (Vec<usize>, Vec<usize>, BTreeSet<Arc<str>>) {
         let (mut idle, mut others, mut except) = (Vec::new(), Vec::new(), BTreeSet::new());
         let Some(machine) = &self.nodes[n].machine else {
@@ -44,15 +44,20 @@ impl World<'_> {
         (idle, others, except)
     }
 
-    /// Counts the bids without news and lets the auctioneer hear of them at the moment at which the
-    /// last would have come. Returns the cells whose bids are to be made.
-    pub(super) fn count_bids(&mut self, n: usize, auction: Uuid, request_bytes: u64) -> Vec<usize> {
+    /// Aggregates the bids without news: the auctioneer gets one input at the time at which the last
+    /// of them would arrive. Returns the cells whose bids are to be simulated.
+    pub(super) fn aggregate_bids(
+        &mut self,
+        n: usize,
+        auction: AuctionId,
+        request_bytes: u64,
+    ) -> Vec<usize> {
         let network = self.scenario.network;
         if self.settings.verbatim || network.loss > 0.0 || self.away > 0 {
             return (0..self.cells.len()).collect();
         }
-        // longer latencies than these are so rare that a change meanwhile hardly ever falls into one,
-        // and a bid that was on its way then says "unchanged" all the same
+        // longer latencies are so rare that a change hardly ever falls into one, and a bid that is on
+        // its way by then says "unchanged" all the same
         let longest = match network.latency {
             Distribution::Constant(at) => at,
             Distribution::Uniform(_, high) => high,
@@ -76,32 +81,38 @@ impl World<'_> {
             .delivered(Kind::BidRequest, count, count * request_bytes);
         self.counts.sent(Kind::Bid, count);
         let auction = Some(auction);
-        let what = ToNode::Input(Input::Unchanged { auction, except });
+        let what = ToNode::Input(AuctioneerInput::Simulated(SimulatedInput::Unchanged {
+            auction,
+            except,
+        }));
         self.fly_to_node(last_us, n, Kind::Bid, count, bytes, what);
         others
     }
 
-    /// In counted mode: cells that nothing happens to advertise before anything happens to the
+    /// In aggregated mode: cells to which nothing happens advertise before anything happens to the
     /// auctioneer, so that no lease ends that would not have ended.
-    pub(super) fn renew_if_counted(&mut self, n: usize) {
+    pub(super) fn renew_if_aggregated(&mut self, n: usize) {
         let now_ms = self.now_ms();
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // some seconds
         let interval_ms = self.scenario.cadence.mean_interval_ms() as u64;
         let due = now_ms >= self.nodes[n].renewed_ms + interval_ms;
-        if !self.counted || !due || self.now_us < WARM_UP_US || self.away > 0 {
+        if !self.aggregated || !due || self.now_us < WARM_UP_US || self.away > 0 {
             return;
         }
         self.nodes[n].renewed_ms = now_ms;
         let (_, _, except) = self.idle(n, 0);
         if let Some(machine) = &mut self.nodes[n].machine {
             let auction = None;
-            machine.take(now_ms, Input::Unchanged { auction, except });
+            machine.take(
+                now_ms,
+                AuctioneerInput::Simulated(SimulatedInput::Unchanged { auction, except }),
+            );
         }
     }
 
-    /// Counts the advertisements of a cell since `since_ms` that were not made.
+    /// Counts the advertisements of a cell since `since_ms` that were not simulated.
     pub(super) fn count_silence(&mut self, c: usize, since_ms: u64) {
-        if !self.counted || self.now_us < WARM_UP_US || !self.cells[c].is_there() {
+        if !self.aggregated || self.now_us < WARM_UP_US || !self.cells[c].is_there() {
             return;
         }
         let silent_ms = self.now_ms().saturating_sub(since_ms);
@@ -114,7 +125,7 @@ impl World<'_> {
             .delivered(Kind::Advertisement, count * receivers, bytes);
     }
 
-    /// Counts what is left at the end.
+    /// Counts what was aggregated until the end of the run.
     pub(super) fn count_rest(&mut self) {
         for c in 0..self.cells.len() {
             if self.cells[c].down == 0 {
@@ -130,7 +141,7 @@ impl World<'_> {
             .sum();
         let up_ms = (passed_ms * self.cells.len() as u64).saturating_sub(self.down_ms + down_ms);
         self.counts.sent(Kind::Heartbeat, up_ms / HEARTBEAT_MS);
-        if self.counted {
+        if self.aggregated {
             let echoes = passed_ms / ECHO_MS * self.nodes.len() as u64;
             self.counts.sent(Kind::Echo, echoes);
             self.counts.delivered(Kind::Echo, echoes, 0);

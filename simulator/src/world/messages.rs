@@ -1,19 +1,27 @@
-//! Messages between the roles: each delivery takes its time, may be lost, and finds its receiver
-//! there or not. What is sent between two keeps its order.
+//! Messages between the roles. Each delivery takes its time, may be lost, and finds its receiver up
+//! or down. Messages between two keep their order.
 
 use std::sync::Arc;
 
-use auctioneer::{Input, feed::Word};
+use auctioneer::{
+    AuctioneerInput, DispatchId, LookupId, StopId, feed::ReportKind, sim::SimulatedInput,
+};
 use bytes::Bytes;
-use shared::wire::{Advert, InstancesAnswer, to_bytes};
-use uuid::Uuid;
+use shared::{
+    AuctionId,
+    clock::millis,
+    wire::{Advert, InstancesAnswer, to_bytes},
+};
 
 use super::{Event, World, traffic::Kind};
+
+/// The largest message, bytes: the default of nats-server.
+pub(super) const MAX_PAYLOAD: usize = 1 << 20;
 
 /// A message on its way.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// To a cell, from an auctioneer in one of its lives.
+    /// From an auctioneer, in one of its lives, to a cell.
     Cell {
         cell: usize,
         node: usize,
@@ -30,32 +38,32 @@ pub(super) enum Message {
         bytes: u64,
         what: Box<ToNode>,
     },
-    /// A client's message to whichever auctioneer the server chooses.
+    /// A client's message, to one of the auctioneers that accept requests.
     Door(usize),
     /// The answer to a client's message; true when it is an error.
     Client(usize, Bytes, bool),
 }
 
-/// What goes to a cell.
+/// A message to a cell.
 #[derive(Debug)]
 pub(super) enum ToCell {
     Discover,
-    Bid { auction: Uuid },
+    Bid { auction: AuctionId },
     State,
-    Start { dispatch: u64, body: Bytes },
-    Stop { query: u64, body: Bytes },
-    Instances { query: u64, body: Bytes },
+    Start { dispatch: DispatchId, body: Bytes },
+    Stop { stop: StopId, body: Bytes },
+    Instances { lookup: LookupId, body: Bytes },
 }
 
-/// What goes to an auctioneer.
+/// A message to an auctioneer.
 #[derive(Debug)]
 pub(super) enum ToNode {
-    Input(Input),
-    /// A cell's answers to the question what runs.
-    Found(u64, Vec<InstancesAnswer>),
+    Input(AuctioneerInput),
+    /// A cell's answers to the question which instances it holds.
+    Found(LookupId, Vec<InstancesAnswer>),
 }
 
-/// How many bytes a message has when it is written out.
+/// The size of a message as JSON, bytes.
 pub(super) fn written(message: &impl serde::Serialize) -> u64 {
     struct Count(u64);
     impl std::io::Write for Count {
@@ -119,7 +127,7 @@ impl World<'_> {
         c: usize,
         n: usize,
         kind: Kind,
-        (input, bytes): (Input, u64),
+        (input, bytes): (AuctioneerInput, u64),
     ) {
         self.node_message(c, n, kind, bytes, ToNode::Input(input));
     }
@@ -157,8 +165,8 @@ impl World<'_> {
         self.fly(at_us, message);
     }
 
-    /// Something that every auctioneer hears, published by one of them.
-    pub(super) fn send_all_nodes(&mut self, kind: Kind, bytes: u64, input: &Input) {
+    /// A message from one auctioneer to all of them.
+    pub(super) fn send_all_nodes(&mut self, kind: Kind, bytes: u64, input: &AuctioneerInput) {
         if self.away > 0 {
             return;
         }
@@ -195,15 +203,18 @@ impl World<'_> {
                 self.counts.delivered(kind, count, bytes);
                 match *what {
                     ToNode::Input(input) => self.step(node, Some(input)),
-                    ToNode::Found(query, answers) => {
+                    ToNode::Found(lookup, answers) => {
                         for answer in answers {
                             let answer = Box::new(answer);
-                            self.step(node, Some(Input::Found { query, answer }));
+                            self.step(
+                                node,
+                                Some(AuctioneerInput::InstancesReported { lookup, answer }),
+                            );
                         }
                     }
                 }
             }
-            Message::Door(message) => self.at_the_door(message),
+            Message::Door(message) => self.admit(message),
             Message::Client(message, body, error) => {
                 if self.away == 0 {
                     self.answered(message, &body, error);
@@ -215,12 +226,12 @@ impl World<'_> {
     fn arrives_at_cell(&mut self, c: usize, from: (usize, u32), bytes: u64, what: ToCell) {
         let cell = &self.cells[c];
         if cell.down > 0 && self.away == 0 {
-            // the server knows that nobody listens there, and says so
+            // the server knows that there is no responder, and says so
             if let ToCell::Start { dispatch, body } = &what {
                 let (dispatch, rounds) = (*dispatch, body.clone());
-                self.client.round(&rounds);
+                self.client.undelivered(&rounds);
                 if let Some(at_us) = self.travel() {
-                    let input = ToNode::Input(Input::NobodyListens { dispatch });
+                    let input = ToNode::Input(AuctioneerInput::NoResponders { dispatch });
                     self.fly_to_node(at_us, from.0, Kind::StartAnswer, 0, 0, input);
                 }
             }
@@ -228,7 +239,7 @@ impl World<'_> {
         }
         if !cell.is_there() || self.away > 0 {
             if let ToCell::Start { body, .. } = &what {
-                self.client.round(body);
+                self.client.undelivered(body);
             }
             return;
         }
@@ -238,36 +249,36 @@ impl World<'_> {
             ToCell::Discover => self.settle(c, advertiser::Input::Discover),
             ToCell::Bid { auction } => {
                 let (input, bytes) = self.bid(c, auction);
-                self.say(c, from, Kind::Bid, (input, bytes));
+                self.answer(c, from, Kind::Bid, (input, bytes));
             }
             ToCell::State => {
                 let state = Arc::new(self.cells[c].word(now_ms, None));
-                let input = self.word(Word::State, &state);
-                self.say(c, from, Kind::State, (input, written(&*state)));
+                let input = self.report(ReportKind::State, &state);
+                self.answer(c, from, Kind::State, (input, written(&*state)));
             }
             ToCell::Start { dispatch, body } => self.cell_starts(c, from, dispatch, &body),
-            ToCell::Stop { query, body } => {
+            ToCell::Stop { stop, body } => {
                 if let Ok(answer) = rep::speech::stop(&mut self.cells[c].ledger, now_ms, &body) {
                     self.client.stopped(&answer);
                     let bytes = to_bytes(&answer).len() as u64;
                     let answer = Box::new(answer);
-                    self.say(
+                    self.answer(
                         c,
                         from,
                         Kind::StopAnswer,
-                        (Input::Stopped { query, answer }, bytes),
+                        (AuctioneerInput::StopAnswered { stop, answer }, bytes),
                     );
                     self.settle(c, advertiser::Input::Tick);
                 }
             }
-            ToCell::Instances { query, body } => {
+            ToCell::Instances { lookup, body } => {
                 let ledger = &self.cells[c].ledger;
-                let most = super::node::MAX_PAYLOAD;
+                let most = MAX_PAYLOAD;
                 if let Ok(answers) = rep::speech::instances(ledger, now_ms, &body, most) {
                     self.counts.sent(Kind::Instances, answers.len() as u64);
                     let bytes = answers.iter().map(|a| to_bytes(a).len() as u64).sum();
                     if self.nodes[from.0].life == from.1 {
-                        let what = ToNode::Found(query, answers);
+                        let what = ToNode::Found(lookup, answers);
                         self.node_message(c, from.0, Kind::Instances, bytes, what);
                     }
                 }
@@ -276,44 +287,50 @@ impl World<'_> {
     }
 
     /// A cell's bid, and its bytes.
-    fn bid(&self, c: usize, auction: Uuid) -> (Input, u64) {
+    fn bid(&self, c: usize, auction: AuctionId) -> (AuctioneerInput, u64) {
         let (cell, now_ms) = (&self.cells[c], self.now_ms());
         if cell.is_advertised() {
             let body = to_bytes(&rep::speech::unchanged(&cell.ledger, now_ms, auction));
             let bytes = body.len() as u64;
-            return (heard(Word::Bid, None, body), bytes);
+            return (cell_report(ReportKind::Bid, None, body), bytes);
         }
         let bid = Arc::new(cell.word(now_ms, Some(auction)));
-        (self.word(Word::Bid, &bid), written(&*bid))
+        (self.report(ReportKind::Bid, &bid), written(&*bid))
     }
 
-    /// A cell's whole word as an auctioneer gets it.
-    pub(super) fn word(&self, word: Word, said: &Arc<Advert>) -> Input {
+    /// A cell's full report as an auctioneer gets it.
+    pub(super) fn report(&self, kind: ReportKind, report: &Arc<Advert>) -> AuctioneerInput {
         if self.settings.verbatim {
-            let subject_cell = (word == Word::Advert).then(|| said.cell.cell.clone());
-            return heard(word, subject_cell, to_bytes(&**said));
+            let subject_cell = (kind == ReportKind::Advert).then(|| report.cell.cell.clone());
+            return cell_report(kind, subject_cell, to_bytes(&**report));
         }
-        Input::Said {
-            word,
-            said: Arc::clone(said),
-        }
+        AuctioneerInput::Simulated(SimulatedInput::Report {
+            kind,
+            report: Arc::clone(report),
+        })
     }
 
-    /// A cell's answer to an auctioneer, unless that one has died meanwhile.
-    fn say(&mut self, c: usize, (n, life): (usize, u32), kind: Kind, said: (Input, u64)) {
+    /// Sends a cell's answer to an auctioneer, unless that one was restarted meanwhile.
+    fn answer(
+        &mut self,
+        c: usize,
+        (n, life): (usize, u32),
+        kind: Kind,
+        answer: (AuctioneerInput, u64),
+    ) {
         self.counts.sent(kind, 1);
         if self.nodes[n].life == life {
-            self.send_node(c, n, kind, said);
+            self.send_node(c, n, kind, answer);
         }
     }
 
-    fn cell_starts(&mut self, c: usize, from: (usize, u32), dispatch: u64, body: &Bytes) {
+    fn cell_starts(&mut self, c: usize, from: (usize, u32), dispatch: DispatchId, body: &Bytes) {
         let now_ms = self.now_ms();
         let Some(answer) = self.cells[c].start(now_ms, body) else {
             return;
         };
         self.settle(c, advertiser::Input::Tick);
-        let starts_ms = Self::span_ms(self.scenario.start_takes);
+        let starts_ms = millis(self.scenario.start_takes.0);
         for instance in &answer.accepted {
             let lifetime = self.client.accepted(self.now_us, *instance);
             if let Some(lifetime_ms) = lifetime {
@@ -326,19 +343,32 @@ impl World<'_> {
         self.plan_tick(c);
         let bytes = to_bytes(&answer).len() as u64;
         let answer = Box::new(answer);
-        self.say(
+        self.answer(
             c,
             from,
             Kind::StartAnswer,
-            (Input::Answered { dispatch, answer }, bytes),
+            (AuctioneerInput::StartAnswered { dispatch, answer }, bytes),
         );
     }
 }
 
-fn heard(word: Word, subject_cell: Option<String>, body: Bytes) -> Input {
-    Input::Heard {
-        word,
+fn cell_report(kind: ReportKind, subject_cell: Option<String>, body: Bytes) -> AuctioneerInput {
+    AuctioneerInput::CellReport {
+        kind,
         subject_cell,
         body,
+    }
+}
+
+impl ToCell {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Discover => Kind::Discover,
+            Self::Bid { .. } => Kind::BidRequest,
+            Self::State => Kind::StateRequest,
+            Self::Start { .. } => Kind::Start,
+            Self::Stop { .. } => Kind::Stop,
+            Self::Instances { .. } => Kind::InstancesRequest,
+        }
     }
 }

@@ -1,14 +1,17 @@
 //! A cluster under virtual time: the auctioneers' and the cells' own state machines, a network that
-//! delays and loses, clients, and what goes wrong.
+//! delays and loses messages, clients, and faults.
 //!
 //! The clock counts microseconds; the machines get milliseconds. Deciding takes no virtual time.
 //!
-//! Three things are counted instead of made, because they change nothing. Bids that say "unchanged"
-//! of a version that the auctioneer knows reach it as one input when the last of them would have
-//! come (only where no message can be lost). Heartbeats, which no auctioneer hears. And in scenarios
-//! of more than a day ("counted" mode) advertisements without news and echoes: leases are renewed
-//! whenever an auctioneer has something to do, and pool time passes only around faults, where the
-//! echoes are made, so the same cells are known and lost as if all had been said.
+//! Three kinds of messages are aggregated instead of simulated one by one, because none of them
+//! changes a decision:
+//!
+//! - Bids that say "unchanged" for a version that the auctioneer knows. They reach it as one input
+//!   at the time at which the last of them would arrive. Only where no message can be lost.
+//! - Heartbeats, which no auctioneer reads.
+//! - In scenarios of more than a day (aggregated mode), advertisements without news and echoes.
+//!   Leases are renewed whenever an auctioneer has something to do, and pool time passes only around
+//!   faults, where echoes are simulated: so the same cells are known and lost.
 
 mod carry;
 mod cell;
@@ -17,51 +20,60 @@ mod faults;
 mod figures;
 mod idle;
 mod messages;
-mod mirror;
 mod node;
+mod observer;
+mod requests;
 mod sample;
 mod traffic;
 
-pub use self::mirror::{Mirror, ToSend};
+pub use self::observer::{Observer, ToSend};
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
-use auctioneer::feed::Word;
+use auctioneer::feed::ReportKind;
 use placement::Policy;
 use shared::clock::millis;
 use uuid::Uuid;
 
 use self::{
+    cell::Node as SimCell,
     client::Client,
-    messages::{Message, ToCell, written},
+    messages::{Message, written},
+    node::Node as SimAuctioneer,
     sample::Samples,
     traffic::{Counts, Kind},
 };
-use crate::{demand::Demand, measure::Meter, outcome::Run, random::Random, scenario::Scenario};
+use crate::{
+    demand::{self, Demand},
+    measure::Meter,
+    outcome::SimRun,
+    queue::EventQueue,
+    random::Random,
+    scenario::Scenario,
+};
 
-/// How long the cluster is up before the first request.
+/// How long the cluster runs before the first request, microseconds.
 const WARM_UP_US: u64 = 2_000_000;
-/// How long a run without a duration goes on after the last outcome.
+/// How long a run without a duration goes on after the last outcome, microseconds.
 const SETTLE_US: u64 = 1_000_000;
-/// And how much longer at most while messages are on their way.
-const PATIENCE_US: u64 = 60_000_000;
-/// Longer scenarios are run in counted mode.
-const COUNTED_MS: u64 = 24 * 3_600_000;
-/// How long after a fault time passes for leases in counted mode, beside twice a cell's ttl.
+/// How much longer it goes on at most while messages are on their way, microseconds.
+const MAX_SETTLE_US: u64 = 60_000_000;
+/// A run without a duration ends when nothing changed for this time and the longest time that one of
+/// its requests may wait, milliseconds.
+const STALLED_MS: u64 = 3_600_000;
+/// Longer scenarios are run in aggregated mode, milliseconds.
+const AGGREGATED_MS: u64 = 24 * 3_600_000;
+/// How long after a fault time passes for leases in aggregated mode, beside twice a cell's ttl.
 const ALERT_MS: u64 = 10_000;
-/// How often whoever watches is told, in events.
-const TELL: u64 = 4_096;
+/// Events between two reports of progress.
+const EVENTS_PER_REPORT: u64 = 4_096;
 
 /// How far a run is.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Virtual milliseconds since the first request.
     pub virtual_ms: u64,
-    /// Where it ends at the latest, as far as that is known.
+    /// When it ends at the latest, as far as that is known.
     pub end_ms: u64,
     /// Instances placed.
     pub placed: u64,
@@ -72,56 +84,33 @@ pub struct Progress {
 /// What happens at a moment.
 #[derive(Debug)]
 enum Event {
-    /// The demands from here that are made at one moment.
+    /// The demands of one moment, from this position on.
     Demand(usize),
     /// A message arrives.
     Arrives(Box<Message>),
-    /// An auctioneer's own time.
+    /// An auctioneer's timer.
     Wake(usize),
-    /// An auctioneer's echo to itself.
+    /// An auctioneer's echo to itself, in one of its lives.
     Echo(usize, u32),
-    /// A cell's own time.
+    /// A cell's timer.
     Tick(usize),
-    /// A client looks whether its message was answered.
+    /// A client checks whether its message was answered.
     Retry(usize),
-    /// The health manager asks again for what was lost.
+    /// The health manager asks again for instances that were lost.
     Again(u64),
-    /// A fault begins or ends.
+    /// A fault begins (true) or ends.
     Fault(usize, bool),
-    /// A look at the cells.
+    /// A sample of the cells is taken.
     Sample,
 }
 
-struct Entry {
-    at_us: u64,
-    number: u64,
-    event: Event,
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at_us, self.number) == (other.at_us, other.number)
-    }
-}
-impl Eq for Entry {}
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Entry {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at_us, self.number).cmp(&(other.at_us, other.number))
-    }
-}
-
-/// How a run is made, beside the scenario.
+/// How a run is simulated, beside the scenario.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct RunSettings {
     /// Decides every draw.
     pub seed: u64,
-    /// Every message is made and its body written and read again. Otherwise bids without news are
-    /// counted, and cells' words are handed over as they are. It makes no difference but in time.
+    /// Simulate every message, and write and read every body. Otherwise bids without news are
+    /// aggregated and cells' reports are handed over in memory. The figures are the same.
     pub verbatim: bool,
 }
 
@@ -130,49 +119,62 @@ pub(crate) struct World<'s> {
     scenario: &'s Scenario,
     label: &'s str,
     policy: &'s Policy,
-    settings: Settings,
+    settings: RunSettings,
     demands: &'s [Demand],
     now_us: u64,
-    events: BinaryHeap<Reverse<Entry>>,
-    number: u64,
+    events: EventQueue<Event>,
     random: Random,
-    /// By name.
-    cells: Vec<cell::Node>,
+    /// Sorted by name.
+    cells: Vec<SimCell>,
     by_name: BTreeMap<Arc<str>, usize>,
-    nodes: Vec<node::Node>,
-    /// When the last message of each pair arrives: messages of one pair keep their order.
+    nodes: Vec<SimAuctioneer>,
+    /// When the last message of each pair arrives: messages between two keep their order.
     to_cell_us: Vec<u64>,
     to_node_us: Vec<u64>,
-    /// How many faults hold NATS away.
+    /// How many faults keep NATS away.
     away: u32,
     counts: Counts,
     client: Client,
     samples: Samples,
     meter: Meter,
-    counted: bool,
-    /// In counted mode: until then echoes are made.
+    aggregated: bool,
+    /// In aggregated mode, echoes are simulated until then.
     alert_ms: u64,
-    /// Milliseconds that cells were down, in all, and since when those are that are down now.
+    /// Milliseconds that cells were down, summed, and since when those are that are down now.
     down_ms: u64,
     down_since: BTreeMap<usize, u64>,
     /// Messages on their way.
     in_flight: u64,
-    /// For ids of what ran before.
+    /// Numbers the instances that run before the first request.
     held: u64,
-    /// When everything had its outcome.
-    done_us: Option<u64>,
+    ending: Ending,
 }
 
-/// Plays a scenario under one policy. `watch` is told now and then, and ends the run by returning
-/// false; then the second value is true.
+/// When a run without a duration is over.
+#[derive(Debug, Default)]
+struct Ending {
+    /// Since when everything has its outcome.
+    done_us: Option<u64>,
+    /// What the clients knew when something changed last, and when that was.
+    activity: u64,
+    changed_us: u64,
+    /// Beginnings and ends of faults that are still to come.
+    faults_left: usize,
+    /// How long nothing may change, microseconds.
+    stalled_after_us: u64,
+    stalled: bool,
+}
+
+/// Simulates a scenario under one policy. `watch` gets the progress now and then, and ends the run
+/// by returning false; then the second value is true.
 pub(crate) fn run(
     scenario: &Scenario,
     label: &str,
     policy: &Policy,
     demands: &[Demand],
-    settings: Settings,
+    settings: RunSettings,
     watch: &mut dyn FnMut(Progress) -> bool,
-) -> (Run, bool) {
+) -> (SimRun, bool) {
     let mut world = World::new(scenario, label, policy, demands, settings);
     world.begin();
     let interrupted = !world.play(watch);
@@ -185,14 +187,14 @@ impl<'s> World<'s> {
         label: &'s str,
         policy: &'s Policy,
         demands: &'s [Demand],
-        settings: Settings,
+        settings: RunSettings,
     ) -> Self {
         let seed = settings.seed;
-        let mut cells: Vec<cell::Node> = scenario
+        let mut cells: Vec<SimCell> = scenario
             .base
             .cells
             .iter()
-            .map(|cell| cell::Node::new(cell.clone(), scenario.cadence, scenario.start_takes, seed))
+            .map(|cell| SimCell::new(cell.clone(), scenario.cadence, scenario.start_takes, seed))
             .collect();
         cells.sort_by(|a, b| a.name.cmp(&b.name));
         let by_name = cells.iter().enumerate();
@@ -200,7 +202,7 @@ impl<'s> World<'s> {
             .map(|(c, cell)| (Arc::clone(&cell.name), c))
             .collect();
         let nodes = (0..scenario.auctioneers as usize)
-            .map(|_| node::Node::default())
+            .map(|_| SimAuctioneer::default())
             .collect();
         let links = cells.len() * scenario.auctioneers as usize;
         let last_ms = demands
@@ -214,8 +216,7 @@ impl<'s> World<'s> {
             settings,
             demands,
             now_us: 0,
-            events: BinaryHeap::new(),
-            number: 0,
+            events: EventQueue::new(),
             random: Random::new(seed).fork("network", 0),
             cells,
             by_name,
@@ -224,17 +225,20 @@ impl<'s> World<'s> {
             to_node_us: vec![0; links],
             away: 0,
             counts: Counts::default(),
-            client: Client::new(seed),
+            client: Client::new(seed, !demands.is_empty()),
             samples: Samples::new(last_ms, scenario.duration_ms.is_some()),
             meter: Meter::new(Vec::new(), 0),
-            // where only the next advertisement tells a change, that one must be made
-            counted: last_ms > COUNTED_MS && scenario.cadence.tells_changes(),
+            // where only the next advertisement shows a change, every one must be simulated
+            aggregated: last_ms > AGGREGATED_MS && scenario.cadence.tells_changes(),
             alert_ms: 0,
             down_ms: 0,
             down_since: BTreeMap::new(),
             in_flight: 0,
             held: 0,
-            done_us: None,
+            ending: Ending {
+                stalled_after_us: 1_000 * (STALLED_MS + longest_wait_ms(demands)),
+                ..Ending::default()
+            },
         }
     }
 
@@ -243,15 +247,11 @@ impl<'s> World<'s> {
     }
 
     fn at(&mut self, at_us: u64, event: Event) {
-        self.number += 1;
-        self.events.push(Reverse(Entry {
-            at_us,
-            number: self.number,
-            event,
-        }));
+        self.events.add(at_us, event);
     }
 
-    /// Everybody starts; the demands, faults and looks come after the warm-up.
+    /// Starts all roles and lets the warm-up pass; then schedules the first demand, the faults and
+    /// the samples.
     fn begin(&mut self) {
         for c in 0..self.cells.len() {
             self.start_cell(c);
@@ -259,11 +259,7 @@ impl<'s> World<'s> {
         for n in 0..self.nodes.len() {
             self.start_auctioneer(n);
         }
-        while self
-            .events
-            .peek()
-            .is_some_and(|Reverse(next)| next.at_us < WARM_UP_US)
-        {
+        while self.events.next_us().is_some_and(|at| at < WARM_UP_US) {
             self.next();
         }
         self.now_us = WARM_UP_US;
@@ -277,12 +273,13 @@ impl<'s> World<'s> {
         for (f, fault) in self.scenario.faults.iter().enumerate() {
             let begins_us = WARM_UP_US + fault.at_ms * 1_000;
             self.at(begins_us, Event::Fault(f, true));
+            self.ending.faults_left += 1;
             if let Some(for_ms) = fault.for_ms {
                 self.at(begins_us + for_ms * 1_000, Event::Fault(f, false));
+                self.ending.faults_left += 1;
             }
         }
-        let largest = self.demands.iter().filter_map(Demand::memory_mb).max();
-        self.measure_from_now(largest.unwrap_or(0));
+        self.measure_from_now(demand::largest_memory_mb(self.demands));
         self.at(WARM_UP_US, Event::Sample);
     }
 
@@ -298,27 +295,26 @@ impl<'s> World<'s> {
         let life = u64::from(self.cells[c].life);
         let root = Random::new(self.settings.seed);
         let mut random = root.fork("cell", ((c as u64) << 32) | life);
-        let incarnation = uuid(&mut random);
+        let incarnation = uuid(&mut random).into();
         self.cells[c].begin(now_ms, incarnation, running, &mut self.held);
         self.settle(c, advertiser::Input::Tick);
     }
 
-    /// Until the end, or until whoever watches has enough: then false.
+    /// Runs to the end. Returns false when `watch` ended it.
     fn play(&mut self, watch: &mut dyn FnMut(Progress) -> bool) -> bool {
         let end_us = self.scenario.duration_ms.map(|ms| WARM_UP_US + ms * 1_000);
         let mut count: u64 = 0;
-        while let Some(Reverse(next)) = self.events.peek() {
-            let at_us = next.at_us;
+        while let Some(at_us) = self.events.next_us() {
             let over = match end_us {
                 Some(end_us) => at_us > end_us,
-                None => self.is_done(at_us),
+                None => self.is_done(at_us) || self.is_stalled(at_us),
             };
             if over {
                 break;
             }
             self.next();
             count += 1;
-            if count.is_multiple_of(TELL) && !watch(self.progress(end_us)) {
+            if count.is_multiple_of(EVENTS_PER_REPORT) && !watch(self.progress(end_us)) {
                 return false;
             }
         }
@@ -338,24 +334,56 @@ impl<'s> World<'s> {
         }
     }
 
-    /// Whether everything asked for has its outcome, and has had it for a while.
+    /// Whether everything that was asked for has had its outcome for a while.
     fn is_done(&mut self, next_us: u64) -> bool {
         if !self.client.is_done() {
-            self.done_us = None;
+            self.ending.done_us = None;
             return false;
         }
-        let done_us = *self.done_us.get_or_insert(self.now_us);
-        // many cells say something all the time: then some message is always on its way
+        let done_us = *self.ending.done_us.get_or_insert(self.now_us);
+        // many cells advertise all the time: then some message is always on its way
         let settled_us = done_us + SETTLE_US;
-        next_us > settled_us && (self.in_flight == 0 || next_us > settled_us + PATIENCE_US)
+        next_us > settled_us && (self.in_flight == 0 || next_us > settled_us + MAX_SETTLE_US)
+    }
+
+    /// Whether something has no outcome and nothing that could change it is left: only timers that
+    /// repeat (advertisements, echoes, clients that ask again in vain) keep the clock running.
+    fn is_stalled(&mut self, next_us: u64) -> bool {
+        let activity = self.client.activity();
+        let ending = &mut self.ending;
+        if activity != ending.activity || ending.faults_left > 0 || self.client.has_more_to_ask() {
+            ending.activity = activity;
+            ending.changed_us = self.now_us;
+            return false;
+        }
+        ending.stalled = next_us > ending.changed_us + ending.stalled_after_us;
+        ending.stalled
+    }
+
+    /// What a reader of the figures must know about how the run ended.
+    fn notes(&self) -> Vec<String> {
+        if !self.ending.stalled {
+            return Vec::new();
+        }
+        let quiet = std::time::Duration::from_micros(self.ending.stalled_after_us);
+        vec![format!(
+            "Ended after {} of virtual time in which nothing changed: {}, and nothing is left that could \
+             change that. Give the scenario a duration, or its faults an end.",
+            humantime::format_duration(quiet),
+            match self.client.waiting() {
+                0 => "a message is without an answer".to_owned(),
+                1 => "1 instance is without an outcome".to_owned(),
+                n => format!("{n} instances are without an outcome"),
+            }
+        )]
     }
 
     fn next(&mut self) {
-        let Some(Reverse(entry)) = self.events.pop() else {
+        let Some((at_us, event)) = self.events.pop() else {
             return;
         };
-        self.now_us = entry.at_us;
-        match entry.event {
+        self.now_us = at_us;
+        match event {
             Event::Demand(from) => self.demand(from),
             Event::Arrives(message) => {
                 self.in_flight -= 1;
@@ -364,22 +392,25 @@ impl<'s> World<'s> {
             Event::Wake(n) => self.wake(n),
             Event::Echo(n, life) => self.echo(n, life),
             Event::Tick(c) => {
-                if self.cells[c].tick_us == entry.at_us {
+                if self.cells[c].tick_us == at_us {
                     self.cells[c].tick_us = u64::MAX;
                     self.settle(c, advertiser::Input::Tick);
                 }
             }
             Event::Retry(message) => self.retry(message),
             Event::Again(key) => self.again(key),
-            Event::Fault(fault, begins) => self.fault(fault, begins),
+            Event::Fault(fault, begins) => {
+                self.ending.faults_left -= 1;
+                self.fault(fault, begins);
+            }
             Event::Sample => {
-                let next_us = self.look();
+                let next_us = self.take_sample();
                 self.at(next_us, Event::Sample);
             }
         }
     }
 
-    /// Lets a cell do what is due, and sends what it says.
+    /// Lets a cell do what is due, and sends what it publishes.
     fn settle(&mut self, c: usize, input: advertiser::Input) {
         if self.cells[c].down > 0 {
             return;
@@ -387,16 +418,16 @@ impl<'s> World<'s> {
         let now_ms = self.now_ms();
         let mut said = Vec::new();
         let silent_ms = self.cells[c].advertised_ms;
-        self.cells[c].settle(now_ms, self.counted, input, &mut said);
+        self.cells[c].settle(now_ms, self.aggregated, input, &mut said);
         for said in said {
-            self.said(c, silent_ms, said);
+            self.publish(c, silent_ms, said);
         }
         self.measure(c);
         self.plan_tick(c);
     }
 
     fn plan_tick(&mut self, c: usize) {
-        let next_ms = self.cells[c].next_ms(self.counted);
+        let next_ms = self.cells[c].next_ms(self.aggregated);
         if next_ms == u64::MAX {
             return;
         }
@@ -407,13 +438,13 @@ impl<'s> World<'s> {
         }
     }
 
-    fn said(&mut self, c: usize, silent_ms: u64, said: cell::Said) {
+    fn publish(&mut self, c: usize, silent_ms: u64, said: cell::Said) {
         let reachable = self.cells[c].is_there() && self.away == 0;
         match said {
+            // no auctioneer reads cells' events, so they are sent and not delivered
             cell::Said::Event(event) => {
-                // auctioneers hear of none of these
+                drop(event);
                 if reachable {
-                    let _ = event;
                     self.counts.sent(Kind::Event, 1);
                 }
             }
@@ -427,42 +458,27 @@ impl<'s> World<'s> {
                 }
                 self.counts.sent(Kind::Advertisement, 1);
                 for n in 0..self.nodes.len() {
-                    let input = self.word(Word::Advert, &advert);
+                    let input = self.report(ReportKind::Advert, &advert);
                     self.send_node(c, n, Kind::Advertisement, (input, bytes));
                 }
             }
         }
     }
+}
 
-    fn span_ms(span: placement::Span) -> u64 {
-        millis(span.0)
-    }
+/// The longest time that a request of these may wait for its outcome, milliseconds.
+fn longest_wait_ms(demands: &[Demand]) -> u64 {
+    let waits = demands.iter().filter_map(Demand::request).map(|request| {
+        let deadline_ms = request
+            .deadline
+            .map_or(auctioneer::DEFAULT_DEADLINE_MS, |span| millis(span.0));
+        deadline_ms.saturating_add(request.queue_timeout.map_or(0, |span| millis(span.0)))
+    });
+    waits.max().unwrap_or(0).min(1 << 50)
 }
 
 /// An id.
 fn uuid(random: &mut Random) -> Uuid {
     let bits = (u128::from(random.next()) << 64) | u128::from(random.next());
     uuid::Builder::from_random_bytes(bits.to_be_bytes()).into_uuid()
-}
-
-impl Demand {
-    fn memory_mb(&self) -> Option<i64> {
-        match &self.what {
-            crate::demand::What::Start { request, .. } => Some(request.memory_mb),
-            crate::demand::What::Stop { .. } => None,
-        }
-    }
-}
-
-impl ToCell {
-    fn kind(&self) -> Kind {
-        match self {
-            Self::Discover => Kind::Discover,
-            Self::Bid { .. } => Kind::BidRequest,
-            Self::State => Kind::StateRequest,
-            Self::Start { .. } => Kind::Start,
-            Self::Stop { .. } => Kind::Stop,
-            Self::Instances { .. } => Kind::InstancesRequest,
-        }
-    }
 }

@@ -1,12 +1,10 @@
 //! One auctioneer: the production machine, its timers and its warm-up.
 
-use auctioneer::{Auctioneer, ECHO_MS, Input, Output, WarmUp};
+use auctioneer::{Auctioneer, AuctioneerInput, AuctioneerOutput, ECHO_MS, WarmUp};
 
 use super::{Event, WARM_UP_US, World, messages::ToCell, traffic::Kind};
 use crate::random::Random;
 
-/// The largest message, as nats-server has it when nobody says otherwise.
-pub(super) const MAX_PAYLOAD: usize = 1 << 20;
 /// Between two echoes.
 const ECHO_US: u64 = ECHO_MS * 1_000;
 
@@ -22,7 +20,7 @@ pub(super) struct Node {
     pub(super) joined: bool,
     /// When it is to be woken next, as it stands in the heap.
     wake_us: u64,
-    /// In counted mode: when leases were renewed last.
+    /// In aggregated mode: when leases were renewed last.
     pub(super) renewed_ms: u64,
     pub(super) auctions: u64,
 }
@@ -43,7 +41,7 @@ impl World<'_> {
         let machine = Auctioneer::new(auctioneer::Settings {
             name: format!("auctioneer-{n}"),
             policy: self.policy.clone(),
-            max_payload: MAX_PAYLOAD,
+            max_payload: super::messages::MAX_PAYLOAD,
             seed: random.next(),
             wall_start_ms,
         });
@@ -77,15 +75,15 @@ impl World<'_> {
             return;
         }
         let warm = self.now_us < WARM_UP_US;
-        if self.counted && !warm && self.now_ms() >= self.alert_ms {
+        if self.aggregated && !warm && self.now_ms() >= self.alert_ms {
             return; // counted at the end
         }
         if self.away == 0 {
-            if !self.counted {
+            if !self.aggregated {
                 self.counts.sent(Kind::Echo, 1);
                 self.counts.delivered(Kind::Echo, 1, 0);
             }
-            self.step(n, Some(Input::Echo));
+            self.step(n, Some(AuctioneerInput::Echo));
         }
         self.at(self.now_us + ECHO_US, Event::Echo(n, life));
     }
@@ -98,8 +96,8 @@ impl World<'_> {
     }
 
     /// The machine takes an input, does what is due, and what it wants is carried out.
-    pub(super) fn step(&mut self, n: usize, input: Option<Input>) {
-        self.renew_if_counted(n);
+    pub(super) fn step(&mut self, n: usize, input: Option<AuctioneerInput>) {
+        self.renew_if_aggregated(n);
         let now_ms = self.now_ms();
         let node = &mut self.nodes[n];
         let Some(machine) = &mut node.machine else {
@@ -114,7 +112,7 @@ impl World<'_> {
             machine.warmed_up();
         }
         for output in outputs {
-            if let Output::Held { .. } = output {
+            if let AuctioneerOutput::AuctionHeld { .. } = output {
                 self.nodes[n].auctions += 1;
             }
             self.carry_out(n, output);
@@ -128,7 +126,7 @@ impl World<'_> {
         let Some(machine) = &node.machine else {
             return;
         };
-        let mut wake_ms = if self.counted {
+        let mut wake_ms = if self.aggregated {
             machine.next_work_ms()
         } else {
             machine.next_wake_ms()

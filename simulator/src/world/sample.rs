@@ -1,22 +1,22 @@
-//! Looks at the cells, equally spaced: at most 240, however long the run is.
+//! Samples of the cells, equally spaced: at most 240, however long the run is.
 
 use super::{WARM_UP_US, World};
 use crate::{
-    measure::{Load, Meter},
-    outcome::{Balance, Sample},
+    measure::{Load, Meter, memory_distribution},
+    outcome::Sample,
 };
 
-/// The most looks.
-const MOST: usize = 240;
-/// The shortest time between two looks, microseconds.
+/// The most samples.
+const MAX_SAMPLES: usize = 240;
+/// The shortest time between two samples, microseconds.
 const SHORTEST_US: u64 = 10_000;
 
-/// What was seen.
+/// The samples so far.
 #[derive(Debug)]
 pub(super) struct Samples {
     step_us: u64,
     pub(super) series: Vec<Sample>,
-    /// By look: memory that was free on each cell, MiB; -1 where a cell was not there.
+    /// By sample: the memory that was free on each cell, MiB; -1 where the cell was down.
     free_mb: Vec<Vec<i64>>,
     /// The largest size that the workload asks for, MiB.
     largest_mb: i64,
@@ -26,13 +26,13 @@ pub(super) struct Samples {
 impl Samples {
     /// For a run that ends at `last_ms`, or some time after it.
     pub(super) fn new(last_ms: u64, exactly: bool) -> Self {
-        let looks = if exactly {
-            MOST as u64 - 1
+        let samples = if exactly {
+            MAX_SAMPLES as u64 - 1
         } else {
-            MOST as u64 / 2
+            MAX_SAMPLES as u64 / 2
         };
         Self {
-            step_us: (last_ms * 1_000 / looks).max(SHORTEST_US),
+            step_us: (last_ms * 1_000 / samples).max(SHORTEST_US),
             series: Vec::new(),
             free_mb: Vec::new(),
             largest_mb: 0,
@@ -41,8 +41,8 @@ impl Samples {
     }
 
     fn add(&mut self, sample: Sample, free_mb: Vec<i64>) {
-        if self.series.len() == MOST {
-            // every second look is forgotten, and from now on there are half as many
+        if self.series.len() == MAX_SAMPLES {
+            // drop every second sample, and take half as many from now on
             self.series = std::mem::take(&mut self.series)
                 .into_iter()
                 .step_by(2)
@@ -57,8 +57,8 @@ impl Samples {
         self.free_mb.push(free_mb);
     }
 
-    /// Whether, at every look after `from_ms`, the largest size fitted on one of the cells that
-    /// `keep` names.
+    /// Whether the largest size fitted on one of the cells that `keep` selects in every sample from
+    /// `from_ms` on.
     pub(super) fn largest_always_fits(&self, from_ms: u64, keep: impl Fn(usize) -> bool) -> bool {
         self.series
             .iter()
@@ -71,7 +71,7 @@ impl Samples {
 }
 
 impl World<'_> {
-    /// From now on the cells are measured; the largest size that is asked for is so large, MiB.
+    /// Measures the cells from now on. `largest_mb` is the largest size that is asked for, MiB.
     pub(super) fn measure_from_now(&mut self, largest_mb: i64) {
         let loads = (0..self.cells.len()).map(|c| self.load(c)).collect();
         self.meter = Meter::new(loads, largest_mb);
@@ -89,7 +89,7 @@ impl World<'_> {
         }
     }
 
-    /// A cell may hold something else now.
+    /// Updates the gauges: what a cell holds may have changed.
     pub(super) fn measure(&mut self, c: usize) {
         if self.now_us < WARM_UP_US || self.meter.cells().is_empty() {
             return;
@@ -101,15 +101,17 @@ impl World<'_> {
         }
     }
 
-    /// Standard deviation / mean of the memory used on the cells that are there.
+    /// How unevenly memory is used on the cells that are up; see [`memory_distribution`].
     pub(super) fn distribution(&self) -> f64 {
-        let there = self.cells.iter().filter(|cell| cell.down == 0);
-        let used: Vec<f64> = there.map(|cell| cell.used_mb() as f64).collect();
-        Balance::of(&used).score()
+        let up = self.cells.iter().filter(|cell| cell.down == 0);
+        let memory: Vec<(i64, i64)> = up
+            .map(|cell| (cell.used_mb(), cell.ledger.cell().total.memory_mb))
+            .collect();
+        memory_distribution(&memory)
     }
 
-    /// Looks, and says when to look again.
-    pub(super) fn look(&mut self) -> u64 {
+    /// Takes a sample. Returns when to take the next one, microseconds.
+    pub(super) fn take_sample(&mut self) -> u64 {
         let since_us = self.now_us - WARM_UP_US;
         self.meter.advance(since_us / 1_000);
         let sample = self.meter.sample(self.client.waiting());

@@ -1,4 +1,4 @@
-//! What crosses the network, counted by kind.
+//! Counts the messages by kind.
 
 use std::collections::BTreeMap;
 
@@ -57,19 +57,19 @@ const NAMES: [&str; 20] = [
 pub(super) struct Counts([Traffic; NAMES.len()]);
 
 impl Counts {
-    /// So many messages were sent.
+    /// Counts messages sent.
     pub(super) fn sent(&mut self, kind: Kind, count: u64) {
         self.0[kind as usize].sent += count;
     }
 
-    /// So many were delivered, with so many bytes in all.
+    /// Counts deliveries, and their bytes in all.
     pub(super) fn delivered(&mut self, kind: Kind, count: u64, bytes: u64) {
         let traffic = &mut self.0[kind as usize];
         traffic.delivered += count;
         traffic.bytes += bytes;
     }
 
-    /// By name, those that occurred; and their sum.
+    /// The kinds that occurred, by name, and their sum.
     pub(super) fn by_name(&self) -> (BTreeMap<String, Traffic>, Traffic) {
         let mut sum = Traffic::default();
         let mut named = BTreeMap::new();

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use simulator::outcome::Outcome;
+use simulator::outcome::SimOutcome;
 use simulator::report;
 use unicode_width::UnicodeWidthStr;
 
 use crate::sample;
 
-fn all_outcomes() -> Vec<Outcome> {
+fn all_outcomes() -> Vec<SimOutcome> {
     let mut outcomes = vec![
         sample::two_days(),
         sample::hostile(),

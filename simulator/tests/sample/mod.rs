@@ -1,11 +1,11 @@
-//! Made-up outcomes: rich, hostile, empty and large. They obey what `Outcome` promises, but nothing was
+//! Made-up outcomes: rich, hostile, empty and large. They obey what `SimOutcome` promises, but nothing was
 //! simulated.
 
 use std::collections::BTreeMap;
 
 use simulator::outcome::{
-    Balance, CellEnd, Figures, Histogram, InstanceEnd, Outcome, OverTime, Run, Sample, Spread,
-    Traffic,
+    Balance, CellEnd, Figures, Histogram, InstanceEnd, OverTime, Sample, SimOutcome, SimRun,
+    Spread, Traffic,
 };
 
 /// What an attacker would name an app, a cell, a policy.
@@ -27,7 +27,7 @@ impl Draw {
 
 /// Two days of 20 cells under three policies: few apps with many instances, some that were there
 /// before, tasks, a lost cell, refusals, every chart in use.
-pub(crate) fn two_days() -> Outcome {
+pub(crate) fn two_days() -> SimOutcome {
     let packed = [0.93, 0.9, 0.88, 0.84, 0.8, 0.71, 0.4, 0.05, 0.0, 0.0];
     let even = [0.62, 0.6, 0.58, 0.57, 0.61, 0.6, 0.55, 0.63, 0.59, 0.56];
     let random = [0.8, 0.35, 0.5, 0.66, 0.9, 0.45, 0.72, 0.58, 0.3, 0.61];
@@ -40,7 +40,7 @@ pub(crate) fn two_days() -> Outcome {
     .enumerate()
     .map(|(at, (policy, loads))| two_days_run(at as u64, policy, &loads))
     .collect();
-    Outcome {
+    SimOutcome {
         v: 1,
         name: "mendix-48h".to_owned(),
         description: "Apps of 2, 4, 8 and 16 GB are started, stopped and scaled for two days on 20 cells of \
@@ -53,6 +53,8 @@ pub(crate) fn two_days() -> Outcome {
         scenario: SCENARIO.to_owned(),
         over: "in-process".to_owned(),
         interrupted: false,
+        warnings: Vec::new(),
+        seeds: None,
         runs,
     }
 }
@@ -139,10 +141,12 @@ fn two_days_cells(seed: u64, policy: &str, loads: &[f64]) -> Vec<CellEnd> {
     cells
 }
 
-fn two_days_run(seed: u64, policy: &str, loads: &[f64]) -> Run {
+fn two_days_run(seed: u64, policy: &str, loads: &[f64]) -> SimRun {
     let cells = two_days_cells(seed, policy, loads);
     let mut figures = figures_of(&cells, seed);
     figures.virtual_ms = 172_800_000;
+    // the same for all, so that the runs can be compared
+    figures.asked = 261;
     figures.saved = Some(if policy == "diego-bin-pack" {
         96.0
     } else {
@@ -152,7 +156,7 @@ fn two_days_run(seed: u64, policy: &str, loads: &[f64]) -> Run {
     figures
         .extra
         .insert("reboot hits".to_owned(), 12.5 + seed as f64);
-    Run {
+    SimRun {
         policy: policy.to_owned(),
         figures,
         cells,
@@ -177,6 +181,7 @@ fn two_days_run(seed: u64, policy: &str, loads: &[f64]) -> Run {
                 ("insufficient resources: memory, containers".to_owned(), 4),
             ]
         },
+        notes: Vec::new(),
     }
 }
 
@@ -326,7 +331,7 @@ fn figures_of(cells: &[CellEnd], seed: u64) -> Figures {
 }
 
 /// Every text of the outcome is an attack.
-pub(crate) fn hostile() -> Outcome {
+pub(crate) fn hostile() -> SimOutcome {
     let mut outcome = two_days();
     let evil = |text: &mut String| text.insert_str(0, HOSTILE);
     outcome.interrupted = true;
@@ -356,7 +361,7 @@ pub(crate) fn hostile() -> Outcome {
 }
 
 /// The same in so many blocks that they are drawn on canvases.
-pub(crate) fn hostile_canvas() -> Outcome {
+pub(crate) fn hostile_canvas() -> SimOutcome {
     let mut outcome = large(2, 40, 3000);
     for run in &mut outcome.runs {
         run.policy.insert_str(0, HOSTILE);
@@ -371,7 +376,7 @@ pub(crate) fn hostile_canvas() -> Outcome {
 }
 
 /// No runs, and a run of nothing.
-pub(crate) fn empty() -> [Outcome; 2] {
+pub(crate) fn empty() -> [SimOutcome; 2] {
     let mut none = two_days();
     none.runs.clear();
     let mut nothing = two_days();
@@ -394,7 +399,7 @@ pub(crate) fn empty() -> [Outcome; 2] {
 
 /// `apps` apps of four instances on `cells` cells, one entry for each app and cell, under `runs`
 /// policies: 1,250 cells and 62,500 apps are 250,000 instances.
-pub(crate) fn large(runs: u64, cells: u64, apps: u32) -> Outcome {
+pub(crate) fn large(runs: u64, cells: u64, apps: u32) -> SimOutcome {
     let mut outcome = two_days();
     outcome.name = format!("cold-start-{cells}");
     outcome.description = format!("{apps} apps of 4 instances on {cells} cells.");
@@ -402,7 +407,7 @@ pub(crate) fn large(runs: u64, cells: u64, apps: u32) -> Outcome {
     outcome
 }
 
-fn large_run(seed: u64, cells: u64, apps: u32) -> Run {
+fn large_run(seed: u64, cells: u64, apps: u32) -> SimRun {
     let mut draw = Draw(seed + 99);
     let zones = 3;
     let memory_mb = i64::from(apps) * 4 * 3 / 2 / cells as i64 * 256;
@@ -435,7 +440,7 @@ fn large_run(seed: u64, cells: u64, apps: u32) -> Run {
         .iter()
         .map(|c| c.used_mb as f64 / c.memory_mb as f64)
         .collect();
-    Run {
+    SimRun {
         policy: format!("policy-{seed}"),
         figures: figures_of(&ends, seed),
         cells: ends,
@@ -451,5 +456,6 @@ fn large_run(seed: u64, cells: u64, apps: u32) -> Run {
         load_histogram: load_histogram(&loads),
         series: series(seed, 60_000, cells),
         refusals: Vec::new(),
+        notes: Vec::new(),
     }
 }

@@ -1,5 +1,6 @@
-//! `sim`: a scenario under virtual time, under one policy or several, and a report of it.
+//! `sim`: simulates a scenario in virtual time under one or several policies, and reports the result.
 
+mod contenders;
 mod over_nats;
 mod progress;
 mod record;
@@ -17,14 +18,14 @@ use std::{
 use anyhow::Context;
 use placement::ScenarioError;
 use simulator::{
-    outcome::Outcome,
+    outcome::SimOutcome,
     report,
-    scenario::{Contender, Decider, Scenario},
+    scenario::{Decider, Scenario},
     shipped,
     trace::{Columns, Source},
 };
 
-use super::{Done, policy, start};
+use super::{Done, start};
 use crate::{
     asking::Usage,
     cli::Global,
@@ -36,40 +37,42 @@ use timing::{Stopwatch, Timing};
 /// See `vendue sim --help`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
-    after_help = "The same seed gives the same report, byte for byte. What it took in real time, processor \
-                  and memory goes to standard error and --timings. Ctrl-C ends it and reports how far it came."
+    after_help = "The same seed gives the same report, byte for byte. Real time, processor time and memory go to \
+                  standard error and --timings. Ctrl-C ends the simulation and reports what there is."
 )]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct SimArgs {
     #[command(subcommand)]
     command: Option<SimCommand>,
-    /// A scenario's file (TOML by its name's end, else JSON), the name of a shipped one, or - for
+    /// Scenario file (TOML if its name ends in .toml, else JSON), name of a shipped scenario, or - for
     /// standard input
     #[arg(required_unless_present_any = ["list", "nodes"])]
     scenario: Option<String>,
-    /// Another policy than the scenario's: a preset's name, a file, or era-random, era-pick-best,
-    /// era-reserve-n-best, era-all-rebid; may be repeated, to compare
+    /// Policy to use instead of the scenario's: a preset, a policy file, or an auction of 2014
+    /// (diego-2014-random, diego-2014-pick-best, diego-2014-reserve-n-best, diego-2014-all-rebid, each also
+    /// with -slow-starts); repeat it to compare policies
     #[arg(long, value_name = "NAME|FILE")]
     policy: Vec<String>,
-    /// Another seed than the scenario's
+    /// Seed to use instead of the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Play so many seeds, one after the other, and show how far their figures lie apart
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=1_000), conflicts_with_all = ["html", "open", "over"])]
+    /// Simulate N seeds and show the mean and standard deviation of each figure; an HTML report shows the
+    /// first seed and the figures over all
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=1_000), conflicts_with = "over")]
     seeds: Option<u64>,
-    /// In virtual time, or with the real roles and a nats-server of its own in real time
+    /// Simulate in virtual time, or run the real roles in real time with a private nats-server
     #[arg(long, value_enum, default_value_t, value_name = "HOW")]
     over: Over,
-    /// Write the report as one HTML file
+    /// Write the report to an HTML file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Show the HTML report when it is written (to a temporary file without --html)
+    /// Open the HTML report (written to a temporary file without --html)
     #[arg(long)]
     open: bool,
-    /// Write what it took in real time, processor and memory, as JSON
+    /// Write real time, processor time and memory as JSON
     #[arg(long, value_name = "FILE")]
     timings: Option<PathBuf>,
-    /// Instead of a scenario: a trace's nodes, as CSV (columns: sn,cpu_milli,memory_mib,gpu,model)
+    /// Nodes of a trace, as CSV, instead of a scenario (columns: sn,cpu_milli,memory_mib,gpu,model)
     #[arg(
         long,
         value_name = "FILE",
@@ -77,11 +80,11 @@ pub(crate) struct SimArgs {
         conflicts_with = "scenario"
     )]
     nodes: Option<PathBuf>,
-    /// The trace's pods, as CSV (columns: name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,
+    /// Pods of the trace, as CSV (columns: name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,
     /// creation_time,deletion_time)
     #[arg(long, value_name = "FILE", requires = "nodes")]
     pods: Option<PathBuf>,
-    /// Other names of the trace's columns: field=column, with commas between them
+    /// Column names that differ: field=column, separated by commas
     #[arg(long, value_name = "MAP", requires = "nodes")]
     columns: Option<Columns>,
     /// List the shipped scenarios
@@ -89,24 +92,24 @@ pub(crate) struct SimArgs {
     list: bool,
 }
 
-/// How a scenario is played.
+/// How a scenario is run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 enum Over {
     /// Virtual time: the same seed gives the same report
     #[default]
     InProcess,
-    /// Real time, a real nats-server, simulated executors
+    /// Real time: the real roles, a real nats-server and simulated executors
     Nats,
 }
 
-/// What else there is to do with scenarios.
+/// Subcommands.
 #[derive(Clone, Debug, clap::Subcommand)]
 enum SimCommand {
-    /// Listen to a live cluster and write what was asked of it as a scenario
+    /// Record the requests of a live cluster as a scenario
     Record(record::RecordArgs),
 }
 
-/// Plays the scenario and reports.
+/// Simulates the scenario and reports the result.
 pub(crate) async fn sim(global: &Global, args: &SimArgs) -> anyhow::Result<Done> {
     if let Some(SimCommand::Record(record)) = &args.command {
         return record::record(global, record).await;
@@ -127,22 +130,33 @@ pub(crate) async fn sim(global: &Global, args: &SimArgs) -> anyhow::Result<Done>
     });
     let (outcomes, timings) = match args.over {
         Over::InProcess => {
-            let play = move || play_all(&scenario, seeds, &command, &ended);
-            tokio::task::spawn_blocking(play).await??
+            let simulate = move || run_seeds(&scenario, seeds, &command, &ended);
+            tokio::task::spawn_blocking(simulate).await??
         }
         Over::Nats => {
             let mut outcome = simulator::outcome(&scenario, seed, &command);
             outcome.over = "nats".into();
-            let (outcome, timings) = play_over_nats(global, &scenario, outcome, &ended).await?;
+            let (outcome, timings) = run_over_nats(global, &scenario, outcome, &ended).await?;
             (vec![outcome], timings)
         }
     };
     stop.abort();
-    tell(args, &timings)?;
+    report_timings(args, &timings)?;
     let interrupted = outcomes.iter().any(|o| o.interrupted);
     match outcomes.as_slice() {
-        [outcome] if args.seeds.is_none() => write(global.output, args, outcome)?,
-        _ => seeds::write(global.output, &outcomes, &self::command(args))?,
+        [outcome] if args.seeds.is_none() => {
+            write_html(args, outcome)?;
+            write(global.output, outcome)?;
+        }
+        outcomes => {
+            let seeds = seeds::over(outcomes, &self::command(args));
+            if let Some(first) = outcomes.first() {
+                let mut first = first.clone();
+                first.seeds = Some(seeds.clone());
+                write_html(args, &first)?;
+            }
+            seeds::write(global.output, &seeds)?;
+        }
     }
     Ok(if interrupted {
         Done::Interrupted
@@ -151,22 +165,21 @@ pub(crate) async fn sim(global: &Global, args: &SimArgs) -> anyhow::Result<Done>
     })
 }
 
-/// Every seed in turn; ends with the one during which it was ended.
-fn play_all(
+/// Simulates one seed after the other, until all are done or one is interrupted.
+fn run_seeds(
     scenario: &Scenario,
     seeds: std::ops::Range<u64>,
     command: &str,
     end: &AtomicBool,
-) -> anyhow::Result<(Vec<Outcome>, Vec<Timing>)> {
+) -> anyhow::Result<(Vec<SimOutcome>, Vec<Timing>)> {
     let (mut outcomes, mut timings) = (Vec::new(), Vec::new());
     for seed in seeds {
         let outcome = simulator::outcome(scenario, seed, command);
-        let (mut outcome, took) = play(scenario, outcome, end)?;
+        let (mut outcome, took) = run_policies(scenario, outcome, end)?;
         let interrupted = outcome.interrupted;
-        // of many seeds only the figures are wanted
-        if let Some(last) = outcomes.last_mut() {
-            forget_cells(last);
-            forget_cells(&mut outcome);
+        // of all seeds but the first only the figures are needed
+        if !outcomes.is_empty() {
+            drop_cells(&mut outcome);
         }
         outcomes.push(outcome);
         timings.extend(took);
@@ -177,21 +190,21 @@ fn play_all(
     Ok((outcomes, timings))
 }
 
-fn forget_cells(outcome: &mut Outcome) {
+fn drop_cells(outcome: &mut SimOutcome) {
     for run in &mut outcome.runs {
         run.cells.clear();
         run.series.clear();
     }
 }
 
-/// The scenario with the policies and workload that the command line names.
+/// The scenario, with the policies of the command line.
 fn read(args: &SimArgs) -> anyhow::Result<Scenario> {
     let mut scenario = match (&args.nodes, &args.pods) {
         (Some(nodes), Some(pods)) => trace(nodes, pods, args.columns.as_ref())?,
         _ => file(args.scenario.as_deref().unwrap_or("-"))?,
     };
     if !args.policy.is_empty() {
-        scenario.contenders = contenders(&args.policy)?;
+        scenario.contenders = contenders::read(&args.policy)?;
     }
     Ok(scenario)
 }
@@ -215,7 +228,8 @@ fn trace(nodes: &Path, pods: &Path, columns: Option<&Columns>) -> anyhow::Result
         columns.unwrap_or(&Columns::default()),
         placement::Kind::Lrp,
     );
-    let read = read.map_err(Usage::because)?;
+    // the error of the CSV reader is a source of its own
+    let read = read.map_err(|e| Usage::because(format_args!("{:#}", anyhow::Error::from(e))))?;
     Scenario::of_trace("trace", read.cells, read.demands).map_err(Usage::because)
 }
 
@@ -228,7 +242,7 @@ fn file(name: &str) -> anyhow::Result<Scenario> {
                 Path::new(name).extension().is_some_and(|e| e == "toml"),
             ),
             Err(e) if Path::new(name).extension().is_none() && name != "-" => {
-                let advice = "`vendue sim --list` names the shipped scenarios";
+                let advice = "`vendue sim --list` lists the shipped scenarios";
                 return Err(Usage::because(format_args!("{e}\n{advice}")));
             }
             Err(e) => return Err(e),
@@ -236,36 +250,13 @@ fn file(name: &str) -> anyhow::Result<Scenario> {
     };
     let refuse = |e: ScenarioError| Usage::because(format_args!("{name}: {e}"));
     let scenario = Scenario::read(&text, toml).map_err(refuse)?;
-    for warning in &scenario.base.warnings {
-        note(format_args!("warning: {warning}: no such field; ignored"));
+    for warning in &scenario.warnings {
+        note(format_args!("warning: {warning}"));
     }
     Ok(scenario)
 }
 
-fn contenders(names: &[String]) -> anyhow::Result<Vec<Contender>> {
-    let mut all: Vec<Contender> = Vec::with_capacity(names.len());
-    for name in names {
-        let contender = if simulator::scenario::ERA.contains(&name.as_str()) {
-            Contender::read(&name.as_str().into(), "--policy").map_err(Usage::because)?
-        } else {
-            let policy = policy::load(name)?;
-            Contender {
-                label: policy.name().to_owned(),
-                decider: Decider::Policy(Box::new(policy)),
-            }
-        };
-        if all.iter().any(|other| other.label == contender.label) {
-            let label = contender.label;
-            return Err(Usage::because(format_args!(
-                "--policy {label} is there twice"
-            )));
-        }
-        all.push(contender);
-    }
-    Ok(all)
-}
-
-/// The command as the report shows it: without the paths of what it writes.
+/// The command as the report shows it: without the files that it writes.
 fn command(args: &SimArgs) -> String {
     let mut words = vec!["vendue sim".to_owned()];
     words.extend(args.scenario.clone());
@@ -287,13 +278,13 @@ fn command(args: &SimArgs) -> String {
     words.join(" ")
 }
 
-fn play(
+fn run_policies(
     scenario: &Scenario,
-    mut outcome: Outcome,
+    mut outcome: SimOutcome,
     end: &AtomicBool,
-) -> anyhow::Result<(Outcome, Vec<Timing>)> {
+) -> anyhow::Result<(SimOutcome, Vec<Timing>)> {
     let mut timings = Vec::new();
-    let settings = simulator::Settings {
+    let settings = simulator::RunSettings {
         seed: outcome.seed,
         verbatim: false,
     };
@@ -317,14 +308,14 @@ fn play(
     Ok((outcome, timings))
 }
 
-async fn play_over_nats(
+async fn run_over_nats(
     global: &Global,
     scenario: &Scenario,
-    mut outcome: Outcome,
+    mut outcome: SimOutcome,
     end: &AtomicBool,
-) -> anyhow::Result<(Outcome, Vec<Timing>)> {
+) -> anyhow::Result<(SimOutcome, Vec<Timing>)> {
     let mut timings = Vec::new();
-    let settings = simulator::Settings {
+    let settings = simulator::RunSettings {
         seed: outcome.seed,
         verbatim: true,
     };
@@ -334,7 +325,7 @@ async fn play_over_nats(
         let label = &contender.label;
         let Decider::Policy(policy) = &contender.decider else {
             return Err(Usage::because(format_args!(
-                "{label}: --over nats plays policies only"
+                "{label}: --over nats runs policies only, not the auctions of 2014"
             )));
         };
         let stopwatch = Stopwatch::start();
@@ -350,8 +341,8 @@ async fn play_over_nats(
     Ok((outcome, timings))
 }
 
-/// Says what it took, on standard error and in the file for it.
-fn tell(args: &SimArgs, timings: &[Timing]) -> anyhow::Result<()> {
+/// Reports the timings on standard error and in the file of `--timings`.
+fn report_timings(args: &SimArgs, timings: &[Timing]) -> anyhow::Result<()> {
     if let Some(file) = &args.timings {
         let text = serde_json::to_string_pretty(timings)?;
         std::fs::write(file, text + "\n")
@@ -363,7 +354,8 @@ fn tell(args: &SimArgs, timings: &[Timing]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn write(format: Format, args: &SimArgs, outcome: &Outcome) -> anyhow::Result<()> {
+/// Writes and opens the HTML report, if asked for.
+fn write_html(args: &SimArgs, outcome: &SimOutcome) -> anyhow::Result<()> {
     if args.html.is_some() || args.open {
         let file = match &args.html {
             Some(file) => file.clone(),
@@ -376,6 +368,10 @@ fn write(format: Format, args: &SimArgs, outcome: &Outcome) -> anyhow::Result<()
             open(&file);
         }
     }
+    Ok(())
+}
+
+fn write(format: Format, outcome: &SimOutcome) -> anyhow::Result<()> {
     match format {
         Format::Json => output::json(outcome),
         Format::Table => {
@@ -388,7 +384,7 @@ fn write(format: Format, args: &SimArgs, outcome: &Outcome) -> anyhow::Result<()
     }
 }
 
-/// Columns of the terminal; 100 where there is none.
+/// The width of the terminal in columns; 100 without a terminal.
 fn width() -> usize {
     rustix::termios::tcgetwinsize(std::io::stdout())
         .ok()

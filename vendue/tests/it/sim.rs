@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::common::{Up, end, run, vendue};
 
 #[test]
-fn a_shipped_scenario_is_played_by_name_and_twice_the_same() {
+fn a_shipped_scenario_gives_the_same_report_twice() {
     let said = run(&["sim", "--list"]);
     said.expect(0, &["small-cold-4", "mendix-48h", "diego-250000"]);
     let args = [
@@ -22,7 +22,7 @@ fn a_shipped_scenario_is_played_by_name_and_twice_the_same() {
         "--policy",
         "dea",
         "--policy",
-        "era-all-rebid",
+        "diego-2014-all-rebid",
     ];
     let json = |seed: &str| {
         let said = run(&[&args[..], &["--seed", seed, "--output", "json"]].concat());
@@ -42,7 +42,7 @@ fn a_shipped_scenario_is_played_by_name_and_twice_the_same() {
         .iter()
         .map(|run| run["policy"].as_str().unwrap())
         .collect();
-    assert_eq!(labels, ["dea", "era-all-rebid"]);
+    assert_eq!(labels, ["dea", "diego-2014-all-rebid"]);
     for run in outcome["runs"].as_array().unwrap() {
         assert_eq!(run["figures"]["placed"], 8);
     }
@@ -79,7 +79,58 @@ fn reports_and_timings_are_files_and_not_in_the_command() {
 }
 
 #[test]
-fn a_trace_is_played_too() {
+fn several_seeds_are_in_the_page_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let html = dir.path().join("seeds.html").display().to_string();
+    let args = [
+        "sim",
+        "small-cold-4",
+        "--seed",
+        "7",
+        "--seeds",
+        "3",
+        "--html",
+        &html,
+    ];
+    run(&args).expect(0, &["3 seeds (7 to 9)", "report: "]);
+    let page = fs::read_to_string(&html).unwrap();
+    assert!(page.contains("7 to 9; pictures and figures: 7"));
+}
+
+#[test]
+fn a_changed_preset_is_compared_with_the_preset() {
+    let dir = tempfile::tempdir().unwrap();
+    let tuned = dir.path().join("tuned.toml");
+    fs::write(&tuned, "preset = \"diego\"\nstarting_weight = 0.02\n").unwrap();
+    let tuned = tuned.display().to_string();
+    let args = [
+        "sim",
+        "small-cold-4",
+        "--policy",
+        &tuned,
+        "--policy",
+        "diego",
+    ];
+    let outcome = run(&[&args[..], &["--output", "json"]].concat()).json();
+    assert_eq!(outcome["runs"][0]["policy"], "tuned");
+    assert_eq!(outcome["runs"][1]["policy"], "diego");
+}
+
+#[test]
+fn misspelt_fields_are_refused_and_lost_work_is_warned_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("s.toml");
+    let path = file.display().to_string();
+    let cells = "[[groups]]\ntotal = { memory_mb = 10, disk_mb = 10 }\n";
+    fs::write(&file, format!("duratoin = \"1s\"\n{cells}")).unwrap();
+    run(&["sim", &path]).expect(2, &["duratoin: unknown field; did you mean \"duration\"?"]);
+    let late = "[[workload]]\nat = \"2s\"\nstart = { app = \"a\", memory_mb = 1, disk_mb = 1 }\n";
+    fs::write(&file, format!("duration = \"1s\"\n{cells}{late}")).unwrap();
+    run(&["sim", &path]).expect(0, &["warning: workload[0].at", "Warning: workload[0].at"]);
+}
+
+#[test]
+fn a_trace_is_simulated() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).display().to_string();
     let (nodes, pods) = (path("nodes.csv"), path("pods.csv"));
@@ -100,11 +151,11 @@ fn a_trace_is_played_too() {
     said.expect(0, &[]);
     assert_eq!(said.json()["runs"][0]["figures"]["placed"], 2);
     run(&["sim", "--nodes", &nodes]).expect(2, &["--pods"]);
-    run(&["sim", "--nodes", &pods, "--pods", &nodes]).expect(2, &["no column"]);
+    run(&["sim", "--nodes", &pods, "--pods", &nodes]).expect(2, &["column", "is missing"]);
 }
 
 #[test]
-fn what_cannot_be_played_is_refused_with_its_place() {
+fn invalid_scenarios_are_refused_with_the_field() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("s.toml");
     fs::write(
@@ -117,7 +168,8 @@ fn what_cannot_be_played_is_refused_with_its_place() {
     run(&["sim", "nosuch"]).expect(2, &["nosuch", "--list"]);
     run(&["sim"]).expect(2, &["SCENARIO"]);
     run(&["sim", "small-cold-4", "--policy", "digo"]).expect(2, &["digo"]);
-    run(&["sim", "small-cold-4", "--policy", "dea", "--policy", "dea"]).expect(2, &["twice"]);
+    run(&["sim", "small-cold-4", "--policy", "dea", "--policy", "dea"])
+        .expect(2, &["more than once"]);
     run(&["sim", "dea-zone-returns", "--over", "nats"]).expect(2, &["faults", "in-process"]);
     run(&[
         "sim",
@@ -125,13 +177,13 @@ fn what_cannot_be_played_is_refused_with_its_place() {
         "--over",
         "nats",
         "--policy",
-        "era-random",
+        "diego-2014-random",
     ])
     .expect(2, &["policies only"]);
 }
 
 #[test]
-fn the_real_roles_find_what_virtual_time_finds() {
+fn the_real_roles_give_the_figures_of_virtual_time() {
     let said = run(&["sim", "watters-10", "--over", "nats", "--output", "json"]);
     said.expect(0, &[]);
     let real = said.json();
@@ -176,7 +228,7 @@ impl Drop for Recorder {
 }
 
 #[test]
-fn a_live_clusters_load_is_recorded_and_replayed() {
+fn the_requests_of_a_live_cluster_are_recorded_and_replayed() {
     let up = Up::start();
     let held = [
         "run", "--app", "held", "--memory", "32", "--disk", "8", "--", "sleep", "1000",
@@ -237,8 +289,7 @@ fn a_live_clusters_load_is_recorded_and_replayed() {
     assert_eq!(used, 32 + 2 * 64);
 }
 
-/// Every command of docs/SIMULATOR.md that plays something, as it stands there, but under one seed
-/// instead of twenty: that many seeds only take longer.
+/// Every command of docs/SIMULATOR.md, but with one seed: several seeds only take longer.
 #[test]
 fn every_command_of_the_manual_works() {
     let manual = fs::read_to_string(crate::common::checkout().join("docs/SIMULATOR.md")).unwrap();

@@ -1,71 +1,88 @@
 //! The charts of the page, and the numbers that its script shows under the pointer.
 
+use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
 use super::badge;
-use super::svg::{self, Line};
-use crate::outcome::{Outcome, Sample};
+use super::svg::{self, Line, TimeAxis};
+use crate::outcome::{Sample, SimOutcome};
 use crate::report::charted::{KINDS, Kind, QUANTITIES, Quantity, USED};
 use crate::report::markup::w;
 use crate::report::number::Unit;
 
 /// Every quantity over time, and the load per cell of each policy.
-pub(super) fn over_time(out: &mut String, outcome: &Outcome) {
+pub(super) fn over_time(outcome: &SimOutcome) -> Markup {
     let runs = &outcome.runs;
-    let until = svg::until_ms(runs.iter().map(|r| r.series.as_slice()));
-    out.push_str("<section aria-labelledby=\"time\"><h2 id=\"time\">Over time</h2>");
-    if runs.iter().all(|r| r.series.len() < 2) {
-        out.push_str(
-            "<p class=\"none\">Too short for a line: fewer than two samples.</p></section>",
-        );
-        return;
+    let (constant, changing): (Vec<&Quantity>, Vec<&Quantity>) =
+        QUANTITIES.iter().partition(|what| what.is_constant(runs));
+    html! {
+        section aria-labelledby="time" {
+            h2 id="time" { "Over time" }
+            @if runs.iter().all(|r| r.series.len() < 2) {
+                p.none { "Too short for a line: fewer than two samples." }
+            } @else {
+                @if TimeAxis::of(runs).relative {
+                    p.note {
+                        "The runs differ so much in length that each is drawn over its own length."
+                    }
+                }
+                ul.legend {
+                    @for (at, run) in runs.iter().enumerate() { li { (badge(at, &run.policy)) } }
+                }
+                div.charts { @for what in changing { (chart(what, outcome)) } }
+                @if !constant.is_empty() {
+                    details.fold {
+                        summary { "Never changes: " (titles(constant.iter().map(|what| what.title))) }
+                        div.charts { @for what in constant { (chart(what, outcome)) } }
+                    }
+                }
+                (load_bands(outcome))
+            }
+        }
     }
-    out.push_str("<ul class=\"legend\">");
-    for (at, run) in runs.iter().enumerate() {
-        w!(out, "<li>{}</li>", badge(at, &run.policy));
-    }
-    out.push_str("</ul><div class=\"charts\">");
-    for what in QUANTITIES.iter().filter(|what| what.is_worth_a_chart(runs)) {
-        let line = |(policy, samples)| Line { policy, samples };
-        let lines: Vec<Line<'_>> = runs
-            .iter()
-            .map(|r| r.series.as_slice())
-            .enumerate()
-            .map(line)
-            .collect();
-        let (title, note) = (what.title, what.note);
-        w!(
-            out,
-            "<figure><figcaption><h3>{title}</h3><p>{note}</p></figcaption>"
-        );
-        svg::lines(out, what, &lines, until, &lines_label(what, outcome));
-        out.push_str("</figure>");
-    }
-    out.push_str(
-        "</div><h3 class=\"sub\">Load per cell</h3><p class=\"note\">Share of memory used: the line is \
-         all cells together, the dark band one standard deviation to both sides, the pale band reaches \
-         from the emptiest to the fullest cell.</p><div class=\"charts\">",
-    );
-    for (at, run) in runs.iter().enumerate() {
-        w!(
-            out,
-            "<figure><figcaption><h4>{}</h4></figcaption>",
-            badge(at, &run.policy)
-        );
-        svg::load_band(
-            out,
-            at,
-            &run.series,
-            until,
-            &band_label(&run.policy, &run.series),
-        );
-        out.push_str("</figure>");
-    }
-    out.push_str("</div></section>");
 }
 
-/// What those hear who do not see the chart.
-fn lines_label(what: &Quantity, outcome: &Outcome) -> String {
+fn titles<'a>(titles: impl Iterator<Item = &'a str>) -> String {
+    titles.collect::<Vec<_>>().join(", ")
+}
+
+fn chart(what: &Quantity, outcome: &SimOutcome) -> Markup {
+    let runs = outcome.runs.iter().map(|run| run.series.as_slice());
+    let lines: Vec<Line<'_>> = runs
+        .enumerate()
+        .map(|(policy, samples)| Line { policy, samples })
+        .collect();
+    let axis = TimeAxis::of(&outcome.runs);
+    html! {
+        figure {
+            figcaption { h3 { (what.title) } p { (what.note) } }
+            (svg::lines(what, &lines, axis, &lines_label(what, outcome)))
+        }
+    }
+}
+
+fn load_bands(outcome: &SimOutcome) -> Markup {
+    let axis = TimeAxis::of(&outcome.runs);
+    html! {
+        h3.sub { "Load per cell" }
+        p.note {
+            "Share of memory used: the line is all cells together, the dark band one standard deviation on \
+             both sides, the pale band reaches from the emptiest to the fullest cell."
+        }
+        div.charts {
+            @for (at, run) in outcome.runs.iter().enumerate() {
+                figure {
+                    figcaption { h4 { (badge(at, &run.policy)) } }
+                    @let label = band_label(&run.policy, &run.series);
+                    (svg::load_band(at, &run.series, axis, &label))
+                }
+            }
+        }
+    }
+}
+
+/// The chart for a screen reader.
+fn lines_label(what: &Quantity, outcome: &SimOutcome) -> String {
     let mut label = format!("{} over time.", what.title);
     for run in &outcome.runs {
         let values = || run.series.iter().map(what.of);
@@ -86,56 +103,57 @@ fn band_label(policy: &str, series: &[Sample]) -> String {
     let last = series.last().cloned().unwrap_or_default();
     let [used, least, most] =
         [last.used, last.used_min, last.used_max].map(|share| Unit::Share.show(share));
-    format!("Load per cell under {policy}; at the end {used} on the whole, {least} to {most}.")
+    format!("Load per cell under {policy}; at the end {used} in all, from {least} to {most}.")
 }
 
-/// Waits, rounds and loads of every policy.
-pub(super) fn histograms(out: &mut String, outcome: &Outcome) {
+/// Waits, rounds and loads of every policy; those with all counts in one class are folded.
+pub(super) fn histograms(outcome: &SimOutcome) -> Markup {
     if outcome.runs.is_empty() {
-        return;
+        return html! {};
     }
-    out.push_str("<section aria-labelledby=\"spread\"><h2 id=\"spread\">How it was spread</h2>");
-    for kind in &KINDS {
-        let (title, note) = (kind.title, kind.note);
-        w!(
-            out,
-            "<h3 class=\"sub\">{title}</h3><p class=\"note\">{note}</p><div class=\"charts\">"
-        );
-        kind_of_runs(out, kind, outcome);
-        out.push_str("</div>");
-    }
-    out.push_str("</section>");
-}
-
-fn kind_of_runs(out: &mut String, kind: &Kind, outcome: &Outcome) {
-    let all = kind.of_runs(&outcome.runs);
-    let top = all
+    let (constant, other): (Vec<&Kind>, Vec<&Kind>) = KINDS
         .iter()
-        .flat_map(|(h, _)| &h.counts)
-        .copied()
-        .max()
-        .unwrap_or(0);
-    for (at, (run, (histogram, shown))) in outcome.runs.iter().zip(all).enumerate() {
-        w!(
-            out,
-            "<figure><figcaption><h4>{}</h4></figcaption>",
-            badge(at, &run.policy)
-        );
-        if histogram.counts.iter().all(|count| *count == 0) {
-            out.push_str("<p class=\"none\">Nothing was counted.</p>");
-        } else {
-            let label = format!(
-                "{} under {}: {}s by class",
-                kind.title, run.policy, kind.thing
-            );
-            svg::histogram(out, kind, at, (histogram, shown), (top, &label));
+        .partition(|kind| outcome.runs.len() > 1 && kind.is_constant(&outcome.runs));
+    html! {
+        section aria-labelledby="spread" {
+            h2 id="spread" { "Distributions" }
+            @for kind in other { (kind_of_runs(kind, outcome)) }
+            @if !constant.is_empty() {
+                details.fold {
+                    summary { "All in one class: " (titles(constant.iter().map(|kind| kind.title))) }
+                    @for kind in constant { (kind_of_runs(kind, outcome)) }
+                }
+            }
         }
-        out.push_str("</figure>");
     }
 }
 
-/// The samples of every run as columns, rounded to what a screen can tell apart.
-pub(super) fn series(outcome: &Outcome) -> Value {
+fn kind_of_runs(kind: &Kind, outcome: &SimOutcome) -> Markup {
+    let histograms = kind.of_runs(&outcome.runs);
+    let counts = histograms.iter().flat_map(|(h, _)| &h.counts);
+    let top = counts.copied().max().unwrap_or(0);
+    html! {
+        h3.sub { (kind.title) }
+        p.note { (kind.note) }
+        div.charts {
+            @for (at, (run, (histogram, shown))) in outcome.runs.iter().zip(histograms).enumerate() {
+                figure {
+                    figcaption { h4 { (badge(at, &run.policy)) } }
+                    @if histogram.counts.iter().all(|count| *count == 0) {
+                        p.none { "No values." }
+                    } @else {
+                        @let label =
+                            format!("{} under {}: {}s by class", kind.title, run.policy, kind.thing);
+                        (svg::histogram(kind, at, (histogram, shown), (top, &label)))
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The samples of every run as columns, rounded to what a screen can show.
+pub(super) fn series(outcome: &SimOutcome) -> Value {
     outcome
         .runs
         .iter()
@@ -162,16 +180,17 @@ fn columns(samples: &[Sample]) -> Value {
     Value::Object(columns)
 }
 
-/// In which unit the script shows which field.
+/// The unit in which the script shows each field.
 pub(super) fn units() -> Value {
     let name = |unit| match unit {
         Unit::Mebibytes => "mib",
         Unit::Share => "share",
         _ => "count",
     };
-    let all = QUANTITIES.iter().chain([&USED]);
+    let quantities = QUANTITIES.iter().chain([&USED]);
     Value::Object(
-        all.map(|what| (what.field.to_owned(), json!(name(what.unit))))
+        quantities
+            .map(|what| (what.field.to_owned(), json!(name(what.unit))))
             .collect(),
     )
 }

@@ -1,10 +1,12 @@
 //! The instance map: a row for each cell, a block for each instance, as wide as its memory.
 
 use base64::Engine as _;
+use maud::{Markup, PreEscaped, html};
 use serde_json::{Value, json};
 
-use super::pack::Packed;
-use crate::outcome::{CellEnd, InstanceEnd, Outcome};
+use super::pack::{self, Packed};
+use super::{badge, safe};
+use crate::outcome::{CellEnd, InstanceEnd, SimOutcome};
 use crate::report::markup::{Esc, Len, w};
 use crate::report::number::{Unit, clean, counted, percent};
 use crate::report::palette::{Apps, NAMED, class};
@@ -30,7 +32,7 @@ pub(super) struct Style {
 
 impl Style {
     /// Chosen by the number of blocks and cells.
-    pub(super) fn new(outcome: &Outcome) -> Self {
+    pub(super) fn new(outcome: &SimOutcome) -> Self {
         let cells = || outcome.runs.iter().flat_map(|run| &run.cells);
         let blocks: usize = cells().map(|cell| cell.instances.len()).sum();
         let rows = outcome
@@ -75,7 +77,7 @@ impl Style {
 }
 
 /// Bytes of a page that blocks and the names of their apps may take, once the cells are there.
-pub(super) fn budget(outcome: &Outcome) -> usize {
+fn budget(outcome: &SimOutcome) -> usize {
     let cells = outcome.runs.iter().flat_map(|run| &run.cells);
     BUDGET.saturating_sub(cells.map(|cell| cell.cell.len() + 24).sum())
 }
@@ -86,108 +88,191 @@ fn held_mb(cell: &CellEnd) -> i64 {
         .fold(0, |sum, i| sum.saturating_add(i.memory_mb.max(0)))
 }
 
-/// The map of one run.
-pub(super) fn map(out: &mut String, outcome: &Outcome, run: usize, apps: &Apps<'_>, style: &Style) {
-    let cells = &outcome.runs[run].cells;
-    let mut first = 0;
-    for zone in cells.chunk_by(|a, b| a.zone == b.zone) {
-        zone_head(out, zone);
-        for (at, chunk) in zone.chunks(CHUNK).enumerate() {
-            let first = first + at * CHUNK;
-            if style.labelled() {
-                let chars = style.label_chars;
-                w!(
-                    out,
-                    "<div class=\"rows labelled\" style=\"--label:{chars}ch\">"
-                );
-                labels(out, chunk);
-            } else {
-                out.push_str("<div class=\"rows\">");
-            }
-            plot(out, chunk, (run, first), apps, style);
-            out.push_str("</div>");
-        }
-        first += zone.len();
+/// The section of the maps, and what the script needs to draw them.
+pub(super) fn section(outcome: &SimOutcome, apps: &Apps<'_>, style: &Style) -> (Markup, Value) {
+    if outcome.runs.is_empty() {
+        return (html! {}, Value::Null);
     }
-    if cells.is_empty() {
-        out.push_str("<p class=\"none\">No cells.</p>");
+    let packed = style
+        .canvas
+        .then(|| pack::pack(outcome, apps, budget(outcome)));
+    let limit = packed.as_ref().and_then(|packed| packed.limit);
+    let markup = html! {
+        section aria-labelledby="map" {
+            h2 id="map" { "Instance map" }
+            p.note {
+                "The cells at the end: a row for each cell, a block for each instance, as wide as its \
+                 memory. The rest of a row is free."
+                @if let Some(limit) = limit {
+                    " Of each cell the " (limit) " largest entries are shown by themselves, the rest as one \
+                     block."
+                }
+                @if style.canvas {
+                    noscript { " Without a script: how full each cell is." }
+                }
+            }
+            (legend(outcome, apps))
+            div.maps {
+                @for (at, run) in outcome.runs.iter().enumerate() {
+                    article.map {
+                        h3 { (badge(at, &run.policy)) }
+                        div.scroll.tall tabindex="0" role="region"
+                            aria-label={ "Instance map of " (safe(&run.policy)) } {
+                            (map(outcome, at, apps, style))
+                        }
+                    }
+                }
+            }
+        }
+    };
+    let data = packed.map_or(Value::Null, |packed| data(outcome, &packed, apps, style));
+    (markup, data)
+}
+
+/// The map of one run.
+fn map(outcome: &SimOutcome, run: usize, apps: &Apps<'_>, style: &Style) -> Markup {
+    let cells = &outcome.runs[run].cells;
+    // each zone with the number of cells before it
+    let zones = cells
+        .chunk_by(|a, b| a.zone == b.zone)
+        .scan(0, |before, zone| {
+            let first = *before;
+            *before += zone.len();
+            Some((first, zone))
+        });
+    html! {
+        @for (before, zone) in zones {
+            (zone_head(zone))
+            @for (at, chunk) in zone.chunks(CHUNK).enumerate() {
+                @let first = before + at * CHUNK;
+                @if style.labelled() {
+                    div.rows.labelled style={ "--label:" (style.label_chars) "ch" } {
+                        (labels(chunk))
+                        (plot(chunk, (run, first), apps, style))
+                    }
+                } @else {
+                    div.rows { (plot(chunk, (run, first), apps, style)) }
+                }
+            }
+        }
+        @if cells.is_empty() { p.none { "No cells." } }
     }
 }
 
-fn zone_head(out: &mut String, zone: &[CellEnd]) {
-    let name = zone.first().map_or("", |cell| cell.zone.as_str());
+/// The legend of the maps.
+fn legend(outcome: &SimOutcome, apps: &Apps<'_>) -> Markup {
+    let cells = || outcome.runs.iter().flat_map(|r| &r.cells);
+    let instances = || cells().flat_map(|c| &c.instances);
+    let others = (apps.names.len() - apps.named) as u64;
+    let other = if apps.named > 0 { "other app" } else { "app" };
+    html! {
+        ul.legend {
+            @for (rank, name) in apps.names.iter().enumerate().take(apps.named) {
+                (entry(name, &html! {
+                    rect class={ "a" (rank) } width="22" height="15" {}
+                    text class={ "t" (rank) } x="11" y="11" { (apps.letter(rank).unwrap_or(' ')) }
+                }))
+            }
+            @if others > 0 {
+                (entry(&format!("{}, colours repeat", counted(others, other)), &html! {
+                    rect.a12 width="8" height="15" {}
+                    rect.a15 x="8" width="7" height="15" {}
+                    rect.a18 x="15" width="7" height="15" {}
+                }))
+            }
+            @if instances().any(|i| i.before) {
+                (entry("ran before the first request", &html! {
+                    rect.a12 y="3" width="22" height="9" {}
+                    rect.hatch y="3" width="22" height="9" {}
+                }))
+            }
+            @if instances().any(|i| i.task) {
+                (entry("task", &html! { rect.a12 width="22" height="7" {} }))
+            }
+            (entry("free", &html! { rect.track width="22" height="15" {} }))
+            @if cells().any(|c| c.gone) {
+                (entry("down", &html! { rect.gone x=".5" y=".5" width="21" height="14" {} }))
+            }
+        }
+    }
+}
+
+fn entry(text: &str, image: &Markup) -> Markup {
+    html! {
+        li { svg width="22" height="15" aria-hidden="true" { (image) } (safe(text)) }
+    }
+}
+
+fn zone_head(zone: &[CellEnd]) -> Markup {
+    let name = match zone.first().map_or("", |cell| cell.zone.as_str()) {
+        "" => "No zone".to_owned(),
+        name => format!("Zone {name}"),
+    };
     let memory: i64 = zone.iter().map(|c| c.memory_mb.max(0)).sum();
     let used: i64 = zone.iter().map(|c| c.used_mb).sum();
-    let instances: u64 = zone
-        .iter()
-        .flat_map(|c| &c.instances)
-        .map(|i| u64::from(i.count))
-        .sum();
-    w!(
-        out,
-        "<h4>{} <span>{}, {}, {} used</span></h4>",
-        if name.is_empty() {
-            "No zone".to_owned()
-        } else {
-            format!("Zone {}", Esc(name))
-        },
-        counted(zone.len() as u64, "cell"),
-        counted(instances, "instance"),
-        percent(used, memory),
-    );
+    let instances = zone.iter().flat_map(|c| &c.instances);
+    let instances: u64 = instances.map(|i| u64::from(i.count)).sum();
+    html! {
+        h4 {
+            (safe(&name)) " "
+            span {
+                (counted(zone.len() as u64, "cell")) ", " (counted(instances, "instance")) ", "
+                (percent(used, memory)) " used"
+            }
+        }
+    }
 }
 
-fn labels(out: &mut String, cells: &[CellEnd]) {
-    out.push_str("<ol class=\"cells\">");
-    for cell in cells {
-        let right = if cell.gone {
-            "gone".to_owned()
+fn labels(cells: &[CellEnd]) -> Markup {
+    let right = |cell: &CellEnd| {
+        if cell.gone {
+            "down".to_owned()
         } else {
             percent(cell.used_mb, cell.memory_mb)
-        };
-        w!(out, "<li><b>{}</b><i>{right}</i></li>", Esc(&cell.cell));
+        }
+    };
+    html! {
+        ol.cells {
+            @for cell in cells { li { b { (safe(&cell.cell)) } i { (right(cell)) } } }
+        }
     }
-    out.push_str("</ol>");
 }
 
 /// Tracks (the cells' memory), and on them blocks, or bars that the canvas will cover.
-fn plot(
-    out: &mut String,
-    cells: &[CellEnd],
-    (run, first): (usize, usize),
-    apps: &Apps<'_>,
-    style: &Style,
-) {
+fn plot(cells: &[CellEnd], (run, first): (usize, usize), apps: &Apps<'_>, style: &Style) -> Markup {
     let height = cells.len() * style.pitch;
     let zone = cells.first().map_or("", |cell| cell.zone.as_str());
-    w!(
-        out,
-        "<div class=\"plot\" style=\"height:{height}px\" data-run=\"{run}\" data-first=\"{first}\" \
-         data-rows=\"{}\"><svg width=\"100%\" height=\"{height}\" role=\"img\" \
-         aria-label=\"What {} in zone {} hold\">",
-        cells.len(),
-        Esc(&counted(cells.len() as u64, "cell")),
-        Esc(zone),
+    let label = format!(
+        "Instances on {} of zone {zone}",
+        counted(cells.len() as u64, "cell")
     );
-    let view = format!("viewBox=\"0 0 1000 {height}\" preserveAspectRatio=\"none\"");
-    w!(out, "<svg width=\"100%\" height=\"{height}\" {view}>");
-    bars(out, "track", cells, style, |c| {
+    let mut whole_cells = String::new();
+    bars(&mut whole_cells, "track", cells, style, |c| {
         if c.gone { 0 } else { c.memory_mb }
     });
-    bars(out, "gone", cells, style, |c| {
+    bars(&mut whole_cells, "gone", cells, style, |c| {
         if c.gone { c.memory_mb } else { 0 }
     });
     if style.canvas {
         // for readers without a script, until the canvas covers it
-        bars(out, "used", cells, style, |c| c.used_mb);
+        bars(&mut whole_cells, "used", cells, style, |c| c.used_mb);
     }
-    out.push_str("</svg>");
+    let mut instances = String::new();
     if !style.canvas {
         for (row, cell) in cells.iter().enumerate() {
-            blocks(out, cell, (run, row * style.pitch), apps, style);
+            blocks(&mut instances, cell, (run, row * style.pitch), apps, style);
         }
     }
-    out.push_str("</svg></div>");
+    html! {
+        div.plot style={ "height:" (height) "px" } data-run=(run) data-first=(first)
+            data-rows=(cells.len()) {
+            svg width="100%" height=(height) role="img" aria-label=(safe(&label)) {
+                svg width="100%" height=(height) viewBox={ "0 0 1000 " (height) }
+                    preserveAspectRatio="none" { (PreEscaped(whole_cells)) }
+                (PreEscaped(instances))
+            }
+        }
+    }
 }
 
 /// A bar for each cell that has some of this memory, all of them as one shape.
@@ -283,18 +368,13 @@ fn describe(cell: &CellEnd, instance: &InstanceEnd, app: Option<&str>) -> String
         text.push_str(", task");
     }
     if instance.before {
-        text.push_str(", there before");
+        text.push_str(", ran before");
     }
     text
 }
 
 /// What the script needs to draw the maps; `null` where they are SVG.
-pub(super) fn data(
-    outcome: &Outcome,
-    packed: &Packed<'_>,
-    apps: &Apps<'_>,
-    style: &Style,
-) -> Value {
+fn data(outcome: &SimOutcome, packed: &Packed<'_>, apps: &Apps<'_>, style: &Style) -> Value {
     let cells = |run: usize| -> Vec<Value> {
         outcome.runs[run]
             .cells

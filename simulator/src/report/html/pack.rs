@@ -1,4 +1,4 @@
-//! What cells hold, small enough for hundreds of thousands of blocks in one page.
+//! The instances of all cells, packed so that hundreds of thousands of blocks fit in one page.
 //!
 //! Each run is a list of bytes, its cells one after the other. All numbers are varints (seven bits to
 //! a byte, the lowest first, the high bit set on all but the last):
@@ -14,35 +14,35 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::outcome::{InstanceEnd, Outcome};
+use crate::outcome::{InstanceEnd, SimOutcome};
 use crate::report::palette::Apps;
 
-/// The blocks of all runs.
+/// The packed blocks of all runs.
 pub(super) struct Packed<'a> {
     /// The apps that occur, in the order of [`Apps::names`]; `app` counts from here.
     pub(super) names: Vec<&'a str>,
     /// Where an app's name is in [`Apps::names`].
     pub(super) ranks: Vec<usize>,
-    /// What blocks have in common, the most frequent first.
+    /// The shapes of blocks, the most frequent first.
     pub(super) shapes: Vec<Shape>,
     /// For each run.
     pub(super) runs: Vec<Vec<u8>>,
-    /// Only so many blocks of each cell have their own; the rest is one block of no app.
+    /// Only this many blocks of each cell are packed; the rest is one block of no app.
     pub(super) limit: Option<usize>,
 }
 
-/// What many blocks have in common.
+/// The properties that many blocks share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Shape {
     /// How many instances.
     pub(super) count: u32,
     /// Memory of all of them, MiB.
     pub(super) memory_mb: i64,
-    /// There before the first request.
+    /// It ran before the first request.
     pub(super) before: bool,
     /// A task.
     pub(super) task: bool,
-    /// Of several apps: what is beyond the limit.
+    /// Entries of several apps, beyond the limit.
     pub(super) rest: bool,
 }
 
@@ -54,9 +54,9 @@ struct Block {
     shape: Shape,
 }
 
-/// Packs all runs into at most `budget` bytes of blocks and names, if need be with fewer blocks of
-/// their own for each cell.
-pub(super) fn pack<'a>(outcome: &'a Outcome, apps: &Apps<'a>, budget: usize) -> Packed<'a> {
+/// Packs all runs into at most `budget` bytes of blocks and names, if need be with fewer blocks for
+/// each cell.
+pub(super) fn pack<'a>(outcome: &'a SimOutcome, apps: &Apps<'a>, budget: usize) -> Packed<'a> {
     let cells = |run| outcome_cells(outcome, run, apps);
     let runs: Vec<Vec<Vec<Block>>> = (0..outcome.runs.len()).map(cells).collect();
     let all = encode(&runs, apps, None);
@@ -88,7 +88,7 @@ impl Packed<'_> {
 }
 
 /// The blocks of each cell of a run, in the order drawn.
-fn outcome_cells(outcome: &Outcome, run: usize, apps: &Apps<'_>) -> Vec<Vec<Block>> {
+fn outcome_cells(outcome: &SimOutcome, run: usize, apps: &Apps<'_>) -> Vec<Vec<Block>> {
     let block = |(rank, i): (usize, &InstanceEnd)| Block {
         rank,
         index: i.index,
@@ -99,11 +99,11 @@ fn outcome_cells(outcome: &Outcome, run: usize, apps: &Apps<'_>) -> Vec<Vec<Bloc
 }
 
 fn encode<'a>(runs: &[Vec<Vec<Block>>], apps: &Apps<'a>, limit: Option<usize>) -> Packed<'a> {
-    let each = || runs.iter().flatten().flatten();
+    let blocks = || runs.iter().flatten().flatten();
 
     let mut occurs = vec![false; apps.names.len()];
     let mut frequency: BTreeMap<Shape, usize> = BTreeMap::new();
-    for block in each() {
+    for block in blocks() {
         if let Some(occurs) = occurs.get_mut(block.rank) {
             *occurs = true;
         }
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_the_limit_is_summed_up() {
+    fn blocks_beyond_the_limit_are_summed_up() {
         let cell = [
             block(1, 5, true),
             block(2, 9, true),

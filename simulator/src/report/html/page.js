@@ -8,7 +8,7 @@
   const time = ms => ms >= 7.2e6 ? `${short(ms / 3.6e6)} h` : ms >= 1.2e5 ? `${short(ms / 6e4)} min` : ms >= 1e3 ? `${short(ms / 1e3)} s` : `${short(ms)} ms`;
   const units = { mib, share: v => `${short(v * 100)} %`, count: short };
 
-  // ---- what is under the pointer
+  // ---- the text under the pointer
   const tip = document.createElement("div");
   tip.id = "tip";
   tip.hidden = true;
@@ -26,7 +26,7 @@
   const hide = () => { tip.hidden = true; };
   addEventListener("scroll", hide, { passive: true, capture: true });
 
-  // blocks and bars: their title, shown at once; it stays as their label for screen readers
+  // blocks and bars show their title at once; it stays as their label for screen readers
   const named = new WeakMap();
   const nameOf = g => {
     if (!named.has(g)) {
@@ -50,7 +50,8 @@
   }
 
   // ---- charts over time: the values of every policy at the pointer
-  const until = Math.max(1, ...data.series.flatMap(s => s.at_ms.slice(-1)));
+  const ends = data.series.map(s => s.at_ms.length ? s.at_ms[s.at_ms.length - 1] : 0);
+  const until = Math.max(1, ...ends);
   for (const svg of document.querySelectorAll(".chart")) {
     const field = svg.dataset.field;
     const runs = svg.dataset.run === undefined ? data.series.map((_, at) => at) : [+svg.dataset.run];
@@ -60,20 +61,28 @@
     const cursor = document.createElementNS("http://www.w3.org/2000/svg", "line");
     cursor.setAttribute("class", "cursor");
     cursor.setAttribute("y1", "0");
-    cursor.setAttribute("y2", String(svg.clientHeight - 18));
+    cursor.setAttribute("y2", String(svg.getAttribute("height") - 18));
     const leave = () => { cursor.remove(); hide(); };
     const over = event => {
       const box = svg.getBoundingClientRect();
       const share = Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
-      const lines = [time(share * until)];
+      const lines = data.relative && runs.length > 1 ? [] : [time(share * (data.relative ? ends[runs[0]] : until))];
       for (const run of runs) {
         const series = data.series[run];
-        const at = nearest(series.at_ms, share * until);
+        const wanted = share * (data.relative ? ends[run] : until);
+        const at = nearest(series.at_ms, wanted);
         if (at < 0) continue;
+        // a run that has ended has no value any more
+        const step = series.at_ms.length > 1 ? series.at_ms[1] - series.at_ms[0] : 0;
+        if (wanted > ends[run] + step) {
+          lines.push(`${data.policies[run]}: ended at ${time(ends[run])}`);
+          continue;
+        }
         let text = unit(series[field][at]);
         if (field === "used") {
           text += ` (${unit(series.used_min[at])} to ${unit(series.used_max[at])}, sd ${unit(series.used_sd[at])})`;
         }
+        if (data.relative && runs.length > 1) text += ` at ${time(wanted)}`;
         lines.push(`${data.policies[run]}: ${text}`);
       }
       cursor.setAttribute("x1", `${share * 100}%`);
@@ -113,7 +122,7 @@
   if (!maps) return;
   const BEFORE = 1, TASK = 2, REST = 4;
   const decoded = [];
-  // see report/pack.rs for the format
+  // the format is described in pack.rs
   function decode(run) {
     if (decoded[run]) return decoded[run];
     const text = atob(maps.runs[run].blocks);
@@ -207,15 +216,15 @@
       const [count, memory, flags] = maps.shapes[shapes[at]];
       x += Math.max(0, memory);
       if (wanted >= x) continue;
-      const app = flags & REST ? "the rest" : maps.apps[apps[at]] ?? "unknown app";
+      const app = flags & REST ? "the other entries" : maps.apps[apps[at]] ?? "unknown app";
       const which = count === 1 ? ` #${indices[at]}` : `, ${whole.format(count)} instances`;
-      return `${cell[0]}: ${app}${which}, ${mib(memory)}${flags & TASK ? ", task" : ""}${flags & BEFORE ? ", there before" : ""}`;
+      return `${cell[0]}: ${app}${which}, ${mib(memory)}${flags & TASK ? ", task" : ""}${flags & BEFORE ? ", ran before" : ""}`;
     }
-    return `${cell[0]}: ${cell[3] ? "gone" : `${mib(cell[1] - cell[2])} of ${mib(cell[1])} free`}`;
+    return `${cell[0]}: ${cell[3] ? "down" : `${mib(cell[1] - cell[2])} of ${mib(cell[1])} free`}`;
   }
   const plots = [...document.querySelectorAll(".plot")];
   const near = new IntersectionObserver(seen => {
-    for (const one of seen) if (one.isIntersecting) { near.unobserve(one.target); draw(one.target); }
+    for (const entry of seen) if (entry.isIntersecting) { near.unobserve(entry.target); draw(entry.target); }
   }, { rootMargin: "400px" });
   const again = () => {
     for (const plot of plots) if (plot.querySelector("canvas")) draw(plot);

@@ -1,9 +1,11 @@
-//! Charts as SVG. Horizontal places are in per cent, text is not scaled: the same image serves a
+//! Charts as SVG. Horizontal positions are in per cent and text is not scaled: the same image serves a
 //! phone, a wide screen and paper. Lines are in a nested image that is stretched to the width.
 
 use std::ops::Range;
 
-use crate::outcome::{Histogram, Sample};
+use maud::{Markup, PreEscaped};
+
+use crate::outcome::{Histogram, Sample, SimRun};
 use crate::report::charted::{Kind, Quantity};
 use crate::report::markup::{Esc, Len, w};
 use crate::report::number::{Unit, counted, nice_step, nice_time_step, whole};
@@ -23,10 +25,49 @@ pub(super) struct Line<'a> {
     pub(super) samples: &'a [Sample],
 }
 
-/// The classes of a policy: six colours and kinds of dashes, then the same ones thicker and paler.
+/// Policies with a colour and dashes of their own.
+const POLICY_COLOURS: usize = 12;
+/// Runs whose lengths differ by more than this factor have no common time axis.
+const MAX_LENGTH_RATIO: u64 = 4;
+
+/// The classes of a policy: a colour and dashes of its own for twelve policies, then the same ones
+/// thicker and paler.
 pub(super) fn policy_class(policy: usize) -> String {
-    let again = if (policy / 6) % 2 == 1 { " again" } else { "" };
-    format!("p{}{again}", policy % 6)
+    let again = if (policy / POLICY_COLOURS) % 2 == 1 {
+        " again"
+    } else {
+        ""
+    };
+    format!("p{}{again}", policy % POLICY_COLOURS)
+}
+
+/// The time axis of all charts.
+#[derive(Clone, Copy)]
+pub(super) struct TimeAxis {
+    /// The end of the longest run, milliseconds; at least 1.
+    until_ms: f64,
+    /// Each run is drawn over its own length: beside a run of minutes one of a second could not be seen.
+    pub(super) relative: bool,
+}
+
+impl TimeAxis {
+    pub(super) fn of(runs: &[SimRun]) -> Self {
+        let ends = || runs.iter().filter_map(|run| Some(run.series.last()?.at_ms));
+        let longest = ends().max().unwrap_or(1).max(1);
+        let shortest = ends().min().unwrap_or(longest);
+        Self {
+            until_ms: longest as f64,
+            relative: shortest.saturating_mul(MAX_LENGTH_RATIO) < longest,
+        }
+    }
+
+    /// The right end of the axis for a line of these samples, milliseconds.
+    fn end_of(&self, samples: &[Sample]) -> f64 {
+        match samples.last() {
+            Some(last) if self.relative => last.at_ms.max(1) as f64,
+            _ => self.until_ms,
+        }
+    }
 }
 
 /// The axes that charts share.
@@ -53,19 +94,10 @@ impl Axes {
     }
 }
 
-/// The end of the time axis for all runs.
-pub(super) fn until_ms<'a>(series: impl Iterator<Item = &'a [Sample]>) -> f64 {
-    series.flatten().map(|s| s.at_ms).max().unwrap_or(1).max(1) as f64
-}
-
 /// One chart with a line for each policy.
-pub(super) fn lines(
-    out: &mut String,
-    what: &Quantity,
-    lines: &[Line<'_>],
-    until: f64,
-    label: &str,
-) {
+pub(super) fn lines(what: &Quantity, lines: &[Line<'_>], axis: TimeAxis, label: &str) -> Markup {
+    let mut image = String::new();
+    let out = &mut image;
     let values = || {
         lines
             .iter()
@@ -76,7 +108,7 @@ pub(super) fn lines(
     let largest = values().fold(0.0_f64, f64::max);
     let step = vertical_step(what.unit, largest);
     let axes = Axes {
-        until_ms: until,
+        until_ms: axis.until_ms,
         top: (largest / step).ceil().max(1.0) * step,
     };
     open(out, what.field, None, label);
@@ -88,23 +120,29 @@ pub(super) fn lines(
             "<path class=\"line {}\" d=\"",
             policy_class(line.policy)
         );
-        polyline(out, line.samples, |s| (axes.x(s), axes.y((what.of)(s))));
+        let own = Axes {
+            until_ms: axis.end_of(line.samples),
+            ..axes
+        };
+        polyline(out, line.samples, |s| (own.x(s), own.y((what.of)(s))));
         out.push_str("\"/>");
     }
     out.push_str("</svg>");
     grid_labels(out, what.unit, step, axes);
-    time_axis(out, until);
+    if axis.relative {
+        share_axis(out);
+    } else {
+        time_axis(out, axis.until_ms);
+    }
     out.push_str("</svg>");
+    PreEscaped(image)
 }
 
 /// Load per cell of one policy: emptiest to fullest, one standard deviation around the mean, the mean.
-pub(super) fn load_band(
-    out: &mut String,
-    policy: usize,
-    samples: &[Sample],
-    until: f64,
-    label: &str,
-) {
+pub(super) fn load_band(policy: usize, samples: &[Sample], axis: TimeAxis, label: &str) -> Markup {
+    let mut image = String::new();
+    let out = &mut image;
+    let until = axis.end_of(samples);
     let axes = Axes {
         until_ms: until,
         top: 1.0,
@@ -135,6 +173,7 @@ pub(super) fn load_band(
     grid_labels(out, Unit::Share, 0.25, axes);
     time_axis(out, until);
     out.push_str("</svg>");
+    PreEscaped(image)
 }
 
 fn open(out: &mut String, field: &str, policy: Option<usize>, label: &str) {
@@ -218,6 +257,18 @@ fn vertical_step(unit: Unit, largest: f64) -> f64 {
     }
 }
 
+/// The axis of runs that are each drawn over their own length.
+fn share_axis(out: &mut String) {
+    for (percent, anchor) in [(0, "start"), (50, "middle"), (100, "end")] {
+        let text = match percent {
+            0 => "begin".to_owned(),
+            100 => "end of each run".to_owned(),
+            half => format!("{half}\u{a0}%"),
+        };
+        below(out, f64::from(percent), anchor, &text);
+    }
+}
+
 fn time_axis(out: &mut String, until: f64) {
     let step = nice_time_step(until, 4);
     let scale = Unit::Ms.scale(step.max(until / 4.0));
@@ -258,12 +309,13 @@ fn time_axis(out: &mut String, until: f64) {
 /// One histogram: classes of equal width, each bar with its number; the highest bar of all runs has
 /// the count `top`.
 pub(super) fn histogram(
-    out: &mut String,
     kind: &Kind,
     policy: usize,
     (histogram, shown): (&Histogram, Range<usize>),
     (top, label): (u64, &str),
-) {
+) -> Markup {
+    let mut image = String::new();
+    let out = &mut image;
     let height = TOP + PLOT + BOTTOM;
     w!(
         out,
@@ -279,11 +331,11 @@ pub(super) fn histogram(
         let bar = Bar {
             x: place as f64 * width,
             width,
-            // whatever was counted can be seen
+            // every count can be seen
             height: if count == 0 { 0.0 } else { share.max(1.0) },
         };
         draw_bar(out, &bar, policy, &bar_title(kind, histogram, class));
-        // the highest bar says how much it is, so that the scale is known without an axis
+        // the number on the highest bar gives the scale: there is no axis
         if count > 0 && count == most {
             bar_value(out, &bar, count);
         }
@@ -299,6 +351,7 @@ pub(super) fn histogram(
         bounds_axis(out, kind, &histogram.bounds, shown);
     }
     out.push_str("</svg>");
+    PreEscaped(image)
 }
 
 /// The width of a class, per cent: few of them leave the right side empty.

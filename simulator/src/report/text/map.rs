@@ -3,7 +3,7 @@
 use unicode_width::UnicodeWidthStr;
 
 use super::{Paper, bars, column, fit};
-use crate::outcome::{CellEnd, InstanceEnd, Outcome};
+use crate::outcome::{CellEnd, InstanceEnd, SimOutcome};
 use crate::report::markup::w;
 use crate::report::number::{Unit, clean, counted, percent, significant};
 use crate::report::palette::{Apps, class};
@@ -12,7 +12,7 @@ use crate::report::palette::{Apps, class};
 const LINES: usize = 60;
 
 /// The maps of all runs.
-pub(super) fn maps(paper: &mut Paper, outcome: &Outcome, apps: &Apps<'_>) {
+pub(super) fn maps(paper: &mut Paper, outcome: &SimOutcome, apps: &Apps<'_>) {
     if outcome.runs.iter().all(|r| r.cells.is_empty()) {
         return;
     }
@@ -46,10 +46,10 @@ pub(super) fn maps(paper: &mut Paper, outcome: &Outcome, apps: &Apps<'_>) {
     }
 }
 
-/// `z1  0 ▕   ▂▇█▃   ▏ 100 %  mean 61.2 % (58.1 to 70 %), 417 cells` and how many are empty or gone.
+/// `z1  0 ▕   ▂▇█▃   ▏ 100 %  mean 61.2 % (58.1 to 70 %), 417 cells` and how many are empty or down.
 fn zone_line(paper: &mut Paper, zone: &[CellEnd]) {
-    let there = || zone.iter().filter(|c| !c.gone && c.memory_mb > 0);
-    let loads: Vec<f64> = there()
+    let up = || zone.iter().filter(|c| !c.gone && c.memory_mb > 0);
+    let loads: Vec<f64> = up()
         .map(|c| c.used_mb as f64 / c.memory_mb as f64)
         .collect();
     let mut counts = [0.0; 10];
@@ -63,7 +63,7 @@ fn zone_line(paper: &mut Paper, zone: &[CellEnd]) {
     let least = loads.iter().copied().fold(f64::INFINITY, f64::min);
     let most = loads.iter().copied().fold(0.0, f64::max);
     let mean = loads.iter().sum::<f64>() / loads.len().max(1) as f64;
-    let empty = there().filter(|c| c.instances.is_empty()).count();
+    let empty = up().filter(|c| c.instances.is_empty()).count();
     let gone = zone.iter().filter(|c| c.gone).count();
     let name = if zone[0].zone.is_empty() {
         "no zone"
@@ -109,7 +109,7 @@ fn cell_line(paper: &mut Paper, cell: &CellEnd, run: usize, apps: &Apps<'_>, wid
         memory += instance.memory_mb.max(0);
         let until = steps(at(memory), wide);
         if until > filled {
-            // the sign, then a line to the block's end: blocks of one app are told apart
+            // the sign marks where a block begins: blocks of one app stay distinguishable
             let (sign, rest) = signs(rank, instance, apps);
             let block = format!("{sign}{}", rest.repeat(until - filled - 1));
             line += &paper.in_class(class(rank, apps.named), &block);
@@ -128,8 +128,8 @@ fn steps(columns: f64, most: usize) -> usize {
     (0..most).take_while(|at| (*at as f64) < columns).count()
 }
 
-/// The app's letter, small where the instance was there before (`+` and `~` for apps without one), and
-/// what follows it to the end of the block.
+/// The app's letter, in lower case where the instance ran before the first request (`+` and `~` for apps
+/// without one), and what follows it to the end of the block.
 fn signs(rank: usize, instance: &InstanceEnd, apps: &Apps<'_>) -> (char, &'static str) {
     match (apps.letter(rank), instance.before) {
         (Some(letter), false) => (letter, "="),
@@ -139,7 +139,7 @@ fn signs(rank: usize, instance: &InstanceEnd, apps: &Apps<'_>) -> (char, &'stati
     }
 }
 
-fn legend(paper: &mut Paper, outcome: &Outcome, apps: &Apps<'_>) {
+fn legend(paper: &mut Paper, outcome: &SimOutcome, apps: &Apps<'_>) {
     let mut entries: Vec<(usize, String, String)> = Vec::new();
     for (rank, name) in apps.names.iter().enumerate().take(apps.named) {
         let letter = apps.letter(rank).unwrap_or('?').to_string();
@@ -158,7 +158,7 @@ fn legend(paper: &mut Paper, outcome: &Outcome, apps: &Apps<'_>) {
             .flat_map(|c| &c.instances)
     };
     if instances().any(|i| i.before) {
-        entries.push((usize::MAX, "a-- ~--".to_owned(), "there before".to_owned()));
+        entries.push((usize::MAX, "a-- ~--".to_owned(), "ran before".to_owned()));
     }
     entries.push((usize::MAX, "·".to_owned(), "free".to_owned()));
     let mut line = String::new();

@@ -1,4 +1,4 @@
-//! The outcome as text for a terminal.
+//! The report as text for a terminal.
 
 mod map;
 
@@ -11,14 +11,14 @@ use super::markup::w;
 use super::number::{Unit, clean, counted, whole};
 use super::palette::{Apps, TERMINAL};
 use super::table;
-use crate::outcome::{Histogram, Outcome};
+use crate::outcome::{Histogram, SimOutcome};
 
-/// Bars of eight heights, and nothing.
+/// Bars of eight heights, and an empty one.
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// The narrowest text that is written.
 const NARROWEST: usize = 40;
 
-/// How text looks: collects lines none of which is wider than `width`.
+/// Collects lines, none of which is wider than `width`.
 struct Paper {
     text: String,
     /// Columns.
@@ -113,7 +113,7 @@ fn column(text: &str, width: usize, right: bool) -> String {
 }
 
 /// The whole text.
-pub(super) fn page(outcome: &Outcome, width: usize, colour: bool) -> String {
+pub(super) fn page(outcome: &SimOutcome, width: usize, colour: bool) -> String {
     let mut paper = Paper {
         text: String::new(),
         width: width.max(NARROWEST),
@@ -126,12 +126,12 @@ pub(super) fn page(outcome: &Outcome, width: usize, colour: bool) -> String {
         histograms(&mut paper, outcome);
         over_time(&mut paper, outcome);
         map::maps(&mut paper, outcome, &apps);
-        refusals(&mut paper, outcome);
+        reasons(&mut paper, outcome);
     }
     paper.text
 }
 
-fn title(paper: &mut Paper, outcome: &Outcome) {
+fn title(paper: &mut Paper, outcome: &SimOutcome) {
     let name = if outcome.name.is_empty() {
         "Unnamed scenario"
     } else {
@@ -169,10 +169,18 @@ fn title(paper: &mut Paper, outcome: &Outcome) {
     paper.paragraph(&facts.join(", "), "");
     paper.paragraph(&format!("$ {}", outcome.command), "");
     if outcome.interrupted {
-        paper.line("Ended early: what follows is how far it came.");
+        paper.line("Interrupted: these are the figures of the time until then.");
+    }
+    for warning in &outcome.warnings {
+        paper.paragraph(&format!("Warning: {warning}"), "");
+    }
+    for run in &outcome.runs {
+        for note in &run.notes {
+            paper.paragraph(&format!("{}: {note}", run.policy), "");
+        }
     }
     if outcome.runs.is_empty() {
-        paper.line("No policy was run.");
+        paper.line("No policy was simulated.");
     }
 }
 
@@ -180,7 +188,7 @@ fn title(paper: &mut Paper, outcome: &Outcome) {
 const GAP: &str = "  ";
 
 /// Policies as columns; as many side by side as fit, the rest below.
-fn figures(paper: &mut Paper, outcome: &Outcome) {
+fn figures(paper: &mut Paper, outcome: &SimOutcome) {
     let groups = table::groups(outcome);
     let rows = || {
         groups
@@ -218,14 +226,14 @@ fn figures(paper: &mut Paper, outcome: &Outcome) {
         columns = rest;
     }
     let note = fit(
-        "* best; figures that are 0 everywhere are left out",
+        "* best; figures that are 0 under all policies are left out",
         paper.width,
     );
     let note = paper.styled("2", &note);
     paper.ready(&note);
 }
 
-/// A group's rows, for so many (run, width) columns.
+/// The rows of a group, for these columns (run, width).
 fn figure_group(paper: &mut Paper, group: &table::Group, label: usize, columns: &[(usize, usize)]) {
     if group.rows.iter().all(table::Row::is_empty) {
         return;
@@ -257,7 +265,7 @@ fn shown(row: &table::Row, run: usize) -> String {
 }
 
 /// The names of policies in front of lines: as wide as the longest, at most a quarter of the width.
-fn policy_width(paper: &Paper, outcome: &Outcome) -> usize {
+fn policy_width(paper: &Paper, outcome: &SimOutcome) -> usize {
     let longest = outcome
         .runs
         .iter()
@@ -267,7 +275,7 @@ fn policy_width(paper: &Paper, outcome: &Outcome) -> usize {
     longest.min(paper.width / 4)
 }
 
-fn histograms(paper: &mut Paper, outcome: &Outcome) {
+fn histograms(paper: &mut Paper, outcome: &SimOutcome) {
     let name = policy_width(paper, outcome);
     for kind in &KINDS {
         let all = kind.of_runs(&outcome.runs);
@@ -286,7 +294,7 @@ fn histograms(paper: &mut Paper, outcome: &Outcome) {
 fn histogram_line(kind: &Kind, histogram: &Histogram, classes: Range<usize>) -> String {
     let all: u64 = histogram.counts.iter().sum();
     if all == 0 || classes.is_empty() {
-        return "nothing was counted".to_owned();
+        return "no values".to_owned();
     }
     let count = |class: usize| histogram.counts.get(class).copied().unwrap_or(0);
     let counts: Vec<f64> = classes.clone().map(|class| count(class) as f64).collect();
@@ -296,20 +304,20 @@ fn histogram_line(kind: &Kind, histogram: &Histogram, classes: Range<usize>) -> 
         .rev()
         .max_by_key(|class| count(*class))
         .unwrap_or(0);
-    let named = |class: usize| kind.class_name(&histogram.bounds, class);
+    let class_name = |class: usize| kind.class_name(&histogram.bounds, class);
     let range = match (classes.start, classes.end - 1) {
         (first, last) if first == last => String::new(),
-        (first, last) => format!("; classes: {} … {}", named(first), named(last)),
+        (first, last) => format!("; classes: {} … {}", class_name(first), class_name(last)),
     };
     let share = Unit::Share.show(count(most) as f64 / all as f64);
     format!(
         "{}  most in {} ({share}){range}",
         bars(&counts, top),
-        named(most)
+        class_name(most)
     )
 }
 
-/// One block character for each value; whatever is above 0 can be seen.
+/// One block character for each value; values above 0 are never invisible.
 fn bars(values: &[f64], top: f64) -> String {
     let bar = |value: &f64| {
         if !(value.is_finite() && *value > 0.0 && top > 0.0) {
@@ -323,16 +331,16 @@ fn bars(values: &[f64], top: f64) -> String {
     values.iter().map(bar).collect()
 }
 
-fn over_time(paper: &mut Paper, outcome: &Outcome) {
+fn over_time(paper: &mut Paper, outcome: &SimOutcome) {
     if outcome.runs.iter().all(|r| r.series.len() < 2) {
         return;
     }
     let name = policy_width(paper, outcome);
     let wide = paper.width.saturating_sub(name + 2 + 26).clamp(8, 100);
     for what in [&USED].into_iter().chain(&QUANTITIES) {
-        let all = || outcome.runs.iter().flat_map(|r| &r.series).map(what.of);
-        let top = all().filter(|v| v.is_finite()).fold(0.0, f64::max);
-        if top <= 0.0 || !what.is_worth_a_chart(&outcome.runs) {
+        let values = outcome.runs.iter().flat_map(|r| &r.series).map(what.of);
+        let top = values.filter(|v| v.is_finite()).fold(0.0, f64::max);
+        if top <= 0.0 || what.is_constant(&outcome.runs) {
             continue;
         }
         paper.heading(&format!("{} over time", what.title));
@@ -365,11 +373,11 @@ fn resample(values: &[f64], wanted: usize) -> Vec<f64> {
     (0..wanted).map(piece).collect()
 }
 
-fn refusals(paper: &mut Paper, outcome: &Outcome) {
+fn reasons(paper: &mut Paper, outcome: &SimOutcome) {
     if outcome.runs.iter().all(|r| r.refusals.is_empty()) {
         return;
     }
-    paper.heading("Refusals");
+    paper.heading("Unplaced instances, by reason");
     for run in outcome.runs.iter().filter(|r| !r.refusals.is_empty()) {
         paper.line(&run.policy);
         for (reason, count) in &run.refusals {
@@ -392,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_show_whatever_is_there() {
+    fn every_value_above_zero_has_a_visible_bar() {
         assert_eq!(bars(&[0.0, 0.001, 4.0, 8.0, f64::NAN], 8.0), " ▁▄█ ");
         assert_eq!(bars(&[0.0], 0.0), " ");
     }

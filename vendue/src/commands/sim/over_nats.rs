@@ -11,6 +11,7 @@ use async_nats::{Client, Subscriber};
 use futures_util::StreamExt;
 use placement::{Cell, Policy};
 use rep::{Attributes, ExecutorKind, SimulatedConfig};
+use shared::{AuctionId, clock::CellTime};
 use shared::{
     Subjects,
     nats::Bus,
@@ -18,16 +19,15 @@ use shared::{
     wire::{Acceptance, CellStart, Page, PoolAnswer, to_bytes},
 };
 use simulator::{
-    Mirror, Settings,
-    demand::{Demand, What},
-    outcome::Run,
+    Observer, RunSettings,
+    demand::{Demand, DemandAction},
+    outcome::SimRun,
     scenario::Scenario,
 };
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep, sleep_until},
 };
-use uuid::Uuid;
 
 use super::progress::Bar;
 use crate::{
@@ -72,8 +72,8 @@ pub(super) fn check(scenario: &Scenario, demands: &[Demand]) -> Result<(), Strin
     }
     let lives = |demand: &Demand| {
         matches!(
-            &demand.what,
-            What::Start {
+            &demand.action,
+            DemandAction::Start {
                 lifetime_ms: Some(_),
                 ..
             }
@@ -94,9 +94,9 @@ pub(super) async fn play(
     label: &str,
     policy: &Policy,
     demands: &[Demand],
-    settings: Settings,
+    settings: RunSettings,
     end: &AtomicBool,
-) -> anyhow::Result<(Run, bool)> {
+) -> anyhow::Result<(SimRun, bool)> {
     let server = Server::start(Port::This(0), None).await?;
     let mut global = global.clone();
     (global.nats, global.creds, global.context) = (Some(server.url()), None, None);
@@ -112,7 +112,7 @@ pub(super) async fn play(
     );
     let played = async {
         let cluster = cluster.await?;
-        let mirror = Mirror::new(
+        let observer = Observer::new(
             scenario,
             label,
             policy,
@@ -120,8 +120,8 @@ pub(super) async fn play(
             settings,
             cluster.subjects.prefix(),
         );
-        cluster.hold(&mirror).await?;
-        cluster.watch(scenario, label, mirror, end).await
+        cluster.hold(&observer).await?;
+        cluster.watch(scenario, label, observer, end).await
     };
     let played = Box::pin(played).await;
     shutdown.cancel();
@@ -222,8 +222,8 @@ impl Cluster {
     }
 
     /// Starts what runs before the first request.
-    async fn hold(&self, mirror: &Mirror<'_>) -> anyhow::Result<()> {
-        if mirror.running().is_empty() {
+    async fn hold(&self, observer: &Observer<'_>) -> anyhow::Result<()> {
+        if observer.running().is_empty() {
             return Ok(());
         }
         let mut incarnations = std::collections::BTreeMap::new();
@@ -233,14 +233,14 @@ impl Cluster {
             incarnations.extend(page.cells.into_iter().map(|c| (c.cell.cell, c.incarnation)));
             offset = page.next;
         }
-        for (cell, works) in mirror.running() {
+        for (cell, works) in observer.running() {
             let incarnation = *incarnations.get(cell).context("a cell that nobody knows")?;
             for work in works.chunks(WORK_A_START) {
                 let start = CellStart {
                     v: shared::VERSION,
-                    auction: Uuid::nil(),
+                    auction: AuctionId::nil(),
                     incarnation,
-                    expires_ms: u64::MAX,
+                    expires_ms: CellTime::from_ms(u64::MAX),
                     work: work.to_vec(),
                 };
                 let subject = self.subjects.cell(cell, "start");
@@ -259,14 +259,14 @@ impl Cluster {
         Ok(())
     }
 
-    /// Makes the demands, and lays what crosses the server on the mirror.
+    /// Makes the demands, and lays what crosses the server on the observer.
     async fn watch(
         &self,
         scenario: &Scenario,
         label: &str,
-        mut mirror: Mirror<'_>,
+        mut observer: Observer<'_>,
         end: &AtomicBool,
-    ) -> anyhow::Result<(Run, bool)> {
+    ) -> anyhow::Result<(SimRun, bool)> {
         let mut heard: Subscriber = self.client.subscribe(">").await?;
         self.client.flush().await?;
         let begin = Instant::now();
@@ -275,10 +275,10 @@ impl Cluster {
         let mut bar = Bar::new(label);
         let (mut replies, mut done, mut last) = (0_u64, None, begin);
         loop {
-            let next = mirror
+            let next = observer
                 .next_demand_us()
                 .map(|us| begin + Duration::from_micros(us));
-            done = if mirror.is_done() {
+            done = if observer.is_done() {
                 done.or(Some(Instant::now()))
             } else {
                 None
@@ -291,7 +291,7 @@ impl Cluster {
             if end.load(Ordering::Relaxed) || Instant::now() >= over {
                 bar.clear();
                 let interrupted = end.load(Ordering::Relaxed);
-                return Ok((mirror.finish(at_us()), interrupted));
+                return Ok((observer.finish(at_us()), interrupted));
             }
             // at least now and then, to see whether it is to end
             let wake = over
@@ -301,13 +301,13 @@ impl Cluster {
                 biased;
                 message = heard.next() => {
                     let message = message.context("the connection was closed")?;
-                    mirror.message(at_us(), &message.subject, &message.payload);
+                    observer.message(at_us(), &message.subject, &message.payload);
                 }
                 () = sleep_until(wake) => {}
             }
             if next.is_some_and(|next| Instant::now() >= next) {
                 last = Instant::now();
-                for message in mirror.demand(at_us()) {
+                for message in observer.demand(at_us()) {
                     replies += 1;
                     let subject = match message.subject {
                         "stop" => self.subjects.stop(),
@@ -319,7 +319,7 @@ impl Cluster {
                         .await?;
                 }
             }
-            bar.show(mirror.progress());
+            bar.show(observer.progress());
         }
     }
 }

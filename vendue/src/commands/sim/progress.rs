@@ -1,4 +1,4 @@
-//! How far a simulation is, on a terminal's last line.
+//! A progress bar on the last line of a terminal.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -7,9 +7,9 @@ use std::{
 
 use simulator::Progress;
 
-/// Between two looks.
+/// Between two updates.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Columns of the bar.
+/// The width of the bar, columns.
 const COLUMNS: u64 = 30;
 
 /// A bar on standard error, if that is a terminal.
@@ -38,7 +38,7 @@ impl Bar {
             .collect();
         let (placed, asked) = (progress.placed, progress.asked);
         let age = crate::output::age(progress.virtual_ms);
-        // when nobody can read it, nobody needs it
+        // a terminal that cannot be written to needs no progress
         let _ = write!(
             io::stderr(),
             "\r{} {bar} {age}, {placed} of {asked} placed\x1b[K",

@@ -1,4 +1,4 @@
-//! `sim record`: a live cluster's advertisements and requests, as a scenario to be replayed.
+//! `sim record`: records the cells and requests of a live cluster as a scenario.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -9,7 +9,7 @@ use shared::{
     ask::gather,
     wire::{Instances, InstancesAnswer, Page, PoolAnswer, to_bytes},
 };
-use simulator::record::Recording;
+use simulator::scenario::recording::Recording;
 use tokio::time::{Instant, sleep_until};
 
 use crate::{
@@ -19,53 +19,53 @@ use crate::{
     output::{note, say},
 };
 
-/// How long cells have to say how they are before the recording begins.
-const ROLL_CALL: Duration = Duration::from_secs(2);
-/// Cells that say nothing for so long have all spoken.
+/// How long cells have to advertise before the recording begins.
+const DISCOVERY: Duration = Duration::from_secs(2);
+/// After this long without an advertisement, all cells have advertised.
 const QUIET: Duration = Duration::from_millis(500);
 
 /// See `vendue sim record --help`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RecordArgs {
-    /// Where the scenario goes, as TOML [default: standard output]
+    /// File for the scenario, as TOML [default: standard output]
     file: Option<PathBuf>,
-    /// How long to listen [default: until Ctrl-C]
+    /// How long to record [default: until Ctrl-C]
     #[arg(long = "for", value_name = "DURATION", value_parser = humantime::parse_duration)]
     lasts: Option<Duration>,
-    /// The scenario's name
+    /// Name of the scenario
     #[arg(long, default_value = "recorded")]
     name: String,
 }
 
-struct Heard {
+struct Subscriptions {
     adverts: Subscriber,
     starts: Subscriber,
     stops: Subscriber,
 }
 
-/// Listens, then writes.
+/// Records, then writes the scenario.
 pub(crate) async fn record(global: &Global, args: &RecordArgs) -> anyhow::Result<Done> {
     let cluster = Cluster::connect(global).await?;
     let client = &cluster.bus.client;
     let subjects = &cluster.subjects;
-    let mut heard = Heard {
+    let mut subscriptions = Subscriptions {
         adverts: client.subscribe(subjects.adverts()).await?,
         starts: client.subscribe(subjects.start()).await?,
         stops: client.subscribe(subjects.stop()).await?,
     };
     let mut recording = Recording::default();
-    roll_call(&cluster, &mut heard, &mut recording).await?;
+    discover(&cluster, &mut subscriptions, &mut recording).await?;
     let policy = policy(&cluster).await;
     let begin = Instant::now();
     note(format_args!(
-        "recording {} cells; Ctrl-C ends it",
+        "recording {} cells; Ctrl-C ends the recording",
         recording.cells()
     ));
-    listen(&mut heard, &mut recording, begin, args.lasts).await;
+    listen(&mut subscriptions, &mut recording, begin, args.lasts).await;
     let lasted_ms = u64::try_from(begin.elapsed().as_millis())?;
     let text = recording.scenario(&args.name, &policy, lasted_ms)?;
     note(format_args!(
-        "{} cells, {} requests and stops in {:.1} s; {} messages left out",
+        "recorded {} cells, {} requests and stops in {:.1} s; {} messages left out",
         recording.cells(),
         recording.demands(),
         lasted_ms as f64 / 1e3,
@@ -78,21 +78,21 @@ pub(crate) async fn record(global: &Global, args: &RecordArgs) -> anyhow::Result
     Ok(Done::Well)
 }
 
-/// Every cell says how it is and what it holds.
-async fn roll_call(
+/// Asks every cell to advertise and to list its instances.
+async fn discover(
     cluster: &Cluster,
-    heard: &mut Heard,
+    subscriptions: &mut Subscriptions,
     recording: &mut Recording,
 ) -> anyhow::Result<()> {
     let (client, subjects) = (&cluster.bus.client, &cluster.subjects);
     let body = to_bytes(&serde_json::json!({ "v": shared::VERSION }));
     client.publish(subjects.discover(), body).await?;
-    let end = Instant::now() + ROLL_CALL;
+    let end = Instant::now() + DISCOVERY;
     let mut quiet = end;
     loop {
         tokio::select! {
-            advert = heard.adverts.next() => {
-                let Some(advert) = advert else { anyhow::bail!("the connection was closed") };
+            advert = subscriptions.adverts.next() => {
+                let Some(advert) = advert else { anyhow::bail!("the connection to NATS was closed") };
                 recording.advert(&advert.payload);
                 quiet = Instant::now() + QUIET;
             }
@@ -115,14 +115,14 @@ async fn held(client: &Client, subject: String, recording: &mut Recording) -> an
     gather(client, subject, question, PATIENCE, Some(QUIET), answers).await?;
     if answered < cells {
         note(format_args!(
-            "{} of {cells} cells did not say what they hold",
+            "{} of {cells} cells did not list their instances",
             cells - answered
         ));
     }
     Ok(())
 }
 
-/// The policy of whoever answers; a replay may name another.
+/// The policy of an auctioneer; a replay may use another.
 async fn policy(cluster: &Cluster) -> String {
     let page = Page {
         v: shared::VERSION,
@@ -136,21 +136,21 @@ async fn policy(cluster: &Cluster) -> String {
 }
 
 async fn listen(
-    heard: &mut Heard,
+    subscriptions: &mut Subscriptions,
     recording: &mut Recording,
     begin: Instant,
     lasts: Option<Duration>,
 ) {
-    // a year is for ever
+    // a year stands for no end
     let end = begin + lasts.unwrap_or(Duration::from_secs(365 * 86_400));
     let interrupted = tokio::signal::ctrl_c();
     tokio::pin!(interrupted);
     loop {
         let at_ms = || u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
         tokio::select! {
-            Some(advert) = heard.adverts.next() => recording.advert(&advert.payload),
-            Some(start) = heard.starts.next() => recording.start(at_ms(), &start.payload),
-            Some(stop) = heard.stops.next() => recording.stop(at_ms(), &stop.payload),
+            Some(advert) = subscriptions.adverts.next() => recording.advert(&advert.payload),
+            Some(start) = subscriptions.starts.next() => recording.start(at_ms(), &start.payload),
+            Some(stop) = subscriptions.stops.next() => recording.stop(at_ms(), &stop.payload),
             () = sleep_until(end) => return,
             _ = &mut interrupted => return,
             else => return,

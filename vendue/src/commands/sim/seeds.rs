@@ -1,22 +1,26 @@
-//! What many seeds of one scenario have in common.
+//! The figures of one scenario over several seeds.
 
 use simulator::{
-    outcome::{Balance, Outcome},
-    seeds::{MAIN, Seeds},
+    outcome::{Balance, Seeds, SimOutcome},
+    seeds::{MAIN, ranges, show},
 };
 
 use crate::output::{self, Format};
 
-/// Prints the figures over all seeds that were played to the end.
-pub(super) fn write(format: Format, outcomes: &[Outcome], command: &str) -> anyhow::Result<()> {
-    let whole: Vec<Outcome> = outcomes
+/// The figures over all seeds that were simulated to the end.
+pub(super) fn over(outcomes: &[SimOutcome], command: &str) -> Seeds {
+    let complete: Vec<SimOutcome> = outcomes
         .iter()
         .filter(|o| !o.interrupted)
         .cloned()
         .collect();
-    let seeds = Seeds::of(&whole, command);
+    Seeds::of(&complete, command)
+}
+
+/// Prints the main figures, and those that only this scenario has.
+pub(super) fn write(format: Format, seeds: &Seeds) -> anyhow::Result<()> {
     if format == Format::Json {
-        return output::json(&seeds);
+        return output::json(seeds);
     }
     let policies = seeds.runs.iter().map(|run| run.policy.as_str());
     let head: Vec<&str> = std::iter::once("FIGURE").chain(policies).collect();
@@ -34,35 +38,14 @@ pub(super) fn write(format: Format, outcomes: &[Outcome], command: &str) -> anyh
         if values.iter().all(|v| v.max == 0.0 && v.min == 0.0) {
             continue;
         }
-        let cells = values.iter().map(shown);
-        table.add_row(std::iter::once(path.to_owned()).chain(cells));
+        table.add_row(std::iter::once(path.to_owned()).chain(values.iter().map(show)));
     }
     output::say(format_args!(
-        "{}: {} seeds from {}; mean ± standard deviation (least … most)",
+        "{}: {} seeds ({}); mean ± standard deviation (minimum … maximum)",
         seeds.name,
         seeds.seeds.len(),
-        seeds.seeds.first().copied().unwrap_or_default()
+        ranges(&seeds.seeds)
     ))?;
     output::print(table)?;
     Ok(())
-}
-
-fn shown(of: &Balance) -> String {
-    let digits = match of.mean.abs() {
-        mean if mean >= 1_000.0 => 0,
-        mean if mean >= 10.0 => 1,
-        mean if mean >= 1.0 => 2,
-        _ => 4,
-    };
-    let number = |value: f64| format!("{value:.digits$}");
-    if of.min.total_cmp(&of.max).is_eq() {
-        return number(of.mean);
-    }
-    format!(
-        "{} ± {} ({} … {})",
-        number(of.mean),
-        number(of.sd),
-        number(of.min),
-        number(of.max)
-    )
 }

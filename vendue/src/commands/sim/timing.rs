@@ -1,28 +1,28 @@
-//! What a simulation took, in this world: never part of its report.
+//! Real time, processor time and memory of a simulation: never part of its report.
 
 use std::{fmt, time::Instant};
 
 use serde::Serialize;
-use simulator::outcome::Run;
+use simulator::outcome::SimRun;
 
 use crate::bench::usage;
 
-/// What one run took.
+/// Measured of one run.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Timing {
     policy: String,
     seconds: f64,
     cpu_seconds: f64,
     virtual_seconds: f64,
-    /// How much faster than real time.
+    /// Virtual time over real time.
     times_real_time: f64,
-    /// Instances that got their outcome, for each second.
+    /// Instances that got their outcome, per second of real time.
     decisions_per_second: f64,
-    /// The most memory that the program held meanwhile.
+    /// The peak memory of the process during the run.
     peak_memory_mib: Option<f64>,
 }
 
-/// Begins to measure.
+/// Starts to measure.
 pub(super) struct Stopwatch {
     start: Instant,
     cpu_seconds: f64,
@@ -30,7 +30,7 @@ pub(super) struct Stopwatch {
 
 impl Stopwatch {
     pub(super) fn start() -> Self {
-        // the peak is counted anew; where the kernel does not let us, it is that of all runs so far
+        // resets the peak; where the kernel does not allow it, the peak is that of all runs so far
         let _ = std::fs::write("/proc/self/clear_refs", "5");
         Self {
             start: Instant::now(),
@@ -38,7 +38,7 @@ impl Stopwatch {
         }
     }
 
-    pub(super) fn stop(self, run: &Run) -> Timing {
+    pub(super) fn stop(self, run: &SimRun) -> Timing {
         let seconds = self.start.elapsed().as_secs_f64();
         let virtual_seconds = run.figures.virtual_ms as f64 / 1_000.0;
         let decided = run.figures.placed + run.figures.refused;
@@ -62,7 +62,7 @@ impl fmt::Display for Timing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}: {:.1} s of virtual time in {:.2} s ({:.2} s of processor), {:.0} decisions/s",
+            "{}: {:.1} s of virtual time in {:.2} s ({:.2} s processor time), {:.0} decisions/s",
             self.policy,
             self.virtual_seconds,
             self.seconds,
@@ -70,7 +70,7 @@ impl fmt::Display for Timing {
             self.decisions_per_second
         )?;
         match self.peak_memory_mib {
-            Some(mib) => write!(f, ", at most {mib:.0} MiB"),
+            Some(mib) => write!(f, ", peak {mib:.0} MiB"),
             None => Ok(()),
         }
     }

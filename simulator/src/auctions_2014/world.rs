@@ -4,98 +4,101 @@ mod messages;
 mod state;
 
 use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, BinaryHeap},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
-use placement::{Cell, Request};
+use placement::{Cell, Job, Request};
 
-use messages::{SORTS, STOP, Sort};
-use state::{Auctioneer, Back, Event, Job, Open, Question, State};
+use messages::MessageKind;
+use state::{Answering, Event, Instance, OpenAuction, Question, Slots, State};
 
 use super::{
-    EraResult, Failure, Placement, Setting,
-    auction::{Answer, Ask, Auction, Step},
+    AuctionFailure, AuctionPlacement, AuctionSettings, AuctionsResult, Order,
+    auction::{Answer, Auction, QuestionKind, Step},
     cells::{Rep, may_be_asked},
     sizes,
 };
 use crate::{
-    demand::{Demand, What},
+    demand::{Demand, DemandAction},
     outcome::Traffic,
+    queue::EventQueue,
     random::Random,
 };
 
-/// Events between two looks of who watches.
-const WATCH_EVERY: u32 = 65_536;
-/// No cell may be asked: nothing was, so there was no round.
+/// Events between two reports of progress.
+const EVENTS_PER_REPORT: u32 = 65_536;
+/// No cell may be asked, so there was no round.
 const NO_CELL: &str = "no cell offers what is asked for";
-/// What the auctions of 2014 said when the rounds were used up.
+/// The error of the auctions of 2014 when the rounds were used up.
 const NO_ROOM: &str = "insufficient resources for instance";
-/// The order to run was lost, or came to a cell that had released its room by then: a release that
-/// was meant for an earlier question may come late.
+/// The order to run was lost, or reached a cell that had released the room by then: a release that
+/// was meant for an earlier question may arrive late.
 const NEVER_RAN: &str = "the winner was not reached";
 
 pub(super) struct World<'a> {
-    setting: &'a Setting,
+    settings: &'a AuctionSettings,
     cells: &'a [Cell],
     demands: &'a [Demand],
     reps: Vec<Rep>,
     answer_bytes: Vec<sizes::Answers>,
-    auctioneers: Vec<Auctioneer>,
-    jobs: Vec<Job>,
-    open: BTreeMap<u32, Open>,
-    /// Reservations: job and cell.
+    auctioneers: Vec<Slots>,
+    instances: Vec<Instance>,
+    open: BTreeMap<u32, OpenAuction>,
+    /// Reservations: instance and cell.
     held: BTreeSet<(u32, u32)>,
     app_numbers: BTreeMap<String, u32>,
-    /// By app: jobs that are not over, and some that are.
-    jobs_of: BTreeMap<u32, Vec<u32>>,
+    /// By app: instances that are not over, and some that are.
+    instances_of: BTreeMap<u32, Vec<u32>>,
     class_numbers: BTreeMap<(Option<String>, Vec<String>), usize>,
-    /// By class: cells that may be asked, in an order of no meaning.
+    /// By class: cells that may be asked, in no particular order.
     classes: Vec<Vec<u32>>,
-    heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
-    pushed: u64,
+    events: EventQueue<Event>,
     now_us: u64,
-    /// Which cells, ties, and which auctioneer.
+    /// Draws the order, the auctioneer, the pool and ties.
     choice: Random,
-    /// Latency and loss.
-    weather: Random,
-    /// In the order of [`SORTS`].
-    messages: [Traffic; SORTS.len()],
-    placements: Vec<Placement>,
-    failures: Vec<Failure>,
+    /// Draws latencies and losses.
+    network: Random,
+    /// By [`MessageKind`].
+    messages: [Traffic; MessageKind::COUNT],
+    placements: Vec<AuctionPlacement>,
+    failures: Vec<AuctionFailure>,
     cancelled: u64,
     auctions: u64,
 }
 
 impl<'a> World<'a> {
-    pub(super) fn new(cells: &'a [Cell], demands: &'a [Demand], setting: &'a Setting) -> Self {
+    pub(super) fn new(
+        cells: &'a [Cell],
+        demands: &'a [Demand],
+        settings: &'a AuctionSettings,
+    ) -> Self {
         let mut app_numbers = BTreeMap::new();
         let rep = |cell| Rep::new(cell, |app| number(&mut app_numbers, app));
         let reps = cells.iter().map(rep).collect();
-        let random = Random::new(setting.seed);
+        let random = Random::new(settings.seed);
         Self {
-            setting,
+            settings,
             cells,
             demands,
             reps,
             answer_bytes: cells.iter().map(sizes::answers).collect(),
-            auctioneers: (0..setting.rules.auctioneers.max(1))
-                .map(|_| Auctioneer::default())
+            auctioneers: (0..settings.rules.auctioneers.max(1))
+                .map(|_| Slots::default())
                 .collect(),
-            jobs: Vec::new(),
+            instances: Vec::new(),
             open: BTreeMap::new(),
             held: BTreeSet::new(),
             app_numbers,
-            jobs_of: BTreeMap::new(),
+            instances_of: BTreeMap::new(),
             class_numbers: BTreeMap::new(),
             classes: Vec::new(),
-            heap: BinaryHeap::new(),
-            pushed: 0,
+            events: EventQueue::new(),
             now_us: 0,
+            // these names decide the draws: other names give other figures than docs/SIMULATOR.md
             choice: random.fork("era choice", 0),
-            weather: random.fork("era weather", 0),
-            messages: [Traffic::default(); SORTS.len()],
+            network: random.fork("era weather", 0),
+            messages: [Traffic::default(); MessageKind::COUNT],
             placements: Vec::new(),
             failures: Vec::new(),
             cancelled: 0,
@@ -103,80 +106,86 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Plays it all; `watch` is told the virtual time now and then, and ends it by `false`.
-    pub(super) fn run(mut self, watch: &mut dyn FnMut(u64) -> bool) -> (EraResult, bool) {
-        let mut left = WATCH_EVERY;
+    /// Runs to the end; `watch` gets the virtual time now and then, and ends the run by false.
+    pub(super) fn run(mut self, watch: &mut dyn FnMut(u64) -> bool) -> (AuctionsResult, bool) {
+        let mut left = EVENTS_PER_REPORT;
         self.expect_demand(0);
         let until_us = self
-            .setting
+            .settings
             .until_ms
             .map_or(u64::MAX, |ms| ms.saturating_mul(1000));
-        while let Some(Reverse((at_us, _, event))) = self.heap.pop() {
+        while let Some((at_us, event)) = self.events.pop() {
             if at_us > until_us {
                 break;
             }
             self.now_us = at_us;
             left -= 1;
             if left == 0 {
-                left = WATCH_EVERY;
+                left = EVENTS_PER_REPORT;
                 if !watch(at_us / 1000) {
                     return (self.result(None), true);
                 }
             }
             match event {
-                Event::Demand(i) => {
-                    self.demand(&self.demands[i]);
-                    self.expect_demand(i + 1);
-                }
+                Event::Demand(i) => self.demands_from(i),
                 Event::Arrive(question) => self.arrive(question),
-                Event::Continue { job } => self.proceed(job),
+                Event::Continue { instance } => self.proceed(instance),
                 Event::End { placement } => self.end(placement),
             }
         }
-        let until_ms = self.setting.until_ms;
+        let until_ms = self.settings.until_ms;
         (self.result(until_ms), false)
     }
 
     fn expect_demand(&mut self, i: usize) {
         if let Some(demand) = self.demands.get(i) {
             let at_us = demand.at_ms.saturating_mul(1000).max(self.now_us);
-            self.push(at_us, Event::Demand(i));
+            self.events.add(at_us, Event::Demand(i));
         }
     }
 
-    fn push(&mut self, at_us: u64, event: Event) {
-        self.pushed += 1;
-        self.heap.push(Reverse((at_us, self.pushed, event)));
-    }
-
-    fn demand(&mut self, demand: &Demand) {
-        match &demand.what {
-            What::Start {
-                request,
-                lifetime_ms,
-            } => {
-                let app = number(&mut self.app_numbers, &request.app);
-                let class = self.class(request);
-                for job in request.jobs() {
-                    self.ask_for(
-                        job,
-                        app,
-                        class,
-                        lifetime_ms.map(|ms| ms.saturating_mul(1000)),
-                    );
+    /// Takes the demands from this position on that are made at this moment.
+    fn demands_from(&mut self, from: usize) {
+        let demands = self.demands;
+        let at_ms = demands[from].at_ms;
+        let mut next = from;
+        let mut asked: Vec<(Job, Option<u64>)> = Vec::new();
+        while let Some(demand) = demands.get(next).filter(|demand| demand.at_ms == at_ms) {
+            next += 1;
+            match &demand.action {
+                DemandAction::Start {
+                    request,
+                    lifetime_ms,
+                } => {
+                    let lifetime_us = lifetime_ms.map(|ms| ms.saturating_mul(1000));
+                    asked.extend(request.jobs().into_iter().map(|job| (job, lifetime_us)));
+                }
+                DemandAction::Stop { app, indices } => {
+                    self.ask_for_all(std::mem::take(&mut asked));
+                    let app = number(&mut self.app_numbers, app);
+                    self.stop(app, indices);
                 }
             }
-            What::Stop { app, indices } => {
-                let app = number(&mut self.app_numbers, app);
-                self.stop(app, indices);
-            }
+        }
+        self.ask_for_all(asked);
+        self.expect_demand(next);
+    }
+
+    fn ask_for_all(&mut self, mut asked: Vec<(Job, Option<u64>)>) {
+        if self.settings.rules.order == Order::Random {
+            self.choice.shuffle(&mut asked);
+        }
+        for (job, lifetime_us) in asked {
+            let app = number(&mut self.app_numbers, &job.request.app);
+            let class = self.class(&job.request);
+            self.ask_for(job, app, class, lifetime_us);
         }
     }
 
-    #[allow(clippy::cast_possible_truncation)] // far below 2^32 jobs
-    fn ask_for(&mut self, job: placement::Job, app: u32, class: usize, lifetime_us: Option<u64>) {
-        let number = self.jobs.len() as u32;
-        self.jobs.push(Job {
+    #[allow(clippy::cast_possible_truncation)] // far below 2^32 instances
+    fn ask_for(&mut self, job: Job, app: u32, class: usize, lifetime_us: Option<u64>) {
+        let number = self.instances.len() as u32;
+        self.instances.push(Instance {
             request: job.request,
             index: job.index,
             app,
@@ -188,10 +197,10 @@ impl<'a> World<'a> {
             rounds: 0,
             communications: 0,
         });
-        self.jobs_of.entry(app).or_default().push(number);
+        self.instances_of.entry(app).or_default().push(number);
         let auctioneer = self.choice.place(self.auctioneers.len());
         self.auctioneers[auctioneer].queue.push_back(number);
-        self.take_on(auctioneer);
+        self.begin_auctions(auctioneer);
     }
 
     /// The cells that may be asked depend on stack and placement tags only.
@@ -207,44 +216,44 @@ impl<'a> World<'a> {
         })
     }
 
-    /// The auctioneer begins waiting auctions while it has a hand free.
-    fn take_on(&mut self, auctioneer: usize) {
-        while self.auctioneers[auctioneer].busy < self.setting.rules.at_once {
+    /// Begins waiting auctions while the auctioneer has a free slot.
+    fn begin_auctions(&mut self, auctioneer: usize) {
+        while self.auctioneers[auctioneer].busy < self.settings.rules.at_once {
             let Some(number) = self.auctioneers[auctioneer].queue.pop_front() else {
                 return;
             };
-            let job = &mut self.jobs[number as usize];
-            if job.state != State::Waiting {
+            let instance = &mut self.instances[number as usize];
+            if instance.state != State::Waiting {
                 continue;
             }
-            job.state = State::Auction;
+            instance.state = State::Auction;
             self.auctions += 1;
-            if self.classes[job.class].is_empty() {
+            if self.classes[instance.class].is_empty() {
                 self.fail(number, NO_CELL);
                 continue;
             }
             self.auctioneers[auctioneer].busy += 1;
-            let mut open = Open {
+            let mut open = OpenAuction {
                 auction: Auction::new(),
                 auctioneer,
                 step: 0,
-                ask: Ask::Bid,
+                ask: QuestionKind::Bid,
                 asked: Vec::new(),
                 answers: Vec::new(),
                 void: false,
-                info_bytes: sizes::info(&job.request, job.index),
-                run_bytes: sizes::run(&job.request, job.index),
+                info_bytes: sizes::info(&instance.request, instance.index),
+                run_bytes: sizes::run(&instance.request, instance.index),
             };
-            let cells = &mut self.classes[job.class];
+            let cells = &mut self.classes[instance.class];
             let step = open
                 .auction
-                .next_round(&self.setting.rules, cells, &mut self.choice);
+                .next_round(&self.settings.rules, cells, &mut self.choice);
             self.take_step(number, open, Some(step));
         }
     }
 
-    fn take_step(&mut self, number: u32, mut open: Open, step: Option<Step>) {
-        self.jobs[number as usize].rounds = open.auction.rounds;
+    fn take_step(&mut self, number: u32, mut open: OpenAuction, step: Option<Step>) {
+        self.instances[number as usize].rounds = open.auction.rounds;
         match step {
             Some(Step::Ask(ask, cells)) => {
                 open.step += 1;
@@ -254,7 +263,8 @@ impl<'a> World<'a> {
                 open.asked = cells;
                 open.answers.clear();
                 self.open.insert(number, open);
-                self.push(until_us, Event::Continue { job: number });
+                self.events
+                    .add(until_us, Event::Continue { instance: number });
                 return;
             }
             Some(Step::GiveUp) => self.fail(number, NO_ROOM),
@@ -262,37 +272,37 @@ impl<'a> World<'a> {
             None => {}
         }
         self.auctioneers[open.auctioneer].busy -= 1;
-        self.take_on(open.auctioneer);
+        self.begin_auctions(open.auctioneer);
     }
 
     fn arrive(&mut self, question: Question) {
         let Question {
-            job: number,
+            instance: number,
             cell,
             ask,
             ..
         } = question;
-        let job = &self.jobs[number as usize];
+        let instance = &self.instances[number as usize];
         let rep = &mut self.reps[cell as usize];
         let sizes = self.answer_bytes[cell as usize];
         let bid = match ask {
-            Ask::Bid => rep.bid(&job.request, job.app),
+            QuestionKind::Bid => rep.bid(&instance.request, instance.app),
             // one reservation for each instance: a release for an earlier one is still under way
-            Ask::Reserve if self.held.contains(&(number, cell)) => None,
-            Ask::Reserve => {
-                let bid = rep.reserve(&job.request, job.app);
+            QuestionKind::Reserve if self.held.contains(&(number, cell)) => None,
+            QuestionKind::Reserve => {
+                let bid = rep.reserve(&instance.request, instance.app);
                 if bid.is_some() {
                     self.held.insert((number, cell));
                 }
                 bid
             }
-            Ask::Release => {
+            QuestionKind::Release => {
                 if self.held.remove(&(number, cell)) {
-                    rep.release(&job.request, job.app);
+                    rep.release(&instance.request, instance.app);
                 }
                 None
             }
-            Ask::Run => {
+            QuestionKind::Run => {
                 if self.held.remove(&(number, cell)) {
                     self.place(number, cell, question.busy_us);
                 } else if let Some(open) = self.open.get_mut(&number) {
@@ -304,12 +314,16 @@ impl<'a> World<'a> {
             }
         };
         let bytes = match (ask, bid) {
-            (Ask::Release | Ask::Run, _) => sizes.ok,
+            (QuestionKind::Release | QuestionKind::Run, _) => sizes.ok,
             (_, Some(_)) => sizes.bid,
             (_, None) => sizes.no_room,
         };
-        self.count(Sort::answer(ask), bytes, question.back != Back::Lost);
-        if question.back == Back::InTime
+        self.count(
+            MessageKind::answer(ask),
+            bytes,
+            question.answering != Answering::Lost,
+        );
+        if question.answering == Answering::InTime
             && let Some(open) = self.open.get_mut(&number)
             && open.step == question.step
         {
@@ -317,41 +331,41 @@ impl<'a> World<'a> {
         }
     }
 
-    #[allow(clippy::cast_possible_truncation)] // no more placements than jobs
+    #[allow(clippy::cast_possible_truncation)] // no more placements than instances
     fn place(&mut self, number: u32, cell: u32, busy_us: u64) {
         let placement = self.placements.len() as u32;
-        let job = &mut self.jobs[number as usize];
-        job.state = State::Placed(placement);
-        let (stop, lifetime_us) = (job.stop, job.lifetime_us);
-        self.placements.push(Placement {
-            request: Arc::clone(&job.request),
-            index: job.index,
+        let instance = &mut self.instances[number as usize];
+        instance.state = State::Placed(placement);
+        let (stop, lifetime_us) = (instance.stop, instance.lifetime_us);
+        self.placements.push(AuctionPlacement {
+            request: Arc::clone(&instance.request),
+            index: instance.index,
             cell,
             at_us: self.now_us,
-            wait_us: self.now_us - job.asked_us,
-            rounds: job.rounds,
-            communications: job.communications,
+            wait_us: self.now_us - instance.asked_us,
+            rounds: instance.rounds,
+            communications: instance.communications,
             ended_us: None,
         });
         if let Some(lifetime_us) = lifetime_us {
             let ends_us = (self.now_us + busy_us).saturating_add(lifetime_us);
-            self.push(ends_us, Event::End { placement });
+            self.events.add(ends_us, Event::End { placement });
         }
         if stop {
             self.stop_placed(number, placement);
         }
     }
 
-    /// The answers are in: the auction goes on.
+    /// The answers are in, or late: the auction goes on.
     fn proceed(&mut self, number: u32) {
         let Some(mut open) = self.open.remove(&number) else {
             return;
         };
-        if open.ask == Ask::Reserve {
-            self.release_unheard(number, &open);
+        if open.ask == QuestionKind::Reserve {
+            self.release_unanswered(number, &open);
         }
-        let cells = &mut self.classes[self.jobs[number as usize].class];
-        let rules = &self.setting.rules;
+        let cells = &mut self.classes[self.instances[number as usize].class];
+        let rules = &self.settings.rules;
         let step = open
             .auction
             .answered(rules, &open.answers, cells, &mut self.choice);
@@ -359,55 +373,56 @@ impl<'a> World<'a> {
     }
 
     fn fail(&mut self, number: u32, reason: &'static str) {
-        let job = &mut self.jobs[number as usize];
-        job.state = State::Over;
-        if job.stop {
+        let instance = &mut self.instances[number as usize];
+        instance.state = State::Over;
+        if instance.stop {
             self.cancelled += 1;
             return;
         }
-        self.failures.push(Failure {
-            request: Arc::clone(&job.request),
-            index: job.index,
+        self.failures.push(AuctionFailure {
+            request: Arc::clone(&instance.request),
+            index: instance.index,
             at_us: self.now_us,
-            rounds: job.rounds,
-            communications: job.communications,
+            rounds: instance.rounds,
+            communications: instance.communications,
             reason,
         });
     }
 
-    /// Stops instances of an app: those that wait have no auction, those in an auction are stopped
-    /// after it.
+    /// Stops instances of an app. Those that wait get no auction; those in an auction are stopped after
+    /// it.
     fn stop(&mut self, app: u32, indices: &[u32]) {
-        let mut numbers = self.jobs_of.remove(&app).unwrap_or_default();
+        let mut numbers = self.instances_of.remove(&app).unwrap_or_default();
         for number in &numbers {
-            let job = &mut self.jobs[*number as usize];
-            if !indices.is_empty() && !indices.contains(&job.index) {
+            let instance = &mut self.instances[*number as usize];
+            if !indices.is_empty() && !indices.contains(&instance.index) {
                 continue;
             }
-            match job.state {
+            match instance.state {
                 State::Waiting => {
-                    job.state = State::Over;
+                    instance.state = State::Over;
                     self.cancelled += 1;
                 }
-                State::Auction => job.stop = true,
+                State::Auction => instance.stop = true,
                 State::Placed(placement) => self.stop_placed(*number, placement),
                 State::Over => {}
             }
         }
-        numbers.retain(|number| self.jobs[*number as usize].state != State::Over);
-        self.jobs_of.insert(app, numbers);
+        numbers.retain(|number| self.instances[*number as usize].state != State::Over);
+        self.instances_of.insert(app, numbers);
     }
 
     fn stop_placed(&mut self, number: u32, placement: u32) {
-        let job = &mut self.jobs[number as usize];
-        job.state = State::Over;
-        let bytes = sizes::stop(&job.request, job.index);
+        let instance = &mut self.instances[number as usize];
+        instance.state = State::Over;
+        let bytes = sizes::stop(&instance.request, instance.index);
         let cell = self.placements[placement as usize].cell;
         let ok = self.answer_bytes[cell as usize].ok;
-        let there_us = self.setting.network.latency.sample_us(&mut self.weather);
-        self.count(STOP, bytes, true);
-        self.count(STOP.answered(), ok, true);
-        self.push(self.now_us + there_us, Event::End { placement });
+        let there_us = self.settings.network.latency.sample_us(&mut self.network);
+        self.count(MessageKind::Stop, bytes, true);
+        self.count(MessageKind::StopAnswer, ok, true);
+        self.events
+            .add(self.now_us + there_us, Event::End { placement });
     }
 
     fn end(&mut self, placement: u32) {
@@ -420,13 +435,14 @@ impl<'a> World<'a> {
         self.reps[placement.cell as usize].release(&placement.request, app);
     }
 
-    fn result(self, until_ms: Option<u64>) -> EraResult {
-        let undecided = |job: &&Job| matches!(job.state, State::Waiting | State::Auction);
-        let waiting = self.jobs.iter().filter(undecided).count() as u64;
+    fn result(self, until_ms: Option<u64>) -> AuctionsResult {
+        let undecided =
+            |instance: &&Instance| matches!(instance.state, State::Waiting | State::Auction);
+        let waiting = self.instances.iter().filter(undecided).count() as u64;
         let leaked = self
             .held
             .iter()
-            .filter(|(job, _)| !self.open.contains_key(job));
+            .filter(|(instance, _)| !self.open.contains_key(instance));
         let leaked = leaked.count() as u64;
         let mut cells = self.cells.to_vec();
         for placement in self.placements.iter().filter(|p| p.ended_us.is_none()) {
@@ -436,11 +452,11 @@ impl<'a> World<'a> {
             cell.starting = before.starting;
             cell.available = rep.available().clone();
         }
-        let named = SORTS
+        let named = MessageKind::NAMES
             .iter()
             .zip(self.messages)
             .filter(|(_, traffic)| traffic.sent > 0);
-        EraResult {
+        AuctionsResult {
             placements: self.placements,
             failures: self.failures,
             cancelled: self.cancelled,
@@ -448,7 +464,7 @@ impl<'a> World<'a> {
             auctions: self.auctions,
             leaked,
             messages: named
-                .map(|(sort, traffic)| ((*sort).to_owned(), traffic))
+                .map(|(name, traffic)| ((*name).to_owned(), traffic))
                 .collect(),
             cells,
             ended_ms: until_ms.unwrap_or(self.now_us.div_ceil(1000)),

@@ -1,4 +1,4 @@
-//! A made-up trace with the columns of the public openb traces, for demonstrations and tests: gpu
+//! A made-up trace with the columns of the public openb traces: gpu
 //! nodes of several models, many small and some long pods, shares of gpus.
 
 use std::fmt::Write as _;
@@ -7,15 +7,15 @@ use crate::random::{Distribution, Random};
 
 /// How large a made-up trace is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Synthetic {
+pub(super) struct Synthetic {
     /// Nodes.
-    pub nodes: u32,
+    pub(super) nodes: u32,
     /// Pods.
-    pub pods: u32,
+    pub(super) pods: u32,
     /// Over how many days the pods come.
-    pub days: u32,
+    pub(super) days: u32,
     /// Decides every draw.
-    pub seed: u64,
+    pub(super) seed: u64,
 }
 
 impl Default for Synthetic {
@@ -54,7 +54,7 @@ const PODS: [(u32, u32, u32, u32, &str, u64); 8] = [
 
 impl Synthetic {
     /// The nodes' file.
-    pub fn nodes_csv(&self) -> String {
+    pub(super) fn nodes_csv(&self) -> String {
         let mut random = Random::new(self.seed).fork("nodes", 0);
         let mut csv = String::from("sn,cpu_milli,memory_mib,gpu,model\n");
         for i in 0..self.nodes {
@@ -67,7 +67,7 @@ impl Synthetic {
     }
 
     /// The pods' file. Half of the pods live for months, the others for hours.
-    pub fn pods_csv(&self) -> String {
+    pub(super) fn pods_csv(&self) -> String {
         let root = Random::new(self.seed);
         let (mut random, mut lives) = (root.fork("pods", 0), root.fork("lives", 0));
         let long = lognormal(80 * 86_400, 0.8);

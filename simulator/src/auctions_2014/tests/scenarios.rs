@@ -91,8 +91,8 @@ fn the_scenarios_of_2014_are_placed_without_over_commitment_and_evenly() {
     }
 }
 
-/// An auction of one round costs so many questions; each further round at least one more.
-fn check_communications(what: &str, algorithm: Algorithm, result: &EraResult, each: u64) {
+/// An auction of one round costs `each` questions; each further round at least one more.
+fn check_communications(what: &str, algorithm: Algorithm, result: &AuctionsResult, each: u64) {
     for placement in &result.placements {
         let (rounds, questions) = (
             u64::from(placement.rounds),
@@ -107,6 +107,54 @@ fn check_communications(what: &str, algorithm: Algorithm, result: &EraResult, ea
             rounds == 1 || questions > rounds,
             "{what}: {questions} in {rounds}"
         );
+    }
+}
+
+/// Seeds of [`contended_auctions_give_the_figures_of_the_simulator_of_2014`].
+const CONTENDED_SEEDS: u64 = 5;
+
+/// With starts that take no time and auctions in random order, the large cold start gives the figures
+/// that the simulator of 2014 (cloudfoundry/auction, October 2014) gave for it: there every instance
+/// asked for a disk of 1, whatever its memory.
+#[test]
+fn contended_auctions_give_the_figures_of_the_simulator_of_2014() {
+    let mut demands = mixed([1800, 200, 50]);
+    for demand in &mut demands {
+        if let DemandAction::Start { request, .. } = &mut demand.action {
+            Arc::make_mut(request).disk_mb = 1;
+        }
+    }
+    let cells = cells(25);
+    // by algorithm: measured distribution, communications for each auction, rounds
+    let measured = [
+        (Algorithm::PickBest, 0.027, 12.0, 1.0),
+        (Algorithm::ReserveNBest, 0.024, 20.0, 1.0),
+        (Algorithm::AllRebid, 0.025, 37.2, 1.77),
+    ];
+    for (algorithm, distribution, communications, rounds) in measured {
+        let mut found = [0.0; 3];
+        for seed in 1..=CONTENDED_SEEDS {
+            let settings = AuctionSettings {
+                rules: Rules::of(algorithm),
+                ..setting(algorithm, seed)
+            };
+            let result = check(&cells, &demands, &settings);
+            let figures = as_run(&cells, &demands, &result).figures;
+            let auctions = figures.placed as f64 * CONTENDED_SEEDS as f64;
+            found[0] += figures.distribution / CONTENDED_SEEDS as f64;
+            found[1] += figures.extra["communications"] / auctions;
+            found[2] += figures.rounds.mean / CONTENDED_SEEDS as f64;
+        }
+        for (found, measured) in found
+            .into_iter()
+            .zip([distribution, communications, rounds])
+        {
+            let ratio = found / measured;
+            assert!(
+                (0.85..1.15).contains(&ratio),
+                "{algorithm}: {found} {measured}"
+            );
+        }
     }
 }
 

@@ -1,36 +1,36 @@
-//! An era's result in the form of every other run, so that they stand side by side.
+//! The result of the auctions in the form of every other run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use placement::Cell;
 
-use super::EraResult;
+use super::AuctionsResult;
 use crate::{
-    demand::{Demand, What},
-    measure::{LOAD_BOUNDS, Load, Meter, ROUNDS_BOUNDS, WAIT_BOUNDS_MS},
-    outcome::{Balance, CellEnd, Figures, Histogram, InstanceEnd, Run, Sample, Spread, Traffic},
+    demand::{Demand, largest_memory_mb},
+    measure::{LOAD_BOUNDS, Load, Meter, ROUNDS_BOUNDS, WAIT_BOUNDS_MS, memory_distribution},
+    outcome::{Balance, CellEnd, Figures, Histogram, InstanceEnd, Sample, SimRun, Spread, Traffic},
 };
 
-/// Above so many instances a cell lists one entry for each app.
+/// Above this number of instances a cell lists one entry for each app.
 const MAX_SINGLE: usize = 20_000;
 /// Samples of the series.
 const SAMPLES: u64 = 240;
-/// Reasons of refusal that are listed.
+/// Reasons for unplaced instances that are listed.
 const MAX_REASONS: usize = 20;
 
-/// The result as a run named `policy`: `before` and `demands` are those that it came from.
-/// `price_per_cell_hour` prices the cells that could be given back.
+/// The result as a run named `policy`; `before` and `demands` are what was simulated.
+/// `price_per_cell_hour` prices the cells that were never needed.
 ///
-/// Requests and replies between clients and auctioneers are not among its messages: in 2014 they
-/// went through a store and not over NATS. `extra` holds `communications` (requests to cells),
+/// Requests and replies between clients and auctioneers are not among the messages: in 2014 they went
+/// through a store and not over NATS. `extra` holds `communications` (questions to cells),
 /// `leaked reservations` and `cancelled`.
 pub fn outcome(
     policy: &str,
     before: &[Cell],
     demands: &[Demand],
-    result: &EraResult,
+    result: &AuctionsResult,
     price_per_cell_hour: Option<f64>,
-) -> Run {
+) -> SimRun {
     let (mut figures, series) = follow(before, demands, result, price_per_cell_hour);
     let mut waits: Vec<f64> = result
         .placements
@@ -52,8 +52,8 @@ pub fn outcome(
     figures.auctions = result.auctions;
     figures.messages.clone_from(&result.messages);
     figures.traffic = total(&result.messages);
-    figures.distribution = memory_used(&result.cells).score();
-    figures.distribution_before = memory_used(before).score();
+    figures.distribution = memory_distribution(&memory_of(&result.cells));
+    figures.distribution_before = memory_distribution(&memory_of(before));
     figures.per_cell = Balance::of(&instances(&result.cells));
     let zones = by_zone(&result.cells);
     figures.per_zone = Balance::of(&zones.into_values().collect::<Vec<_>>());
@@ -66,7 +66,7 @@ pub fn outcome(
         figures.extra.insert(name.into(), count as f64);
     }
     let (cells, apps) = cell_ends(before, result);
-    Run {
+    SimRun {
         policy: policy.into(),
         figures,
         cells,
@@ -76,6 +76,7 @@ pub fn outcome(
         load_histogram: Histogram::of(&LOAD_BOUNDS, shares(&result.cells)),
         series,
         refusals: refusals(result),
+        notes: Vec::new(),
     }
 }
 
@@ -91,9 +92,12 @@ fn held(cell: &Cell) -> u64 {
         + u64::from(cell.tasks)
 }
 
-fn memory_used(cells: &[Cell]) -> Balance {
-    let used: Vec<f64> = cells.iter().map(|cell| used_mb(cell) as f64).collect();
-    Balance::of(&used)
+/// Memory used and total of each cell, MiB.
+fn memory_of(cells: &[Cell]) -> Vec<(i64, i64)> {
+    let pairs = cells
+        .iter()
+        .map(|cell| (used_mb(cell), cell.total.memory_mb));
+    pairs.collect()
 }
 
 fn shares(cells: &[Cell]) -> Vec<f64> {
@@ -153,7 +157,7 @@ fn total(messages: &BTreeMap<String, Traffic>) -> Traffic {
         })
 }
 
-fn communications(result: &EraResult) -> u64 {
+fn communications(result: &AuctionsResult) -> u64 {
     ["bid request", "reserve", "release", "run"]
         .iter()
         .filter_map(|kind| result.messages.get(*kind))
@@ -161,7 +165,7 @@ fn communications(result: &EraResult) -> u64 {
         .sum()
 }
 
-fn refusals(result: &EraResult) -> Vec<(String, u64)> {
+fn refusals(result: &AuctionsResult) -> Vec<(String, u64)> {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for failure in &result.failures {
         *counts.entry(failure.reason).or_default() += 1;
@@ -178,7 +182,7 @@ fn refusals(result: &EraResult) -> Vec<(String, u64)> {
 /// Something that changed the load: when (microseconds), the placement, whether it began.
 type Change = (u64, usize, bool);
 
-fn changes(result: &EraResult) -> Vec<Change> {
+fn changes(result: &AuctionsResult) -> Vec<Change> {
     let mut changes = Vec::with_capacity(result.placements.len() * 2);
     for (i, placement) in result.placements.iter().enumerate() {
         changes.push((placement.at_us, i, true));
@@ -198,7 +202,7 @@ fn loads(before: &[Cell], there: &[bool]) -> Vec<Load> {
     before.iter().zip(there).map(load).collect()
 }
 
-fn apply(meter: &mut Meter, result: &EraResult, (_, i, began): Change) {
+fn apply(meter: &mut Meter, result: &AuctionsResult, (_, i, began): Change) {
     let placement = &result.placements[i];
     meter.change(placement.cell as usize, |load| {
         if began {
@@ -215,14 +219,10 @@ fn apply(meter: &mut Meter, result: &EraResult, (_, i, began): Change) {
 fn follow(
     before: &[Cell],
     demands: &[Demand],
-    result: &EraResult,
+    result: &AuctionsResult,
     price_per_cell_hour: Option<f64>,
 ) -> (Figures, Vec<Sample>) {
-    let sizes = demands.iter().filter_map(|demand| match &demand.what {
-        What::Start { request, .. } => Some(request.memory_mb),
-        What::Stop { .. } => None,
-    });
-    let largest_mb = sizes.max().unwrap_or(0);
+    let largest_mb = largest_memory_mb(demands);
     let all_there = vec![true; before.len()];
     let mut meter = Meter::new(loads(before, &all_there), largest_mb);
     let mut busy = vec![false; before.len()];
@@ -265,7 +265,7 @@ fn follow(
 /// hold the largest size at some time. `busy` marks those that got something after the tenth.
 fn spare(
     before: &[Cell],
-    result: &EraResult,
+    result: &AuctionsResult,
     changes: &[Change],
     (largest_mb, tenth_us): (i64, u64),
     mut busy: Vec<bool>,
@@ -303,10 +303,10 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn of(demands: &[Demand], result: &EraResult) -> Self {
+    fn of(demands: &[Demand], result: &AuctionsResult) -> Self {
         let mut asked = Vec::new();
         for demand in demands {
-            if let What::Start { request, .. } = &demand.what {
+            if let Some(request) = demand.request() {
                 let count = request
                     .indices
                     .as_ref()
@@ -329,7 +329,7 @@ impl Waiting {
 }
 
 /// The cells at the end by zone and name, and the apps that they name.
-fn cell_ends(before: &[Cell], result: &EraResult) -> (Vec<CellEnd>, Vec<String>) {
+fn cell_ends(before: &[Cell], result: &AuctionsResult) -> (Vec<CellEnd>, Vec<String>) {
     let mut apps = Apps::default();
     let mut lists: Vec<Vec<InstanceEnd>> = before.iter().map(|cell| apps.before(cell)).collect();
     for placement in result.placements.iter().filter(|p| p.ended_us.is_none()) {
@@ -400,8 +400,8 @@ impl Apps {
         number
     }
 
-    /// What a cell held before. It does not say how large each instance is: what is used is divided
-    /// evenly, the rest going to the first.
+    /// The instances of a cell before the first request. Their sizes are not known: what is used is
+    /// divided evenly, and the first instance gets the remainder.
     fn before(&mut self, cell: &Cell) -> Vec<InstanceEnd> {
         let count: u32 = cell.apps.values().sum();
         let each_mb = used_mb(cell) / i64::from(count.max(1));

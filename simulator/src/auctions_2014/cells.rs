@@ -1,4 +1,4 @@
-//! A cell as the auctions of 2014 knew it: it bids, reserves, releases.
+//! A cell as the auctions of 2014 saw it: it bids, reserves and releases.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(super) struct Rep {
 }
 
 impl Rep {
-    /// `number` tells an app's number.
+    /// `number` maps an app's name to its number.
     pub(super) fn new(cell: &Cell, mut number: impl FnMut(&str) -> u32) -> Self {
         let apps = cell.apps.iter().map(|(app, count)| (number(app), *count));
         Self {
@@ -24,8 +24,9 @@ impl Rep {
         }
     }
 
-    /// The lower the better: the mean of the shares of containers, disk and memory that are used
-    /// before this instance, plus the app's instances here. None when there is no room for it.
+    /// A cost; the lowest wins: the mean of the shares of containers, disk and memory that are used
+    /// before this instance, plus the number of the app's instances here (cloudfoundry/rep, 2014). None
+    /// when there is no room.
     pub(super) fn bid(&self, request: &Request, app: u32) -> Option<f64> {
         let (total, free) = (&self.total, &self.available);
         if !free.fits(request) {
@@ -41,7 +42,7 @@ impl Rep {
         Some(shares / 3.0 + f64::from(same))
     }
 
-    /// Holds room for an instance and bids as it was before; none when there is no room.
+    /// Bids, then holds room for the instance; none when there is no room.
     pub(super) fn reserve(&mut self, request: &Request, app: u32) -> Option<f64> {
         let bid = self.bid(request, app)?;
         self.available.debit(request);
@@ -51,7 +52,7 @@ impl Rep {
         Some(bid)
     }
 
-    /// Gives the room of an instance back.
+    /// Releases the room of an instance.
     pub(super) fn release(&mut self, request: &Request, app: u32) {
         self.available.credit(request);
         if request.kind == Kind::Lrp
@@ -70,7 +71,7 @@ impl Rep {
     }
 }
 
-/// The share that is used; nothing of what is unlimited, all of what there is none of.
+/// The used share of a resource: 0 where it is unlimited, 1 where its total is 0.
 fn used(total: Option<i64>, free: Option<i64>) -> f64 {
     match (total, free) {
         (Some(0), _) => 1.0,
@@ -79,8 +80,8 @@ fn used(total: Option<i64>, free: Option<i64>) -> f64 {
     }
 }
 
-/// Whether a cell may be asked at all: of 2014 only the stack is; placement tags and evacuation
-/// came later, and are looked at so that a comparison with today's policies is fair.
+/// Whether a cell may be asked at all. In 2014 only the stack counted; placement tags and evacuation
+/// came later and count here so that the comparison with today's policies is fair.
 pub(super) fn may_be_asked(cell: &Cell, request: &Request) -> bool {
     let stack = request.stack.as_ref();
     let wanted = &request.placement_tags;

@@ -1,5 +1,5 @@
-//! How large the messages of 2014 were: a JSON envelope with a number to match answers by, and the
-//! JSON payload in base64.
+//! The sizes of the messages of 2014: a JSON envelope with a number that answers are matched by, and
+//! the JSON payload in base64.
 
 use placement::{Cell, Request};
 use serde::Serialize;
@@ -11,10 +11,10 @@ const CORRELATION_ID: i64 = i64::MAX;
 const INSTANCE_GUID: &str = "7d3bd1a2-5c0e-4f7a-9f3e-0d6f4f1f2a3b";
 /// A bid with as many digits as most have.
 const BID: f64 = 0.123_456_789_012_345_67;
-/// What a cell without room said.
+/// The error of a cell without room.
 const NO_ROOM: &str = "insufficient resources for instance";
 
-/// Bytes of a message whose payload has so many bytes.
+/// The size of a message with a payload of this size, bytes.
 fn envelope(payload: usize) -> u64 {
     let empty = length(&json!({"CorrelationID": CORRELATION_ID, "Payload": ""}));
     empty + (payload.div_ceil(3) * 4) as u64

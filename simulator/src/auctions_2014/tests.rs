@@ -7,7 +7,12 @@ use placement::Resources;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{demand::What, outcome::Run, random::Random};
+use crate::{
+    demand::DemandAction,
+    network::Network,
+    outcome::SimRun,
+    random::{Distribution, Random},
+};
 
 /// The cells of the simulator of 2014: 100 of each resource.
 fn cells(n: u32) -> Vec<Cell> {
@@ -26,7 +31,7 @@ fn preload(cell: &mut Cell, count: u32) {
 fn start(request: Request) -> Demand {
     Demand {
         at_ms: 0,
-        what: What::Start {
+        action: DemandAction::Start {
             request: Arc::new(request),
             lifetime_ms: None,
         },
@@ -38,7 +43,7 @@ fn unique(count: u32, size: i64) -> Vec<Request> {
     (0..count).map(request).collect()
 }
 
-/// 2014's mix: so many of size 1, 2 and 4, half of them apps of their own, the other half of four
+/// The mix of 2014: instances of size 1, 2 and 4, half of them apps of one instance, the other half of four
 /// apps for each size, shuffled.
 fn mixed(counts: [u32; 3]) -> Vec<Demand> {
     let mut requests = Vec::new();
@@ -62,9 +67,13 @@ fn red(instances: u32) -> Vec<Demand> {
     vec![start(request)]
 }
 
-fn setting(algorithm: Algorithm, seed: u64) -> Setting {
-    Setting {
-        rules: Rules::of(algorithm),
+/// Slow starts, and auctions in the order asked: what each test counts is easy to follow.
+fn setting(algorithm: Algorithm, seed: u64) -> AuctionSettings {
+    AuctionSettings {
+        rules: Rules {
+            order: Order::AsAsked,
+            ..Rules::with_slow_starts(algorithm)
+        },
         network: Network {
             latency: Distribution::parse("uniform:1ms..2ms").unwrap(),
             loss: 0.0,
@@ -75,7 +84,7 @@ fn setting(algorithm: Algorithm, seed: u64) -> Setting {
 }
 
 /// Runs it and checks what always holds.
-fn check(cells: &[Cell], demands: &[Demand], setting: &Setting) -> EraResult {
+fn check(cells: &[Cell], demands: &[Demand], setting: &AuctionSettings) -> AuctionsResult {
     let result = run(cells, demands, setting);
     for cell in &result.cells {
         let free = &cell.available;
@@ -119,7 +128,7 @@ fn check(cells: &[Cell], demands: &[Demand], setting: &Setting) -> EraResult {
 }
 
 /// New instances by cell.
-fn new_by_cell(result: &EraResult) -> Vec<f64> {
+fn new_by_cell(result: &AuctionsResult) -> Vec<f64> {
     let mut counts = vec![0.0; result.cells.len()];
     for placement in &result.placements {
         counts[placement.cell as usize] += 1.0;
@@ -127,11 +136,11 @@ fn new_by_cell(result: &EraResult) -> Vec<f64> {
     counts
 }
 
-fn as_run(cells: &[Cell], demands: &[Demand], result: &EraResult) -> Run {
-    outcome("era", cells, demands, result, Some(0.5))
+fn as_run(cells: &[Cell], demands: &[Demand], result: &AuctionsResult) -> SimRun {
+    outcome("auctions", cells, demands, result, Some(0.5))
 }
 
-/// Preloaded cells: all but so many have 50 instances.
+/// Preloaded cells: all but `empty` have 50 instances.
 fn imbalanced(empty: usize) -> Vec<Cell> {
     let mut cells = cells(100);
     let full = cells.len() - empty;
@@ -153,30 +162,30 @@ fn apps(count: u32) -> Vec<Demand> {
 }
 
 fn count(demand: &Demand) -> usize {
-    match &demand.what {
-        What::Start { request, .. } => request
+    match &demand.action {
+        DemandAction::Start { request, .. } => request
             .indices
             .as_ref()
             .map_or(request.instances as usize, Vec::len),
-        What::Stop { .. } => 0,
+        DemandAction::Stop { .. } => 0,
     }
 }
 
 #[test]
 fn all_rebid_needs_rounds_where_auctions_get_in_each_others_way() {
-    let of = |at_once| {
+    let max_rounds = |at_once| {
         let mut setting = setting(Algorithm::AllRebid, 1);
         setting.rules.at_once = at_once;
         let result = check(&cells(10), &apps(40), &setting);
         assert!(new_by_cell(&result).iter().all(|n| (3.0..=5.0).contains(n)));
         result.placements.iter().map(|p| p.rounds).max().unwrap()
     };
-    assert_eq!(of(1), 1);
-    assert!(of(20) > 1);
+    assert_eq!(max_rounds(1), 1);
+    assert!(max_rounds(20) > 1);
 }
 
 #[test]
-fn what_fits_nowhere_uses_up_its_rounds() {
+fn an_instance_that_fits_nowhere_uses_up_its_rounds() {
     for algorithm in Algorithm::ALL {
         let mut setting = setting(algorithm, 1);
         setting.rules.max_rounds = 7;
@@ -204,7 +213,7 @@ fn what_fits_nowhere_uses_up_its_rounds() {
 const NO_ROOM_TEXT: &str = "insufficient resources for instance";
 
 #[test]
-fn only_cells_that_offer_what_is_asked_are_asked() {
+fn only_cells_with_the_stack_and_tags_are_asked() {
     let mut cells = cells(6);
     cells[1].stacks = vec!["linux".into()];
     cells[2].stacks = vec!["linux".into()];
@@ -231,7 +240,7 @@ fn only_cells_that_offer_what_is_asked_are_asked() {
 
 #[test]
 fn instances_wait_for_an_auctioneer_and_more_auctioneers_are_quicker() {
-    let of = |auctioneers| {
+    let waits_us = |auctioneers| {
         let mut setting = setting(Algorithm::PickBest, 1);
         setting.rules.at_once = 2;
         setting.rules.auctioneers = auctioneers;
@@ -247,25 +256,25 @@ fn instances_wait_for_an_auctioneer_and_more_auctioneers_are_quicker() {
     // bid 2 ms, reserve 2 ms, and the order to run is under way for 1 ms, takes 900, is answered
     let (first, turn) = (5_000, 906_000);
     let expected: Vec<u64> = (0..8).map(|i| first + i / 2 * turn).collect();
-    assert_eq!(of(1), expected);
-    let four = of(4);
+    assert_eq!(waits_us(1), expected);
+    let four = waits_us(4);
     assert!(four.iter().max() < expected.last() && four[0] == first);
 }
 
-fn at(at_ms: u64, what: What) -> Demand {
-    Demand { at_ms, what }
+fn at(at_ms: u64, action: DemandAction) -> Demand {
+    Demand { at_ms, action }
 }
 
 #[test]
 fn stops_and_lifetimes_give_the_room_back() {
     let full = |app: &str, lifetime_ms| {
         let request = Arc::new(Request::new(app, 100, 1));
-        What::Start {
+        DemandAction::Start {
             request,
             lifetime_ms,
         }
     };
-    let stop = |app: &str, indices: &[u32]| What::Stop {
+    let stop = |app: &str, indices: &[u32]| DemandAction::Stop {
         app: app.into(),
         indices: indices.to_vec(),
     };
@@ -346,7 +355,7 @@ fn nothing_happens_after_the_end() {
     let mut setting = setting(Algorithm::PickBest, 1);
     setting.until_ms = Some(2_000);
     let mut demands = apps(100);
-    demands.push(at(3_000, demands[0].what.clone()));
+    demands.push(at(3_000, demands[0].action.clone()));
     let result = check(&cells(4), &demands, &setting);
     assert_eq!(result.placements.len() as u64 + result.waiting, 100);
     assert!((40..=60).contains(&result.placements.len()));
@@ -354,7 +363,7 @@ fn nothing_happens_after_the_end() {
 }
 
 #[test]
-fn who_watches_may_end_it() {
+fn the_watcher_can_end_a_run() {
     let mut setting = setting(Algorithm::Random, 1);
     setting.rules.max_rounds = 10_000;
     // each of the 50 has nowhere to go and asks 10,000 times
@@ -384,7 +393,7 @@ fn tasks_are_not_kept_apart() {
 }
 
 #[test]
-fn rules_in_a_file_are_the_algorithms_own_unless_said() {
+fn rules_that_a_file_does_not_set_are_the_algorithms_defaults() {
     let read = |text: &str| toml::from_str::<Rules>(text).map_err(|e| e.to_string());
     for algorithm in Algorithm::ALL {
         let text = format!("algorithm = \"{algorithm}\"");
@@ -403,6 +412,7 @@ fn rules_in_a_file_are_the_algorithms_own_unless_said() {
     assert_eq!(rules.run, Distribution::Constant(Duration::ZERO));
     for (line, part) in [
         ("rounds = 3", "unknown field `rounds`"),
+        ("order = \"backwards\"", "`as-asked`"),
         (
             "max_rounds = 0",
             "max_rounds: 0 is not allowed; expected a number from 1 to 10000",
@@ -453,7 +463,7 @@ proptest! {
             let mut request = Request::new(format!("app-{i}"), *size, 1);
             request.instances = *n;
             let (request, lifetime_ms) = (Arc::new(request), *life);
-            at(*at_ms, What::Start { request, lifetime_ms })
+            at(*at_ms, DemandAction::Start { request, lifetime_ms })
         }).collect();
         demands.sort_by_key(|d| d.at_ms);
         let mut setting = setting(algorithm, seed);

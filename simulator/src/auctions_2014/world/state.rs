@@ -1,39 +1,39 @@
-//! What the world is made of: events, questions, instances, auctions under way.
+//! The state of the simulation: events, questions, instances, and auctions under way.
 
 use std::{collections::VecDeque, sync::Arc};
 
 use placement::Request;
 
-use super::super::auction::{Answer, Ask, Auction};
+use super::super::auction::{Answer, Auction, QuestionKind};
 
-/// Something that happens. Ordered only because the heap wants it: the number before it decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// What happens at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// The next demand is due.
+    /// The demands of one moment, from this position on.
     Demand(usize),
     /// A question reaches a cell.
     Arrive(Question),
-    /// All answers are there, or will not come any more.
-    Continue { job: u32 },
+    /// All answers have arrived, or are too late.
+    Continue { instance: u32 },
     /// An instance ends.
     End { placement: u32 },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Question {
-    pub(super) job: u32,
+    pub(super) instance: u32,
     pub(super) cell: u32,
-    pub(super) ask: Ask,
-    /// Of which step of the auction: the answer to another one is not waited for.
+    pub(super) ask: QuestionKind,
+    /// The step of the auction that it belongs to; answers to earlier steps are dropped.
     pub(super) step: u32,
-    pub(super) back: Back,
+    pub(super) answering: Answering,
     /// How long the cell is busy with it, microseconds.
     pub(super) busy_us: u64,
 }
 
-/// What becomes of the answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Back {
+/// What becomes of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answering {
     InTime,
     Late,
     Lost,
@@ -41,46 +41,49 @@ pub(super) enum Back {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// For an auctioneer.
+    /// Waits for a free slot of its auctioneer.
     Waiting,
+    /// Its auction is under way.
     Auction,
+    /// The position of its placement.
     Placed(u32),
     /// Failed, stopped or ended.
     Over,
 }
 
 /// An instance that was asked for.
-pub(super) struct Job {
+pub(super) struct Instance {
     pub(super) request: Arc<Request>,
     pub(super) index: u32,
     pub(super) app: u32,
-    /// Which cells may be asked.
+    /// The class of cells that may be asked.
     pub(super) class: usize,
     pub(super) asked_us: u64,
     pub(super) lifetime_us: Option<u64>,
     pub(super) state: State,
-    /// It is to be stopped as soon as it has a place.
+    /// It is stopped as soon as it has a place.
     pub(super) stop: bool,
     pub(super) rounds: u32,
     pub(super) communications: u32,
 }
 
-/// An auction under way, and the question that is out.
-pub(super) struct Open {
+/// An auction under way, and the question that it waits for.
+pub(super) struct OpenAuction {
     pub(super) auction: Auction,
     pub(super) auctioneer: usize,
     pub(super) step: u32,
-    pub(super) ask: Ask,
+    pub(super) ask: QuestionKind,
     pub(super) asked: Vec<u32>,
     pub(super) answers: Vec<Answer>,
-    /// The last question never arrives, or in vain.
+    /// The last question reaches no cell, or a cell that cannot act on it.
     pub(super) void: bool,
     pub(super) info_bytes: u64,
     pub(super) run_bytes: u64,
 }
 
+/// An auctioneer: how many auctions it holds, and which instances wait for it.
 #[derive(Default)]
-pub(super) struct Auctioneer {
+pub(super) struct Slots {
     pub(super) busy: u32,
     pub(super) queue: VecDeque<u32>,
 }

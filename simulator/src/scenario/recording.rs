@@ -1,5 +1,5 @@
-//! What was heard of a live cluster becomes a scenario: the cells with what they held at the
-//! beginning, and every request and stop with its time.
+//! A recording of a live cluster as a scenario: the cells with what they held at the beginning, and
+//! every request and stop with its time.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,18 @@ use shared::wire::{Instance, InstancesAnswer, StartBody, Stop, parse, parse_cell
 /// The most requests and stops of a recording.
 pub const MAX_DEMANDS: usize = 1_000_000;
 
-/// What was heard so far.
+/// What was recorded so far.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
     cells: BTreeMap<String, Cell>,
     held: BTreeMap<String, Vec<Instance>>,
     work: Vec<(u64, Value)>,
-    /// Messages that made no sense, and requests beyond [`MAX_DEMANDS`].
+    /// Malformed messages, and requests beyond [`MAX_DEMANDS`].
     pub left_out: u64,
 }
 
 impl Recording {
-    /// An advertisement; the first one of each cell counts.
+    /// Records an advertisement; the first one of each cell counts.
     pub fn advert(&mut self, body: &[u8]) {
         match parse_cell(body) {
             Ok(cell) => drop(self.cells.entry(cell.cell.clone()).or_insert(cell)),
@@ -29,13 +29,14 @@ impl Recording {
         }
     }
 
-    /// A cell's answer to the question what runs, asked at the beginning.
+    /// Records the instances that a cell listed at the beginning.
     pub fn holds(&mut self, answer: InstancesAnswer) {
         let held = self.held.entry(answer.cell).or_default();
         held.extend(answer.instances);
     }
 
-    /// A message with start requests, so long after the beginning. What cells execute is not kept.
+    /// Records a message with start requests, `at_ms` after the beginning. Commands and environments are
+    /// left out.
     pub fn start(&mut self, at_ms: u64, body: &[u8]) {
         let requests = match parse_start(body) {
             Ok(StartBody::One(one)) => vec![*one],
@@ -59,7 +60,7 @@ impl Recording {
         }
     }
 
-    /// A stop. One that names instances by id is left out: in a replay they have others.
+    /// Records a stop. A stop of instance ids is left out: a replay has other ids.
     pub fn stop(&mut self, at_ms: u64, body: &[u8]) {
         match parse::<Stop>(body, &mut Vec::new()) {
             Ok(stop) if stop.instances.is_empty() => {
@@ -79,17 +80,17 @@ impl Recording {
         self.work.push((at_ms, json!({ "at": at, kind: what })));
     }
 
-    /// How many cells were heard.
+    /// The number of cells.
     pub fn cells(&self) -> usize {
         self.cells.len()
     }
 
-    /// How many requests and stops were heard.
+    /// The number of requests and stops.
     pub fn demands(&self) -> usize {
         self.work.len()
     }
 
-    /// The scenario, as TOML, of a recording that lasted so long.
+    /// The scenario as TOML; `lasted_ms` is the length of the recording.
     pub fn scenario(
         &self,
         name: &str,
@@ -104,7 +105,7 @@ impl Recording {
             .into_iter()
             .map(|(_, entry)| {
                 let mut entry = entry.clone();
-                // ids must differ: the same id again would be the same request
+                // the same id twice would be one request
                 if let Some(start) = entry.get_mut("start").and_then(Value::as_object_mut) {
                     start.insert("id".into(), format!("recorded-{requests}").into());
                     requests += 1;
@@ -123,7 +124,7 @@ impl Recording {
         toml::to_string(&scenario)
     }
 
-    /// The cell with what it held; where it did not say, as it described itself.
+    /// The cell with what it held; without a list of instances, as it advertised itself.
     fn cell(&self, cell: &Cell) -> Value {
         let mut fields = match json!(cell) {
             Value::Object(fields) => fields,
@@ -170,7 +171,7 @@ mod tests {
     use crate::scenario::Scenario;
 
     #[test]
-    fn what_was_recorded_reads_as_a_scenario() {
+    fn a_recording_reads_as_a_scenario() {
         let mut recording = Recording::default();
         let mut cell = Cell::new("c1", placement::Resources::new(1000, 2000, 10));
         cell.zone = "z1".into();

@@ -1,4 +1,4 @@
-//! How an auction goes.
+//! The rules of an auction, and what a scenario may set of them.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -7,23 +7,23 @@ use serde::Deserialize;
 
 use crate::random::Distribution;
 
-/// Who is asked what in a round.
+/// Which cells are asked what in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Algorithm {
-    /// One cell, drawn, reserves; it runs the instance unless it refused.
+    /// One cell, drawn, is asked to reserve; it runs the instance unless it refused.
     Random,
-    /// The pool bids, the lowest reserves; it runs the instance unless it refused.
+    /// The pool bids and the lowest is asked to reserve; it runs the instance unless it refused.
     PickBest,
     /// The pool bids, the few lowest reserve and bid again; the lowest runs, the others release.
     ReserveNBest,
-    /// The pool bids, the lowest reserves and bids again, the others bid again as well: when one of
-    /// them is now lower, it is released and there is another round.
+    /// The pool bids, the lowest reserves and bids again, and so do the others: when one of them is
+    /// lower now, the reservation is released and another round begins.
     AllRebid,
 }
 
 impl Algorithm {
-    /// All of them.
+    /// All algorithms.
     pub const ALL: [Self; 4] = [
         Self::Random,
         Self::PickBest,
@@ -31,7 +31,7 @@ impl Algorithm {
         Self::AllRebid,
     ];
 
-    /// Its name in files and on the command line.
+    /// Its name in scenario files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Random => "random",
@@ -62,32 +62,47 @@ impl FromStr for Algorithm {
     }
 }
 
-/// The rules of the auctions; in a file only `algorithm` is required, and the rest is what that
-/// algorithm had when it was last in use (see [`Rules::of`]).
+/// The order in which instances that are asked for at one moment get their auctions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// Drawn: every instance was an auction of its own, in no particular order.
+    #[default]
+    Random,
+    /// In the order of the requests, then by index.
+    AsAsked,
+}
+
+/// The rules of the auctions. A file must set `algorithm`; the defaults of the rest are in
+/// [`Rules::of`].
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "RulesFile")]
 pub struct Rules {
-    /// Who is asked what in a round.
+    /// Which cells are asked what in a round.
     pub algorithm: Algorithm,
     /// An auction that needs more rounds has no winner. 1 to 10,000.
     pub max_rounds: u32,
     /// The share of the cells that bid in a round, 0 to 1. `random` asks one cell whatever it is.
     pub pool_fraction: f64,
-    /// But not fewer than these, while there are so many; 1 or more.
+    /// The least number of bidders, where there are enough cells; 1 or more.
     pub pool_min: u32,
     /// How many reserve under `reserve_n_best`; 1 or more.
     pub n_best: u32,
     /// Under `all_rebid` the winner's bid is compared with the second bid at this place of the
     /// sorted ones: 0 = the lowest, 1 = the highest.
     pub percentile: f64,
-    /// Auctions that an auctioneer holds at a time, 1 to 10,000.
+    /// Auctions that an auctioneer holds at a time, 1 to 10,000. Auctions that are held at a time get
+    /// in each other's way.
     pub at_once: u32,
-    /// Auctioneers, 1 to 1,000; each auction falls to one of them, drawn.
+    /// Auctioneers, 1 to 1,000; each auction goes to one of them, drawn.
     pub auctioneers: u32,
-    /// An answer that takes longer is missing. 1 ms or more.
+    /// An answer that takes longer counts as missing. 1 ms or more.
     pub timeout: Duration,
-    /// How long a cell takes to start an instance; its auctioneer waits for it.
+    /// How long a cell takes to start an instance. The auctioneer waits for it before it begins the
+    /// next auction: where starts take long, few auctions negotiate at a time.
     pub run: Distribution,
+    /// The order of auctions that are asked for at one moment.
+    pub order: Order,
 }
 
 #[derive(Deserialize)]
@@ -103,6 +118,7 @@ struct RulesFile {
     auctioneers: Option<u32>,
     timeout: Option<placement::Span>,
     run: Option<Distribution>,
+    order: Option<Order>,
 }
 
 impl TryFrom<RulesFile> for Rules {
@@ -121,6 +137,7 @@ impl TryFrom<RulesFile> for Rules {
             auctioneers: file.auctioneers.unwrap_or(usual.auctioneers),
             timeout: file.timeout.map_or(usual.timeout, |span| span.0),
             run: file.run.unwrap_or(usual.run),
+            order: file.order.unwrap_or(usual.order),
         };
         rules.check()?;
         Ok(rules)
@@ -128,9 +145,10 @@ impl TryFrom<RulesFile> for Rules {
 }
 
 impl Rules {
-    /// What each algorithm had when it was last in use: 100 rounds (`reserve_n_best`, deleted in
-    /// August 2014, 40), a pool of a fifth of the cells and at least 10, 20 auctions at once, a
-    /// second for an answer, 0.8 to 0.9 s for a start.
+    /// The defaults of each algorithm when it was last in use: 100 rounds (40 for `reserve_n_best`,
+    /// which was deleted in August 2014), a pool of a fifth of the cells and at least 10, 20 auctions
+    /// at a time, one second for an answer. A start takes no time, as in the simulator until August
+    /// 2014: all of the 20 auctions negotiate.
     pub fn of(algorithm: Algorithm) -> Self {
         Self {
             algorithm,
@@ -146,7 +164,18 @@ impl Rules {
             at_once: 20,
             auctioneers: 1,
             timeout: Duration::from_secs(1),
+            run: Distribution::Constant(Duration::ZERO),
+            order: Order::Random,
+        }
+    }
+
+    /// The same, but an auctioneer waits 0.8 to 0.9 s for each start, as in the simulator from August
+    /// 2014 on. There, 20 auctions for each cell were held at a time; with 20 in all, as here, hardly
+    /// any two negotiate at the same time.
+    pub fn with_slow_starts(algorithm: Algorithm) -> Self {
+        Self {
             run: Distribution::Uniform(Duration::from_millis(800), Duration::from_millis(900)),
+            ..Self::of(algorithm)
         }
     }
 
@@ -182,7 +211,7 @@ impl Rules {
         Ok(())
     }
 
-    /// How many of `n` cells bid in a round.
+    /// The number of bidders in a round over `n` cells.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 0 to n
     pub fn pool(&self, n: usize) -> usize {
         if self.pool_fraction >= 1.0 {

@@ -1,34 +1,34 @@
-//! The same figures of a real cluster: what crosses a real server is laid on a world whose own time
-//! stands still, message by message.
+//! The same figures for a real cluster: the messages that cross a real nats-server update a world
+//! whose own roles do not run.
 
 use std::collections::{BTreeSet, HashMap};
 
 use bytes::Bytes;
 use placement::Policy;
 use shared::wire::{Acceptance, CellStart, Event, Stop, StopAnswer, Work, kind, to_bytes};
-use uuid::Uuid;
+use shared::{AuctionId, Incarnation, InstanceId};
 
-use super::{Settings, WARM_UP_US, World, traffic::Kind};
+use super::{RunSettings, WARM_UP_US, World, traffic::Kind};
 use crate::{
-    demand::{Demand, What},
-    outcome::Run,
+    demand::{Demand, DemandAction, largest_memory_mb},
+    outcome::SimRun,
     scenario::Scenario,
 };
 
-/// A real cluster, as its messages tell of it.
-pub struct Mirror<'s> {
+/// Observes the messages of a real cluster.
+pub struct Observer<'s> {
     world: World<'s>,
     prefix: String,
     /// What was sent to cells, until they answer.
-    sent: HashMap<Uuid, Work>,
-    auctions: BTreeSet<Uuid>,
+    sent: HashMap<InstanceId, Work>,
+    auctions: BTreeSet<AuctionId>,
     /// What runs on each cell before the first request.
     running: Vec<(String, Vec<Work>)>,
     next_demand: usize,
-    look_us: u64,
+    sample_us: u64,
 }
 
-/// A message to the door.
+/// A client's message.
 #[derive(Clone, Debug)]
 pub struct ToSend {
     /// `start` or `stop`, below the prefix.
@@ -37,15 +37,15 @@ pub struct ToSend {
     pub body: Bytes,
 }
 
-impl<'s> Mirror<'s> {
-    /// A cluster of the scenario's cells, as it is before the first request. `prefix` is the head of
-    /// its subjects.
+impl<'s> Observer<'s> {
+    /// A cluster of the scenario's cells before the first request. `prefix` is the first part of its
+    /// subjects.
     pub fn new(
         scenario: &'s Scenario,
         label: &'s str,
         policy: &'s Policy,
         demands: &'s [Demand],
-        settings: Settings,
+        settings: RunSettings,
         prefix: &str,
     ) -> Self {
         let mut world = World::new(scenario, label, policy, demands, settings);
@@ -58,15 +58,14 @@ impl<'s> Mirror<'s> {
                 .get(&name)
                 .cloned()
                 .unwrap_or_default();
-            let works = world.cells[c].begin(0, Uuid::nil(), &jobs, &mut world.held);
+            let works = world.cells[c].begin(0, Incarnation::nil(), &jobs, &mut world.held);
             if !works.is_empty() {
                 running.push((name, works));
             }
         }
         world.now_us = WARM_UP_US;
-        let largest = demands.iter().filter_map(Demand::memory_mb).max();
-        world.measure_from_now(largest.unwrap_or(0));
-        let look_us = world.look();
+        world.measure_from_now(largest_memory_mb(demands));
+        let sample_us = world.take_sample();
         Self {
             world,
             prefix: prefix.to_owned(),
@@ -74,11 +73,11 @@ impl<'s> Mirror<'s> {
             auctions: BTreeSet::new(),
             running,
             next_demand: 0,
-            look_us,
+            sample_us,
         }
     }
 
-    /// What runs on each cell before the first request: it is to be started there.
+    /// What runs on each cell before the first request, to be started there.
     pub fn running(&self) -> &[(String, Vec<Work>)] {
         &self.running
     }
@@ -99,12 +98,12 @@ impl<'s> Mirror<'s> {
             .filter(|d| d.at_ms * 1_000 <= at_us)
         {
             self.next_demand += 1;
-            match &demand.what {
-                What::Start { request, .. } => {
+            match &demand.action {
+                DemandAction::Start { request, .. } => {
                     self.world.client.note(self.world.now_us, request, None);
                     requests.push(request);
                 }
-                What::Stop { app, indices } => {
+                DemandAction::Stop { app, indices } => {
                     let body = to_bytes(&Stop {
                         v: shared::VERSION,
                         app: app.clone(),
@@ -133,7 +132,7 @@ impl<'s> Mirror<'s> {
         self.world.client.is_done()
     }
 
-    /// How far it is.
+    /// The progress so far.
     pub fn progress(&self) -> super::Progress {
         let end_us = self
             .world
@@ -145,12 +144,12 @@ impl<'s> Mirror<'s> {
 
     fn pass(&mut self, at_us: u64) {
         self.world.now_us = self.world.now_us.max(WARM_UP_US + at_us);
-        while self.look_us <= self.world.now_us {
-            self.look_us = self.world.look();
+        while self.sample_us <= self.world.now_us {
+            self.sample_us = self.world.take_sample();
         }
     }
 
-    /// A message crossed the server, so long after the first demand.
+    /// A message crossed the server `at_us` microseconds after the first demand.
     pub fn message(&mut self, at_us: u64, subject: &str, body: &[u8]) {
         self.pass(at_us);
         let (cells, nodes) = (self.world.cells.len() as u64, self.world.nodes.len() as u64);
@@ -177,12 +176,12 @@ impl<'s> Mirror<'s> {
             ["discover"] => (Kind::Discover, cells),
             ["echo", _] => (Kind::Echo, 1),
             ["outcome", id] => {
-                self.world.client.outcome(id, body);
+                self.world.client.outcome(self.world.now_us, id, body);
                 (Kind::Outcome, nodes)
             }
-            ["event", what, _] => {
-                self.event(what, body);
-                (Kind::Event, if *what == kind::ASKED { nodes } else { 0 })
+            ["event", event, _] => {
+                self.event(event, body);
+                (Kind::Event, if *event == kind::ASKED { nodes } else { 0 })
             }
             _ => return,
         };
@@ -195,8 +194,8 @@ impl<'s> Mirror<'s> {
         self.world.counts.delivered(kind, receivers, bytes);
     }
 
-    fn event(&mut self, what: &str, body: &[u8]) {
-        if what == kind::UNPLACED
+    fn event(&mut self, event: &str, body: &[u8]) {
+        if event == kind::UNPLACED
             && let Ok(event) = serde_json::from_slice::<Event>(body)
         {
             self.world.client.unplaced(&event);
@@ -212,7 +211,7 @@ impl<'s> Mirror<'s> {
             .extend(start.work.into_iter().map(|work| (work.instance, work)));
     }
 
-    /// Answers come on inboxes, whose last words say to what.
+    /// Answers arrive on inboxes; the last parts of the subject name the question.
     fn inbox(&mut self, subject: &str, body: &[u8]) {
         if !subject.starts_with("_INBOX") {
             return;
@@ -265,7 +264,7 @@ impl<'s> Mirror<'s> {
         };
         let now_ms = self.world.now_ms();
         self.world.client.stopped(answer);
-        let instances: Vec<Uuid> = answer
+        let instances: Vec<InstanceId> = answer
             .stopped
             .iter()
             .map(|stopped| stopped.instance)
@@ -274,8 +273,8 @@ impl<'s> Mirror<'s> {
         self.world.measure(c);
     }
 
-    /// What was found, at the end.
-    pub fn finish(mut self, at_us: u64) -> Run {
+    /// The figures at the end.
+    pub fn finish(mut self, at_us: u64) -> SimRun {
         self.pass(at_us);
         if let Some(first) = self.world.nodes.first_mut() {
             first.auctions = self.auctions.len() as u64;

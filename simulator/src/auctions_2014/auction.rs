@@ -1,18 +1,19 @@
-//! One auction: what to ask next, given the answers. No time, no messages, no cells in here.
+//! One auction as a state machine: given the answers, what to ask next. It knows no time, no messages
+//! and no cells.
 
 use super::{Algorithm, Rules};
 use crate::random::Random;
 
-/// What a cell is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Ask {
-    /// For a bid.
+/// A question to a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum QuestionKind {
+    /// Bid.
     Bid,
-    /// To bid and then hold room.
+    /// Bid, then hold room.
     Reserve,
-    /// To give the room back.
+    /// Release the room.
     Release,
-    /// To run the instance that it holds room for.
+    /// Run the instance that room is held for.
     Run,
 }
 
@@ -20,8 +21,8 @@ pub(super) enum Ask {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Step {
     /// Ask these cells, and come back with their answers.
-    Ask(Ask, Vec<u32>),
-    /// There are no more rounds.
+    Ask(QuestionKind, Vec<u32>),
+    /// The rounds are used up.
     GiveUp,
 }
 
@@ -29,11 +30,11 @@ pub(super) enum Step {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Answer {
     pub(super) cell: u32,
-    /// Its bid; none when it has no room. Of no meaning after a release or a run.
+    /// Its bid; none when it has no room. Meaningless after a release or a run.
     pub(super) bid: Option<f64>,
 }
 
-/// What the answers that come next are to.
+/// Which question the next answers belong to.
 #[derive(Clone, Debug, PartialEq)]
 enum Phase {
     Bids,
@@ -60,7 +61,7 @@ impl Auction {
         }
     }
 
-    /// Begins a round over these cells, whose order is of no meaning and changes.
+    /// Begins a round over these cells; their order has no meaning and changes.
     pub(super) fn next_round(
         &mut self,
         rules: &Rules,
@@ -72,15 +73,15 @@ impl Auction {
         }
         self.rounds += 1;
         if rules.algorithm == Algorithm::Random {
-            let one = random.sample(cells, 1).to_vec();
-            return self.reserve(one, Vec::new());
+            let drawn = random.sample(cells, 1).to_vec();
+            return self.reserve(drawn, Vec::new());
         }
         self.phase = Phase::Bids;
         let pool = rules.pool(cells.len());
-        Step::Ask(Ask::Bid, random.sample(cells, pool).to_vec())
+        Step::Ask(QuestionKind::Bid, random.sample(cells, pool).to_vec())
     }
 
-    /// What to do after these answers; `None` when the auction is over because the winner runs.
+    /// The next step after these answers; `None` when the auction is over because the winner runs.
     pub(super) fn answered(
         &mut self,
         rules: &Rules,
@@ -121,35 +122,36 @@ impl Auction {
             self.phase = Phase::Rebids {
                 winner: Answer { cell: winner, bid },
             };
-            return Step::Ask(Ask::Bid, runners_up);
+            return Step::Ask(QuestionKind::Bid, runners_up);
         }
         let others = cells_of(&sorted[1..]);
         if others.is_empty() {
             return self.run(winner);
         }
         self.phase = Phase::ReleaseThenRun { winner };
-        Step::Ask(Ask::Release, others)
+        Step::Ask(QuestionKind::Release, others)
     }
 
-    /// `all_rebid`: the winner stays unless a runner-up is better by now; in the last round always.
+    /// `all_rebid`: the winner stays unless a runner-up is better by now; in the last round it always
+    /// stays.
     fn rebid(&mut self, rules: &Rules, winner: Answer, sorted: &[(u32, f64)]) -> Step {
-        let rival = sorted.get(place(sorted.len(), rules.percentile));
+        let rival = sorted.get(percentile_position(sorted.len(), rules.percentile));
         let better = rival.is_some_and(|(_, bid)| Some(*bid) < winner.bid);
         if !better || self.rounds >= rules.max_rounds {
             return self.run(winner.cell);
         }
         self.phase = Phase::ReleaseThenNextRound;
-        Step::Ask(Ask::Release, vec![winner.cell])
+        Step::Ask(QuestionKind::Release, vec![winner.cell])
     }
 
     fn reserve(&mut self, cells: Vec<u32>, runners_up: Vec<u32>) -> Step {
         self.phase = Phase::Reserve { runners_up };
-        Step::Ask(Ask::Reserve, cells)
+        Step::Ask(QuestionKind::Reserve, cells)
     }
 
     fn run(&mut self, winner: u32) -> Step {
         self.phase = Phase::Run;
-        Step::Ask(Ask::Run, vec![winner])
+        Step::Ask(QuestionKind::Run, vec![winner])
     }
 }
 
@@ -168,9 +170,9 @@ fn cells_of(bids: &[(u32, f64)]) -> Vec<u32> {
     bids.iter().map(|(cell, _)| *cell).collect()
 }
 
-/// floor((n - 1) * percentile)
+/// The position floor((n - 1) * percentile) of n sorted bids, as the auctions of 2014 computed it.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 0 to n - 1
-fn place(n: usize, percentile: f64) -> usize {
+fn percentile_position(n: usize, percentile: f64) -> usize {
     (n.saturating_sub(1) as f64 * percentile).floor() as usize
 }
 
@@ -192,25 +194,25 @@ mod tests {
         let mut cells: Vec<u32> = (0..20).collect();
         let mut auction = Auction::new();
         let mut steps = vec![Some(auction.next_round(rules, &mut cells, &mut random))];
-        for said in script {
-            let said = answers(said);
-            steps.push(auction.answered(rules, &said, &mut cells, &mut random));
+        for bids in script {
+            let bids = answers(bids);
+            steps.push(auction.answered(rules, &bids, &mut cells, &mut random));
         }
         steps
     }
 
     #[allow(clippy::unnecessary_wraps)] // compared with what may be none
-    fn ask(what: Ask, cells: &[u32]) -> Option<Step> {
-        Some(Step::Ask(what, cells.to_vec()))
+    fn ask(kind: QuestionKind, cells: &[u32]) -> Option<Step> {
+        Some(Step::Ask(kind, cells.to_vec()))
     }
 
-    fn is_pool(step: Option<&Step>, what: Ask, n: usize) {
+    fn is_pool(step: Option<&Step>, kind: QuestionKind, n: usize) {
         match step {
-            Some(Step::Ask(asked, cells)) if *asked == what => {
+            Some(Step::Ask(asked, cells)) if *asked == kind => {
                 let distinct: std::collections::BTreeSet<_> = cells.iter().collect();
                 assert_eq!((cells.len(), distinct.len()), (n, n));
             }
-            other => panic!("{other:?} is not a pool of {n} for {what:?}"),
+            other => panic!("{other:?} is not a pool of {n} for {kind:?}"),
         }
     }
 
@@ -221,9 +223,9 @@ mod tests {
             ..Rules::of(Algorithm::Random)
         };
         let steps = play(&rules, &[&[(3, None)], &[(4, Some(0.5))], &[(4, None)]]);
-        is_pool(steps[0].as_ref(), Ask::Reserve, 1);
-        is_pool(steps[1].as_ref(), Ask::Reserve, 1);
-        assert_eq!(steps[2..], [ask(Ask::Run, &[4]), None]);
+        is_pool(steps[0].as_ref(), QuestionKind::Reserve, 1);
+        is_pool(steps[1].as_ref(), QuestionKind::Reserve, 1);
+        assert_eq!(steps[2..], [ask(QuestionKind::Run, &[4]), None]);
         let steps = play(&rules, &[&[(3, None)], &[]]);
         assert_eq!(steps[2], Some(Step::GiveUp));
     }
@@ -233,12 +235,16 @@ mod tests {
         let rules = Rules::of(Algorithm::PickBest);
         let bids: &[_] = &[(1, Some(0.3)), (2, Some(0.1)), (3, None), (4, Some(0.2))];
         let steps = play(&rules, &[bids, &[(2, None)], bids, &[(2, Some(0.1))], &[]]);
-        is_pool(steps[0].as_ref(), Ask::Bid, 10);
-        assert_eq!(steps[1], ask(Ask::Reserve, &[2]));
-        is_pool(steps[2].as_ref(), Ask::Bid, 10);
+        is_pool(steps[0].as_ref(), QuestionKind::Bid, 10);
+        assert_eq!(steps[1], ask(QuestionKind::Reserve, &[2]));
+        is_pool(steps[2].as_ref(), QuestionKind::Bid, 10);
         assert_eq!(
             steps[3..],
-            [ask(Ask::Reserve, &[2]), ask(Ask::Run, &[2]), None]
+            [
+                ask(QuestionKind::Reserve, &[2]),
+                ask(QuestionKind::Run, &[2]),
+                None
+            ]
         );
     }
 
@@ -256,13 +262,17 @@ mod tests {
         ];
         let reserved: &[_] = &[(2, Some(0.5)), (4, Some(0.4)), (1, None)];
         let steps = play(&rules, &[bids, reserved, &[], &[]]);
-        assert_eq!(steps[1], ask(Ask::Reserve, &[2, 4, 1]));
+        assert_eq!(steps[1], ask(QuestionKind::Reserve, &[2, 4, 1]));
         assert_eq!(
             steps[2..],
-            [ask(Ask::Release, &[2]), ask(Ask::Run, &[4]), None]
+            [
+                ask(QuestionKind::Release, &[2]),
+                ask(QuestionKind::Run, &[4]),
+                None
+            ]
         );
         let steps = play(&rules, &[bids, &[(2, None), (4, None)]]);
-        is_pool(steps[2].as_ref(), Ask::Bid, 10);
+        is_pool(steps[2].as_ref(), QuestionKind::Bid, 10);
     }
 
     #[test]
@@ -280,28 +290,28 @@ mod tests {
         assert_eq!(
             steps[1..4],
             [
-                ask(Ask::Reserve, &[2]),
-                ask(Ask::Bid, &[3, 1]),
-                ask(Ask::Release, &[2]),
+                ask(QuestionKind::Reserve, &[2]),
+                ask(QuestionKind::Bid, &[3, 1]),
+                ask(QuestionKind::Release, &[2]),
             ]
         );
-        is_pool(steps[4].as_ref(), Ask::Bid, 10);
+        is_pool(steps[4].as_ref(), QuestionKind::Bid, 10);
         // the last round keeps its winner
-        assert_eq!(steps[7..], [ask(Ask::Run, &[2]), None]);
+        assert_eq!(steps[7..], [ask(QuestionKind::Run, &[2]), None]);
         // a rival that is only equal is not lower
         let steps = play(&rules, &[bids, reserved, &[(3, Some(0.4))]]);
-        assert_eq!(steps[3], ask(Ask::Run, &[2]));
+        assert_eq!(steps[3], ask(QuestionKind::Run, &[2]));
         // nor is one below the place that is compared
         let high = Rules {
             percentile: 1.0,
             ..rules
         };
         let steps = play(&high, &[bids, reserved, lower]);
-        assert_eq!(steps[3], ask(Ask::Run, &[2]));
+        assert_eq!(steps[3], ask(QuestionKind::Run, &[2]));
     }
 
     #[test]
-    fn places_in_the_second_bids() {
+    fn the_percentile_selects_a_position_of_the_second_bids() {
         for (n, percentile, expected) in [
             (0, 0.2, 0),
             (1, 0.2, 0),
@@ -310,7 +320,11 @@ mod tests {
             (19, 0.2, 3),
             (5, 1.0, 4),
         ] {
-            assert_eq!(place(n, percentile), expected, "{n} {percentile}");
+            assert_eq!(
+                percentile_position(n, percentile),
+                expected,
+                "{n} {percentile}"
+            );
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn the_outcome_says_what_the_result_holds() {
+fn a_run_holds_the_figures_of_the_result() {
     let mut cells = imbalanced(5);
     for (i, cell) in cells.iter_mut().enumerate() {
         cell.zone = ["z1", "z2"][i % 2].into();
@@ -63,22 +63,22 @@ fn spare_cells_are_those_that_stay_empty_less_the_one_that_is_needed() {
         let lifetime_ms = Some(life);
         at(
             at_ms,
-            What::Start {
+            DemandAction::Start {
                 request,
                 lifetime_ms,
             },
         )
     };
-    let of = |demands: &[Demand]| {
+    let spare_and_saved = |demands: &[Demand]| {
         let mut cells = cells(4);
         cells[0].stacks = vec!["only".into()];
         let demands: Vec<Demand> = demands
             .iter()
             .map(|d| {
-                let What::Start {
+                let DemandAction::Start {
                     request,
                     lifetime_ms,
-                } = &d.what
+                } = &d.action
                 else {
                     panic!("a start")
                 };
@@ -86,7 +86,7 @@ fn spare_cells_are_those_that_stay_empty_less_the_one_that_is_needed() {
                 request.stack = Some("only".into());
                 at(
                     d.at_ms,
-                    What::Start {
+                    DemandAction::Start {
                         request: Arc::new(request),
                         lifetime_ms: *lifetime_ms,
                     },
@@ -103,11 +103,11 @@ fn spare_cells_are_those_that_stay_empty_less_the_one_that_is_needed() {
         )
     };
     // the largest size always fits beside the other
-    let (spare, saved) = of(&[in_time(0, 40, 100_000), in_time(50_000, 20, 1_000)]);
+    let (spare, saved) = spare_and_saved(&[in_time(0, 40, 100_000), in_time(50_000, 20, 1_000)]);
     assert_eq!(spare, 3);
     assert!((saved.unwrap() - 3.0).abs() < 1e-9);
     // another 60 does not fit: one of the three is kept for it
-    assert_eq!(of(&[in_time(0, 60, 100_000)]).0, 2);
+    assert_eq!(spare_and_saved(&[in_time(0, 60, 100_000)]).0, 2);
 }
 
 #[test]
