@@ -3,11 +3,13 @@
 // texts for people are put together plainly: an allocation more does not matter
 #![allow(clippy::format_push_string)]
 
-mod asking;
 mod bench;
 mod cli;
+mod cluster;
 mod commands;
+mod context;
 mod output;
+mod process_usage;
 
 use std::process::ExitCode;
 

@@ -32,8 +32,8 @@ use tokio::{
 
 use super::progress::Bar;
 use crate::{
-    asking::{connect, nats_options, short_name},
-    cli::Global,
+    cluster::{connect, nats_options, short_name},
+    context::Global,
     output::note,
 };
 
