@@ -27,15 +27,15 @@ impl Places {
         let program = program.and_then(|file| file.parent().map(Path::to_owned));
         Self::new(
             env::var_os("NATS_SERVER_BIN"),
-            env::var_os("PATH"),
+            &env::var_os("PATH").unwrap_or_default(),
             env::current_dir().into_iter().chain(program).collect(),
         )
     }
 
-    fn new(named: Option<OsString>, path: Option<OsString>, tools: Vec<PathBuf>) -> Self {
+    fn new(named: Option<OsString>, path: &OsStr, tools: Vec<PathBuf>) -> Self {
         Self {
             named: named.filter(|name| !name.is_empty()).map(PathBuf::from),
-            path: env::split_paths(path.as_deref().unwrap_or(OsStr::new(""))).collect(),
+            path: env::split_paths(path).collect(),
             tools,
         }
     }
@@ -100,23 +100,24 @@ mod tests {
             dir.join(PROGRAM)
         };
         let (named, on_path, in_tools) = (file("named"), file("path"), file("checkout/.tools"));
-        let path = Some(home.path().join("path").into_os_string());
+        let path = home.path().join("path").into_os_string();
+        let no_path = OsStr::new("");
         let below = vec![home.path().join("checkout/crate/src")];
-        let find = |named: Option<&Path>, path: &Option<OsString>| {
-            Places::new(named.map(Into::into), path.clone(), below.clone()).find()
+        let find = |named: Option<&Path>, path: &OsStr| {
+            Places::new(named.map(Into::into), path, below.clone()).find()
         };
         assert_eq!(find(Some(&named), &path), Some(named.clone()));
         assert_eq!(find(None, &path), Some(on_path));
-        assert_eq!(find(None, &None), Some(in_tools.clone()));
+        assert_eq!(find(None, no_path), Some(in_tools.clone()));
         // set to nothing is as good as not set
-        assert_eq!(find(Some(Path::new("")), &None), Some(in_tools));
+        assert_eq!(find(Some(Path::new("")), no_path), Some(in_tools));
         // a name that is wrong is not made up for
         assert_eq!(find(Some(Path::new("/no/where")), &path), None);
     }
 
     #[test]
     fn what_is_missing_is_said_with_every_place_and_what_to_do() {
-        let nowhere = Places::new(None, Some("/a:/b".into()), vec!["/c".into(), "/d".into()]);
+        let nowhere = Places::new(None, OsStr::new("/a:/b"), vec!["/c".into(), "/d".into()]);
         assert_eq!(nowhere.find(), None);
         let text = nowhere.to_string();
         for part in [
@@ -128,7 +129,7 @@ mod tests {
             assert!(text.contains(part), "{part} is not in: {text}");
         }
         assert!(text.contains("export NATS_SERVER_BIN="), "{text}");
-        let named = Places::new(Some("/no/where".into()), None, Vec::new());
+        let named = Places::new(Some("/no/where".into()), OsStr::new(""), Vec::new());
         assert!(named.to_string().starts_with("NATS_SERVER_BIN=/no/where"));
     }
 }

@@ -111,8 +111,10 @@ async fn instances_run_the_program_wherever_it_is() {
     let program = private.path().join("vendue");
     std::fs::hard_link(env!("CARGO_BIN_EXE_vendue"), &program).unwrap();
     let mut command = vendue_at(&program);
-    command.args(["up", "--port", "0", "--cells", "1", "--zones", "1"]);
-    let up = Up::of(command.env("PATH", "/usr/bin:/bin"));
+    command
+        .args(["up", "--port", "0", "--cells", "1", "--zones", "1"])
+        .env("PATH", "/usr/bin:/bin");
+    let up = Up::of(command);
     up.run(&["start", "examples/web.json"])
         .expect(0, &["placed"]);
     up.run(&["wait", "web"]).expect(0, &["3 running"]);
