@@ -86,10 +86,24 @@ mod tests {
 
     #[test]
     fn what_is_no_size_is_refused_with_what_was_expected() {
-        for text in ["", "M", "-1", "1..5G", "1.G", ".5G", "1.2.3", "1.0000001G", "x"] {
+        for text in [
+            "",
+            "M",
+            "-1",
+            "1..5G",
+            "1.G",
+            ".5G",
+            "1.2.3",
+            "1.0000001G",
+            "x",
+        ] {
             assert_eq!(parse_mib(text), Err(SizeError::NotASize), "{text}");
         }
-        for text in ["9223372036854775808", "9223372036854775807G", &"9".repeat(60)] {
+        for text in [
+            "9223372036854775808",
+            "9223372036854775807G",
+            &"9".repeat(60),
+        ] {
             assert_eq!(parse_mib(text), Err(SizeError::NotASize), "{text}");
         }
         assert_eq!(parse_mib("9223372036854775807"), Ok(i64::MAX));
