@@ -113,6 +113,6 @@ mod tests {
         assert_eq!(parse_mib("64X"), Err(SizeError::Unit("X".into())));
         assert_eq!(parse_mib("1 gram"), Err(SizeError::Unit("gram".into())));
         let error = parse_mib("64X").unwrap_err().to_string();
-        assert!(error.contains("\"X\"") && error.contains("G"), "{error}");
+        assert!(error.contains("\"X\"") && error.contains("KiB"), "{error}");
     }
 }
