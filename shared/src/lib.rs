@@ -7,6 +7,7 @@ mod ids;
 pub mod nats;
 pub mod proc;
 pub mod shutdown;
+pub mod size;
 mod subjects;
 pub mod telemetry;
 pub mod wire;
