@@ -7,11 +7,11 @@ use placement::{DecisionOutcome, DecisionReport, Explain, Scenario, ScenarioErro
 use serde_json::{Value, json};
 use shared::wire::{AddCells, PlaceAnswer};
 
-use super::{Done, policy, start};
+use super::{policy, start};
 use crate::{
-    asking::{Cluster, PATIENCE, Usage},
-    cli::Global,
-    output::{self, Format, note, number},
+    cluster::{Cluster, TIMEOUT},
+    context::{Exit, Format, Global, Usage},
+    output::{self, note, number},
 };
 
 #[derive(Debug, clap::Args)]
@@ -63,7 +63,7 @@ fn add_cells(text: &str) -> Result<AddCells, String> {
 }
 
 /// Decides, and starts nothing.
-pub(crate) async fn place(global: &Global, args: &PlaceArgs) -> anyhow::Result<Done> {
+pub(crate) async fn place(global: &Global, args: &PlaceArgs) -> anyhow::Result<Exit> {
     let text = start::read(&args.file)?;
     if args.live {
         return live(global, args, &text).await;
@@ -78,7 +78,7 @@ pub(crate) async fn place(global: &Global, args: &PlaceArgs) -> anyhow::Result<D
         Format::Json => output::json(&report)?,
         Format::Table => output::say(report.render().trim_end())?,
     }
-    Ok(Done::Well)
+    Ok(Exit::Ok)
 }
 
 /// A scenario from the text of a file, judged by another policy where one is given.
@@ -107,7 +107,7 @@ pub(crate) fn scenario(file: &str, text: &str, other: Option<&str>) -> anyhow::R
     Ok(scenario)
 }
 
-async fn live(global: &Global, args: &PlaceArgs, text: &str) -> anyhow::Result<Done> {
+async fn live(global: &Global, args: &PlaceArgs, text: &str) -> anyhow::Result<Exit> {
     let request = start::check(&args.file, text)?;
     let cluster = Cluster::connect(global).await?;
     let question = json!({
@@ -120,7 +120,7 @@ async fn live(global: &Global, args: &PlaceArgs, text: &str) -> anyhow::Result<D
     });
     let subject = cluster.subjects.place();
     let value: Value = cluster
-        .ask("auctioneer", subject, &question, PATIENCE)
+        .ask("auctioneer", subject, &question, TIMEOUT)
         .await?;
     if cluster.format == Format::Json {
         output::json(&value)?;
@@ -132,6 +132,7 @@ async fn live(global: &Global, args: &PlaceArgs, text: &str) -> anyhow::Result<D
     if cluster.format == Format::Table {
         print(&answer)?;
     }
+<<<<<<< HEAD
     Ok(
         if answer
             .decisions
@@ -143,6 +144,13 @@ async fn live(global: &Global, args: &PlaceArgs, text: &str) -> anyhow::Result<D
             Done::NotPlaced
         },
     )
+=======
+    Ok(if answer.decisions.iter().all(|d| d.outcome == "placed") {
+        Exit::Ok
+    } else {
+        Exit::Unplaced
+    })
+>>>>>>> main
 }
 
 fn print(answer: &PlaceAnswer) -> anyhow::Result<()> {
