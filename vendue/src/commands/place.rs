@@ -132,25 +132,11 @@ async fn live(global: &Global, args: &PlaceArgs, text: &str) -> anyhow::Result<E
     if cluster.format == Format::Table {
         print(&answer)?;
     }
-<<<<<<< HEAD
-    Ok(
-        if answer
-            .decisions
-            .iter()
-            .all(|d| d.outcome == DecisionOutcome::Placed)
-        {
-            Done::Well
-        } else {
-            Done::NotPlaced
-        },
-    )
-=======
-    Ok(if answer.decisions.iter().all(|d| d.outcome == "placed") {
+    Ok(if answer.decisions.iter().all(|d| d.outcome == DecisionOutcome::Placed) {
         Exit::Ok
     } else {
         Exit::Unplaced
     })
->>>>>>> main
 }
 
 fn print(answer: &PlaceAnswer) -> anyhow::Result<()> {
