@@ -132,11 +132,17 @@ async fn live(global: &Global, args: &PlaceArgs, text: &str) -> anyhow::Result<E
     if cluster.format == Format::Table {
         print(&answer)?;
     }
-    Ok(if answer.decisions.iter().all(|d| d.outcome == DecisionOutcome::Placed) {
-        Exit::Ok
-    } else {
-        Exit::Unplaced
-    })
+    Ok(
+        if answer
+            .decisions
+            .iter()
+            .all(|d| d.outcome == DecisionOutcome::Placed)
+        {
+            Exit::Ok
+        } else {
+            Exit::Unplaced
+        },
+    )
 }
 
 fn print(answer: &PlaceAnswer) -> anyhow::Result<()> {
