@@ -132,25 +132,17 @@ async fn live(global: &Global, args: &PlaceArgs, text: &str) -> anyhow::Result<E
     if cluster.format == Format::Table {
         print(&answer)?;
     }
-<<<<<<< HEAD
     Ok(
         if answer
             .decisions
             .iter()
             .all(|d| d.outcome == DecisionOutcome::Placed)
         {
-            Done::Well
+            Exit::Ok
         } else {
-            Done::NotPlaced
+            Exit::Unplaced
         },
     )
-=======
-    Ok(if answer.decisions.iter().all(|d| d.outcome == "placed") {
-        Exit::Ok
-    } else {
-        Exit::Unplaced
-    })
->>>>>>> main
 }
 
 fn print(answer: &PlaceAnswer) -> anyhow::Result<()> {
