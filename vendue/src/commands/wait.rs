@@ -7,7 +7,7 @@ use std::{
 
 use futures_util::StreamExt;
 use placement::Kind;
-use serde_json::{Value, json};
+use serde_json::json;
 use shared::wire::{Event, InstanceState, format_indices, kind, parse_indices};
 use tokio::time::{Instant, timeout, timeout_at};
 
