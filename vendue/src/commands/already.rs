@@ -94,7 +94,10 @@ fn is_own(requests: &[&Request], instance: &Instance) -> bool {
 }
 
 fn message(there: &BTreeMap<&str, There>) -> String {
-    let mut lines: Vec<String> = there.iter().map(|(app, there)| there.in_words(app)).collect();
+    let mut lines: Vec<String> = there
+        .iter()
+        .map(|(app, there)| there.in_words(app))
+        .collect();
     if let (1, Some((app, there))) = (there.len(), there.first_key_value()) {
         let next = there.indices.last().map_or(0, |last| last + 1);
         lines.push(format!(
@@ -129,7 +132,7 @@ mod tests {
     use super::*;
     use crate::commands::app_status::tests::{group, located};
 
-    fn request(text: Value) -> Request {
+    fn request(text: &Value) -> Request {
         let mut whole = json!({"app": "a", "memory_mb": 1, "disk_mb": 1, "id": "r-9"});
         for (field, value) in text.as_object().unwrap() {
             whole[field] = value.clone();
@@ -148,19 +151,34 @@ mod tests {
     #[test]
     fn what_runs_or_waits_for_another_request_is_refused() {
         let all = |requests: &[Value], answers: &Answers| {
-            let requests: Vec<Request> = requests.iter().cloned().map(request).collect();
+            let requests: Vec<Request> = requests.iter().map(request).collect();
             refusal(&requests, answers)
         };
-        let running = answers(&["lrp 0 running 1", "lrp 1 starting 1", "lrp 2 stopping 1"], &[]);
+        let running = answers(
+            &["lrp 0 running 1", "lrp 1 starting 1", "lrp 2 stopping 1"],
+            &[],
+        );
         let said = all(&[json!({})], &running).unwrap();
-        assert!(said.contains("a runs already: 2 instances (index 0-1)"), "{said}");
-        assert!(said.contains("--again") && said.contains("vendue stop a"), "{said}");
+        assert!(
+            said.contains("a runs already: 2 instances (index 0-1)"),
+            "{said}"
+        );
+        assert!(
+            said.contains("--again") && said.contains("vendue stop a"),
+            "{said}"
+        );
         // other indices are an addition
-        assert_eq!(all(&[json!({"instances": 4, "indices": [2, 3]})], &running), None);
+        assert_eq!(
+            all(&[json!({"instances": 4, "indices": [2, 3]})], &running),
+            None
+        );
         let said = all(&[json!({"instances": 4, "indices": [1, 3]})], &running).unwrap();
         assert!(said.contains("1 instance (index 1)"), "{said}");
         let said = all(&[json!({})], &answers(&[], &["3-4"])).unwrap();
-        assert!(said.contains("a runs already: 2 queued (index 3-4)"), "{said}");
+        assert!(
+            said.contains("a runs already: 2 queued (index 3-4)"),
+            "{said}"
+        );
         // what ended, and another app, are no hindrance
         let ended = answers(&["lrp 0 crashed 1", "lrp 1 exited 1"], &[]);
         assert_eq!(all(&[json!({})], &ended), None);
@@ -171,18 +189,20 @@ mod tests {
         other.instance.app = "b".into();
         two.instances.push(other);
         let said = all(&[json!({}), json!({"app": "b"}), json!({"app": "c"})], &two).unwrap();
-        assert!(said.contains("a runs already") && said.contains("b runs already"), "{said}");
+        assert!(
+            said.contains("a runs already") && said.contains("b runs already"),
+            "{said}"
+        );
         assert!(!said.contains("c runs"), "{said}");
     }
 
     #[test]
     fn a_repeat_of_the_same_request_is_no_second_start() {
         let mut answers = answers(&["lrp 0 running 1"], &["1"]);
-        answers.instances[0].instance.instance =
-            instance_id("r-1", "a", placement::Kind::Lrp, 0);
-        let own = request(json!({"id": "r-1", "instances": 2}));
+        answers.instances[0].instance.instance = instance_id("r-1", "a", placement::Kind::Lrp, 0);
+        let own = request(&json!({"id": "r-1", "instances": 2}));
         assert_eq!(refusal(&[own], &answers), None);
-        let other = request(json!({"id": "r-2", "instances": 2}));
+        let other = request(&json!({"id": "r-2", "instances": 2}));
         assert!(refusal(&[other], &answers).is_some());
     }
 }

@@ -110,7 +110,8 @@ impl<'a> AppStatus<'a> {
         let others = self.counts();
         let others = others.iter().filter(|(state, _)| **state != "running");
         let mut parts: Vec<String> = others.map(|(state, n)| format!("{n} {state}")).collect();
-        let only_tasks = listed > 0 && self.now.iter().all(|l| l.instance.kind == Kind::Task);
+        let only_tasks =
+            !self.now.is_empty() && self.now.iter().all(|l| l.instance.kind == Kind::Task);
         match running {
             0 if listed == 0 => parts.push("no instance".into()),
             0 if only_tasks => {}
@@ -142,7 +143,10 @@ fn counts(instances: &[&Located]) -> Counts {
 }
 
 fn in_words(counts: &Counts) -> String {
-    let parts: Vec<String> = counts.iter().map(|(state, n)| format!("{n} {state}")).collect();
+    let parts: Vec<String> = counts
+        .iter()
+        .map(|(state, n)| format!("{n} {state}"))
+        .collect();
     parts.join(", ")
 }
 
@@ -187,36 +191,61 @@ pub(crate) mod tests {
 
     #[test]
     fn what_counts_now_is_told_apart_from_history() {
-        let cases: &[(&[&str], Option<&str>, &str, bool)] = &[
-            (&[], None, "no instance", false),
-            (&["lrp 0 running 1", "lrp 1 running 1"], None, "2 running", true),
-            (&["lrp 0 running 1", "lrp 1 crashed 1"], None, "1 of 2 running, 1 crashed", true),
-            (&["lrp 0 running 1"], Some("1-2"), "1 of 3 running, 2 queued", true),
-            (&[], Some("0"), "0 of 1 running, 1 queued", false),
-            (&["lrp 0 crashed 1"], None, "0 of 1 running, 1 crashed", false),
+        let cases = [
+            ("", "", "no instance", false),
+            ("lrp 0 running 1, lrp 1 running 1", "", "2 running", true),
+            (
+                "lrp 0 running 1, lrp 1 crashed 1",
+                "",
+                "1 of 2 running, 1 crashed",
+                true,
+            ),
+            ("lrp 0 running 1", "1-2", "1 of 3 running, 2 queued", true),
+            ("", "0", "0 of 1 running, 1 queued", false),
+            ("lrp 0 crashed 1", "", "0 of 1 running, 1 crashed", false),
             // earlier lives of an index
             (
-                &["lrp 0 running 1", "lrp 0 exited 5", "lrp 0 crashed 9"],
-                None,
+                "lrp 0 running 1, lrp 0 exited 5, lrp 0 crashed 9",
+                "",
                 "1 running (earlier: 1 crashed, 1 exited)",
                 true,
             ),
-            (&["lrp 0 crashed 9"], Some("0"), "0 of 1 running, 1 queued (earlier: 1 crashed)", false),
+            (
+                "lrp 0 crashed 9",
+                "0",
+                "0 of 1 running, 1 queued (earlier: 1 crashed)",
+                false,
+            ),
             // what was stopped is not missing
-            (&["lrp 0 running 1", "lrp 1 stopped 1"], None, "1 running (earlier: 1 stopped)", true),
-            (&["lrp 0 stopped 1"], None, "no instance (earlier: 1 stopped)", false),
+            (
+                "lrp 0 running 1, lrp 1 stopped 1",
+                "",
+                "1 running (earlier: 1 stopped)",
+                true,
+            ),
+            (
+                "lrp 0 stopped 1",
+                "",
+                "no instance (earlier: 1 stopped)",
+                false,
+            ),
             // two of one index both count
-            (&["lrp 0 running 1", "lrp 0 running 2"], None, "2 running", true),
-            (&["task 0 exited 1", "task 1 exited 1"], None, "2 exited", true),
-            (&["task 0 exited 1", "task 1 crashed 1"], None, "1 crashed, 1 exited", false),
-            (&["task 0 exited 1", "task 1 running 1"], None, "1 of 2 running, 1 exited", true),
+            ("lrp 0 running 1, lrp 0 running 2", "", "2 running", true),
+            ("task 0 exited 1, task 1 exited 1", "", "2 exited", true),
+            (
+                "task 0 exited 1, task 1 crashed 1",
+                "",
+                "1 crashed, 1 exited",
+                false,
+            ),
         ];
         for (texts, queued, words, well) in cases {
-            let instances: Vec<Located> = texts.iter().map(|text| located(text)).collect();
-            let queued: Vec<QueuedGroup> = queued.iter().map(|text| group(text)).collect();
+            let texts = texts.split(", ").filter(|text| !text.is_empty());
+            let instances: Vec<Located> = texts.map(located).collect();
+            let queued = (!queued.is_empty()).then(|| group(queued));
             let status = AppStatus::new(&instances, &queued);
-            assert_eq!(status.in_words(), *words, "{texts:?}");
-            assert_eq!(status.is_well(), *well, "{texts:?}");
+            assert_eq!(status.in_words(), words, "{instances:?}");
+            assert_eq!(status.is_well(), well, "{instances:?}");
         }
     }
 }

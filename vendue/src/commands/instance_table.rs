@@ -63,10 +63,10 @@ fn instance_row(located: &Located) -> Vec<Cell> {
 
 /// How it ended, or ended before it was started again; of a stopped one the state says it.
 fn note_of(located: &Located) -> &str {
-    match located.was_stopped() {
-        true => "",
-        false => located.instance.ended.as_deref().unwrap_or_default(),
+    if located.was_stopped() {
+        return "";
     }
+    located.instance.ended.as_deref().unwrap_or_default()
 }
 
 fn queued_row(group: &QueuedGroup) -> Vec<Cell> {

@@ -99,7 +99,9 @@ async fn look(cluster: &Cluster, args: &PsArgs) -> anyhow::Result<Answers> {
     if !args.all {
         keep_present(&mut answers);
     }
-    answers.instances.retain(|located| args.wants_place(located));
+    answers
+        .instances
+        .retain(|located| args.wants_place(located));
     if !args.cell.is_empty() || !args.zone.is_empty() {
         answers.queued.clear(); // what waits is nowhere
         answers.queued_unlisted = 0;

@@ -48,7 +48,9 @@ fn numbers(row: &Tally) -> Option<String> {
         [] => String::new(),
         names => format!(": {}", names.join(", ")),
     };
-    Some(format!("needs {needs}{unit}, the best{of} has {best}{unit}{names}"))
+    Some(format!(
+        "needs {needs}{unit}, the best{of} has {best}{unit}{names}"
+    ))
 }
 
 #[cfg(test)]
@@ -78,7 +80,10 @@ mod tests {
             "insufficient resources: memory (needs 900 MiB, the best of 4 cells has 100 MiB)"
         );
         assert_eq!(
-            why(Some("insufficient resources: memory, disk"), &[memory(), disk]),
+            why(
+                Some("insufficient resources: memory, disk"),
+                &[memory(), disk]
+            ),
             "insufficient resources: memory (needs 900 MiB, the best of 4 cells has 100 MiB), \
              disk (needs 50 MiB, the best has 7 MiB)"
         );
@@ -91,7 +96,10 @@ mod tests {
             "insufficient resources: memory (needs 900 MiB, the best of 4 cells has 100 MiB); \
              stack: 2 cells dropped"
         );
-        assert_eq!(why(Some("no stack"), &[stack]), "no stack; stack: 2 cells dropped");
+        assert_eq!(
+            why(Some("no stack"), &[stack]),
+            "no stack; stack: 2 cells dropped"
+        );
         assert_eq!(why(lacking, &[]), "insufficient resources: memory");
         assert_eq!(why(None, &[]), "");
     }

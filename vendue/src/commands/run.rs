@@ -111,7 +111,7 @@ impl RunArgs {
         }
         if self.command.is_empty() {
             return Err(Usage::because(format_args!(
-                "no command: it stands last, after --, as in \
+                "no COMMAND: it stands last, after --, as in \
                  `vendue run {app} --memory 64M --disk 64M -- sleep 60`"
             )));
         }

@@ -83,7 +83,12 @@ fn show_all(format: Format, answers: &Answers) -> anyhow::Result<Exit> {
     let apps = by_app(answers);
     if format == Format::Json {
         let document = |(app, status): (&&str, &AppStatus<'_>)| {
-            Value::Object(summary(app, status).map(|(k, v)| (k.to_owned(), v)).into_iter().collect())
+            Value::Object(
+                summary(app, status)
+                    .map(|(k, v)| (k.to_owned(), v))
+                    .into_iter()
+                    .collect(),
+            )
         };
         let apps: Vec<Value> = apps.iter().map(document).collect();
         let silent = &answers.silent;
@@ -104,7 +109,10 @@ fn by_app(answers: &Answers) -> BTreeMap<&str, AppStatus<'_>> {
     let names: BTreeSet<&str> = of_instances.chain(of_groups).collect();
     let mut instances: BTreeMap<&str, Vec<&Located>> = BTreeMap::new();
     for located in &answers.instances {
-        instances.entry(&located.instance.app).or_default().push(located);
+        instances
+            .entry(&located.instance.app)
+            .or_default()
+            .push(located);
     }
     let mut queued: BTreeMap<&str, Vec<&QueuedGroup>> = BTreeMap::new();
     for group in &answers.queued {
@@ -116,13 +124,20 @@ fn by_app(answers: &Answers) -> BTreeMap<&str, AppStatus<'_>> {
             queued.remove(app).unwrap_or_default(),
         )
     };
-    names.iter().copied().zip(names.iter().copied().map(status)).collect()
+    names
+        .iter()
+        .copied()
+        .zip(names.iter().copied().map(status))
+        .collect()
 }
 
 /// A column for each state that occurs, running first.
 fn print_all(apps: &BTreeMap<&str, AppStatus<'_>>) -> anyhow::Result<()> {
     let all: Vec<_> = apps.values().map(AppStatus::counts).collect();
-    let mut states: BTreeSet<&str> = all.iter().flat_map(|counts| counts.keys().copied()).collect();
+    let mut states: BTreeSet<&str> = all
+        .iter()
+        .flat_map(|counts| counts.keys().copied())
+        .collect();
     states.remove("running");
     let states: Vec<&str> = std::iter::once("running").chain(states).collect();
     let titles = states.iter().map(|state| state.to_uppercase());

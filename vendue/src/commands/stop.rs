@@ -123,14 +123,23 @@ mod tests {
     fn nothing_to_stop_says_what_there_is() {
         let said = |texts: &[&str]| {
             let instances = texts.iter().map(|text| located(text)).collect();
-            nothing_to_stop("a", &Answers { instances, ..Answers::default() })
+            nothing_to_stop(
+                "a",
+                &Answers {
+                    instances,
+                    ..Answers::default()
+                },
+            )
         };
         assert_eq!(said(&[]), "nothing to stop: no instance of a was found");
         assert_eq!(
             said(&["lrp 0 crashed 1", "lrp 1 crashed 1", "lrp 2 stopped 1"]),
             "nothing to stop: all instances of a have ended (2 crashed, 1 stopped)"
         );
-        assert_eq!(said(&["lrp 0 running 1"]), "nothing to stop: no instance of a matches");
+        assert_eq!(
+            said(&["lrp 0 running 1"]),
+            "nothing to stop: no instance of a matches"
+        );
     }
 
     #[test]

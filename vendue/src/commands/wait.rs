@@ -86,7 +86,8 @@ impl Queue {
         for index in self.queued.difference(&queued) {
             self.left.entry(*index).or_insert(now);
         }
-        self.left.retain(|index, _| !queued.contains(index) && !known.contains(index));
+        self.left
+            .retain(|index, _| !queued.contains(index) && !known.contains(index));
         self.queued = queued;
     }
 
@@ -100,9 +101,17 @@ impl Queue {
         let is_lost = |(index, since): &(&u32, &Instant)| {
             self.unplaced.contains_key(index) || now.duration_since(**since) >= DISPATCH_TIMEOUT
         };
-        let lost: Vec<u32> = self.left.iter().filter(is_lost).map(|(index, _)| *index).collect();
+        let lost: Vec<u32> = self
+            .left
+            .iter()
+            .filter(is_lost)
+            .map(|(index, _)| *index)
+            .collect();
         let reason = self.unplaced.get(lost.first()?);
-        let reason = reason.map_or("its request was cancelled or no longer waits", String::as_str);
+        let reason = reason.map_or(
+            "its request was cancelled or no longer waits",
+            String::as_str,
+        );
         let indices = format_indices(lost.iter().copied());
         Some(format!("{app} {indices} unplaced: {reason}"))
     }
@@ -201,7 +210,11 @@ fn report(
             for (field, value) in status::summary(app, status) {
                 document[field] = value;
             }
-            document["failures"] = status.failed().map(Located::document).take(LISTED).collect();
+            document["failures"] = status
+                .failed()
+                .map(Located::document)
+                .take(LISTED)
+                .collect();
             output::json(&document)?;
         }
         Format::Table => output::say(format_args!("{app}: {}", status.in_words()))?,
@@ -222,7 +235,8 @@ fn too_late(cluster: &Cluster, args: &WaitArgs, answers: &Answers) -> anyhow::Re
         Kind::Lrp => located.instance.state == InstanceState::Running,
         Kind::Task => located.instance.state == InstanceState::Exited,
     };
-    let only_queued = status.queued > 0 && status.now.iter().filter(ready).count() == status.now.len();
+    let only_queued =
+        status.queued > 0 && status.now.iter().filter(ready).count() == status.now.len();
     if !only_queued {
         anyhow::bail!(
             "{app} is not ready after {time}: {now}\n\
@@ -242,7 +256,10 @@ fn failures(app: &str, status: &AppStatus<'_>) -> Vec<String> {
     let all: Vec<&Located> = status.failed().collect();
     let mut lines: Vec<String> = all.iter().take(LISTED).map(|l| failure(l)).collect();
     if all.len() > LISTED {
-        lines.push(format!("and {} more", counted(all.len() - LISTED, "failure")));
+        lines.push(format!(
+            "and {} more",
+            counted(all.len() - LISTED, "failure")
+        ));
     }
     lines.push(format!("`vendue logs {app}` shows what it printed"));
     lines
@@ -264,49 +281,58 @@ mod tests {
     #[test]
     fn what_is_ready_what_is_awaited_and_what_has_failed() {
         use Progress::{Failed, Pending, Ready};
-        let cases: &[(&[&str], Option<&str>, Option<usize>, Progress)] = &[
-            (&[], None, None, Pending),
-            (&["lrp 0 running 1"], None, None, Ready),
-            (&["lrp 0 running 1", "lrp 1 starting 1"], None, None, Pending),
-            (&["lrp 0 running 1", "lrp 1 restarting 1"], None, None, Pending),
-            (&["lrp 0 running 1", "lrp 1 crashed 1"], None, None, Failed),
-            (&["lrp 0 running 1", "lrp 1 stopping 1"], None, None, Ready),
-            (&["lrp 0 exited 1"], None, None, Failed),
-            (&["task 0 exited 1"], None, None, Ready),
-            (&["task 0 running 1"], None, None, Pending),
-            (&["task 0 crashed 1"], None, None, Failed),
+        let cases = [
+            ("", "", None, Pending),
+            ("lrp 0 running 1", "", None, Ready),
+            ("lrp 0 running 1, lrp 1 starting 1", "", None, Pending),
+            ("lrp 0 running 1, lrp 1 restarting 1", "", None, Pending),
+            ("lrp 0 running 1, lrp 1 crashed 1", "", None, Failed),
+            ("lrp 0 running 1, lrp 1 stopping 1", "", None, Ready),
+            ("lrp 0 exited 1", "", None, Failed),
+            ("task 0 exited 1", "", None, Ready),
+            ("task 0 running 1", "", None, Pending),
+            ("task 0 crashed 1", "", None, Failed),
             // what waits for room is waited for
-            (&["lrp 0 running 1"], Some("1-2"), None, Pending),
-            (&["task 0 exited 1"], Some("1"), None, Pending),
-            (&[], Some("0"), None, Pending),
-            (&["lrp 0 running 1"], Some("1"), Some(1), Ready),
-            (&["lrp 0 crashed 1"], Some("1"), Some(1), Pending),
+            ("lrp 0 running 1", "1-2", None, Pending),
+            ("task 0 exited 1", "1", None, Pending),
+            ("", "0", None, Pending),
+            ("lrp 0 running 1", "1", Some(1), Ready),
+            ("lrp 0 crashed 1", "1", Some(1), Pending),
             // an earlier life of the same index does not count
-            (&["lrp 0 crashed 9", "lrp 0 running 1"], None, None, Ready),
-            (&["lrp 0 running 1", "lrp 0 crashed 0"], None, None, Ready),
-            (&["task 0 crashed 9", "task 0 exited 1"], None, None, Ready),
-            (&["task 0 exited 9", "task 0 crashed 1"], None, None, Failed),
+            ("lrp 0 crashed 9, lrp 0 running 1", "", None, Ready),
+            ("lrp 0 running 1, lrp 0 crashed 0", "", None, Ready),
+            ("task 0 crashed 9, task 0 exited 1", "", None, Ready),
+            ("task 0 exited 9, task 0 crashed 1", "", None, Failed),
             // so many must run
-            (&["lrp 0 running 1"], None, Some(2), Pending),
-            (&["lrp 0 running 1", "lrp 1 crashed 1"], None, Some(1), Ready),
-            (&["lrp 0 running 1", "lrp 1 crashed 1"], None, Some(2), Failed),
-            (&["lrp 0 starting 1", "lrp 1 crashed 1"], None, Some(1), Pending),
+            ("lrp 0 running 1", "", Some(2), Pending),
+            ("lrp 0 running 1, lrp 1 crashed 1", "", Some(1), Ready),
+            ("lrp 0 running 1, lrp 1 crashed 1", "", Some(2), Failed),
+            ("lrp 0 starting 1, lrp 1 crashed 1", "", Some(1), Pending),
         ];
         for (texts, queued, wanted, expected) in cases {
-            let instances: Vec<Located> = texts.iter().map(|text| located(text)).collect();
-            let queued: Vec<_> = queued.iter().map(|text| group(text)).collect();
-            let progress = judge(&AppStatus::new(&instances, &queued), *wanted);
-            assert_eq!(progress, *expected, "{texts:?}, wanted {wanted:?}");
+            let instances = texts.split(", ").filter(|text| !text.is_empty());
+            let instances: Vec<Located> = instances.map(located).collect();
+            let queued = (!queued.is_empty()).then(|| group(queued));
+            let progress = judge(&AppStatus::new(&instances, &queued), wanted);
+            assert_eq!(progress, expected, "{texts:?}, wanted {wanted:?}");
         }
     }
 
     #[test]
     fn failures_are_named_up_to_a_bound() {
-        let texts: Vec<String> = (0..13).map(|index| format!("task {index} crashed 1")).collect();
+        let texts: Vec<String> = (0..13)
+            .map(|index| format!("task {index} crashed 1"))
+            .collect();
         let instances: Vec<Located> = texts.iter().map(|text| located(text)).collect();
         let lines = failures("a", &AppStatus::new(&instances, []));
         assert_eq!(lines[0], "a 0 crashed on c1: exit 3");
-        assert_eq!(lines[LISTED..], ["and 3 failures more", "`vendue logs a` shows what it printed"]);
+        assert_eq!(
+            lines[LISTED..],
+            [
+                "and 3 failures more",
+                "`vendue logs a` shows what it printed"
+            ]
+        );
     }
 
     #[test]
