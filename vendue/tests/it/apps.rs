@@ -108,7 +108,7 @@ async fn queued_work_is_shown_and_waited_for() {
         "--disk",
         "1",
         "--queue-timeout",
-        "2s",
+        "8s", // longer than the reply waits
         "--",
         "sleep",
         "9",
