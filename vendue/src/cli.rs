@@ -9,7 +9,7 @@ use crate::{
     bench, commands,
     context::{Exit, Global, Usage},
     output::note,
-    own_path,
+    own_path, table,
 };
 
 /// Places work on cells over NATS: cells advertise and bid, an auctioneer decides, cells run it.
@@ -91,6 +91,7 @@ pub(crate) fn run(cli: &Cli) -> ExitCode {
         cli.global.log.as_deref().unwrap_or(default_log),
         LogFormat::Auto,
     );
+    table::set_wide(cli.global.wide);
     let _own_path = match cli.command.runs_cells().then(own_path::ensure).transpose() {
         Ok(guard) => guard,
         Err(e) => return report(Err(e.into())),

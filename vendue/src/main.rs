@@ -12,6 +12,7 @@ mod output;
 mod own_path;
 mod process_usage;
 mod server;
+mod table;
 
 use std::process::ExitCode;
 

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use comfy_table::{Cell, Color, Table, presets};
+use comfy_table::{Cell, Color};
 use serde::Serialize;
 use shared::wire::InstanceState;
 
@@ -34,22 +34,10 @@ pub(crate) fn note(line: impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// An empty table with this header.
-pub(crate) fn table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(header);
-    table
-}
-
-/// Prints a table; lines have no trailing blanks.
-pub(crate) fn print(mut table: Table) -> io::Result<()> {
-    if std::env::var_os("NO_COLOR").is_some() {
-        table.force_no_tty();
-    }
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
-    say(table.trim_fmt())
+/// A number and what is counted: `1 cell`, `2 cells`.
+pub(crate) fn count<N: Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
+    let plural = if number == N::from(1) { "" } else { "s" };
+    format!("{number} {noun}{plural}")
 }
 
 /// A word of a state, in its colour (on a terminal only).
@@ -99,6 +87,12 @@ pub(crate) async fn with_progress<T>(what: &str, work: impl Future<Output = T>) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_not_counted_in_the_plural() {
+        let counted = [0_usize, 1, 2].map(|n| count(n, "cell"));
+        assert_eq!(counted, ["0 cells", "1 cell", "2 cells"]);
+    }
 
     #[test]
     fn ages_and_numbers() {

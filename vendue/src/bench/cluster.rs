@@ -23,6 +23,7 @@ use crate::{
     output::{self, note},
     process_usage,
     server::{Port, Server},
+    table::Table,
 };
 
 /// Measures a cluster of simulated cells on a private nats-server.
@@ -253,9 +254,9 @@ fn print(format: Format, report: &Report) -> anyhow::Result<()> {
     if format == Format::Json {
         return output::json(report);
     }
-    let mut table = output::table(&["", "figure", "beside"]);
+    let mut table = Table::new(&["", "figure", "beside"]);
     for row in report.rows() {
         table.add_row(row);
     }
-    Ok(output::print(table)?)
+    Ok(table.print()?)
 }

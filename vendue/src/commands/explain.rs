@@ -9,6 +9,7 @@ use crate::{
     cluster::{Cluster, TIMEOUT},
     context::{Exit, Format, Global, Usage},
     output::{self, number},
+    table::Table,
 };
 
 #[derive(Debug, clap::Args)]
@@ -57,11 +58,11 @@ fn print(answer: &ExplainAnswer) -> anyhow::Result<()> {
         output::say(format_args!(
             "auction {id}, {age} ago: policy {policy}, {cells} cells, seed {seed}"
         ))?;
-        let mut table = output::table(&["INDEX", "OUTCOME", "CELL", "VALUE", "WHY"]);
+        let mut table = Table::new(&["INDEX", "OUTCOME", "CELL", "VALUE", "WHY"]).text("WHY");
         for alike in auction.decisions.chunk_by(same_no) {
             table.add_row(row(alike));
         }
-        output::print(table)?;
+        table.print()?;
     }
     if !answer.now.is_empty() {
         output::say("judged again, over the cells as they are now")?;

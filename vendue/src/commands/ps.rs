@@ -11,6 +11,7 @@ use crate::{
     cluster::Cluster,
     context::{Exit, Format, Global, Usage},
     output::{self, note},
+    table::Table,
 };
 
 #[derive(Debug, clap::Args)]
@@ -134,10 +135,12 @@ pub(crate) fn say_silent(answers: &Answers) {
 
 /// The table of `ps`.
 pub(crate) fn print_instances(instances: &[Located]) -> anyhow::Result<()> {
-    let mut table = output::table(&[
+    let mut table = Table::new(&[
         "APP", "INDEX", "KIND", "STATE", "ZONE", "CELL", "AGE", "ADDRESS", "MEMORY", "RESTARTS",
         "NOTE",
-    ]);
+    ])
+    .optional(&["RESTARTS", "MEMORY", "KIND", "ZONE", "ADDRESS"])
+    .text("NOTE");
     for located in instances {
         let instance = &located.instance;
         table.add_row(vec![
@@ -154,5 +157,5 @@ pub(crate) fn print_instances(instances: &[Located]) -> anyhow::Result<()> {
             Cell::new(instance.ended.as_deref().unwrap_or_default()),
         ]);
     }
-    Ok(output::print(table)?)
+    Ok(table.print()?)
 }
