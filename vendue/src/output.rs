@@ -35,7 +35,7 @@ pub(crate) fn note(line: impl Display) {
 }
 
 /// A number and what is counted: `1 cell`, `2 cells`.
-pub(crate) fn count<N: Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
+pub(crate) fn count<N: Copy + Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
     let plural = if number == N::from(1) { "" } else { "s" };
     format!("{number} {noun}{plural}")
 }

@@ -97,7 +97,7 @@ impl Table {
         let left_out = width.map_or(Vec::new(), |width| {
             too_many(&columns, width, self.optional, self.text)
         });
-        let shown = |name: &str| !left_out.iter().any(|out| *out == name);
+        let shown = |name: &str| !left_out.contains(&name);
         for (name, column) in self.header.iter().zip(table.column_iter_mut()) {
             if !shown(name) {
                 column.set_constraint(ColumnConstraint::Hidden);
@@ -160,9 +160,14 @@ fn too_many<'a>(
     optional: &'static [&'static str],
     text: Option<&str>,
 ) -> Vec<&'static str> {
-    let narrowest = |(name, content): &(&'a str, usize)| match Some(*name) == text {
-        true => (*name, (*content).min(MIN_TEXT_WIDTH)),
-        false => (*name, *content),
+    let narrowest = |(name, content): &(&'a str, usize)| {
+        let wrapped = Some(*name) == text;
+        let width = if wrapped {
+            (*content).min(MIN_TEXT_WIDTH)
+        } else {
+            *content
+        };
+        (*name, width)
     };
     let mut kept: Vec<(&str, usize)> = columns.iter().map(narrowest).collect();
     let mut left_out = Vec::new();

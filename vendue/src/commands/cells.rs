@@ -154,14 +154,14 @@ async fn list(global: &Global, conditions: &[Condition]) -> anyhow::Result<Exit>
         table.add_row(row(entry));
     }
     table.print()?;
-    let (cells, auctioneer, policy) = (pool.cells.len(), pool.auctioneer, pool.policy);
-    let of = if conditions.is_empty() {
-        String::new()
+    let (auctioneer, policy) = (pool.auctioneer, pool.policy);
+    let cells = if conditions.is_empty() {
+        output::count(all, "cell")
     } else {
-        format!(" of {all}")
+        format!("{} of {}", pool.cells.len(), output::count(all, "cell"))
     };
     note(format_args!(
-        "{cells}{of} cells, as {auctioneer} sees them (policy {policy})"
+        "{cells}, as {auctioneer} sees them (policy {policy})"
     ));
     Ok(Exit::Ok)
 }
