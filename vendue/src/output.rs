@@ -9,7 +9,6 @@ use std::{
 
 use comfy_table::{Cell, Color};
 use serde::Serialize;
-use shared::wire::InstanceState;
 
 /// One line on standard output.
 pub(crate) fn say(line: impl Display) -> io::Result<()> {
@@ -34,23 +33,21 @@ pub(crate) fn note(line: impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// A number and what is counted: `1 cell`, `2 cells`.
-pub(crate) fn count<N: Copy + Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
-    let plural = if number == N::from(1) { "" } else { "s" };
-    format!("{number} {noun}{plural}")
+/// A state's word in its colour (on a terminal only).
+pub(crate) fn state_cell(state: &str) -> Cell {
+    let color = match state {
+        "running" => Color::Green,
+        "starting" | "restarting" | "stopping" | "queued" => Color::Yellow,
+        "crashed" => Color::Red,
+        _ => Color::Reset,
+    };
+    Cell::new(state).fg(color)
 }
 
-/// A word of a state, in its colour (on a terminal only).
-pub(crate) fn state_cell(state: InstanceState) -> Cell {
-    let (word, color) = match state {
-        InstanceState::Starting => ("starting", Color::Yellow),
-        InstanceState::Running => ("running", Color::Green),
-        InstanceState::Restarting => ("restarting", Color::Yellow),
-        InstanceState::Stopping => ("stopping", Color::Yellow),
-        InstanceState::Exited => ("exited", Color::Reset),
-        InstanceState::Crashed => ("crashed", Color::Red),
-    };
-    Cell::new(word).fg(color)
+/// A count with its noun: `1 cell`, `3 cells`. The noun's plural is made with an s.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{s}")
 }
 
 /// A length of time in one or two units: `850ms`, `12s`, `3m`, `5h`, `2d`.
@@ -90,7 +87,7 @@ mod tests {
 
     #[test]
     fn one_is_not_counted_in_the_plural() {
-        let counted = [0_usize, 1, 2].map(|n| count(n, "cell"));
+        let counted = [0_usize, 1, 2].map(|n| counted(n, "cell"));
         assert_eq!(counted, ["0 cells", "1 cell", "2 cells"]);
     }
 

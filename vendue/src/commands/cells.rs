@@ -156,9 +156,9 @@ async fn list(global: &Global, conditions: &[Condition]) -> anyhow::Result<Exit>
     table.print()?;
     let (auctioneer, policy) = (pool.auctioneer, pool.policy);
     let cells = if conditions.is_empty() {
-        output::count(all, "cell")
+        output::counted(all, "cell")
     } else {
-        format!("{} of {}", pool.cells.len(), output::count(all, "cell"))
+        format!("{} of {}", pool.cells.len(), output::counted(all, "cell"))
     };
     note(format_args!(
         "{cells}, as {auctioneer} sees them (policy {policy})"
