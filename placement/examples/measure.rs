@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use placement::{Cell, Draw, Job, Policy, Pool, Verdict, Workload};
+use placement::{Cell, Draw, Job, Policy, Pool, Verdict};
+use scenarios::SyntheticLoad;
 
 /// Bytes resident, on Linux.
 fn resident() -> f64 {
@@ -72,7 +73,7 @@ fn main() {
             .and_then(|text| text.parse().ok())
             .unwrap_or(default)
     };
-    let workload = Workload {
+    let workload = SyntheticLoad {
         cells: number(0, 5_000),
         jobs: number(1, 10_000),
         seed: 1,

@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 
-use placement::{
-    Cell, Draw, Explain, Job, Kind, Policy, Pool, Request, Resources, Scenario, Verdict,
-};
+use placement::{Cell, Draw, Explain, Job, Kind, Policy, Pool, Request, Resources, Verdict};
+use scenarios::OfflineAuction;
 use serde_json::json;
 
 fn cell(name: &str, zone: &str, memory: i64, available: i64) -> Cell {
@@ -388,7 +387,7 @@ fn tritons_scorers() {
             cell
         }).collect();
         let best = expected.iter().copied().fold(f64::MIN, f64::max);
-        let won = Scenario::from_json(
+        let won = OfflineAuction::from_json(
             &json!({"now": "2016-04-01T00:00:00Z", "policy": policy, "cells": cells, "requests":
                 [{"app": "a", "memory_mb": 1, "disk_mb": 1, "owner": "me", "far": ["app:none"]}]})
             .to_string(),

@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use placement::{Draw, Policy, Pool, Verdict, Workload};
+use placement::{Draw, Policy, Pool, Verdict};
+use scenarios::SyntheticLoad;
 use serde::Serialize;
 
 use crate::{
@@ -66,7 +67,7 @@ pub(crate) fn run_place(global: &Global, args: &PlaceArgs) -> anyhow::Result<Don
 }
 
 fn measure(args: &PlaceArgs, policy: &Policy) -> Found {
-    let workload = Workload {
+    let workload = SyntheticLoad {
         cells: args.cells,
         jobs: args.jobs,
         seed: args.seed,
