@@ -195,9 +195,7 @@ fn diego_place(job: &Job) -> (u8, u32, std::cmp::Reverse<i64>) {
 fn shape_hash(request: &Request) -> u64 {
     let mut hasher = IntHasher::default();
     request.kind.hash(&mut hasher);
-    request.memory_mb.hash(&mut hasher);
-    request.disk_mb.hash(&mut hasher);
-    request.cpu_millis.hash(&mut hasher);
+    request.amounts().hash(&mut hasher);
     request.stack.hash(&mut hasher);
     request.near.hash(&mut hasher);
     request.far.hash(&mut hasher);
@@ -207,9 +205,7 @@ fn shape_hash(request: &Request) -> u64 {
 /// Whether every filter judges the two alike, on any cell.
 fn same_shape(a: &Request, b: &Request) -> bool {
     same_demands(a, b)
-        && a.memory_mb == b.memory_mb
-        && a.disk_mb == b.disk_mb
-        && a.cpu_millis == b.cpu_millis
+        && a.amounts() == b.amounts()
         && a.extra == b.extra
         && a.near == b.near
         && a.far == b.far

@@ -177,18 +177,15 @@ fn room(cell: &Cell, request: &Request, policy: &Policy, now: Now<'_>) -> u64 {
 
 /// How many instances the filter lets onto the cell; none = any number.
 fn bound(filter: &Filter, cell: &Cell, request: &Request) -> Option<i64> {
-    let available = &cell.available;
     let times = |has: i64, each: i64| (each > 0).then(|| has / each);
     match filter {
-        Filter::Memory => times(available.memory_mb, request.memory_mb),
-        Filter::Disk => available
-            .disk_mb
-            .and_then(|has| times(has, request.disk_mb)),
-        Filter::Containers => available.containers,
-        Filter::Cpu => times(available.cpu_millis, request.cpu_millis),
+        Filter::Amount(resource) => {
+            let each = request.amounts()[*resource];
+            cell.available.get(*resource).and_then(|has| times(has, each))
+        }
         Filter::Extra => {
             let each = request.extra.iter();
-            each.filter_map(|(name, amount)| times(available.extra(name), *amount))
+            each.filter_map(|(name, amount)| times(cell.available.extra(name), *amount))
                 .min()
         }
         Filter::ContainerCount { limit } => {

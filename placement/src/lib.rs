@@ -35,6 +35,6 @@ pub use policy::{Policy, PolicyError};
 pub use pool::{Draw, Plan, Pool};
 pub use report::{DecisionReport, Report, joined};
 pub use request::{Job, Kind, MAX_INSTANCES, Request, Run, Span};
-pub use resources::{MAX_AMOUNT, Resources};
+pub use resources::{Amounts, MAX_AMOUNT, Resource, Resources};
 pub use stages::dates::date_ms;
 pub use tie::{hash_text, mix};

@@ -53,7 +53,7 @@ fn text(filter: &Filter, job: &Job, lacking: &[Lack]) -> String {
     let request = &job.request;
     let found_none = "found no compatible cell";
     match filter {
-        Filter::Memory | Filter::Disk | Filter::Containers | Filter::Cpu | Filter::Extra => {
+        Filter::Amount(_) | Filter::Extra => {
             let names: Vec<&str> = lacking.iter().map(|lack| lack.resource.as_str()).collect();
             if names.is_empty() {
                 return "insufficient resources".into();

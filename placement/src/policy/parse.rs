@@ -198,32 +198,26 @@ fn stage(node: Node) -> Result<Part, Fault> {
 }
 
 fn filter(fields: &mut Fields, (name, at): (String, usize)) -> Result<Filter, Fault> {
-    Ok(match name.as_str() {
-        "evacuating" => Filter::Evacuating,
-        "running" => Filter::Running,
-        "stack" => Filter::Stack,
-        "volume-drivers" => Filter::VolumeDrivers,
-        "placement-tags" => Filter::PlacementTags,
-        "memory" => Filter::Memory,
-        "disk" => Filter::Disk,
-        "containers" => Filter::Containers,
-        "cpu" => Filter::Cpu,
-        "extra" => Filter::Extra,
-        "volumes-from" => Filter::VolumesFrom,
-        "reserved" => Filter::Reserved,
-        "control-plane" => Filter::ControlPlane,
-        "container-count" => Filter::ContainerCount {
-            limit: fields.count("limit")?.unwrap_or(224),
-        },
-        "capness" => Filter::Capness,
-        "networks" => Filter::Networks,
-        "platform" => Filter::Platform,
-        "traits" => Filter::Traits,
-        "sick" => Filter::Sick,
-        "overcommit-ratios" => Filter::OvercommitRatios,
-        "reboot-within" => reboot_within(fields)?,
-        "locality" => Filter::Locality,
-        _ => return Err(Fault::unknown(at, "filter", &name, Filter::NAMES)),
+    let mut filter = named(&Filter::ALL, Filter::name, "filter", (&name, at))?;
+    match &mut filter {
+        Filter::ContainerCount { limit } => *limit = fields.count("limit")?.unwrap_or(*limit),
+        Filter::RebootWithin { .. } => filter = reboot_within(fields)?,
+        _ => {}
+    }
+    Ok(filter)
+}
+
+/// The one of that name.
+fn named<T: Clone>(
+    all: &[T],
+    name_of: impl Fn(&T) -> &'static str,
+    what: &str,
+    (name, at): (&str, usize),
+) -> Result<T, Fault> {
+    let found = all.iter().find(|one| name_of(one) == name).cloned();
+    found.ok_or_else(|| {
+        let names: Vec<&str> = all.iter().map(name_of).collect();
+        Fault::unknown(at, what, name, &names)
     })
 }
 
@@ -242,13 +236,7 @@ fn reboot_within(fields: &mut Fields) -> Result<Filter, Fault> {
 }
 
 fn narrow((name, at): &(String, usize)) -> Result<Narrow, Fault> {
-    Ok(match name.as_str() {
-        "zone-fewest" => Narrow::ZoneFewest,
-        "app-fewest" => Narrow::AppFewest,
-        "upper-half-memory" => Narrow::UpperHalfMemory,
-        "locality" => Narrow::Locality,
-        _ => return Err(Fault::unknown(*at, "narrow", name, Narrow::NAMES)),
-    })
+    named(&Narrow::ALL, |n| n.name(), "narrow", (name, *at))
 }
 
 pub(super) const MODES: [(&str, Mode); 3] = [
@@ -259,25 +247,20 @@ pub(super) const MODES: [(&str, Mode); 3] = [
 
 fn score(fields: &mut Fields, (name, at): (String, usize)) -> Result<Score, Fault> {
     let mut weight = 1.0;
-    let term = match name.as_str() {
-        "resources" => Term::Resources,
-        "starting" => Term::Starting,
-        "app-instances" => Term::AppInstances,
-        "tasks" => Term::Tasks,
-        "index" => Term::Index {
+    let known = Term::PLAIN.into_iter().find(|term| term.name() == name);
+    let term = match known {
+        Some(Term::Index { raw }) => Term::Index {
             raw: fields
                 .word("index_mode", &[("rank", false), ("raw", true)])?
-                .unwrap_or(false),
+                .unwrap_or(raw),
         },
-        "memory" => Term::Memory,
-        "disk" => Term::Disk,
-        "platform" => Term::Platform,
-        "reboot" => Term::Reboot,
-        "owner" => Term::Owner,
-        "random" => Term::Random,
-        "hardware" => Term::Hardware,
-        "objective" => Term::Objective(Arc::new(objective(fields, None)?)),
-        _ => return Err(Fault::unknown(at, "score", &name, Term::NAMES)),
+        Some(term) => term,
+        None if name == Term::OBJECTIVE => Term::Objective(Arc::new(objective(fields, None)?)),
+        None => {
+            let plain = Term::PLAIN.iter().map(Term::name);
+            let names: Vec<&str> = plain.chain([Term::OBJECTIVE]).collect();
+            return Err(Fault::unknown(at, "score", &name, &names));
+        }
     };
     if let Some((given, _)) = fields.number("weight")? {
         weight = given;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{dates, locality};
-use crate::{Cell, Request, Trait, policy::Filter};
+use crate::{Cell, Request, Resource, Trait, policy::Filter};
 
 /// What a filter looks at besides the cell and the request.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,6 @@ const DAY_MS: f64 = 86_400_000.0;
 
 /// Whether the cell stays.
 pub(crate) fn keeps(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>) -> bool {
-    let (available, total) = (&cell.available, &cell.total);
     match filter {
         Filter::Evacuating => !cell.evacuating,
         Filter::Running => cell.status == "running",
@@ -54,18 +53,8 @@ pub(crate) fn keeps(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_
         }
         Filter::VolumeDrivers => subset(&request.volume_drivers, &cell.volume_drivers),
         Filter::PlacementTags => tags_match(cell, request),
-        Filter::Memory => total.memory_mb > 0 && available.memory_mb >= request.memory_mb,
-        Filter::Disk => {
-            total.disk_mb != Some(0) && available.disk_mb.is_none_or(|has| has >= request.disk_mb)
-        }
-        Filter::Containers => {
-            total.containers != Some(0) && available.containers.is_none_or(|has| has >= 1)
-        }
-        Filter::Cpu => request.cpu_millis == 0 || available.cpu_millis >= request.cpu_millis,
-        Filter::Extra => {
-            let mut wanted = request.extra.iter();
-            wanted.all(|(name, amount)| available.extra(name) >= *amount)
-        }
+        Filter::Amount(resource) => shortage(*resource, cell, request).is_none(),
+        Filter::Extra => cell.available.has_extras(request),
         Filter::VolumesFrom => subset(&request.volumes_from, &cell.volumes),
         Filter::Reserved => !cell.reserved,
         Filter::ControlPlane => !cell.control_plane,
@@ -108,9 +97,8 @@ pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>)
             Why::text(format!("has not all required volume drivers: {wanted}"))
         }
         Filter::PlacementTags => Why::text(tags_why(cell, request)),
-        Filter::Memory | Filter::Disk | Filter::Containers | Filter::Cpu => {
-            let short = shortage(filter, "", cell, request);
-            let (needs, has) = short.unwrap_or_default();
+        Filter::Amount(resource) => {
+            let (needs, has) = shortage(*resource, cell, request).unwrap_or_default();
             Why::amount(needs, has)
         }
         Filter::Extra => {
@@ -180,52 +168,30 @@ pub(crate) fn shortages(
     cell: &Cell,
     request: &Request,
 ) -> Vec<(String, (i64, i64))> {
-    let short = |name: &str| {
-        let amounts = shortage(filter, name, cell, request)?;
-        Some((name.to_owned(), amounts))
-    };
     match filter {
-        Filter::Extra => request
-            .extra
-            .keys()
-            .filter_map(|name| short(name))
-            .collect(),
-        _ if filter.is_resource() => short(filter.name()).into_iter().collect(),
+        Filter::Amount(resource) => {
+            let short = shortage(*resource, cell, request).into_iter();
+            short.map(|s| (resource.name().to_owned(), s)).collect()
+        }
+        Filter::Extra => {
+            let wanted = request.extra.iter();
+            let has = wanted.map(|(name, needs)| (name, (*needs, cell.available.extra(name))));
+            let short = has.filter(|(_, (needs, has))| has < needs);
+            short.map(|(name, s)| (name.clone(), s)).collect()
+        }
         _ => Vec::new(),
     }
 }
 
-/// What is needed of the resource, and the less that the cell has; none when that is enough. A name
-/// means something to [`Filter::Extra`] only.
-pub(crate) fn shortage(
-    filter: &Filter,
-    name: &str,
-    cell: &Cell,
-    request: &Request,
-) -> Option<(i64, i64)> {
-    let (available, total) = (&cell.available, &cell.total);
-    let (needs, has, never) = match filter {
-        Filter::Memory => (
-            request.memory_mb,
-            Some(available.memory_mb),
-            total.memory_mb <= 0,
-        ),
-        Filter::Disk => (request.disk_mb, available.disk_mb, total.disk_mb == Some(0)),
-        Filter::Containers => (1, available.containers, total.containers == Some(0)),
-        Filter::Cpu => {
-            // none wanted is always there, whatever was promised away
-            let has = (request.cpu_millis > 0).then_some(available.cpu_millis);
-            (request.cpu_millis, has, false)
-        }
-        Filter::Extra => {
-            let needs = request.extra.get(name).copied().unwrap_or(0);
-            (needs, Some(available.extra(name)), false)
-        }
-        _ => return None,
-    };
-    let has = if never { Some(0) } else { has };
-    let has = has.filter(|has| never || *has < needs)?;
-    Some((needs, has))
+/// What is needed of the resource, and the less that the cell has; none when that is enough. A cell
+/// that has none of a vital resource in all has none for anybody.
+fn shortage(resource: Resource, cell: &Cell, request: &Request) -> Option<(i64, i64)> {
+    if resource.is_vital() && cell.total.get(resource).is_some_and(|total| total <= 0) {
+        return Some((request.amounts()[resource], 0));
+    }
+    let has = cell.available.get(resource)?;
+    let needs = request.needs()[resource];
+    (has < needs).then_some((needs, has))
 }
 
 fn subset(wanted: &[String], has: &[String]) -> bool {

@@ -140,23 +140,6 @@ fn each(values: &mut [f64], change: impl Fn(f64) -> f64) {
     }
 }
 
-/// Diego's resource term: the mean of the fractions of memory, disk and containers used after the
-/// placement. What is unlimited adds nothing.
-pub(crate) fn used_after(cell: &Cell, job: &Job) -> f64 {
-    let (available, total) = (&cell.available, &cell.total);
-    let used =
-        |available: i64, wanted: i64, total: i64| 1.0 - (available - wanted) as f64 / total as f64;
-    let limited = |available: Option<i64>, wanted: i64, total: Option<i64>| {
-        available
-            .zip(total)
-            .map_or(0.0, |(available, total)| used(available, wanted, total))
-    };
-    let memory = used(available.memory_mb, job.request.memory_mb, total.memory_mb);
-    let disk = limited(available.disk_mb, job.request.disk_mb, total.disk_mb);
-    let containers = limited(available.containers, 1, total.containers);
-    (memory + disk + containers) / 3.0
-}
-
 /// What a term compares: more is better. NaN = unreadable, the worst.
 fn values(term: &Term, scene: &Scene<'_>, job: &Job, cells: &[u32]) -> Vec<f64> {
     let point = scene.point(job);

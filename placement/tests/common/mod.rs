@@ -301,7 +301,7 @@ pub fn policy(dice: &mut Dice) -> Policy {
         stages.extend(amounts.map(|name| format!("filter = \"{name}\"")));
     }
     for _ in 0..dice.below(6) {
-        let filter = dice.of(Policy::FILTERS);
+        let filter = dice.of(&Policy::filters());
         let parameter = match filter {
             "container-count" => "\nlimit = 9",
             "reboot-within" => "\ndays = 10",
