@@ -5,9 +5,8 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
-    Invalid, Trait, check_count, check_name,
-    resources::MAX_AMOUNT,
-    stages::{dates::stamp_ms, locality::Item},
+    Invalid, Trait, check_count, check_name, near::Item, resources::MAX_AMOUNT,
+    stages::dates::stamp_ms, words::shorten,
 };
 
 /// The most instances one request may ask for.
@@ -370,14 +369,6 @@ fn check_amount(field: &str, amount: i64) -> Result<(), Invalid> {
         amount,
         format!("a number from 0 to {MAX_AMOUNT}"),
     ))
-}
-
-pub(crate) fn shorten(text: &str) -> String {
-    let mut short: String = text.chars().take(40).collect();
-    if short.len() < text.len() {
-        short.push('…');
-    }
-    format!("{short:?}")
 }
 
 fn one() -> u32 {

@@ -6,7 +6,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Deserialize;
 
-use crate::{Cell, Draw, Explain, Job, Policy, PolicyError, Pool, Report, Request, stages::dates};
+use crate::{
+    Cell, Explain, Job, PlanContext, Policy, PolicyError, Pool, Report, Request, stages::dates,
+};
 
 /// An offline auction: the cells, what is asked for, and how it is decided.
 #[derive(Clone, Debug)]
@@ -228,15 +230,15 @@ impl Scenario {
     }
 
     /// Seed, date and what else the plan depends on.
-    pub fn draw(&self, explain: Explain) -> Draw {
+    pub fn draw(&self, explain: Explain) -> PlanContext {
         let name = |cell: &Cell| Arc::from(cell.cell.as_str());
-        Draw {
+        PlanContext {
             seed: self.seed,
             now_ms: self.now_ms,
             first: self.first,
             expired: self.expired.iter().map(name).collect(),
             explain,
-            ..Draw::default()
+            ..PlanContext::default()
         }
     }
 

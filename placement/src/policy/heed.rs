@@ -1,7 +1,11 @@
 //! What of a request, and of a cell's resources, a policy heeds.
 
 use super::{Filter, Narrow, Policy, Step, Term};
-use crate::{Invalid, Kind, Objective, Request};
+use crate::{
+    invalid::Invalid,
+    objective::Objective,
+    request::{Kind, Request},
+};
 
 /// The filters that keep a plan from promising more than there is.
 const RESOURCES: [(&str, Filter); 5] = [

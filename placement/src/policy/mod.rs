@@ -1,5 +1,6 @@
 //! Policies: data, not code. An ordered list of named stages over the set of known cells.
 
+mod expression;
 mod heed;
 mod node;
 mod parse;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 
 pub use parse::PolicyError;
 
-use crate::{Kind, objective::Objective};
+use crate::{objective::Objective, request::Kind};
 
 /// An ordered list of named stages, and how a batch is taken.
 #[derive(Clone, Debug, PartialEq)]
@@ -350,15 +351,5 @@ impl Term {
                 | Self::Random
                 | Self::Hardware
         )
-    }
-}
-
-impl Stage {
-    pub(crate) fn name(&self) -> &'static str {
-        match &self.step {
-            Step::Filter(filter) => filter.name(),
-            Step::Narrow(narrow) => narrow.name(),
-            Step::Score(score) => score.term.name(),
-        }
     }
 }
