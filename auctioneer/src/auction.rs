@@ -204,19 +204,19 @@ impl Auctioneer {
                 self.heard(now_ms, word, heard);
             }
             AuctioneerInput::Simulated(SimulatedInput::Unchanged { auction, except }) => {
-                self.unchanged(now_ms, auction, except)
+                self.unchanged(now_ms, auction, except);
             }
             AuctioneerInput::StartAnswered { dispatch, answer } => {
-                self.answered(now_ms, dispatch.number(), &answer)
+                self.answered(now_ms, dispatch.number(), &answer);
             }
             AuctioneerInput::NoResponders { dispatch } => {
-                self.nobody_listens(now_ms, dispatch.number())
+                self.nobody_listens(now_ms, dispatch.number());
             }
             AuctioneerInput::Unreadable => self.counters.stray_answers += 1,
-            AuctioneerInput::Outcome { id, body } => self.heard_outcome(now_ms, id, body),
+            AuctioneerInput::Outcome { id, body } => self.heard_outcome(now_ms, &id, body),
             AuctioneerInput::Announced(ids) => self.heard_begun(now_ms, &ids),
             AuctioneerInput::InstancesReported { lookup, answer } => {
-                self.found(now_ms, lookup.number(), &answer)
+                self.found(now_ms, lookup.number(), &answer);
             }
             AuctioneerInput::Stop { stop, reply } => self.stop(now_ms, stop, reply),
             AuctioneerInput::StopAnswered { stop, answer } => self.stopped(stop.number(), *answer),

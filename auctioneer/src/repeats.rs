@@ -182,10 +182,10 @@ impl Auctioneer {
     }
 
     /// An outcome, ours come back or another auctioneer's.
-    pub(crate) fn heard_outcome(&mut self, now_ms: u64, id: RequestId, body: Bytes) {
-        let ours = self.by_id.get(&id).copied();
+    pub(crate) fn heard_outcome(&mut self, now_ms: u64, id: &RequestId, body: Bytes) {
+        let ours = self.by_id.get(id).copied();
         if ours.is_none() {
-            self.memory.ended(now_ms, &id, &body, false);
+            self.memory.ended(now_ms, id, &body, false);
             return;
         }
         // the other one ended while we asked the cells: its answer is the answer
@@ -193,7 +193,7 @@ impl Auctioneer {
             return;
         };
         self.checks.remove(&key);
-        self.memory.ended(now_ms, &id, &body, false);
+        self.memory.ended(now_ms, id, &body, false);
         self.end_with(key, body);
     }
 

@@ -1,15 +1,14 @@
 //! The command line: what there is to type, and what becomes of it.
 
-use std::{io, path::PathBuf, process::ExitCode};
+use std::{io, process::ExitCode};
 
 use clap::{Parser, Subcommand, builder::styling::Styles};
 use shared::telemetry::{self, LogFormat};
 
 use crate::{
-    asking::Usage,
-    bench,
-    commands::{self, Done},
-    output::{Format, note},
+    bench, commands,
+    context::{Exit, Global, Usage},
+    output::note,
     own_path,
 };
 
@@ -22,47 +21,6 @@ pub(crate) struct Cli {
     global: Global,
     #[command(subcommand)]
     command: Command,
-}
-
-/// What every command takes.
-#[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "Everywhere")]
-pub(crate) struct Global {
-    /// Address of the NATS server, with its token: nats://TOKEN@HOST:PORT [env: NATS_URL]
-    #[arg(long, global = true, value_name = "URL")]
-    pub(crate) nats: Option<String>,
-    /// The head of every subject; another one is another cluster
-    #[arg(long, global = true, env = "VENDUE_PREFIX", default_value = "vendue")]
-    pub(crate) prefix: String,
-    /// A NATS credentials file
-    #[arg(long, global = true, env = "NATS_CREDS", value_name = "FILE")]
-    pub(crate) creds: Option<PathBuf>,
-    /// One of the nats tool's contexts, by name
-    #[arg(long, global = true, value_name = "NAME")]
-    pub(crate) context: Option<String>,
-    /// How to print the result
-    #[arg(
-        long,
-        global = true,
-        value_enum,
-        default_value_t,
-        value_name = "FORMAT"
-    )]
-    pub(crate) output: Format,
-    /// What to log on standard error, such as info or rep=debug [default: warn; roles: info]
-    #[arg(long, global = true, env = "VENDUE_LOG", value_name = "FILTER")]
-    pub(crate) log: Option<String>,
-}
-
-impl Global {
-    /// The server's address: the flag's, else the environment's (a context brings its own).
-    pub(crate) fn url(&self) -> Option<String> {
-        let from_environment = || match self.context {
-            Some(_) => None,
-            None => std::env::var("NATS_URL").ok().filter(|u| !u.is_empty()),
-        };
-        self.nats.clone().or_else(from_environment)
-    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -177,7 +135,7 @@ impl Command {
         matches!(self, Command::Up(_) | Command::Rep(_))
     }
 
-    async fn run(&self, global: &Global) -> anyhow::Result<Done> {
+    async fn run(&self, global: &Global) -> anyhow::Result<Exit> {
         let work = self.dispatch(global);
         if self.is_role() {
             return work.await;
@@ -189,20 +147,16 @@ impl Command {
     }
 
     /// Ctrl-C is how one leaves a stream, and breaks off everything else.
-    fn interrupted(&self) -> Done {
+    fn interrupted(&self) -> Exit {
         let stream = match self {
             Command::Events(args) => args.follow,
             Command::Logs(args) => args.follow,
             _ => false,
         };
-        if stream {
-            Done::Well
-        } else {
-            Done::Interrupted
-        }
+        if stream { Exit::Ok } else { Exit::Interrupted }
     }
 
-    async fn dispatch(&self, global: &Global) -> anyhow::Result<Done> {
+    async fn dispatch(&self, global: &Global) -> anyhow::Result<Exit> {
         match self {
             Command::Start(args) => commands::start::start(global, args).await,
             Command::Run(args) => commands::run::run(global, args).await,
@@ -232,7 +186,7 @@ impl Command {
     }
 }
 
-fn report(done: anyhow::Result<Done>) -> ExitCode {
+fn report(done: anyhow::Result<Exit>) -> ExitCode {
     let error = match done {
         Ok(done) => return done.into(),
         Err(error) => error,

@@ -3,12 +3,14 @@
 // texts for people are put together plainly: an allocation more does not matter
 #![allow(clippy::format_push_string)]
 
-mod asking;
 mod bench;
 mod cli;
+mod cluster;
 mod commands;
+mod context;
 mod output;
 mod own_path;
+mod process_usage;
 mod server;
 
 use std::process::ExitCode;

@@ -11,16 +11,6 @@ use comfy_table::{Cell, Color, Table, presets};
 use serde::Serialize;
 use shared::wire::InstanceState;
 
-/// How a command prints its result.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Format {
-    /// For people.
-    #[default]
-    Table,
-    /// For programs.
-    Json,
-}
-
 /// One line on standard output.
 pub(crate) fn say(line: impl Display) -> io::Result<()> {
     let mut out = io::stdout().lock();
@@ -94,7 +84,7 @@ pub(crate) fn number(n: f64) -> String {
 }
 
 /// Waits, and says on standard error what for: after two seconds, then every ten.
-pub(crate) async fn patiently<T>(what: &str, work: impl Future<Output = T>) -> T {
+pub(crate) async fn with_progress<T>(what: &str, work: impl Future<Output = T>) -> T {
     let mut work = std::pin::pin!(work);
     let mut pause = Duration::from_secs(2);
     loop {

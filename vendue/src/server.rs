@@ -25,7 +25,7 @@ use tokio::{
 use crate::output::note;
 
 /// It listens after some 10 ms; a machine in trouble gets more.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Lines of its log that are kept for an error message.
 const LINES: usize = 20;
 
@@ -112,7 +112,7 @@ impl Server {
 
     /// Waits for the file that the server writes when it listens.
     async fn listening(&mut self, home: &Path) -> anyhow::Result<u16> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         loop {
             if let Some(port) = ports_file(home) {
                 return Ok(port);

@@ -11,9 +11,8 @@ use tokio::task::JoinSet;
 
 use super::raw;
 use crate::{
-    asking::{connect, nats_options, short_name},
-    cli::Global,
-    commands::Done,
+    cluster::{connect, nats_options, short_name},
+    context::{Exit, Global},
 };
 
 /// Cells of a bench: nothing runs on them.
@@ -34,7 +33,7 @@ pub(crate) struct CellsArgs {
 }
 
 /// Runs them until it is told to end.
-pub(crate) async fn run_cells(global: &Global, args: &CellsArgs) -> anyhow::Result<Done> {
+pub(crate) async fn run_cells(global: &Global, args: &CellsArgs) -> anyhow::Result<Exit> {
     let end = shutdown::on_signals()?;
     let subjects = Subjects::new(global.prefix.as_str())?;
     let mut buses = Vec::new();
@@ -54,7 +53,7 @@ pub(crate) async fn run_cells(global: &Global, args: &CellsArgs) -> anyhow::Resu
     tasks.spawn(async move { raw::serve(echo, raw::ECHO, answer).await });
     end.cancelled().await;
     tasks.shutdown().await;
-    Ok(Done::Well)
+    Ok(Exit::Ok)
 }
 
 async fn one_cell(

@@ -16,13 +16,12 @@ use tokio::{
 use super::{
     footprint, load, raw,
     report::{Adverts, Cpu, Raw, Report},
-    usage,
 };
 use crate::{
-    asking::Cluster,
-    cli::Global,
-    commands::Done,
-    output::{self, Format, note},
+    cluster::Cluster,
+    context::{Exit, Format, Global},
+    output::{self, note},
+    process_usage,
     server::{Port, Server},
 };
 
@@ -62,20 +61,20 @@ pub(super) struct Part {
 }
 
 /// Runs the bench and prints what it found.
-pub(crate) async fn run_cluster(global: &Global, args: &ClusterArgs) -> anyhow::Result<Done> {
+pub(crate) async fn run_cluster(global: &Global, args: &ClusterArgs) -> anyhow::Result<Exit> {
     let end = shutdown::on_signals()?;
     let server = Server::start(Port::This(0), None).await?;
     let mut global = global.clone();
     global.nats = Some(server.url());
     let done = tokio::select! {
         done = measure(&global, args, server.pid().unwrap_or_default()) => done,
-        () = end.cancelled() => Ok(Done::Interrupted),
+        () = end.cancelled() => Ok(Exit::Interrupted),
     };
     server.stop().await;
     done
 }
 
-async fn measure(global: &Global, args: &ClusterArgs, server: u32) -> anyhow::Result<Done> {
+async fn measure(global: &Global, args: &ClusterArgs, server: u32) -> anyhow::Result<Exit> {
     let url = global.url().context("no server")?;
     note(format_args!("starting {} simulated cells", args.cells));
     let cells = Part::start(
@@ -124,7 +123,7 @@ async fn measure(global: &Global, args: &ClusterArgs, server: u32) -> anyhow::Re
     report.memory = footprint::measure(global, auctioneer.pid).await?;
     drop((cells, auctioneer));
     print(global.output, &report)?;
-    Ok(Done::Well)
+    Ok(Exit::Ok)
 }
 
 async fn measure_raw(cluster: &Cluster, args: &ClusterArgs) -> anyhow::Result<Raw> {
@@ -144,10 +143,10 @@ async fn measure_adverts(
     args: &ClusterArgs,
 ) -> anyhow::Result<Adverts> {
     sleep(Duration::from_secs(2)).await; // what the load left behind
-    let (before, start) = (usage::cpu_seconds(pid)?, Instant::now());
+    let (before, start) = (process_usage::cpu_seconds(pid)?, Instant::now());
     sleep(args.idle).await;
     let seconds = start.elapsed().as_secs_f64();
-    let used = usage::cpu_seconds(pid)? - before;
+    let used = process_usage::cpu_seconds(pid)? - before;
     Ok(Adverts {
         seconds,
         auctioneer_cpu_percent: used / seconds * 100.0,
@@ -176,7 +175,7 @@ async fn dropped(cluster: &Cluster) -> anyhow::Result<u64> {
 fn cpu_of(pids: [u32; 4]) -> anyhow::Result<[f64; 4]> {
     let mut seconds = [0.0; 4];
     for (pid, seconds) in pids.into_iter().zip(&mut seconds) {
-        *seconds = usage::cpu_seconds(pid)?;
+        *seconds = process_usage::cpu_seconds(pid)?;
     }
     Ok(seconds)
 }

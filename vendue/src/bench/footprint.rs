@@ -9,8 +9,8 @@ use shared::wire::{Acceptance, CellStart, Envelope, Work, to_bytes};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use super::{cluster::Part, report::Memory, usage};
-use crate::{asking::Cluster, cli::Global};
+use super::{cluster::Part, report::Memory};
+use crate::{cluster::Cluster, context::Global, process_usage};
 
 const CELL: &str = "bench-footprint";
 
@@ -34,7 +34,7 @@ pub(super) async fn measure(global: &Global, auctioneer: u32) -> anyhow::Result<
     })
     .await?;
     let envelope = state(&cluster).await?;
-    let rep_kib = usage::resident_kib(rep.pid)?;
+    let rep_kib = process_usage::resident_kib(rep.pid)?;
     let taken: Acceptance = request(&cluster, "start", &work(&envelope)).await?;
     anyhow::ensure!(
         taken.refused.is_empty(),
@@ -43,9 +43,9 @@ pub(super) async fn measure(global: &Global, auctioneer: u32) -> anyhow::Result<
     );
     let supervisor = child(rep.pid).await?;
     Ok(Memory {
-        auctioneer_kib: usage::resident_kib(auctioneer)?,
+        auctioneer_kib: process_usage::resident_kib(auctioneer)?,
         rep_kib,
-        supervisor_kib: usage::resident_kib(supervisor)?,
+        supervisor_kib: process_usage::resident_kib(supervisor)?,
     })
 }
 
@@ -103,8 +103,8 @@ fn work(envelope: &Envelope) -> CellStart {
 async fn child(rep: u32) -> anyhow::Result<u32> {
     let end = Instant::now() + Duration::from_secs(20);
     loop {
-        let mut children = usage::children(rep).into_iter();
-        if let Some(child) = children.find(|c| !usage::children(*c).is_empty()) {
+        let mut children = process_usage::children(rep).into_iter();
+        if let Some(child) = children.find(|c| !process_usage::children(*c).is_empty()) {
             return Ok(child);
         }
         anyhow::ensure!(Instant::now() < end, "the rep started no supervisor");

@@ -16,10 +16,10 @@ use super::{
     Latency,
     report::{Batched, Single},
 };
-use crate::asking::Cluster;
+use crate::cluster::Cluster;
 
 /// How long one array may take: the load is meant to be a heap.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A start request as small as people write it.
 pub(crate) fn request(number: usize) -> placement::Request {
@@ -71,7 +71,7 @@ pub(crate) async fn batched(
             while let Some(body) = bodies.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let request = NatsRequest::new()
                     .payload(body.clone())
-                    .timeout(Some(PATIENCE));
+                    .timeout(Some(TIMEOUT));
                 let answer = client.send_request(subject.clone(), request).await?;
                 accepted += count_placed(&answer.payload)?;
             }

@@ -7,13 +7,12 @@ mod load;
 mod place;
 mod raw;
 mod report;
-pub(crate) mod usage;
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::{cli::Global, commands::Done};
+use crate::context::{Exit, Global};
 
 /// What can be measured.
 #[derive(Debug, clap::Subcommand)]
@@ -29,7 +28,7 @@ pub(crate) enum Bench {
 
 impl Bench {
     /// Measures and prints.
-    pub(crate) async fn run(&self, global: &Global) -> anyhow::Result<Done> {
+    pub(crate) async fn run(&self, global: &Global) -> anyhow::Result<Exit> {
         match self {
             Bench::Cluster(args) => Box::pin(cluster::run_cluster(global, args)).await,
             Bench::Place(args) => place::run_place(global, args),

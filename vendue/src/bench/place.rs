@@ -7,9 +7,9 @@ use placement::{PlanContext, Policy, Pool, Verdict, Workload};
 use serde::Serialize;
 
 use crate::{
-    cli::Global,
-    commands::{Done, policy},
-    output::{self, Format},
+    commands::policy,
+    context::{Exit, Format, Global},
+    output,
 };
 
 /// Cells that the plain engine looks at: it is given the first jobs only, where all would take long.
@@ -54,7 +54,7 @@ struct Found {
 }
 
 /// Measures and prints.
-pub(crate) fn run_place(global: &Global, args: &PlaceArgs) -> anyhow::Result<Done> {
+pub(crate) fn run_place(global: &Global, args: &PlaceArgs) -> anyhow::Result<Exit> {
     let policy = policy::load(&args.policy)?;
     let found = measure(args, &policy);
     if global.output == Format::Json {
@@ -62,7 +62,7 @@ pub(crate) fn run_place(global: &Global, args: &PlaceArgs) -> anyhow::Result<Don
     } else {
         output::print(found.table(args, &policy))?;
     }
-    Ok(Done::Well)
+    Ok(Exit::Ok)
 }
 
 fn measure(args: &PlaceArgs, policy: &Policy) -> Found {

@@ -6,11 +6,11 @@ use comfy_table::Cell;
 use placement::{Capacity, Explain, Kind, PlanContext, Policy, Pool, Request, Tally};
 use shared::wire::CapacityAnswer;
 
-use super::{Done, instances, place, policy, run::pair, start};
+use super::{instances, place, policy, run::pair, start};
 use crate::{
-    asking::{Cluster, PATIENCE, Usage},
-    cli::Global,
-    output::{self, Format, note},
+    cluster::{Cluster, TIMEOUT},
+    context::{Exit, Format, Global, Usage},
+    output::{self, note},
 };
 
 #[derive(Debug, clap::Args)]
@@ -75,7 +75,7 @@ impl CapacityArgs {
 }
 
 /// Counts, and starts nothing.
-pub(crate) async fn capacity(global: &Global, args: &CapacityArgs) -> anyhow::Result<Done> {
+pub(crate) async fn capacity(global: &Global, args: &CapacityArgs) -> anyhow::Result<Exit> {
     let request = args.request()?;
     let other = args.policy.as_deref().map(policy::load).transpose()?;
     let answer = match (&args.scenario, other) {
@@ -88,7 +88,7 @@ pub(crate) async fn capacity(global: &Global, args: &CapacityArgs) -> anyhow::Re
     }
     if global.output == Format::Json {
         output::json(&answer)?;
-        return Ok(Done::Well);
+        return Ok(Exit::Ok);
     }
     print(&answer.capacity)?;
     let (policy, cells) = (&answer.policy, answer.cells);
@@ -96,7 +96,7 @@ pub(crate) async fn capacity(global: &Global, args: &CapacityArgs) -> anyhow::Re
         "{cells} cells, judged by {} (policy {policy})",
         answer.auctioneer
     ));
-    Ok(Done::Well)
+    Ok(Exit::Ok)
 }
 
 fn on_scenario(
@@ -119,7 +119,7 @@ fn on_scenario(
 async fn live(global: &Global, request: &Request) -> anyhow::Result<CapacityAnswer> {
     let cluster = Cluster::connect(global).await?;
     let subject = cluster.subjects.capacity();
-    cluster.ask("auctioneer", subject, request, PATIENCE).await
+    cluster.ask("auctioneer", subject, request, TIMEOUT).await
 }
 
 /// Another policy than the auctioneer's: its cells are fetched and counted here.
@@ -129,7 +129,7 @@ async fn by_policy(
     request: &Request,
 ) -> anyhow::Result<CapacityAnswer> {
     let cluster = Cluster::connect(global).await?;
-    let known = instances::pool(&cluster, PATIENCE).await?;
+    let known = instances::pool(&cluster, TIMEOUT).await?;
     let mut pool = Pool::default();
     for entry in known.cells {
         pool.put(entry.cell);

@@ -4,11 +4,11 @@ use comfy_table::Cell;
 use serde_json::Value;
 use shared::wire::{CellSet, CellSetAnswer, PoolCell};
 
-use super::{Done, condition::Condition, instances};
+use super::{condition::Condition, instances};
 use crate::{
-    asking::{Cluster, PATIENCE, Usage},
-    cli::Global,
-    output::{self, Format, note},
+    cluster::{Cluster, TIMEOUT},
+    context::{Exit, Format, Global, Usage},
+    output::{self, note},
 };
 
 #[derive(Debug, clap::Args)]
@@ -49,7 +49,7 @@ fn attribute(text: &str) -> Result<(String, Value), String> {
 }
 
 /// Lists cells, or does what was asked of one.
-pub(crate) async fn cells(global: &Global, args: &CellsArgs) -> anyhow::Result<Done> {
+pub(crate) async fn cells(global: &Global, args: &CellsArgs) -> anyhow::Result<Exit> {
     match &args.command {
         None => list(global, &args.conditions).await,
         Some(CellsCommand::Show { cell }) => show(global, cell).await,
@@ -57,17 +57,17 @@ pub(crate) async fn cells(global: &Global, args: &CellsArgs) -> anyhow::Result<D
     }
 }
 
-async fn show(global: &Global, cell: &str) -> anyhow::Result<Done> {
+async fn show(global: &Global, cell: &str) -> anyhow::Result<Exit> {
     placement::check_name("CELL", cell).map_err(Usage::because)?;
     let cluster = Cluster::connect(global).await?;
     let subject = cluster.subjects.cell(cell, "state");
     let who = format!("cell {cell}");
     let state: Value = cluster
-        .ask(&who, subject, &serde_json::json!({}), PATIENCE)
+        .ask(&who, subject, &serde_json::json!({}), TIMEOUT)
         .await?;
     if cluster.format == Format::Json {
         output::json(&state)?;
-        return Ok(Done::Well);
+        return Ok(Exit::Ok);
     }
     let mut table = output::table(&["FIELD", "VALUE"]);
     for (name, value) in state.as_object().into_iter().flatten() {
@@ -83,7 +83,7 @@ async fn show(global: &Global, cell: &str) -> anyhow::Result<Done> {
         }
     }
     output::print(table)?;
-    Ok(Done::Well)
+    Ok(Exit::Ok)
 }
 
 /// Texts without quotes, lists with commas.
@@ -95,7 +95,7 @@ fn plain(value: &Value) -> String {
     }
 }
 
-async fn set(global: &Global, cell: &str, attributes: &[(String, Value)]) -> anyhow::Result<Done> {
+async fn set(global: &Global, cell: &str, attributes: &[(String, Value)]) -> anyhow::Result<Exit> {
     placement::check_name("CELL", cell).map_err(Usage::because)?;
     let cluster = Cluster::connect(global).await?;
     let question = CellSet {
@@ -104,7 +104,7 @@ async fn set(global: &Global, cell: &str, attributes: &[(String, Value)]) -> any
     };
     let subject = cluster.subjects.cell(cell, "set");
     let who = format!("cell {cell}");
-    let answer: CellSetAnswer = cluster.ask(&who, subject, &question, PATIENCE).await?;
+    let answer: CellSetAnswer = cluster.ask(&who, subject, &question, TIMEOUT).await?;
     if cluster.format == Format::Json {
         output::json(&answer)?;
     } else {
@@ -124,18 +124,18 @@ async fn set(global: &Global, cell: &str, attributes: &[(String, Value)]) -> any
             "{cell} has no file for it and forgets it when it ends: give it --attributes FILE"
         ));
     }
-    Ok(Done::Well)
+    Ok(Exit::Ok)
 }
 
-async fn list(global: &Global, conditions: &[Condition]) -> anyhow::Result<Done> {
+async fn list(global: &Global, conditions: &[Condition]) -> anyhow::Result<Exit> {
     let cluster = Cluster::connect(global).await?;
-    let mut pool = instances::pool(&cluster, PATIENCE).await?;
+    let mut pool = instances::pool(&cluster, TIMEOUT).await?;
     let all = pool.cells.len();
     pool.cells
         .retain(|entry| conditions.iter().all(|c| c.accepts(&entry.cell)));
     if cluster.format == Format::Json {
         output::json(&pool)?;
-        return Ok(Done::Well);
+        return Ok(Exit::Ok);
     }
     let mut table = output::table(&[
         "CELL",
@@ -161,7 +161,7 @@ async fn list(global: &Global, conditions: &[Condition]) -> anyhow::Result<Done>
     note(format_args!(
         "{cells}{of} cells, as {auctioneer} sees them (policy {policy})"
     ));
-    Ok(Done::Well)
+    Ok(Exit::Ok)
 }
 
 fn row(entry: &PoolCell) -> Vec<Cell> {

@@ -1,5 +1,6 @@
 //! `demo`: a cluster at work, shown with the very commands that people type.
 
+use crate::context::Exit;
 use std::{
     collections::BTreeMap,
     env, fs,
@@ -15,7 +16,6 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::Done;
 use crate::output;
 
 #[derive(Clone, Debug, clap::Args)]
@@ -33,16 +33,16 @@ const EXAMPLES: [(&str, &str); 3] = [
 ];
 
 /// How long the cluster may take for anything; a slow machine is no failure.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs the whole demo; everything it starts ends with it, also after Ctrl-C.
-pub(crate) async fn demo(args: &DemoArgs) -> anyhow::Result<Done> {
+pub(crate) async fn demo(args: &DemoArgs) -> anyhow::Result<Exit> {
     let args = args.clone();
     // it waits for programs as a script does
     tokio::task::spawn_blocking(move || show(&args)).await?
 }
 
-fn show(args: &DemoArgs) -> anyhow::Result<Done> {
+fn show(args: &DemoArgs) -> anyhow::Result<Exit> {
     let other = if args.policy == "dea" { "diego" } else { "dea" };
     let examples = Examples::find()?;
     let start = Instant::now();
@@ -66,7 +66,7 @@ fn show(args: &DemoArgs) -> anyhow::Result<Done> {
     step(&format!(
         "That was vendue, in {seconds} s; nothing of it is left running"
     ))?;
-    Ok(Done::Well)
+    Ok(Exit::Ok)
 }
 
 fn step(what: &str) -> anyhow::Result<()> {
@@ -294,12 +294,12 @@ fn program() -> anyhow::Result<Command> {
 
 /// Tries until it works.
 fn eventually<T>(what: &str, mut look: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     loop {
         match look() {
             Ok(found) => return Ok(found),
             Err(e) if Instant::now() > end => {
-                return Err(e.context(format!("waited {} s for {what}", PATIENCE.as_secs())));
+                return Err(e.context(format!("waited {} s for {what}", TIMEOUT.as_secs())));
             }
             Err(_) => std::thread::sleep(Duration::from_millis(50)),
         }

@@ -5,11 +5,10 @@ use std::time::Duration;
 use placement::Span;
 use shared::wire::{Drain, DrainAnswer};
 
-use super::Done;
 use crate::{
-    asking::{Cluster, PATIENCE, Usage},
-    cli::Global,
-    output::{self, Format},
+    cluster::{Cluster, TIMEOUT},
+    context::{Exit, Format, Global, Usage},
+    output,
 };
 
 #[derive(Debug, clap::Args)]
@@ -23,7 +22,7 @@ pub(crate) struct DrainArgs {
 }
 
 /// Asks a cell to drain.
-pub(crate) async fn drain(global: &Global, args: &DrainArgs) -> anyhow::Result<Done> {
+pub(crate) async fn drain(global: &Global, args: &DrainArgs) -> anyhow::Result<Exit> {
     placement::check_name("CELL", &args.cell).map_err(Usage::because)?;
     let cluster = Cluster::connect(global).await?;
     let question = Drain {
@@ -32,15 +31,15 @@ pub(crate) async fn drain(global: &Global, args: &DrainArgs) -> anyhow::Result<D
     };
     let subject = cluster.subjects.cell(&args.cell, "drain");
     let who = format!("cell {}", args.cell);
-    let answer: DrainAnswer = cluster.ask(&who, subject, &question, PATIENCE).await?;
+    let answer: DrainAnswer = cluster.ask(&who, subject, &question, TIMEOUT).await?;
     if cluster.format == Format::Json {
         output::json(&answer)?;
-        return Ok(Done::Well);
+        return Ok(Exit::Ok);
     }
     let (cell, count) = (&answer.cell, answer.instances);
     let deadline = humantime::format_duration(answer.deadline.0);
     output::say(format_args!(
         "{cell} takes no new work; its {count} instances stop within {deadline}, then it ends"
     ))?;
-    Ok(Done::Well)
+    Ok(Exit::Ok)
 }

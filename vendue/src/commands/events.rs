@@ -7,11 +7,10 @@ use futures_util::StreamExt;
 use shared::wire::Event;
 use tokio::time::{Instant, timeout_at};
 
-use super::Done;
 use crate::{
-    asking::{Cluster, Usage},
-    cli::Global,
-    output::{self, Format, note},
+    cluster::Cluster,
+    context::{Exit, Format, Global, Usage},
+    output::{self, note},
 };
 
 #[derive(Debug, clap::Args)]
@@ -31,7 +30,7 @@ pub(crate) struct EventsArgs {
 }
 
 /// Prints events until told to end.
-pub(crate) async fn events(global: &Global, args: &EventsArgs) -> anyhow::Result<Done> {
+pub(crate) async fn events(global: &Global, args: &EventsArgs) -> anyhow::Result<Exit> {
     if let Some(about) = &args.about {
         placement::check_name("ABOUT", about).map_err(Usage::because)?;
     }
@@ -67,7 +66,7 @@ pub(crate) async fn events(global: &Global, args: &EventsArgs) -> anyhow::Result
         }
         left -= 1;
     }
-    Ok(Done::Well)
+    Ok(Exit::Ok)
 }
 
 fn show(event: &Event, format: Format) -> anyhow::Result<()> {

@@ -4,11 +4,11 @@ use comfy_table::Cell;
 use placement::Tally;
 use shared::wire::{DecisionRecord, ExplainAnswer, ExplainRequest, format_indices};
 
-use super::{Done, place};
+use super::place;
 use crate::{
-    asking::{Cluster, PATIENCE, Usage},
-    cli::Global,
-    output::{self, Format, number},
+    cluster::{Cluster, TIMEOUT},
+    context::{Exit, Format, Global, Usage},
+    output::{self, number},
 };
 
 #[derive(Debug, clap::Args)]
@@ -22,7 +22,7 @@ pub(crate) struct ExplainArgs {
 }
 
 /// Asks an auctioneer for its last decisions.
-pub(crate) async fn explain(global: &Global, args: &ExplainArgs) -> anyhow::Result<Done> {
+pub(crate) async fn explain(global: &Global, args: &ExplainArgs) -> anyhow::Result<Exit> {
     placement::check_name("APP", &args.app).map_err(Usage::because)?;
     let cluster = Cluster::connect(global).await?;
     let question = ExplainRequest {
@@ -32,7 +32,7 @@ pub(crate) async fn explain(global: &Global, args: &ExplainArgs) -> anyhow::Resu
     };
     let subject = cluster.subjects.explain();
     let answer: ExplainAnswer = cluster
-        .ask("auctioneer", subject, &question, PATIENCE)
+        .ask("auctioneer", subject, &question, TIMEOUT)
         .await?;
     if cluster.format == Format::Json {
         output::json(&answer)?;
@@ -42,12 +42,12 @@ pub(crate) async fn explain(global: &Global, args: &ExplainArgs) -> anyhow::Resu
         output::note(format_args!("{app} {text} {auctioneer}"));
     }
     if answer.auctions.is_empty() {
-        return Ok(Done::Badly);
+        return Ok(Exit::Failed);
     }
     if cluster.format == Format::Table {
         print(&answer)?;
     }
-    Ok(Done::Well)
+    Ok(Exit::Ok)
 }
 
 fn print(answer: &ExplainAnswer) -> anyhow::Result<()> {

@@ -7,11 +7,11 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use shared::ask::gather;
 
-use super::{Done, instances};
+use super::instances;
 use crate::{
-    asking::{Cluster, Usage},
-    cli::Global,
-    output::{self, Format},
+    cluster::Cluster,
+    context::{Exit, Format, Global, Usage},
+    output,
 };
 
 #[derive(Debug, clap::Args)]
@@ -37,10 +37,10 @@ enum Role {
     Rep,
 }
 
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Exit code 0 when it is there, 1 when not.
-pub(crate) async fn health(global: &Global, args: &HealthArgs) -> anyhow::Result<Done> {
+pub(crate) async fn health(global: &Global, args: &HealthArgs) -> anyhow::Result<Exit> {
     let cluster = Cluster::connect(global).await?;
     let found = match args.role {
         Some(Role::Nats) => json!({"nats": cluster.bus.client.server_info().version}),
@@ -62,11 +62,11 @@ pub(crate) async fn health(global: &Global, args: &HealthArgs) -> anyhow::Result
         Format::Json => output::json(&found)?,
         Format::Table => output::say(format_args!("healthy {found}"))?,
     }
-    Ok(Done::Well)
+    Ok(Exit::Ok)
 }
 
 async fn auctioneer(cluster: &Cluster) -> anyhow::Result<Value> {
-    let pool = instances::pool(cluster, PATIENCE).await?;
+    let pool = instances::pool(cluster, TIMEOUT).await?;
     Ok(json!({"auctioneer": pool.auctioneer, "policy": pool.policy, "cells": pool.total}))
 }
 
@@ -84,7 +84,7 @@ async fn auctioneer_named(cluster: &Cluster, name: &str) -> anyhow::Result<Value
         found.is_some()
     };
     let client = &cluster.bus.client;
-    gather(client, subject, Bytes::new(), PATIENCE, None, take).await?;
+    gather(client, subject, Bytes::new(), TIMEOUT, None, take).await?;
     let info = found.ok_or_else(|| anyhow!("no auctioneer named {name} answers"))?;
     if info["endpoints"].as_array().is_none_or(Vec::is_empty) {
         return Err(anyhow!("{name} is there, but takes no requests yet"));
@@ -101,7 +101,7 @@ async fn rep(cluster: &Cluster, cell: Option<&str>) -> anyhow::Result<Value> {
     let subject = cluster.subjects.cell(cell, "state");
     let who = format!("cell {cell}");
     let state: Value = cluster
-        .ask(&who, subject, &json!({"v": shared::VERSION}), PATIENCE)
+        .ask(&who, subject, &json!({"v": shared::VERSION}), TIMEOUT)
         .await?;
     Ok(json!({"cell": state["cell"], "seq": state["seq"]}))
 }

@@ -11,7 +11,7 @@ use shared::{
     },
 };
 
-use crate::asking::Cluster;
+use crate::cluster::Cluster;
 
 /// An instance and where it is.
 #[derive(Clone, Debug, Serialize)]
@@ -59,12 +59,12 @@ const DEADLINE: Duration = Duration::from_secs(2);
 /// there are no more.
 const QUIET: Duration = Duration::from_millis(300);
 /// An auctioneer answers from its memory; one that takes longer is not worth waiting for.
-const POOL_PATIENCE: Duration = Duration::from_millis(500);
+const POOL_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Asks all cells. Where an auctioneer says which cells there are, this ends with the last of
 /// their answers; else some time after the last one that came.
 pub(crate) async fn all(cluster: &Cluster, question: &Instances) -> anyhow::Result<Answers> {
-    let pool = pool(cluster, POOL_PATIENCE).await.ok();
+    let pool = pool(cluster, POOL_TIMEOUT).await.ok();
     let expected = pool.map(Expected::of).unwrap_or_default();
     let quiet = expected.awaited.is_empty().then_some(QUIET);
     ask(cluster, question, expected, quiet).await

@@ -9,11 +9,11 @@ use anyhow::anyhow;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use shared::wire::{LogLine, Logs, LogsAnswer};
 
-use super::{Done, instances, ps::question};
+use super::{instances, ps::question};
 use crate::{
-    asking::{Cluster, Usage},
-    cli::Global,
-    output::{self, Format, note},
+    cluster::Cluster,
+    context::{Exit, Format, Global, Usage},
+    output::{self, note},
 };
 
 #[derive(Debug, clap::Args)]
@@ -32,7 +32,7 @@ pub(crate) struct LogsArgs {
 }
 
 /// Prints the last lines that the cells remember, then follows.
-pub(crate) async fn logs(global: &Global, args: &LogsArgs) -> anyhow::Result<Done> {
+pub(crate) async fn logs(global: &Global, args: &LogsArgs) -> anyhow::Result<Exit> {
     placement::check_name("APP", &args.app).map_err(Usage::because)?;
     let cluster = Cluster::connect(global).await?;
     let index = args.index.map_or("*".into(), |i| i.to_string());
@@ -44,7 +44,7 @@ pub(crate) async fn logs(global: &Global, args: &LogsArgs) -> anyhow::Result<Don
     let cells: BTreeSet<String> = answers.instances.into_iter().map(|i| i.cell).collect();
     if cells.is_empty() && !args.follow {
         note(format_args!("no cell knows an instance of {}", args.app));
-        return Ok(Done::Badly);
+        return Ok(Exit::Failed);
     }
     // what was printed since then comes on both ways
     let mut twice = Vec::new();
@@ -55,7 +55,7 @@ pub(crate) async fn logs(global: &Global, args: &LogsArgs) -> anyhow::Result<Don
         }
     }
     if !args.follow {
-        return Ok(Done::Well);
+        return Ok(Exit::Ok);
     }
     while let Some(message) = live.next().await {
         match serde_json::from_slice::<LogLine>(&message.payload) {

@@ -1,7 +1,5 @@
 //! One file for each group of commands.
 
-use std::process::ExitCode;
-
 pub(crate) mod capacity;
 pub(crate) mod cells;
 pub(crate) mod condition;
@@ -24,27 +22,3 @@ pub(crate) mod up;
 pub(crate) mod version;
 pub(crate) mod wait;
 pub(crate) mod web;
-
-/// How a command ended that could be carried out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Done {
-    /// As it should.
-    Well,
-    /// Not as it should; what went wrong has been said.
-    Badly,
-    /// Not everything found a place; it has been said.
-    NotPlaced,
-    /// By Ctrl-C.
-    Interrupted,
-}
-
-impl From<Done> for ExitCode {
-    fn from(done: Done) -> Self {
-        ExitCode::from(match done {
-            Done::Well => 0,
-            Done::Badly => 1,
-            Done::NotPlaced => 3,
-            Done::Interrupted => 130, // as shells say it: 128 + SIGINT
-        })
-    }
-}

@@ -8,11 +8,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use shared::wire::AddCells;
 
-use super::{Done, policy, start};
+use super::{policy, start};
 use crate::{
-    asking::{Cluster, PATIENCE, Usage},
-    cli::Global,
-    output::{self, Format, note, number},
+    cluster::{Cluster, TIMEOUT},
+    context::{Exit, Format, Global, Usage},
+    output::{self, note, number},
 };
 
 #[derive(Debug, clap::Args)]
@@ -64,7 +64,7 @@ fn add_cells(text: &str) -> Result<AddCells, String> {
 }
 
 /// Decides, and starts nothing.
-pub(crate) async fn place(global: &Global, args: &PlaceArgs) -> anyhow::Result<Done> {
+pub(crate) async fn place(global: &Global, args: &PlaceArgs) -> anyhow::Result<Exit> {
     let text = start::read(&args.file)?;
     if args.live {
         return live(global, args, &text).await;
@@ -79,7 +79,7 @@ pub(crate) async fn place(global: &Global, args: &PlaceArgs) -> anyhow::Result<D
         Format::Json => output::json(&report)?,
         Format::Table => output::say(report.render().trim_end())?,
     }
-    Ok(Done::Well)
+    Ok(Exit::Ok)
 }
 
 /// A scenario from the text of a file, judged by another policy where one is given.
@@ -166,7 +166,7 @@ struct Score {
     terms: Vec<(String, f64)>,
 }
 
-async fn live(global: &Global, args: &PlaceArgs, text: &str) -> anyhow::Result<Done> {
+async fn live(global: &Global, args: &PlaceArgs, text: &str) -> anyhow::Result<Exit> {
     let request = start::check(&args.file, text)?;
     let cluster = Cluster::connect(global).await?;
     let question = json!({
@@ -179,7 +179,7 @@ async fn live(global: &Global, args: &PlaceArgs, text: &str) -> anyhow::Result<D
     });
     let subject = cluster.subjects.place();
     let value: Value = cluster
-        .ask("auctioneer", subject, &question, PATIENCE)
+        .ask("auctioneer", subject, &question, TIMEOUT)
         .await?;
     if cluster.format == Format::Json {
         output::json(&value)?;
@@ -192,9 +192,9 @@ async fn live(global: &Global, args: &PlaceArgs, text: &str) -> anyhow::Result<D
         print(&answer)?;
     }
     Ok(if answer.decisions.iter().all(|d| d.outcome == "placed") {
-        Done::Well
+        Exit::Ok
     } else {
-        Done::NotPlaced
+        Exit::Unplaced
     })
 }
 

@@ -6,11 +6,10 @@ use comfy_table::Cell;
 use placement::{Constants, Objective, Policy, PolicyError, Pool};
 use serde_json::{Value, json};
 
-use super::{Done, start};
+use super::start;
 use crate::{
-    asking::Usage,
-    cli::Global,
-    output::{self, Format},
+    context::{Exit, Format, Global, Usage},
+    output,
 };
 
 #[derive(Debug, clap::Subcommand)]
@@ -35,7 +34,7 @@ pub(crate) enum PolicyCommand {
 
 impl PolicyCommand {
     /// Does it.
-    pub(crate) fn run(&self, global: &Global) -> anyhow::Result<Done> {
+    pub(crate) fn run(&self, global: &Global) -> anyhow::Result<Exit> {
         match self {
             Self::List => list(global.output),
             Self::Show { policy } => show(global.output, policy),
@@ -92,7 +91,7 @@ fn refused(file: &str, text: &str, fault: &PolicyError) -> anyhow::Error {
     Usage::because(format_args!("{file}: {fault}\n  {line}\n  {caret}^"))
 }
 
-fn list(format: Format) -> anyhow::Result<Done> {
+fn list(format: Format) -> anyhow::Result<Exit> {
     let mut table = output::table(&["POLICY", "BIDS", "ENGINE", "HOW IT DECIDES"]);
     let mut listed = Vec::new();
     for name in Policy::PRESETS {
@@ -109,7 +108,7 @@ fn list(format: Format) -> anyhow::Result<Done> {
         Format::Json => output::json(&listed)?,
         Format::Table => output::print(table)?,
     }
-    Ok(Done::Well)
+    Ok(Exit::Ok)
 }
 
 /// What is the same of every policy, for programs.
@@ -126,7 +125,7 @@ fn comment(text: &str) -> String {
     lines.map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
-fn show(format: Format, name: &str) -> anyhow::Result<Done> {
+fn show(format: Format, name: &str) -> anyhow::Result<Exit> {
     let policy = load(name)?;
     let text = Policy::preset_text(name).map_or_else(|| policy.to_toml(), str::to_owned);
     if format == Format::Json {
@@ -136,10 +135,10 @@ fn show(format: Format, name: &str) -> anyhow::Result<Done> {
     } else {
         output::say(text.trim_end())?;
     }
-    Ok(Done::Well)
+    Ok(Exit::Ok)
 }
 
-fn check(format: Format, file: &str, tree: bool) -> anyhow::Result<Done> {
+fn check(format: Format, file: &str, tree: bool) -> anyhow::Result<Exit> {
     let text = start::read(file)?;
     let policy = match Policy::parse(&text) {
         Ok(policy) => policy,
@@ -162,7 +161,7 @@ fn check(format: Format, file: &str, tree: bool) -> anyhow::Result<Done> {
             facts["objectives"] = objectives.iter().map(of).collect();
         }
         output::json(&facts)?;
-        return Ok(Done::Well);
+        return Ok(Exit::Ok);
     }
     let (name, engine) = (policy.name(), Pool::engine(&policy));
     output::say(format_args!(
@@ -180,7 +179,7 @@ fn check(format: Format, file: &str, tree: bool) -> anyhow::Result<Done> {
             output::say("it has no objective")?;
         }
     }
-    Ok(Done::Well)
+    Ok(Exit::Ok)
 }
 
 fn told(file: &str, fault: &PolicyError) -> Value {

@@ -6,14 +6,11 @@ use comfy_table::Cell;
 use serde_json::json;
 use shared::wire::{InstanceState, Instances};
 
-use super::{
-    Done,
-    instances::{self, Answers, Located},
-};
+use super::instances::{self, Answers, Located};
 use crate::{
-    asking::{Cluster, Usage},
-    cli::Global,
-    output::{self, Format, note},
+    cluster::Cluster,
+    context::{Exit, Format, Global, Usage},
+    output::{self, note},
 };
 
 #[derive(Debug, clap::Args)]
@@ -44,7 +41,7 @@ pub(crate) fn question(app: Option<&str>) -> Instances {
 }
 
 /// Lists instances.
-pub(crate) async fn ps(global: &Global, args: &PsArgs) -> anyhow::Result<Done> {
+pub(crate) async fn ps(global: &Global, args: &PsArgs) -> anyhow::Result<Exit> {
     if let Some(app) = &args.app {
         placement::check_name("APP", app).map_err(Usage::because)?;
     }
@@ -54,7 +51,7 @@ pub(crate) async fn ps(global: &Global, args: &PsArgs) -> anyhow::Result<Done> {
     say_silent(&answers);
     if cluster.format == Format::Json {
         output::json(&json!({ "instances": answers.instances, "silent": answers.silent }))?;
-        return Ok(Done::Well);
+        return Ok(Exit::Ok);
     }
     if args.addresses {
         let running = |i: &&Located| i.instance.state == InstanceState::Running;
@@ -62,19 +59,19 @@ pub(crate) async fn ps(global: &Global, args: &PsArgs) -> anyhow::Result<Done> {
         for endpoint in running.filter_map(Located::endpoint) {
             output::say(endpoint)?;
         }
-        return Ok(Done::Well);
+        return Ok(Exit::Ok);
     }
     if answers.instances.is_empty() {
         let cells = answers.cells.len();
         note(format_args!("no instances on {cells} cells"));
-        return Ok(Done::Well);
+        return Ok(Exit::Ok);
     }
     print_instances(&answers.instances)?;
-    Ok(Done::Well)
+    Ok(Exit::Ok)
 }
 
 /// Shows one app.
-pub(crate) async fn status(global: &Global, args: &StatusArgs) -> anyhow::Result<Done> {
+pub(crate) async fn status(global: &Global, args: &StatusArgs) -> anyhow::Result<Exit> {
     placement::check_name("APP", &args.app).map_err(Usage::because)?;
     let cluster = Cluster::connect(global).await?;
     let answers = instances::all(&cluster, &question(Some(&args.app))).await?;
@@ -98,9 +95,9 @@ pub(crate) async fn status(global: &Global, args: &StatusArgs) -> anyhow::Result
         print_instances(&answers.instances)?;
     }
     Ok(if answers.instances.is_empty() {
-        Done::Badly
+        Exit::Failed
     } else {
-        Done::Well
+        Exit::Ok
     })
 }
 

@@ -7,10 +7,10 @@ use serde::{Deserialize, de::DeserializeOwned};
 use shared::{Subjects, nats, shutdown};
 use toml::{Table, Value};
 
-use super::{Done, policy, run::pair};
+use super::{policy, run::pair};
 use crate::{
-    asking::{Usage, nats_options, short_name},
-    cli::Global,
+    cluster::{nats_options, short_name},
+    context::{Exit, Global, Usage},
 };
 
 #[derive(Debug, clap::Args)]
@@ -146,17 +146,17 @@ impl RepArgs {
 }
 
 /// One cell, until told to end, or drained.
-pub(crate) async fn rep(global: &Global, args: &RepArgs) -> anyhow::Result<Done> {
+pub(crate) async fn rep(global: &Global, args: &RepArgs) -> anyhow::Result<Exit> {
     let config = args.config()?;
     let subjects = Subjects::new(global.prefix.as_str()).map_err(Usage::because)?;
     let shutdown = shutdown::on_signals()?;
     let options = nats_options(global, &short_name(&format!("rep-{}", config.cell)), true);
-    let bus = crate::asking::connect(&options).await?;
+    let bus = crate::cluster::connect(&options).await?;
     let url = nats::without_secrets(&options.url);
     tracing::info!(cell = config.cell, zone = config.zone, url, "rep");
     let ended = rep::run(config, bus, subjects, shutdown).await;
     tracing::info!(how = ?ended.map_err(rep_error)?, "rep ended");
-    Ok(Done::Well)
+    Ok(Exit::Ok)
 }
 
 /// A configuration that no cell may have is bad usage.
@@ -168,7 +168,7 @@ pub(crate) fn rep_error(error: rep::RepError) -> anyhow::Error {
 }
 
 /// One auctioneer, until told to end.
-pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow::Result<Done> {
+pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow::Result<Exit> {
     let mut table = read_table(args.config.as_ref())?;
     put(&mut table, &["name"], args.name.as_deref());
     put(&mut table, &["policy"], args.policy.as_deref());
@@ -180,7 +180,7 @@ pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow
     let subjects = Subjects::new(global.prefix.as_str()).map_err(Usage::because)?;
     let shutdown = shutdown::on_signals()?;
     let options = nats_options(global, &short_name(&config.name), true);
-    let bus = crate::asking::connect(&options).await?;
+    let bus = crate::cluster::connect(&options).await?;
     let url = nats::without_secrets(&options.url);
     tracing::info!(
         name = config.name,
@@ -189,7 +189,7 @@ pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow
         "auctioneer"
     );
     auctioneer::run(config, bus, subjects, shutdown).await?;
-    Ok(Done::Well)
+    Ok(Exit::Ok)
 }
 
 /// How placements are decided when nobody says otherwise.

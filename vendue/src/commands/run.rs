@@ -6,14 +6,13 @@ use placement::{Kind, Request, Run, Span};
 use shared::wire::InstanceState;
 
 use super::{
-    Done,
     instances::{self, Located},
     ps::question,
     start,
 };
 use crate::{
-    asking::{Cluster, Usage},
-    cli::Global,
+    cluster::Cluster,
+    context::{Exit, Global, Usage},
 };
 
 #[derive(Debug, clap::Args)]
@@ -120,7 +119,7 @@ impl RunArgs {
 }
 
 /// Starts instances of a command.
-pub(crate) async fn run(global: &Global, args: &RunArgs) -> anyhow::Result<Done> {
+pub(crate) async fn run(global: &Global, args: &RunArgs) -> anyhow::Result<Exit> {
     let text = serde_json::to_string(&args.request()?)?;
     let request = start::check("the command line", &text)?;
     let cluster = Cluster::connect(global).await?;

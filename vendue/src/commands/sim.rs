@@ -25,11 +25,10 @@ use simulator::{
     trace::{Columns, Source},
 };
 
-use super::{Done, start};
+use super::start;
 use crate::{
-    asking::Usage,
-    cli::Global,
-    output::{self, Format, note},
+    context::{Exit, Format, Global, Usage},
+    output::{self, note},
 };
 use progress::Bar;
 use timing::{Stopwatch, Timing};
@@ -110,7 +109,7 @@ enum SimCommand {
 }
 
 /// Simulates the scenario and reports the result.
-pub(crate) async fn sim(global: &Global, args: &SimArgs) -> anyhow::Result<Done> {
+pub(crate) async fn sim(global: &Global, args: &SimArgs) -> anyhow::Result<Exit> {
     if let Some(SimCommand::Record(record)) = &args.command {
         return record::record(global, record).await;
     }
@@ -159,9 +158,9 @@ pub(crate) async fn sim(global: &Global, args: &SimArgs) -> anyhow::Result<Done>
         }
     }
     Ok(if interrupted {
-        Done::Interrupted
+        Exit::Interrupted
     } else {
-        Done::Well
+        Exit::Ok
     })
 }
 
@@ -413,7 +412,7 @@ fn open(file: &Path) {
     }
 }
 
-fn list(format: Format) -> anyhow::Result<Done> {
+fn list(format: Format) -> anyhow::Result<Exit> {
     let described = shipped::ALL.iter().map(|(name, text)| {
         let scenario = Scenario::read(text, true).map_err(Usage::because)?;
         Ok((*name, scenario.description))
@@ -432,5 +431,5 @@ fn list(format: Format) -> anyhow::Result<Done> {
             output::print(table)?;
         }
     }
-    Ok(Done::Well)
+    Ok(Exit::Ok)
 }

@@ -7,11 +7,10 @@ use comfy_table::Cell;
 use serde_json::Value;
 use shared::wire::{ErrorBody, Outcome, StartBody, StartReplies, StartReply, parse_start};
 
-use super::Done;
 use crate::{
-    asking::{Cluster, Usage},
-    cli::Global,
-    output::{self, Format, note},
+    cluster::Cluster,
+    context::{Exit, Format, Global, Usage},
+    output::{self, note},
 };
 
 #[derive(Debug, clap::Args)]
@@ -21,7 +20,7 @@ pub(crate) struct StartArgs {
 }
 
 /// Sends a file's request.
-pub(crate) async fn start(global: &Global, args: &StartArgs) -> anyhow::Result<Done> {
+pub(crate) async fn start(global: &Global, args: &StartArgs) -> anyhow::Result<Exit> {
     let text = read(&args.file)?;
     let request = check(&args.file, &text)?;
     let cluster = Cluster::connect(global).await?;
@@ -72,7 +71,7 @@ fn give_id(request: &mut Value) {
 
 /// Sends a request (or an array of them), prints the reply and says by the exit code whether
 /// everything was placed.
-pub(crate) async fn send(cluster: &Cluster, request: Value) -> anyhow::Result<Done> {
+pub(crate) async fn send(cluster: &Cluster, request: Value) -> anyhow::Result<Exit> {
     let patience = patience(&request);
     let body = serde_json::to_vec(&request)?;
     let subject = cluster.subjects.start();
@@ -106,9 +105,9 @@ pub(crate) async fn send(cluster: &Cluster, request: Value) -> anyhow::Result<Do
     let placed =
         |r: &Result<StartReply, ErrorBody>| r.as_ref().is_ok_and(|r| r.outcome == Outcome::Placed);
     Ok(if replies.iter().all(placed) {
-        Done::Well
+        Exit::Ok
     } else {
-        Done::NotPlaced
+        Exit::Unplaced
     })
 }
 

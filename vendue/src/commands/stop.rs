@@ -6,11 +6,10 @@ use comfy_table::Cell;
 use shared::InstanceId;
 use shared::wire::{Stop, StopOutcome, StopReply, parse_indices};
 
-use super::Done;
 use crate::{
-    asking::{Cluster, Usage},
-    cli::Global,
-    output::{self, Format, note},
+    cluster::Cluster,
+    context::{Exit, Format, Global, Usage},
+    output::{self, note},
 };
 
 #[derive(Debug, clap::Args)]
@@ -26,7 +25,7 @@ pub(crate) struct StopArgs {
 }
 
 /// Stops what matches.
-pub(crate) async fn stop(global: &Global, args: &StopArgs) -> anyhow::Result<Done> {
+pub(crate) async fn stop(global: &Global, args: &StopArgs) -> anyhow::Result<Exit> {
     placement::check_name("APP", &args.app).map_err(Usage::because)?;
     let indices = match &args.indices {
         None => Vec::new(),
@@ -55,8 +54,8 @@ pub(crate) async fn stop(global: &Global, args: &StopArgs) -> anyhow::Result<Don
         print(&reply)?;
     }
     Ok(match reply.outcome {
-        StopOutcome::Stopped => Done::Well,
-        StopOutcome::None | StopOutcome::Partial => Done::Badly,
+        StopOutcome::Stopped => Exit::Ok,
+        StopOutcome::None | StopOutcome::Partial => Exit::Failed,
     })
 }
 

@@ -15,11 +15,11 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{Done, instances, roles};
+use super::{instances, roles};
 use crate::{
-    asking::{self, Cluster, Usage, nats_options, short_name},
-    cli::Global,
-    output::{self, Format, note},
+    cluster::{self, Cluster, nats_options, short_name},
+    context::{Exit, Format, Global, Usage},
+    output::{self, note},
     server::{Port, Server, USUAL},
 };
 
@@ -71,7 +71,7 @@ pub(crate) struct UpArgs {
 type Ended = (String, anyhow::Result<()>);
 
 /// Brings a cluster up, says what to type, and takes it down when told to.
-pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Done> {
+pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Exit> {
     let subjects = Subjects::new(global.prefix.as_str()).map_err(Usage::because)?;
     let cells = args.configs();
     let policy = super::policy::load_to_run(&args.policy)?;
@@ -134,11 +134,11 @@ pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Done> {
     };
     note("stopping: the cells end what they run");
     stop_roles.cancel();
-    wind_up(&mut roles, args.grace).await;
+    shut_down_roles(&mut roles, args.grace).await;
     if let Some(server) = server {
         server.stop().await;
     }
-    done.map(|()| Done::Well)
+    done.map(|()| Exit::Ok)
 }
 
 /// Starts every role, each with a connection of its own.
@@ -205,7 +205,7 @@ async fn connect(options: &NatsOptions, name: &str) -> anyhow::Result<nats::Bus>
         name: short_name(name),
         ..options.clone()
     };
-    asking::connect(&options).await
+    cluster::connect(&options).await
 }
 
 async fn end_with_stdin(shutdown: CancellationToken) {
@@ -235,7 +235,7 @@ async fn ready(cluster: &Cluster, cells: u32) -> anyhow::Result<()> {
             sleep(Duration::from_millis(20)).await;
         }
     };
-    output::patiently("waiting for the cells", waiting).await
+    output::with_progress("waiting for the cells", waiting).await
 }
 
 /// Until something ends that should last.
@@ -263,7 +263,7 @@ async fn watch(roles: &mut JoinSet<Ended>, mut server: Option<&mut Server>) -> a
 }
 
 /// Waits for the roles to end; they have their grace period and a little more.
-async fn wind_up(roles: &mut JoinSet<Ended>, grace: Duration) {
+async fn shut_down_roles(roles: &mut JoinSet<Ended>, grace: Duration) {
     let all = async {
         while let Some(ended) = roles.join_next().await {
             match ended {
@@ -277,7 +277,7 @@ async fn wind_up(roles: &mut JoinSet<Ended>, grace: Duration) {
         let _ = tokio::signal::ctrl_c().await;
     };
     tokio::select! {
-        ended = timeout(grace + Duration::from_secs(5), output::patiently("waiting for the cells", all)) => {
+        ended = timeout(grace + Duration::from_secs(5), output::with_progress("waiting for the cells", all)) => {
             if ended.is_err() {
                 note("some cells did not end in time; what they ran is killed");
             }

@@ -10,14 +10,13 @@ use shared::wire::InstanceState;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
-    Done,
     instances::{self, Located},
     ps::{counts, question},
 };
 use crate::{
-    asking::{Cluster, Usage},
-    cli::Global,
-    output::{self, Format, note},
+    cluster::Cluster,
+    context::{Exit, Format, Global, Usage},
+    output::{self, note},
 };
 
 #[derive(Debug, clap::Args)]
@@ -45,7 +44,7 @@ enum Standing {
 }
 
 /// Waits.
-pub(crate) async fn wait(global: &Global, args: &WaitArgs) -> anyhow::Result<Done> {
+pub(crate) async fn wait(global: &Global, args: &WaitArgs) -> anyhow::Result<Exit> {
     placement::check_name("APP", &args.app).map_err(Usage::because)?;
     let cluster = Cluster::connect(global).await?;
     let until = Instant::now() + args.timeout;
@@ -87,7 +86,7 @@ fn report(
     args: &WaitArgs,
     outcome: &str,
     instances: &[Located],
-) -> anyhow::Result<Done> {
+) -> anyhow::Result<Exit> {
     let app = &args.app;
     match cluster.format {
         Format::Json => {
@@ -97,9 +96,9 @@ fn report(
         Format::Table => output::say(format_args!("{app}: {}", summary(instances)))?,
     }
     Ok(if outcome == "ready" {
-        Done::Well
+        Exit::Ok
     } else {
-        Done::Badly
+        Exit::Failed
     })
 }
 
@@ -141,7 +140,7 @@ fn judge(instances: &[Located], wanted: Option<usize>) -> Standing {
     }
     match bad {
         Some(bad) if wanted.is_none_or(|wanted| ready + pending < wanted) => {
-            Standing::Failed(obituary(bad))
+            Standing::Failed(failure_message(bad))
         }
         _ => Standing::Pending,
     }
@@ -161,7 +160,7 @@ fn current(instances: &[Located]) -> impl Iterator<Item = &Located> {
     current.into_values()
 }
 
-fn obituary(bad: &Located) -> String {
+fn failure_message(bad: &Located) -> String {
     let (app, index, cell) = (&bad.instance.app, bad.instance.index, &bad.cell);
     let state = match bad.instance.state {
         InstanceState::Crashed => "crashed",

@@ -1,5 +1,6 @@
 //! A small HTTP server for examples and the demo: each instance says which one it is.
 
+use crate::context::Exit;
 use std::{env, net::IpAddr, sync::Arc, time::Duration};
 
 use anyhow::Context;
@@ -9,8 +10,6 @@ use tokio::{
     sync::Semaphore,
     time::timeout,
 };
-
-use super::Done;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct WebArgs {
@@ -23,14 +22,14 @@ pub(crate) struct WebArgs {
 }
 
 /// A client that does not ask within this is hung up on.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Connections served at once; more wait.
 const MOST: usize = 64;
 /// The longest head of a request, bytes.
 const HEAD: usize = 8192;
 
 /// Answers until it is killed.
-pub(crate) async fn web(args: &WebArgs) -> anyhow::Result<Done> {
+pub(crate) async fn web(args: &WebArgs) -> anyhow::Result<Exit> {
     let address = (args.bind, args.port);
     let listener = TcpListener::bind(address)
         .await
@@ -44,7 +43,7 @@ pub(crate) async fn web(args: &WebArgs) -> anyhow::Result<Done> {
         let page = Arc::clone(&page);
         tokio::spawn(async move {
             // what a client does wrong is its own affair
-            let _ = timeout(PATIENCE, answer(stream, &page)).await;
+            let _ = timeout(TIMEOUT, answer(stream, &page)).await;
             drop(place);
         });
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use placement::Policy;
 use simulator::scenario::{AUCTIONS_2014, Contender, Decider};
 
-use crate::{asking::Usage, commands::policy};
+use crate::{commands::policy, context::Usage};
 
 /// Reads presets, policy files and auctions of 2014. A file is labelled with its policy's name; where
 /// another has the same name, with the name of the file, so that a changed preset can be compared with

@@ -31,8 +31,8 @@ use tokio::{
 
 use super::progress::Bar;
 use crate::{
-    asking::{connect, nats_options, short_name},
-    cli::Global,
+    cluster::{connect, nats_options, short_name},
+    context::Global,
     output::note,
     server::{Port, Server},
 };

@@ -13,9 +13,8 @@ use simulator::scenario::recording::Recording;
 use tokio::time::{Instant, sleep_until};
 
 use crate::{
-    asking::{Cluster, PATIENCE},
-    cli::Global,
-    commands::Done,
+    cluster::{Cluster, TIMEOUT},
+    context::{Exit, Global},
     output::{note, say},
 };
 
@@ -44,7 +43,7 @@ struct Subscriptions {
 }
 
 /// Records, then writes the scenario.
-pub(crate) async fn record(global: &Global, args: &RecordArgs) -> anyhow::Result<Done> {
+pub(crate) async fn record(global: &Global, args: &RecordArgs) -> anyhow::Result<Exit> {
     let cluster = Cluster::connect(global).await?;
     let client = &cluster.bus.client;
     let subjects = &cluster.subjects;
@@ -75,7 +74,7 @@ pub(crate) async fn record(global: &Global, args: &RecordArgs) -> anyhow::Result
         None => say(text.trim_end())?,
         Some(file) => std::fs::write(file, text).with_context(|| file.display().to_string())?,
     }
-    Ok(Done::Well)
+    Ok(Exit::Ok)
 }
 
 /// Asks every cell to advertise and to list its instances.
@@ -112,7 +111,7 @@ async fn held(client: &Client, subject: String, recording: &mut Recording) -> an
         }
         answered >= cells
     };
-    gather(client, subject, question, PATIENCE, Some(QUIET), answers).await?;
+    gather(client, subject, question, TIMEOUT, Some(QUIET), answers).await?;
     if answered < cells {
         note(format_args!(
             "{} of {cells} cells did not list their instances",
@@ -129,7 +128,7 @@ async fn policy(cluster: &Cluster) -> String {
         offset: 0,
         limit: Some(1),
     };
-    let asked = cluster.ask::<PoolAnswer>("auctioneer", cluster.subjects.pool(), &page, PATIENCE);
+    let asked = cluster.ask::<PoolAnswer>("auctioneer", cluster.subjects.pool(), &page, TIMEOUT);
     let known = |name: &String| placement::Policy::preset(name).is_ok();
     let answer = asked.await.ok().map(|answer| answer.policy);
     answer.filter(known).unwrap_or_else(|| "diego".into())

@@ -5,7 +5,7 @@ use simulator::{
     seeds::{MAIN, ranges, show},
 };
 
-use crate::output::{self, Format};
+use crate::{context::Format, output};
 
 /// The figures over all seeds that were simulated to the end.
 pub(super) fn over(outcomes: &[SimOutcome], command: &str) -> Seeds {

@@ -5,7 +5,7 @@ use std::{fmt, time::Instant};
 use serde::Serialize;
 use simulator::outcome::SimRun;
 
-use crate::bench::usage;
+use crate::process_usage;
 
 /// Measured of one run.
 #[derive(Clone, Debug, Serialize)]
@@ -49,13 +49,13 @@ impl Stopwatch {
             virtual_seconds,
             times_real_time: virtual_seconds / seconds.max(1e-9),
             decisions_per_second: decided as f64 / seconds.max(1e-9),
-            peak_memory_mib: usage::peak_kib().map(|kib| kib as f64 / 1_024.0),
+            peak_memory_mib: process_usage::peak_kib().map(|kib| kib as f64 / 1_024.0),
         }
     }
 }
 
 fn cpu_seconds() -> f64 {
-    usage::cpu_seconds(std::process::id()).unwrap_or(0.0)
+    process_usage::cpu_seconds(std::process::id()).unwrap_or(0.0)
 }
 
 impl fmt::Display for Timing {

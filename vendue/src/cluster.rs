@@ -16,21 +16,9 @@ use shared::{
 };
 
 use crate::{
-    cli::Global,
-    output::{Format, patiently},
+    context::{Format, Global, Usage},
+    output::with_progress,
 };
-
-/// What the user gave cannot be used: exit code 2.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct Usage(pub(crate) String);
-
-impl Usage {
-    /// As an error to return.
-    pub(crate) fn because(why: impl std::fmt::Display) -> anyhow::Error {
-        Self(why.to_string()).into()
-    }
-}
 
 /// A connection to a cluster.
 pub(crate) struct Cluster {
@@ -43,14 +31,14 @@ pub(crate) struct Cluster {
 }
 
 /// How long a question may take when nobody said otherwise.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Cluster {
     /// Connects once; a server that is not there is an error at once.
     pub(crate) async fn connect(global: &Global) -> anyhow::Result<Self> {
         let subjects = Subjects::new(global.prefix.as_str()).map_err(Usage::because)?;
         let options = nats_options(global, &short_name("vendue"), false);
-        let bus = patiently("connecting to NATS", connect(&options)).await?;
+        let bus = with_progress("connecting to NATS", connect(&options)).await?;
         Ok(Self {
             bus,
             subjects,
@@ -89,7 +77,7 @@ impl Cluster {
         }
         let request = Request::new().payload(question).timeout(Some(patience));
         let sent = self.bus.client.send_request(subject.clone(), request);
-        let answer = patiently(&format!("waiting for {who}"), sent).await;
+        let answer = with_progress(&format!("waiting for {who}"), sent).await;
         let answer = answer.map_err(|e| unanswered(who, &subject, patience, &e))?;
         match serde_json::from_slice::<ErrorBody>(&answer.payload) {
             Ok(body) => Err(refused(body.error)),

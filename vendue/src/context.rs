@@ -1,0 +1,91 @@
+//! What every command is given and what it returns: the global options, the output format, the exit
+//! codes and the error for bad usage. Imports nothing of this crate.
+
+use std::{path::PathBuf, process::ExitCode};
+
+/// What every command takes.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Everywhere")]
+pub(crate) struct Global {
+    /// Address of the NATS server, with its token: nats://TOKEN@HOST:PORT [env: NATS_URL]
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) nats: Option<String>,
+    /// The head of every subject; another one is another cluster
+    #[arg(long, global = true, env = "VENDUE_PREFIX", default_value = "vendue")]
+    pub(crate) prefix: String,
+    /// A NATS credentials file
+    #[arg(long, global = true, env = "NATS_CREDS", value_name = "FILE")]
+    pub(crate) creds: Option<PathBuf>,
+    /// One of the nats tool's contexts, by name
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+    /// How to print the result
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT"
+    )]
+    pub(crate) output: Format,
+    /// What to log on standard error, such as info or rep=debug [default: warn; roles: info]
+    #[arg(long, global = true, env = "VENDUE_LOG", value_name = "FILTER")]
+    pub(crate) log: Option<String>,
+}
+
+impl Global {
+    /// The server's address: the flag's, else the environment's (a context brings its own).
+    pub(crate) fn url(&self) -> Option<String> {
+        let from_environment = || match self.context {
+            Some(_) => None,
+            None => std::env::var("NATS_URL").ok().filter(|u| !u.is_empty()),
+        };
+        self.nats.clone().or_else(from_environment)
+    }
+}
+
+/// How a command prints its result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    #[default]
+    Table,
+    /// For programs.
+    Json,
+}
+
+/// How a command ended that could be carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// As it should.
+    Ok,
+    /// Not as it should; what went wrong has been said.
+    Failed,
+    /// Not everything found a place; it has been said.
+    Unplaced,
+    /// By Ctrl-C.
+    Interrupted,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        ExitCode::from(match exit {
+            Exit::Ok => 0,
+            Exit::Failed => 1,
+            Exit::Unplaced => 3,
+            Exit::Interrupted => 130, // as shells say it: 128 + SIGINT
+        })
+    }
+}
+
+/// What the user gave cannot be used: exit code 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Usage(pub(crate) String);
+
+impl Usage {
+    /// As an error to return.
+    pub(crate) fn because(why: impl std::fmt::Display) -> anyhow::Error {
+        Self(why.to_string()).into()
+    }
+}
