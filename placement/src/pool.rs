@@ -203,10 +203,10 @@ impl Pool {
 
     /// The index of the last plan where it is the right one, else a new one.
     fn take_index(&mut self, policy: &Policy, context: &PlanContext) -> Box<dyn Index> {
-        let fits = |index: &Box<dyn Index>| {
+        let fits = |index: &dyn Index| {
             index.policy() == policy && (!index.depends_on_membership() || context.has_all_cells())
         };
-        if let Some(index) = self.index.take().filter(fits) {
+        if let Some(index) = self.index.take().filter(|index| fits(index.as_ref())) {
             return index;
         }
         let exists =
