@@ -307,7 +307,7 @@ impl Cell {
             let unreadable = |date: &&String| dates::date_ms(date).is_none();
             if let Some(date) = date.as_ref().filter(unreadable) {
                 let expected = "a date such as \"2026-12-01\" or \"2026-12-01T04:00:00Z\"";
-                return Err(Invalid::new(field, crate::request::shorten(date), expected));
+                return Err(Invalid::new(field, crate::words::shorten(date), expected));
             }
         }
         let starts = self.recent_starts.iter().map(|start| &start.age);
@@ -315,7 +315,7 @@ impl Cell {
         for (field, age) in ages.chain(self.age.iter().map(|age| ("age", age))) {
             if dates::span(age).is_none() {
                 let expected = "a length of time such as \"2h\"";
-                return Err(Invalid::new(field, crate::request::shorten(age), expected));
+                return Err(Invalid::new(field, crate::words::shorten(age), expected));
             }
         }
         Ok(())

@@ -1,9 +1,10 @@
 //! One line for a job that was not placed: one text per stage, the same in every policy.
 
 use crate::{
-    Job, Tally, Unplaced,
-    plain::{Emptied, Lack, Trace},
+    decision::{Tally, Unplaced},
     policy::Filter,
+    request::Job,
+    trace::{Emptied, Lack, Trace},
     words,
 };
 

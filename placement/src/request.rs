@@ -6,8 +6,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     Invalid, Trait, check_count, check_name,
+    near::Item,
     resources::{Amounts, MAX_AMOUNT, Resource},
-    stages::{dates::stamp_ms, locality::Item},
+    stages::dates::stamp_ms,
+    words::shorten,
 };
 
 /// The most instances one request may ask for.
@@ -387,14 +389,6 @@ fn check_amount(field: &str, amount: i64) -> Result<(), Invalid> {
         amount,
         format!("a number from 0 to {MAX_AMOUNT}"),
     ))
-}
-
-pub(crate) fn shorten(text: &str) -> String {
-    let mut short: String = text.chars().take(40).collect();
-    if short.len() < text.len() {
-        short.push('…');
-    }
-    format!("{short:?}")
 }
 
 fn one() -> u32 {

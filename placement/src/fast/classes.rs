@@ -3,9 +3,11 @@
 use std::{collections::HashMap, fmt::Write, sync::Arc};
 
 use crate::{
-    Attributes, Cell, Request,
+    cell::{Attributes, Cell},
+    context::Now,
     policy::Filter,
-    stages::filter::{self, Now},
+    request::Request,
+    stages::filter,
 };
 
 /// What the cells of one class share.
@@ -190,7 +192,7 @@ fn sample(cell: &Cell) -> Cell {
 }
 
 /// Whether nothing differs between the two but what [`super::rows::Row`] and the apps hold.
-pub(crate) fn same_kind(a: &Cell, b: &Cell) -> bool {
+pub(crate) fn same_class_inputs(a: &Cell, b: &Cell) -> bool {
     (Arc::ptr_eq(&a.attributes, &b.attributes) || same_attributes(a, b))
         && a.index == b.index
         && a.total == b.total

@@ -4,13 +4,12 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::{
-    Cell, Policy, Request,
-    policy::{Filter, Step},
+    cell::Cell,
+    context::Now,
+    policy::{Filter, Policy, Step},
+    request::Request,
     resources::MAX_AMOUNT,
-    stages::{
-        dates,
-        filter::{self, Now},
-    },
+    stages::{dates, filter},
     tie,
 };
 
@@ -110,12 +109,12 @@ impl Columns {
         }
     }
 
-    pub(crate) fn policy(&self) -> &Policy {
+    pub(super) fn policy(&self) -> &Policy {
         &self.policy
     }
 
     /// How many different classes and racks have been seen.
-    pub(crate) fn symbols(&self) -> usize {
+    pub(super) fn symbols(&self) -> usize {
         self.classes.len().max(self.rack_numbers.len())
     }
 
@@ -150,7 +149,7 @@ impl Columns {
     }
 
     /// Puts a cell in that was not there, in a slot that may be new.
-    pub(crate) fn put(&mut self, slot: u32, cell: &Cell, row: Row) {
+    pub(super) fn insert(&mut self, slot: u32, cell: &Cell, row: Row) {
         self.grow(slot as usize + 1);
         // its name is another: the lots are drawn again
         self.auction = None;
@@ -160,7 +159,7 @@ impl Columns {
         self.hold(slot, None, Some(cell));
     }
 
-    pub(crate) fn take(&mut self, slot: u32, cell: &Cell) {
+    pub(super) fn remove(&mut self, slot: u32, cell: &Cell) {
         self.kinds[slot as usize] = NOBODY;
         self.counted[slot as usize] = false;
         self.reboots[slot as usize] = None;
@@ -170,20 +169,20 @@ impl Columns {
     }
 
     /// The cell of a slot went from `old` to `new`, which may be of another kind.
-    pub(crate) fn replace(&mut self, slot: u32, old: &Cell, new: &Cell, row: Row) {
+    pub(super) fn update_class(&mut self, slot: u32, old: &Cell, new: &Cell, row: Row) {
         self.write_kind(slot, new);
-        self.change(slot, old, new, row);
+        self.update(slot, old, new, row);
     }
 
     /// The cell of a slot went from `old` to `new`, which are of one kind.
-    pub(crate) fn change(&mut self, slot: u32, old: &Cell, new: &Cell, row: Row) {
+    pub(super) fn update(&mut self, slot: u32, old: &Cell, new: &Cell, row: Row) {
         self.write_rest(slot, new);
         self.write_amounts(slot, new, row);
         self.hold(slot, Some(old), Some(new));
     }
 
     /// The request's resources were taken from the cell, which is now as `cell` says.
-    pub(crate) fn debit(&mut self, slot: u32, cell: &Cell, row: Row, request: &Request) {
+    pub(super) fn count_debit(&mut self, slot: u32, cell: &Cell, row: Row, request: &Request) {
         self.write_amounts(slot, cell, row);
         if let Some(owner) = &request.owner {
             self.owners.add(owner, slot);
@@ -193,7 +192,7 @@ impl Columns {
         }
     }
 
-    /// What [`super::classes::same_kind`] compares.
+    /// What [`super::classes::same_class_inputs`] compares.
     fn write_kind(&mut self, slot: u32, cell: &Cell) {
         let at = slot as usize;
         let ignored = self.policy.ignores_evacuating() && cell.evacuating;

@@ -2,14 +2,19 @@
 //! all above it are found by bisection; then one pass over those draws the winner.
 
 use super::{
-    Engine,
     classes::Classes,
+    index::Index,
     recipe::Recipe,
     rows::{Need, Row},
     session::Session,
 };
 use crate::{
-    Cell, Job, Policy, Request, batch::Ask, objective::Objective, plain::Choice, policy::Narrow,
+    batch::{Batch, JobGroup},
+    cell::Cell,
+    engine::{Choice, Engine},
+    objective::Objective,
+    policy::{Narrow, Policy},
+    request::{Job, Request},
     tie,
 };
 
@@ -48,33 +53,6 @@ impl Halves {
         })
     }
 
-    pub(crate) fn policy(&self) -> &Policy {
-        &self.policy
-    }
-
-    pub(crate) fn classes(&self) -> usize {
-        self.classes.len()
-    }
-
-    pub(crate) fn put(&mut self, slot: u32, cell: &Cell, row: Row, hash: u64) {
-        let class = self.classes.of(cell);
-        if self.class_of.len() <= slot as usize {
-            self.class_of.resize(slot as usize + 1, OUT);
-        }
-        self.class_of[slot as usize] = class;
-        if self.lists.len() <= class as usize {
-            self.lists.resize_with(class as usize + 1, Sorted::default);
-        }
-        self.lists[class as usize].insert(entry(slot, row, hash), row);
-    }
-
-    pub(crate) fn take(&mut self, slot: u32, row: Row) {
-        self.extract(slot, row);
-        if let Some(class) = self.class_of.get_mut(slot as usize) {
-            *class = OUT;
-        }
-    }
-
     fn extract(&mut self, slot: u32, row: Row) {
         let class = self.class_of.get(slot as usize).copied().unwrap_or(OUT);
         if class != OUT {
@@ -82,7 +60,8 @@ impl Halves {
         }
     }
 
-    pub(crate) fn change(&mut self, slot: u32, old: Row, new: Row) {
+    /// The cell's row changed.
+    fn reorder(&mut self, slot: u32, old: Row, new: Row) {
         let class = self.class_of.get(slot as usize).copied().unwrap_or(OUT);
         if class != OUT {
             let list = &mut self.lists[class as usize];
@@ -95,6 +74,51 @@ impl Halves {
     fn zone_of(&self, slot: u32) -> Option<u32> {
         let class = self.class_of.get(slot as usize).copied()?;
         (class != OUT).then(|| self.classes.get(class).zone)
+    }
+}
+
+impl Index for Halves {
+    fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    fn put(&mut self, slot: u32, cell: &Cell, row: Row, hash: u64) {
+        let class = self.classes.of(cell);
+        if self.class_of.len() <= slot as usize {
+            self.class_of.resize(slot as usize + 1, OUT);
+        }
+        self.class_of[slot as usize] = class;
+        if self.lists.len() <= class as usize {
+            self.lists.resize_with(class as usize + 1, Sorted::default);
+        }
+        self.lists[class as usize].insert(entry(slot, row, hash), row);
+    }
+
+    fn take(&mut self, slot: u32, _: &Cell, row: Row) {
+        self.extract(slot, row);
+        if let Some(class) = self.class_of.get_mut(slot as usize) {
+            *class = OUT;
+        }
+    }
+
+    fn change(&mut self, slot: u32, old: (&Cell, Row), new: (&Cell, Row)) {
+        self.reorder(slot, old.1, new.1);
+    }
+
+    fn debit(&mut self, slot: u32, old: Row, new: (&Cell, Row), _: &Request) {
+        self.reorder(slot, old, new.1);
+    }
+
+    fn numbered(&self) -> usize {
+        self.classes.len()
+    }
+
+    fn begin<'a>(&'a mut self, session: Session<'a>, batch: &'a Batch<'a>) -> Box<dyn Engine + 'a> {
+        Box::new(HalvesPlan::new(self, session, batch.shapes.len()))
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Index> {
+        Box::new(self.clone())
     }
 }
 
@@ -148,40 +172,22 @@ impl<'a> HalvesPlan<'a> {
         }
     }
 
-    /// Leaves the index as it was before the plan.
-    pub(crate) fn finish(mut self) {
-        let (index, hashes) = (self.index, self.session.parts.hashes);
-        self.session
-            .roll_back(|slot, now, before| index.change(slot, now, before));
-        for slot in std::mem::take(&mut self.session.out) {
-            let class = index.class_of.get(slot as usize).copied().unwrap_or(OUT);
-            if class != OUT {
-                let row = *self.session.row(slot);
-                let entry = entry(slot, row, hashes[slot as usize]);
-                index.lists[class as usize].insert(entry, row);
-            }
-        }
-    }
-
-    fn learn_classes(&mut self, ask: Ask, request: &Request) {
-        if self.admitted[ask.shape as usize].is_some() {
+    fn learn_classes(&mut self, group: JobGroup, request: &Request) {
+        if self.admitted[group.shape as usize].is_some() {
             return;
         }
-        let now = crate::stages::filter::Now {
-            ms: self.session.draw.now_ms,
-            instances: &self.session.draw.instances,
-        };
+        let now = crate::context::Now::of(self.session.context);
         // as many classes as were counted in u32
         let classes = u32::try_from(self.index.classes.len()).unwrap_or(u32::MAX);
         let admits = |class| self.index.classes.admits(class, request, now);
-        self.admitted[ask.shape as usize] = Some((0..classes).map(admits).collect());
+        self.admitted[group.shape as usize] = Some((0..classes).map(admits).collect());
     }
 
-    fn rank_zones(&mut self, ask: Ask, job: &Job) {
+    fn rank_zones(&mut self, group: JobGroup, job: &Job) {
         let by_count = self.index.recipe.has(Narrow::ZoneFewest, job.request.kind);
         let zones = &mut self.scratch.zones;
         zones.clear();
-        for (zone, count) in (0..).zip(&self.session.app(ask).zones) {
+        for (zone, count) in (0..).zip(&self.session.app(group).zones) {
             zones.push((if by_count { *count } else { 0 }, zone));
         }
         zones.sort_unstable();
@@ -189,7 +195,13 @@ impl<'a> HalvesPlan<'a> {
 
     /// Finds the candidates of these zones: runs of lists less the skipped, or one by one. Returns
     /// how many there are.
-    fn gather(&mut self, zones: std::ops::Range<usize>, ask: Ask, job: &Job, need: &Need) -> usize {
+    fn gather(
+        &mut self,
+        zones: std::ops::Range<usize>,
+        group: JobGroup,
+        job: &Job,
+        need: &Need,
+    ) -> usize {
         let Self {
             index,
             session,
@@ -201,7 +213,7 @@ impl<'a> HalvesPlan<'a> {
         scratch.runs.clear();
         scratch.skipped.clear();
         scratch.cells.clear();
-        let Some(admitted) = &admitted[ask.shape as usize] else {
+        let Some(admitted) = &admitted[group.shape as usize] else {
             return 0;
         };
         let mut total = 0;
@@ -224,8 +236,8 @@ impl<'a> HalvesPlan<'a> {
         }
         let holders_go = index.recipe.has(Narrow::AppFewest, request.kind);
         if holders_go {
-            for at in 0..session.app(ask).holders.len() {
-                let slot = &session.app(ask).holders[at].0.clone();
+            for at in 0..session.app(group).holders.len() {
+                let slot = &session.app(group).holders[at].0.clone();
                 let class = index.class_of[*slot as usize];
                 let row = *session.row(*slot);
                 let inside = class != OUT && scratch.runs.iter().any(|run| run.list == class);
@@ -240,11 +252,17 @@ impl<'a> HalvesPlan<'a> {
             scratch.skipped.sort_unstable_by_key(|e| e.memory);
             return total - scratch.skipped.len();
         }
-        self.gather_each(ask, request, need, holders_go)
+        self.gather_each(group, request, need, holders_go)
     }
 
     /// The candidates one by one.
-    fn gather_each(&mut self, ask: Ask, request: &Request, need: &Need, holders_go: bool) -> usize {
+    fn gather_each(
+        &mut self,
+        group: JobGroup,
+        request: &Request,
+        need: &Need,
+        holders_go: bool,
+    ) -> usize {
         let Self {
             index,
             session,
@@ -260,7 +278,7 @@ impl<'a> HalvesPlan<'a> {
         scratch.runs.clear();
         scratch.skipped.clear();
         if holders_go {
-            let holders = &session.app(ask).holders;
+            let holders = &session.app(group).holders;
             let count = |slot: u32| {
                 let at = holders.binary_search_by_key(&slot, |(s, _)| *s);
                 at.map_or(0, |at| holders[at].1)
@@ -401,24 +419,24 @@ fn entry(slot: u32, row: Row, hash: u64) -> Entry {
 }
 
 impl Engine for HalvesPlan<'_> {
-    fn choose(&mut self, job: &Job, ask: Ask, _: Option<&Objective>) -> Choice {
+    fn choose(&mut self, job: &Job, group: JobGroup, _: Option<&Objective>) -> Choice {
         let request = &*job.request;
         let (index, zones) = (&*self.index, self.index.classes.zones());
         self.session
-            .meet(ask, job, zones, |slot| index.zone_of(slot));
+            .meet(group, job, zones, |slot| index.zone_of(slot));
         self.session.clear_marks();
-        self.learn_classes(ask, request);
-        self.rank_zones(ask, job);
+        self.learn_classes(group, request);
+        self.rank_zones(group, job);
         let need = self.index.recipe.need(request);
         let mut from = 0;
         while from < self.scratch.zones.len() {
             let count = self.scratch.zones[from].0;
-            let group = self.scratch.zones[from..]
+            let tied = self.scratch.zones[from..]
                 .iter()
                 .take_while(|(c, _)| *c == count)
                 .count();
-            let mut n = self.gather(from..from + group, ask, job, &need);
-            from += group;
+            let mut n = self.gather(from..from + tied, group, job, &need);
+            from += tied;
             if n == 0 {
                 continue;
             }
@@ -427,27 +445,44 @@ impl Engine for HalvesPlan<'_> {
                 self.last_middle = middle;
                 n = self.cut(middle);
             }
-            let draw = self.session.draw;
-            let all = draw.first || draw.explain > crate::Explain::Winner;
+            let context = self.session.context;
+            let all = context.first || context.explain > crate::decision::Explain::Winner;
             let finalists = if all { self.finalists() } else { Vec::new() };
-            let winner = if draw.first {
+            let winner = if context.first {
                 finalists.first().copied()
             } else {
-                let point = self.session.point(job, ask);
+                let point = self.session.point(job, group);
                 self.kth_by_lot(tie::draw(point, n), n, point)
             };
             return Choice {
                 winner,
                 finalists,
                 value: None,
+                trace: None,
             };
         }
         Choice::default()
     }
 
-    fn debit(&mut self, slot: u32, job: &Job, ask: Ask) {
+    fn debit(&mut self, slot: u32, job: &Job, group: JobGroup) {
         let zone = self.index.zone_of(slot);
-        let old = self.session.debit(slot, zone, &job.request, ask);
-        self.index.change(slot, old, *self.session.row(slot));
+        let old = self.session.debit(slot, zone, &job.request, group);
+        self.index.reorder(slot, old, *self.session.row(slot));
+    }
+
+    fn finish(self: Box<Self>) {
+        let Self {
+            index, mut session, ..
+        } = *self;
+        let hashes = session.parts.hashes;
+        session.roll_back(|slot, now, before| index.reorder(slot, now, before));
+        for slot in std::mem::take(&mut session.out) {
+            let class = index.class_of.get(slot as usize).copied().unwrap_or(OUT);
+            if class != OUT {
+                let row = *session.row(slot);
+                let entry = entry(slot, row, hashes[slot as usize]);
+                index.lists[class as usize].insert(entry, row);
+            }
+        }
     }
 }

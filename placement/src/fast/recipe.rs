@@ -1,8 +1,8 @@
 //! What an index must know of a policy, read once from its stages.
 
 use crate::{
-    Kind, Policy, Request,
-    policy::{Combine, Filter, Narrow, Pick, Step, Term},
+    policy::{Combine, Filter, Narrow, Pick, Policy, Step, Term},
+    request::{Kind, Request},
 };
 
 use super::{classes, rows::Need};

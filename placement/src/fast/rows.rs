@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::{Cell, Kind, Request};
+use crate::{
+    cell::Cell,
+    request::{Kind, Request},
+};
 
 /// What is unlimited.
 pub(crate) const UNLIMITED: i64 = i64::MAX;

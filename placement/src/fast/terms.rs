@@ -7,10 +7,10 @@ use super::{
     view::{Listed, View, count_at},
 };
 use crate::{
-    Job,
-    batch::Ask,
+    batch::JobGroup,
     objective::{Facts, Id, JobFacts, List, Objective, OfCell},
     policy::{Mode, Score, Term},
+    request::Job,
     stages::score::{self, WEEK_MS, lowest_is_best, mean_places, min_max, places},
     tie,
 };
@@ -23,7 +23,7 @@ pub(super) struct Around<'c, 'a> {
     pub(super) blocks: &'c mut Blocks,
     pub(super) scratch: &'c mut Scratch,
     pub(super) job: &'c Job,
-    pub(super) ask: Ask,
+    pub(super) group: JobGroup,
 }
 
 /// Reused from job to job.
@@ -110,7 +110,7 @@ fn simple(around: &mut Around<'_, '_>, score: &Score, ascending: bool, out: &mut
     let (job, view) = (around.job, &*around.view);
     match &score.term {
         Term::AppInstances => {
-            let holders = &view.session.app(around.ask).holders;
+            let holders = &view.session.app(around.group).holders;
             let count = |p: &u32| f64::from(count_at(holders, *p));
             out.extend(around.alive.iter().map(count));
         }
@@ -192,7 +192,7 @@ fn each(around: &Around<'_, '_>, score: &Score, out: &mut Vec<f64>) {
             }
         })),
         (Term::Random, _) => {
-            let point = view.session.point(job, around.ask);
+            let point = view.session.point(job, around.group);
             let noise = |at: usize| tie::noise(columns.lots[at], point) as f64 / u64::MAX as f64;
             out.extend(slots.map(noise));
         }
@@ -263,7 +263,7 @@ fn noise_places(around: &mut Around<'_, '_>, out: &mut Vec<f64>) {
     if n <= 1 {
         return;
     }
-    let point = around.view.session.point(around.job, around.ask);
+    let point = around.view.session.point(around.job, around.group);
     let Scratch {
         noise,
         sorted,

@@ -1,7 +1,12 @@
 //! What of a request, and of a cell's resources, a policy heeds.
 
 use super::{Filter, Narrow, Policy, Step, Term};
-use crate::{Invalid, Kind, Objective, Request, Resource};
+use crate::{
+    invalid::Invalid,
+    objective::Objective,
+    request::{Kind, Request},
+    resources::Resource,
+};
 
 impl Policy {
     /// Refuses what this policy cannot judge: an objective that does not parse, and demands of

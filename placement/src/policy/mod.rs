@@ -1,5 +1,6 @@
 //! Policies: data, not code. An ordered list of named stages over the set of known cells.
 
+mod expression;
 mod heed;
 mod node;
 mod parse;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 
 pub use parse::PolicyError;
 
-use crate::{Kind, Resource, objective::Objective};
+use crate::{objective::Objective, request::Kind, resources::Resource};
 
 /// An ordered list of named stages, and how a batch is taken.
 #[derive(Clone, Debug, PartialEq)]
@@ -355,15 +356,5 @@ impl Term {
                 | Self::Random
                 | Self::Hardware
         )
-    }
-}
-
-impl Stage {
-    pub(crate) fn name(&self) -> &'static str {
-        match &self.step {
-            Step::Filter(filter) => filter.name(),
-            Step::Narrow(narrow) => narrow.name(),
-            Step::Score(score) => score.term.name(),
-        }
     }
 }

@@ -3,16 +3,13 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{dates, locality};
-use crate::{Cell, Request, Resource, Trait, policy::Filter};
-
-/// What a filter looks at besides the cell and the request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Now<'a> {
-    /// Milliseconds since the Unix epoch.
-    pub(crate) ms: i64,
-    /// Where named instances run: instance id to cell.
-    pub(crate) instances: &'a BTreeMap<String, std::sync::Arc<str>>,
-}
+use crate::{
+    cell::{Cell, Trait},
+    context::Now,
+    policy::Filter,
+    request::Request,
+    resources::Resource,
+};
 
 /// Why a filter dropped a cell.
 #[derive(Clone, Debug, PartialEq)]
@@ -274,7 +271,7 @@ fn missing_network(cell: &Cell, request: &Request) -> Option<String> {
 
 /// Triton's rule: text comparison of stamps, and what lies beyond the listed versions passes.
 fn platform_matches(cell: &Cell, request: &Request) -> bool {
-    let none = crate::Platform::default();
+    let none = crate::cell::Platform::default();
     let platform = cell.platform.as_ref().unwrap_or(&none);
     let version = platform.version.as_str();
     let listed = |limits: &BTreeMap<String, String>| -> Vec<(String, String)> {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, btree_map::Entry};
 
 use super::bucket::Bucket;
 use crate::{
-    Request,
     fast::{classes::Class, recipe::Part, rows::Row},
+    request::Request,
 };
 
 /// Everything that the cost of a cell depends on, the approximate cost first. Cells with one key
