@@ -180,7 +180,9 @@ fn bound(filter: &Filter, cell: &Cell, request: &Request) -> Option<i64> {
     match filter {
         Filter::Amount(resource) => {
             let each = request.amounts()[*resource];
-            cell.available.get(*resource).and_then(|has| times(has, each))
+            cell.available
+                .get(*resource)
+                .and_then(|has| times(has, each))
         }
         Filter::Extra => {
             let each = request.extra.iter();

@@ -6,7 +6,7 @@ use super::{
     classes::is_dynamic,
     columns::Columns,
     index::Index,
-    rows::{Need, Row},
+    rows::{Asked, Need, Row},
     session::Session,
     terms,
     vector::Blocks,
@@ -85,20 +85,7 @@ impl<'a> Columnar<'a> {
             self.judged.push(Judged { request, keeps });
             self.judged.len() - 1
         });
-        let asks = |filter: &Filter| leading.contains(&filter);
-        let least = |filter, amount| if asks(filter) { amount } else { i64::MIN };
-        let capped = request.cpu_millis > 0;
-        let need = Need {
-            memory: least(&Filter::Memory, request.memory_mb),
-            disk: least(&Filter::Disk, request.disk_mb),
-            containers: least(&Filter::Containers, 1),
-            cpu: if capped {
-                least(&Filter::Cpu, request.cpu_millis)
-            } else {
-                i64::MIN
-            },
-            extra: asks(&Filter::Extra) && !request.extra.is_empty(),
-        };
+        let need = Need::under(Asked::by(leading.iter().copied()), request);
         let keeps = &self.judged[at].keeps;
         let (view, alive) = (&self.view, &mut self.scratch.alive);
         let rows = view.session.parts.rows.iter();
@@ -124,16 +111,14 @@ impl<'a> Columnar<'a> {
         let columns = &*view.columns;
         let row = |slot: &u32| view.session.row(*slot);
         match filter {
-            Filter::Memory => alive.retain(|p| {
-                row(p).memory >= request.memory_mb && columns.total_memory[*p as usize] > 0.0
-            }),
-            Filter::Disk => alive.retain(|p| {
-                row(p).disk >= request.disk_mb && columns.total_disk[*p as usize] != 0.0
-            }),
-            Filter::Containers => alive
-                .retain(|p| row(p).containers >= 1 && view.cell(*p).total.containers != Some(0)),
-            Filter::Cpu if request.cpu_millis == 0 => {}
-            Filter::Cpu => alive.retain(|p| row(p).cpu >= request.cpu_millis),
+            Filter::Amount(resource) => {
+                let needs = request.needs()[*resource];
+                let is_there = |p: &u32| {
+                    let total = view.cell(*p).total.get(*resource);
+                    !resource.is_vital() || total.is_none_or(|total| total > 0)
+                };
+                alive.retain(|p| row(p).free[*resource] >= needs && is_there(p));
+            }
             Filter::Extra if request.extra.is_empty() => {}
             Filter::Extra => alive.retain(|p| view.session.has_extras(*p, request)),
             Filter::ContainerCount { limit } => {

@@ -8,14 +8,14 @@ use crate::{
     context::Now,
     policy::{Filter, Policy, Step},
     request::Request,
-    resources::MAX_AMOUNT,
+    resources::{Amounts, MAX_AMOUNT, Resource},
     stages::{dates, filter},
     tie,
 };
 
 use super::{
     classes::Classes,
-    rows::{Holders, Row, UNLIMITED},
+    rows::{Holders, Row},
 };
 
 mod places;
@@ -235,11 +235,11 @@ impl Columns {
     /// The cell's free amounts are those of its row.
     pub(super) fn write_row(&mut self, slot: u32, row: Row) {
         let at = slot as usize;
-        self.memory[at] = row.memory as f64;
-        self.disk[at] = if row.disk == UNLIMITED {
+        self.memory[at] = row.free[Resource::Memory] as f64;
+        self.disk[at] = if row.free[Resource::Disk] == Amounts::UNLIMITED {
             MAX_AMOUNT as f64
         } else {
-            row.disk as f64
+            row.free[Resource::Disk] as f64
         };
         self.touch(slot);
     }
@@ -346,14 +346,14 @@ impl Columns {
     /// Seats every cell by its free memory.
     pub(super) fn settle_by_memory(&mut self, rows: &[Row]) {
         let there = |slot: u32| self.kinds[slot as usize] != NOBODY;
-        let memory = |slot: u32| there(slot).then(|| rows[slot as usize].memory);
+        let memory = |slot: u32| there(slot).then(|| rows[slot as usize].free[Resource::Memory]);
         self.by_memory.settle(self.kinds.len(), memory);
     }
 
     /// Seats every cell by its free disk, the unlimited last.
     pub(super) fn settle_by_disk(&mut self, rows: &[Row]) {
         let there = |slot: u32| self.kinds[slot as usize] != NOBODY;
-        let disk = |slot: u32| there(slot).then(|| rows[slot as usize].disk);
+        let disk = |slot: u32| there(slot).then(|| rows[slot as usize].free[Resource::Disk]);
         self.by_disk.settle(self.kinds.len(), disk);
     }
 

@@ -15,6 +15,7 @@ use crate::{
     objective::Objective,
     policy::{Narrow, Policy},
     request::{Job, Request},
+    resources::{Amounts, Resource},
     tie,
 };
 
@@ -56,7 +57,7 @@ impl Halves {
     fn extract(&mut self, slot: u32, row: Row) {
         let class = self.class_of.get(slot as usize).copied().unwrap_or(OUT);
         if class != OUT {
-            self.lists[class as usize].remove(row.memory, slot);
+            self.lists[class as usize].remove(row.free[Resource::Memory], slot);
         }
     }
 
@@ -65,7 +66,7 @@ impl Halves {
         let class = self.class_of.get(slot as usize).copied().unwrap_or(OUT);
         if class != OUT {
             let list = &mut self.lists[class as usize];
-            if let Some(entry) = list.remove(old.memory, slot) {
+            if let Some(entry) = list.remove(old.free[Resource::Memory], slot) {
                 list.insert(self::entry(slot, new, entry.hash), new);
             }
         }
@@ -225,7 +226,7 @@ impl<'a> HalvesPlan<'a> {
                 if !admitted[*class as usize] || list.len() == 0 {
                     continue;
                 }
-                let from = list.at_least(need.memory);
+                let from = list.at_least(need.amounts[Resource::Memory]);
                 if from.rank == list.len() {
                     continue;
                 }
@@ -241,7 +242,10 @@ impl<'a> HalvesPlan<'a> {
                 let class = index.class_of[*slot as usize];
                 let row = *session.row(*slot);
                 let inside = class != OUT && scratch.runs.iter().any(|run| run.list == class);
-                if inside && row.memory >= need.memory && !session.is_marked(*slot) {
+                if inside
+                    && row.free[Resource::Memory] >= need.amounts[Resource::Memory]
+                    && !session.is_marked(*slot)
+                {
                     session.mark(*slot);
                     let hash = session.parts.hashes[*slot as usize];
                     scratch.skipped.push(entry(*slot, row, hash));
@@ -376,26 +380,24 @@ fn skip_misfits(
 ) {
     let chunks = list.chunks.get_mut(from.chunk..).unwrap_or_default();
     for (i, chunk) in chunks.iter_mut().enumerate() {
-        if !need.extra && need.fits(&chunk.least) {
+        if !need.extra && chunk.least.covers(&need.amounts) {
             continue;
         }
         let skip = if i == 0 { from.within } else { 0 };
-        let but_disk = Row {
-            disk: i64::MAX,
-            ..chunk.least
-        };
+        let mut but_disk = chunk.least;
+        but_disk[Resource::Disk] = Amounts::UNLIMITED;
         // mostly it is the disk, which stands beside the memory
-        let only_disk = !need.extra && need.fits(&but_disk);
+        let only_disk = !need.extra && but_disk.covers(&need.amounts);
         let mut least = but_disk;
         if !only_disk {
             least = PLENTY;
         }
         for entry in &chunk.cells[skip..] {
             let fits = if only_disk {
-                least.disk = least.disk.min(entry.disk);
-                entry.disk >= need.disk
+                least[Resource::Disk] = least[Resource::Disk].min(entry.disk);
+                entry.disk >= need.amounts[Resource::Disk]
             } else {
-                least = lower(least, *session.row(entry.slot));
+                least = lower(least, session.row(entry.slot).free);
                 session.fits(entry.slot, need, request)
             };
             if !fits {
@@ -411,10 +413,10 @@ fn skip_misfits(
 
 fn entry(slot: u32, row: Row, hash: u64) -> Entry {
     Entry {
-        memory: row.memory,
+        memory: row.free[Resource::Memory],
         slot,
         hash,
-        disk: row.disk,
+        disk: row.free[Resource::Disk],
     }
 }
 

@@ -11,6 +11,7 @@ use crate::{
     objective::Objective,
     policy::Policy,
     request::{Job, Request},
+    resources::Resource,
 };
 
 use super::{
@@ -258,8 +259,9 @@ impl<'a> View<'a> {
     pub(super) fn as_it_is(&self, slot: u32, objective: &Objective, request: &Request) -> Cell {
         let (cell, row) = (self.cell(slot), self.session.row(slot));
         let mut seen = Cell::new("", cell.total.clone());
-        seen.available.memory_mb = row.memory;
-        seen.available.disk_mb = cell.available.disk_mb.map(|_| row.disk);
+        seen.available.memory_mb = row.free[Resource::Memory];
+        let disk_mb = |_| row.free[Resource::Disk];
+        seen.available.disk_mb = cell.available.disk_mb.map(disk_mb);
         seen.stacks.clone_from(&cell.stacks);
         seen.cached_blobs.clone_from(&cell.cached_blobs);
         for app in objective.counted_apps(request) {

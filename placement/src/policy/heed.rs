@@ -57,7 +57,9 @@ impl Policy {
         ignored("far", !request.far.is_empty(), &local);
         ignored("strict", strict, &|| by(Filter::Locality));
         ignored("stack", request.stack.is_some(), &stack);
-        ignored("cpu_millis", request.cpu_millis > 0, &|| by(Filter::Amount(Resource::Cpu)));
+        ignored("cpu_millis", request.cpu_millis > 0, &|| {
+            by(Filter::Amount(Resource::Cpu))
+        });
         ignored("extra", extra, &|| by(Filter::Extra));
         ignored("traits", !request.traits.is_empty(), &|| by(Filter::Traits));
         ignored("networks", !request.networks.is_empty(), &|| {
@@ -96,7 +98,9 @@ impl Policy {
             kinds.iter().all(|kind| self.filters_by(filter, *kind))
         };
         let amounts = Resource::ALL.into_iter().map(Filter::Amount);
-        let unheld = amounts.chain([Filter::Extra]).filter(|filter| !held(filter));
+        let unheld = amounts
+            .chain([Filter::Extra])
+            .filter(|filter| !held(filter));
         unheld.map(|filter| filter.name()).collect()
     }
 

@@ -252,7 +252,9 @@ fn score(fields: &mut Fields, (name, at): (String, usize)) -> Result<Score, Faul
                 .unwrap_or(raw),
         },
         Some(term) => term,
-        None if name == Term::OBJECTIVE => Term::Objective(Arc::new(expression::objective(fields, None)?)),
+        None if name == Term::OBJECTIVE => {
+            Term::Objective(Arc::new(expression::objective(fields, None)?))
+        }
         None => {
             let plain = Term::PLAIN.iter().map(Term::name);
             let names: Vec<&str> = plain.chain([Term::OBJECTIVE]).collect();

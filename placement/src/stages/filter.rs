@@ -50,7 +50,7 @@ pub(crate) fn keeps(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_
         }
         Filter::VolumeDrivers => subset(&request.volume_drivers, &cell.volume_drivers),
         Filter::PlacementTags => tags_match(cell, request),
-        Filter::Amount(resource) => shortage(*resource, cell, request).is_none(),
+        Filter::Amount(resource) => short_amount(*resource, cell, request).is_none(),
         Filter::Extra => cell.available.has_extras(request),
         Filter::VolumesFrom => subset(&request.volumes_from, &cell.volumes),
         Filter::Reserved => !cell.reserved,
@@ -95,7 +95,7 @@ pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>)
         }
         Filter::PlacementTags => Why::text(tags_why(cell, request)),
         Filter::Amount(resource) => {
-            let (needs, has) = shortage(*resource, cell, request).unwrap_or_default();
+            let (needs, has) = short_amount(*resource, cell, request).unwrap_or_default();
             Why::amount(needs, has)
         }
         Filter::Extra => {
@@ -165,24 +165,41 @@ pub(crate) fn shortages(
     cell: &Cell,
     request: &Request,
 ) -> Vec<(String, (i64, i64))> {
+    let short = |name: &str| {
+        let amounts = shortage(filter, name, cell, request)?;
+        Some((name.to_owned(), amounts))
+    };
     match filter {
-        Filter::Amount(resource) => {
-            let short = shortage(*resource, cell, request).into_iter();
-            short.map(|s| (resource.name().to_owned(), s)).collect()
-        }
+        Filter::Amount(resource) => short(resource.name()).into_iter().collect(),
         Filter::Extra => {
-            let wanted = request.extra.iter();
-            let has = wanted.map(|(name, needs)| (name, (*needs, cell.available.extra(name))));
-            let short = has.filter(|(_, (needs, has))| has < needs);
-            short.map(|(name, s)| (name.clone(), s)).collect()
+            let names = request.extra.keys();
+            names.filter_map(|name| short(name)).collect()
         }
         _ => Vec::new(),
     }
 }
 
-/// What is needed of the resource, and the less that the cell has; none when that is enough. A cell
-/// that has none of a vital resource in all has none for anybody.
-fn shortage(resource: Resource, cell: &Cell, request: &Request) -> Option<(i64, i64)> {
+/// What the filter needs of a resource, and the less that the cell has; none when that is enough. The
+/// name tells the resources of [`Filter::Extra`] apart.
+pub(crate) fn shortage(
+    filter: &Filter,
+    name: &str,
+    cell: &Cell,
+    request: &Request,
+) -> Option<(i64, i64)> {
+    match filter {
+        Filter::Amount(resource) => short_amount(*resource, cell, request),
+        Filter::Extra => {
+            let needs = request.extra.get(name).copied().unwrap_or(0);
+            let has = cell.available.extra(name);
+            (has < needs).then_some((needs, has))
+        }
+        _ => None,
+    }
+}
+
+/// What is needed of the resource, and the less that the cell has; none when that is enough. A cell that has none of a vital resource in all has none for anybody.
+fn short_amount(resource: Resource, cell: &Cell, request: &Request) -> Option<(i64, i64)> {
     if resource.is_vital() && cell.total.get(resource).is_some_and(|total| total <= 0) {
         return Some((request.amounts()[resource], 0));
     }

@@ -7,6 +7,7 @@ use crate::{
     objective::{Facts, JobFacts, Objective},
     policy::{Combine, Mode, Score, Term},
     request::Job,
+    resources::used_after,
     tie,
 };
 
@@ -27,7 +28,10 @@ pub(crate) fn term(
         cells.iter().map(value).collect()
     };
     match &score.term {
-        Term::Resources => each(&|_, cell| used_after(cell, job)),
+        Term::Resources => each(&|_, cell| {
+            let (available, total) = (cell.available.amounts(), cell.total.amounts());
+            used_after(&available, &job.request.amounts(), &total)
+        }),
         Term::Starting => each(&|_, cell| f64::from(cell.starting)),
         Term::AppInstances => each(&|_, cell| f64::from(cell.count_of(&job.request.app))),
         Term::Tasks => each(&|_, cell| f64::from(cell.tasks)),

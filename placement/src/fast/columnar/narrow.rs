@@ -6,6 +6,7 @@ use crate::{
     fast::{columns::NO_RACK, view::count_at},
     policy::Narrow,
     request::{Job, Request},
+    resources::Resource,
 };
 
 impl Columnar<'_> {
@@ -40,7 +41,7 @@ impl Columnar<'_> {
                 keep(scratch, |p| count(p) == fewest);
             }
             Narrow::UpperHalfMemory => {
-                let memory = |p: &u32| view.session.row(*p).memory;
+                let memory = |p: &u32| view.session.row(*p).free[Resource::Memory];
                 let mut sorted: Vec<i64> = scratch.alive.iter().map(memory).collect();
                 let middle = sorted.len() / 2;
                 let threshold = *sorted.select_nth_unstable(middle).1;

@@ -10,6 +10,7 @@ use crate::{
     batch::JobGroup,
     fast::{rows::Need, session::Session},
     request::{Job, Request},
+    resources::{Amounts, Resource},
     stages::score,
     tie,
 };
@@ -54,7 +55,7 @@ impl OrderedPlan<'_> {
         };
         let free = Free::new(session, need, request, group);
         let lists = &index.orders[order].lists;
-        let least = tier(need.memory);
+        let least = tier(need.amounts[Resource::Memory]);
         for (_, zone) in &ranked[zones.clone()] {
             for class in &index.classes.of_zone[*zone as usize] {
                 if let (Some(fare), Some(list)) =
@@ -224,7 +225,7 @@ impl<'s, 'a> Free<'s, 'a> {
             need,
             request,
             but_marked: !session.app(group).holders.is_empty(),
-            by_row: need.extra || need.cpu != i64::MIN,
+            by_row: need.extra || need.amounts[Resource::Cpu] != Amounts::NO_NEED,
         }
     }
 
