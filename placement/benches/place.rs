@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use placement::{Draw, Policy, Pool};
+use placement::{PlanContext, Policy, Pool};
 use scenarios::SyntheticLoad;
 
 fn pool(workload: &SyntheticLoad, policy: &Policy) -> Pool {
@@ -44,7 +44,7 @@ fn batches(criterion: &mut Criterion) {
             let mut pool = pool(&workload, &policy);
             let id = BenchmarkId::new(*name, format!("{} jobs on {cells}", jobs.len()));
             group.bench_function(id, |bencher| {
-                bencher.iter(|| black_box(pool.plan(&jobs, &policy, &Draw::default())));
+                bencher.iter(|| black_box(pool.plan(&jobs, &policy, &PlanContext::default())));
             });
         }
     }
@@ -63,7 +63,7 @@ fn singles(criterion: &mut Criterion) {
         let policy = preset(name);
         let mut pool = pool(&workload, &policy);
         group.bench_function(BenchmarkId::new("decision", *name), |bencher| {
-            bencher.iter(|| black_box(pool.plan(&jobs[..1], &policy, &Draw::default())));
+            bencher.iter(|| black_box(pool.plan(&jobs[..1], &policy, &PlanContext::default())));
         });
         let cells = workload.cells();
         let mut next = cells.iter().cycle();
@@ -95,7 +95,7 @@ fn objective(criterion: &mut Criterion) {
     let few = &jobs[..1_000];
     group.sample_size(10);
     group.bench_function("1000 jobs by the engine", |bencher| {
-        bencher.iter(|| black_box(pool.plan(few, &policy, &Draw::default())));
+        bencher.iter(|| black_box(pool.plan(few, &policy, &PlanContext::default())));
     });
     let columns = Columns::of(&workload);
     group.bench_function("1000 jobs by hand", |bencher| {

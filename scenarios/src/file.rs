@@ -5,7 +5,7 @@ mod groups;
 use std::{collections::BTreeMap, sync::Arc};
 
 use placement::{
-    Cell, Draw, Explain, Invalid, Job, Policy, PolicyError, Pool, Report, Request, date_ms,
+    Cell, Explain, Invalid, Job, PlanContext, Policy, PolicyError, Pool, Report, Request, date_ms,
 };
 use serde::Deserialize;
 
@@ -230,15 +230,15 @@ impl OfflineAuction {
     }
 
     /// Seed, date and what else the plan depends on.
-    pub fn draw(&self, explain: Explain) -> Draw {
+    pub fn draw(&self, explain: Explain) -> PlanContext {
         let name = |cell: &Cell| Arc::from(cell.cell.as_str());
-        Draw {
+        PlanContext {
             seed: self.seed,
             now_ms: self.now_ms,
             first: self.first,
             expired: self.expired.iter().map(name).collect(),
             explain,
-            ..Draw::default()
+            ..PlanContext::default()
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use placement::{Draw, Policy, Pool, Verdict};
+use placement::{PlanContext, Policy, Pool, Verdict};
 use scenarios::SyntheticLoad;
 use serde::Serialize;
 
@@ -73,9 +73,9 @@ fn measure(args: &PlaceArgs, policy: &Policy) -> Found {
         seed: args.seed,
     };
     let (cells, jobs) = (workload.cells(), workload.jobs());
-    let draw = Draw {
+    let draw = PlanContext {
         seed: args.seed,
-        ..Draw::default()
+        ..PlanContext::default()
     };
     let begin = Instant::now();
     let mut pool = Pool::default();
