@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use placement::{Decision, Draw, Explain, Job, Run, Unplaced, Verdict};
+use placement::{Decision, Explain, Job, PlanContext, Run, Unplaced, Verdict};
 use shared::{
     VERSION,
     wire::{CellStart, Event, Outcome, Work, format_indices, kind, to_bytes},
@@ -143,14 +143,14 @@ impl Auctioneer {
         absent.extend(no_bid);
         let cells = self.feed.pool().len() - absent.len();
         let wall_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
-        let draw = Draw {
+        let draw = PlanContext {
             seed,
             auction: auction.as_u128(),
             now_ms: self.settings.wall_start_ms.saturating_add(wall_ms),
             absent,
             instances: std::mem::take(&mut batch.located),
             explain: Explain::Winner,
-            ..Draw::default()
+            ..PlanContext::default()
         };
         let plan = self
             .feed

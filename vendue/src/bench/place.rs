@@ -3,13 +3,15 @@
 
 use std::time::{Duration, Instant};
 
-use placement::{Draw, Policy, Pool, Verdict, Workload};
+use placement::{PlanContext, Policy, Pool, Verdict};
+use scenarios::SyntheticLoad;
 use serde::Serialize;
 
 use crate::{
     commands::policy,
     context::{Exit, Format, Global},
     output,
+    table::Table,
 };
 
 /// Cells that the plain engine looks at: it is given the first jobs only, where all would take long.
@@ -60,21 +62,21 @@ pub(crate) fn run_place(global: &Global, args: &PlaceArgs) -> anyhow::Result<Exi
     if global.output == Format::Json {
         output::json(&found)?;
     } else {
-        output::print(found.table(args, &policy))?;
+        found.table(args, &policy).print()?;
     }
     Ok(Exit::Ok)
 }
 
 fn measure(args: &PlaceArgs, policy: &Policy) -> Found {
-    let workload = Workload {
+    let workload = SyntheticLoad {
         cells: args.cells,
         jobs: args.jobs,
         seed: args.seed,
     };
     let (cells, jobs) = (workload.cells(), workload.jobs());
-    let draw = Draw {
+    let draw = PlanContext {
         seed: args.seed,
-        ..Draw::default()
+        ..PlanContext::default()
     };
     let begin = Instant::now();
     let mut pool = Pool::default();
@@ -129,8 +131,8 @@ fn per_second(count: usize, took: Duration) -> f64 {
 }
 
 impl Found {
-    fn table(&self, args: &PlaceArgs, policy: &Policy) -> comfy_table::Table {
-        let mut table = output::table(&["", "figure"]);
+    fn table(&self, args: &PlaceArgs, policy: &Policy) -> Table {
+        let mut table = Table::new(&["", "figure"]);
         let (cells, jobs) = (args.cells, args.jobs);
         table.add_row([
             "policy, engine".into(),

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use comfy_table::Cell;
-use placement::{Capacity, Draw, Explain, Kind, Policy, Pool, Request, Tally};
+use placement::{Capacity, Explain, Kind, PlanContext, Policy, Pool, Request, Tally};
 use shared::wire::CapacityAnswer;
 
 use super::{instances, place, policy, run::pair, start};
@@ -11,6 +11,7 @@ use crate::{
     cluster::{Cluster, TIMEOUT},
     context::{Exit, Format, Global, Usage},
     output::{self, note},
+    table::Table,
 };
 
 #[derive(Debug, clap::Args)]
@@ -138,9 +139,9 @@ async fn by_policy(
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    let draw = Draw {
+    let draw = PlanContext {
         now_ms: i64::try_from(now.as_millis()).unwrap_or(i64::MAX),
-        ..Draw::default()
+        ..PlanContext::default()
     };
     let capacity = pool.capacity(request, policy, &draw);
     Ok(answer(&known.auctioneer, policy, pool.len(), capacity))
@@ -158,7 +159,7 @@ fn answer(by: &str, policy: &Policy, cells: usize, capacity: Capacity) -> Capaci
 }
 
 fn print(capacity: &Capacity) -> anyhow::Result<()> {
-    let mut table = output::table(&["ZONE", "MORE FIT", "ON CELLS", "MOST ON ONE"]);
+    let mut table = Table::new(&["ZONE", "MORE FIT", "ON CELLS", "MOST ON ONE"]);
     for (zone, room) in &capacity.zones {
         table.add_row([
             Cell::new(zone),
@@ -179,7 +180,7 @@ fn print(capacity: &Capacity) -> anyhow::Result<()> {
         Cell::new(cells),
         Cell::new(most.unwrap_or_default()),
     ]);
-    output::print(table)?;
+    table.print()?;
     if let Some(reason) = &capacity.reason {
         let why: Vec<String> = capacity.tally.iter().map(Tally::in_words).collect();
         output::say(format_args!("{reason}: {}", why.join("; ")))?;

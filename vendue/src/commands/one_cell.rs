@@ -24,7 +24,7 @@ pub(crate) async fn ask<T: DeserializeOwned>(
     let subject = cluster.subjects.cell(cell, what);
     let who = format!("cell {cell}");
     match cluster.ask(&who, subject, question, timeout).await {
-        Err(e) if e.is::<NobodyAnswers>() => Err(unknown(cluster, cell, e).await),
+        Err(e) if e.is::<NobodyAnswers>() => Err(Box::pin(unknown(cluster, cell, e)).await),
         answer => answer,
     }
 }

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use comfy_table::Cell;
-use placement::{DecisionOutcome, DecisionReport, Explain, Scenario, ScenarioError, Tally};
+use placement::{DecisionOutcome, DecisionReport, Explain, Tally};
+use scenarios::{OfflineAuction, ScenarioError};
 use serde_json::{Value, json};
 use shared::wire::{AddCells, PlaceAnswer};
 
@@ -12,6 +13,7 @@ use crate::{
     cluster::{Cluster, TIMEOUT},
     context::{Exit, Format, Global, Usage},
     output::{self, note, number},
+    table::Table,
 };
 
 #[derive(Debug, clap::Args)]
@@ -76,18 +78,22 @@ pub(crate) async fn place(global: &Global, args: &PlaceArgs) -> anyhow::Result<E
     });
     match global.output {
         Format::Json => output::json(&report)?,
-        Format::Table => output::say(report.render().trim_end())?,
+        Format::Table => output::say(scenarios::render(&report).trim_end())?,
     }
     Ok(Exit::Ok)
 }
 
 /// A scenario from the text of a file, judged by another policy where one is given.
-pub(crate) fn scenario(file: &str, text: &str, other: Option<&str>) -> anyhow::Result<Scenario> {
+pub(crate) fn scenario(
+    file: &str,
+    text: &str,
+    other: Option<&str>,
+) -> anyhow::Result<OfflineAuction> {
     let toml = Path::new(file).extension().is_some_and(|e| e == "toml");
     let read = if toml {
-        Scenario::from_toml(text)
+        OfflineAuction::from_toml(text)
     } else {
-        Scenario::from_json(text)
+        OfflineAuction::from_json(text)
     };
     let refuse = |e: ScenarioError| Usage::because(format_args!("{file}: {e}"));
     let mut scenario = read.map_err(refuse)?;
@@ -156,7 +162,7 @@ fn print(answer: &PlaceAnswer) -> anyhow::Result<()> {
 
 /// A table of decisions, then what is explained of each.
 pub(crate) fn print_decisions(decisions: &[DecisionReport]) -> anyhow::Result<()> {
-    let mut table = output::table(&["APP", "INDEX", "WOULD BE", "CELL", "VALUE", "WHY"]);
+    let mut table = Table::new(&["APP", "INDEX", "WOULD BE", "CELL", "VALUE", "WHY"]).text("WHY");
     for decision in decisions {
         let mut why: Vec<String> = decision.reason.clone().into_iter().collect();
         why.extend(decision.tally.iter().map(Tally::in_words));
@@ -169,7 +175,7 @@ pub(crate) fn print_decisions(decisions: &[DecisionReport]) -> anyhow::Result<()
             Cell::new(why.join("; ")),
         ]);
     }
-    output::print(table)?;
+    table.print()?;
     for decision in decisions {
         explain(decision)?;
     }
