@@ -35,7 +35,7 @@ pub use invalid::{Invalid, check_name};
 pub use objective::{Constants, Objective, ObjectiveError};
 pub use policy::{Policy, PolicyError};
 pub use pool::{Draw, Plan, Pool};
-pub use report::{DecisionReport, Report, joined};
+pub use report::{DecisionOutcome, DecisionReport, Report, joined};
 pub use request::{Job, Kind, MAX_INSTANCES, Request, Run, Span};
 pub use resources::{MAX_AMOUNT, Resources};
 pub use scenario::{Scenario, ScenarioError};

@@ -9,7 +9,6 @@ use crate::{
     bench, commands,
     context::{Exit, Global, Usage},
     output::note,
-    own_path,
 };
 
 /// Places work on cells over NATS: cells advertise and bid, an auctioneer decides, cells run it.
@@ -91,10 +90,6 @@ pub(crate) fn run(cli: &Cli) -> ExitCode {
         cli.global.log.as_deref().unwrap_or(default_log),
         LogFormat::Auto,
     );
-    let _own_path = match cli.command.runs_cells().then(own_path::ensure).transpose() {
-        Ok(guard) => guard,
-        Err(e) => return report(Err(e.into())),
-    };
     let runtime = match cli.command.runtime() {
         Ok(runtime) => runtime,
         Err(e) => return report(Err(e.into())),
@@ -128,11 +123,6 @@ impl Command {
             builder.worker_threads(1);
         }
         builder.enable_all().build()
-    }
-
-    /// Whether it starts instances, which must find this program.
-    fn runs_cells(&self) -> bool {
-        matches!(self, Command::Up(_) | Command::Rep(_))
     }
 
     async fn run(&self, global: &Global) -> anyhow::Result<Exit> {
