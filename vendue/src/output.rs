@@ -9,7 +9,6 @@ use std::{
 
 use comfy_table::{Cell, Color, Table, presets};
 use serde::Serialize;
-use shared::wire::InstanceState;
 
 /// One line on standard output.
 pub(crate) fn say(line: impl Display) -> io::Result<()> {
@@ -52,17 +51,21 @@ pub(crate) fn print(mut table: Table) -> io::Result<()> {
     say(table.trim_fmt())
 }
 
-/// A word of a state, in its colour (on a terminal only).
-pub(crate) fn state_cell(state: InstanceState) -> Cell {
-    let (word, color) = match state {
-        InstanceState::Starting => ("starting", Color::Yellow),
-        InstanceState::Running => ("running", Color::Green),
-        InstanceState::Restarting => ("restarting", Color::Yellow),
-        InstanceState::Stopping => ("stopping", Color::Yellow),
-        InstanceState::Exited => ("exited", Color::Reset),
-        InstanceState::Crashed => ("crashed", Color::Red),
+/// A state's word in its colour (on a terminal only).
+pub(crate) fn state_cell(state: &str) -> Cell {
+    let color = match state {
+        "running" => Color::Green,
+        "starting" | "restarting" | "stopping" | "queued" => Color::Yellow,
+        "crashed" => Color::Red,
+        _ => Color::Reset,
     };
-    Cell::new(word).fg(color)
+    Cell::new(state).fg(color)
+}
+
+/// A count with its noun: `1 cell`, `3 cells`. The noun's plural is made with an s.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{s}")
 }
 
 /// A length of time in one or two units: `850ms`, `12s`, `3m`, `5h`, `2d`.

@@ -7,6 +7,7 @@ use comfy_table::Cell;
 use serde_json::Value;
 use shared::wire::{ErrorBody, Outcome, StartBody, StartReplies, StartReply, parse_start};
 
+use super::{already, reasons::why};
 use crate::{
     cluster::Cluster,
     context::{Exit, Format, Global, Usage},
@@ -14,9 +15,16 @@ use crate::{
 };
 
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "A request without an \"id\" gets a new one each time. A repeated id is the same \
+                  request: nothing is started twice."
+)]
 pub(crate) struct StartArgs {
     /// A file with a start request, or an array of them; - reads standard input
     file: String,
+    /// Start even if the app runs already; its instances then run beside the new ones
+    #[arg(long)]
+    again: bool,
 }
 
 /// Sends a file's request.
@@ -24,6 +32,9 @@ pub(crate) async fn start(global: &Global, args: &StartArgs) -> anyhow::Result<E
     let text = read(&args.file)?;
     let request = check(&args.file, &text)?;
     let cluster = Cluster::connect(global).await?;
+    if !args.again {
+        already::refuse(&cluster, &request).await?;
+    }
     send(&cluster, request).await
 }
 
@@ -99,7 +110,8 @@ pub(crate) async fn send(cluster: &Cluster, request: Value) -> anyhow::Result<Ex
     {
         let app = &reply.app;
         note(format_args!(
-            "{app} waits for room; `vendue wait {app}` waits with it"
+            "{app} is queued: it waits for room. `vendue wait {app}` waits until it runs, `vendue stop {app}` \
+             cancels it"
         ));
     }
     let placed =
@@ -172,10 +184,7 @@ fn print_replies(replies: &[Result<StartReply, ErrorBody>]) -> anyhow::Result<()
 fn rows(reply: &StartReply) -> Vec<Vec<Cell>> {
     let row = |i: &shared::wire::InstanceOutcome| {
         let index = i.index.map(|i| i.to_string()).or(i.indices.clone());
-        let mut reason = i.reason.clone().unwrap_or_default();
-        for tally in &i.tally {
-            reason += &format!("; {}", tally.in_words());
-        }
+        let mut reason = why(i.reason.as_deref(), &i.tally);
         if let Some(id) = &i.duplicate_of {
             reason += &format!(" (the same instance as in request {id})");
         }
@@ -184,7 +193,7 @@ fn rows(reply: &StartReply) -> Vec<Vec<Cell>> {
             Cell::new(index.unwrap_or_default()),
             Cell::new(i.outcome),
             Cell::new(i.cell.as_deref().unwrap_or("-")),
-            Cell::new(reason.trim_start_matches("; ")),
+            Cell::new(reason.trim_start()),
         ]
     };
     reply.instances.iter().map(row).collect()

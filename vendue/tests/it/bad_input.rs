@@ -102,7 +102,9 @@ async fn commands_that_cannot_run_are_said_to_have_crashed() {
             .ok_or(format!("{:?}", up.json(&["ps", "flap", "--all"])))
     })
     .await;
-    up.run(&["status", "flap"]).expect(0, &["1 crashed"]);
+    up.run(&["status", "flap"])
+        .expect(1, &["0 of 1 running, 1 crashed"]);
+    up.run(&["ps", "flap"]).expect(0, &["crashed", "exit 1"]);
 }
 
 #[test]
