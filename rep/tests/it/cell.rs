@@ -330,7 +330,11 @@ async fn a_malformed_bid_is_dropped_and_counted() {
         let stats = cell.client.request("$SRV.STATS.vendue-cell", "".into());
         let stats: Value = from(&stats.await.unwrap().payload);
         let malformed = stats["endpoints"][0]["data"]["malformed"].clone();
-        if malformed == 4 { Ok(()) } else { Err(malformed) }
+        if malformed == 4 {
+            Ok(())
+        } else {
+            Err(malformed)
+        }
     })
     .await;
     cell.end().await;
