@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use placement::{Decision, Draw, Explain, Job, Run, Unplaced, Verdict};
+use placement::{Decision, Explain, Job, PlanContext, Run, Unplaced, Verdict};
 use shared::{
     VERSION,
     wire::{CellStart, Event, Outcome, Work, format_indices, kind, to_bytes},
@@ -143,14 +143,14 @@ impl Auctioneer {
         absent.extend(no_bid);
         let cells = self.feed.pool().len() - absent.len();
         let wall_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
-        let draw = Draw {
+        let draw = PlanContext {
             seed,
             auction: auction.as_u128(),
             now_ms: self.settings.wall_start_ms.saturating_add(wall_ms),
             absent,
             instances: std::mem::take(&mut batch.located),
             explain: Explain::Winner,
-            ..Draw::default()
+            ..PlanContext::default()
         };
         let plan = self
             .feed
@@ -158,13 +158,15 @@ impl Auctioneer {
             .plan(&batch.jobs, &self.settings.policy, &draw);
         self.counters.auctions += 1;
         self.counters.jobs += batch.jobs.len() as u64;
-        let placed = self.carry_out(now_ms, &batch, plan.decisions, cells);
+        let [placed, queued, unplaced] = self.carry_out(now_ms, &batch, plan.decisions, cells);
         self.out.push(AuctioneerOutput::AuctionHeld {
             auction,
             seed,
             jobs: batch.jobs.len(),
             cells,
             placed,
+            queued,
+            unplaced,
         });
     }
 
@@ -241,11 +243,11 @@ impl Auctioneer {
         batch: &Batch,
         decisions: Vec<Decision>,
         cells: usize,
-    ) -> usize {
+    ) -> [usize; 3] {
         let mut past = Vec::with_capacity(decisions.len());
         let mut winners: BTreeMap<Arc<str>, Vec<usize>> = BTreeMap::new();
         let mut unplaced: BTreeMap<(&'static str, Arc<str>), Lines> = BTreeMap::new();
-        let mut placed = 0;
+        let (mut placed, mut queued, mut given_up) = (0, 0, 0);
         // first of all, while every request of the batch is still on its way
         for decision in &decisions {
             if let Verdict::Duplicate { of } = decision.verdict {
@@ -275,6 +277,10 @@ impl Auctioneer {
                     {
                         unplaced.entry((kind, app)).or_default().add(line);
                     }
+                    match self.state(slot) {
+                        Some(State::Held(_)) => queued += 1,
+                        _ => given_up += 1,
+                    }
                 }
                 Verdict::Duplicate { .. } => continue,
             }
@@ -294,7 +300,7 @@ impl Auctioneer {
         for (cell, jobs) in winners {
             self.send(now_ms, batch, &cell, &jobs);
         }
-        placed
+        [placed, queued, given_up]
     }
 
     /// It fits nowhere: it waits if it may, and is told of once.

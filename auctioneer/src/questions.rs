@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use placement::{DecisionReport, Draw, Invalid, Job, Pool, Report};
+use placement::{DecisionReport, Invalid, Job, PlanContext, Pool, Report};
 use shared::{
     VERSION,
     wire::{
@@ -91,15 +91,15 @@ impl Auctioneer {
     }
 
     /// What a decision made only for the asker depends on.
-    pub(crate) fn draw_now(&mut self, now_ms: u64, explain: placement::Explain) -> Draw {
+    pub(crate) fn draw_now(&mut self, now_ms: u64, explain: placement::Explain) -> PlanContext {
         let wall_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
-        Draw {
+        PlanContext {
             seed: self.draw(),
             auction: self.new_id().as_u128(),
             now_ms: self.settings.wall_start_ms.saturating_add(wall_ms),
             absent: self.absent(now_ms),
             explain,
-            ..Draw::default()
+            ..PlanContext::default()
         }
     }
 

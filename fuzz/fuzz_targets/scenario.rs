@@ -2,13 +2,14 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use placement::{Explain, Scenario};
+use placement::Explain;
+use scenarios::OfflineAuction;
 
 fuzz_target!(|text: &str| {
     let read = if text.starts_with('{') {
-        Scenario::from_json(text)
+        OfflineAuction::from_json(text)
     } else {
-        Scenario::from_toml(text)
+        OfflineAuction::from_toml(text)
     };
     let Ok(scenario) = read else { return };
     let instances: u64 = scenario.requests.iter().map(|request| u64::from(request.instances)).sum();
@@ -21,5 +22,5 @@ fuzz_target!(|text: &str| {
     let plain = pool.plan_plainly(&jobs, &scenario.policy, &draw);
     let fast = pool.plan(&jobs, &scenario.policy, &draw);
     assert_eq!(fast.decisions, plain.decisions);
-    let _ = scenario.run(Explain::Cells).render();
+    let _ = scenarios::render(&scenario.run(Explain::Cells));
 });

@@ -4,9 +4,10 @@
 use std::hint::black_box;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use placement::{Draw, Policy, Pool, Workload};
+use placement::{PlanContext, Policy, Pool};
+use scenarios::SyntheticLoad;
 
-fn pool(workload: &Workload, policy: &Policy) -> Pool {
+fn pool(workload: &SyntheticLoad, policy: &Policy) -> Pool {
     let mut pool = Pool::default();
     for cell in workload.cells() {
         pool.put(cell);
@@ -31,7 +32,7 @@ fn batches(criterion: &mut Criterion) {
             ["objective", "dapi", "rfd24", "dapi-2015", "random"].as_slice(),
         ),
     ] {
-        let workload = Workload {
+        let workload = SyntheticLoad {
             cells,
             jobs,
             seed: 1,
@@ -43,7 +44,7 @@ fn batches(criterion: &mut Criterion) {
             let mut pool = pool(&workload, &policy);
             let id = BenchmarkId::new(*name, format!("{} jobs on {cells}", jobs.len()));
             group.bench_function(id, |bencher| {
-                bencher.iter(|| black_box(pool.plan(&jobs, &policy, &Draw::default())));
+                bencher.iter(|| black_box(pool.plan(&jobs, &policy, &PlanContext::default())));
             });
         }
     }
@@ -52,7 +53,7 @@ fn batches(criterion: &mut Criterion) {
 
 fn singles(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("single");
-    let workload = Workload {
+    let workload = SyntheticLoad {
         cells: 5_000,
         jobs: 10_000,
         seed: 1,
@@ -62,7 +63,7 @@ fn singles(criterion: &mut Criterion) {
         let policy = preset(name);
         let mut pool = pool(&workload, &policy);
         group.bench_function(BenchmarkId::new("decision", *name), |bencher| {
-            bencher.iter(|| black_box(pool.plan(&jobs[..1], &policy, &Draw::default())));
+            bencher.iter(|| black_box(pool.plan(&jobs[..1], &policy, &PlanContext::default())));
         });
         let cells = workload.cells();
         let mut next = cells.iter().cycle();
@@ -83,7 +84,7 @@ fn singles(criterion: &mut Criterion) {
 /// The default objective against the same formula written by hand over the same columns.
 fn objective(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("objective");
-    let workload = Workload {
+    let workload = SyntheticLoad {
         cells: 5_000,
         jobs: 10_000,
         seed: 1,
@@ -94,7 +95,7 @@ fn objective(criterion: &mut Criterion) {
     let few = &jobs[..1_000];
     group.sample_size(10);
     group.bench_function("1000 jobs by the engine", |bencher| {
-        bencher.iter(|| black_box(pool.plan(few, &policy, &Draw::default())));
+        bencher.iter(|| black_box(pool.plan(few, &policy, &PlanContext::default())));
     });
     let columns = Columns::of(&workload);
     group.bench_function("1000 jobs by hand", |bencher| {
@@ -118,7 +119,7 @@ struct Columns {
 }
 
 impl Columns {
-    fn of(workload: &Workload) -> Self {
+    fn of(workload: &SyntheticLoad) -> Self {
         let cells = workload.cells();
         let column = |value: &dyn Fn(&placement::Cell) -> i64| -> Vec<f64> {
             cells.iter().map(|cell| value(cell) as f64).collect()

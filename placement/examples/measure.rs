@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use placement::{Cell, Draw, Job, Policy, Pool, Verdict, Workload};
+use placement::{Cell, Job, PlanContext, Policy, Pool, Verdict};
+use scenarios::SyntheticLoad;
 
 /// Bytes resident, on Linux.
 fn resident() -> f64 {
@@ -33,7 +34,7 @@ fn time(call: impl FnOnce()) -> f64 {
 /// Decisions on one job, with a few advertisements before each, as in life. Of each decision the
 /// shortest of a few tries: the others were disturbed by other programs.
 fn singles(pool: &mut Pool, jobs: &[Job], policy: &Policy) -> String {
-    let draw = Draw::default();
+    let draw = PlanContext::default();
     let mut news = advertisements(pool).into_iter().cycle();
     let mut single = |job: &Job| {
         for cell in news.by_ref().take(20) {
@@ -72,7 +73,7 @@ fn main() {
             .and_then(|text| text.parse().ok())
             .unwrap_or(default)
     };
-    let workload = Workload {
+    let workload = SyntheticLoad {
         cells: number(0, 5_000),
         jobs: number(1, 10_000),
         seed: 1,
@@ -94,9 +95,9 @@ fn main() {
     let per_cell = (resident() - before) / f64::from(workload.cells);
     println!("{per_cell:.0} bytes a cell");
     for seed in 0..3 {
-        let draw = Draw {
+        let draw = PlanContext {
             seed,
-            ..Draw::default()
+            ..PlanContext::default()
         };
         // the shortest of a few: what other programs have disturbed least
         let mut took = f64::INFINITY;
@@ -126,7 +127,7 @@ fn main() {
     if arguments.iter().any(|text| text == "--plain") {
         let start = Instant::now();
         let few = &jobs[..jobs.len().min(500)];
-        let _ = pool.plan_plainly(few, &policy, &Draw::default());
+        let _ = pool.plan_plainly(few, &policy, &PlanContext::default());
         let took = start.elapsed().as_secs_f64();
         println!("plain: {:.0}/s", few.len() as f64 / took);
     }

@@ -7,7 +7,11 @@ use std::{
     sync::Arc,
 };
 
-use crate::{Job, Kind, Request, policy::Order, tie};
+use crate::{
+    policy::Order,
+    request::{Job, Kind, Request},
+    tie,
+};
 
 /// The jobs to decide, in order, and what they share.
 pub(crate) struct Batch<'a> {
@@ -15,9 +19,9 @@ pub(crate) struct Batch<'a> {
     pub(crate) order: Vec<u32>,
     /// Later copies, and the position of the job they are copies of.
     pub(crate) duplicates: Vec<(u32, u32)>,
-    /// By position: which ask it belongs to.
-    ask_of: Vec<u32>,
-    asks: Vec<Ask>,
+    /// By position: which group it belongs to.
+    group_of: Vec<u32>,
+    groups: Vec<JobGroup>,
     /// The names of the apps, in order of their first job.
     pub(crate) apps: Vec<&'a str>,
     /// One request for each shape.
@@ -26,7 +30,7 @@ pub(crate) struct Batch<'a> {
 
 /// What the jobs of one request share.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct JobGroup {
     /// Position of its app in [`Batch::apps`].
     pub(crate) app: u32,
     /// Position of its shape in [`Batch::shapes`].
@@ -64,12 +68,12 @@ impl<'a> Batch<'a> {
         let mut batch = Self {
             order: Vec::with_capacity(jobs.len()),
             duplicates: Vec::new(),
-            ask_of: Vec::with_capacity(jobs.len()),
-            asks: Vec::new(),
+            group_of: Vec::with_capacity(jobs.len()),
+            groups: Vec::new(),
             apps: Vec::new(),
             shapes: Vec::new(),
         };
-        batch.read_asks(jobs);
+        batch.read_groups(jobs);
         batch.drop_duplicates(jobs);
         if order == Order::Diego {
             batch
@@ -80,11 +84,11 @@ impl<'a> Batch<'a> {
     }
 
     /// What the job at this position shares with others.
-    pub(crate) fn ask(&self, position: u32) -> Ask {
-        self.asks[self.ask_of[position as usize] as usize]
+    pub(crate) fn group(&self, position: u32) -> JobGroup {
+        self.groups[self.group_of[position as usize] as usize]
     }
 
-    fn read_asks(&mut self, jobs: &'a [Job]) {
+    fn read_groups(&mut self, jobs: &'a [Job]) {
         let mut apps: HashMap<&str, u32> = HashMap::new();
         let mut shapes: IntMap<u64, Vec<u32>> = IntMap::default();
         let mut last: Option<&Arc<Request>> = None;
@@ -103,13 +107,13 @@ impl<'a> Batch<'a> {
                     alike.push(count(self.shapes.len()) - 1);
                     count(self.shapes.len()) - 1
                 });
-                self.asks.push(Ask {
+                self.groups.push(JobGroup {
                     app,
                     shape,
                     app_hash: tie::hash_text(&request.app),
                 });
             }
-            self.ask_of.push(count(self.asks.len()) - 1);
+            self.group_of.push(count(self.groups.len()) - 1);
         }
     }
 
@@ -122,7 +126,7 @@ impl<'a> Batch<'a> {
         let mut first: IntMap<(u32, u32), u32> = IntMap::default();
         for (position, job) in jobs.iter().enumerate() {
             let position = count(position);
-            let owner = owners.of(job, self.ask(position));
+            let owner = owners.of(job, self.group(position));
             if rising.len() <= owner as usize {
                 rising.resize(owner as usize + 1, 0);
             }
@@ -138,7 +142,7 @@ impl<'a> Batch<'a> {
                 // from here on every job is looked up
                 let mut owners = Owners::default();
                 for (earlier, job) in (0..position).zip(jobs) {
-                    let owner = owners.of(job, self.ask(earlier));
+                    let owner = owners.of(job, self.group(earlier));
                     first.insert((owner, job.index), earlier);
                 }
             }
@@ -159,9 +163,9 @@ struct Owners<'a> {
 }
 
 impl<'a> Owners<'a> {
-    fn of(&mut self, job: &'a Job, ask: Ask) -> u32 {
+    fn of(&mut self, job: &'a Job, group: JobGroup) -> u32 {
         match job.request.kind {
-            Kind::Lrp => ask.app << 1,
+            Kind::Lrp => group.app << 1,
             Kind::Task => {
                 let id = job.request.id.as_str();
                 let address = if id.is_empty() {
@@ -195,9 +199,7 @@ fn diego_place(job: &Job) -> (u8, u32, std::cmp::Reverse<i64>) {
 fn shape_hash(request: &Request) -> u64 {
     let mut hasher = IntHasher::default();
     request.kind.hash(&mut hasher);
-    request.memory_mb.hash(&mut hasher);
-    request.disk_mb.hash(&mut hasher);
-    request.cpu_millis.hash(&mut hasher);
+    request.amounts().hash(&mut hasher);
     request.stack.hash(&mut hasher);
     request.near.hash(&mut hasher);
     request.far.hash(&mut hasher);
@@ -207,9 +209,7 @@ fn shape_hash(request: &Request) -> u64 {
 /// Whether every filter judges the two alike, on any cell.
 fn same_shape(a: &Request, b: &Request) -> bool {
     same_demands(a, b)
-        && a.memory_mb == b.memory_mb
-        && a.disk_mb == b.disk_mb
-        && a.cpu_millis == b.cpu_millis
+        && a.amounts() == b.amounts()
         && a.extra == b.extra
         && a.near == b.near
         && a.far == b.far

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Cell, Draw, Explain, Invalid, Job, MAX_INSTANCES, Policy, Pool, Request, Unplaced, Verdict,
+    Cell, Explain, Invalid, Job, MAX_INSTANCES, PlanContext, Policy, Pool, Request, Unplaced,
+    Verdict,
+    context::Now,
     policy::{Filter, Step},
-    stages::filter::{self, Now},
+    stages::filter,
 };
 
 /// How many more instances of a request fit.
@@ -40,15 +42,12 @@ impl Pool {
     /// How many more instances of the request fit under the policy's filters, each cell filled for
     /// itself. Narrowings and scores choose between cells and forbid none, so they do not matter; nor
     /// does the in-flight limit, which passes. A cell counts for at most [`MAX_INSTANCES`].
-    pub fn capacity(&self, request: &Request, policy: &Policy, draw: &Draw) -> Capacity {
-        let now = Now {
-            ms: draw.now_ms,
-            instances: &draw.instances,
-        };
+    pub fn capacity(&self, request: &Request, policy: &Policy, context: &PlanContext) -> Capacity {
+        let now = Now::of(context);
         let mut capacity = Capacity::default();
         let gone = |cell: &Cell| {
             let name = cell.cell.as_str();
-            draw.absent.contains(name) || draw.expired.contains(name)
+            context.absent.contains(name) || context.expired.contains(name)
         };
         for cell in self.cells().filter(|cell| !gone(cell)) {
             let fits = room(cell, request, policy, now);
@@ -59,23 +58,23 @@ impl Pool {
             capacity.fits += fits;
         }
         if capacity.fits == 0 {
-            let why = self.why_not(request, policy, draw);
+            let why = self.why_not(request, policy, context);
             capacity.reason = Some(why.reason);
             capacity.tally = why.tally;
         }
         capacity
     }
 
-    fn why_not(&self, request: &Request, policy: &Policy, draw: &Draw) -> Unplaced {
+    fn why_not(&self, request: &Request, policy: &Policy, context: &PlanContext) -> Unplaced {
         let job = Job {
             request: request.clone().into(),
             index: 0,
         };
-        let draw = Draw {
+        let context = PlanContext {
             explain: Explain::Winner,
-            ..draw.clone()
+            ..context.clone()
         };
-        let plan = self.plan_plainly(&[job], policy, &draw);
+        let plan = self.plan_plainly(&[job], policy, &context);
         match plan
             .decisions
             .into_iter()
@@ -177,18 +176,17 @@ fn room(cell: &Cell, request: &Request, policy: &Policy, now: Now<'_>) -> u64 {
 
 /// How many instances the filter lets onto the cell; none = any number.
 fn bound(filter: &Filter, cell: &Cell, request: &Request) -> Option<i64> {
-    let available = &cell.available;
     let times = |has: i64, each: i64| (each > 0).then(|| has / each);
     match filter {
-        Filter::Memory => times(available.memory_mb, request.memory_mb),
-        Filter::Disk => available
-            .disk_mb
-            .and_then(|has| times(has, request.disk_mb)),
-        Filter::Containers => available.containers,
-        Filter::Cpu => times(available.cpu_millis, request.cpu_millis),
+        Filter::Amount(resource) => {
+            let each = request.amounts()[*resource];
+            cell.available
+                .get(*resource)
+                .and_then(|has| times(has, each))
+        }
         Filter::Extra => {
             let each = request.extra.iter();
-            each.filter_map(|(name, amount)| times(available.extra(name), *amount))
+            each.filter_map(|(name, amount)| times(cell.available.extra(name), *amount))
                 .min()
         }
         Filter::ContainerCount { limit } => {

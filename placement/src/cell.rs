@@ -8,7 +8,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Invalid, Resources, check_count, check_name, resources::MAX_AMOUNT, stages::dates};
+use crate::{
+    Invalid, Resource, Resources, check_count, check_name, resources::MAX_AMOUNT, stages::dates,
+};
 
 mod alike;
 mod wire;
@@ -282,27 +284,14 @@ impl Cell {
     /// Nothing is more available than there is: fractions of the total would leave 0..1.
     fn check_within_total(&self) -> Result<(), Invalid> {
         let (available, total) = (&self.available, &self.total);
-        let amounts = [
-            (
-                "memory_mb",
-                Some(available.memory_mb),
-                Some(total.memory_mb),
-            ),
-            ("disk_mb", available.disk_mb, total.disk_mb),
-            ("containers", available.containers, total.containers),
-            (
-                "cpu_millis",
-                Some(available.cpu_millis),
-                Some(total.cpu_millis),
-            ),
-        ];
-        let pairs = amounts.iter().map(|(name, has, of)| (*name, *has, *of));
+        let limit = |resource| Some((available.get(resource)?, total.get(resource)?));
+        let named = Resource::ALL
+            .into_iter()
+            .filter_map(|r| limit(r).map(|(has, of)| (r.field(), has, of)));
         let extra = available.extra.iter();
-        let extra = extra.map(|(name, has)| (name.as_str(), Some(*has), Some(total.extra(name))));
-        for (name, has, of) in pairs.chain(extra) {
-            if let (Some(has), Some(of)) = (has, of)
-                && has > of
-            {
+        let extra = extra.map(|(name, has)| (name.as_str(), *has, total.extra(name)));
+        for (name, has, of) in named.chain(extra) {
+            if has > of {
                 let expected = format!("at most total.{name} ({of})");
                 return Err(Invalid::new(format!("available.{name}"), has, expected));
             }
@@ -318,7 +307,7 @@ impl Cell {
             let unreadable = |date: &&String| dates::date_ms(date).is_none();
             if let Some(date) = date.as_ref().filter(unreadable) {
                 let expected = "a date such as \"2026-12-01\" or \"2026-12-01T04:00:00Z\"";
-                return Err(Invalid::new(field, crate::request::shorten(date), expected));
+                return Err(Invalid::new(field, crate::words::shorten(date), expected));
             }
         }
         let starts = self.recent_starts.iter().map(|start| &start.age);
@@ -326,7 +315,7 @@ impl Cell {
         for (field, age) in ages.chain(self.age.iter().map(|age| ("age", age))) {
             if dates::span(age).is_none() {
                 let expected = "a length of time such as \"2h\"";
-                return Err(Invalid::new(field, crate::request::shorten(age), expected));
+                return Err(Invalid::new(field, crate::words::shorten(age), expected));
             }
         }
         Ok(())
@@ -334,20 +323,7 @@ impl Cell {
 }
 
 fn check_resources(what: &str, resources: &Resources, low: i64) -> Result<(), Invalid> {
-    let amounts = [
-        ("memory_mb", Some(resources.memory_mb)),
-        ("disk_mb", resources.disk_mb),
-        ("containers", resources.containers),
-        ("cpu_millis", Some(resources.cpu_millis)),
-    ];
-    let named = amounts
-        .iter()
-        .filter_map(|(name, amount)| amount.map(|a| (*name, a)));
-    let extras = resources
-        .extra
-        .iter()
-        .map(|(name, amount)| (name.as_str(), *amount));
-    for (name, amount) in named.chain(extras) {
+    for (name, amount) in resources.fields() {
         if !(low..=MAX_AMOUNT).contains(&amount) {
             return Err(Invalid::new(
                 format!("{what}.{name}"),

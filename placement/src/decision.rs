@@ -18,6 +18,13 @@ pub enum Explain {
     Cells,
 }
 
+/// What a batch auction decided: one decision for each job, in the order they were taken.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// In the order the auction took the jobs; duplicates come last.
+    pub decisions: Vec<Decision>,
+}
+
 /// One job's outcome. Decisions come in the order in which the auction took the jobs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {

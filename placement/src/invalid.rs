@@ -33,7 +33,7 @@ pub fn check_name(field: &str, name: &str) -> Result<(), Invalid> {
     }
     Err(Invalid::new(
         field,
-        crate::request::shorten(name),
+        crate::words::shorten(name),
         "1 to 128 of A-Z a-z 0-9 _ -",
     ))
 }

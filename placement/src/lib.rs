@@ -3,12 +3,16 @@
 //! A [`Pool`] holds the cells as they are known. [`Pool::plan`] runs a batch auction: it takes
 //! [`Job`]s and a [`Policy`] and returns one [`Decision`] for each, with the reasons.
 
+mod auction_view;
 mod batch;
 mod capacity;
 mod cell;
+mod context;
 mod decision;
+mod engine;
 mod fast;
 mod invalid;
+mod near;
 mod objective;
 mod plain;
 mod planner;
@@ -18,25 +22,24 @@ mod reasons;
 mod report;
 mod request;
 mod resources;
-mod scenario;
-mod scene;
 mod stages;
 mod tie;
+mod trace;
 mod words;
-mod workload;
 
 pub use capacity::{Capacity, ZoneCapacity};
 pub use cell::{Attributes, Cell, Platform, RecentStart, Trait};
+pub use context::PlanContext;
 pub use decision::{
-    Decision, Explain, Explanation, ScoreReport, StageReport, Tally, Unplaced, Verdict,
+    Decision, Explain, Explanation, Plan, ScoreReport, StageReport, Tally, Unplaced, Verdict,
 };
 pub(crate) use invalid::check_count;
 pub use invalid::{Invalid, check_name};
 pub use objective::{Constants, Objective, ObjectiveError};
 pub use policy::{Policy, PolicyError};
-pub use pool::{Draw, Plan, Pool};
+pub use pool::Pool;
 pub use report::{DecisionOutcome, DecisionReport, Report, joined};
 pub use request::{Job, Kind, MAX_INSTANCES, Request, Run, Span};
-pub use resources::{MAX_AMOUNT, Resources};
-pub use scenario::{Scenario, ScenarioError};
-pub use workload::Workload;
+pub use resources::{Amounts, MAX_AMOUNT, Resource, Resources};
+pub use stages::dates::date_ms;
+pub use tie::{hash_text, mix};

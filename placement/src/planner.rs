@@ -3,40 +3,51 @@
 use std::{collections::HashMap, sync::Arc};
 
 use crate::{
-    Decision, Draw, Explain, Explanation, Job, Plan, Policy, ScoreReport, StageReport, Tally,
-    Unplaced, Verdict,
-    batch::{Ask, Batch},
-    fast::Engine,
+    auction_view::PoolCells,
+    batch::{Batch, JobGroup},
+    context::PlanContext,
+    decision::{Decision, Explain, Explanation, Plan, Tally, Unplaced, Verdict},
+    engine::{Choice, Engine},
     objective::Objective,
-    plain::{self, Choice, Emptied, Trace},
-    policy::{Combine, Step},
+    plain::PlainEngine,
+    policy::{Combine, Policy, Step},
     reasons,
-    scene::{Scene, Stage},
+    request::Job,
+    trace::{Emptied, Trace},
 };
 
-/// Runs the auction, with a fast engine where there is one, else with the plain one.
-pub(crate) fn plan(
-    stage: Stage<'_>,
-    mut fast: Option<&mut dyn Engine>,
-    jobs: &[Job],
-    batch: &Batch<'_>,
-    policy: &Policy,
-    draw: &Draw,
-) -> Plan {
-    let mut witness = Witness::new(stage, jobs, policy, draw);
-    let mut limit = InFlight::new(policy, &mut witness);
-    let mut failures = Failures::new(policy, batch, draw);
+/// What an auction works on, whichever engine decides.
+#[derive(Clone, Copy)]
+pub(crate) struct Auction<'a> {
+    pub(crate) pool: PoolCells<'a>,
+    pub(crate) jobs: &'a [Job],
+    pub(crate) batch: &'a Batch<'a>,
+    pub(crate) policy: &'a Policy,
+    pub(crate) context: &'a PlanContext,
+}
+
+/// Runs the auction with an engine.
+pub(crate) fn plan(auction: Auction<'_>, mut engine: Box<dyn Engine + '_>) -> Plan {
+    let Auction {
+        jobs,
+        batch,
+        policy,
+        ..
+    } = auction;
+    let mut explainer = Explainer::new(auction);
+    let mut limit = InFlight::new(policy, &mut explainer);
+    let mut failures = Failures::new(auction);
     let mut objectives = Objectives::default();
     let mut decisions = Vec::with_capacity(jobs.len());
     for position in &batch.order {
         let job = &jobs[*position as usize];
-        let ask = batch.ask(*position);
+        let group = batch.group(*position);
         if limit.reached() {
             decisions.push(limit.refuse(*position));
             continue;
         }
-        if failures.knows(ask) {
-            decisions.push(failures.again(ask, *position, &mut witness));
+        if let Some(why) = failures.again(job, group, &mut explainer) {
+            decisions.push(unplaced(*position, why));
             continue;
         }
         let objective = match objectives.of(job, policy) {
@@ -46,128 +57,102 @@ pub(crate) fn plan(
                 continue;
             }
         };
-        let choice = match &mut fast {
-            Some(engine) => engine.choose(job, ask, objective),
-            None => plain::choose(witness.scene(), policy, objective, job, draw.first, None),
-        };
+        let choice = engine.choose(job, group, objective);
         let Some(winner) = choice.winner else {
-            let (decision, emptied) = witness.failed(*position, objective);
-            failures.learn(ask, &decision, emptied.as_ref(), witness.log.len());
-            decisions.push(decision);
+            let trace = match choice.trace {
+                Some(trace) => *trace,
+                None => explainer.trace(job, objective),
+            };
+            let emptied = trace.emptied_by.clone();
+            let explanation = explainer.explanation(&trace);
+            let why = reasons::unplaced(job, trace);
+            failures.learn(group, &why, emptied.as_ref(), explainer.log.len());
+            decisions.push(Decision {
+                explanation,
+                ..unplaced(*position, why)
+            });
             continue;
         };
-        decisions.push(witness.placed(*position, &choice, objective));
-        witness.debit(winner, *position);
-        if let Some(engine) = &mut fast {
-            engine.debit(winner, job, ask);
-        }
+        decisions.push(explainer.placed(*position, choice));
+        explainer.log.push((winner, *position));
+        engine.debit(winner, job, group);
         limit.placed();
     }
-    witness.name_cells(&mut decisions);
-    decisions.extend(
-        batch
-            .duplicates
-            .iter()
-            .map(|(job, of)| duplicate(*job, *of)),
-    );
+    engine.finish();
+    explainer.name_cells(&mut decisions);
+    let duplicates = batch.duplicates.iter();
+    decisions.extend(duplicates.map(|(job, of)| duplicate(*job, *of)));
     Plan { decisions }
 }
 
-/// The plain view of the auction, brought up to date only when somebody looks: for the plain
-/// engine at every job, for a fast one when a job fails.
-struct Witness<'a> {
-    stage: Stage<'a>,
-    scene: Option<Scene<'a>>,
-    jobs: &'a [Job],
-    policy: &'a Policy,
-    draw: &'a Draw,
-    /// Placements so far: slot and job; the scene has seen the first `seen` of them.
+/// Puts choices into words. Where the engine takes no notes, a failed job is taken once more through
+/// the plain engine, which is brought up to date only then: a batch that fits costs no explanation.
+struct Explainer<'a> {
+    auction: Auction<'a>,
+    plain: Option<PlainEngine<'a>>,
+    /// Placements so far: slot and job; the plain engine has taken the first `seen` of them.
     log: Vec<(u32, u32)>,
     seen: usize,
-    /// Stands in a decision until [`Witness::name_cells`].
+    /// Stands in a decision until [`Explainer::name_cells`].
     nobody: Arc<str>,
 }
 
-impl<'a> Witness<'a> {
-    fn new(stage: Stage<'a>, jobs: &'a [Job], policy: &'a Policy, draw: &'a Draw) -> Self {
+impl<'a> Explainer<'a> {
+    fn new(auction: Auction<'a>) -> Self {
         Self {
-            stage,
-            scene: None,
-            jobs,
-            policy,
-            draw,
+            auction,
+            plain: None,
             log: Vec::new(),
             seen: 0,
             nobody: "".into(),
         }
     }
 
-    fn scene(&mut self) -> &Scene<'a> {
-        let (stage, policy, draw) = (self.stage, self.policy, self.draw);
-        let scene = self
-            .scene
-            .get_or_insert_with(|| Scene::new(stage, policy, draw));
+    fn plain(&mut self) -> &PlainEngine<'a> {
+        let Auction {
+            pool,
+            jobs,
+            policy,
+            context,
+            ..
+        } = self.auction;
+        let plain = self
+            .plain
+            .get_or_insert_with(|| PlainEngine::new(pool, policy, context));
         for (slot, position) in &self.log[self.seen..] {
-            scene.debit(*slot, &self.jobs[*position as usize]);
+            plain.take(*slot, &jobs[*position as usize]);
         }
         self.seen = self.log.len();
-        scene
+        plain
     }
 
-    fn debit(&mut self, slot: u32, position: u32) {
-        self.log.push((slot, position));
+    fn trace(&mut self, job: &Job, objective: Option<&Objective>) -> Trace {
+        let choice = self.plain().decide(job, objective);
+        choice.trace.map(|trace| *trace).unwrap_or_default()
     }
 
-    fn trace(&self) -> Trace {
-        Trace {
-            with_names: self.draw.explain >= Explain::Cells,
-            ..Trace::default()
-        }
-    }
-
-    /// Runs the job once more, taking notes.
-    fn watch(&mut self, position: u32, objective: Option<&Objective>) -> Trace {
-        let mut trace = self.trace();
-        let (policy, draw) = (self.policy, self.draw);
-        let job = &self.jobs[position as usize];
-        plain::choose(
-            self.scene(),
-            policy,
-            objective,
-            job,
-            draw.first,
-            Some(&mut trace),
-        );
-        trace
-    }
-
-    fn placed(
-        &mut self,
-        position: u32,
-        choice: &Choice,
-        objective: Option<&Objective>,
-    ) -> Decision {
-        let (explain, policy) = (self.draw.explain, self.policy);
-        let explanation = (explain >= Explain::Stages).then(|| {
-            let trace = self.watch(position, objective);
-            Box::new(explanation(self.scene(), policy, &trace))
-        });
-        let name = |slot: &u32| Arc::clone(&self.stage.names[*slot as usize]);
+    fn placed(&self, position: u32, choice: Choice) -> Decision {
+        let Auction { pool, context, .. } = self.auction;
+        let finalists = match context.explain {
+            Explain::Winner => Vec::new(),
+            _ => choice
+                .finalists
+                .iter()
+                .map(|slot| Arc::clone(&pool.names[*slot as usize]))
+                .collect(),
+        };
         Decision {
             job: position as usize,
             verdict: Verdict::Placed {
                 cell: Arc::clone(&self.nobody),
             },
-            finalists: match explain {
-                Explain::Winner => Vec::new(),
-                _ => choice.finalists.iter().map(name).collect(),
-            },
+            finalists,
             value: choice.value,
-            explanation,
+            explanation: choice.trace.and_then(|trace| self.explanation(&trace)),
         }
     }
 
-    /// Says where each job was placed. Names are far away in memory: in a loop of their own the
+    /// Says where each job was placed. Each name is a cold cache line: in a loop of their own the
     /// processor fetches many at a time.
     fn name_cells(&self, decisions: &mut [Decision]) {
         let placed = decisions.iter_mut().filter_map(|d| match &mut d.verdict {
@@ -175,95 +160,85 @@ impl<'a> Witness<'a> {
             _ => None,
         });
         for (cell, (slot, _)) in placed.zip(&self.log) {
-            *cell = Arc::clone(&self.stage.names[*slot as usize]);
+            *cell = Arc::clone(&self.auction.pool.names[*slot as usize]);
         }
     }
 
-    fn failed(
-        &mut self,
-        position: u32,
-        objective: Option<&Objective>,
-    ) -> (Decision, Option<Emptied>) {
-        let policy = self.policy;
-        let trace = self.watch(position, objective);
-        let explain = self.draw.explain >= Explain::Stages;
-        let explanation = explain.then(|| Box::new(explanation(self.scene(), policy, &trace)));
-        let emptied = trace.emptied_by.clone();
-        let why = reasons::unplaced(&self.jobs[position as usize], trace);
-        let decision = Decision {
-            explanation,
-            ..unplaced(position, why)
-        };
-        (decision, emptied)
+    /// Stages and score terms, where they are wanted.
+    fn explanation(&self, trace: &Trace) -> Option<Box<Explanation>> {
+        let Auction {
+            policy, context, ..
+        } = self.auction;
+        (context.explain >= Explain::Stages).then(|| {
+            Box::new(Explanation {
+                stages: trace.stages.clone(),
+                scores: trace.scores.clone(),
+                product: !trace.scores.is_empty() && policy.combine == Combine::Product,
+                notes: trace.notes.clone(),
+            })
+        })
     }
 }
 
 /// Failures that later jobs of the same shape share. Debits only take away, so what fits nowhere
-/// fits nowhere for the rest of the batch, unless a filter looks at what other jobs bring. What was
-/// the matter may change, though: the text and the numbers are those of each job's own moment.
+/// fits nowhere for the rest of the batch, unless a stage looks at what other jobs bring. Only the
+/// text may change, as the cells have less by then: it is made anew where anything was placed since.
 struct Failures {
     shareable: bool,
     /// The last text of each shape, and how many jobs had been placed by then.
     by_shape: HashMap<u32, (Unplaced, usize)>,
     /// By shape: whether `near` makes it depend on what is placed meanwhile.
     near: Vec<bool>,
-    /// How many cells may still be looked at to renew a text.
+    /// How many cells may still be looked at to make texts anew.
     looks_left: usize,
 }
 
-/// The most cells that one plan looks at to renew the texts of failures; past it a job gets the text
-/// of the job of the same shape that failed before it. A look takes some 0.2 µs, so this is 0.1 s.
+/// The most cells that one plan looks at to make the texts of failures anew; past it a job gets the
+/// text of the job of its shape that failed before it. Without a bound, a batch in which every second
+/// job fails would cost a walk over all cells for each. A look takes some 0.2 µs: 0.1 s in all.
 const MAX_LOOKS: usize = 500_000;
 
 impl Failures {
-    fn new(policy: &Policy, batch: &Batch<'_>, draw: &Draw) -> Self {
+    fn new(auction: Auction<'_>) -> Self {
         let is_filter = |step: &Step| matches!(step, Step::Filter(_));
-        let mut steps = policy.stages.iter().map(|stage| &stage.step);
+        let mut steps = auction.policy.stages.iter().map(|stage| &stage.step);
+        // a filter behind a narrowing sees other cells for each job
         let filters_first = steps
             .by_ref()
             .skip_while(|step| is_filter(step))
-            .all(|s| !is_filter(s));
+            .all(|step| !is_filter(step));
+        let shapes = auction.batch.shapes.iter();
         Self {
-            shareable: filters_first && draw.explain < Explain::Stages,
+            // whoever wants the stages gets those of each job's own run
+            shareable: filters_first && auction.context.explain < Explain::Stages,
             by_shape: HashMap::new(),
+            near: shapes.map(|request| !request.near.is_empty()).collect(),
             looks_left: MAX_LOOKS,
-            near: batch
-                .shapes
-                .iter()
-                .map(|request| !request.near.is_empty())
-                .collect(),
         }
     }
 
-    fn knows(&self, ask: Ask) -> bool {
-        self.by_shape.contains_key(&ask.shape)
-    }
-
-    /// The failure of one more job of a known shape.
-    fn again(&mut self, ask: Ask, position: u32, witness: &mut Witness<'_>) -> Decision {
-        let now = witness.log.len();
-        if let Some((known, then)) = self.by_shape.get(&ask.shape) {
-            let looks = witness.stage.by_name.len();
-            if *then == now || looks > self.looks_left {
-                return unplaced(position, known.clone());
-            }
-            self.looks_left -= looks;
+    /// Why one more job of a shape that failed before fails; none where its shape has not failed.
+    fn again(
+        &mut self,
+        job: &Job,
+        group: JobGroup,
+        explainer: &mut Explainer<'_>,
+    ) -> Option<Unplaced> {
+        let (known, then) = self.by_shape.get_mut(&group.shape)?;
+        let (placed, cells) = (explainer.log.len(), explainer.auction.pool.by_name.len());
+        if *then != placed && cells <= self.looks_left {
+            self.looks_left -= cells;
+            // it fails in a filter, before any score: its objective has no say
+            *known = reasons::unplaced(job, explainer.trace(job, None));
+            *then = placed;
         }
-        // it fails in a filter before any score, so an objective has no say
-        let (decision, emptied) = witness.failed(position, None);
-        self.learn(ask, &decision, emptied.as_ref(), now);
-        decision
+        Some(known.clone())
     }
 
-    fn learn(&mut self, ask: Ask, decision: &Decision, emptied: Option<&Emptied>, placed: usize) {
+    fn learn(&mut self, group: JobGroup, why: &Unplaced, emptied: Option<&Emptied>, placed: usize) {
         let by_filter = matches!(emptied, Some(Emptied::Filter(_) | Emptied::NoCells));
-        if let Verdict::Unplaced(why) = &decision.verdict
-            && self.shareable
-            && by_filter
-            && !self.near[ask.shape as usize]
-        {
-            let learnt = ((**why).clone(), placed);
-            self.by_shape.insert(ask.shape, learnt);
+        if self.shareable && by_filter && !self.near[group.shape as usize] {
+            self.by_shape.insert(group.shape, (why.clone(), placed));
         }
     }
 }
@@ -288,25 +263,6 @@ fn duplicate(job: u32, of: u32) -> Decision {
     }
 }
 
-fn explanation(scene: &Scene<'_>, policy: &Policy, trace: &Trace) -> Explanation {
-    let stage = |stage: &plain::TracedStage| StageReport {
-        stage: stage.name.to_owned(),
-        survivors: stage.survivors,
-        rejected: stage.rejected.clone(),
-    };
-    let score = |score: &plain::FinalistScore| ScoreReport {
-        cell: Arc::clone(scene.name(score.slot)),
-        value: score.value,
-        terms: score.terms.clone(),
-    };
-    Explanation {
-        stages: trace.stages.iter().map(stage).collect(),
-        scores: trace.terms.iter().map(score).collect(),
-        product: !trace.terms.is_empty() && policy.combine == Combine::Product,
-        notes: trace.notes.clone(),
-    }
-}
-
 /// Starts in flight against the policy's limit.
 struct InFlight {
     /// 0 = none.
@@ -316,17 +272,17 @@ struct InFlight {
 }
 
 impl InFlight {
-    fn new(policy: &Policy, witness: &mut Witness<'_>) -> Self {
+    fn new(policy: &Policy, explainer: &mut Explainer<'_>) -> Self {
         let mut in_flight = Self {
             limit: u64::from(policy.max_in_flight),
             now: 0,
             cells: 0,
         };
         if in_flight.limit > 0 {
-            let scene = witness.scene();
-            let starting = |slot: &u32| u64::from(scene.cell(*slot).starting);
-            in_flight.now = scene.counted().iter().map(starting).sum();
-            in_flight.cells = scene.counted().len();
+            let view = explainer.plain().view();
+            let starting = |slot: &u32| u64::from(view.cell(*slot).starting);
+            in_flight.now = view.counted().iter().map(starting).sum();
+            in_flight.cells = view.counted().len();
         }
         in_flight
     }
@@ -371,7 +327,7 @@ impl Objectives {
     /// The job's own objective, where the policy has one to replace. An unsound one is refused at
     /// the door already; what comes here all the same is not placed.
     fn of(&mut self, job: &Job, policy: &Policy) -> Result<Option<&Objective>, Unplaced> {
-        // mostly there is none to replace, and the request is far away in memory
+        // mostly there is none to replace, and the request is a cold cache line
         let Some(base) = policy.objective() else {
             return Ok(None);
         };

@@ -1,25 +1,25 @@
 //! The cells as they are known, and the batch auction over them.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    Cell, Decision, Explain, Job, Policy, Resources,
+    auction_view::PoolCells,
     batch::Batch,
-    cell::Alike,
+    cell::{Alike, Cell},
+    context::PlanContext,
+    decision::{Explain, Plan},
     fast::{
-        Index,
-        classes::same_kind,
-        columnar::Columnar,
-        halves::HalvesPlan,
-        ordered::OrderedPlan,
+        self,
+        classes::same_class_inputs,
+        index::Index,
         rows::{Holders, Row},
         session::{Parts, Session},
     },
-    planner,
-    scene::Stage,
+    plain::PlainEngine,
+    planner::{self, Auction},
+    policy::Policy,
+    request::Job,
+    resources::Resources,
     tie,
 };
 
@@ -38,35 +38,7 @@ pub struct Pool {
     free: Vec<u32>,
     holders: Holders,
     alike: Alike,
-    index: Option<Index>,
-}
-
-/// What a plan depends on besides cells, jobs and policy.
-#[derive(Clone, Debug, Default)]
-pub struct Draw {
-    /// Decides ties and samples.
-    pub seed: u64,
-    /// The auction's id: the same jobs in another auction draw differently.
-    pub auction: u128,
-    /// Milliseconds since the Unix epoch, for dates that operators set (a planned reboot).
-    pub now_ms: i64,
-    /// Take the smallest cell id among the finalists instead of drawing (scenario `pick: "first"`).
-    pub first: bool,
-    /// Cells that do not exist for this auction (gave no bid, were just unreachable).
-    pub absent: BTreeSet<Arc<str>>,
-    /// Cells that do not exist for this auction because their advertisement expired.
-    pub expired: BTreeSet<Arc<str>>,
-    /// Where named instances run, for `near` and `far` of `instance:UUID`: instance id to cell.
-    pub instances: BTreeMap<String, Arc<str>>,
-    /// How much to explain.
-    pub explain: Explain,
-}
-
-/// What a batch auction decided: one decision for each job, in the order they were taken.
-#[derive(Clone, Debug, Default)]
-pub struct Plan {
-    /// In the order the auction took the jobs; duplicates come last.
-    pub decisions: Vec<Decision>,
+    index: Option<Box<dyn Index>>,
 }
 
 impl Pool {
@@ -80,7 +52,7 @@ impl Pool {
             let at = slot as usize;
             let (old, old_row) = (&self.cells[at], self.rows[at]);
             self.holders.change(slot, Some(&old.apps), Some(&cell.apps));
-            let same = same_kind(old, &cell);
+            let same = same_class_inputs(old, &cell);
             if let Some(index) = &mut self.index {
                 if same {
                     index.change(slot, (old, old_row), (&cell, row));
@@ -89,7 +61,7 @@ impl Pool {
                 }
             }
             if !same {
-                self.wear_index();
+                self.drop_stale_index();
             }
             self.cells[at] = cell;
             self.rows[at] = row;
@@ -102,7 +74,7 @@ impl Pool {
         if let Some(index) = &mut self.index {
             index.put(slot, &cell, row, hash);
         }
-        self.wear_index();
+        self.drop_stale_index();
         self.by_name.insert(Arc::clone(&name), slot);
         let at = slot as usize;
         self.names[at] = name;
@@ -124,12 +96,12 @@ impl Pool {
     }
 
     /// Gives up an index that the change of one cell makes wrong, or too large.
-    fn wear_index(&mut self) {
+    fn drop_stale_index(&mut self) {
         let cells = self.cells.len();
         if self
             .index
             .as_ref()
-            .is_some_and(|index| index.is_fragile() || index.is_worn(cells))
+            .is_some_and(|index| index.depends_on_membership() || index.is_bloated(cells))
         {
             self.index = None;
         }
@@ -142,7 +114,7 @@ impl Pool {
         if let Some(index) = &mut self.index {
             index.take(slot, &self.cells[at], self.rows[at]);
         }
-        self.wear_index();
+        self.drop_stale_index();
         let nobody = Cell::new("", Resources::default());
         let removed = std::mem::replace(&mut self.cells[at], nobody);
         self.holders.change(slot, Some(&removed.apps), None);
@@ -184,7 +156,7 @@ impl Pool {
         let at = slot as usize;
         self.cells[at].debit(&job.request);
         let old = std::mem::replace(&mut self.rows[at], Row::of(&self.cells[at]));
-        if job.request.kind == crate::Kind::Lrp {
+        if job.request.kind == crate::request::Kind::Lrp {
             self.holders.add(&job.request.app, slot);
         }
         if let Some(index) = &mut self.index {
@@ -194,14 +166,14 @@ impl Pool {
 
     /// Runs the batch auction over the pool plus the debits of this batch. The pool itself is the
     /// same afterwards: what is really sent is debited with [`Pool::debit`].
-    pub fn plan(&mut self, jobs: &[Job], policy: &Policy, draw: &Draw) -> Plan {
+    pub fn plan(&mut self, jobs: &[Job], policy: &Policy, context: &PlanContext) -> Plan {
         // whoever wants everything explained has the plain engine do it
-        if draw.explain >= Explain::Stages {
-            return self.plan_plainly(jobs, policy, draw);
+        if context.explain >= Explain::Stages {
+            return self.plan_plainly(jobs, policy, context);
         }
         let batch = Batch::new(jobs, policy.order);
-        let mut index = self.take_index(policy, draw);
-        let stage = Stage {
+        let mut index = self.take_index(policy, context);
+        let pool = PoolCells {
             by_name: &self.by_name,
             names: &self.names,
             cells: &self.cells,
@@ -214,77 +186,65 @@ impl Pool {
             rows: &mut self.rows,
         };
         let slot_of = |name: &str| self.by_name.get(name).copied();
-        let session = Session::new(parts, policy, draw, batch.apps.len(), slot_of);
-        let shapes = batch.shapes.len();
-        let plan = match &mut index {
-            Index::Ordered(ordered) => {
-                let mut engine = OrderedPlan::new(ordered, session, &batch.shapes);
-                let plan = planner::plan(stage, Some(&mut engine), jobs, &batch, policy, draw);
-                engine.finish();
-                plan
-            }
-            Index::Halves(halves) => {
-                let mut engine = HalvesPlan::new(halves, session, shapes);
-                let plan = planner::plan(stage, Some(&mut engine), jobs, &batch, policy, draw);
-                engine.finish();
-                plan
-            }
-            Index::Columnar(columns) => {
-                let mut engine = Columnar::new(columns, session, policy, &batch);
-                let plan = planner::plan(stage, Some(&mut engine), jobs, &batch, policy, draw);
-                engine.finish();
-                plan
-            }
+        let session = Session::new(parts, policy, context, batch.apps.len(), slot_of);
+        let auction = Auction {
+            pool,
+            jobs,
+            batch: &batch,
+            policy,
+            context,
         };
+        let plan = planner::plan(auction, index.begin(session, &batch));
         // one made for an auction with cells missing is of no use to the next
-        let is_lasting = !index.is_fragile() || draw.leaves_nobody_out();
+        let is_lasting = !index.depends_on_membership() || context.has_all_cells();
         self.index = is_lasting.then_some(index);
         plan
     }
 
     /// The index of the last plan where it is the right one, else a new one.
-    fn take_index(&mut self, policy: &Policy, draw: &Draw) -> Index {
-        let fits = |index: &Index| {
-            index.policy() == policy && (!index.is_fragile() || draw.leaves_nobody_out())
+    fn take_index(&mut self, policy: &Policy, context: &PlanContext) -> Box<dyn Index> {
+        let fits = |index: &dyn Index| {
+            index.policy() == policy && (!index.depends_on_membership() || context.has_all_cells())
         };
-        if let Some(index) = self.index.take().filter(fits) {
+        if let Some(index) = self.index.take().filter(|index| fits(index.as_ref())) {
             return index;
         }
         let exists =
-            |name: &&Arc<str>| !draw.absent.contains(*name) && !draw.expired.contains(*name);
+            |name: &&Arc<str>| !context.absent.contains(*name) && !context.expired.contains(*name);
         let by_name = self
             .by_name
             .iter()
             .filter(|(name, _)| exists(name))
             .map(|(_, slot)| *slot);
-        Index::build(policy, &self.cells, &self.rows, &self.hashes, by_name)
+        fast::build_index(policy, &self.cells, &self.rows, &self.hashes, by_name)
     }
 
     /// Builds the fast engine's index for a policy ahead of the first plan.
     pub fn prepare(&mut self, policy: &Policy) {
-        self.index = Some(self.take_index(policy, &Draw::default()));
+        self.index = Some(self.take_index(policy, &PlanContext::default()));
     }
 
     /// Which engine plans under a policy: `"ordered"`, `"halves"` or `"columnar"`.
     pub fn engine(policy: &Policy) -> &'static str {
-        Index::kind(policy)
+        fast::engine_name(policy)
     }
 
     /// The same by the plain engine, which walks all cells for every job: the readable definition
     /// that the fast engines are compared with.
-    pub fn plan_plainly(&self, jobs: &[Job], policy: &Policy, draw: &Draw) -> Plan {
+    pub fn plan_plainly(&self, jobs: &[Job], policy: &Policy, context: &PlanContext) -> Plan {
         let batch = Batch::new(jobs, policy.order);
-        let stage = Stage {
+        let pool = PoolCells {
             by_name: &self.by_name,
             names: &self.names,
             cells: &self.cells,
         };
-        planner::plan(stage, None, jobs, &batch, policy, draw)
-    }
-}
-
-impl Draw {
-    fn leaves_nobody_out(&self) -> bool {
-        self.absent.is_empty() && self.expired.is_empty()
+        let auction = Auction {
+            pool,
+            jobs,
+            batch: &batch,
+            policy,
+            context,
+        };
+        planner::plan(auction, Box::new(PlainEngine::new(pool, policy, context)))
     }
 }

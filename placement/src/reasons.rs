@@ -1,9 +1,10 @@
 //! One line for a job that was not placed: one text per stage, the same in every policy.
 
 use crate::{
-    Job, Tally, Unplaced,
-    plain::{Emptied, Lack, Trace},
+    decision::{Tally, Unplaced},
     policy::Filter,
+    request::Job,
+    trace::{Emptied, Lack, Trace},
     words,
 };
 
@@ -53,7 +54,7 @@ fn text(filter: &Filter, job: &Job, lacking: &[Lack]) -> String {
     let request = &job.request;
     let found_none = "found no compatible cell";
     match filter {
-        Filter::Memory | Filter::Disk | Filter::Containers | Filter::Cpu | Filter::Extra => {
+        Filter::Amount(_) | Filter::Extra => {
             let names: Vec<&str> = lacking.iter().map(|lack| lack.resource.as_str()).collect();
             if names.is_empty() {
                 return "insufficient resources".into();

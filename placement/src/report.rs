@@ -1,4 +1,4 @@
-//! Decisions as they are printed: for other programs as JSON, for people as lines.
+//! Decisions as they are answered: as JSON, and the one-line words for a tally and for score terms.
 
 use std::{fmt::Write, sync::Arc};
 
@@ -122,72 +122,6 @@ impl Report {
     /// How many jobs were placed.
     pub fn placed(&self) -> usize {
         self.decisions.iter().filter(|d| d.cell.is_some()).count()
-    }
-
-    /// The same for people: one line for each decision, its explanation indented below.
-    pub fn render(&self) -> String {
-        let mut out = String::new();
-        let width = |name: fn(&DecisionReport) -> usize| {
-            self.decisions.iter().map(name).max().unwrap_or(0).min(40)
-        };
-        let wide = width(|d| d.app.chars().count() + d.index.to_string().len() + 1);
-        for decision in &self.decisions {
-            // writing to a String cannot fail
-            let _ = decision.render(&mut out, wide);
-        }
-        let unplaced = self.decisions.len() - self.placed();
-        let _ = writeln!(out, "{} placed, {unplaced} not placed", self.placed());
-        out
-    }
-}
-
-impl DecisionReport {
-    fn render(&self, out: &mut String, wide: usize) -> std::fmt::Result {
-        let name = format!("{}.{}", self.app, self.index);
-        write!(out, "{:4}  {name:wide$}  ", self.kind.to_string())?;
-        match &self.cell {
-            Some(cell) => write!(out, "{cell}")?,
-            None => write!(
-                out,
-                "not placed: {}",
-                self.reason.as_deref().unwrap_or_default()
-            )?,
-        }
-        if let Some(cost) = self.cost {
-            write!(out, "  cost {cost:.4}")?;
-        }
-        if let Some(score) = self.score {
-            write!(out, "  score {score:.4}")?;
-        }
-        if self.finalists.len() > 1 {
-            write!(out, "  drawn from {}", self.finalists.len())?;
-        }
-        writeln!(out)?;
-        // the stages tell the rest themselves
-        let told = |row: &Tally| !self.stages.is_empty() && row.cells > 0;
-        for stage in &self.stages {
-            writeln!(out, "      {}: {} left", stage.stage, stage.survivors)?;
-            for tally in &stage.rejected {
-                writeln!(out, "        {}", tally.in_words())?;
-            }
-        }
-        for tally in self.tally.iter().filter(|row| !told(row)) {
-            writeln!(out, "      {}", tally.in_words())?;
-        }
-        for score in &self.scores {
-            let terms: Vec<String> = score
-                .terms
-                .iter()
-                .map(|(name, value)| format!("{name} {value:.4}"))
-                .collect();
-            let (cell, value) = (&score.cell, score.value);
-            let terms = joined(&terms, self.product);
-            writeln!(out, "      {cell} {value:.4} = {terms}")?;
-        }
-        for note in &self.notes {
-            writeln!(out, "      note: {note}")?;
-        }
-        Ok(())
     }
 }
 

@@ -6,8 +6,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     Invalid, Trait, check_count, check_name,
-    resources::MAX_AMOUNT,
-    stages::{dates::stamp_ms, locality::Item},
+    near::Item,
+    resources::{Amounts, MAX_AMOUNT, Resource},
+    stages::dates::stamp_ms,
+    words::shorten,
 };
 
 /// The most instances one request may ask for.
@@ -138,9 +140,15 @@ pub struct Run {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(pub Duration);
 
+impl std::fmt::Display for Span {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        humantime::format_duration(self.0).fmt(f)
+    }
+}
+
 impl Serialize for Span {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&humantime::format_duration(self.0))
+        serializer.collect_str(self)
     }
 }
 
@@ -199,6 +207,26 @@ impl Request {
         }
     }
 
+    /// What one instance takes of each resource; it always takes one place among the containers.
+    pub fn amounts(&self) -> Amounts {
+        Amounts::from_fn(|resource| match resource {
+            Resource::Memory => self.memory_mb,
+            Resource::Disk => self.disk_mb,
+            Resource::Containers => 1,
+            Resource::Cpu => self.cpu_millis,
+        })
+    }
+
+    /// What a cell must have for one instance. Who asks for no cpu fits even where more was promised
+    /// than there is.
+    pub fn needs(&self) -> Amounts {
+        let mut needs = self.amounts();
+        if self.cpu_millis == 0 {
+            needs[Resource::Cpu] = Amounts::NO_NEED;
+        }
+        needs
+    }
+
     /// The jobs of this request, in the order of their indices (as given, or 0..instances).
     pub fn jobs(self: &Arc<Self>) -> Vec<Job> {
         let job = |index| Job {
@@ -218,12 +246,9 @@ impl Request {
         if !self.id.is_empty() {
             check_name("id", &self.id)?; // it is a token of the outcome's subject
         }
-        for (field, amount) in [
-            ("memory_mb", self.memory_mb),
-            ("disk_mb", self.disk_mb),
-            ("cpu_millis", self.cpu_millis),
-        ] {
-            check_amount(field, amount)?;
+        let amounts = self.amounts();
+        for resource in Resource::ALL {
+            check_amount(resource.field(), amounts[resource])?;
         }
         for (name, amount) in &self.extra {
             if name.is_empty() {
@@ -370,14 +395,6 @@ fn check_amount(field: &str, amount: i64) -> Result<(), Invalid> {
         amount,
         format!("a number from 0 to {MAX_AMOUNT}"),
     ))
-}
-
-pub(crate) fn shorten(text: &str) -> String {
-    let mut short: String = text.chars().take(40).collect();
-    if short.len() < text.len() {
-        short.push('…');
-    }
-    format!("{short:?}")
 }
 
 fn one() -> u32 {

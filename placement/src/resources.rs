@@ -1,11 +1,118 @@
-//! What a cell has and what a job asks for.
+//! What a cell has and what a job asks for. The resources that every cell has are listed here and
+//! nowhere else: whoever works on amounts goes through [`Resource::ALL`].
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    ops::{Index, IndexMut},
+};
 
 use serde::{Deserialize, Serialize};
 
 /// The largest memory, disk, cpu or `extra` a message may name: 2^31 - 1.
 pub const MAX_AMOUNT: i64 = (1 << 31) - 1;
+
+/// A resource that every cell has, as opposed to the named ones (`extra`) that operators add.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Resource {
+    /// MiB.
+    Memory,
+    /// MiB.
+    Disk,
+    /// Places for instances.
+    Containers,
+    /// Thousandths of a core.
+    Cpu,
+}
+
+impl Resource {
+    /// All of them, in the order of an [`Amounts`].
+    pub const ALL: [Self; 4] = [Self::Memory, Self::Disk, Self::Containers, Self::Cpu];
+
+    /// Its name in policies, reasons and tallies.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Disk => "disk",
+            Self::Containers => "containers",
+            Self::Cpu => "cpu",
+        }
+    }
+
+    /// The field that holds it, in messages and files.
+    pub const fn field(self) -> &'static str {
+        match self {
+            Self::Memory => "memory_mb",
+            Self::Disk => "disk_mb",
+            Self::Containers => "containers",
+            Self::Cpu => "cpu_millis",
+        }
+    }
+
+    /// Whether a cell with a total of 0 gets no work at all, not even work that asks for none of it.
+    pub(crate) const fn is_vital(self) -> bool {
+        !matches!(self, Self::Cpu)
+    }
+}
+
+/// An amount of each [`Resource`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Amounts([i64; Resource::ALL.len()]);
+
+impl Index<Resource> for Amounts {
+    type Output = i64;
+
+    fn index(&self, resource: Resource) -> &i64 {
+        &self.0[resource as usize]
+    }
+}
+
+impl IndexMut<Resource> for Amounts {
+    fn index_mut(&mut self, resource: Resource) -> &mut i64 {
+        &mut self.0[resource as usize]
+    }
+}
+
+impl Amounts {
+    /// A cell's amount that never runs out; debits leave it as it is.
+    pub const UNLIMITED: i64 = i64::MAX;
+    /// A need that any amount meets, even a negative one.
+    pub const NO_NEED: i64 = i64::MIN;
+
+    /// The amount that `amount` says for each resource.
+    pub fn from_fn(amount: impl Fn(Resource) -> i64) -> Self {
+        Self(Resource::ALL.map(amount))
+    }
+
+    /// The same amount of everything.
+    pub const fn all(amount: i64) -> Self {
+        Self([amount; Resource::ALL.len()])
+    }
+
+    /// Takes `wanted` away, but for what is unlimited.
+    pub fn debit(&mut self, wanted: &Self) {
+        for (have, wanted) in self.0.iter_mut().zip(wanted.0) {
+            if *have != Self::UNLIMITED {
+                *have -= wanted;
+            }
+        }
+    }
+
+    /// Whether there is at least `needed` of everything.
+    #[inline]
+    pub fn covers(&self, needed: &Self) -> bool {
+        // without a branch that the processor could guess wrong
+        let mut covers = true;
+        for (have, needed) in self.0.iter().zip(&needed.0) {
+            covers &= have >= needed;
+        }
+        covers
+    }
+
+    /// The lower of each.
+    pub fn lower(self, other: Self) -> Self {
+        Self::from_fn(|resource| self[resource].min(other[resource]))
+    }
+}
 
 /// A cell's capacity, in all (`total`) or still free (`available`).
 ///
@@ -40,6 +147,38 @@ impl Resources {
         }
     }
 
+    /// How much there is; none = unlimited.
+    pub fn get(&self, resource: Resource) -> Option<i64> {
+        match resource {
+            Resource::Memory => Some(self.memory_mb),
+            Resource::Disk => self.disk_mb,
+            Resource::Containers => self.containers,
+            Resource::Cpu => Some(self.cpu_millis),
+        }
+    }
+
+    /// The same to be changed.
+    fn get_mut(&mut self, resource: Resource) -> Option<&mut i64> {
+        match resource {
+            Resource::Memory => Some(&mut self.memory_mb),
+            Resource::Disk => self.disk_mb.as_mut(),
+            Resource::Containers => self.containers.as_mut(),
+            Resource::Cpu => Some(&mut self.cpu_millis),
+        }
+    }
+
+    /// All amounts but the named ones; [`Amounts::UNLIMITED`] where there is no limit.
+    pub fn amounts(&self) -> Amounts {
+        Amounts::from_fn(|resource| self.get(resource).unwrap_or(Amounts::UNLIMITED))
+    }
+
+    /// Every limited amount by its field's name, the named resources included.
+    pub fn fields(&self) -> impl Iterator<Item = (&str, i64)> {
+        let limited = |resource: Resource| Some((resource.field(), self.get(resource)?));
+        let extra = self.extra.iter().map(|(name, amount)| (&**name, *amount));
+        Resource::ALL.into_iter().filter_map(limited).chain(extra)
+    }
+
     /// How much of a named resource there is; absent = 0.
     pub fn extra(&self, name: &str) -> i64 {
         self.extra.get(name).copied().unwrap_or(0)
@@ -56,55 +195,58 @@ impl Resources {
     }
 
     fn apply(&mut self, request: &crate::Request, sign: i64) {
-        self.memory_mb += sign * request.memory_mb;
-        if let Some(disk_mb) = &mut self.disk_mb {
-            *disk_mb += sign * request.disk_mb;
+        let wanted = request.amounts();
+        for resource in Resource::ALL {
+            if let Some(amount) = self.get_mut(resource) {
+                *amount += sign * wanted[resource];
+            }
         }
-        if let Some(containers) = &mut self.containers {
-            *containers += sign;
-        }
-        self.cpu_millis += sign * request.cpu_millis;
         for (name, amount) in &request.extra {
             *self.extra.entry(name.clone()).or_insert(0) += sign * amount;
         }
     }
 
-    /// The names of what `request` needs and this does not have, in alphabetical order
-    /// (`containers`, `cpu`, `disk`, `memory`, then extras by name); empty = it fits.
-    pub fn lacks(&self, request: &crate::Request) -> Vec<String> {
-        let mut lacking: Vec<String> = Vec::new();
-        if self.containers.is_some_and(|have| have < 1) {
-            lacking.push("containers".into());
-        }
-        if request.cpu_millis > 0 && self.cpu_millis < request.cpu_millis {
-            lacking.push("cpu".into());
-        }
-        if self.disk_mb.is_some_and(|have| have < request.disk_mb) {
-            lacking.push("disk".into());
-        }
-        if self.memory_mb < request.memory_mb {
-            lacking.push("memory".into());
-        }
+    /// What `request` needs and this does not have, each with what is needed and what there is, in
+    /// alphabetical order (`containers`, `cpu`, `disk`, `memory`, then extras by name); empty = it
+    /// fits.
+    pub fn lacks(&self, request: &crate::Request) -> Vec<(String, i64, i64)> {
+        let (have, needs) = (self.amounts(), request.needs());
+        let lacking = |resource: &Resource| have[*resource] < needs[*resource];
+        let amounts = Resource::ALL.into_iter().filter(lacking);
+        let amounts = amounts.map(|r| (r.name().to_owned(), needs[r], have[r]));
+        let mut lacking: Vec<(String, i64, i64)> = amounts.collect();
+        lacking.sort_unstable();
         let extras = request.extra.iter();
-        lacking.extend(
-            extras
-                .filter(|(n, a)| self.extra(n) < **a)
-                .map(|(n, _)| n.clone()),
-        );
+        let extras = extras.filter(|(name, needs)| self.extra(name) < **needs);
+        lacking.extend(extras.map(|(name, needs)| (name.clone(), *needs, self.extra(name))));
         lacking
     }
 
     /// Whether one instance of `request` fits; equality fits.
     pub fn fits(&self, request: &crate::Request) -> bool {
-        self.memory_mb >= request.memory_mb
-            && self.disk_mb.is_none_or(|have| have >= request.disk_mb)
-            && self.containers.is_none_or(|have| have >= 1)
-            && (request.cpu_millis == 0 || self.cpu_millis >= request.cpu_millis)
-            && request
-                .extra
-                .iter()
-                .all(|(name, amount)| self.extra(name) >= *amount)
+        self.amounts().covers(&request.needs()) && self.has_extras(request)
     }
+
+    /// Whether one instance of `request` finds all named resources that it asks for.
+    pub(crate) fn has_extras(&self, request: &crate::Request) -> bool {
+        let mut wanted = request.extra.iter();
+        wanted.all(|(name, amount)| self.extra(name) >= *amount)
+    }
+}
+
+/// Diego's resource term: the mean of the fractions of memory, disk and containers that are used when
+/// `wanted` is placed where `available` is left of `total` ([`crate::policy::Term::Resources`]; cpu has
+/// no part in it). What is unlimited, in either, adds nothing; a total of 0 gives no finite number.
+#[inline]
+pub(crate) fn used_after(available: &Amounts, wanted: &Amounts, total: &Amounts) -> f64 {
+    let used = |resource: Resource| {
+        let (available, total) = (available[resource], total[resource]);
+        if available == Amounts::UNLIMITED || total == Amounts::UNLIMITED {
+            return 0.0;
+        }
+        1.0 - (available - wanted[resource]) as f64 / total as f64
+    };
+    (used(Resource::Memory) + used(Resource::Disk) + used(Resource::Containers)) / 3.0
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature

@@ -38,3 +38,12 @@ pub(crate) fn nearest(name: &str, valid: &[&str]) -> Option<String> {
     let best = valid.iter().min_by_key(|candidate| distance(candidate))?;
     (distance(best) <= 1 + best.len() / 3).then(|| (*best).to_owned())
 }
+
+/// A text as an error quotes it: its first 40 characters.
+pub(crate) fn shorten(text: &str) -> String {
+    let mut short: String = text.chars().take(40).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    format!("{short:?}")
+}

@@ -6,7 +6,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{Dice, amounts, assert_same, cell, counts, draw, jobs, policy, pool};
-use placement::{Cell, Draw, Policy, Pool, Request, Resources, Verdict};
+use placement::{Cell, PlanContext, Policy, Pool, Request, Resources, Verdict};
 use proptest::prelude::*;
 
 /// A pool that lives through several plans, under policies that change now and then, and between
@@ -106,9 +106,9 @@ fn a_weight_of_0_scales_what_a_narrowing_left() {
         pool.put(cell);
     }
     let jobs = Arc::new(Request::new("web", 10, 10)).jobs();
-    let plain = pool.plan_plainly(&jobs, &policy, &Draw::default());
+    let plain = pool.plan_plainly(&jobs, &policy, &PlanContext::default());
     assert_eq!(plain.decisions[0].value, Some(1.0));
-    let fast = pool.plan(&jobs, &policy, &Draw::default());
+    let fast = pool.plan(&jobs, &policy, &PlanContext::default());
     assert_same(&fast, &plain, "");
 }
 
@@ -135,9 +135,9 @@ fn a_batch_of_very_many_blobs() {
     for cell in cells {
         pool.put(cell);
     }
-    let plain = pool.plan_plainly(&jobs, &policy, &Draw::default());
+    let plain = pool.plan_plainly(&jobs, &policy, &PlanContext::default());
     assert!(plain.decisions.iter().all(|d| d.value == Some(2.0)));
-    let fast = pool.plan(&jobs, &policy, &Draw::default());
+    let fast = pool.plan(&jobs, &policy, &PlanContext::default());
     assert_same(&fast, &plain, "");
 }
 

@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 
-use placement::{
-    Cell, Draw, Explain, Job, Kind, Policy, Pool, Request, Resources, Scenario, Verdict,
-};
+use placement::{Cell, Explain, Job, Kind, PlanContext, Policy, Pool, Request, Resources, Verdict};
+use scenarios::OfflineAuction;
 use serde_json::json;
 
 fn cell(name: &str, zone: &str, memory: i64, available: i64) -> Cell {
@@ -40,10 +39,10 @@ fn task(app: &str, memory: i64) -> Arc<Request> {
     })
 }
 
-fn explained() -> Draw {
-    Draw {
+fn explained() -> PlanContext {
+    PlanContext {
         explain: Explain::Finalists,
-        ..Draw::default()
+        ..PlanContext::default()
     }
 }
 
@@ -99,7 +98,7 @@ fn weighted_bin_pack_costs() {
         });
         let mut pool = pool(cells);
         let jobs = Arc::new(Request::new("app", 100, 100)).jobs();
-        let plan = pool.plan(&jobs, &policy, &Draw::default());
+        let plan = pool.plan(&jobs, &policy, &PlanContext::default());
         let cost = plan.decisions[0].value.unwrap();
         assert!((cost - expected).abs() < 1e-4, "index {index}: {cost}");
     }
@@ -118,7 +117,7 @@ fn the_order_of_a_batch() {
         ("dea", names),
     ] {
         let policy = Policy::preset(policy).unwrap();
-        let plan = pool([cell("c", "z", 1000, 1000)]).plan(&jobs, &policy, &Draw::default());
+        let plan = pool([cell("c", "z", 1000, 1000)]).plan(&jobs, &policy, &PlanContext::default());
         let order: Vec<&str> = plan.decisions.iter().map(|d| names[d.job]).collect();
         assert_eq!(order, expected, "{}", policy.name());
     }
@@ -388,7 +387,7 @@ fn tritons_scorers() {
             cell
         }).collect();
         let best = expected.iter().copied().fold(f64::MIN, f64::max);
-        let won = Scenario::from_json(
+        let won = OfflineAuction::from_json(
             &json!({"now": "2016-04-01T00:00:00Z", "policy": policy, "cells": cells, "requests":
                 [{"app": "a", "memory_mb": 1, "disk_mb": 1, "owner": "me", "far": ["app:none"]}]})
             .to_string(),
@@ -419,11 +418,15 @@ fn capacity_by_zone() {
     for policy in Policy::PRESETS {
         let policy = Policy::preset(policy).unwrap();
         let request = Request::new("app", 100, 10);
-        let capacity = pool.capacity(&request, &policy, &Draw::default());
+        let capacity = pool.capacity(&request, &policy, &PlanContext::default());
         assert_eq!(capacity.fits, 10 + 3, "{}", policy.name());
         assert_eq!(capacity.zones["z1"].most_on_a_cell, 10);
         assert_eq!(capacity.zones["z2"].fits, 0);
-        let large = pool.capacity(&Request::new("app", 5000, 10), &policy, &Draw::default());
+        let large = pool.capacity(
+            &Request::new("app", 5000, 10),
+            &policy,
+            &PlanContext::default(),
+        );
         assert_eq!(
             large.reason.as_deref(),
             Some("insufficient resources: memory"),
@@ -441,12 +444,14 @@ fn what_capacity_says_can_be_placed() {
         let mut pool = pool([cell("a", "z1", 1000, 730), cell("b", "z2", 1000, 155)]);
         pool.add_like("b", 1).unwrap();
         let request = Request::new("app", 50, 10);
-        let fits = pool.capacity(&request, &policy, &Draw::default()).fits;
+        let fits = pool
+            .capacity(&request, &policy, &PlanContext::default())
+            .fits;
         let request = Arc::new(Request {
             instances: 60,
             ..request
         });
-        let plan = pool.plan(&request.jobs(), &policy, &Draw::default());
+        let plan = pool.plan(&request.jobs(), &policy, &PlanContext::default());
         let placed = plan
             .decisions
             .iter()

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use placement::{Explain, Policy, Scenario};
+use placement::{Explain, Policy};
+use scenarios::OfflineAuction;
 
 #[test]
 fn presets_read_back_as_themselves() {
@@ -186,7 +187,7 @@ fn stages_combine_freely() {
         {"cell":"full","total":{"memory_mb":100},"available":{"memory_mb":20},"platform":{"version":"7.0","stamp":"20260101T000000Z"}},
         {"cell":"free","total":{"memory_mb":100},"available":{"memory_mb":90},"platform":{"version":"7.0","stamp":"20260101T000000Z"}}],
         "requests": [{"app":"a","memory_mb":10,"disk_mb":1}]}"#;
-    let mut scenario = Scenario::from_json(scenario).unwrap();
+    let mut scenario = OfflineAuction::from_json(scenario).unwrap();
     scenario.policy = policy;
     let report = scenario.run(Explain::Stages);
     assert_eq!(report.decisions[0].cell.as_deref(), Some("free"));
@@ -203,7 +204,7 @@ const SCENARIO: &str = r#"{"name":"two","now":"2026-01-01T00:00:00Z","ttl":"15s"
 
 #[test]
 fn a_scenario_is_decided() {
-    let scenario = Scenario::from_json(SCENARIO).unwrap();
+    let scenario = OfflineAuction::from_json(SCENARIO).unwrap();
     assert_eq!(scenario.warnings, Vec::<String>::new());
     let report = scenario.run(Explain::Winner);
     let json = serde_json::to_value(&report).unwrap();
@@ -218,7 +219,7 @@ fn a_scenario_is_decided() {
              "tally": [{"stage": "expired", "cells": 1, "reason": "the advertisement expired"},
                        {"stage": "memory", "cells": 1, "needs": 60.0, "best": 40.0}]}]})
     );
-    let text = report.render();
+    let text = scenarios::render(&report);
     assert!(text.starts_with("lrp   x.0  a  cost 0.2033\n"), "{text}");
     assert!(
         text.contains("      memory: 1 cell dropped, needs 60, the best has 40\n"),
@@ -249,10 +250,14 @@ fn toml_says_the_same_as_json() {
         memory_mb = 60
         disk_mb = 1
     "#;
-    let toml = Scenario::from_toml(toml).unwrap().run(Explain::Winner);
+    let toml = OfflineAuction::from_toml(toml)
+        .unwrap()
+        .run(Explain::Winner);
     assert_eq!(
         toml,
-        Scenario::from_json(SCENARIO).unwrap().run(Explain::Winner)
+        OfflineAuction::from_json(SCENARIO)
+            .unwrap()
+            .run(Explain::Winner)
     );
 }
 
@@ -315,15 +320,17 @@ fn faults_of_scenarios() {
     ] {
         assert!(SCENARIO.contains(from), "{from}");
         let text = SCENARIO.replacen(from, to, 1);
-        let error = Scenario::from_json(&text).expect_err(to).to_string();
+        let error = OfflineAuction::from_json(&text).expect_err(to).to_string();
         assert!(error.starts_with(expected), "{to}: {error}");
     }
     let misspelt = SCENARIO.replacen("\"instances\"", "\"instnces\"", 1);
     assert_eq!(
-        Scenario::from_json(&misspelt).unwrap().warnings,
+        OfflineAuction::from_json(&misspelt).unwrap().warnings,
         ["requests.0.instnces"]
     );
-    let error = Scenario::from_toml("cells = 3 4").unwrap_err().to_string();
+    let error = OfflineAuction::from_toml("cells = 3 4")
+        .unwrap_err()
+        .to_string();
     assert!(error.starts_with("line 1, column "), "{error}");
 }
 
@@ -334,13 +341,13 @@ fn a_request_brings_its_own_objective() {
     let cells = r#"{"policy":"objective","cells":[
         {"cell":"small","total":{"memory_mb":100},"available":{"memory_mb":100}},
         {"cell":"large","total":{"memory_mb":900},"available":{"memory_mb":100}}],"#;
-    let report = Scenario::from_json(&format!("{cells}{request}}}"))
+    let report = OfflineAuction::from_json(&format!("{cells}{request}}}"))
         .unwrap()
         .run(Explain::Winner);
     assert_eq!(report.decisions[0].cell.as_deref(), Some("large"));
     assert_eq!(report.decisions[0].score, Some(900.0));
     let wrong = request.replace("TotalMemoryMB", "Nothing");
-    let error = Scenario::from_json(&format!("{cells}{wrong}}}"))
+    let error = OfflineAuction::from_json(&format!("{cells}{wrong}}}"))
         .unwrap_err()
         .to_string();
     assert!(
@@ -349,12 +356,12 @@ fn a_request_brings_its_own_objective() {
     );
     // divided by nothing: costs the cell the auction, not the process
     let infinite = request.replace("r.TotalMemoryMB", "1 / (r.TotalMemoryMB - 900)");
-    let report = Scenario::from_json(&format!("{cells}{infinite}}}"))
+    let report = OfflineAuction::from_json(&format!("{cells}{infinite}}}"))
         .unwrap()
         .run(Explain::Winner);
     assert_eq!(report.decisions[0].cell.as_deref(), Some("small"));
     let never = request.replace("r.TotalMemoryMB", "1 / 0");
-    let report = Scenario::from_json(&format!("{cells}{never}}}"))
+    let report = OfflineAuction::from_json(&format!("{cells}{never}}}"))
         .unwrap()
         .run(Explain::Winner);
     let why = &report.decisions[0];
@@ -420,7 +427,7 @@ at = "1s"
 
 #[test]
 fn groups_are_cells_and_what_runs_on_them() {
-    let scenario = Scenario::from_toml(GROUPS).unwrap();
+    let scenario = OfflineAuction::from_toml(GROUPS).unwrap();
     assert_eq!(scenario.warnings, [""; 0]);
     let names: Vec<&str> = scenario.cells.iter().map(|c| c.cell.as_str()).collect();
     assert_eq!(
@@ -456,8 +463,8 @@ fn groups_are_cells_and_what_runs_on_them() {
     assert_eq!(indices.len(), 5);
     assert_eq!(scenario.run(Explain::Finalists).decisions.len(), 1);
     // what is drawn comes from the seed
-    let other = Scenario::from_toml(&format!("seed = 2\n{GROUPS}")).unwrap();
-    let again = Scenario::from_toml(GROUPS).unwrap();
+    let other = OfflineAuction::from_toml(&format!("seed = 2\n{GROUPS}")).unwrap();
+    let again = OfflineAuction::from_toml(GROUPS).unwrap();
     assert_eq!(scenario.running, again.running);
     assert_ne!(scenario.running, other.running);
 }
@@ -511,7 +518,7 @@ fn faults_of_groups() {
             &["cells[0].available", "running"],
         ),
     ] {
-        let error = Scenario::from_toml(&text).unwrap_err().to_string();
+        let error = OfflineAuction::from_toml(&text).unwrap_err().to_string();
         for part in parts {
             assert!(error.contains(part), "{text:?}: {error:?} lacks {part:?}");
         }

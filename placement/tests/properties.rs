@@ -6,7 +6,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{Dice, assert_same, cell, draw, jobs, policy};
-use placement::{Cell, Draw, Job, Plan, Policy, Pool, Verdict};
+use placement::{Cell, Job, Plan, PlanContext, Policy, Pool, Verdict};
 use proptest::prelude::*;
 
 /// Presets in turn, now and then a policy of random stages that holds all amounts.
@@ -32,7 +32,7 @@ struct World {
     policy: Policy,
     cells: Vec<Cell>,
     jobs: Vec<Job>,
-    draw: Draw,
+    draw: PlanContext,
 }
 
 fn world(seed: u64) -> World {
@@ -142,7 +142,7 @@ fn order_does_not_matter(world: &World, plan: &Plan) {
 
 /// Each stage leaves a part of what it found, and says where the rest went.
 fn stages_only_take_away(world: &World) {
-    let draw = Draw {
+    let draw = PlanContext {
         explain: placement::Explain::Cells,
         ..world.draw.clone()
     };
@@ -202,9 +202,9 @@ fn ties_are_fair() {
             let plan = pool.plan(
                 &jobs,
                 &policy,
-                &Draw {
+                &PlanContext {
                     seed,
-                    ..Draw::default()
+                    ..PlanContext::default()
                 },
             );
             if let Verdict::Placed { cell } = &plan.decisions[0].verdict {

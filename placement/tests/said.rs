@@ -1,7 +1,8 @@
 //! What people are told: of what is ignored, refused, lacking and misspelt.
 #![allow(clippy::unwrap_used, clippy::too_many_lines)] // a test may panic, a table may be long
 
-use placement::{Explain, Policy, Scenario};
+use placement::{Explain, Policy};
+use scenarios::OfflineAuction;
 
 /// What a policy does not look at is said, and what it would break is refused.
 #[test]
@@ -80,14 +81,14 @@ fn a_scenario_says_once_what_is_not_heeded() {
         {"app":"a","memory_mb":1,"disk_mb":1},
         {"app":"b","memory_mb":1,"disk_mb":1,"objective":"1","far":["app:a"]},
         {"app":"c","memory_mb":1,"disk_mb":1,"objective":"2"}]}"#;
-    let scenario = Scenario::from_json(text).unwrap();
+    let scenario = OfflineAuction::from_json(text).unwrap();
     let expected = [
         "requests[1].far: the policy diego has no stage for it; ignored",
         "requests[1].objective: the policy diego has none; ignored (and 1 more alike)",
     ];
     assert_eq!(scenario.unheeded(), expected);
     let strict = text.replace(r#""far":["#, r#""strict":true,"far":["#);
-    let error = Scenario::from_json(&strict).unwrap_err().to_string();
+    let error = OfflineAuction::from_json(&strict).unwrap_err().to_string();
     assert!(error.starts_with("requests[1].strict: true"), "{error}");
 }
 
@@ -99,7 +100,7 @@ fn a_scenario_without_finite_numbers_is_refused() {
             "[[cells]]\ncell = \"a\"\ntotal = {{ memory_mb = 1, disk_mb = {number} }}\n\
              available = {{ memory_mb = 1 }}"
         );
-        let error = Scenario::from_toml(&text).unwrap_err().to_string();
+        let error = OfflineAuction::from_toml(&text).unwrap_err().to_string();
         assert!(error.starts_with("cells[0].total.disk_mb: "), "{error}");
         assert!(error.contains("expected a finite number"), "{error}");
     }
@@ -110,13 +111,13 @@ fn nothing_is_more_available_than_there_is() {
     let text = r#"{"cells":[{"cell":"a",
         "total":{"memory_mb":10,"disk_mb":10,"cpu_millis":10,"extra":{"gpu":1}},
         "available":{"memory_mb":10,"disk_mb":10,"cpu_millis":10,"extra":{"gpu":1}}}]}"#;
-    Scenario::from_json(text).unwrap();
+    OfflineAuction::from_json(text).unwrap();
     let total = text.find("available").unwrap();
     for (field, now) in [("memory_mb\":10", 11), ("disk_mb\":10", 12), ("gpu\":1", 2)] {
         let (before, available) = text.split_at(total);
         let (name, _) = field.split_once('"').unwrap();
         let more = available.replacen(field, &format!("{name}\":{now}"), 1);
-        let error = Scenario::from_json(&format!("{before}{more}"));
+        let error = OfflineAuction::from_json(&format!("{before}{more}"));
         let error = error.unwrap_err().to_string();
         assert!(
             error.starts_with(&format!("cells[0].available.{name}: {now}")),
@@ -132,8 +133,8 @@ fn a_product_is_not_shown_as_a_sum() {
         {"cell":"a","total":{"memory_mb":10},"available":{"memory_mb":10}}],
         "requests":[{"app":"x","memory_mb":1,"disk_mb":1}]}"#;
     let rendered = |policy: &str| {
-        let scenario = Scenario::from_json(&text.replace("POLICY", policy)).unwrap();
-        scenario.run(Explain::Stages).render()
+        let scenario = OfflineAuction::from_json(&text.replace("POLICY", policy)).unwrap();
+        scenarios::render(&scenario.run(Explain::Stages))
     };
     let product = rendered("rfd24");
     assert!(
@@ -208,12 +209,12 @@ fn a_trait_says_what_it_may_be() {
     let text = r#"{"cells":[],"requests":[
         {"app":"a","memory_mb":1,"disk_mb":1,"traits":{"ssd":TRAIT}}]}"#;
     for good in ["true", "\"x\"", "[\"x\",\"y\"]", "[]"] {
-        let scenario = Scenario::from_json(&text.replace("TRAIT", good)).unwrap();
+        let scenario = OfflineAuction::from_json(&text.replace("TRAIT", good)).unwrap();
         let back = serde_json::to_string(&scenario.requests[0].traits["ssd"]).unwrap();
         assert_eq!(back, good);
     }
     for bad in ["5", "null", "{}"] {
-        let error = Scenario::from_json(&text.replace("TRAIT", bad)).unwrap_err();
+        let error = OfflineAuction::from_json(&text.replace("TRAIT", bad)).unwrap_err();
         let error = error.to_string();
         assert!(error.starts_with("requests[0].traits.ssd: "), "{error}");
         assert!(
@@ -249,7 +250,7 @@ fn a_reason_says_what_was_needed() {
                 cell("b", serde_json::json!({"apps": {"y": 4}, "next_reboot": "2026-01-04"})),
             ],
         });
-        let report = Scenario::from_json(&scenario.to_string())
+        let report = OfflineAuction::from_json(&scenario.to_string())
             .unwrap()
             .run(Explain::Winner);
         let tally = &report.decisions[0].tally;
@@ -305,7 +306,7 @@ fn a_reason_says_what_was_needed() {
 
 /// Decisions of a scenario by `app.index`.
 fn decided(scenario: &serde_json::Value, explain: Explain) -> Vec<placement::DecisionReport> {
-    let scenario = Scenario::from_json(&scenario.to_string()).unwrap();
+    let scenario = OfflineAuction::from_json(&scenario.to_string()).unwrap();
     let mut decisions = scenario.run(explain).decisions;
     decisions.sort_by(|a, b| (&a.app, a.index).cmp(&(&b.app, b.index)));
     decisions

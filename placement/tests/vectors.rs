@@ -1,7 +1,8 @@
 //! What the original systems decided, case by case.
 #![allow(clippy::unwrap_used)] // a test may panic
 
-use placement::{DecisionReport, Explain, Scenario};
+use placement::{DecisionReport, Explain};
+use scenarios::OfflineAuction;
 use serde_json::Value;
 
 fn check(file: &str, text: &str) {
@@ -22,8 +23,8 @@ fn check(file: &str, text: &str) {
 
 fn differs(case: &Value) -> Result<(), String> {
     let name = case["name"].as_str().unwrap_or_default();
-    let scenario =
-        Scenario::from_json(&case["scenario"].to_string()).map_err(|e| format!("{name}: {e}"))?;
+    let scenario = OfflineAuction::from_json(&case["scenario"].to_string())
+        .map_err(|e| format!("{name}: {e}"))?;
     let report = scenario.run(Explain::Finalists);
     let expected = case["expect"].as_array().unwrap();
     if report.decisions.len() != expected.len() {

@@ -20,7 +20,7 @@ use shared::{Incarnation, InstanceId};
 
 use self::{
     held::Held,
-    room::{amounts, credit, request_of},
+    room::{credit, request_of},
 };
 pub use self::{
     room::check_work,
@@ -353,14 +353,14 @@ impl Ledger {
         }
         let request = request_of(work);
         let lacking = self.cell.available.lacks(&request);
-        let Some(first) = lacking.first() else {
+        let Some((_, needs, has)) = lacking.first() else {
             return Ok(Known::New);
         };
-        let (needs, has) = amounts(first, &request, &self.cell.available);
+        let names: Vec<&str> = lacking.iter().map(|(name, ..)| name.as_str()).collect();
         Err(Refusal {
-            needs: Some(needs),
-            has: Some(has),
-            ..refuse(&format!("insufficient resources: {}", lacking.join(", ")))
+            needs: Some(*needs),
+            has: Some(*has),
+            ..refuse(&format!("insufficient resources: {}", names.join(", ")))
         })
     }
 

@@ -28,8 +28,8 @@ mod world;
 
 use demand::Demand;
 use outcome::{SimOutcome, SimRun};
-use placement::ScenarioError;
 use scenario::{Contender, Decider, Scenario};
+use scenarios::ScenarioError;
 
 pub use world::{Observer, Progress, RunSettings, ToSend};
 

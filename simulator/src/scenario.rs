@@ -11,7 +11,8 @@ pub mod recording;
 use std::{collections::BTreeSet, sync::Arc};
 
 use advertiser::Cadence;
-use placement::{Cell, Job, Kind, Request, Resources, ScenarioError, Span};
+use placement::{Cell, Job, Kind, Request, Resources, Span};
+use scenarios::{OfflineAuction, ScenarioError};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -33,7 +34,7 @@ const MAX_LINKS: usize = 1_000_000;
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// What `vendue place` reads as well: the cells, what runs on them, the policy, the date.
-    pub base: placement::Scenario,
+    pub base: OfflineAuction,
     /// What it shows.
     pub description: String,
     /// The file as it was read.
@@ -103,7 +104,7 @@ const SHARED_FIELDS: [&str; 9] = [
 impl Scenario {
     /// Reads a scenario: TOML, or else JSON.
     pub fn read(text: &str, toml: bool) -> Result<Self, ScenarioError> {
-        let value = placement::Scenario::value(text, toml)?;
+        let value = OfflineAuction::value(text, toml)?;
         check_fields(&value)?;
         let mut base = read_base(value.clone())?;
         let policy = value.get("policy").cloned();
@@ -264,7 +265,7 @@ fn unknown_field(path: &str, known: &[&str]) -> ScenarioError {
 }
 
 /// The part that `place` reads as well; there, an unknown field is only a warning.
-fn read_base(value: Value) -> Result<placement::Scenario, ScenarioError> {
+fn read_base(value: Value) -> Result<OfflineAuction, ScenarioError> {
     // what a group or a running list calls "available" is a copy of its total
     let has_available = value["cells"]
         .as_array()
@@ -279,7 +280,7 @@ fn read_base(value: Value) -> Result<placement::Scenario, ScenarioError> {
             _ => fields::names::<Cell>(),
         }
     };
-    let base = placement::Scenario::from_value(value).map_err(|error| match error {
+    let base = OfflineAuction::from_value(value).map_err(|error| match error {
         ScenarioError::Field { at, message } => {
             let at = if has_available {
                 at
@@ -334,7 +335,7 @@ fn check_room(cells: &[Cell]) -> Result<(), ScenarioError> {
 
 /// Where a file lists only the apps of a cell and what is available, each of their instances gets the
 /// same share of what is used; without apps one instance holds all of it.
-fn fill_running(base: &mut placement::Scenario) {
+fn fill_running(base: &mut OfflineAuction) {
     for cell in &base.cells {
         let used_mb = cell.total.memory_mb - cell.available.memory_mb;
         let listed = cell

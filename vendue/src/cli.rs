@@ -83,7 +83,7 @@ enum Command {
 /// Does what was typed and says how it went.
 pub(crate) fn run(cli: &Cli) -> ExitCode {
     let default_log = match cli.command {
-        Command::Rep(_) | Command::Auctioneer(_) => "info,async_nats=warn",
+        Command::Rep(_) | Command::Auctioneer(_) => "info",
         _ => "warn",
     };
     telemetry::init(

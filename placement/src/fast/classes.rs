@@ -3,9 +3,12 @@
 use std::{collections::HashMap, fmt::Write, sync::Arc};
 
 use crate::{
-    Attributes, Cell, Request,
+    cell::{Attributes, Cell},
+    context::Now,
     policy::Filter,
-    stages::filter::{self, Now},
+    request::Request,
+    resources::{Amounts, Resource},
+    stages::filter,
 };
 
 /// What the cells of one class share.
@@ -15,12 +18,9 @@ pub(crate) struct Class {
     sample: Cell,
     /// Its zone, as a number of [`Classes`].
     pub(crate) zone: u32,
-    /// MiB; a 0 gives infinite costs, which never win.
-    pub(crate) total_memory: f64,
-    /// MiB; none = unlimited.
-    pub(crate) total_disk: Option<f64>,
-    /// None = unlimited.
-    pub(crate) total_containers: Option<f64>,
+    /// What a cell has in all; unlimited where the cells' `available` is. A 0 gives infinite costs,
+    /// which never win.
+    pub(crate) total: Amounts,
 }
 
 /// The classes that a policy's filters tell apart.
@@ -71,14 +71,13 @@ impl Classes {
             self.of_zone.push(Vec::new());
         }
         self.of_zone[zone as usize].push(class);
-        let limited = |available: Option<i64>, total: Option<i64>| {
-            available.and(total).map(|total| total as f64)
+        let total = |resource| {
+            let limited = cell.available.get(resource).and(cell.total.get(resource));
+            limited.unwrap_or(Amounts::UNLIMITED)
         };
         self.list.push(Class {
             zone,
-            total_memory: cell.total.memory_mb as f64,
-            total_disk: limited(cell.available.disk_mb, cell.total.disk_mb),
-            total_containers: limited(cell.available.containers, cell.total.containers),
+            total: Amounts::from_fn(total),
             sample: sample(cell),
         });
         self.by_print.insert(print, class);
@@ -112,9 +111,7 @@ impl Classes {
     ) -> bool {
         let sample = &self.get(class).sample;
         filters.into_iter().all(|filter| match filter {
-            Filter::Memory => sample.total.memory_mb > 0,
-            Filter::Disk => sample.total.disk_mb != Some(0),
-            Filter::Containers => sample.total.containers != Some(0),
+            Filter::Amount(resource) => !has_none_at_all(sample, *resource),
             filter if filter.is_resource() || is_dynamic(filter) => true,
             filter => filter::keeps(filter, sample, request, now),
         })
@@ -129,18 +126,14 @@ impl Classes {
     }
 
     fn write_print(&self, cell: &Cell, out: &mut String) -> std::fmt::Result {
-        let (total, available) = (&cell.total, &cell.available);
         write!(out, "{:?}", cell.zone)?;
-        if self.by_totals {
-            let limits = (available.disk_mb.is_some(), available.containers.is_some());
-            write!(
-                out,
-                "{:?}",
-                (total.memory_mb, total.disk_mb, total.containers, limits)
-            )?;
-        } else {
-            let nothing = (total.disk_mb == Some(0), total.containers == Some(0));
-            write!(out, "{:?}", (total.memory_mb <= 0, nothing))?;
+        for resource in Resource::ALL {
+            if !self.by_totals {
+                write!(out, "{}", has_none_at_all(cell, resource))?;
+            } else if resource.is_vital() {
+                let is_limited = cell.available.get(resource).is_some();
+                write!(out, "{:?}{is_limited}", cell.total.get(resource))?;
+            }
         }
         for filter in &self.filters {
             match filter {
@@ -173,6 +166,12 @@ impl Classes {
     }
 }
 
+/// Whether the cell has none of a resource without which it gets no work.
+fn has_none_at_all(cell: &Cell, resource: Resource) -> bool {
+    let total = cell.total.get(resource);
+    resource.is_vital() && total.is_some_and(|total| total <= 0)
+}
+
 /// Whether debits can change what the filter says of a cell, beyond its amounts.
 pub(crate) fn is_dynamic(filter: &Filter) -> bool {
     matches!(
@@ -190,12 +189,13 @@ fn sample(cell: &Cell) -> Cell {
 }
 
 /// Whether nothing differs between the two but what [`super::rows::Row`] and the apps hold.
-pub(crate) fn same_kind(a: &Cell, b: &Cell) -> bool {
+pub(crate) fn same_class_inputs(a: &Cell, b: &Cell) -> bool {
     (Arc::ptr_eq(&a.attributes, &b.attributes) || same_attributes(a, b))
         && a.index == b.index
         && a.total == b.total
-        && a.available.disk_mb.is_some() == b.available.disk_mb.is_some()
-        && a.available.containers.is_some() == b.available.containers.is_some()
+        && Resource::ALL
+            .iter()
+            .all(|r| a.available.get(*r).is_some() == b.available.get(*r).is_some())
         && a.evacuating == b.evacuating
         && a.volumes == b.volumes
         && a.next_reboot == b.next_reboot

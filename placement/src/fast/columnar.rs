@@ -3,15 +3,22 @@
 //! cells, places by memory and disk are kept in order, and the objective runs over blocks of cells.
 
 use super::{
-    Engine, classes::is_dynamic, columns::Columns, rows::Need, session::Session, terms,
-    vector::Blocks, view::View,
+    classes::is_dynamic,
+    columns::Columns,
+    index::Index,
+    rows::{Asked, Need, Row},
+    session::Session,
+    terms,
+    vector::Blocks,
+    view::View,
 };
 use crate::{
-    Job, Policy, Request,
-    batch::{Ask, Batch, same_demands},
+    batch::{Batch, JobGroup, same_demands},
+    cell::Cell,
+    engine::{Choice, Engine},
     objective::Objective,
-    plain::Choice,
-    policy::{Combine, Filter, Mode, Stage, Step},
+    policy::{Combine, Filter, Mode, Policy, Stage, Step},
+    request::{Job, Request},
     stages::{filter, score},
 };
 
@@ -64,11 +71,6 @@ impl<'a> Columnar<'a> {
         }
     }
 
-    /// Leaves the columns as they were before the plan, but for places to be found again.
-    pub(crate) fn finish(self) {
-        self.view.finish();
-    }
-
     /// Fills `alive` with the cells that pass the leading filters on amounts, and the static ones.
     fn start(&mut self, request: &'a Request, leading: &[&Filter]) {
         let known = self
@@ -83,20 +85,7 @@ impl<'a> Columnar<'a> {
             self.judged.push(Judged { request, keeps });
             self.judged.len() - 1
         });
-        let asks = |filter: &Filter| leading.contains(&filter);
-        let least = |filter, amount| if asks(filter) { amount } else { i64::MIN };
-        let capped = request.cpu_millis > 0;
-        let need = Need {
-            memory: least(&Filter::Memory, request.memory_mb),
-            disk: least(&Filter::Disk, request.disk_mb),
-            containers: least(&Filter::Containers, 1),
-            cpu: if capped {
-                least(&Filter::Cpu, request.cpu_millis)
-            } else {
-                i64::MIN
-            },
-            extra: asks(&Filter::Extra) && !request.extra.is_empty(),
-        };
+        let need = Need::under(Asked::by(leading.iter().copied()), request);
         let keeps = &self.judged[at].keeps;
         let (view, alive) = (&self.view, &mut self.scratch.alive);
         let rows = view.session.parts.rows.iter();
@@ -122,16 +111,14 @@ impl<'a> Columnar<'a> {
         let columns = &*view.columns;
         let row = |slot: &u32| view.session.row(*slot);
         match filter {
-            Filter::Memory => alive.retain(|p| {
-                row(p).memory >= request.memory_mb && columns.total_memory[*p as usize] > 0.0
-            }),
-            Filter::Disk => alive.retain(|p| {
-                row(p).disk >= request.disk_mb && columns.total_disk[*p as usize] != 0.0
-            }),
-            Filter::Containers => alive
-                .retain(|p| row(p).containers >= 1 && view.cell(*p).total.containers != Some(0)),
-            Filter::Cpu if request.cpu_millis == 0 => {}
-            Filter::Cpu => alive.retain(|p| row(p).cpu >= request.cpu_millis),
+            Filter::Amount(resource) => {
+                let needs = request.needs()[*resource];
+                let is_there = |p: &u32| {
+                    let total = view.cell(*p).total.get(*resource);
+                    !resource.is_vital() || total.is_none_or(|total| total > 0)
+                };
+                alive.retain(|p| row(p).free[*resource] >= needs && is_there(p));
+            }
             Filter::Extra if request.extra.is_empty() => {}
             Filter::Extra => alive.retain(|p| view.session.has_extras(*p, request)),
             Filter::ContainerCount { limit } => {
@@ -176,7 +163,7 @@ impl<'a> Columnar<'a> {
         step: &crate::policy::Score,
         objective: Option<&Objective>,
         job: &Job,
-        ask: Ask,
+        group: JobGroup,
     ) {
         let combine = self.policy.combine;
         let scratch = &mut self.scratch;
@@ -205,7 +192,7 @@ impl<'a> Columnar<'a> {
                     blocks: &mut scratch.blocks,
                     scratch: &mut scratch.terms,
                     job,
-                    ask,
+                    group,
                 },
                 step,
                 objective,
@@ -246,7 +233,7 @@ fn softly(scratch: &mut Scratch, wanted: impl Fn(&u32) -> bool) -> bool {
 }
 
 impl Engine for Columnar<'_> {
-    fn choose(&mut self, job: &Job, ask: Ask, objective: Option<&Objective>) -> Choice {
+    fn choose(&mut self, job: &Job, group: JobGroup, objective: Option<&Objective>) -> Choice {
         let request = &*job.request;
         let policy = self.policy;
         let stages: Vec<&Stage> = policy.stages_for(request.kind).collect();
@@ -257,8 +244,8 @@ impl Engine for Columnar<'_> {
                 _ => None,
             })
             .collect();
-        self.view.meet(ask, job);
-        self.start(self.shapes[ask.shape as usize], &leading);
+        self.view.meet(group, job);
+        self.start(self.shapes[group.shape as usize], &leading);
         self.scratch.totals.clear();
         let mut scored = false;
         for (at, stage) in stages.iter().enumerate() {
@@ -270,20 +257,64 @@ impl Engine for Columnar<'_> {
                 Step::Filter(filter) if at < leading.len() && !is_dynamic(filter) => {}
                 Step::Filter(filter) if scored => self.filter_scored(filter, request),
                 Step::Filter(filter) => self.filter(filter, request),
-                Step::Narrow(narrow) => self.narrow(*narrow, job, ask),
+                Step::Narrow(narrow) => self.narrow(*narrow, job, group),
                 Step::Score(step) => {
                     scored = true;
-                    self.score(step, objective, job, ask);
+                    self.score(step, objective, job, group);
                 }
             }
         }
         if self.scratch.alive.is_empty() {
             return Choice::default();
         }
-        self.pick(job, ask)
+        self.pick(job, group)
     }
 
-    fn debit(&mut self, slot: u32, job: &Job, ask: Ask) {
-        self.view.debit(slot, job, ask);
+    fn debit(&mut self, slot: u32, job: &Job, group: JobGroup) {
+        self.view.debit(slot, job, group);
+    }
+
+    /// Places by memory and disk are found again when somebody asks for them.
+    fn finish(self: Box<Self>) {
+        self.view.finish();
+    }
+}
+
+impl Index for Columns {
+    fn policy(&self) -> &Policy {
+        self.policy()
+    }
+
+    fn put(&mut self, slot: u32, cell: &Cell, row: Row, _: u64) {
+        self.insert(slot, cell, row);
+    }
+
+    fn take(&mut self, slot: u32, cell: &Cell, _: Row) {
+        self.remove(slot, cell);
+    }
+
+    fn change(&mut self, slot: u32, old: (&Cell, Row), new: (&Cell, Row)) {
+        self.update(slot, old.0, new.0, new.1);
+    }
+
+    fn replace(&mut self, slot: u32, old: (&Cell, Row), new: (&Cell, Row), _: u64) {
+        self.update_class(slot, old.0, new.0, new.1);
+    }
+
+    fn debit(&mut self, slot: u32, _: Row, new: (&Cell, Row), request: &Request) {
+        self.count_debit(slot, new.0, new.1, request);
+    }
+
+    fn numbered(&self) -> usize {
+        self.symbols()
+    }
+
+    fn begin<'a>(&'a mut self, session: Session<'a>, batch: &'a Batch<'a>) -> Box<dyn Engine + 'a> {
+        let policy = session.policy;
+        Box::new(Columnar::new(self, session, policy, batch))
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Index> {
+        Box::new(self.clone())
     }
 }

@@ -4,19 +4,18 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::{
-    Cell, Policy, Request,
-    policy::{Filter, Step},
-    resources::MAX_AMOUNT,
-    stages::{
-        dates,
-        filter::{self, Now},
-    },
+    cell::Cell,
+    context::Now,
+    policy::{Filter, Policy, Step},
+    request::Request,
+    resources::{Amounts, MAX_AMOUNT, Resource},
+    stages::{dates, filter},
     tie,
 };
 
 use super::{
     classes::Classes,
-    rows::{Holders, Row, UNLIMITED},
+    rows::{Holders, Row},
 };
 
 mod places;
@@ -110,12 +109,12 @@ impl Columns {
         }
     }
 
-    pub(crate) fn policy(&self) -> &Policy {
+    pub(super) fn policy(&self) -> &Policy {
         &self.policy
     }
 
     /// How many different classes and racks have been seen.
-    pub(crate) fn symbols(&self) -> usize {
+    pub(super) fn symbols(&self) -> usize {
         self.classes.len().max(self.rack_numbers.len())
     }
 
@@ -150,7 +149,7 @@ impl Columns {
     }
 
     /// Puts a cell in that was not there, in a slot that may be new.
-    pub(crate) fn put(&mut self, slot: u32, cell: &Cell, row: Row) {
+    pub(super) fn insert(&mut self, slot: u32, cell: &Cell, row: Row) {
         self.grow(slot as usize + 1);
         // its name is another: the lots are drawn again
         self.auction = None;
@@ -160,7 +159,7 @@ impl Columns {
         self.hold(slot, None, Some(cell));
     }
 
-    pub(crate) fn take(&mut self, slot: u32, cell: &Cell) {
+    pub(super) fn remove(&mut self, slot: u32, cell: &Cell) {
         self.kinds[slot as usize] = NOBODY;
         self.counted[slot as usize] = false;
         self.reboots[slot as usize] = None;
@@ -170,20 +169,20 @@ impl Columns {
     }
 
     /// The cell of a slot went from `old` to `new`, which may be of another kind.
-    pub(crate) fn replace(&mut self, slot: u32, old: &Cell, new: &Cell, row: Row) {
+    pub(super) fn update_class(&mut self, slot: u32, old: &Cell, new: &Cell, row: Row) {
         self.write_kind(slot, new);
-        self.change(slot, old, new, row);
+        self.update(slot, old, new, row);
     }
 
     /// The cell of a slot went from `old` to `new`, which are of one kind.
-    pub(crate) fn change(&mut self, slot: u32, old: &Cell, new: &Cell, row: Row) {
+    pub(super) fn update(&mut self, slot: u32, old: &Cell, new: &Cell, row: Row) {
         self.write_rest(slot, new);
         self.write_amounts(slot, new, row);
         self.hold(slot, Some(old), Some(new));
     }
 
     /// The request's resources were taken from the cell, which is now as `cell` says.
-    pub(crate) fn debit(&mut self, slot: u32, cell: &Cell, row: Row, request: &Request) {
+    pub(super) fn count_debit(&mut self, slot: u32, cell: &Cell, row: Row, request: &Request) {
         self.write_amounts(slot, cell, row);
         if let Some(owner) = &request.owner {
             self.owners.add(owner, slot);
@@ -193,7 +192,7 @@ impl Columns {
         }
     }
 
-    /// What [`super::classes::same_kind`] compares.
+    /// What [`super::classes::same_class_inputs`] compares.
     fn write_kind(&mut self, slot: u32, cell: &Cell) {
         let at = slot as usize;
         let ignored = self.policy.ignores_evacuating() && cell.evacuating;
@@ -236,11 +235,11 @@ impl Columns {
     /// The cell's free amounts are those of its row.
     pub(super) fn write_row(&mut self, slot: u32, row: Row) {
         let at = slot as usize;
-        self.memory[at] = row.memory as f64;
-        self.disk[at] = if row.disk == UNLIMITED {
+        self.memory[at] = row.free[Resource::Memory] as f64;
+        self.disk[at] = if row.free[Resource::Disk] == Amounts::UNLIMITED {
             MAX_AMOUNT as f64
         } else {
-            row.disk as f64
+            row.free[Resource::Disk] as f64
         };
         self.touch(slot);
     }
@@ -347,14 +346,14 @@ impl Columns {
     /// Seats every cell by its free memory.
     pub(super) fn settle_by_memory(&mut self, rows: &[Row]) {
         let there = |slot: u32| self.kinds[slot as usize] != NOBODY;
-        let memory = |slot: u32| there(slot).then(|| rows[slot as usize].memory);
+        let memory = |slot: u32| there(slot).then(|| rows[slot as usize].free[Resource::Memory]);
         self.by_memory.settle(self.kinds.len(), memory);
     }
 
     /// Seats every cell by its free disk, the unlimited last.
     pub(super) fn settle_by_disk(&mut self, rows: &[Row]) {
         let there = |slot: u32| self.kinds[slot as usize] != NOBODY;
-        let disk = |slot: u32| there(slot).then(|| rows[slot as usize].disk);
+        let disk = |slot: u32| there(slot).then(|| rows[slot as usize].free[Resource::Disk]);
         self.by_disk.settle(self.kinds.len(), disk);
     }
 

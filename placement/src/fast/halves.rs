@@ -2,14 +2,20 @@
 //! all above it are found by bisection; then one pass over those draws the winner.
 
 use super::{
-    Engine,
     classes::Classes,
+    index::Index,
     recipe::Recipe,
     rows::{Need, Row},
     session::Session,
 };
 use crate::{
-    Cell, Job, Policy, Request, batch::Ask, objective::Objective, plain::Choice, policy::Narrow,
+    batch::{Batch, JobGroup},
+    cell::Cell,
+    engine::{Choice, Engine},
+    objective::Objective,
+    policy::{Narrow, Policy},
+    request::{Job, Request},
+    resources::{Amounts, Resource},
     tie,
 };
 
@@ -48,15 +54,36 @@ impl Halves {
         })
     }
 
-    pub(crate) fn policy(&self) -> &Policy {
+    fn extract(&mut self, slot: u32, row: Row) {
+        let class = self.class_of.get(slot as usize).copied().unwrap_or(OUT);
+        if class != OUT {
+            self.lists[class as usize].remove(row.free[Resource::Memory], slot);
+        }
+    }
+
+    /// The cell's row changed.
+    fn reorder(&mut self, slot: u32, old: Row, new: Row) {
+        let class = self.class_of.get(slot as usize).copied().unwrap_or(OUT);
+        if class != OUT {
+            let list = &mut self.lists[class as usize];
+            if let Some(entry) = list.remove(old.free[Resource::Memory], slot) {
+                list.insert(self::entry(slot, new, entry.hash), new);
+            }
+        }
+    }
+
+    fn zone_of(&self, slot: u32) -> Option<u32> {
+        let class = self.class_of.get(slot as usize).copied()?;
+        (class != OUT).then(|| self.classes.get(class).zone)
+    }
+}
+
+impl Index for Halves {
+    fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    pub(crate) fn classes(&self) -> usize {
-        self.classes.len()
-    }
-
-    pub(crate) fn put(&mut self, slot: u32, cell: &Cell, row: Row, hash: u64) {
+    fn put(&mut self, slot: u32, cell: &Cell, row: Row, hash: u64) {
         let class = self.classes.of(cell);
         if self.class_of.len() <= slot as usize {
             self.class_of.resize(slot as usize + 1, OUT);
@@ -68,33 +95,31 @@ impl Halves {
         self.lists[class as usize].insert(entry(slot, row, hash), row);
     }
 
-    pub(crate) fn take(&mut self, slot: u32, row: Row) {
+    fn take(&mut self, slot: u32, _: &Cell, row: Row) {
         self.extract(slot, row);
         if let Some(class) = self.class_of.get_mut(slot as usize) {
             *class = OUT;
         }
     }
 
-    fn extract(&mut self, slot: u32, row: Row) {
-        let class = self.class_of.get(slot as usize).copied().unwrap_or(OUT);
-        if class != OUT {
-            self.lists[class as usize].remove(row.memory, slot);
-        }
+    fn change(&mut self, slot: u32, old: (&Cell, Row), new: (&Cell, Row)) {
+        self.reorder(slot, old.1, new.1);
     }
 
-    pub(crate) fn change(&mut self, slot: u32, old: Row, new: Row) {
-        let class = self.class_of.get(slot as usize).copied().unwrap_or(OUT);
-        if class != OUT {
-            let list = &mut self.lists[class as usize];
-            if let Some(entry) = list.remove(old.memory, slot) {
-                list.insert(self::entry(slot, new, entry.hash), new);
-            }
-        }
+    fn debit(&mut self, slot: u32, old: Row, new: (&Cell, Row), _: &Request) {
+        self.reorder(slot, old, new.1);
     }
 
-    fn zone_of(&self, slot: u32) -> Option<u32> {
-        let class = self.class_of.get(slot as usize).copied()?;
-        (class != OUT).then(|| self.classes.get(class).zone)
+    fn numbered(&self) -> usize {
+        self.classes.len()
+    }
+
+    fn begin<'a>(&'a mut self, session: Session<'a>, batch: &'a Batch<'a>) -> Box<dyn Engine + 'a> {
+        Box::new(HalvesPlan::new(self, session, batch.shapes.len()))
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Index> {
+        Box::new(self.clone())
     }
 }
 
@@ -148,40 +173,22 @@ impl<'a> HalvesPlan<'a> {
         }
     }
 
-    /// Leaves the index as it was before the plan.
-    pub(crate) fn finish(mut self) {
-        let (index, hashes) = (self.index, self.session.parts.hashes);
-        self.session
-            .roll_back(|slot, now, before| index.change(slot, now, before));
-        for slot in std::mem::take(&mut self.session.out) {
-            let class = index.class_of.get(slot as usize).copied().unwrap_or(OUT);
-            if class != OUT {
-                let row = *self.session.row(slot);
-                let entry = entry(slot, row, hashes[slot as usize]);
-                index.lists[class as usize].insert(entry, row);
-            }
-        }
-    }
-
-    fn learn_classes(&mut self, ask: Ask, request: &Request) {
-        if self.admitted[ask.shape as usize].is_some() {
+    fn learn_classes(&mut self, group: JobGroup, request: &Request) {
+        if self.admitted[group.shape as usize].is_some() {
             return;
         }
-        let now = crate::stages::filter::Now {
-            ms: self.session.draw.now_ms,
-            instances: &self.session.draw.instances,
-        };
+        let now = crate::context::Now::of(self.session.context);
         // as many classes as were counted in u32
         let classes = u32::try_from(self.index.classes.len()).unwrap_or(u32::MAX);
         let admits = |class| self.index.classes.admits(class, request, now);
-        self.admitted[ask.shape as usize] = Some((0..classes).map(admits).collect());
+        self.admitted[group.shape as usize] = Some((0..classes).map(admits).collect());
     }
 
-    fn rank_zones(&mut self, ask: Ask, job: &Job) {
+    fn rank_zones(&mut self, group: JobGroup, job: &Job) {
         let by_count = self.index.recipe.has(Narrow::ZoneFewest, job.request.kind);
         let zones = &mut self.scratch.zones;
         zones.clear();
-        for (zone, count) in (0..).zip(&self.session.app(ask).zones) {
+        for (zone, count) in (0..).zip(&self.session.app(group).zones) {
             zones.push((if by_count { *count } else { 0 }, zone));
         }
         zones.sort_unstable();
@@ -189,7 +196,13 @@ impl<'a> HalvesPlan<'a> {
 
     /// Finds the candidates of these zones: runs of lists less the skipped, or one by one. Returns
     /// how many there are.
-    fn gather(&mut self, zones: std::ops::Range<usize>, ask: Ask, job: &Job, need: &Need) -> usize {
+    fn gather(
+        &mut self,
+        zones: std::ops::Range<usize>,
+        group: JobGroup,
+        job: &Job,
+        need: &Need,
+    ) -> usize {
         let Self {
             index,
             session,
@@ -201,7 +214,7 @@ impl<'a> HalvesPlan<'a> {
         scratch.runs.clear();
         scratch.skipped.clear();
         scratch.cells.clear();
-        let Some(admitted) = &admitted[ask.shape as usize] else {
+        let Some(admitted) = &admitted[group.shape as usize] else {
             return 0;
         };
         let mut total = 0;
@@ -213,7 +226,7 @@ impl<'a> HalvesPlan<'a> {
                 if !admitted[*class as usize] || list.len() == 0 {
                     continue;
                 }
-                let from = list.at_least(need.memory);
+                let from = list.at_least(need.amounts[Resource::Memory]);
                 if from.rank == list.len() {
                     continue;
                 }
@@ -224,12 +237,15 @@ impl<'a> HalvesPlan<'a> {
         }
         let holders_go = index.recipe.has(Narrow::AppFewest, request.kind);
         if holders_go {
-            for at in 0..session.app(ask).holders.len() {
-                let slot = &session.app(ask).holders[at].0.clone();
+            for at in 0..session.app(group).holders.len() {
+                let slot = &session.app(group).holders[at].0.clone();
                 let class = index.class_of[*slot as usize];
                 let row = *session.row(*slot);
                 let inside = class != OUT && scratch.runs.iter().any(|run| run.list == class);
-                if inside && row.memory >= need.memory && !session.is_marked(*slot) {
+                if inside
+                    && row.free[Resource::Memory] >= need.amounts[Resource::Memory]
+                    && !session.is_marked(*slot)
+                {
                     session.mark(*slot);
                     let hash = session.parts.hashes[*slot as usize];
                     scratch.skipped.push(entry(*slot, row, hash));
@@ -240,11 +256,17 @@ impl<'a> HalvesPlan<'a> {
             scratch.skipped.sort_unstable_by_key(|e| e.memory);
             return total - scratch.skipped.len();
         }
-        self.gather_each(ask, request, need, holders_go)
+        self.gather_each(group, request, need, holders_go)
     }
 
     /// The candidates one by one.
-    fn gather_each(&mut self, ask: Ask, request: &Request, need: &Need, holders_go: bool) -> usize {
+    fn gather_each(
+        &mut self,
+        group: JobGroup,
+        request: &Request,
+        need: &Need,
+        holders_go: bool,
+    ) -> usize {
         let Self {
             index,
             session,
@@ -260,7 +282,7 @@ impl<'a> HalvesPlan<'a> {
         scratch.runs.clear();
         scratch.skipped.clear();
         if holders_go {
-            let holders = &session.app(ask).holders;
+            let holders = &session.app(group).holders;
             let count = |slot: u32| {
                 let at = holders.binary_search_by_key(&slot, |(s, _)| *s);
                 at.map_or(0, |at| holders[at].1)
@@ -358,26 +380,24 @@ fn skip_misfits(
 ) {
     let chunks = list.chunks.get_mut(from.chunk..).unwrap_or_default();
     for (i, chunk) in chunks.iter_mut().enumerate() {
-        if !need.extra && need.fits(&chunk.least) {
+        if !need.extra && chunk.least.covers(&need.amounts) {
             continue;
         }
         let skip = if i == 0 { from.within } else { 0 };
-        let but_disk = Row {
-            disk: i64::MAX,
-            ..chunk.least
-        };
+        let mut but_disk = chunk.least;
+        but_disk[Resource::Disk] = Amounts::UNLIMITED;
         // mostly it is the disk, which stands beside the memory
-        let only_disk = !need.extra && need.fits(&but_disk);
+        let only_disk = !need.extra && but_disk.covers(&need.amounts);
         let mut least = but_disk;
         if !only_disk {
             least = PLENTY;
         }
         for entry in &chunk.cells[skip..] {
             let fits = if only_disk {
-                least.disk = least.disk.min(entry.disk);
-                entry.disk >= need.disk
+                least[Resource::Disk] = least[Resource::Disk].min(entry.disk);
+                entry.disk >= need.amounts[Resource::Disk]
             } else {
-                least = lower(least, *session.row(entry.slot));
+                least = lower(least, session.row(entry.slot).free);
                 session.fits(entry.slot, need, request)
             };
             if !fits {
@@ -393,32 +413,32 @@ fn skip_misfits(
 
 fn entry(slot: u32, row: Row, hash: u64) -> Entry {
     Entry {
-        memory: row.memory,
+        memory: row.free[Resource::Memory],
         slot,
         hash,
-        disk: row.disk,
+        disk: row.free[Resource::Disk],
     }
 }
 
 impl Engine for HalvesPlan<'_> {
-    fn choose(&mut self, job: &Job, ask: Ask, _: Option<&Objective>) -> Choice {
+    fn choose(&mut self, job: &Job, group: JobGroup, _: Option<&Objective>) -> Choice {
         let request = &*job.request;
         let (index, zones) = (&*self.index, self.index.classes.zones());
         self.session
-            .meet(ask, job, zones, |slot| index.zone_of(slot));
+            .meet(group, job, zones, |slot| index.zone_of(slot));
         self.session.clear_marks();
-        self.learn_classes(ask, request);
-        self.rank_zones(ask, job);
+        self.learn_classes(group, request);
+        self.rank_zones(group, job);
         let need = self.index.recipe.need(request);
         let mut from = 0;
         while from < self.scratch.zones.len() {
             let count = self.scratch.zones[from].0;
-            let group = self.scratch.zones[from..]
+            let tied = self.scratch.zones[from..]
                 .iter()
                 .take_while(|(c, _)| *c == count)
                 .count();
-            let mut n = self.gather(from..from + group, ask, job, &need);
-            from += group;
+            let mut n = self.gather(from..from + tied, group, job, &need);
+            from += tied;
             if n == 0 {
                 continue;
             }
@@ -427,27 +447,44 @@ impl Engine for HalvesPlan<'_> {
                 self.last_middle = middle;
                 n = self.cut(middle);
             }
-            let draw = self.session.draw;
-            let all = draw.first || draw.explain > crate::Explain::Winner;
+            let context = self.session.context;
+            let all = context.first || context.explain > crate::decision::Explain::Winner;
             let finalists = if all { self.finalists() } else { Vec::new() };
-            let winner = if draw.first {
+            let winner = if context.first {
                 finalists.first().copied()
             } else {
-                let point = self.session.point(job, ask);
+                let point = self.session.point(job, group);
                 self.kth_by_lot(tie::draw(point, n), n, point)
             };
             return Choice {
                 winner,
                 finalists,
                 value: None,
+                trace: None,
             };
         }
         Choice::default()
     }
 
-    fn debit(&mut self, slot: u32, job: &Job, ask: Ask) {
+    fn debit(&mut self, slot: u32, job: &Job, group: JobGroup) {
         let zone = self.index.zone_of(slot);
-        let old = self.session.debit(slot, zone, &job.request, ask);
-        self.index.change(slot, old, *self.session.row(slot));
+        let old = self.session.debit(slot, zone, &job.request, group);
+        self.index.reorder(slot, old, *self.session.row(slot));
+    }
+
+    fn finish(self: Box<Self>) {
+        let Self {
+            index, mut session, ..
+        } = *self;
+        let hashes = session.parts.hashes;
+        session.roll_back(|slot, now, before| index.reorder(slot, now, before));
+        for slot in std::mem::take(&mut session.out) {
+            let class = index.class_of.get(slot as usize).copied().unwrap_or(OUT);
+            if class != OUT {
+                let row = *session.row(slot);
+                let entry = entry(slot, row, hashes[slot as usize]);
+                index.lists[class as usize].insert(entry, row);
+            }
+        }
     }
 }

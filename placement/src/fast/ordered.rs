@@ -7,15 +7,19 @@
 //! again by the plain formula.
 
 use super::{
-    Engine,
     classes::Classes,
+    index::Index,
     recipe::{Part, Recipe},
     rows::Row,
     session::Session,
 };
 use crate::{
-    Cell, Job, Kind, Policy, Request, batch::Ask, objective::Objective, plain::Choice,
-    policy::Narrow,
+    batch::{Batch, JobGroup},
+    cell::Cell,
+    engine::{Choice, Engine},
+    objective::Objective,
+    policy::{Narrow, Policy},
+    request::{Job, Kind, Request},
 };
 
 mod bucket;
@@ -78,47 +82,10 @@ impl Ordered {
         })
     }
 
-    pub(crate) fn policy(&self) -> &Policy {
-        &self.policy
-    }
-
-    pub(crate) fn classes(&self) -> usize {
-        self.classes.len()
-    }
-
     /// Whether a cell's cost depends on which other cells its zone has.
-    pub(crate) fn uses_ranks(&self) -> bool {
+    fn uses_ranks(&self) -> bool {
         let places = |(part, weight, _): &(Part, f64, _)| *part == Part::Place && *weight != 0.0;
         !self.recipe.raw_index && self.recipe.terms.iter().any(places)
-    }
-
-    /// Sets the places by slot, before the cells come.
-    pub(crate) fn set_places(&mut self, places: Vec<u32>) {
-        self.places = places;
-    }
-
-    pub(crate) fn put(&mut self, slot: u32, cell: &Cell) {
-        let class = self.classes.of(cell);
-        let at = slot as usize;
-        if self.class_of.len() <= at {
-            self.class_of.resize(at + 1, OUT);
-        }
-        if self.places.len() <= at {
-            self.places.resize(at + 1, 0);
-        }
-        if self.recipe.raw_index {
-            self.places[at] = cell.index;
-        }
-        self.class_of[at] = class;
-        // it has no seat: what it had before does not matter
-        self.touch(slot, Row::default());
-    }
-
-    pub(crate) fn take(&mut self, slot: u32, row: Row) {
-        self.unseat(slot, row);
-        if let Some(class) = self.class_of.get_mut(slot as usize) {
-            *class = OUT;
-        }
     }
 
     /// Takes the cell out of every order, until it is touched.
@@ -134,7 +101,7 @@ impl Ordered {
     }
 
     /// The cell's row changed from `before`: it finds its new place when somebody looks.
-    pub(crate) fn touch(&mut self, slot: u32, before: Row) {
+    fn touch(&mut self, slot: u32, before: Row) {
         for order in &mut self.orders {
             order.touch(slot, before);
         }
@@ -162,6 +129,64 @@ impl Ordered {
     fn zone_of(&self, slot: u32) -> Option<u32> {
         let class = self.class_of.get(slot as usize).copied()?;
         (class != OUT).then(|| self.classes.get(class).zone)
+    }
+}
+
+impl Index for Ordered {
+    fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    fn put(&mut self, slot: u32, cell: &Cell, _: Row, _: u64) {
+        let class = self.classes.of(cell);
+        let at = slot as usize;
+        if self.class_of.len() <= at {
+            self.class_of.resize(at + 1, OUT);
+        }
+        if self.places.len() <= at {
+            self.places.resize(at + 1, 0);
+        }
+        if self.recipe.raw_index {
+            self.places[at] = cell.index;
+        }
+        self.class_of[at] = class;
+        // it has no seat: what it had before does not matter
+        self.touch(slot, Row::default());
+    }
+
+    fn take(&mut self, slot: u32, _: &Cell, row: Row) {
+        self.unseat(slot, row);
+        if let Some(class) = self.class_of.get_mut(slot as usize) {
+            *class = OUT;
+        }
+    }
+
+    fn change(&mut self, slot: u32, old: (&Cell, Row), _: (&Cell, Row)) {
+        self.touch(slot, old.1);
+    }
+
+    fn debit(&mut self, slot: u32, old: Row, _: (&Cell, Row), _: &Request) {
+        self.touch(slot, old);
+    }
+
+    fn depends_on_membership(&self) -> bool {
+        self.uses_ranks()
+    }
+
+    fn set_ranks(&mut self, ranks: Vec<u32>) {
+        self.places = ranks;
+    }
+
+    fn numbered(&self) -> usize {
+        self.classes.len()
+    }
+
+    fn begin<'a>(&'a mut self, session: Session<'a>, batch: &'a Batch<'a>) -> Box<dyn Engine + 'a> {
+        Box::new(OrderedPlan::new(self, session, &batch.shapes))
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Index> {
+        Box::new(self.clone())
     }
 }
 
@@ -209,38 +234,24 @@ impl<'a> OrderedPlan<'a> {
         }
     }
 
-    /// Leaves the index as it was before the plan, but for places to be found again.
-    pub(crate) fn finish(mut self) {
-        let index = self.index;
-        self.session
-            .roll_back(|slot, now, _| index.touch(slot, now));
-        for (slot, class) in self.absent {
-            index.class_of[slot as usize] = class;
-            index.touch(slot, Row::default());
-        }
-    }
-
-    fn learn_fares(&mut self, ask: Ask, order: usize, request: &Request) {
-        if self.fares[ask.shape as usize].is_some() {
+    fn learn_fares(&mut self, group: JobGroup, order: usize, request: &Request) {
+        if self.fares[group.shape as usize].is_some() {
             return;
         }
-        let now = crate::stages::filter::Now {
-            ms: self.session.draw.now_ms,
-            instances: &self.session.draw.instances,
-        };
+        let now = crate::context::Now::of(self.session.context);
         let fare = |class| {
             let admitted = self.index.classes.admits(class, request, now);
             admitted.then(|| self.index.orders[order].part(self.index.classes.get(class), request))
         };
         // as many classes as were counted in u32
         let classes = u32::try_from(self.index.classes.len()).unwrap_or(u32::MAX);
-        self.fares[ask.shape as usize] = Some((0..classes).map(fare).collect());
+        self.fares[group.shape as usize] = Some((0..classes).map(fare).collect());
     }
 
     /// The zones, those with the fewest instances first; all alike where zones do not matter.
-    fn rank_zones(&mut self, ask: Ask, kind: Kind) {
+    fn rank_zones(&mut self, group: JobGroup, kind: Kind) {
         let by_count = self.index.recipe.has(Narrow::ZoneFewest, kind);
-        let counts = &self.session.app(ask).zones;
+        let counts = &self.session.app(group).zones;
         self.zones.clear();
         for (zone, count) in (0..).zip(counts) {
             self.zones.push((if by_count { *count } else { 0 }, zone));
@@ -250,61 +261,77 @@ impl<'a> OrderedPlan<'a> {
 }
 
 impl Engine for OrderedPlan<'_> {
-    fn choose(&mut self, job: &Job, ask: Ask, _: Option<&Objective>) -> Choice {
+    fn choose(&mut self, job: &Job, group: JobGroup, _: Option<&Objective>) -> Choice {
         // the shape's request stands for the job's, which is far away in memory
-        let request = self.shapes[ask.shape as usize];
+        let request = self.shapes[group.shape as usize];
         let order = usize::from(request.kind == Kind::Task);
         self.index
             .settle_in(order, self.session.parts.rows, self.session.parts.hashes);
         let zones = self.index.classes.zones();
         let index = &*self.index;
         self.session
-            .meet(ask, job, zones, |slot| index.zone_of(slot));
-        self.session.mark_holders(ask);
-        self.learn_fares(ask, order, request);
-        self.rank_zones(ask, request.kind);
+            .meet(group, job, zones, |slot| index.zone_of(slot));
+        self.session.mark_holders(group);
+        self.learn_fares(group, order, request);
+        self.rank_zones(group, request.kind);
         let need = self.index.recipe.need(request);
         let mut from = 0;
         while from < self.zones.len() {
             let count = self.zones[from].0;
-            let group = self.zones[from..]
+            let tied = self.zones[from..]
                 .iter()
                 .take_while(|(c, _)| *c == count)
                 .count();
-            self.search(from..from + group, order, request, ask, &need);
-            from += group;
+            self.search(from..from + tied, order, request, group, &need);
+            from += tied;
             if self.hits.is_empty() {
                 continue;
             }
-            let cost = self.settle(order, request, ask);
+            let cost = self.settle(order, request, group);
             if self.hits.is_empty() {
                 continue;
             }
-            let all = self.session.draw.first || self.session.draw.explain > crate::Explain::Winner;
+            let all = self.session.context.first
+                || self.session.context.explain > crate::decision::Explain::Winner;
             let finalists = if all {
                 self.finalists(order, request, &need)
             } else {
                 Vec::new()
             };
-            let winner = if self.session.draw.first {
+            let winner = if self.session.context.first {
                 finalists.first().copied()
             } else {
-                self.nearest(order, job, ask, &need)
+                self.nearest(order, job, group, &need)
             };
             return Choice {
                 winner,
                 value: Some(cost),
                 finalists,
+                trace: None,
             };
         }
         Choice::default()
     }
 
-    fn debit(&mut self, slot: u32, _: &Job, ask: Ask) {
+    fn debit(&mut self, slot: u32, _: &Job, group: JobGroup) {
         let zone = self.index.zone_of(slot);
         let before = self
             .session
-            .debit(slot, zone, self.shapes[ask.shape as usize], ask);
+            .debit(slot, zone, self.shapes[group.shape as usize], group);
         self.index.touch(slot, before);
+    }
+
+    fn finish(self: Box<Self>) {
+        let Self {
+            index,
+            mut session,
+            absent,
+            ..
+        } = *self;
+        session.roll_back(|slot, now, _| index.touch(slot, now));
+        for (slot, class) in absent {
+            index.class_of[slot as usize] = class;
+            index.touch(slot, Row::default());
+        }
     }
 }

@@ -1,11 +1,15 @@
 //! What an index must know of a policy, read once from its stages.
 
 use crate::{
-    Kind, Policy, Request,
-    policy::{Combine, Filter, Narrow, Pick, Step, Term},
+    policy::{Combine, Filter, Narrow, Pick, Policy, Step, Term},
+    request::{Kind, Request},
+    resources::Resource,
 };
 
-use super::{classes, rows::Need};
+use super::{
+    classes,
+    rows::{Asked, Need},
+};
 
 /// A score term that looks at one cell and one job only.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,17 +31,7 @@ pub(crate) struct Recipe {
     pub(crate) terms: Vec<(Part, f64, Option<Kind>)>,
     /// Whether [`Part::Place`] is the cell's raw index, not its rank.
     pub(crate) raw_index: bool,
-    /// Which amounts are asked for, by filter.
-    asks: Asks,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Asks {
-    memory: bool,
-    disk: bool,
-    containers: bool,
-    cpu: bool,
-    extra: bool,
+    asked: Asked,
 }
 
 impl Recipe {
@@ -48,7 +42,7 @@ impl Recipe {
             narrows: Vec::new(),
             terms: Vec::new(),
             raw_index: false,
-            asks: Asks::default(),
+            asked: Asked::default(),
         };
         let mut index_modes = Vec::new();
         for stage in &policy.stages {
@@ -90,22 +84,15 @@ impl Recipe {
             return None;
         }
         recipe.raw_index = index_modes == [true];
-        let asks = |filter: Filter| recipe.filters.contains(&filter);
-        recipe.asks = Asks {
-            memory: asks(Filter::Memory),
-            disk: asks(Filter::Disk),
-            containers: asks(Filter::Containers),
-            cpu: asks(Filter::Cpu),
-            extra: asks(Filter::Extra),
-        };
+        recipe.asked = Asked::by(&recipe.filters);
         Some(recipe)
     }
 
     /// Whether the lowest sum wins, in the zones with the fewest instances or in all.
     pub(crate) fn is_ordered(&self, policy: &Policy) -> bool {
         // a total of 0, which has no cost, must not get as far as the costs
-        let amounts = [Filter::Memory, Filter::Disk, Filter::Containers];
-        amounts.iter().all(|filter| self.filters.contains(filter))
+        let mut vital = Resource::ALL.into_iter().filter(|r| r.is_vital());
+        vital.all(|resource| self.filters.contains(&Filter::Amount(resource)))
             && policy.pick == Pick::Lowest
             && policy.combine == Combine::Sum
             && self.narrows.len() <= 1
@@ -137,13 +124,6 @@ impl Recipe {
 
     /// What a request needs of a row.
     pub(crate) fn need(&self, request: &Request) -> Need {
-        let least = |asked, amount| if asked { amount } else { i64::MIN };
-        Need {
-            memory: least(self.asks.memory, request.memory_mb),
-            disk: least(self.asks.disk, request.disk_mb),
-            containers: least(self.asks.containers, 1),
-            cpu: least(self.asks.cpu && request.cpu_millis > 0, request.cpu_millis),
-            extra: self.asks.extra && !request.extra.is_empty(),
-        }
+        Need::under(self.asked, request)
     }
 }

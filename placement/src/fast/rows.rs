@@ -2,18 +2,17 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::{Cell, Kind, Request};
-
-/// What is unlimited.
-pub(crate) const UNLIMITED: i64 = i64::MAX;
+use crate::{
+    cell::Cell,
+    policy::Filter,
+    request::{Kind, Request},
+    resources::{Amounts, Resource},
+};
 
 /// What debits change in a cell, but for counts by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Row {
-    pub(crate) memory: i64,
-    pub(crate) disk: i64,
-    pub(crate) containers: i64,
-    pub(crate) cpu: i64,
+    pub(crate) free: Amounts,
     pub(crate) starting: u32,
     pub(crate) tasks: u32,
 }
@@ -21,10 +20,7 @@ pub(crate) struct Row {
 impl Row {
     pub(crate) fn of(cell: &Cell) -> Self {
         Self {
-            memory: cell.available.memory_mb,
-            disk: cell.available.disk_mb.unwrap_or(UNLIMITED),
-            containers: cell.available.containers.unwrap_or(UNLIMITED),
-            cpu: cell.available.cpu_millis,
+            free: cell.available.amounts(),
             starting: cell.starting,
             tasks: cell.tasks,
         }
@@ -32,14 +28,7 @@ impl Row {
 
     /// With one more instance of the request.
     pub(crate) fn debited(mut self, request: &Request) -> Self {
-        self.memory -= request.memory_mb;
-        if self.disk != UNLIMITED {
-            self.disk -= request.disk_mb;
-        }
-        if self.containers != UNLIMITED {
-            self.containers -= 1;
-        }
-        self.cpu -= request.cpu_millis;
+        self.free.debit(&request.amounts());
         self.starting += 1;
         self.tasks += u32::from(request.kind == Kind::Task);
         self
@@ -49,20 +38,53 @@ impl Row {
 /// What a job needs, under one policy: what no filter asks for is needed by nobody.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
-    pub(crate) memory: i64,
-    pub(crate) disk: i64,
-    pub(crate) containers: i64,
-    pub(crate) cpu: i64,
+    pub(crate) amounts: Amounts,
     /// Some named resource as well.
     pub(crate) extra: bool,
 }
 
 impl Need {
+    /// What the request needs, as far as one of the filters asks for it.
+    pub(crate) fn under(asked: Asked, request: &Request) -> Self {
+        let needs = request.needs();
+        let least = |resource: Resource| {
+            let is_asked = asked.amounts[resource as usize];
+            if is_asked {
+                needs[resource]
+            } else {
+                Amounts::NO_NEED
+            }
+        };
+        Self {
+            amounts: Amounts::from_fn(least),
+            extra: asked.extra && !request.extra.is_empty(),
+        }
+    }
+
+    #[inline]
     pub(crate) fn fits(&self, row: &Row) -> bool {
-        row.memory >= self.memory
-            && row.disk >= self.disk
-            && row.containers >= self.containers
-            && row.cpu >= self.cpu
+        row.free.covers(&self.amounts)
+    }
+}
+
+/// The resources that a policy's filters ask for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Asked {
+    amounts: [bool; Resource::ALL.len()],
+    extra: bool,
+}
+
+impl Asked {
+    pub(crate) fn by<'f>(filters: impl IntoIterator<Item = &'f Filter>) -> Self {
+        let mut asked = Self::default();
+        for filter in filters {
+            match filter {
+                Filter::Amount(resource) => asked.amounts[*resource as usize] = true,
+                Filter::Extra => asked.extra = true,
+                _ => {}
+            }
+        }
+        asked
     }
 }
 

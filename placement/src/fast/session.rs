@@ -3,7 +3,14 @@
 use std::{collections::HashMap, sync::Arc};
 
 use super::rows::{Holders, Need, Row};
-use crate::{Cell, Draw, Job, Policy, Request, batch::Ask, tie};
+use crate::{
+    batch::JobGroup,
+    cell::Cell,
+    context::PlanContext,
+    policy::Policy,
+    request::{Job, Request},
+    tie,
+};
 
 /// The pool's parts that a plan works on.
 pub(crate) struct Parts<'a> {
@@ -27,7 +34,8 @@ pub(crate) struct AppState {
 /// The state of one plan.
 pub(crate) struct Session<'a> {
     pub(crate) parts: Parts<'a>,
-    pub(crate) draw: &'a Draw,
+    pub(crate) policy: &'a Policy,
+    pub(crate) context: &'a PlanContext,
     pub(crate) lots: tie::Lots,
     ignores_evacuating: bool,
     /// Slots that do not exist for this auction, ascending.
@@ -46,19 +54,20 @@ pub(crate) struct Session<'a> {
 impl<'a> Session<'a> {
     pub(crate) fn new(
         parts: Parts<'a>,
-        policy: &Policy,
-        draw: &'a Draw,
+        policy: &'a Policy,
+        context: &'a PlanContext,
         apps: usize,
         slot_of: impl Fn(&str) -> Option<u32>,
     ) -> Self {
-        let gone = draw.absent.iter().chain(&draw.expired);
+        let gone = context.absent.iter().chain(&context.expired);
         let mut out: Vec<u32> = gone.filter_map(|name| slot_of(name)).collect();
         out.sort_unstable();
         out.dedup();
         let slots = parts.cells.len();
         Self {
-            draw,
-            lots: tie::Lots::new(draw.seed, draw.auction),
+            policy,
+            context,
+            lots: tie::Lots::new(context.seed, context.auction),
             ignores_evacuating: policy.ignores_evacuating(),
             out,
             apps: std::iter::repeat_with(AppState::default)
@@ -86,12 +95,12 @@ impl<'a> Session<'a> {
     /// Looks the job's app up on its first job. `zone_of` gives the zone of a slot.
     pub(crate) fn meet(
         &mut self,
-        ask: Ask,
+        group: JobGroup,
         job: &Job,
         zones: usize,
         zone_of: impl Fn(u32) -> Option<u32>,
     ) {
-        if self.apps[ask.app as usize].known {
+        if self.apps[group.app as usize].known {
             return;
         }
         let known = self.parts.holders.of(&job.request.app).iter().copied();
@@ -102,15 +111,15 @@ impl<'a> Session<'a> {
                 counts[zone as usize] += count;
             }
         }
-        self.apps[ask.app as usize] = AppState {
+        self.apps[group.app as usize] = AppState {
             known: true,
             holders,
             zones: counts,
         };
     }
 
-    pub(crate) fn app(&self, ask: Ask) -> &AppState {
-        &self.apps[ask.app as usize]
+    pub(crate) fn app(&self, group: JobGroup) -> &AppState {
+        &self.apps[group.app as usize]
     }
 
     /// An app of the batch, once it was met.
@@ -123,9 +132,9 @@ impl<'a> Session<'a> {
     }
 
     /// Marks the app's holders, to be skipped until the next call.
-    pub(crate) fn mark_holders(&mut self, ask: Ask) {
+    pub(crate) fn mark_holders(&mut self, group: JobGroup) {
         self.mark += 1;
-        for (slot, _) in &self.apps[ask.app as usize].holders {
+        for (slot, _) in &self.apps[group.app as usize].holders {
             self.marks[*slot as usize] = self.mark;
         }
     }
@@ -165,7 +174,7 @@ impl<'a> Session<'a> {
         slot: u32,
         zone: Option<u32>,
         request: &Request,
-        ask: Ask,
+        group: JobGroup,
     ) -> Row {
         let row = &mut self.parts.rows[slot as usize];
         let old = *row;
@@ -176,8 +185,8 @@ impl<'a> Session<'a> {
         for (name, amount) in &request.extra {
             *self.extras.entry((slot, name.clone())).or_insert(0) += amount;
         }
-        if request.kind == crate::Kind::Lrp {
-            let app = &mut self.apps[ask.app as usize];
+        if request.kind == crate::request::Kind::Lrp {
+            let app = &mut self.apps[group.app as usize];
             // few of an app share a cell, so new holders are the rule
             match app.holders.binary_search_by_key(&slot, |(s, _)| *s) {
                 Ok(at) => app.holders[at].1 += 1,
@@ -200,8 +209,8 @@ impl<'a> Session<'a> {
     }
 
     /// The job's point on the circle of lots.
-    pub(crate) fn point(&self, job: &Job, ask: Ask) -> u64 {
-        self.lots.of_job(ask.app_hash, job.index)
+    pub(crate) fn point(&self, job: &Job, group: JobGroup) -> u64 {
+        self.lots.of_job(group.app_hash, job.index)
     }
 
     /// Sorted by name.

@@ -2,15 +2,15 @@
 
 use super::{
     columns::Columns,
-    rows::UNLIMITED,
     vector::{self, Blocks, Inputs, Source},
     view::{Listed, View, count_at},
 };
 use crate::{
-    Job,
-    batch::Ask,
+    batch::JobGroup,
     objective::{Facts, Id, JobFacts, List, Objective, OfCell},
     policy::{Mode, Score, Term},
+    request::Job,
+    resources::{Amounts, Resource, used_after},
     stages::score::{self, WEEK_MS, lowest_is_best, mean_places, min_max, places},
     tie,
 };
@@ -23,7 +23,7 @@ pub(super) struct Around<'c, 'a> {
     pub(super) blocks: &'c mut Blocks,
     pub(super) scratch: &'c mut Scratch,
     pub(super) job: &'c Job,
-    pub(super) ask: Ask,
+    pub(super) group: JobGroup,
 }
 
 /// Reused from job to job.
@@ -76,7 +76,8 @@ pub(super) fn term(
         }
         (Term::Disk, Mode::Rank) => {
             let rows = &around.view.session.parts.rows;
-            let unlimited = |slot: &u32| rows[*slot as usize].disk == UNLIMITED;
+            let unlimited =
+                |slot: &u32| rows[*slot as usize].free[Resource::Disk] == Amounts::UNLIMITED;
             if around.alive.iter().all(unlimited) {
                 out.resize(n, 1.0);
                 return;
@@ -110,7 +111,7 @@ fn simple(around: &mut Around<'_, '_>, score: &Score, ascending: bool, out: &mut
     let (job, view) = (around.job, &*around.view);
     match &score.term {
         Term::AppInstances => {
-            let holders = &view.session.app(around.ask).holders;
+            let holders = &view.session.app(around.group).holders;
             let count = |p: &u32| f64::from(count_at(holders, *p));
             out.extend(around.alive.iter().map(count));
         }
@@ -165,7 +166,11 @@ fn each(around: &Around<'_, '_>, score: &Score, out: &mut Vec<f64>) {
     let turned = |share: f64| offset + sign * share;
     let used = |free: f64, total: f64| turned((1.0 - free / total.max(1.0)).clamp(0.0, 1.0));
     match (&score.term, score.mode) {
-        (Term::Resources, _) => out.extend(slots.map(|at| used_after(view, at, job))),
+        (Term::Resources, _) => {
+            let (wanted, cells) = (job.request.amounts(), view.session.parts.cells);
+            let used = |at: usize| used_after(&rows[at].free, &wanted, &cells[at].total.amounts());
+            out.extend(slots.map(used));
+        }
         (Term::Starting, _) => out.extend(slots.map(|at| f64::from(rows[at].starting))),
         (Term::Tasks, _) => out.extend(slots.map(|at| f64::from(rows[at].tasks))),
         (Term::Index { raw: true }, _) => {
@@ -177,10 +182,12 @@ fn each(around: &Around<'_, '_>, score: &Score, out: &mut Vec<f64>) {
         }
         (Term::Memory, Mode::Raw) => out.extend(slots.map(|at| free[at])),
         (Term::Memory, _) => out.extend(slots.map(|at| used(free[at], total[at]))),
-        (Term::Disk, Mode::Raw) => out.extend(slots.map(|at| match rows[at].disk {
-            UNLIMITED => f64::MAX,
-            disk => disk as f64,
-        })),
+        (Term::Disk, Mode::Raw) => {
+            out.extend(slots.map(|at| match rows[at].free[Resource::Disk] {
+                Amounts::UNLIMITED => f64::MAX,
+                disk => disk as f64,
+            }));
+        }
         (Term::Disk, _) if !slots.clone().any(|at| columns.disk_is_limited[at]) => {
             out.extend(slots.map(|_| 1.0));
         }
@@ -192,25 +199,12 @@ fn each(around: &Around<'_, '_>, score: &Score, out: &mut Vec<f64>) {
             }
         })),
         (Term::Random, _) => {
-            let point = view.session.point(job, around.ask);
+            let point = view.session.point(job, around.group);
             let noise = |at: usize| tie::noise(columns.lots[at], point) as f64 / u64::MAX as f64;
             out.extend(slots.map(noise));
         }
         _ => out.extend(slots.map(|_| 0.0)),
     }
-}
-
-fn used_after(view: &View<'_>, at: usize, job: &Job) -> f64 {
-    let parts = &view.session.parts;
-    let (row, total) = (&parts.rows[at], &parts.cells[at].total);
-    let used = |available: i64, wanted: i64, total: Option<i64>| match total {
-        Some(total) if available != UNLIMITED => 1.0 - (available - wanted) as f64 / total as f64,
-        _ => 0.0,
-    };
-    let memory = used(row.memory, job.request.memory_mb, Some(total.memory_mb));
-    let disk = used(row.disk, job.request.disk_mb, total.disk_mb);
-    let containers = used(row.containers, 1, total.containers);
-    (memory + disk + containers) / 3.0
 }
 
 /// Shares by place, equal values sharing the mean of their places, from slots kept in order.
@@ -263,7 +257,7 @@ fn noise_places(around: &mut Around<'_, '_>, out: &mut Vec<f64>) {
     if n <= 1 {
         return;
     }
-    let point = around.view.session.point(around.job, around.ask);
+    let point = around.view.session.point(around.job, around.group);
     let Scratch {
         noise,
         sorted,

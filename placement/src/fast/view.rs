@@ -3,10 +3,15 @@
 use std::collections::{HashMap, hash_map::Entry};
 
 use crate::{
-    Cell, Job, Policy, Request,
-    batch::{Ask, Batch},
+    auction_view,
+    batch::{Batch, JobGroup},
+    cell::Cell,
+    context::Now,
+    near::Item,
     objective::Objective,
-    stages::{filter::Now, locality::Item},
+    policy::Policy,
+    request::{Job, Request},
+    resources::Resource,
 };
 
 use super::{
@@ -124,7 +129,7 @@ impl<'a> View<'a> {
             let counted = (0..).take(view.columns.len());
             let counted = counted.filter(|slot: &u32| view.columns.counted[*slot as usize]);
             let counted = view.session.by_name(counted.collect());
-            view.ranks = super::ranks(view.session.parts.cells, counted);
+            view.ranks = auction_view::ranks(view.session.parts.cells, counted);
         }
         view
     }
@@ -154,17 +159,14 @@ impl<'a> View<'a> {
     }
 
     pub(super) fn now(&self) -> Now<'a> {
-        Now {
-            ms: self.session.draw.now_ms,
-            instances: &self.session.draw.instances,
-        }
+        Now::of(self.session.context)
     }
 
     /// Looks the job's app up on its first job.
-    pub(super) fn meet(&mut self, ask: Ask, job: &Job) {
+    pub(super) fn meet(&mut self, group: JobGroup, job: &Job) {
         let columns = &*self.columns;
         self.session
-            .meet(ask, job, columns.zones(), |slot| columns.zone(slot));
+            .meet(group, job, columns.zones(), |slot| columns.zone(slot));
     }
 
     /// Where an app runs, whether the batch has jobs of it or not.
@@ -195,7 +197,7 @@ impl<'a> View<'a> {
                     count(&mut held, inside.map(|(slot, _)| slot));
                 }
                 Some(Item::Instance(id)) => {
-                    let at = self.session.draw.instances.get(id);
+                    let at = self.session.context.instances.get(id);
                     let names = (0..).zip(self.session.parts.names);
                     let there = names.filter(|(_, name)| at == Some(name));
                     count(&mut held, there.map(|(slot, _)| slot));
@@ -257,8 +259,9 @@ impl<'a> View<'a> {
     pub(super) fn as_it_is(&self, slot: u32, objective: &Objective, request: &Request) -> Cell {
         let (cell, row) = (self.cell(slot), self.session.row(slot));
         let mut seen = Cell::new("", cell.total.clone());
-        seen.available.memory_mb = row.memory;
-        seen.available.disk_mb = cell.available.disk_mb.map(|_| row.disk);
+        seen.available.memory_mb = row.free[Resource::Memory];
+        let disk_mb = |_| row.free[Resource::Disk];
+        seen.available.disk_mb = cell.available.disk_mb.map(disk_mb);
         seen.stacks.clone_from(&cell.stacks);
         seen.cached_blobs.clone_from(&cell.cached_blobs);
         for app in objective.counted_apps(request) {
@@ -271,12 +274,12 @@ impl<'a> View<'a> {
     }
 
     /// Takes the job's resources from the cell.
-    pub(super) fn debit(&mut self, slot: u32, job: &Job, ask: Ask) {
+    pub(super) fn debit(&mut self, slot: u32, job: &Job, group: JobGroup) {
         let at = slot as usize;
         let request = &*job.request;
         let columns = &mut *self.columns;
         let zone = columns.zone(slot).filter(|_| columns.counted[at]);
-        self.session.debit(slot, zone, request, ask);
+        self.session.debit(slot, zone, request, group);
         columns.write_row(slot, *self.session.row(slot));
         columns.instances[at] += 1;
         if request.cpu_millis > 0 {

@@ -1,7 +1,7 @@
 //! What an objective sees of a job and a cell.
 
 use super::parse::{Id, List, OfCell, OfJob};
-use crate::{Cell, Job, resources::MAX_AMOUNT};
+use crate::{cell::Cell, request::Job, resources::MAX_AMOUNT};
 
 /// The job's side, worked out once for all cells.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ pub(crate) fn app_number(app: &str) -> f64 {
 /// Everything about one cell for one job.
 pub(crate) struct Facts<'a> {
     pub(crate) job: &'a JobFacts,
-    pub(crate) request: &'a crate::Request,
+    pub(crate) request: &'a crate::request::Request,
     pub(crate) cell: &'a Cell,
     /// `r.AvailZoneNumber`.
     pub(crate) zone: f64,

@@ -118,7 +118,7 @@ impl Objective {
     /// The names that it counts among what runs on cells.
     pub(crate) fn counted_apps<'a>(
         &'a self,
-        request: &'a crate::Request,
+        request: &'a crate::request::Request,
     ) -> impl Iterator<Item = &'a str> {
         let of_apps = self.counts().filter(|(_, list)| *list == List::Apps);
         of_apps.filter_map(|(id, _)| match id {

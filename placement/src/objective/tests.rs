@@ -1,5 +1,9 @@
 use super::*;
-use crate::{Cell, Job, Request, Resources};
+use crate::{
+    cell::Cell,
+    request::{Job, Request},
+    resources::Resources,
+};
 
 fn constants() -> Constants {
     let mut constants = Constants::default();

@@ -1,16 +1,12 @@
 //! What of a request, and of a cell's resources, a policy heeds.
 
 use super::{Filter, Narrow, Policy, Step, Term};
-use crate::{Invalid, Kind, Objective, Request};
-
-/// The filters that keep a plan from promising more than there is.
-const RESOURCES: [(&str, Filter); 5] = [
-    ("memory", Filter::Memory),
-    ("disk", Filter::Disk),
-    ("containers", Filter::Containers),
-    ("cpu", Filter::Cpu),
-    ("extra", Filter::Extra),
-];
+use crate::{
+    invalid::Invalid,
+    objective::Objective,
+    request::{Kind, Request},
+    resources::Resource,
+};
 
 impl Policy {
     /// Refuses what this policy cannot judge: an objective that does not parse, and demands of
@@ -61,7 +57,9 @@ impl Policy {
         ignored("far", !request.far.is_empty(), &local);
         ignored("strict", strict, &|| by(Filter::Locality));
         ignored("stack", request.stack.is_some(), &stack);
-        ignored("cpu_millis", request.cpu_millis > 0, &|| by(Filter::Cpu));
+        ignored("cpu_millis", request.cpu_millis > 0, &|| {
+            by(Filter::Amount(Resource::Cpu))
+        });
         ignored("extra", extra, &|| by(Filter::Extra));
         ignored("traits", !request.traits.is_empty(), &|| by(Filter::Traits));
         ignored("networks", !request.networks.is_empty(), &|| {
@@ -99,8 +97,11 @@ impl Policy {
             let kinds = [Kind::Lrp, Kind::Task];
             kinds.iter().all(|kind| self.filters_by(filter, *kind))
         };
-        let unheld = RESOURCES.iter().filter(|(_, filter)| !held(filter));
-        unheld.map(|(name, _)| *name).collect()
+        let amounts = Resource::ALL.into_iter().map(Filter::Amount);
+        let unheld = amounts
+            .chain([Filter::Extra])
+            .filter(|filter| !held(filter));
+        unheld.map(|filter| filter.name()).collect()
     }
 
     fn filters_by(&self, filter: &Filter, kind: Kind) -> bool {

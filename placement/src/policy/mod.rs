@@ -1,5 +1,6 @@
 //! Policies: data, not code. An ordered list of named stages over the set of known cells.
 
+mod expression;
 mod heed;
 mod node;
 mod parse;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 
 pub use parse::PolicyError;
 
-use crate::{Kind, objective::Objective};
+use crate::{objective::Objective, request::Kind, resources::Resource};
 
 /// An ordered list of named stages, and how a batch is taken.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,10 +67,9 @@ pub(crate) enum Filter {
     Stack,
     VolumeDrivers,
     PlacementTags,
-    Memory,
-    Disk,
-    Containers,
-    Cpu,
+    /// Room for the job's amount of a resource.
+    Amount(Resource),
+    /// Room for the job's amount of each named resource.
     Extra,
     VolumesFrom,
     Reserved,
@@ -147,7 +147,9 @@ pub(crate) enum Pick {
 
 impl Policy {
     /// The filters that a policy's file may name.
-    pub const FILTERS: &'static [&'static str] = Filter::NAMES;
+    pub fn filters() -> Vec<&'static str> {
+        Filter::ALL.iter().map(Filter::name).collect()
+    }
 
     /// The policy's name.
     pub fn name(&self) -> &str {
@@ -235,10 +237,7 @@ impl Filter {
             Self::Stack => "stack",
             Self::VolumeDrivers => "volume-drivers",
             Self::PlacementTags => "placement-tags",
-            Self::Memory => "memory",
-            Self::Disk => "disk",
-            Self::Containers => "containers",
-            Self::Cpu => "cpu",
+            Self::Amount(resource) => resource.name(),
             Self::Extra => "extra",
             Self::VolumesFrom => "volumes-from",
             Self::Reserved => "reserved",
@@ -257,41 +256,46 @@ impl Filter {
 
     /// Whether it asks for an amount: such filters in a row fail together, with one text.
     pub(crate) fn is_resource(&self) -> bool {
-        matches!(
-            self,
-            Self::Memory | Self::Disk | Self::Containers | Self::Cpu | Self::Extra
-        )
+        matches!(self, Self::Amount(_) | Self::Extra)
     }
 
-    pub(crate) const NAMES: &'static [&'static str] = &[
-        "evacuating",
-        "running",
-        "stack",
-        "volume-drivers",
-        "placement-tags",
-        "memory",
-        "disk",
-        "containers",
-        "cpu",
-        "extra",
-        "volumes-from",
-        "reserved",
-        "control-plane",
-        "container-count",
-        "capness",
-        "networks",
-        "platform",
-        "traits",
-        "sick",
-        "overcommit-ratios",
-        "reboot-within",
-        "locality",
+    /// Every filter, parameters at their defaults, in the order of docs/POLICIES.md.
+    pub(crate) const ALL: [Self; 22] = [
+        Self::Evacuating,
+        Self::Running,
+        Self::Stack,
+        Self::VolumeDrivers,
+        Self::PlacementTags,
+        Self::Amount(Resource::Memory),
+        Self::Amount(Resource::Disk),
+        Self::Amount(Resource::Containers),
+        Self::Amount(Resource::Cpu),
+        Self::Extra,
+        Self::VolumesFrom,
+        Self::Reserved,
+        Self::ControlPlane,
+        Self::ContainerCount { limit: 224 },
+        Self::Capness,
+        Self::Networks,
+        Self::Platform,
+        Self::Traits,
+        Self::Sick,
+        Self::OvercommitRatios,
+        Self::RebootWithin {
+            days: None,
+            batch: None,
+        },
+        Self::Locality,
     ];
 }
 
 impl Narrow {
-    pub(crate) const NAMES: &'static [&'static str] =
-        &["zone-fewest", "app-fewest", "upper-half-memory", "locality"];
+    pub(crate) const ALL: [Self; 4] = [
+        Self::ZoneFewest,
+        Self::AppFewest,
+        Self::UpperHalfMemory,
+        Self::Locality,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -304,21 +308,23 @@ impl Narrow {
 }
 
 impl Term {
-    pub(crate) const NAMES: &'static [&'static str] = &[
-        "resources",
-        "starting",
-        "app-instances",
-        "tasks",
-        "index",
-        "memory",
-        "disk",
-        "platform",
-        "reboot",
-        "owner",
-        "random",
-        "hardware",
-        "objective",
+    /// Every term that needs no text of its own, parameters at their defaults; the objective is the
+    /// one that does.
+    pub(crate) const PLAIN: [Self; 12] = [
+        Self::Resources,
+        Self::Starting,
+        Self::AppInstances,
+        Self::Tasks,
+        Self::Index { raw: false },
+        Self::Memory,
+        Self::Disk,
+        Self::Platform,
+        Self::Reboot,
+        Self::Owner,
+        Self::Random,
+        Self::Hardware,
     ];
+    pub(crate) const OBJECTIVE: &'static str = "objective";
 
     pub(crate) fn name(&self) -> &'static str {
         match self {
@@ -334,7 +340,7 @@ impl Term {
             Self::Owner => "owner",
             Self::Random => "random",
             Self::Hardware => "hardware",
-            Self::Objective(_) => "objective",
+            Self::Objective(_) => Self::OBJECTIVE,
         }
     }
 
@@ -350,15 +356,5 @@ impl Term {
                 | Self::Random
                 | Self::Hardware
         )
-    }
-}
-
-impl Stage {
-    pub(crate) fn name(&self) -> &'static str {
-        match &self.step {
-            Step::Filter(filter) => filter.name(),
-            Step::Narrow(narrow) => narrow.name(),
-            Step::Score(score) => score.term.name(),
-        }
     }
 }

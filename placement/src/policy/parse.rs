@@ -5,14 +5,11 @@ use std::sync::Arc;
 use toml::de::DeTable;
 
 use super::{
-    Combine, Filter, Mode, Narrow, Order, Pick, Policy, Score, Stage, Step, Term,
+    Combine, Filter, Mode, Narrow, Order, Pick, Policy, Score, Stage, Step, Term, expression,
     node::{Fault, Fields, Node, Value, entries, from_json, wrong},
     presets,
 };
-use crate::{
-    Kind,
-    objective::{Constants, Objective, ObjectiveError},
-};
+use crate::{objective::ObjectiveError, request::Kind};
 
 /// What is wrong with a policy, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -88,7 +85,7 @@ fn whole(mut fields: Fields) -> Result<Policy, Fault> {
     let name = fields
         .text("name")?
         .ok_or_else(|| Fault::new(at, "the policy has no name; expected name = \"…\""))?;
-    crate::check_name("name", &name.0).map_err(|e| Fault::new(name.1, e.to_string()))?;
+    crate::invalid::check_name("name", &name.0).map_err(|e| Fault::new(name.1, e.to_string()))?;
     let orders = [("asked", Order::Asked), ("diego", Order::Diego)];
     let combines = [("sum", Combine::Sum), ("product", Combine::Product)];
     let mut policy = Policy {
@@ -198,32 +195,26 @@ fn stage(node: Node) -> Result<Part, Fault> {
 }
 
 fn filter(fields: &mut Fields, (name, at): (String, usize)) -> Result<Filter, Fault> {
-    Ok(match name.as_str() {
-        "evacuating" => Filter::Evacuating,
-        "running" => Filter::Running,
-        "stack" => Filter::Stack,
-        "volume-drivers" => Filter::VolumeDrivers,
-        "placement-tags" => Filter::PlacementTags,
-        "memory" => Filter::Memory,
-        "disk" => Filter::Disk,
-        "containers" => Filter::Containers,
-        "cpu" => Filter::Cpu,
-        "extra" => Filter::Extra,
-        "volumes-from" => Filter::VolumesFrom,
-        "reserved" => Filter::Reserved,
-        "control-plane" => Filter::ControlPlane,
-        "container-count" => Filter::ContainerCount {
-            limit: fields.count("limit")?.unwrap_or(224),
-        },
-        "capness" => Filter::Capness,
-        "networks" => Filter::Networks,
-        "platform" => Filter::Platform,
-        "traits" => Filter::Traits,
-        "sick" => Filter::Sick,
-        "overcommit-ratios" => Filter::OvercommitRatios,
-        "reboot-within" => reboot_within(fields)?,
-        "locality" => Filter::Locality,
-        _ => return Err(Fault::unknown(at, "filter", &name, Filter::NAMES)),
+    let mut filter = named(&Filter::ALL, Filter::name, "filter", (&name, at))?;
+    match &mut filter {
+        Filter::ContainerCount { limit } => *limit = fields.count("limit")?.unwrap_or(*limit),
+        Filter::RebootWithin { .. } => filter = reboot_within(fields)?,
+        _ => {}
+    }
+    Ok(filter)
+}
+
+/// The one of that name.
+fn named<T: Clone>(
+    all: &[T],
+    name_of: impl Fn(&T) -> &'static str,
+    what: &str,
+    (name, at): (&str, usize),
+) -> Result<T, Fault> {
+    let found = all.iter().find(|one| name_of(one) == name).cloned();
+    found.ok_or_else(|| {
+        let names: Vec<&str> = all.iter().map(name_of).collect();
+        Fault::unknown(at, what, name, &names)
     })
 }
 
@@ -242,13 +233,7 @@ fn reboot_within(fields: &mut Fields) -> Result<Filter, Fault> {
 }
 
 fn narrow((name, at): &(String, usize)) -> Result<Narrow, Fault> {
-    Ok(match name.as_str() {
-        "zone-fewest" => Narrow::ZoneFewest,
-        "app-fewest" => Narrow::AppFewest,
-        "upper-half-memory" => Narrow::UpperHalfMemory,
-        "locality" => Narrow::Locality,
-        _ => return Err(Fault::unknown(*at, "narrow", name, Narrow::NAMES)),
-    })
+    named(&Narrow::ALL, |n| n.name(), "narrow", (name, *at))
 }
 
 pub(super) const MODES: [(&str, Mode); 3] = [
@@ -259,25 +244,22 @@ pub(super) const MODES: [(&str, Mode); 3] = [
 
 fn score(fields: &mut Fields, (name, at): (String, usize)) -> Result<Score, Fault> {
     let mut weight = 1.0;
-    let term = match name.as_str() {
-        "resources" => Term::Resources,
-        "starting" => Term::Starting,
-        "app-instances" => Term::AppInstances,
-        "tasks" => Term::Tasks,
-        "index" => Term::Index {
+    let known = Term::PLAIN.into_iter().find(|term| term.name() == name);
+    let term = match known {
+        Some(Term::Index { raw }) => Term::Index {
             raw: fields
                 .word("index_mode", &[("rank", false), ("raw", true)])?
-                .unwrap_or(false),
+                .unwrap_or(raw),
         },
-        "memory" => Term::Memory,
-        "disk" => Term::Disk,
-        "platform" => Term::Platform,
-        "reboot" => Term::Reboot,
-        "owner" => Term::Owner,
-        "random" => Term::Random,
-        "hardware" => Term::Hardware,
-        "objective" => Term::Objective(Arc::new(objective(fields, None)?)),
-        _ => return Err(Fault::unknown(at, "score", &name, Term::NAMES)),
+        Some(term) => term,
+        None if name == Term::OBJECTIVE => {
+            Term::Objective(Arc::new(expression::objective(fields, None)?))
+        }
+        None => {
+            let plain = Term::PLAIN.iter().map(Term::name);
+            let names: Vec<&str> = plain.chain([Term::OBJECTIVE]).collect();
+            return Err(Fault::unknown(at, "score", &name, &names));
+        }
     };
     if let Some((given, _)) = fields.number("weight")? {
         weight = given;
@@ -294,70 +276,6 @@ fn score(fields: &mut Fields, (name, at): (String, usize)) -> Result<Score, Faul
         }
     }
     Ok(Score { term, weight, mode })
-}
-
-/// The weights of the preset's expression.
-const WEIGHTS: [&str; 4] = ["alpha", "beta", "gamma", "delta"];
-
-/// The objective's text and constants; `base` holds what a preset already says.
-pub(super) fn objective(fields: &mut Fields, base: Option<&Objective>) -> Result<Objective, Fault> {
-    let at = fields.at;
-    let given = fields.text("expression")?;
-    let mut weights_at = None;
-    let mut constants = base.map_or_else(Constants::default, |o| o.constants().clone());
-    for key in WEIGHTS {
-        if let Some((value, at)) = fields.number(key)? {
-            constants.set(key, value);
-            weights_at = weights_at.or(Some(at));
-        }
-    }
-    if let Some(table) = fields.take("constants") {
-        weights_at = weights_at.or(Some(table.at));
-        let Value::Table(entries) = table.value else {
-            return Err(wrong("constants", &table, "a table of numbers"));
-        };
-        for (name, at, node) in entries {
-            let Value::Number(value) = node.value else {
-                return Err(wrong(&name, &node, "a number"));
-            };
-            if !constants.set(&name, value) {
-                return Err(Fault::new(
-                    at,
-                    format!(
-                        "{name:?} cannot name a constant; expected a word of letters, digits and _ that is not mod, count, ai, r or AZs"
-                    ),
-                ));
-            }
-        }
-    }
-    if let Some((azs, azs_at)) = fields.number("azs")? {
-        if azs < 1.0 || azs.fract() != 0.0 {
-            return Err(Fault::new(
-                azs_at,
-                format!("azs is {azs}; expected a whole number from 1"),
-            ));
-        }
-        constants.azs = Some(azs);
-    }
-    let Some((text, text_at)) = given else {
-        if base.is_none() && weights_at.is_none() {
-            let message = "score objective says nothing; expected expression = \"…\", or alpha, \
-                beta, gamma and delta (weights >= 0 that sum to 1) for the preset's expression";
-            return Err(Fault::new(at, message));
-        }
-        let text = base.map_or(Objective::DEFAULT, |o| o.text());
-        for key in WEIGHTS {
-            if constants.get(key).is_none() {
-                // the preset's expression names all four
-                constants.set(key, 0.0);
-            }
-        }
-        // the text is not the author's: what is wrong is a number
-        let place = weights_at.unwrap_or(at);
-        return Objective::parse(text, &constants)
-            .map_err(|e| Fault::new(place, format!("expression: {e}")));
-    };
-    Objective::parse(&text, &constants).map_err(|e| Fault::within(text_at, text, e))
 }
 
 fn pick(fields: &mut Fields, (name, at): (String, usize)) -> Result<Pick, Fault> {

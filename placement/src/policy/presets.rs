@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use super::{
-    Combine, Filter, Mode, Pick, Policy, Score, Stage, Step, Term,
+    Combine, Filter, Mode, Pick, Policy, Score, Stage, Step, Term, expression,
     node::{Fault, Fields},
-    parse,
 };
-use crate::Invalid;
+use crate::invalid::Invalid;
 
 const TEXTS: &[(&str, &str)] = &[
     ("dea", include_str!("../../policies/dea.toml")),
@@ -122,7 +121,7 @@ fn weight(score: &mut Score, fields: &mut Fields) -> Result<(), Fault> {
         Term::Random => "random_weight",
         Term::Hardware => "hardware_weight",
         Term::Objective(objective) => {
-            *objective = Arc::new(parse::objective(fields, Some(objective))?);
+            *objective = Arc::new(expression::objective(fields, Some(objective))?);
             return Ok(());
         }
         Term::Resources | Term::AppInstances | Term::Tasks => return Ok(()),

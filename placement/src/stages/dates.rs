@@ -2,8 +2,9 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// RFC 3339, or a day such as `2026-12-01`; none when it is neither.
-pub(crate) fn date_ms(text: &str) -> Option<i64> {
+/// Milliseconds since the Unix epoch of an RFC 3339 date or a day such as `2026-12-01`; none when it
+/// is neither.
+pub fn date_ms(text: &str) -> Option<i64> {
     let parsed = if text.len() == 10 {
         humantime::parse_rfc3339(&format!("{text}T00:00:00Z"))
     } else {

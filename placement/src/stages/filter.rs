@@ -3,16 +3,13 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{dates, locality};
-use crate::{Cell, Request, Trait, policy::Filter};
-
-/// What a filter looks at besides the cell and the request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Now<'a> {
-    /// Milliseconds since the Unix epoch.
-    pub(crate) ms: i64,
-    /// Where named instances run: instance id to cell.
-    pub(crate) instances: &'a BTreeMap<String, std::sync::Arc<str>>,
-}
+use crate::{
+    cell::{Cell, Trait},
+    context::Now,
+    policy::Filter,
+    request::Request,
+    resources::Resource,
+};
 
 /// Why a filter dropped a cell.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,7 +41,6 @@ const DAY_MS: f64 = 86_400_000.0;
 
 /// Whether the cell stays.
 pub(crate) fn keeps(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>) -> bool {
-    let (available, total) = (&cell.available, &cell.total);
     match filter {
         Filter::Evacuating => !cell.evacuating,
         Filter::Running => cell.status == "running",
@@ -54,18 +50,8 @@ pub(crate) fn keeps(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_
         }
         Filter::VolumeDrivers => subset(&request.volume_drivers, &cell.volume_drivers),
         Filter::PlacementTags => tags_match(cell, request),
-        Filter::Memory => total.memory_mb > 0 && available.memory_mb >= request.memory_mb,
-        Filter::Disk => {
-            total.disk_mb != Some(0) && available.disk_mb.is_none_or(|has| has >= request.disk_mb)
-        }
-        Filter::Containers => {
-            total.containers != Some(0) && available.containers.is_none_or(|has| has >= 1)
-        }
-        Filter::Cpu => request.cpu_millis == 0 || available.cpu_millis >= request.cpu_millis,
-        Filter::Extra => {
-            let mut wanted = request.extra.iter();
-            wanted.all(|(name, amount)| available.extra(name) >= *amount)
-        }
+        Filter::Amount(resource) => short_amount(*resource, cell, request).is_none(),
+        Filter::Extra => cell.available.has_extras(request),
         Filter::VolumesFrom => subset(&request.volumes_from, &cell.volumes),
         Filter::Reserved => !cell.reserved,
         Filter::ControlPlane => !cell.control_plane,
@@ -108,9 +94,8 @@ pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>)
             Why::text(format!("has not all required volume drivers: {wanted}"))
         }
         Filter::PlacementTags => Why::text(tags_why(cell, request)),
-        Filter::Memory | Filter::Disk | Filter::Containers | Filter::Cpu => {
-            let short = shortage(filter, "", cell, request);
-            let (needs, has) = short.unwrap_or_default();
+        Filter::Amount(resource) => {
+            let (needs, has) = short_amount(*resource, cell, request).unwrap_or_default();
             Why::amount(needs, has)
         }
         Filter::Extra => {
@@ -185,47 +170,42 @@ pub(crate) fn shortages(
         Some((name.to_owned(), amounts))
     };
     match filter {
-        Filter::Extra => request
-            .extra
-            .keys()
-            .filter_map(|name| short(name))
-            .collect(),
-        _ if filter.is_resource() => short(filter.name()).into_iter().collect(),
+        Filter::Amount(resource) => short(resource.name()).into_iter().collect(),
+        Filter::Extra => {
+            let names = request.extra.keys();
+            names.filter_map(|name| short(name)).collect()
+        }
         _ => Vec::new(),
     }
 }
 
-/// What is needed of the resource, and the less that the cell has; none when that is enough. A name
-/// means something to [`Filter::Extra`] only.
+/// What the filter needs of a resource, and the less that the cell has; none when that is enough. The
+/// name tells the resources of [`Filter::Extra`] apart.
 pub(crate) fn shortage(
     filter: &Filter,
     name: &str,
     cell: &Cell,
     request: &Request,
 ) -> Option<(i64, i64)> {
-    let (available, total) = (&cell.available, &cell.total);
-    let (needs, has, never) = match filter {
-        Filter::Memory => (
-            request.memory_mb,
-            Some(available.memory_mb),
-            total.memory_mb <= 0,
-        ),
-        Filter::Disk => (request.disk_mb, available.disk_mb, total.disk_mb == Some(0)),
-        Filter::Containers => (1, available.containers, total.containers == Some(0)),
-        Filter::Cpu => {
-            // none wanted is always there, whatever was promised away
-            let has = (request.cpu_millis > 0).then_some(available.cpu_millis);
-            (request.cpu_millis, has, false)
-        }
+    match filter {
+        Filter::Amount(resource) => short_amount(*resource, cell, request),
         Filter::Extra => {
             let needs = request.extra.get(name).copied().unwrap_or(0);
-            (needs, Some(available.extra(name)), false)
+            let has = cell.available.extra(name);
+            (has < needs).then_some((needs, has))
         }
-        _ => return None,
-    };
-    let has = if never { Some(0) } else { has };
-    let has = has.filter(|has| never || *has < needs)?;
-    Some((needs, has))
+        _ => None,
+    }
+}
+
+/// What is needed of the resource, and the less that the cell has; none when that is enough. A cell that has none of a vital resource in all has none for anybody.
+fn short_amount(resource: Resource, cell: &Cell, request: &Request) -> Option<(i64, i64)> {
+    if resource.is_vital() && cell.total.get(resource).is_some_and(|total| total <= 0) {
+        return Some((request.amounts()[resource], 0));
+    }
+    let has = cell.available.get(resource)?;
+    let needs = request.needs()[resource];
+    (has < needs).then_some((needs, has))
 }
 
 fn subset(wanted: &[String], has: &[String]) -> bool {
@@ -308,7 +288,7 @@ fn missing_network(cell: &Cell, request: &Request) -> Option<String> {
 
 /// Triton's rule: text comparison of stamps, and what lies beyond the listed versions passes.
 fn platform_matches(cell: &Cell, request: &Request) -> bool {
-    let none = crate::Platform::default();
+    let none = crate::cell::Platform::default();
     let platform = cell.platform.as_ref().unwrap_or(&none);
     let version = platform.version.as_str();
     let listed = |limits: &BTreeMap<String, String>| -> Vec<(String, String)> {

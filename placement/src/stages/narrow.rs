@@ -3,31 +3,31 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::locality;
-use crate::{Job, policy::Narrow, scene::Scene};
+use crate::{auction_view::AuctionView, policy::Narrow, request::Job};
 
-/// Keeps the narrowing's subset; `note` is told of hints that were ignored.
+/// Keeps the narrowing's subset; `notes` gets the hints that were ignored.
 pub(crate) fn narrow(
     narrow: Narrow,
-    scene: &Scene<'_>,
+    view: &AuctionView<'_>,
     job: &Job,
     cells: Vec<u32>,
-    note: &mut dyn FnMut(String),
+    notes: &mut Vec<String>,
 ) -> Vec<u32> {
     match narrow {
-        Narrow::ZoneFewest => zone_fewest(scene, &job.request.app, cells, note),
+        Narrow::ZoneFewest => zone_fewest(view, &job.request.app, cells, notes),
         Narrow::AppFewest => {
-            let count = |slot: &u32| scene.cell(*slot).count_of(&job.request.app);
+            let count = |slot: &u32| view.cell(*slot).count_of(&job.request.app);
             let fewest = cells.iter().map(count).min().unwrap_or(0);
             keep(cells, |slot| count(&slot) == fewest)
         }
         Narrow::UpperHalfMemory => {
-            let memory = |slot: u32| scene.cell(slot).available.memory_mb;
+            let memory = |slot: u32| view.cell(slot).available.memory_mb;
             let mut sorted: Vec<i64> = cells.iter().map(|slot| memory(*slot)).collect();
             sorted.sort_unstable();
             let threshold = sorted.get(sorted.len() / 2).copied().unwrap_or(0);
             keep(cells, |slot| memory(slot) >= threshold)
         }
-        Narrow::Locality => nearby(scene, job, cells, note),
+        Narrow::Locality => nearby(view, job, cells, notes),
     }
 }
 
@@ -39,26 +39,26 @@ fn keep(mut cells: Vec<u32>, wanted: impl Fn(u32) -> bool) -> Vec<u32> {
 /// Every zone tied at the fewest instances of the app, counted over all its cells, the minimum
 /// taken over the zones that still have a candidate.
 fn zone_fewest(
-    scene: &Scene<'_>,
+    view: &AuctionView<'_>,
     app: &str,
     cells: Vec<u32>,
-    note: &mut dyn FnMut(String),
+    notes: &mut Vec<String>,
 ) -> Vec<u32> {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-    for slot in scene.counted() {
-        let cell = scene.cell(*slot);
+    for slot in view.counted() {
+        let cell = view.cell(*slot);
         *counts.entry(&cell.zone).or_insert(0) += u64::from(cell.count_of(app));
     }
     let count = |slot: u32| {
         counts
-            .get(scene.cell(slot).zone.as_str())
+            .get(view.cell(slot).zone.as_str())
             .copied()
             .unwrap_or(0)
     };
     let fewest = cells.iter().map(|slot| count(*slot)).min().unwrap_or(0);
     let emptier = counts.iter().filter(|(_, n)| **n < fewest);
     for (zone, n) in emptier.take(8) {
-        note(format!(
+        notes.push(format!(
             "zone {zone:?} holds only {n} of {app}, but no cell there is left"
         ));
     }
@@ -67,44 +67,43 @@ fn zone_fewest(
 
 /// Far first, then near; without either, away from the owner's other instances.
 fn nearby(
-    scene: &Scene<'_>,
+    view: &AuctionView<'_>,
     job: &Job,
     mut cells: Vec<u32>,
-    note: &mut dyn FnMut(String),
+    notes: &mut Vec<String>,
 ) -> Vec<u32> {
     let request = &job.request;
     if request.near.is_empty() && request.far.is_empty() {
         let Some(owner) = &request.owner else {
             return cells;
         };
-        let free = |slot: u32| scene.cell(slot).owners.get(owner).is_none_or(|n| *n == 0);
+        let free = |slot: u32| view.cell(slot).owners.get(owner).is_none_or(|n| *n == 0);
         return softly(cells, free, || {
-            note(format!("every cell holds instances of {owner}"));
+            notes.push(format!("every cell holds instances of {owner}"));
         });
     }
-    let now = scene.now();
+    let now = view.now();
     let racks = |items: &[String]| -> BTreeSet<&str> {
-        let holders = scene.counted().iter().map(|slot| scene.cell(*slot));
+        let holders = view.counted().iter().map(|slot| view.cell(*slot));
         let holders = holders.filter(|cell| locality::holds_any(cell, items, now));
         holders.filter_map(|cell| cell.rack.as_deref()).collect()
     };
     let in_rack = |slot: u32, racks: &BTreeSet<&str>| {
-        scene
-            .cell(slot)
+        view.cell(slot)
             .rack
             .as_deref()
             .is_some_and(|rack| racks.contains(rack))
     };
     if !request.far.is_empty() {
-        let away = |slot| !locality::holds_any(scene.cell(slot), &request.far, now);
+        let away = |slot| !locality::holds_any(view.cell(slot), &request.far, now);
         cells = softly(cells, away, || {
-            note("far is ignored: every cell holds one".into());
+            notes.push("far is ignored: every cell holds one".into());
         });
         let racks = racks(&request.far);
         cells = softly(cells, |slot| !in_rack(slot, &racks), || ());
     }
     if !request.near.is_empty() {
-        let held = |slot| locality::holds_any(scene.cell(slot), &request.near, now);
+        let held = |slot| locality::holds_any(view.cell(slot), &request.near, now);
         let before = cells.len();
         let mut holds_none = false;
         cells = softly(cells, held, || holds_none = true);
@@ -114,7 +113,7 @@ fn nearby(
                 cells,
                 |slot| in_rack(slot, &racks),
                 || {
-                    note(
+                    notes.push(
                         "near is ignored: no cell holds one, nor stands in the rack of one".into(),
                     );
                 },

@@ -2,10 +2,12 @@
 
 use super::dates;
 use crate::{
-    Cell, Job,
+    auction_view::AuctionView,
+    cell::Cell,
     objective::{Facts, JobFacts, Objective},
     policy::{Combine, Mode, Score, Term},
-    scene::Scene,
+    request::Job,
+    resources::used_after,
     tie,
 };
 
@@ -17,43 +19,46 @@ pub(crate) const WEEK_MS: i64 = 7 * 86_400_000;
 pub(crate) fn term(
     score: &Score,
     objective: Option<&Objective>,
-    scene: &Scene<'_>,
+    view: &AuctionView<'_>,
     job: &Job,
     cells: &[u32],
 ) -> Vec<f64> {
     let each = |value: &dyn Fn(u32, &Cell) -> f64| -> Vec<f64> {
-        let value = |slot: &u32| value(*slot, scene.cell(*slot));
+        let value = |slot: &u32| value(*slot, view.cell(*slot));
         cells.iter().map(value).collect()
     };
     match &score.term {
-        Term::Resources => each(&|_, cell| used_after(cell, job)),
+        Term::Resources => each(&|_, cell| {
+            let (available, total) = (cell.available.amounts(), cell.total.amounts());
+            used_after(&available, &job.request.amounts(), &total)
+        }),
         Term::Starting => each(&|_, cell| f64::from(cell.starting)),
         Term::AppInstances => each(&|_, cell| f64::from(cell.count_of(&job.request.app))),
         Term::Tasks => each(&|_, cell| f64::from(cell.tasks)),
         Term::Index { raw: true } => each(&|_, cell| f64::from(cell.index)),
-        Term::Index { raw: false } => each(&|slot, _| f64::from(scene.rank(slot))),
+        Term::Index { raw: false } => each(&|slot, _| f64::from(view.rank(slot))),
         Term::Objective(own) => {
             let objective = objective.unwrap_or(own);
-            let facts = JobFacts::new(job, objective.azs(scene.zones()));
+            let facts = JobFacts::new(job, objective.azs(view.zones()));
             each(&|slot, cell| {
                 let facts = Facts {
                     job: &facts,
                     request: &job.request,
                     cell,
-                    zone: scene.zone_number(slot),
+                    zone: view.zone_number(slot),
                 };
                 objective.value(&facts).unwrap_or(f64::NAN)
             })
         }
         _ => {
-            let values = values(&score.term, scene, job, cells);
+            let values = values(&score.term, view, job, cells);
             match score.mode {
                 Mode::Raw => values
                     .iter()
                     .map(|v| if v.is_nan() { 0.0 } else { *v })
                     .collect(),
-                Mode::Rank => ranked(&score.term, scene, job, cells, &values, score.weight),
-                Mode::Ratio => ratios(&score.term, scene, cells, &values, score.weight),
+                Mode::Rank => ranked(&score.term, view, job, cells, &values, score.weight),
+                Mode::Ratio => ratios(&score.term, view, cells, &values, score.weight),
             }
         }
     }
@@ -140,28 +145,11 @@ fn each(values: &mut [f64], change: impl Fn(f64) -> f64) {
     }
 }
 
-/// Diego's resource term: the mean of the fractions of memory, disk and containers used after the
-/// placement. What is unlimited adds nothing.
-pub(crate) fn used_after(cell: &Cell, job: &Job) -> f64 {
-    let (available, total) = (&cell.available, &cell.total);
-    let used =
-        |available: i64, wanted: i64, total: i64| 1.0 - (available - wanted) as f64 / total as f64;
-    let limited = |available: Option<i64>, wanted: i64, total: Option<i64>| {
-        available
-            .zip(total)
-            .map_or(0.0, |(available, total)| used(available, wanted, total))
-    };
-    let memory = used(available.memory_mb, job.request.memory_mb, total.memory_mb);
-    let disk = limited(available.disk_mb, job.request.disk_mb, total.disk_mb);
-    let containers = limited(available.containers, 1, total.containers);
-    (memory + disk + containers) / 3.0
-}
-
 /// What a term compares: more is better. NaN = unreadable, the worst.
-fn values(term: &Term, scene: &Scene<'_>, job: &Job, cells: &[u32]) -> Vec<f64> {
-    let point = scene.point(job);
+fn values(term: &Term, view: &AuctionView<'_>, job: &Job, cells: &[u32]) -> Vec<f64> {
+    let point = view.point(job);
     let value = |slot: &u32| {
-        let cell = scene.cell(*slot);
+        let cell = view.cell(*slot);
         match term {
             Term::Memory => cell.available.memory_mb as f64,
             Term::Disk => cell.available.disk_mb.map_or(f64::MAX, |mb| mb as f64),
@@ -171,14 +159,14 @@ fn values(term: &Term, scene: &Scene<'_>, job: &Job, cells: &[u32]) -> Vec<f64> 
                 f64::from(count.copied().unwrap_or(0))
             }
             Term::Hardware => cell.hardware_priority as f64,
-            Term::Random => tie::noise(scene.lot(*slot), point) as f64,
+            Term::Random => tie::noise(view.lot(*slot), point) as f64,
             Term::Platform => {
                 let platform = cell.platform.as_ref();
                 let stamp = platform.and_then(|p| dates::stamp_ms(&p.stamp));
                 stamp.map_or(f64::NAN, |ms| ms as f64)
             }
             Term::Reboot => {
-                dates::planned_reboot_ms(cell, scene.now().ms).map_or(f64::INFINITY, |ms| ms as f64)
+                dates::planned_reboot_ms(cell, view.now().ms).map_or(f64::INFINITY, |ms| ms as f64)
             }
             _ => 0.0,
         }
@@ -194,7 +182,7 @@ pub(crate) fn lowest_is_best(term: &Term) -> bool {
 /// The share in 0..1 by place; a negative weight turns the order round.
 fn ranked(
     term: &Term,
-    scene: &Scene<'_>,
+    view: &AuctionView<'_>,
     job: &Job,
     cells: &[u32],
     values: &[f64],
@@ -208,10 +196,10 @@ fn ranked(
         Term::Reboot => places(&buckets(values), weight < 0.0),
         Term::Random => {
             // by the whole number, not by the float it rounds to
-            let point = scene.point(job);
+            let point = view.point(job);
             let noise: Vec<u64> = cells
                 .iter()
-                .map(|s| tie::noise(scene.lot(*s), point))
+                .map(|s| tie::noise(view.lot(*s), point))
                 .collect();
             let mut sorted = noise.clone();
             sorted.sort_unstable();
@@ -323,7 +311,13 @@ pub(crate) fn min_max(
 }
 
 /// Ratios in 0..1: memory and disk by the share used, the rest by min-max.
-fn ratios(term: &Term, scene: &Scene<'_>, cells: &[u32], values: &[f64], weight: f64) -> Vec<f64> {
+fn ratios(
+    term: &Term,
+    view: &AuctionView<'_>,
+    cells: &[u32],
+    values: &[f64],
+    weight: f64,
+) -> Vec<f64> {
     let turned = |share: f64| if weight < 0.0 { 1.0 - share } else { share };
     let used = |available: i64, total: i64| {
         let share = 1.0 - available as f64 / total.max(1) as f64;
@@ -331,7 +325,7 @@ fn ratios(term: &Term, scene: &Scene<'_>, cells: &[u32], values: &[f64], weight:
     };
     match term {
         Term::Memory => {
-            let resources = |slot: &u32| (&scene.cell(*slot).available, &scene.cell(*slot).total);
+            let resources = |slot: &u32| (&view.cell(*slot).available, &view.cell(*slot).total);
             let share = |slot| {
                 let (available, total) = resources(slot);
                 used(available.memory_mb, total.memory_mb)
@@ -340,7 +334,7 @@ fn ratios(term: &Term, scene: &Scene<'_>, cells: &[u32], values: &[f64], weight:
         }
         Term::Disk => {
             let pair = |slot: &u32| {
-                let cell = scene.cell(*slot);
+                let cell = view.cell(*slot);
                 cell.available.disk_mb.zip(cell.total.disk_mb)
             };
             if cells.iter().all(|slot| pair(slot).is_none()) {

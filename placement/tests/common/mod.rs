@@ -11,8 +11,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use placement::{
-    Cell, Draw, Explain, Job, Kind, Plan, Platform, Policy, Pool, RecentStart, Request, Resources,
-    Trait,
+    Cell, Explain, Job, Kind, Plan, PlanContext, Platform, Policy, Pool, RecentStart, Request,
+    Resources, Trait,
 };
 
 /// A small generator of our own (splitmix64), so that a seed means the same everywhere.
@@ -301,7 +301,7 @@ pub fn policy(dice: &mut Dice) -> Policy {
         stages.extend(amounts.map(|name| format!("filter = \"{name}\"")));
     }
     for _ in 0..dice.below(6) {
-        let filter = dice.of(Policy::FILTERS);
+        let filter = dice.of(&Policy::filters());
         let parameter = match filter {
             "container-count" => "\nlimit = 9",
             "reboot-within" => "\ndays = 10",
@@ -398,8 +398,8 @@ fn scores(dice: &mut Dice, simple: bool, stages: &mut Vec<String>) {
     }
 }
 
-pub fn draw(dice: &mut Dice, pool: &Pool) -> Draw {
-    let mut draw = Draw {
+pub fn draw(dice: &mut Dice, pool: &Pool) -> PlanContext {
+    let mut draw = PlanContext {
         seed: dice.roll(),
         auction: u128::from(dice.roll()),
         now_ms: NOW_MS,
@@ -409,7 +409,7 @@ pub fn draw(dice: &mut Dice, pool: &Pool) -> Draw {
         } else {
             Explain::Winner
         },
-        ..Draw::default()
+        ..PlanContext::default()
     };
     for cell in pool.cells() {
         if dice.one_in(25) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use placement::{Cell, Invalid, Kind, Request, Resources, Run};
+use placement::{Cell, Invalid, Kind, Request, Run};
 use shared::wire::Work;
 
 /// Refuses what no work may hold: bad names, negative or absurd sizes, what no system can execute.
@@ -20,20 +20,6 @@ pub(super) fn request_of(work: &Work) -> Request {
     request.owner.clone_from(&work.owner);
     request.tags.clone_from(&work.tags);
     request
-}
-
-/// How much of a resource is needed and how much there is.
-pub(super) fn amounts(resource: &str, request: &Request, available: &Resources) -> (i64, i64) {
-    match resource {
-        "containers" => (1, available.containers.unwrap_or(0)),
-        "cpu" => (request.cpu_millis, available.cpu_millis),
-        "disk" => (request.disk_mb, available.disk_mb.unwrap_or(0)),
-        "memory" => (request.memory_mb, available.memory_mb),
-        extra => {
-            let needs = request.extra.get(extra).copied().unwrap_or(0);
-            (needs, available.extra(extra))
-        }
-    }
 }
 
 /// The opposite of [`Cell::debit`], but for `starting`, which ends earlier than the promise.

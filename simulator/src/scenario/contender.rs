@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use placement::{Policy, ScenarioError};
+use placement::Policy;
+use scenarios::ScenarioError;
 use serde_json::Value;
 
 use super::read;

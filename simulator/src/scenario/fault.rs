@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use placement::{Cell, ScenarioError, Span};
+use placement::{Cell, Span};
+use scenarios::ScenarioError;
 use serde::Deserialize;
 
 use super::{millis, read};

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use advertiser::Cadence;
-use placement::{ScenarioError, Span};
+use placement::Span;
+use scenarios::ScenarioError;
 use serde::Deserialize;
 
 use super::read;

@@ -1,6 +1,7 @@
 //! Reads tables so that an error names the field, its value and what was expected.
 
-use placement::{Invalid, ScenarioError};
+use placement::Invalid;
+use scenarios::ScenarioError;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 

@@ -124,7 +124,7 @@ fn a_model_is_honoured_by_policies_that_look_at_stacks() {
                 _ => None,
             });
         let jobs: Vec<_> = requests.flat_map(Request::jobs).collect();
-        let mut plan = pool.plan(&jobs, &policy, &placement::Draw::default());
+        let mut plan = pool.plan(&jobs, &policy, &placement::PlanContext::default());
         plan.decisions.sort_by_key(|decision| decision.job);
         let cells: Vec<_> = plan
             .decisions

@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use placement::{Draw, Policy, Pool, Verdict, Workload};
+use placement::{PlanContext, Policy, Pool, Verdict};
+use scenarios::SyntheticLoad;
 use serde::Serialize;
 
 use crate::{
@@ -66,15 +67,15 @@ pub(crate) fn run_place(global: &Global, args: &PlaceArgs) -> anyhow::Result<Exi
 }
 
 fn measure(args: &PlaceArgs, policy: &Policy) -> Found {
-    let workload = Workload {
+    let workload = SyntheticLoad {
         cells: args.cells,
         jobs: args.jobs,
         seed: args.seed,
     };
     let (cells, jobs) = (workload.cells(), workload.jobs());
-    let draw = Draw {
+    let draw = PlanContext {
         seed: args.seed,
-        ..Draw::default()
+        ..PlanContext::default()
     };
     let begin = Instant::now();
     let mut pool = Pool::default();

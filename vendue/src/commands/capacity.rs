@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use comfy_table::Cell;
-use placement::{Capacity, Draw, Explain, Kind, Policy, Pool, Request, Tally};
+use placement::{Capacity, Explain, Kind, PlanContext, Policy, Pool, Request, Tally};
 use shared::wire::CapacityAnswer;
 
 use super::{instances, place, policy, run::pair, start};
@@ -138,9 +138,9 @@ async fn by_policy(
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    let draw = Draw {
+    let draw = PlanContext {
         now_ms: i64::try_from(now.as_millis()).unwrap_or(i64::MAX),
-        ..Draw::default()
+        ..PlanContext::default()
     };
     let capacity = pool.capacity(request, policy, &draw);
     Ok(answer(&known.auctioneer, policy, pool.len(), capacity))

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use comfy_table::Cell;
-use placement::{DecisionOutcome, DecisionReport, Explain, Scenario, ScenarioError, Tally};
+use placement::{DecisionOutcome, DecisionReport, Explain, Tally};
+use scenarios::{OfflineAuction, ScenarioError};
 use serde_json::{Value, json};
 use shared::wire::{AddCells, PlaceAnswer};
 
@@ -76,18 +77,22 @@ pub(crate) async fn place(global: &Global, args: &PlaceArgs) -> anyhow::Result<E
     });
     match global.output {
         Format::Json => output::json(&report)?,
-        Format::Table => output::say(report.render().trim_end())?,
+        Format::Table => output::say(scenarios::render(&report).trim_end())?,
     }
     Ok(Exit::Ok)
 }
 
 /// A scenario from the text of a file, judged by another policy where one is given.
-pub(crate) fn scenario(file: &str, text: &str, other: Option<&str>) -> anyhow::Result<Scenario> {
+pub(crate) fn scenario(
+    file: &str,
+    text: &str,
+    other: Option<&str>,
+) -> anyhow::Result<OfflineAuction> {
     let toml = Path::new(file).extension().is_some_and(|e| e == "toml");
     let read = if toml {
-        Scenario::from_toml(text)
+        OfflineAuction::from_toml(text)
     } else {
-        Scenario::from_json(text)
+        OfflineAuction::from_json(text)
     };
     let refuse = |e: ScenarioError| Usage::because(format_args!("{file}: {e}"));
     let mut scenario = read.map_err(refuse)?;

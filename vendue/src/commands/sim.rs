@@ -16,7 +16,7 @@ use std::{
 };
 
 use anyhow::Context;
-use placement::ScenarioError;
+use scenarios::ScenarioError;
 use simulator::{
     outcome::SimOutcome,
     report,

@@ -2,10 +2,11 @@
 
 use super::{Columnar, keep, softly};
 use crate::{
-    Job, Request,
-    batch::Ask,
+    batch::JobGroup,
     fast::{columns::NO_RACK, view::count_at},
     policy::Narrow,
+    request::{Job, Request},
+    resources::Resource,
 };
 
 impl Columnar<'_> {
@@ -20,18 +21,18 @@ impl Columnar<'_> {
         self.scratch.alive.retain(stays);
     }
 
-    pub(super) fn narrow(&mut self, narrow: Narrow, job: &Job, ask: Ask) {
+    pub(super) fn narrow(&mut self, narrow: Narrow, job: &Job, group: JobGroup) {
         let Self { view, scratch, .. } = self;
         match narrow {
             Narrow::ZoneFewest => {
-                let counts = &view.session.app(ask).zones;
+                let counts = &view.session.app(group).zones;
                 let columns = &view.columns;
                 let count = |p: &u32| columns.zone(*p).map_or(0, |zone| counts[zone as usize]);
                 let fewest = scratch.alive.iter().map(count).min().unwrap_or(0);
                 keep(scratch, |p| count(p) == fewest);
             }
             Narrow::AppFewest => {
-                let holders = &view.session.app(ask).holders;
+                let holders = &view.session.app(group).holders;
                 if holders.is_empty() {
                     return;
                 }
@@ -40,7 +41,7 @@ impl Columnar<'_> {
                 keep(scratch, |p| count(p) == fewest);
             }
             Narrow::UpperHalfMemory => {
-                let memory = |p: &u32| view.session.row(*p).memory;
+                let memory = |p: &u32| view.session.row(*p).free[Resource::Memory];
                 let mut sorted: Vec<i64> = scratch.alive.iter().map(memory).collect();
                 let middle = sorted.len() / 2;
                 let threshold = *sorted.select_nth_unstable(middle).1;

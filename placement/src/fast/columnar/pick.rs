@@ -4,12 +4,8 @@ use std::{cmp::Ordering, sync::Arc};
 
 use super::{Columnar, Scratch};
 use crate::{
-    Explain, Job,
-    batch::Ask,
-    plain::{Choice, first_k},
-    policy::Pick,
-    stages::score,
-    tie,
+    batch::JobGroup, decision::Explain, engine::Choice, plain::first_k, policy::Pick, request::Job,
+    stages::score, tie,
 };
 
 /// In which order cells of equal value stand: by the distance of their lots, then by name.
@@ -35,7 +31,7 @@ impl Ranking<'_> {
 }
 
 impl Columnar<'_> {
-    pub(super) fn pick(&mut self, job: &Job, ask: Ask) -> Choice {
+    pub(super) fn pick(&mut self, job: &Job, group: JobGroup) -> Choice {
         let Self {
             view,
             scratch,
@@ -45,26 +41,26 @@ impl Columnar<'_> {
         if scratch.totals.is_empty() {
             scratch.totals.resize(scratch.alive.len(), 0.0);
         }
-        let point = view.session.point(job, ask);
+        let point = view.session.point(job, group);
         let ranking = Ranking {
             lots: &view.columns.lots,
             names: view.session.parts.names,
             point,
         };
-        let draw = view.session.draw;
+        let context = view.session.context;
         let mut finalists = finalists(scratch, &policy.pick, &ranking);
         if finalists.is_empty() {
             return Choice::default();
         }
-        if draw.first || draw.explain > Explain::Winner {
+        if context.first || context.explain > Explain::Winner {
             finalists.sort_unstable_by(|a, b| ranking.by_name(a.0, b.0));
         }
         let drawn = match policy.pick {
-            _ if draw.first => 0,
+            _ if context.first => 0,
             Pick::Lowest | Pick::Highest => 0,
             Pick::Sample | Pick::FirstOf { .. } => tie::draw(point, finalists.len()),
         };
-        let found = if draw.first {
+        let found = if context.first {
             finalists.first().copied()
         } else {
             nearest(&finalists, &ranking, drawn)
@@ -72,13 +68,14 @@ impl Columnar<'_> {
         let Some((winner, value)) = found else {
             return Choice::default();
         };
-        if draw.explain == Explain::Winner {
+        if context.explain == Explain::Winner {
             finalists.clear();
         }
         Choice {
             winner: Some(winner),
             finalists: finalists.iter().map(|(slot, _)| *slot).collect(),
             value: (policy.pick != Pick::Sample).then_some(value),
+            trace: None,
         }
     }
 }

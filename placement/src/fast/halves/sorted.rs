@@ -1,6 +1,10 @@
 //! A class's cells sorted by memory, in chunks, so that a cell moves without moving the rest.
 
-use crate::{fast::rows::Row, tie};
+use crate::{
+    fast::rows::Row,
+    resources::{Amounts, Resource},
+    tie,
+};
 
 /// A chunk is cut in two when it has grown to this.
 const CHUNK: usize = 128;
@@ -28,7 +32,7 @@ pub(super) struct Chunk {
     /// The high half of each cell's lot, for the auction of the last [`Sorted::draw_lots`].
     pub(super) lots: Vec<u32>,
     /// No cell has less than this of anything but memory; perhaps none has so little.
-    pub(super) least: Row,
+    pub(super) least: Amounts,
 }
 
 /// Cells by memory, then slot.
@@ -57,23 +61,13 @@ pub(super) struct Spot {
 }
 
 /// The least that there can be: nothing is known to have less.
-pub(super) const PLENTY: Row = Row {
-    memory: i64::MAX,
-    disk: i64::MAX,
-    containers: i64::MAX,
-    cpu: i64::MAX,
-    starting: 0,
-    tasks: 0,
-};
+pub(super) const PLENTY: Amounts = Amounts::all(Amounts::UNLIMITED);
 
-/// The lower of each amount.
-pub(super) fn lower(a: Row, b: Row) -> Row {
-    Row {
-        disk: a.disk.min(b.disk),
-        containers: a.containers.min(b.containers),
-        cpu: a.cpu.min(b.cpu),
-        ..PLENTY
-    }
+/// The lower of each amount but memory, by which the cells are sorted.
+pub(super) fn lower(a: Amounts, b: Amounts) -> Amounts {
+    let mut lower = a.lower(b);
+    lower[Resource::Memory] = Amounts::UNLIMITED;
+    lower
 }
 
 impl Sorted {
@@ -138,7 +132,7 @@ impl Sorted {
             .map_or(0, |lots| high(lots.of_cell(entry.hash)));
         chunk.cells.insert(spot.within, entry);
         chunk.lots.insert(spot.within, lot);
-        chunk.least = lower(chunk.least, row);
+        chunk.least = lower(chunk.least, row.free);
         self.len += 1;
         for start in &mut self.starts[spot.chunk + 1..] {
             *start += 1;

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, btree_map::Entry};
 
 use super::bucket::Bucket;
 use crate::{
-    Request,
     fast::{classes::Class, recipe::Part, rows::Row},
+    request::Request,
+    resources::{Amounts, Resource, used_after},
 };
 
 /// Everything that the cost of a cell depends on, the approximate cost first. Cells with one key
@@ -13,9 +14,8 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) base: u64,
-    pub(super) memory: i64,
-    pub(super) disk: i64,
-    pub(super) containers: i64,
+    /// But for cpu, which no cost looks at: always [`Amounts::UNLIMITED`].
+    pub(super) free: Amounts,
     pub(super) starting: u32,
     pub(super) tasks: u32,
     pub(super) place: u32,
@@ -42,11 +42,7 @@ pub(super) fn from_ordered_bits(bits: u64) -> f64 {
 impl Key {
     pub(super) fn row(&self) -> Row {
         Row {
-            memory: self.memory,
-            disk: self.disk,
-            containers: self.containers,
-            // not part of the key: looked at cell by cell
-            cpu: i64::MAX,
+            free: self.free,
             starting: self.starting,
             tasks: self.tasks,
         }
@@ -103,13 +99,13 @@ impl List {
     /// The bucket of a key, if any cell is in it.
     pub(super) fn bucket(&self, key: &Key) -> Option<&Bucket> {
         self.tiers
-            .get(tier(key.memory))
+            .get(tier(key.free[Resource::Memory]))
             .and_then(|tier| tier.buckets.get(key))
     }
 
     pub(super) fn bucket_mut(&mut self, key: &Key) -> Option<&mut Bucket> {
         self.tiers
-            .get_mut(tier(key.memory))
+            .get_mut(tier(key.free[Resource::Memory]))
             .and_then(|tier| tier.buckets.get_mut(key))
     }
 }
@@ -150,7 +146,7 @@ impl Order {
             self.lists.resize_with(class as usize + 1, List::default);
         }
         let tiers = &mut self.lists[class as usize].tiers;
-        let at_tier = tier(row.memory);
+        let at_tier = tier(row.free[Resource::Memory]);
         if tiers.len() <= at_tier {
             tiers.resize_with(at_tier + 1, Tier::default);
         }
@@ -182,7 +178,7 @@ impl Order {
         let Some(key) = self.key(kind, &row, place) else {
             return;
         };
-        let list = &mut self.lists[class as usize].tiers[tier(row.memory)];
+        let list = &mut self.lists[class as usize].tiers[tier(row.free[Resource::Memory])];
         let Entry::Occupied(mut bucket) = list.buckets.entry(key) else {
             return;
         };
@@ -200,11 +196,11 @@ impl Order {
 
     /// None where the cost is not a number: such a cell never wins.
     pub(super) fn key(&self, class: &Class, row: &Row, place: u32) -> Option<Key> {
+        let mut free = row.free;
+        free[Resource::Cpu] = Amounts::UNLIMITED;
         let mut key = Key {
             base: 0,
-            memory: row.memory,
-            disk: row.disk,
-            containers: row.containers,
+            free,
             starting: 0,
             tasks: 0,
             place: 0,
@@ -213,15 +209,7 @@ impl Order {
         for (part, weight) in &self.terms {
             base += weight
                 * match part {
-                    Part::Resources => {
-                        let used = |available: i64, total: Option<f64>| {
-                            total.map_or(0.0, |total| 1.0 - available as f64 / total)
-                        };
-                        (used(row.memory, Some(class.total_memory))
-                            + used(row.disk, class.total_disk)
-                            + used(row.containers, class.total_containers))
-                            / 3.0
-                    }
+                    Part::Resources => used_after(&row.free, &Amounts::default(), &class.total),
                     Part::Starting => {
                         key.starting = row.starting;
                         f64::from(row.starting)
@@ -244,11 +232,8 @@ impl Order {
 
     /// The job's part of the cost in a class.
     pub(super) fn part(&self, class: &Class, request: &Request) -> f64 {
-        let share = |amount: i64, total: Option<f64>| total.map_or(0.0, |t| amount as f64 / t);
-        let resources = (share(request.memory_mb, Some(class.total_memory))
-            + share(request.disk_mb, class.total_disk)
-            + share(1, class.total_containers))
-            / 3.0;
+        // what the job adds to an empty cell is what it adds to any
+        let resources = used_after(&class.total, &request.amounts(), &class.total);
         let weights = self
             .terms
             .iter()
@@ -265,18 +250,11 @@ impl Order {
         count: u32,
         request: &Request,
     ) -> f64 {
-        let used = |available: i64, wanted: i64, total: Option<f64>| {
-            total.map_or(0.0, |total| 1.0 - (available - wanted) as f64 / total)
-        };
+        let wanted = request.amounts();
         let mut sum = 0.0;
         for (part, weight) in &self.terms {
             let value = match part {
-                Part::Resources => {
-                    let memory = used(row.memory, request.memory_mb, Some(class.total_memory));
-                    let disk = used(row.disk, request.disk_mb, class.total_disk);
-                    let containers = used(row.containers, 1, class.total_containers);
-                    (memory + disk + containers) / 3.0
-                }
+                Part::Resources => used_after(&row.free, &wanted, &class.total),
                 Part::Starting => f64::from(row.starting),
                 Part::AppInstances => f64::from(count),
                 Part::Tasks => f64::from(row.tasks),

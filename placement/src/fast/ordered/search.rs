@@ -7,9 +7,10 @@ use super::{
     order::{Key, from_ordered_bits, tier},
 };
 use crate::{
-    Job, Request,
-    batch::Ask,
+    batch::JobGroup,
     fast::{rows::Need, session::Session},
+    request::{Job, Request},
+    resources::{Amounts, Resource},
     stages::score,
     tie,
 };
@@ -35,7 +36,7 @@ impl OrderedPlan<'_> {
         zones: std::ops::Range<usize>,
         order: usize,
         request: &Request,
-        ask: Ask,
+        group: JobGroup,
         need: &Need,
     ) {
         let Self {
@@ -49,12 +50,12 @@ impl OrderedPlan<'_> {
         } = self;
         hits.clear();
         heads.clear();
-        let Some(fares) = &fares[ask.shape as usize] else {
+        let Some(fares) = &fares[group.shape as usize] else {
             return;
         };
-        let free = Free::new(session, need, request, ask);
+        let free = Free::new(session, need, request, group);
         let lists = &index.orders[order].lists;
-        let least = tier(need.memory);
+        let least = tier(need.amounts[Resource::Memory]);
         for (_, zone) in &ranked[zones.clone()] {
             for class in &index.classes.of_zone[*zone as usize] {
                 if let (Some(fare), Some(list)) =
@@ -92,12 +93,12 @@ impl OrderedPlan<'_> {
             }
         }
         hits.retain(|hit| hit.cost <= best + near(best.min(f64::MAX)));
-        let group = &ranked[zones];
-        for (slot, _) in &session.app(ask).holders {
+        let tied = &ranked[zones];
+        for (slot, _) in &session.app(group).holders {
             let class = index.class_of[*slot as usize];
             let inside = class != OUT && {
                 let zone = index.classes.get(class).zone;
-                group.iter().any(|(_, z)| *z == zone) && fares[class as usize].is_some()
+                tied.iter().any(|(_, z)| *z == zone) && fares[class as usize].is_some()
             };
             if inside && session.fits(*slot, need, request) {
                 hits.push(Hit {
@@ -110,10 +111,10 @@ impl OrderedPlan<'_> {
     }
 
     /// Works the hits out exactly and keeps the cheapest; returns their cost.
-    pub(super) fn settle(&mut self, order: usize, request: &Request, ask: Ask) -> f64 {
+    pub(super) fn settle(&mut self, order: usize, request: &Request, group: JobGroup) -> f64 {
         let (index, session) = (&*self.index, &self.session);
         let count_of = |slot: u32| {
-            let holders = &session.app(ask).holders;
+            let holders = &session.app(group).holders;
             let at = holders.binary_search_by_key(&slot, |(s, _)| *s);
             at.map_or(0, |at| holders[at].1)
         };
@@ -161,7 +162,7 @@ impl OrderedPlan<'_> {
         &mut self,
         order: usize,
         job: &Job,
-        ask: Ask,
+        group: JobGroup,
         need: &Need,
     ) -> Option<u32> {
         let Self {
@@ -170,10 +171,10 @@ impl OrderedPlan<'_> {
             hits,
             ..
         } = self;
-        let point = session.point(job, ask);
+        let point = session.point(job, group);
         let lots = session.lots;
         let (session, hashes) = (&*session, session.parts.hashes);
-        let free = Free::new(session, need, self.shapes[ask.shape as usize], ask);
+        let free = Free::new(session, need, self.shapes[group.shape as usize], group);
         let mut best: Option<(u64, u32)> = None;
         for hit in hits.iter() {
             let found = match hit.at {
@@ -213,13 +214,18 @@ struct Free<'s, 'a> {
 }
 
 impl<'s, 'a> Free<'s, 'a> {
-    fn new(session: &'s Session<'a>, need: &'s Need, request: &'s Request, ask: Ask) -> Self {
+    fn new(
+        session: &'s Session<'a>,
+        need: &'s Need,
+        request: &'s Request,
+        group: JobGroup,
+    ) -> Self {
         Self {
             session,
             need,
             request,
-            but_marked: !session.app(ask).holders.is_empty(),
-            by_row: need.extra || need.cpu != i64::MIN,
+            but_marked: !session.app(group).holders.is_empty(),
+            by_row: need.extra || need.amounts[Resource::Cpu] != Amounts::NO_NEED,
         }
     }
 

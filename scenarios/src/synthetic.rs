@@ -1,15 +1,15 @@
 //! Made-up work for measurements: the same numbers for the same seed.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
-use crate::{Cell, Job, Kind, Platform, Request, Resources, cell::Alike, tie};
+use placement::{Attributes, Cell, Job, Kind, Platform, Request, Resources, mix};
 
 /// So many jobs on so many cells, sized so that the jobs fill 70 % of them.
 ///
 /// The cells stand in four zones and are of four sizes; the jobs are of four sizes, 10 % of them
 /// tasks, the others four instances to an app.
 #[derive(Clone, Copy, Debug)]
-pub struct Workload {
+pub struct SyntheticLoad {
     /// How many cells.
     pub cells: u32,
     /// How many jobs.
@@ -25,9 +25,21 @@ const SHARES: [f64; 4] = [0.5, 0.75, 1.25, 1.5];
 /// How much of the cells the jobs fill.
 const FILL: f64 = 0.7;
 
-impl Workload {
+fn attributes_of(zone: u32, day: u64) -> Attributes {
+    Attributes {
+        zone: format!("z{zone}"),
+        stacks: vec!["cflinuxfs4".into()],
+        platform: Some(Platform {
+            version: "7.0".into(),
+            stamp: format!("202601{day:02}T000000Z"),
+        }),
+        ..Attributes::default()
+    }
+}
+
+impl SyntheticLoad {
     fn dice(&self, salt: u64, i: u32) -> u64 {
-        tie::mix(tie::mix(self.seed ^ salt) ^ u64::from(i))
+        mix(mix(self.seed ^ salt) ^ u64::from(i))
     }
 
     /// The cells, empty.
@@ -36,7 +48,8 @@ impl Workload {
         let mean_job = SIZES.iter().sum::<i64>() as f64 / SIZES.len() as f64;
         let mean = f64::from(self.jobs) * mean_job / FILL / f64::from(self.cells.max(1));
         let containers = i64::from(self.jobs / self.cells.max(1)) * 4 + 16;
-        let mut alike = Alike::default();
+        // cells that are alike share their attributes, as those of a pool do
+        let mut attributes: HashMap<(u32, u64), Arc<Attributes>> = HashMap::new();
         let cell = |i: u32| {
             let dice = self.dice(1, i);
             // zones and sizes in turn, so that every zone has the same of each
@@ -47,17 +60,13 @@ impl Workload {
                 ..Resources::new(memory, memory * 2, containers)
             };
             let mut cell = Cell::new(format!("cell-{i:06}"), total);
-            cell.zone = format!("z{}", i % 4 + 1);
             cell.index = i / 4;
-            cell.stacks = vec!["cflinuxfs4".into()];
-            cell.platform = Some(Platform {
-                version: "7.0".into(),
-                stamp: format!("202601{:02}T000000Z", dice % 28 + 1),
-            });
+            let (zone, day) = (i % 4 + 1, dice % 28 + 1);
+            let shared = attributes.entry((zone, day));
+            cell.attributes = Arc::clone(shared.or_insert_with(|| attributes_of(zone, day).into()));
             if dice >> 32 & 1 == 0 {
                 cell.next_reboot = Some(format!("2026-12-{:02}T00:00:00Z", (dice >> 16) % 28 + 1));
             }
-            alike.share(&mut cell, None);
             cell
         };
         (0..self.cells).map(cell).collect()

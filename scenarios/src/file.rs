@@ -4,13 +4,14 @@ mod groups;
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use placement::{
+    Cell, Explain, Invalid, Job, PlanContext, Policy, PolicyError, Pool, Report, Request, date_ms,
+};
 use serde::Deserialize;
-
-use crate::{Cell, Draw, Explain, Job, Policy, PolicyError, Pool, Report, Request, stages::dates};
 
 /// An offline auction: the cells, what is asked for, and how it is decided.
 #[derive(Clone, Debug)]
-pub struct Scenario {
+pub struct OfflineAuction {
     /// Its name, for people.
     pub name: String,
     /// Milliseconds since the Unix epoch: what "now" is for planned reboots.
@@ -98,7 +99,7 @@ const SIMULATOR: [&str; 13] = [
 /// A policy that is named nowhere is this one.
 const DEFAULT_POLICY: &str = "diego";
 
-impl Scenario {
+impl OfflineAuction {
     /// Reads a scenario in JSON.
     pub fn from_json(text: &str) -> Result<Self, ScenarioError> {
         Self::from_value(Self::value(text, false)?)
@@ -158,11 +159,12 @@ impl Scenario {
         let policy = Policy::from_json(file.policy.as_ref().unwrap_or(&name))?;
         let now_ms = match &file.now {
             None => 0,
-            Some(now) => dates::date_ms(now)
+            Some(now) => date_ms(now)
                 .ok_or_else(|| wrong("now", now, "a date such as \"2026-01-01T00:00:00Z\""))?,
         };
         let ttl_text = file.ttl.as_deref().unwrap_or("15s");
-        let ttl = dates::span(ttl_text)
+        let ttl = humantime::parse_duration(ttl_text)
+            .ok()
             .ok_or_else(|| wrong("ttl", ttl_text, "a length of time such as \"15s\""))?;
         let first = match file.pick.as_deref() {
             None | Some("draw") => false,
@@ -213,7 +215,7 @@ impl Scenario {
         seen.into_iter().map(told).collect()
     }
 
-    /// The cells as a pool, the expired ones included: [`Scenario::draw`] says which those are.
+    /// The cells as a pool, the expired ones included: [`OfflineAuction::draw`] says which those are.
     pub fn pool(&self) -> Pool {
         let mut pool = Pool::default();
         for cell in self.cells.iter().chain(&self.expired) {
@@ -228,15 +230,15 @@ impl Scenario {
     }
 
     /// Seed, date and what else the plan depends on.
-    pub fn draw(&self, explain: Explain) -> Draw {
+    pub fn draw(&self, explain: Explain) -> PlanContext {
         let name = |cell: &Cell| Arc::from(cell.cell.as_str());
-        Draw {
+        PlanContext {
             seed: self.seed,
             now_ms: self.now_ms,
             first: self.first,
             expired: self.expired.iter().map(name).collect(),
             explain,
-            ..Draw::default()
+            ..PlanContext::default()
         }
     }
 
@@ -262,7 +264,10 @@ fn check_cells(
             let at = format!("{at}.cell");
             return Err(wrong(&at, &cell.cell, "each name once"));
         }
-        let age = cell.age.as_deref().and_then(dates::span);
+        let age = cell
+            .age
+            .as_deref()
+            .and_then(|age| humantime::parse_duration(age).ok());
         if cell.age.is_some() && age.unwrap_or_default() >= ttl {
             expired.push(cell);
         } else {
@@ -279,7 +284,7 @@ fn wrong(at: &str, value: &str, expected: &str) -> ScenarioError {
     }
 }
 
-fn field(prefix: &str, e: &crate::Invalid) -> ScenarioError {
+fn field(prefix: &str, e: &Invalid) -> ScenarioError {
     ScenarioError::Field {
         at: format!("{prefix}.{}", e.field),
         message: format!("{} is not allowed; expected {}", e.value, e.expected),

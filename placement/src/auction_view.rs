@@ -1,22 +1,29 @@
-//! What the plain engine looks at: the pool's cells, and the debits of this batch over them.
+//! The cells of one auction as the plain engine sees them: the pool's, and over them the debits of
+//! this batch.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
-use crate::{Cell, Draw, Job, Policy, stages::filter::Now, tie};
+use crate::{
+    cell::Cell,
+    context::{Now, PlanContext},
+    policy::Policy,
+    request::Job,
+    tie,
+};
 
 /// The pool's cells, by slot and by name.
 #[derive(Clone, Copy)]
-pub(crate) struct Stage<'a> {
+pub(crate) struct PoolCells<'a> {
     pub(crate) by_name: &'a BTreeMap<Arc<str>, u32>,
     pub(crate) names: &'a [Arc<str>],
     pub(crate) cells: &'a [Cell],
 }
 
 /// The cells of one auction. Slots are positions in the pool.
-pub(crate) struct Scene<'a> {
+pub(crate) struct AuctionView<'a> {
     names: &'a [Arc<str>],
     base: &'a [Cell],
     /// Cells that got work in this batch, as they look with it.
@@ -37,19 +44,19 @@ pub(crate) struct Scene<'a> {
     instances: &'a BTreeMap<String, Arc<str>>,
 }
 
-impl<'a> Scene<'a> {
-    pub(crate) fn new(stage: Stage<'a>, policy: &Policy, draw: &'a Draw) -> Self {
-        let Stage {
+impl<'a> AuctionView<'a> {
+    pub(crate) fn new(pool: PoolCells<'a>, policy: &Policy, context: &'a PlanContext) -> Self {
+        let PoolCells {
             by_name,
             names,
             cells: base,
-        } = stage;
+        } = pool;
         let (mut live, mut absent, mut expired) = (Vec::new(), Vec::new(), Vec::new());
         for slot in by_name.values().copied() {
             let name = &names[slot as usize];
-            if draw.expired.contains(name) {
+            if context.expired.contains(name) {
                 expired.push(slot);
-            } else if draw.absent.contains(name) {
+            } else if context.absent.contains(name) {
                 absent.push(slot);
             } else {
                 live.push(slot);
@@ -59,7 +66,7 @@ impl<'a> Scene<'a> {
         if policy.ignores_evacuating() {
             counted.retain(|slot| !base[*slot as usize].evacuating);
         }
-        let mut scene = Self {
+        let mut view = Self {
             names,
             base,
             changed: HashMap::new(),
@@ -69,17 +76,17 @@ impl<'a> Scene<'a> {
             ranks: Vec::new(),
             zone_numbers: vec![0; base.len()],
             zones: 0,
-            lots: tie::Lots::new(draw.seed, draw.auction),
-            now_ms: draw.now_ms,
-            instances: &draw.instances,
+            lots: tie::Lots::new(context.seed, context.auction),
+            now_ms: context.now_ms,
+            instances: &context.instances,
         };
-        scene.gone.retain(|(_, cells)| !cells.is_empty());
-        scene.number_zones();
-        scene
+        view.gone.retain(|(_, cells)| !cells.is_empty());
+        view.number_zones();
+        view
     }
 
     fn number_zones(&mut self) {
-        self.ranks = crate::fast::ranks(self.base, self.counted.clone());
+        self.ranks = ranks(self.base, self.counted.clone());
         let zones: BTreeSet<&str> = self
             .counted
             .iter()
@@ -158,4 +165,17 @@ impl<'a> Scene<'a> {
         let cell = self.changed.entry(slot).or_insert_with(|| base.clone());
         cell.debit(&job.request);
     }
+}
+
+/// By slot: the place by `index` among the counted cells of the zone; they come by name.
+pub(crate) fn ranks(cells: &[Cell], mut counted: Vec<u32>) -> Vec<u32> {
+    counted.sort_by_key(|slot| cells[*slot as usize].index);
+    let mut ranks = vec![0; cells.len()];
+    let mut next: HashMap<&str, u32> = HashMap::new();
+    for slot in counted {
+        let rank = next.entry(&cells[slot as usize].zone).or_insert(0);
+        ranks[slot as usize] = *rank;
+        *rank += 1;
+    }
+    ranks
 }

@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc};
 
+use placement::{Cell, Job, Request, hash_text, mix};
 use serde_json::{Map, Value};
 
 use super::{ScenarioError, wrong};
-use crate::{Cell, Job, Request, tie};
 
 /// The most cells of a group, and the most instances that run on one of its cells.
 const MAX_COUNT: u64 = 100_000;
@@ -250,7 +250,7 @@ fn hold(running: &[Entry], cell: &mut Cell, seed: u64, names: &mut Names) -> Vec
     let mut jobs = Vec::new();
     for (i, entry) in running.iter().enumerate() {
         let (low, high) = (*entry.count.start(), *entry.count.end());
-        let dice = tie::mix(tie::mix(seed ^ tie::hash_text(&cell.cell)) ^ i as u64);
+        let dice = mix(mix(seed ^ hash_text(&cell.cell)) ^ i as u64);
         let count = low + dice % (high - low + 1);
         let numbered = entry.request.app.contains("{n}");
         let mut shared = Arc::new(entry.request.clone());

@@ -1,0 +1,245 @@
+//! Notes that the plain engine takes of one decision, stage by stage: what explanations, reasons and
+//! tallies are made from.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    auction_view::AuctionView,
+    decision::{ScoreReport, StageReport, Tally},
+    policy::{Filter, Stage, Step},
+    request::Job,
+    stages::filter::{self, Why},
+};
+
+/// The most different reasons that one stage tells apart.
+const MAX_REASONS: usize = 8;
+/// The most notes on one decision.
+const MAX_NOTES: usize = 16;
+
+/// What happened on the way, stage by stage.
+#[derive(Debug, Default)]
+pub(crate) struct Trace {
+    pub(crate) stages: Vec<StageReport>,
+    /// Hints that were ignored, and the like.
+    pub(crate) notes: Vec<String>,
+    /// Each term of each finalist.
+    pub(crate) scores: Vec<ScoreReport>,
+    /// Name the dropped cells.
+    with_names: bool,
+    /// What every cell that came to the last resource filters lacked, by name.
+    pub(crate) lacking: Vec<Lack>,
+    /// The stage that left nothing.
+    pub(crate) emptied_by: Option<Emptied>,
+}
+
+/// A resource that every cell lacks.
+#[derive(Debug)]
+pub(crate) struct Lack {
+    /// The resource filter's name.
+    pub(crate) stage: &'static str,
+    /// The resource's name.
+    pub(crate) resource: String,
+    /// What the job needs.
+    pub(crate) needs: i64,
+    /// The most that any of the cells has.
+    pub(crate) best: i64,
+}
+
+/// The stage that dropped the last cell.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Emptied {
+    /// There was no cell to begin with.
+    NoCells,
+    Filter(Filter),
+    /// No cell has a finite score.
+    Score,
+}
+
+impl Trace {
+    pub(crate) fn new(with_names: bool) -> Self {
+        Self {
+            with_names,
+            ..Self::default()
+        }
+    }
+
+    /// Before the first stage: the cells that do not exist for this auction.
+    pub(crate) fn begin(&mut self, view: &AuctionView<'_>, live: &[u32]) {
+        for (name, gone) in view.gone() {
+            let reason = match *name {
+                "expired" => "the advertisement expired",
+                _ => "gave no bid",
+            };
+            let whys = gone.iter().map(|slot| (*slot, Why::text(reason))).collect();
+            let rejected = group(view, name, whys, self.with_names);
+            self.stages.push(StageReport {
+                stage: (*name).to_owned(),
+                survivors: live.len(),
+                rejected,
+            });
+        }
+        if live.is_empty() {
+            self.emptied_by = Some(Emptied::NoCells);
+        }
+    }
+
+    pub(crate) fn filtered(
+        &mut self,
+        view: &AuctionView<'_>,
+        job: &Job,
+        filter: &Filter,
+        kept: &[u32],
+        dropped: &[u32],
+    ) {
+        let why = |slot: &u32| {
+            let why = filter::why(filter, view.cell(*slot), &job.request, view.now());
+            (*slot, why)
+        };
+        let whys = dropped.iter().map(why).collect();
+        self.stages.push(StageReport {
+            stage: filter.name().to_owned(),
+            survivors: kept.len(),
+            rejected: group(view, filter.name(), whys, self.with_names),
+        });
+        if kept.is_empty() {
+            self.emptied_by = Some(match filter {
+                Filter::Evacuating => Emptied::NoCells,
+                _ => Emptied::Filter(filter.clone()),
+            });
+        }
+    }
+
+    /// Before the first of a run of resource filters: what does every cell here lack?
+    pub(crate) fn resources(
+        &mut self,
+        view: &AuctionView<'_>,
+        job: &Job,
+        stages: &[&Stage],
+        position: usize,
+        cells: &[u32],
+    ) {
+        let resource = |stage: &Stage| match &stage.step {
+            Step::Filter(filter) if filter.is_resource() => Some(filter.clone()),
+            _ => None,
+        };
+        let follows = position > 0 && resource(stages[position - 1]).is_some();
+        if follows || resource(stages[position]).is_none() {
+            return;
+        }
+        let run: Vec<Filter> = stages[position..]
+            .iter()
+            .map_while(|s| resource(s))
+            .collect();
+        self.lacking = lacked_by_all(view, job, &run, cells);
+    }
+
+    pub(crate) fn narrowed(
+        &mut self,
+        view: &AuctionView<'_>,
+        name: &'static str,
+        before: &[u32],
+        kept: &[u32],
+        notes: Vec<String>,
+    ) {
+        let kept_set: BTreeSet<u32> = kept.iter().copied().collect();
+        let dropped = before.iter().filter(|slot| !kept_set.contains(slot));
+        let whys = dropped
+            .map(|slot| (*slot, Why::text("narrowed away")))
+            .collect();
+        self.stages.push(StageReport {
+            stage: name.to_owned(),
+            survivors: kept.len(),
+            rejected: group(view, name, whys, self.with_names),
+        });
+        let room = MAX_NOTES.saturating_sub(self.notes.len());
+        self.notes.extend(notes.into_iter().take(room));
+    }
+
+    pub(crate) fn unrated(&mut self, view: &AuctionView<'_>, cells: &[u32], rated: &[(u32, f64)]) {
+        let finite: BTreeSet<u32> = rated.iter().map(|(slot, _)| *slot).collect();
+        let has = |slot: &&u32| !finite.contains(slot);
+        let why = Why::text("the score is not a finite number");
+        let whys = cells
+            .iter()
+            .filter(has)
+            .map(|slot| (*slot, why.clone()))
+            .collect();
+        self.stages.push(StageReport {
+            stage: "score".to_owned(),
+            survivors: rated.len(),
+            rejected: group(view, "score", whys, self.with_names),
+        });
+        if rated.is_empty() {
+            self.emptied_by = Some(Emptied::Score);
+        }
+    }
+}
+
+/// Rejections by reason: how many cells, what was needed, the best that any of them had.
+fn group(
+    view: &AuctionView<'_>,
+    stage: &str,
+    whys: Vec<(u32, Why)>,
+    with_names: bool,
+) -> Vec<Tally> {
+    let mut groups: BTreeMap<Option<String>, Tally> = BTreeMap::new();
+    for (slot, why) in whys {
+        let mut reason = why.reason;
+        if groups.len() >= MAX_REASONS && !groups.contains_key(&reason) {
+            reason = Some("other reasons".into());
+        }
+        let tally = groups.entry(reason.clone()).or_insert_with(|| Tally {
+            stage: stage.to_owned(),
+            cells: 0,
+            needs: why.needs,
+            best: why.has,
+            reason,
+            names: Vec::new(),
+        });
+        tally.cells += 1;
+        if let (Some(best), Some(has)) = (tally.best, why.has) {
+            tally.best = Some(best.max(has));
+        }
+        if with_names {
+            tally.names.push(view.name(slot).to_string());
+        }
+    }
+    groups.into_values().collect()
+}
+
+/// The resources that each of the cells has too little of, each once, by name.
+fn lacked_by_all(view: &AuctionView<'_>, job: &Job, run: &[Filter], cells: &[u32]) -> Vec<Lack> {
+    let Some((first, others)) = cells.split_first() else {
+        return Vec::new();
+    };
+    let mut lacking: Vec<(&Filter, Lack)> = Vec::new();
+    for filter in run {
+        let short = filter::shortages(filter, view.cell(*first), &job.request);
+        lacking.extend(short.into_iter().map(|(resource, (needs, best))| {
+            let stage = filter.name();
+            let lack = Lack {
+                stage,
+                resource,
+                needs,
+                best,
+            };
+            (filter, lack)
+        }));
+    }
+    lacking.sort_by(|(_, a), (_, b)| a.resource.cmp(&b.resource));
+    lacking.dedup_by(|(_, a), (_, b)| a.resource == b.resource);
+    for slot in others {
+        let cell = view.cell(*slot);
+        lacking.retain_mut(|(filter, lack)| {
+            let short = filter::shortage(filter, &lack.resource, cell, &job.request);
+            short.is_some_and(|(_, has)| {
+                lack.best = lack.best.max(has);
+                true
+            })
+        });
+        if lacking.is_empty() {
+            break;
+        }
+    }
+    lacking.into_iter().map(|(_, lack)| lack).collect()
+}
