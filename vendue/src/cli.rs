@@ -9,6 +9,7 @@ use crate::{
     bench, commands,
     context::{Exit, Global, Usage},
     output::note,
+    table,
 };
 
 /// Places work on cells over NATS: cells advertise and bid, an auctioneer decides, cells run it.
@@ -90,6 +91,7 @@ pub(crate) fn run(cli: &Cli) -> ExitCode {
         cli.global.log.as_deref().unwrap_or(default_log),
         LogFormat::Auto,
     );
+    table::set_wide(cli.global.wide);
     let runtime = match cli.command.runtime() {
         Ok(runtime) => runtime,
         Err(e) => return report(Err(e.into())),

@@ -28,7 +28,7 @@ pub(crate) struct Global {
         value_name = "FORMAT"
     )]
     pub(crate) output: Format,
-    /// Show all columns of tables
+    /// Show every column of a table, however narrow the terminal, and the ids of instances
     #[arg(long, global = true)]
     pub(crate) wide: bool,
     /// What to log on standard error, such as info or rep=debug [default: warn; roles: info]

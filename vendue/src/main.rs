@@ -10,6 +10,7 @@ mod commands;
 mod context;
 mod output;
 mod process_usage;
+mod table;
 
 use std::process::ExitCode;
 

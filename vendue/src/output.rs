@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use comfy_table::{Cell, Color, Table, presets};
+use comfy_table::{Cell, Color};
 use serde::Serialize;
 
 /// One line on standard output.
@@ -31,24 +31,6 @@ pub(crate) fn json_line(value: &impl Serialize) -> anyhow::Result<()> {
 pub(crate) fn note(line: impl Display) {
     // when nobody can read it, nobody needs it
     let _ = writeln!(io::stderr(), "{line}");
-}
-
-/// An empty table with this header.
-pub(crate) fn table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(header);
-    table
-}
-
-/// Prints a table; lines have no trailing blanks.
-pub(crate) fn print(mut table: Table) -> io::Result<()> {
-    if std::env::var_os("NO_COLOR").is_some() {
-        table.force_no_tty();
-    }
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
-    say(table.trim_fmt())
 }
 
 /// A state's word in its colour (on a terminal only).
@@ -102,6 +84,12 @@ pub(crate) async fn with_progress<T>(what: &str, work: impl Future<Output = T>) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_not_counted_in_the_plural() {
+        let counted = [0_usize, 1, 2].map(|n| counted(n, "cell"));
+        assert_eq!(counted, ["0 cells", "1 cell", "2 cells"]);
+    }
 
     #[test]
     fn ages_and_numbers() {

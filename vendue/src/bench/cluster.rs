@@ -23,6 +23,7 @@ use crate::{
     context::{Exit, Format, Global},
     output::{self, note},
     process_usage,
+    table::Table,
 };
 
 /// Measures a cluster of simulated cells on a private nats-server.
@@ -264,11 +265,11 @@ fn print(format: Format, report: &Report) -> anyhow::Result<()> {
     if format == Format::Json {
         return output::json(report);
     }
-    let mut table = output::table(&["", "figure", "beside"]);
+    let mut table = Table::new(&["", "figure", "beside"]);
     for row in report.rows() {
         table.add_row(row);
     }
-    Ok(output::print(table)?)
+    Ok(table.print()?)
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use crate::{
     cluster::{Cluster, TIMEOUT},
     context::{Exit, Format, Global, Usage},
     output::{self, counted, number},
+    table::Table,
 };
 
 #[derive(Debug, clap::Args)]
@@ -105,14 +106,14 @@ fn print_auction(auction: &AuctionRecord, waiting: &BTreeSet<u32>) -> anyhow::Re
     output::say(format_args!(
         "auction {id}, {age} ago: policy {policy}, {cells}, seed {seed}"
     ))?;
-    let mut table = output::table(&["INDEX", "OUTCOME", "CELL", "VALUE", "WHY"]);
+    let mut table = Table::new(&["INDEX", "OUTCOME", "CELL", "VALUE", "WHY"]).text("WHY");
     for alike in auction.decisions.chunk_by(|a, b| same_no(a, b, waiting)) {
         if let [first, ..] = alike {
             let indices = format_indices(alike.iter().map(|decision| decision.index));
             table.add_row(row(&indices, first, waiting));
         }
     }
-    Ok(output::print(table)?)
+    Ok(table.print()?)
 }
 
 /// Whether both were placed nowhere, for the same reason: a row for all of them will do.

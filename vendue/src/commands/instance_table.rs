@@ -7,7 +7,10 @@ use super::{
     instances::{Answers, Located},
     reasons::why,
 };
-use crate::output::{self, note};
+use crate::{
+    output::{self, note},
+    table::Table,
+};
 
 const HEADER: [&str; 11] = [
     "APP", "INDEX", "KIND", "STATE", "ZONE", "CELL", "AGE", "ADDRESS", "MEMORY", "RESTARTS", "NOTE",
@@ -23,7 +26,9 @@ pub(crate) fn print<'a>(
     if wide {
         header.push("INSTANCE");
     }
-    let mut table = output::table(&header);
+    let mut table = Table::new(&header)
+        .optional(&["RESTARTS", "MEMORY", "KIND", "ZONE", "ADDRESS"])
+        .text("NOTE");
     let (crashed, others): (Vec<_>, Vec<_>) = instances
         .into_iter()
         .partition(|located| located.instance.state == InstanceState::Crashed);
@@ -41,7 +46,7 @@ pub(crate) fn print<'a>(
         }
         table.add_row(row);
     }
-    Ok(output::print(table)?)
+    Ok(table.print()?)
 }
 
 fn instance_row(located: &Located) -> Vec<Cell> {

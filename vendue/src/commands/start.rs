@@ -12,6 +12,7 @@ use crate::{
     cluster::Cluster,
     context::{Exit, Format, Global, Usage},
     output::{self, note},
+    table::Table,
 };
 
 #[derive(Debug, clap::Args)]
@@ -166,7 +167,7 @@ fn replies(value: Value) -> anyhow::Result<Vec<Result<StartReply, ErrorBody>>> {
 }
 
 fn print_replies(replies: &[Result<StartReply, ErrorBody>]) -> anyhow::Result<()> {
-    let mut table = output::table(&["APP", "INDEX", "OUTCOME", "CELL", "REASON"]);
+    let mut table = Table::new(&["APP", "INDEX", "OUTCOME", "CELL", "REASON"]).text("REASON");
     for reply in replies {
         match reply {
             Ok(reply) => rows(reply).into_iter().for_each(|row| {
@@ -178,7 +179,7 @@ fn print_replies(replies: &[Result<StartReply, ErrorBody>]) -> anyhow::Result<()
             }
         }
     }
-    Ok(output::print(table)?)
+    Ok(table.print()?)
 }
 
 fn rows(reply: &StartReply) -> Vec<Vec<Cell>> {

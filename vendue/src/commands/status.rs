@@ -15,6 +15,7 @@ use crate::{
     cluster::Cluster,
     context::{Exit, Format, Global, Usage},
     output::{self, counted, note},
+    table::Table,
 };
 
 #[derive(Debug, clap::Args)]
@@ -143,12 +144,12 @@ fn print_all(apps: &BTreeMap<&str, AppStatus<'_>>) -> anyhow::Result<()> {
     let titles = states.iter().map(|state| state.to_uppercase());
     let header: Vec<String> = std::iter::once("APP".to_owned()).chain(titles).collect();
     let header: Vec<&str> = header.iter().map(String::as_str).collect();
-    let mut table = output::table(&header);
+    let mut table = Table::new(&header);
     for (app, counts) in apps.keys().zip(&all) {
         let mut row = vec![Cell::new(app)];
         let count = |state: &&str| Cell::new(counts.get(state).copied().unwrap_or_default());
         row.extend(states.iter().map(count));
         table.add_row(row);
     }
-    Ok(output::print(table)?)
+    Ok(table.print()?)
 }

@@ -14,6 +14,7 @@ use crate::{
     cluster::Cluster,
     context::{Exit, Format, Global, Usage},
     output::{self, counted, note},
+    table::Table,
 };
 
 #[derive(Debug, clap::Args)]
@@ -74,7 +75,7 @@ pub(crate) async fn stop(global: &Global, args: &StopArgs) -> anyhow::Result<Exi
 
 fn print(reply: &StopReply) -> anyhow::Result<()> {
     if !reply.stopped.is_empty() {
-        let mut table = output::table(&["APP", "INDEX", "CELL", "INSTANCE"]);
+        let mut table = Table::new(&["APP", "INDEX", "CELL", "INSTANCE"]);
         for stopped in &reply.stopped {
             table.add_row(vec![
                 Cell::new(&reply.app),
@@ -83,7 +84,7 @@ fn print(reply: &StopReply) -> anyhow::Result<()> {
                 Cell::new(stopped.instance),
             ]);
         }
-        output::print(table)?;
+        table.print()?;
     }
     let app = &reply.app;
     let told = format!("{} told to stop", counted(reply.count, "instance"));
