@@ -6,7 +6,7 @@ use shared::wire::{CellSet, CellSetAnswer, PoolCell};
 
 use super::{condition::Condition, instances};
 use crate::{
-    cluster::{Cluster, TIMEOUT},
+    cluster::{Cluster, Peer, TIMEOUT},
     context::{Exit, Format, Global, Usage},
     output::{self, note},
     table::Table,
@@ -59,12 +59,12 @@ pub(crate) async fn cells(global: &Global, args: &CellsArgs) -> anyhow::Result<E
 }
 
 async fn show(global: &Global, cell: &str) -> anyhow::Result<Exit> {
-    placement::check_name("CELL", cell).map_err(Usage::because)?;
+    placement::check_name("CELL", cell).map_err(Usage::invalid)?;
     let cluster = Cluster::connect(global).await?;
     let subject = cluster.subjects.cell(cell, "state");
-    let who = format!("cell {cell}");
+    let who = Peer::Cell(cell);
     let state: Value = cluster
-        .ask(&who, subject, &serde_json::json!({}), TIMEOUT)
+        .ask(who, subject, &serde_json::json!({}), TIMEOUT)
         .await?;
     if cluster.format == Format::Json {
         output::json(&state)?;
@@ -97,15 +97,15 @@ fn plain(value: &Value) -> String {
 }
 
 async fn set(global: &Global, cell: &str, attributes: &[(String, Value)]) -> anyhow::Result<Exit> {
-    placement::check_name("CELL", cell).map_err(Usage::because)?;
+    placement::check_name("CELL", cell).map_err(Usage::invalid)?;
     let cluster = Cluster::connect(global).await?;
     let question = CellSet {
         v: shared::VERSION,
         set: attributes.iter().cloned().collect(),
     };
     let subject = cluster.subjects.cell(cell, "set");
-    let who = format!("cell {cell}");
-    let answer: CellSetAnswer = cluster.ask(&who, subject, &question, TIMEOUT).await?;
+    let who = Peer::Cell(cell);
+    let answer: CellSetAnswer = cluster.ask(who, subject, &question, TIMEOUT).await?;
     if cluster.format == Format::Json {
         output::json(&answer)?;
     } else {
@@ -174,6 +174,10 @@ fn row(entry: &PoolCell) -> Vec<Cell> {
         _ => "unlimited".into(),
     };
     let (free, total) = (&cell.available, &cell.total);
+    let cpu = match total.cpu_millis {
+        0 => "none".to_owned(),
+        all => format!("{}/{all}m", free.cpu_millis),
+    };
     vec![
         Cell::new(&cell.cell),
         Cell::new(&cell.zone),
@@ -181,7 +185,7 @@ fn row(entry: &PoolCell) -> Vec<Cell> {
         Cell::new(of(Some(free.memory_mb), Some(total.memory_mb), " MiB")),
         Cell::new(of(free.disk_mb, total.disk_mb, " MiB")),
         Cell::new(of(free.containers, total.containers, "")),
-        Cell::new(of(Some(free.cpu_millis), Some(total.cpu_millis), "m")),
+        Cell::new(cpu),
         Cell::new(instances),
         Cell::new(format_args!("{} ago", output::age(entry.age_ms))),
     ]

@@ -6,7 +6,7 @@ use placement::Span;
 use shared::wire::{Drain, DrainAnswer};
 
 use crate::{
-    cluster::{Cluster, TIMEOUT},
+    cluster::{Cluster, Peer, TIMEOUT},
     context::{Exit, Format, Global, Usage},
     output,
 };
@@ -23,15 +23,15 @@ pub(crate) struct DrainArgs {
 
 /// Asks a cell to drain.
 pub(crate) async fn drain(global: &Global, args: &DrainArgs) -> anyhow::Result<Exit> {
-    placement::check_name("CELL", &args.cell).map_err(Usage::because)?;
+    placement::check_name("CELL", &args.cell).map_err(Usage::invalid)?;
     let cluster = Cluster::connect(global).await?;
     let question = Drain {
         v: shared::VERSION,
         deadline: Some(Span(args.deadline)),
     };
     let subject = cluster.subjects.cell(&args.cell, "drain");
-    let who = format!("cell {}", args.cell);
-    let answer: DrainAnswer = cluster.ask(&who, subject, &question, TIMEOUT).await?;
+    let who = Peer::Cell(&args.cell);
+    let answer: DrainAnswer = cluster.ask(who, subject, &question, TIMEOUT).await?;
     if cluster.format == Format::Json {
         output::json(&answer)?;
         return Ok(Exit::Ok);

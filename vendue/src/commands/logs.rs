@@ -11,7 +11,7 @@ use shared::wire::{LogLine, Logs, LogsAnswer};
 
 use super::instances;
 use crate::{
-    cluster::Cluster,
+    cluster::{Cluster, Peer},
     context::{Exit, Format, Global, Usage},
     output::{self, counted, note},
 };
@@ -44,7 +44,7 @@ pub(crate) struct LogsArgs {
 
 /// Prints the last lines that the cells remember, then follows.
 pub(crate) async fn logs(global: &Global, args: &LogsArgs) -> anyhow::Result<Exit> {
-    placement::check_name("APP", &args.app).map_err(Usage::because)?;
+    placement::check_name("APP", &args.app).map_err(Usage::invalid)?;
     let cluster = Cluster::connect(global).await?;
     let index = args.index.map_or("*".into(), |i| i.to_string());
     // before the question, so that nothing falls between
@@ -99,8 +99,8 @@ async fn remembered(cluster: &Cluster, args: &LogsArgs, cells: BTreeSet<String>)
         .map(|cell| async move {
             let subject = cluster.subjects.cell(&cell, "logs");
             let patience = Duration::from_secs(2);
-            let who = format!("cell {cell}");
-            let answer = cluster.ask::<LogsAnswer>(&who, subject, question, patience);
+            let who = Peer::Cell(&cell);
+            let answer = cluster.ask::<LogsAnswer>(who, subject, question, patience);
             answer.await
         })
         .collect();
