@@ -12,7 +12,10 @@ use shared::{
     },
 };
 
-use crate::cluster::Cluster;
+use crate::{
+    cluster::{Cluster, Peer},
+    context::{Failure, failure_code},
+};
 
 /// An instance and where it is.
 #[derive(Clone, Debug)]
@@ -146,16 +149,14 @@ pub(crate) async fn held_and_queued(
     Ok(answers)
 }
 
-/// No cell answers, and no auctioneer either where one was asked.
-#[derive(Debug, thiserror::Error)]
-#[error("no cell answers on {subject}: no cell runs there, or --prefix names another cluster")]
-pub(crate) struct NoCellAnswers {
-    subject: String,
-}
-
 fn no_cells(cluster: &Cluster) -> anyhow::Error {
     let subject = cluster.subjects.instances();
-    NoCellAnswers { subject }.into()
+    Failure::because(
+        failure_code::UNREACHABLE,
+        format_args!(
+            "no cell answers on {subject}: no cell runs there, or --prefix names another cluster"
+        ),
+    )
 }
 
 impl Answers {
@@ -275,7 +276,9 @@ pub(crate) async fn pool(cluster: &Cluster, patience: Duration) -> anyhow::Resul
             limit: None,
         };
         let subject = cluster.subjects.pool();
-        let answer: PoolAnswer = cluster.ask("auctioneer", subject, &page, patience).await?;
+        let answer: PoolAnswer = cluster
+            .ask(Peer::Auctioneer, subject, &page, patience)
+            .await?;
         let next = answer.next.filter(|next| *next > offset);
         let whole = match &mut whole {
             None => whole.insert(answer),

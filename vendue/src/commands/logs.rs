@@ -7,12 +7,12 @@ use std::{
 
 use anyhow::anyhow;
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use shared::wire::{LogLine, Logs, LogsAnswer};
+use shared::wire::{LogLine, Logs, LogsAnswer, code};
 
 use super::{instances, one_cell};
 use crate::{
     cluster::Cluster,
-    context::{Exit, Format, Global, Usage},
+    context::{Exit, Failure, Format, Global, Usage},
     output::{self, counted, note},
 };
 
@@ -44,7 +44,7 @@ pub(crate) struct LogsArgs {
 
 /// Prints the last lines that the cells remember, then follows.
 pub(crate) async fn logs(global: &Global, args: &LogsArgs) -> anyhow::Result<Exit> {
-    placement::check_name("APP", &args.app).map_err(Usage::because)?;
+    placement::check_name("APP", &args.app).map_err(Usage::invalid)?;
     let cluster = Cluster::connect(global).await?;
     let index = args.index.map_or("*".into(), |i| i.to_string());
     // before the question, so that nothing falls between
@@ -56,7 +56,10 @@ pub(crate) async fn logs(global: &Global, args: &LogsArgs) -> anyhow::Result<Exi
     let cells: BTreeSet<String> = answers.instances.into_iter().map(|i| i.cell).collect();
     if cells.is_empty() && !args.follow {
         let (app, cells) = (&args.app, counted(asked, "cell"));
-        return Err(anyhow!("no instance of {app} on {cells}"));
+        return Err(Failure::because(
+            code::NOT_FOUND,
+            format_args!("no instance of {app} on {cells}"),
+        ));
     }
     // what was printed since then comes on both ways
     let mut twice = Vec::new();

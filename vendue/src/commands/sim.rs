@@ -373,7 +373,7 @@ fn write_html(args: &SimArgs, outcome: &SimOutcome) -> anyhow::Result<()> {
 
 fn write(format: Format, outcome: &SimOutcome) -> anyhow::Result<()> {
     match format {
-        Format::Json => output::json(outcome),
+        Format::Json => output::document(outcome),
         Format::Table => {
             let width = table::terminal_width().unwrap_or(100);
             Ok(output::say(
@@ -412,7 +412,8 @@ fn list(format: Format) -> anyhow::Result<Exit> {
     match format {
         Format::Json => {
             let entry = |(name, description): &(&str, String)| serde_json::json!({ "name": name, "description": description });
-            output::json(&described.iter().map(entry).collect::<Vec<_>>())?;
+            let scenarios: Vec<_> = described.iter().map(entry).collect();
+            output::document(&serde_json::json!({ "scenarios": scenarios }))?;
         }
         Format::Table => {
             let mut table = Table::new(&["NAME", "WHAT IT SHOWS"]).text("WHAT IT SHOWS");

@@ -348,6 +348,18 @@ async fn a_misspelt_cell_is_answered_with_the_nearest_name() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_found_has_one_shape() {
+    let up = Up::with(&["--cells", "1"]);
+    for command in ["status", "explain", "logs"] {
+        let said = up.run(&[command, "nothing", "--output", "json"]);
+        let error = &said.expect(1, &[]).json()["error"];
+        assert_eq!(error["code"], "not_found", "{command}: {error}");
+    }
+    let said = up.run(&["cells", "show", "z1-cel-0", "--output", "json"]);
+    assert_eq!(said.expect(1, &[]).json()["error"]["code"], "not_found");
+}
+
 #[test]
 fn what_is_wrong_with_a_run_is_said_with_the_right_form() {
     let size = ["--memory", "64M", "--disk", "1.5G"];
