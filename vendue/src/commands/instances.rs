@@ -63,20 +63,12 @@ impl Located {
         Some(format!("{address}:{port}"))
     }
 
-    /// For programs: the cell's description with its place, the state as people read it, and how it
-    /// ended as a number (`exit_code` or `signal`) where it is one.
+    /// For programs: the cell's description with its place, and the state as people read it.
     pub(crate) fn document(&self) -> Value {
         let mut document = json!(self.instance);
         document["zone"] = json!(self.zone);
         document["cell"] = json!(self.cell);
         document["state"] = json!(self.state());
-        let ended = self.instance.ended.as_deref().unwrap_or_default();
-        for (words, field) in [("exit ", "exit_code"), ("signal ", "signal")] {
-            let number = ended.strip_prefix(words).map(str::parse::<i64>);
-            if let Some(Ok(number)) = number {
-                document[field] = json!(number);
-            }
-        }
         document
     }
 }

@@ -29,7 +29,10 @@ pub(crate) async fn ask<T: DeserializeOwned>(
         let failure = error.downcast_ref::<Failure>();
         failure.is_some_and(|failure| failure.code == code::NOT_FOUND)
     };
-    match cluster.ask(Peer::Cell(cell), subject, question, timeout).await {
+    match cluster
+        .ask(Peer::Cell(cell), subject, question, timeout)
+        .await
+    {
         Err(e) if is_unknown(&e) => Err(Box::pin(unknown(cluster, cell, e)).await),
         answer => answer,
     }

@@ -291,6 +291,13 @@ async fn logs_and_events_have_times_and_filters() {
         .expect(0, &["| out"]);
     let none = up.run(&["logs", "talk", "--since", "0s"]);
     assert!(!none.expect(0, &[]).out.contains("| out"), "{none:?}");
+    let ps = up.json(&["ps", "talk"]);
+    let id = ps["instances"][0]["instance"].as_str().unwrap();
+    up.run(&["logs", "talk", "--instance", id])
+        .expect(0, &["| out"]);
+    let other = "3b2c0000-0000-5000-8000-000000000000";
+    let none = up.run(&["logs", "talk", "--instance", other]);
+    assert_eq!(none.expect(0, &[]).out, "");
     up.run(&["logs", "nothing"])
         .expect(1, &["no instance of nothing on 4 cells"]);
 
