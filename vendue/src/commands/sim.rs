@@ -373,7 +373,7 @@ fn write_html(args: &SimArgs, outcome: &SimOutcome) -> anyhow::Result<()> {
 
 fn write(format: Format, outcome: &SimOutcome) -> anyhow::Result<()> {
     match format {
-        Format::Json => output::document(outcome),
+        Format::Json => output::json(outcome),
         Format::Table => {
             let width = table::terminal_width().unwrap_or(100);
             Ok(output::say(

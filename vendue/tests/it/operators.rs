@@ -73,7 +73,7 @@ fn how_many_more_fit_on_a_scenario() {
         assert_eq!(said.code, Some(expected), "{size}: {said:?}");
     }
     for (args, text) in [
-        (&["--memory=-1"][..], "memory_mb: -1"),
+        (&["--memory=-1"][..], "expected a size"),
         (&["--memory", "1", "--extra", "gpu=x"], "gpu=x"),
         (&["--memory", "1", "--kind", "job"], "lrp, task"),
         (&["--memory", "1", "--policy", "deigo"], "diego"),
@@ -164,9 +164,9 @@ async fn cells_are_changed_shown_and_picked() {
         .expect(0, &["platform", "--attributes-file FILE"]);
     assert_eq!(up.json(&["cells", "show", "z2-cell-0"]).get("rack"), None);
     up.run(&["cells", "show", "nobody"])
-        .expect(1, &["cell nobody"]);
+        .expect(1, &["no cell named nobody"]);
     up.run(&["cells", "set", "nobody", "rack=r1"])
-        .expect(1, &["cell nobody"]);
+        .expect(1, &["no cell named nobody"]);
     up.run(&["cells", "set", "z1-cell-0", "next_reboot=soon"])
         .expect(2, &["next_reboot", "soon", "2026-12-01"]);
 }

@@ -20,7 +20,7 @@ pub(super) fn over(outcomes: &[SimOutcome], command: &str) -> Seeds {
 /// Prints the main figures, and those that only this scenario has.
 pub(super) fn write(format: Format, seeds: &Seeds) -> anyhow::Result<()> {
     if format == Format::Json {
-        return output::document(seeds);
+        return output::json(seeds);
     }
     let policies = seeds.runs.iter().map(|run| run.policy.as_str());
     let head: Vec<&str> = std::iter::once("FIGURE").chain(policies).collect();
