@@ -37,7 +37,7 @@ pub enum ExecutorError {
         user: String,
     },
     /// There is no directory for the directories of instances.
-    #[error("cannot make the directory for instances{}", named(.directory))]
+    #[error("cannot make the directory for instances{}", named(.directory.as_ref()))]
     Directory {
         /// The directory that was configured.
         directory: Option<PathBuf>,
@@ -49,11 +49,8 @@ pub enum ExecutorError {
     Thread(#[source] io::Error),
 }
 
-fn named(directory: &Option<PathBuf>) -> String {
-    let named = directory
-        .as_ref()
-        .map(|path| format!(" {}", path.display()));
-    named.unwrap_or_default()
+fn named(directory: Option<&PathBuf>) -> String {
+    directory.map_or(String::new(), |path| format!(" {}", path.display()))
 }
 
 /// The ways to run instances.
