@@ -2,8 +2,8 @@
 # Changes the code in small ways, one at a time (cargo-mutants), and counts the changes that the
 # crate's own tests notice. Fails when they notice less than 97 % in a crate.
 #
-#   scripts/mutants.sh [CRATE] [FILE]    one crate, one of its files (auctioneer/src/feed.rs);
-#                                        JOBS=2 for two at a time
+#   scripts/mutants.sh [CRATE [FILE]]    one crate, or one of its files (auctioneer/src/feed.rs)
+#   JOBS=2 scripts/mutants.sh            two changes at a time
 #
 # A whole run takes an hour and more; .cargo/mutants.toml says which files are changed. What was not
 # noticed is listed in .tools/mutants/CRATE/mutants.out/missed.txt.
@@ -11,7 +11,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly LEAST=97
-crate=${1:-} file=${2:-}
+file=${2:-}
+# of a file alone, the crate is the first part of its path
+crate=${1:-${file%%/*}}
 
 # The crates with files in .cargo/mutants.toml, in its order.
 crates() { sed -n 's/^ *"\([^/"]*\)\/.*/\1/p' .cargo/mutants.toml | awk '!seen[$0]++'; }

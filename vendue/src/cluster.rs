@@ -56,7 +56,7 @@ impl Cluster {
     pub(crate) async fn connect(global: &Global) -> anyhow::Result<Self> {
         let subjects = Subjects::new(global.prefix.as_str()).map_err(Usage::because)?;
         let options = nats_options(global, &short_name("vendue"), false);
-        let bus = with_progress("connecting to NATS", connect(&options)).await?;
+        let bus = with_progress("connecting to NATS", Box::pin(connect(&options))).await?;
         Ok(Self {
             bus,
             subjects,

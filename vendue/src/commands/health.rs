@@ -7,9 +7,9 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use shared::ask::gather;
 
-use super::instances;
+use super::{instances, one_cell};
 use crate::{
-    cluster::{Cluster, Peer},
+    cluster::Cluster,
     context::{Exit, Format, Global, Usage},
     output,
 };
@@ -149,11 +149,8 @@ async fn rep(cluster: &Cluster, cell: Option<&str>) -> anyhow::Result<Health> {
         });
     };
     placement::check_name("--cell", cell).map_err(Usage::invalid)?;
-    let subject = cluster.subjects.cell(cell, "state");
-    let who = Peer::Cell(cell);
-    let state: Value = cluster
-        .ask(who, subject, &json!({"v": shared::VERSION}), TIMEOUT)
-        .await?;
+    let question = json!({"v": shared::VERSION});
+    let state: Value = one_cell::ask(cluster, cell, "state", &question, TIMEOUT).await?;
     Ok(Health {
         cell: state["cell"].as_str().map(Into::into),
         ..Health::default()

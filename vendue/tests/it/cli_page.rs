@@ -23,9 +23,10 @@ fn page() -> BTreeMap<String, Fields> {
         let (mut always, mut optional) = (BTreeSet::new(), BTreeSet::new());
         let parts: Vec<&str> = document.split('`').collect();
         for pair in parts[1..].chunks(2) {
-            let fields = match pair.get(1).is_some_and(|after| after.starts_with('?')) {
-                true => &mut optional,
-                false => &mut always,
+            let fields = if pair.get(1).is_some_and(|after| after.starts_with('?')) {
+                &mut optional
+            } else {
+                &mut always
             };
             fields.insert(pair[0].to_owned());
         }
@@ -177,7 +178,7 @@ async fn documents_of_a_cluster_are_as_the_page_says() {
     let error = &json(1, "cells show nosuch")["error"];
     assert_eq!(error["code"], "not_found", "{error}");
     assert!(
-        error["message"].as_str().unwrap().contains("vendue cells"),
+        error["message"].as_str().unwrap().contains("z1-cell-0"),
         "{error}"
     );
     let args = [

@@ -90,7 +90,7 @@ fn every_command_of_the_tour_works() {
                 .into_iter()
                 .find_map(|line| line.strip_prefix("export NATS_URL=").map(str::to_owned))
                 .expect("where the cluster is");
-            tour = Some(Tour { url, up });
+            tour = Some(Tour { up, url });
             continue;
         }
         if line.starts_with("export NATS_URL=nats://") {
