@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use placement::{Job, Unplaced};
+use placement::{Job, Policy, Unplaced};
 use shared::wire::{AuctionRecord, DecisionRecord, Outcome, instance_id};
 
 use crate::FastMap;
@@ -90,14 +90,16 @@ impl PastAuctions {
     }
 
     /// The auctions that dealt with the app, the newest first.
-    pub(crate) fn of_app(&self, now_ms: u64, policy: &str, app: &str) -> Vec<AuctionRecord> {
+    pub(crate) fn of_app(&self, now_ms: u64, policy: &Policy, app: &str) -> Vec<AuctionRecord> {
         let record = |past: &PastAuction| {
             let of_app = past.decisions.iter().filter(|d| d.job.request.app == app);
-            let decisions: Vec<DecisionRecord> = of_app.map(|d| d.record(&past.outcomes)).collect();
+            let decisions: Vec<DecisionRecord> =
+                of_app.map(|d| d.record(policy, &past.outcomes)).collect();
             (!decisions.is_empty()).then(|| AuctionRecord {
                 auction: past.auction,
                 seed: past.seed,
-                policy: policy.to_owned(),
+                policy: policy.name().to_owned(),
+                pick: policy.pick_name().to_owned(),
                 age_ms: now_ms.saturating_sub(past.at_ms),
                 cells: past.cells,
                 decisions,
@@ -108,8 +110,12 @@ impl PastAuctions {
 }
 
 impl PastDecision {
-    fn record(&self, outcomes: &FastMap<InstanceId, LateOutcome>) -> DecisionRecord {
-        let request = &self.job.request;
+    fn record(
+        &self,
+        policy: &Policy,
+        outcomes: &FastMap<InstanceId, LateOutcome>,
+    ) -> DecisionRecord {
+        let (request, highest) = (&self.job.request, policy.highest_wins());
         let told = (!outcomes.is_empty() && self.cell.is_some())
             .then(|| instance_id(&request.id, &request.app, request.kind, self.job.index))
             .and_then(|instance| outcomes.get(&instance));
@@ -123,7 +129,8 @@ impl PastDecision {
             index: self.job.index,
             outcome,
             cell: self.cell.as_ref().map(ToString::to_string),
-            value: self.value,
+            cost: self.value.filter(|_| highest == Some(false)),
+            score: self.value.filter(|_| highest == Some(true)),
             reason: why.map(|why| why.reason.clone()),
             tally: why.map(|why| why.tally.clone()).unwrap_or_default(),
         }
@@ -156,17 +163,18 @@ mod tests {
 
     #[test]
     fn the_last_sixteen_newest_first() {
+        let dea = Policy::preset("dea").unwrap();
         let mut past_auctions = PastAuctions::default();
         for at_ms in 0..20 {
             past_auctions.add(past(at_ms, if at_ms % 2 == 0 { "even" } else { "odd" }, 1));
         }
         let ages: Vec<u64> = past_auctions
-            .of_app(20, "dea", "even")
+            .of_app(20, &dea, "even")
             .iter()
             .map(|a| a.age_ms)
             .collect();
         assert_eq!(ages, [2, 4, 6, 8, 10, 12, 14, 16]);
-        assert!(past_auctions.of_app(20, "dea", "none").is_empty());
+        assert!(past_auctions.of_app(20, &dea, "none").is_empty());
     }
 
     #[test]

@@ -132,7 +132,7 @@ fn other_pool(feed: &Feed, dry_run: &DryRun) -> Result<Option<Pool>, WireError> 
 /// The last decisions for an app.
 pub(crate) fn explain(parts: &mut Parts, explain: &ExplainRequest, reply: ReplyKey) {
     let now_ms = parts.turn.now_ms;
-    let policy = parts.settings.policy.name();
+    let policy = &parts.settings.policy;
     let mut answer = ExplainAnswer {
         v: VERSION,
         app: explain.app.clone(),
