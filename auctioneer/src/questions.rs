@@ -163,7 +163,7 @@ impl Auctioneer {
             auctioneer: self.settings.name.clone(),
             auctions: self
                 .ring
-                .of_app(now_ms, self.settings.policy.name(), &explain.app),
+                .of_app(now_ms, &self.settings.policy, &explain.app),
             now: Vec::new(),
         };
         if explain.cells {

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use placement::{Job, Unplaced};
+use placement::{Job, Policy, Unplaced};
 use shared::wire::{AuctionRecord, DecisionRecord, Outcome, instance_id};
 
 use crate::HashMap;
@@ -85,14 +85,16 @@ impl Ring {
     }
 
     /// The auctions that dealt with the app, the newest first.
-    pub(crate) fn of_app(&self, now_ms: u64, policy: &str, app: &str) -> Vec<AuctionRecord> {
+    pub(crate) fn of_app(&self, now_ms: u64, policy: &Policy, app: &str) -> Vec<AuctionRecord> {
         let record = |past: &Past| {
             let of_app = past.decisions.iter().filter(|d| d.job.request.app == app);
-            let decisions: Vec<DecisionRecord> = of_app.map(|d| d.record(&past.told)).collect();
+            let decisions: Vec<DecisionRecord> =
+                of_app.map(|d| d.record(policy, &past.told)).collect();
             (!decisions.is_empty()).then(|| AuctionRecord {
                 auction: past.auction,
                 seed: past.seed,
-                policy: policy.to_owned(),
+                policy: policy.name().to_owned(),
+                pick: policy.pick_name().to_owned(),
                 age_ms: now_ms.saturating_sub(past.at_ms),
                 cells: past.cells,
                 decisions,
@@ -103,8 +105,8 @@ impl Ring {
 }
 
 impl PastDecision {
-    fn record(&self, told: &HashMap<InstanceId, Told>) -> DecisionRecord {
-        let request = &self.job.request;
+    fn record(&self, policy: &Policy, told: &HashMap<InstanceId, Told>) -> DecisionRecord {
+        let (request, highest) = (&self.job.request, policy.highest_wins());
         let told = (!told.is_empty() && self.cell.is_some())
             .then(|| instance_id(&request.id, &request.app, request.kind, self.job.index))
             .and_then(|instance| told.get(&instance));
@@ -118,7 +120,8 @@ impl PastDecision {
             index: self.job.index,
             outcome,
             cell: self.cell.as_ref().map(ToString::to_string),
-            value: self.value,
+            cost: self.value.filter(|_| highest == Some(false)),
+            score: self.value.filter(|_| highest == Some(true)),
             reason: why.map(|why| why.reason.clone()),
             tally: why.map(|why| why.tally.clone()).unwrap_or_default(),
         }
@@ -151,17 +154,18 @@ mod tests {
 
     #[test]
     fn the_last_sixteen_newest_first() {
+        let dea = Policy::preset("dea").unwrap();
         let mut ring = Ring::default();
         for at_ms in 0..20 {
             ring.add(past(at_ms, if at_ms % 2 == 0 { "even" } else { "odd" }, 1));
         }
         let ages: Vec<u64> = ring
-            .of_app(20, "dea", "even")
+            .of_app(20, &dea, "even")
             .iter()
             .map(|a| a.age_ms)
             .collect();
         assert_eq!(ages, [2, 4, 6, 8, 10, 12, 14, 16]);
-        assert!(ring.of_app(20, "dea", "none").is_empty());
+        assert!(ring.of_app(20, &dea, "none").is_empty());
     }
 
     #[test]
