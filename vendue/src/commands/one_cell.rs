@@ -25,15 +25,13 @@ pub(crate) async fn ask<T: DeserializeOwned>(
     timeout: Duration,
 ) -> anyhow::Result<T> {
     let subject = cluster.subjects.cell(cell, what);
-    let is_unknown = |error: &anyhow::Error| {
-        let failure = error.downcast_ref::<Failure>();
-        failure.is_some_and(|failure| failure.code == code::NOT_FOUND)
+    let asked = cluster.ask(Peer::Cell(cell), subject, question, timeout);
+    let not_found = |e: &anyhow::Error| {
+        e.downcast_ref::<Failure>()
+            .is_some_and(|failure| failure.code == code::NOT_FOUND)
     };
-    match cluster
-        .ask(Peer::Cell(cell), subject, question, timeout)
-        .await
-    {
-        Err(e) if is_unknown(&e) => Err(Box::pin(unknown(cluster, cell, e)).await),
+    match asked.await {
+        Err(e) if not_found(&e) => Err(Box::pin(unknown(cluster, cell, e)).await),
         answer => answer,
     }
 }

@@ -178,7 +178,7 @@ async fn documents_of_a_cluster_are_as_the_page_says() {
     let error = &json(1, "cells show nosuch")["error"];
     assert_eq!(error["code"], "not_found", "{error}");
     assert!(
-        error["message"].as_str().unwrap().contains("vendue cells"),
+        error["message"].as_str().unwrap().contains("z1-cell-0"),
         "{error}"
     );
     let args = [

@@ -164,9 +164,9 @@ async fn cells_are_changed_shown_and_picked() {
         .expect(0, &["platform", "--attributes-file FILE"]);
     assert_eq!(up.json(&["cells", "show", "z2-cell-0"]).get("rack"), None);
     up.run(&["cells", "show", "nobody"])
-        .expect(1, &["no cell named nobody"]);
+        .expect(1, &["cell nobody"]);
     up.run(&["cells", "set", "nobody", "rack=r1"])
-        .expect(1, &["no cell named nobody"]);
+        .expect(1, &["cell nobody"]);
     up.run(&["cells", "set", "z1-cell-0", "next_reboot=soon"])
         .expect(2, &["next_reboot", "soon", "2026-12-01"]);
 }

@@ -142,6 +142,7 @@ fn the_engine_is_measured_by_itself() {
         "ns_per_placement",
         "placed",
         "placements_per_second",
+        "v",
     ];
     assert_eq!(keys, expected);
     assert_eq!(
