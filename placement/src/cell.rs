@@ -9,13 +9,13 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Invalid, Resource, Resources, check_count, check_name, resources::MAX_AMOUNT, stages::dates,
+    Invalid, Resource, Resources, check_count, check_name, resources::MAX_AMOUNT
 };
 
-mod alike;
+mod interner;
 mod wire;
 
-pub(crate) use alike::Alike;
+pub(crate) use interner::AttributeInterner;
 
 /// A machine that runs work. Only `cell`, `total` and `available` are required; a field at its
 /// default is left out when it is written.
@@ -48,9 +48,9 @@ pub struct Cell {
     /// On its way out: takes no new work.
     pub evacuating: bool,
     /// When it will reboot, RFC 3339.
-    pub next_reboot: Option<String>,
+    pub next_reboot: Option<Timestamp>,
     /// When it booted, RFC 3339.
-    pub last_boot: Option<String>,
+    pub last_boot: Option<Timestamp>,
     /// Instances here by owner.
     pub owners: BTreeMap<String, u32>,
     /// Instances here by tag, `"key=value"`.
@@ -98,8 +98,6 @@ pub struct Attributes {
     pub reboot_batch: Option<String>,
     /// Overcommit ratios by resource, as configured (`total` already includes them).
     pub overcommit: BTreeMap<String, f64>,
-    /// Scenario files only: how long ago the advertisement came in (a duration such as `"12s"`).
-    pub age: Option<String>,
 }
 
 impl Deref for Cell {
@@ -135,7 +133,6 @@ impl Default for Attributes {
             hardware_priority: 0,
             reboot_batch: None,
             overcommit: BTreeMap::new(),
-            age: None,
         }
     }
 }
@@ -191,14 +188,14 @@ pub struct Platform {
     /// Such as `"7.0"`.
     pub version: String,
     /// Such as `"20260301T000000Z"`.
-    pub stamp: String,
+    pub stamp: Stamp,
 }
 
 /// One of the last starts on a cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecentStart {
     /// How long ago, a duration such as `"2h"`.
-    pub age: String,
+    pub age: Span,
     /// Whether it failed.
     pub failed: bool,
 }
@@ -234,6 +231,14 @@ impl Cell {
         self.apps.get(app).copied().unwrap_or(0)
     }
 
+    /// The planned reboot in milliseconds since the Unix epoch, unless it is past: before now, or
+    /// before the last boot.
+    pub(crate) fn planned_reboot_ms(&self, now_ms: i64) -> Option<i64> {
+        let planned = self.next_reboot.as_ref()?.ms();
+        let booted = self.last_boot.as_ref().map(Timestamp::ms);
+        (planned >= now_ms && booted.is_none_or(|booted| planned >= booted)).then_some(planned)
+    }
+
     /// What this cell will look like with one more instance of `job`'s request: everything a later
     /// job may look at is debited (resources, starting, apps or tasks, owners, tags, cpu counts).
     pub fn debit(&mut self, request: &crate::Request) {
@@ -254,6 +259,29 @@ impl Cell {
         } else {
             self.cpu_uncapped += 1;
         }
+    }
+
+    /// The opposite of [`Cell::debit`]. No count falls below 0: what was debited may have been
+    /// forgotten since, when the cell said anew what it has.
+    pub fn credit(&mut self, request: &crate::Request) {
+        self.available.credit(request);
+        self.starting = self.starting.saturating_sub(1);
+        match request.kind {
+            crate::Kind::Lrp => decrement(&mut self.apps, &request.app),
+            crate::Kind::Task => self.tasks = self.tasks.saturating_sub(1),
+        }
+        if let Some(owner) = &request.owner {
+            decrement(&mut self.owners, owner);
+        }
+        for (key, value) in &request.tags {
+            decrement(&mut self.tags, &format!("{key}={value}"));
+        }
+        let counted = if request.cpu_millis > 0 {
+            &mut self.cpu_capped
+        } else {
+            &mut self.cpu_uncapped
+        };
+        *counted = counted.saturating_sub(1);
     }
 
     /// Refuses what no cell may say: a bad name, negative or absurd totals, over-long lists.
@@ -277,8 +305,7 @@ impl Cell {
         ] {
             check_count(field, list.len(), 10_000)?;
         }
-        check_count("recent_starts", self.recent_starts.len(), 1_000)?;
-        self.check_times()
+        check_count("recent_starts", self.recent_starts.len(), 1_000)
     }
 
     /// Nothing is more available than there is: fractions of the total would leave 0..1.
@@ -298,27 +325,14 @@ impl Cell {
         }
         Ok(())
     }
+}
 
-    fn check_times(&self) -> Result<(), Invalid> {
-        for (field, date) in [
-            ("next_reboot", &self.next_reboot),
-            ("last_boot", &self.last_boot),
-        ] {
-            let unreadable = |date: &&String| dates::date_ms(date).is_none();
-            if let Some(date) = date.as_ref().filter(unreadable) {
-                let expected = "a date such as \"2026-12-01\" or \"2026-12-01T04:00:00Z\"";
-                return Err(Invalid::new(field, crate::words::shorten(date), expected));
-            }
+fn decrement(counts: &mut BTreeMap<String, u32>, name: &str) {
+    if let Some(count) = counts.get_mut(name) {
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            counts.remove(name);
         }
-        let starts = self.recent_starts.iter().map(|start| &start.age);
-        let ages = starts.map(|age| ("recent_starts.age", age));
-        for (field, age) in ages.chain(self.age.iter().map(|age| ("age", age))) {
-            if dates::span(age).is_none() {
-                let expected = "a length of time such as \"2h\"";
-                return Err(Invalid::new(field, crate::words::shorten(age), expected));
-            }
-        }
-        Ok(())
     }
 }
 

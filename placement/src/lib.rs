@@ -24,6 +24,7 @@ mod request;
 mod resources;
 mod stages;
 mod tie;
+mod times;
 mod trace;
 mod words;
 
@@ -39,7 +40,7 @@ pub use objective::{Constants, Objective, ObjectiveError};
 pub use policy::{Policy, PolicyError};
 pub use pool::Pool;
 pub use report::{DecisionReport, Report, joined};
-pub use request::{Job, Kind, MAX_INSTANCES, Request, Run, Span};
+pub use request::{Job, Kind, MAX_INSTANCES, Request, Run};
 pub use resources::{Amounts, MAX_AMOUNT, Resource, Resources};
-pub use stages::dates::date_ms;
 pub use tie::{hash_text, mix};
+pub use times::{NoDate, Span, Stamp, Timestamp};

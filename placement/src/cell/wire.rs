@@ -53,9 +53,9 @@ pub(super) struct Flat {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     platform: Option<Platform>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    next_reboot: Option<String>,
+    next_reboot: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    last_boot: Option<String>,
+    last_boot: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rack: Option<String>,
     #[serde(default, skip_serializing_if = "is_zero_i")]
@@ -74,8 +74,6 @@ pub(super) struct Flat {
     overcommit: BTreeMap<String, f64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     recent_starts: Vec<RecentStart>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    age: Option<String>,
 }
 
 impl From<Flat> for Cell {
@@ -115,7 +113,6 @@ impl From<Flat> for Cell {
                 hardware_priority: flat.hardware_priority,
                 reboot_batch: flat.reboot_batch,
                 overcommit: flat.overcommit,
-                age: flat.age,
             }),
         }
     }
@@ -158,7 +155,6 @@ impl From<Cell> for Flat {
             reboot_batch: attributes.reboot_batch,
             overcommit: attributes.overcommit,
             recent_starts: cell.recent_starts,
-            age: attributes.age,
         }
     }
 }
