@@ -214,6 +214,16 @@ pub fn read_pool(body: &[u8], reply: ReplyKey) -> Result<AuctioneerInput, WireEr
     Ok(AuctioneerInput::Pool { page, reply })
 }
 
+/// Reads the question which work waits; an empty body asks for all.
+pub fn read_queued(body: &[u8], reply: ReplyKey) -> Result<AuctioneerInput, WireError> {
+    let queued = if body.is_empty() {
+        shared::wire::QueuedRequest::default()
+    } else {
+        parse(body, &mut Vec::new())?
+    };
+    Ok(AuctioneerInput::Queued { queued, reply })
+}
+
 /// Reads the question how many more fit: a start request, whose app may be left out.
 pub fn read_capacity(
     policy: &Policy,

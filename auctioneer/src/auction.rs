@@ -223,6 +223,7 @@ impl Auctioneer {
             AuctioneerInput::DryRun { dry_run, reply } => self.place(now_ms, &dry_run, reply),
             AuctioneerInput::Explain { explain, reply } => self.explain(now_ms, &explain, reply),
             AuctioneerInput::Pool { page, reply } => self.pool_page(now_ms, &page, reply),
+            AuctioneerInput::Queued { queued, reply } => self.tell_queued(now_ms, &queued, reply),
             AuctioneerInput::Capacity { size, reply } => self.capacity(now_ms, &size, reply),
             AuctioneerInput::Rejected { rejected, reply } => self.rejected(&rejected, reply),
             AuctioneerInput::Echo | AuctioneerInput::Connected(_) | AuctioneerInput::Shutdown => {}

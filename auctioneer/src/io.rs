@@ -7,8 +7,8 @@ use placement::Request;
 use shared::{
     AuctionId, RequestId,
     wire::{
-        Acceptance, AddCells, Event, ExplainRequest, InstancesAnswer, Page, Stop, StopAnswer,
-        WireError,
+        Acceptance, AddCells, Event, ExplainRequest, InstancesAnswer, Page, QueuedRequest, Stop,
+        StopAnswer, WireError,
     },
 };
 
@@ -140,6 +140,13 @@ pub enum AuctioneerInput {
     Pool {
         /// Which part of the list.
         page: Page,
+        /// Where the reply goes.
+        reply: ReplyKey,
+    },
+    /// A question for the work that waits.
+    Queued {
+        /// Which work, and how much of it.
+        queued: QueuedRequest,
         /// Where the reply goes.
         reply: ReplyKey,
     },

@@ -16,6 +16,7 @@ mod ids;
 mod io;
 mod memory;
 mod questions;
+mod queued;
 mod repeats;
 mod reply;
 mod report;

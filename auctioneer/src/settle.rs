@@ -178,6 +178,7 @@ impl Auctioneer {
             open: instances.len(),
             instances,
             places: vec![place],
+            asked_ms: now_ms,
             deadline_ms,
             queue_end_ms,
             replied: false,

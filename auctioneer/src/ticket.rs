@@ -33,6 +33,7 @@ pub(crate) struct Ticket {
     pub(crate) open: usize,
     /// Who is told, each as a place in a group.
     pub(crate) places: Vec<(u64, usize)>,
+    pub(crate) asked_ms: u64,
     pub(crate) deadline_ms: u64,
     /// Until then what fits nowhere waits.
     pub(crate) queue_end_ms: u64,

@@ -9,7 +9,9 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Invalid, Resource, Resources, check_count, check_name, resources::MAX_AMOUNT
+    Invalid, Resource, Resources, check_count, check_name,
+    resources::MAX_AMOUNT,
+    times::{Span, Stamp, Timestamp},
 };
 
 mod interner;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How much a plan explains. More costs more; a job that is not placed always has its tally.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,7 +67,7 @@ pub struct Unplaced {
 }
 
 /// The cells that one stage dropped for one reason.
-#[derive(Clone, Debug, PartialEq, Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tally {
     /// The stage's name.
     pub stage: String,
@@ -105,19 +105,19 @@ pub struct Explanation {
 }
 
 /// What one stage did.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StageReport {
     /// The stage's name.
     pub stage: String,
     /// Cells left after it.
     pub survivors: usize,
     /// What it dropped, grouped by reason.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rejected: Vec<Tally>,
 }
 
 /// One cell's score.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScoreReport {
     /// The cell.
     pub cell: Arc<str>,

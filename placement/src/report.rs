@@ -2,19 +2,19 @@
 
 use std::{fmt::Write, sync::Arc};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{Explanation, Job, Kind, Plan, Policy, ScoreReport, StageReport, Tally, Verdict};
 
 /// All decisions of one auction, in the order in which they were made.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// One for each job; none for a dropped duplicate.
     pub decisions: Vec<DecisionReport>,
 }
 
 /// One decision.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DecisionReport {
     /// The app.
     pub app: String,
@@ -22,39 +22,58 @@ pub struct DecisionReport {
     pub index: u32,
     /// What it is.
     pub kind: Kind,
-    /// `"placed"` or `"unplaced"`.
-    pub outcome: &'static str,
+    /// Whether a cell was found.
+    pub outcome: DecisionOutcome,
     /// Where it goes.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<Arc<str>>,
     /// The cells the final draw was made from, sorted.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub finalists: Vec<Arc<str>>,
     /// The winner's cost, where the lowest wins.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
     /// The winner's score, where the highest wins.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
     /// Why it was not placed, in one line.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Why it was not placed, in numbers.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tally: Vec<Tally>,
     /// Each stage's survivors and rejections, when asked for.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<StageReport>,
     /// Each finalist's score terms, when asked for.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scores: Vec<ScoreReport>,
     /// Whether the terms are multiplied, and the product scaled to 0..1 after each; else they are
     /// added up.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub product: bool,
     /// Hints that were ignored, and the like.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+}
+
+/// How a decision ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DecisionOutcome {
+    /// A cell was found.
+    Placed,
+    /// No cell can take it.
+    Unplaced,
+}
+
+impl std::fmt::Display for DecisionOutcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Placed => "placed",
+            Self::Unplaced => "unplaced",
+        })
+    }
 }
 
 impl Report {
@@ -71,8 +90,11 @@ impl Report {
             } = decision.explanation.map(|e| *e).unwrap_or_default();
             let highest = policy.highest_wins();
             let (outcome, cell, reason, tally) = match decision.verdict {
-                Verdict::Placed { cell } => ("placed", Some(cell), None, Vec::new()),
-                Verdict::Unplaced(why) => ("unplaced", None, Some(why.reason), why.tally),
+                Verdict::Placed { cell } => (DecisionOutcome::Placed, Some(cell), None, Vec::new()),
+                Verdict::Unplaced(why) => {
+                    let tally = why.tally;
+                    (DecisionOutcome::Unplaced, None, Some(why.reason), tally)
+                }
                 Verdict::Duplicate { .. } => return None,
             };
             Some(DecisionReport {

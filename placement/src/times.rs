@@ -19,8 +19,7 @@ pub struct Timestamp {
 
 impl Timestamp {
     /// What a text that is no date is told.
-    pub const EXPECTED: &'static str =
-        "a date such as \"2026-12-01\" or \"2026-12-01T04:00:00Z\"";
+    pub const EXPECTED: &'static str = "a date such as \"2026-12-01\" or \"2026-12-01T04:00:00Z\"";
 
     /// Milliseconds since the Unix epoch.
     pub fn ms(&self) -> i64 {
@@ -65,7 +64,10 @@ impl<'de> Deserialize<'de> for Timestamp {
         let text = String::deserialize(deserializer)?;
         text.parse().map_err(|NoDate| {
             let value = shorten(&text);
-            D::Error::custom(format!("{value} is not allowed; expected {}", Self::EXPECTED))
+            D::Error::custom(format!(
+                "{value} is not allowed; expected {}",
+                Self::EXPECTED
+            ))
         })
     }
 }
@@ -197,7 +199,10 @@ mod tests {
         }
         let error = serde_json::from_str::<Timestamp>("\"soon\"").unwrap_err();
         let error = error.to_string();
-        assert!(error.starts_with("\"soon\" is not allowed; expected a date"), "{error}");
+        assert!(
+            error.starts_with("\"soon\" is not allowed; expected a date"),
+            "{error}"
+        );
     }
 
     #[test]

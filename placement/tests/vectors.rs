@@ -53,7 +53,7 @@ fn compare(decision: &DecisionReport, expected: &Value) -> Result<(), String> {
     same("kind", decision.kind.to_string().into())?;
     same("app", decision.app.clone().into())?;
     same("index", decision.index.into())?;
-    same("outcome", decision.outcome.into())?;
+    same("outcome", decision.outcome.to_string().into())?;
     same("cell", decision.cell.as_deref().into())?;
     same("reason", decision.reason.clone().into())?;
     let finalists: Vec<Value> = decision

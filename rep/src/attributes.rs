@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use placement::{Cell, Invalid};
+use placement::{Cell, Invalid, nearest};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -236,24 +236,6 @@ fn shown(value: &Value) -> String {
         None => text,
         Some((at, _)) => format!("{}…", &text[..at]),
     }
-}
-
-/// The known name with the fewest edits, when they are few.
-pub fn nearest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
-    let distance = |to: &str| {
-        let mut row: Vec<usize> = (0..=to.len()).collect();
-        for (i, a) in name.bytes().take(64).enumerate() {
-            let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-            for (j, b) in to.bytes().enumerate() {
-                let replaced = diagonal + usize::from(a != b);
-                diagonal = row[j + 1];
-                row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-            }
-        }
-        row[to.len()]
-    };
-    let best = known.iter().min_by_key(|to| distance(to))?;
-    (distance(best) <= 1 + best.len() / 3).then_some(*best)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use advertiser::Cadence;
-use placement::{Cell, Invalid, Platform, Resources, Span, Trait};
+use placement::{Cell, Invalid, Platform, Resources, Span, Timestamp, Trait};
 use serde::{Deserialize, Serialize};
 
 /// Everything a rep is told when it starts. In a file, unknown fields are refused.
@@ -73,8 +73,8 @@ pub struct Attributes {
     pub networks: BTreeMap<String, String>,
     pub traits: BTreeMap<String, Trait>,
     pub platform: Option<Platform>,
-    pub next_reboot: Option<String>,
-    pub last_boot: Option<String>,
+    pub next_reboot: Option<Timestamp>,
+    pub last_boot: Option<Timestamp>,
     pub rack: Option<String>,
     pub hardware_priority: i64,
     pub reboot_batch: Option<String>,

@@ -17,7 +17,7 @@ mod shell;
 pub mod speech;
 pub mod supervisor;
 
-pub use attributes::{Changes, MAX_CHANGED, attribute_value, nearest};
+pub use attributes::{Changes, MAX_CHANGED, attribute_value};
 pub use config::{Attributes, Config, ExecutorKind, MemoryLimit, ProcessConfig, SimulatedConfig};
 pub use executor::Simulated;
 pub use service::{Ended, RepError, run};

@@ -7,6 +7,17 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::time::{Instant, timeout_at};
 
+use crate::{
+    Subjects,
+    nats::BusError,
+    wire::{QueuedAnswer, QueuedRequest, to_bytes},
+};
+
+/// How long the slowest auctioneer may take to say what waits there.
+const QUEUED_DEADLINE: Duration = Duration::from_secs(1);
+/// Nobody knows how many auctioneers there are: this long after the last answer there are no more.
+const QUEUED_QUIET: Duration = Duration::from_millis(150);
+
 /// What ended a [`gather`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GatherEnd {
@@ -30,13 +41,13 @@ pub async fn gather(
     deadline: Duration,
     quiet: Option<Duration>,
     mut enough: impl FnMut(Message) -> bool,
-) -> Result<GatherEnd, crate::nats::BusError> {
+) -> Result<GatherEnd, BusError> {
     let until = Instant::now() + deadline;
     let inbox = client.new_inbox();
     let mut answers = client
         .subscribe(inbox.clone())
         .await
-        .map_err(crate::nats::BusError::subscribe)?;
+        .map_err(BusError::subscribe)?;
     let sent = client.publish_with_reply(subject, inbox, payload);
     crate::nats::in_time(sent).await?;
     let mut next = until;
@@ -55,4 +66,29 @@ pub async fn gather(
             }
         }
     }
+}
+
+/// Asks every auctioneer which work waits there. One answer for each, in the order of their names;
+/// none when no auctioneer runs. An answer that cannot be read is left out.
+pub async fn queued(
+    client: &Client,
+    subjects: &Subjects,
+    request: &QueuedRequest,
+) -> Result<Vec<QueuedAnswer>, BusError> {
+    let mut answers: Vec<QueuedAnswer> = Vec::new();
+    let take = |message: Message| {
+        answers.extend(serde_json::from_slice::<QueuedAnswer>(&message.payload));
+        false
+    };
+    gather(
+        client,
+        subjects.queued(),
+        to_bytes(request),
+        QUEUED_DEADLINE,
+        Some(QUEUED_QUIET),
+        take,
+    )
+    .await?;
+    answers.sort_by(|a, b| a.auctioneer.cmp(&b.auctioneer));
+    Ok(answers)
 }

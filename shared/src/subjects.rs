@@ -47,6 +47,8 @@ fixed! {
     stop = "stop";
     /// The cells as an auctioneer sees them, paged.
     pool = "pool";
+    /// Anyone → every auctioneer: which work waits.
+    queued = "queued";
     /// Anyone → every cell: advertise.
     discover = "discover";
     /// Auctioneer → every cell: bid.

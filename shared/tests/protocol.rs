@@ -83,10 +83,10 @@ fn every_example_is_what_the_programs_read_and_write() {
         let (name, text) = (*name, *text);
         check!(name, text: ErrorBody StartReply StartReplies PlaceExtra Stop StopAnswer StopReply
             BidRequest CapacityAnswer CellSet CellSetAnswer CellStart Acceptance Instances InstancesAnswer Page PoolAnswer ExplainRequest
-            ExplainAnswer Drain DrainAnswer Logs LogsAnswer LogLine Event);
+            ExplainAnswer PlaceAnswer QueuedRequest QueuedAnswer Drain DrainAnswer Logs LogsAnswer LogLine Event);
     }
     assert!(
-        examples.len() >= 27,
+        examples.len() >= 30,
         "an example has gone: {}",
         examples.len()
     );
@@ -102,6 +102,7 @@ fn every_subject_is_documented() {
         s.stop(),
         s.pool(),
         s.capacity(),
+        s.queued(),
         s.discover(),
         s.bid(),
         s.instances(),

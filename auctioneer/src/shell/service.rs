@@ -42,6 +42,7 @@ enum Entrance {
     Explain,
     Pool,
     Capacity,
+    Queued,
 }
 
 impl Door {
@@ -99,11 +100,14 @@ impl Door {
             ("explain", subjects.explain(), Entrance::Explain),
             ("pool", subjects.pool(), Entrance::Pool),
             ("capacity", subjects.capacity(), Entrance::Capacity),
+            ("queued", subjects.queued(), Entrance::Queued),
         ] {
-            let endpoint = service
-                .endpoint_builder()
-                .name(name)
-                .queue_group(QUEUE_GROUP);
+            // what waits is known to the auctioneer that took it: each is in a group of its own
+            let group = match entrance {
+                Entrance::Queued => &*shell.inbox,
+                _ => QUEUE_GROUP,
+            };
+            let endpoint = service.endpoint_builder().name(name).queue_group(group);
             let endpoint = endpoint.add(subject).await;
             let endpoint = endpoint.map_err(|e| AuctioneerError::Service(e.to_string()))?;
             tasks.spawn(take(shell.clone(), endpoint, entrance, Arc::clone(&keys)));
@@ -173,6 +177,7 @@ fn read(
         (Entrance::Capacity, Some(key)) => {
             admission::read_capacity(policy, body, key, Uuid::now_v7)
         }
+        (Entrance::Queued, Some(key)) => admission::read_queued(body, key),
         (Entrance::Pool, Some(key)) => admission::read_pool(body, key),
     }
 }

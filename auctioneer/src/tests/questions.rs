@@ -1,8 +1,8 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use placement::Explain as HowMuch;
+use placement::{Explain as HowMuch, Span};
 use serde_json::Value;
-use shared::wire::{AddCells, ExplainRequest, Page};
+use shared::wire::{AddCells, ExplainRequest, Page, QueuedAnswer, QueuedRequest};
 
 use super::world::{TestCell, World, request};
 use crate::{AdmittedRequest, AuctioneerInput, DryRun, ReplyKey};
@@ -281,4 +281,75 @@ fn the_pool_in_pages_that_fit() {
     sorted.dedup();
     assert_eq!((names.len(), sorted), (50, names));
     assert_eq!(debits, 1);
+}
+
+fn queued(world: &mut World, app: Option<&str>, limit: Option<usize>) -> QueuedAnswer {
+    world.out.clear();
+    world.input(AuctioneerInput::Queued {
+        queued: QueuedRequest {
+            v: 1,
+            app: app.map(str::to_owned),
+            limit,
+        },
+        reply: KEY,
+    });
+    serde_json::from_value(world.reply(KEY).unwrap()).unwrap()
+}
+
+fn waiting(world: &mut World, id: &str, app: &str, instances: u32) {
+    let mut request = request(id, app, 600, instances);
+    request.queue_timeout = Some(Span(Duration::from_secs(60)));
+    world.ask(vec![request]);
+    world.deliver_all();
+}
+
+#[test]
+fn what_waits_is_told_with_its_reason_and_its_time() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    assert_eq!(queued(&mut world, None, None).count, 0);
+    waiting(&mut world, "r1", "web", 4);
+    world.pass(2_000);
+    let answer = queued(&mut world, Some("web"), None);
+    assert_eq!(answer.auctioneer, "a1");
+    assert_eq!((answer.count, answer.more), (3, false));
+    let [group] = answer.queued.as_slice() else {
+        panic!("{answer:?}");
+    };
+    assert_eq!(group.request, "r1");
+    assert_eq!((group.app.as_str(), group.indices.as_str()), ("web", "1-3"));
+    assert_eq!(group.kind, placement::Kind::Lrp);
+    assert_eq!(group.reason, "insufficient resources: memory");
+    assert_eq!(group.tally[0].needs, Some(600.0));
+    assert_eq!((group.waited_ms, group.left_ms), (2_000, 58_000));
+    assert_eq!(queued(&mut world, Some("other"), None).count, 0);
+    world.pass(60_000);
+    assert_eq!(queued(&mut world, None, None).count, 0);
+}
+
+#[test]
+fn what_waits_for_its_first_auction_is_told_too() {
+    let mut world = World::with_cells("diego", &["c1", "c2"]);
+    world.ask(vec![request("r1", "web", 10, 2)]);
+    let answer = queued(&mut world, None, None);
+    assert_eq!(answer.queued[0].reason, "waits for the next auction");
+    assert_eq!(answer.queued[0].left_ms, crate::DEFAULT_DEADLINE_MS);
+}
+
+#[test]
+fn a_long_list_of_what_waits_is_cut() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    for (n, app) in ["b", "a", "c"].into_iter().enumerate() {
+        waiting(&mut world, &format!("r{n}"), app, 2);
+    }
+    let answer = queued(&mut world, None, Some(2));
+    let apps: Vec<&str> = answer.queued.iter().map(|g| g.app.as_str()).collect();
+    assert_eq!((apps, answer.more), (vec!["a", "b"], true));
+    assert_eq!(answer.count, 5);
+    let answer = queued(&mut world, None, Some(3));
+    assert_eq!((answer.queued.len(), answer.more), (3, false));
+    world.machine.set_max_payload(900);
+    let answer = queued(&mut world, None, None);
+    assert!(answer.more && answer.queued.len() < 3, "{answer:?}");
+    assert_eq!(answer.count, 5);
+    assert!(shared::wire::to_bytes(&answer).len() <= 900);
 }

@@ -64,6 +64,43 @@ async fn queued_work_is_cancelled_by_a_stop() {
 }
 
 #[tokio::test]
+async fn every_auctioneer_says_what_waits_there() {
+    let cluster = Cluster::start().await;
+    let _cell = HandCell::start(&cluster, "c1", 10).await;
+    let _a1 = cluster.warm("a1", "dea", 1).await;
+    let _a2 = cluster.warm("a2", "dea", 1).await;
+    let watch = cluster.watch().await;
+    let mut waits = request("r1", "web", 100, 3);
+    waits["queue_timeout"] = json!("60s");
+    let body = serde_json::to_vec(&waits).unwrap();
+    let start = cluster.subjects.start();
+    cluster.client.publish(start, body.into()).await.unwrap();
+    watch.heard("vendue.event.queued.web").await;
+    let asked = |app: &str| shared::wire::QueuedRequest {
+        app: Some(app.to_owned()),
+        ..Default::default()
+    };
+    let all = shared::ask::queued(&cluster.client, &cluster.subjects, &asked("web")).await;
+    let all = all.unwrap();
+    let names: Vec<&str> = all.iter().map(|a| a.auctioneer.as_str()).collect();
+    assert_eq!(names, ["a1", "a2"]);
+    assert_eq!(all.iter().map(|a| a.count).sum::<usize>(), 3);
+    let group = all.iter().find_map(|a| a.queued.first()).unwrap();
+    assert_eq!((group.app.as_str(), group.indices.as_str()), ("web", "0-2"));
+    assert_eq!(group.reason, "insufficient resources: memory");
+    assert!(
+        group.left_ms > 30_000 && group.left_ms <= 60_000,
+        "{group:?}"
+    );
+    let none = shared::ask::queued(&cluster.client, &cluster.subjects, &asked("other")).await;
+    assert!(none.unwrap().iter().all(|a| a.count == 0 && !a.more));
+    let bad = cluster
+        .try_ask(&cluster.subjects.queued(), b"{\"limit\":-1}")
+        .await;
+    assert_eq!(bad.unwrap()["error"]["code"], "invalid_request");
+}
+
+#[tokio::test]
 async fn a_dry_run_starts_nothing() {
     let cluster = Cluster::start().await;
     let cell = HandCell::start(&cluster, "c1", 1_000).await;
@@ -154,9 +191,17 @@ async fn it_is_a_nats_service() {
             names.sort_unstable();
             assert_eq!(
                 names,
-                ["capacity", "explain", "place", "pool", "start", "stop"]
+                [
+                    "capacity", "explain", "place", "pool", "queued", "start", "stop"
+                ]
             );
-            assert!(endpoints.iter().all(|e| e["queue_group"] == "auctioneers"));
+            // whoever took the work knows what waits: all auctioneers answer that
+            let shared = endpoints.iter().filter(|e| e["name"] != "queued");
+            assert!(
+                shared
+                    .into_iter()
+                    .all(|e| e["queue_group"] == "auctioneers")
+            );
         }
     }
     cluster.raw(&cluster.subjects.pool(), b"").await.unwrap();

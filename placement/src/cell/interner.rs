@@ -34,7 +34,10 @@ impl AttributeInterner {
             });
             self.tidy_at = 2 * self.by_fingerprint.len() + 64;
         }
-        let all = self.by_fingerprint.entry(fingerprint(&cell.attributes)).or_default();
+        let all = self
+            .by_fingerprint
+            .entry(fingerprint(&cell.attributes))
+            .or_default();
         let mut known = all.iter().filter_map(Weak::upgrade);
         match known.find(|known| *known == cell.attributes) {
             Some(known) => cell.attributes = known,
@@ -91,6 +94,10 @@ mod tests {
             cell.rack = Some(format!("r{n}"));
             interner.share(&mut cell, Some(&before));
         }
-        assert!(interner.by_fingerprint.len() <= 64, "{}", interner.by_fingerprint.len());
+        assert!(
+            interner.by_fingerprint.len() <= 64,
+            "{}",
+            interner.by_fingerprint.len()
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use super::{Attributes, Cell, Platform, RecentStart, Trait, default_status, default_zone};
-use crate::Resources;
+use crate::{Resources, times::Timestamp};
 
 /// The fields of [`Cell`] and of [`Attributes`], where they are documented.
 #[derive(Serialize, Deserialize)]

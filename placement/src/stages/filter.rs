@@ -9,6 +9,7 @@ use crate::{
     policy::Filter,
     request::Request,
     resources::Resource,
+    times::Stamp,
 };
 
 /// Why a filter dropped a cell.

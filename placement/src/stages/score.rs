@@ -164,9 +164,9 @@ fn values(term: &Term, view: &AuctionView<'_>, job: &Job, cells: &[u32]) -> Vec<
                 let stamp = platform.and_then(|p| p.stamp.ms());
                 stamp.map_or(f64::NAN, |ms| ms as f64)
             }
-            Term::Reboot => {
-                cell.planned_reboot_ms(view.now().ms).map_or(f64::INFINITY, |ms| ms as f64)
-            }
+            Term::Reboot => cell
+                .planned_reboot_ms(view.now().ms)
+                .map_or(f64::INFINITY, |ms| ms as f64),
             _ => 0.0,
         }
     };

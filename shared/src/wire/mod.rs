@@ -19,7 +19,8 @@ pub use event::{Event, EventInstance, kind};
 pub use indices::{format_indices, parse_indices};
 pub use query::{
     AddCells, AuctionRecord, CapacityAnswer, DecisionRecord, ExplainAnswer, ExplainRequest,
-    Instances, InstancesAnswer, Page, PlaceExtra, PoolAnswer, PoolCell,
+    Instances, InstancesAnswer, Page, PlaceAnswer, PlaceExtra, PoolAnswer, PoolCell, QueuedAnswer,
+    QueuedGroup, QueuedRequest,
 };
 pub use start::{
     InstanceOutcome, Outcome, Parsed, StartBody, StartReplies, StartReply, instance_id, parse_start,

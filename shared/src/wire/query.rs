@@ -1,10 +1,10 @@
 //! Questions: what runs, what the pool holds, what was decided.
 
-use placement::{Capacity, Cell, Tally};
+use placement::{Capacity, Cell, DecisionReport, Kind, Tally};
 use serde::{Deserialize, Serialize};
 
 use super::{Instance, is_false};
-use crate::{AuctionId, Incarnation, InstanceId};
+use crate::{AuctionId, Incarnation, InstanceId, RequestId};
 
 /// To every cell: what runs. Filters are combined; absent = all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -141,7 +141,7 @@ pub struct ExplainAnswer {
     /// Where `cells` was asked for: the app's last jobs (at most 10) judged again over the pool as
     /// it is now; each like a decision of a dry run that explains `cells`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub now: Vec<serde_json::Value>,
+    pub now: Vec<DecisionReport>,
 }
 
 /// One auction as it is remembered.
@@ -195,6 +195,78 @@ pub struct PlaceExtra {
     /// `stages` or `cells`: how much to explain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explain: Option<String>,
+}
+
+/// The answer to a dry run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlaceAnswer {
+    /// 1.
+    #[serde(default = "super::version")]
+    pub v: u8,
+    /// Which auctioneer.
+    pub auctioneer: String,
+    /// Its policy's name.
+    pub policy: String,
+    /// How many cells the decisions were made over.
+    pub cells: usize,
+    /// One for each instance.
+    pub decisions: Vec<DecisionReport>,
+    /// What the asker should know: fields that do not exist.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// To every auctioneer: which work waits there.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct QueuedRequest {
+    /// 1.
+    #[serde(default = "super::version")]
+    pub v: u8,
+    /// This app only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub app: Option<String>,
+    /// At most so many groups (default and most: 500).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+}
+
+/// The work that waits at one auctioneer, also when there is none.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QueuedAnswer {
+    /// 1.
+    #[serde(default = "super::version")]
+    pub v: u8,
+    /// Which auctioneer.
+    pub auctioneer: String,
+    /// How many instances wait, also those that are not listed.
+    pub count: usize,
+    /// By app, then by request.
+    pub queued: Vec<QueuedGroup>,
+    /// Not all are listed: more groups wait than were asked for or fit into one message.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub more: bool,
+}
+
+/// Instances of one request that wait for the same reason.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QueuedGroup {
+    /// The request.
+    pub request: RequestId,
+    /// Its app.
+    pub app: String,
+    /// Long-running or a task.
+    pub kind: Kind,
+    /// The instances' indices, such as `"2-9"`.
+    pub indices: String,
+    /// Why they wait.
+    pub reason: String,
+    /// What each stage dropped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tally: Vec<Tally>,
+    /// How long ago the request came in.
+    pub waited_ms: u64,
+    /// How much longer it may wait; then it is unplaced.
+    pub left_ms: u64,
 }
 
 /// More cells like one that is there, empty.

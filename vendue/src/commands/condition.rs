@@ -76,7 +76,7 @@ impl FromStr for Condition {
                 .flatten()
                 .map(|(n, _)| n.as_str())
                 .collect();
-            let hint = rep::nearest(name, &names)
+            let hint = placement::nearest(name, &names)
                 .map_or(String::new(), |n| format!("; did you mean {n:?}?"));
             return Err(format!(
                 "no cell has a field {name:?}; expected one of {}{hint}",

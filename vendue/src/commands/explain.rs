@@ -65,8 +65,7 @@ fn print(answer: &ExplainAnswer) -> anyhow::Result<()> {
     }
     if !answer.now.is_empty() {
         output::say("judged again, over the cells as they are now")?;
-        let again: Vec<place::Decision> = serde_json::from_value(answer.now.clone().into())?;
-        place::print_decisions(&again)?;
+        place::print_decisions(&answer.now)?;
     }
     Ok(())
 }

@@ -3,11 +3,10 @@
 use std::path::Path;
 
 use comfy_table::Cell;
-use placement::{Explain, Tally};
+use placement::{DecisionOutcome, DecisionReport, Explain, Tally};
 use scenarios::{OfflineAuction, ScenarioError};
-use serde::Deserialize;
 use serde_json::{Value, json};
-use shared::wire::AddCells;
+use shared::wire::{AddCells, PlaceAnswer};
 
 use super::{policy, start};
 use crate::{
@@ -113,64 +112,6 @@ pub(crate) fn scenario(
     Ok(scenario)
 }
 
-/// The part of an auctioneer's answer that is shown to people.
-#[derive(Debug, Deserialize)]
-struct Answer {
-    #[serde(default)]
-    auctioneer: String,
-    #[serde(default)]
-    policy: String,
-    decisions: Vec<Decision>,
-    #[serde(default)]
-    warnings: Vec<String>,
-}
-
-/// One decision of an auctioneer's answer.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Decision {
-    app: String,
-    index: u32,
-    outcome: String,
-    cell: Option<String>,
-    cost: Option<f64>,
-    score: Option<f64>,
-    reason: Option<String>,
-    #[serde(default)]
-    tally: Vec<Tally>,
-    #[serde(flatten)]
-    explained: Explained,
-    explanation: Option<Explained>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct Explained {
-    #[serde(default)]
-    stages: Vec<Stage>,
-    #[serde(default)]
-    scores: Vec<Score>,
-    /// Whether the terms are multiplied.
-    #[serde(default)]
-    product: bool,
-    #[serde(default)]
-    notes: Vec<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Stage {
-    #[serde(rename = "stage")]
-    name: String,
-    survivors: usize,
-    #[serde(default)]
-    rejected: Vec<Tally>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Score {
-    cell: String,
-    value: f64,
-    terms: Vec<(String, f64)>,
-}
-
 async fn live(global: &Global, args: &PlaceArgs, text: &str) -> anyhow::Result<Exit> {
     let request = start::check(&args.file, text)?;
     let cluster = Cluster::connect(global).await?;
@@ -189,21 +130,27 @@ async fn live(global: &Global, args: &PlaceArgs, text: &str) -> anyhow::Result<E
     if cluster.format == Format::Json {
         output::json(&value)?;
     }
-    let answer: Answer = serde_json::from_value(value)?;
+    let answer: PlaceAnswer = serde_json::from_value(value)?;
     for warning in &answer.warnings {
         note(format_args!("warning: {warning}"));
     }
     if cluster.format == Format::Table {
         print(&answer)?;
     }
-    Ok(if answer.decisions.iter().all(|d| d.outcome == "placed") {
-        Exit::Ok
-    } else {
-        Exit::Unplaced
-    })
+    Ok(
+        if answer
+            .decisions
+            .iter()
+            .all(|d| d.outcome == DecisionOutcome::Placed)
+        {
+            Exit::Ok
+        } else {
+            Exit::Unplaced
+        },
+    )
 }
 
-fn print(answer: &Answer) -> anyhow::Result<()> {
+fn print(answer: &PlaceAnswer) -> anyhow::Result<()> {
     print_decisions(&answer.decisions)?;
     let (auctioneer, policy) = (&answer.auctioneer, &answer.policy);
     note(format_args!(
@@ -213,7 +160,7 @@ fn print(answer: &Answer) -> anyhow::Result<()> {
 }
 
 /// A table of decisions, then what is explained of each.
-pub(crate) fn print_decisions(decisions: &[Decision]) -> anyhow::Result<()> {
+pub(crate) fn print_decisions(decisions: &[DecisionReport]) -> anyhow::Result<()> {
     let mut table = output::table(&["APP", "INDEX", "WOULD BE", "CELL", "VALUE", "WHY"]);
     for decision in decisions {
         let mut why: Vec<String> = decision.reason.clone().into_iter().collect();
@@ -221,7 +168,7 @@ pub(crate) fn print_decisions(decisions: &[Decision]) -> anyhow::Result<()> {
         table.add_row(vec![
             Cell::new(&decision.app),
             Cell::new(decision.index),
-            Cell::new(&decision.outcome),
+            Cell::new(decision.outcome),
             Cell::new(decision.cell.as_deref().unwrap_or("-")),
             Cell::new(decision.cost.or(decision.score).map_or("-".into(), number)),
             Cell::new(why.join("; ")),
@@ -234,26 +181,25 @@ pub(crate) fn print_decisions(decisions: &[Decision]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn explain(decision: &Decision) -> anyhow::Result<()> {
-    let explained = decision.explanation.as_ref().unwrap_or(&decision.explained);
-    for text in &explained.notes {
+fn explain(decision: &DecisionReport) -> anyhow::Result<()> {
+    for text in &decision.notes {
         output::say(format_args!("{} {}: {text}", decision.app, decision.index))?;
     }
-    if explained.stages.is_empty() && explained.scores.is_empty() {
+    if decision.stages.is_empty() && decision.scores.is_empty() {
         return Ok(());
     }
     output::say(format_args!("{} {}:", decision.app, decision.index))?;
-    for stage in &explained.stages {
-        output::say(format_args!("  {}: {} left", stage.name, stage.survivors))?;
+    for stage in &decision.stages {
+        output::say(format_args!("  {}: {} left", stage.stage, stage.survivors))?;
         for tally in &stage.rejected {
             output::say(format_args!("    {}", tally.in_words()))?;
         }
     }
-    for score in &explained.scores {
+    for score in &decision.scores {
         let term = |(name, value): &(String, f64)| format!("{name} {}", number(*value));
         let terms: Vec<String> = score.terms.iter().map(term).collect();
         let (cell, value) = (&score.cell, number(score.value));
-        let terms = placement::joined(&terms, explained.product);
+        let terms = placement::joined(&terms, decision.product);
         output::say(format_args!("  {cell}: {value} = {terms}"))?;
     }
     Ok(())
