@@ -14,8 +14,10 @@ use crate::{
     times::{Span, Stamp, Timestamp},
 };
 
+mod attributes;
 mod interner;
-mod wire;
+
+pub use attributes::{AttributeField, AttributeShape, Attributes};
 
 pub(crate) use interner::AttributeInterner;
 
@@ -25,12 +27,10 @@ pub(crate) use interner::AttributeInterner;
 /// What operators say of it, which is alike on many cells and seldom changes, stands in
 /// [`Attributes`]; its fields are read and written as if they were the cell's own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(from = "wire::Flat", into = "wire::Flat")]
+#[serde(from = "attributes::Flat", into = "attributes::Flat")]
 pub struct Cell {
     /// The cell's name: 1 to 128 of `A-Za-z0-9_-`.
     pub cell: String,
-    /// The zone as a number, for the objective language; absent = the rank of its name.
-    pub zone_number: Option<u32>,
     /// The cell's ordinal in its deployment (a BOSH index).
     pub index: u32,
     /// All it has, overcommit factors included. A total of 0 never wins for that resource.
@@ -43,16 +43,8 @@ pub struct Cell {
     pub apps: BTreeMap<String, u32>,
     /// Tasks here.
     pub tasks: u32,
-    /// Volumes that live here, for `volumes_from`.
-    pub volumes: Vec<String>,
-    /// Source blobs it holds already.
-    pub cached_blobs: Vec<String>,
     /// On its way out: takes no new work.
     pub evacuating: bool,
-    /// When it will reboot, RFC 3339.
-    pub next_reboot: Option<Timestamp>,
-    /// When it booted, RFC 3339.
-    pub last_boot: Option<Timestamp>,
     /// Instances here by owner.
     pub owners: BTreeMap<String, u32>,
     /// Instances here by tag, `"key=value"`.
@@ -67,41 +59,6 @@ pub struct Cell {
     pub attributes: Arc<Attributes>,
 }
 
-/// What operators say of a cell.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Attributes {
-    /// Availability zone.
-    pub zone: String,
-    /// Root filesystems it offers, by name.
-    pub stacks: Vec<String>,
-    /// Tags that work must ask for to come here (Diego's placement tags).
-    pub placement_tags: Vec<String>,
-    /// Tags that work may ask for here.
-    pub optional_placement_tags: Vec<String>,
-    /// Volume drivers it offers.
-    pub volume_drivers: Vec<String>,
-    /// `"running"` when it may get work.
-    pub status: String,
-    /// Kept for its operator.
-    pub reserved: bool,
-    /// A head node: runs the platform, not work.
-    pub control_plane: bool,
-    /// Networks by name, and their state: `"up"` or another word.
-    pub networks: BTreeMap<String, String>,
-    /// Traits (Triton): name to true/false, a word, or a list of words.
-    pub traits: BTreeMap<String, Trait>,
-    /// The platform image it booted.
-    pub platform: Option<Platform>,
-    /// The rack it stands in.
-    pub rack: Option<String>,
-    /// Higher = better hardware.
-    pub hardware_priority: i64,
-    /// A named group of cells that reboot together.
-    pub reboot_batch: Option<String>,
-    /// Overcommit ratios by resource, as configured (`total` already includes them).
-    pub overcommit: BTreeMap<String, f64>,
-}
-
 impl Deref for Cell {
     type Target = Attributes;
 
@@ -114,28 +71,6 @@ impl DerefMut for Cell {
     /// Cells that shared the attributes keep theirs.
     fn deref_mut(&mut self) -> &mut Attributes {
         Arc::make_mut(&mut self.attributes)
-    }
-}
-
-impl Default for Attributes {
-    fn default() -> Self {
-        Self {
-            zone: default_zone(),
-            stacks: Vec::new(),
-            placement_tags: Vec::new(),
-            optional_placement_tags: Vec::new(),
-            volume_drivers: Vec::new(),
-            status: default_status(),
-            reserved: false,
-            control_plane: false,
-            networks: BTreeMap::new(),
-            traits: BTreeMap::new(),
-            platform: None,
-            rack: None,
-            hardware_priority: 0,
-            reboot_batch: None,
-            overcommit: BTreeMap::new(),
-        }
     }
 }
 
@@ -207,18 +142,13 @@ impl Cell {
     pub fn new(name: impl Into<String>, total: Resources) -> Self {
         Self {
             cell: name.into(),
-            zone_number: None,
             index: 0,
             available: total.clone(),
             total,
             starting: 0,
             apps: BTreeMap::new(),
             tasks: 0,
-            volumes: Vec::new(),
-            cached_blobs: Vec::new(),
             evacuating: false,
-            next_reboot: None,
-            last_boot: None,
             owners: BTreeMap::new(),
             tags: BTreeMap::new(),
             cpu_capped: 0,
@@ -349,12 +279,4 @@ fn check_resources(what: &str, resources: &Resources, low: i64) -> Result<(), In
         }
     }
     Ok(())
-}
-
-fn default_zone() -> String {
-    "default".into()
-}
-
-fn default_status() -> String {
-    "running".into()
 }

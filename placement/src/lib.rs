@@ -29,7 +29,7 @@ mod trace;
 mod words;
 
 pub use capacity::{Capacity, ZoneCapacity};
-pub use cell::{Attributes, Cell, Platform, RecentStart, Trait};
+pub use cell::{AttributeField, AttributeShape, Attributes, Cell, Platform, RecentStart, Trait};
 pub use context::PlanContext;
 pub use decision::{
     Decision, Explain, Explanation, Plan, ScoreReport, StageReport, Tally, Unplaced, Verdict,

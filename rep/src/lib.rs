@@ -18,6 +18,6 @@ pub mod speech;
 pub mod supervisor;
 
 pub use attributes::{Changes, MAX_CHANGED, attribute_value};
-pub use config::{Attributes, Config, ExecutorKind, MemoryLimit, ProcessConfig, SimulatedConfig};
+pub use config::{Config, ExecutorKind, MemoryLimit, ProcessConfig, SimulatedConfig};
 pub use executor::Simulated;
 pub use service::{Ended, RepError, run};

@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::{Attributes, Cell};
+use crate::times::Timestamp;
 
 /// The different attributes of a pool's cells.
 #[derive(Clone, Debug, Default)]
@@ -59,6 +60,10 @@ fn fingerprint(attributes: &Attributes) -> u64 {
         &attributes.rack,
         platform.map(|platform| (&platform.version, &platform.stamp)),
         attributes.hardware_priority,
+        &attributes.volumes,
+        &attributes.cached_blobs,
+        attributes.next_reboot.as_ref().map(Timestamp::ms),
+        attributes.last_boot.as_ref().map(Timestamp::ms),
     )
         .hash(&mut hasher);
     hasher.finish()
