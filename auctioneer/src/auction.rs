@@ -7,14 +7,15 @@
 use std::{
     collections::{BTreeSet, VecDeque},
     sync::Arc,
+    time::Duration,
 };
 
-use placement::Policy;
+use placement::{Policy, Span};
 use shared::wire::{Event, kind};
 
 use crate::{
     Counters, HashMap, HashSet,
-    feed::{Feed, Heard, ReportKind},
+    feed::{Feed, Heard, LostCell, ReportKind},
     io::{AuctioneerInput, AuctioneerOutput},
     memory::Memory,
     report::Reports,
@@ -316,15 +317,14 @@ impl Auctioneer {
         for instance in heard.settled {
             self.settle_late(now_ms, instance, None);
         }
+        if let Some(lost) = heard.left {
+            return self.lost(lost, "cell withdrew".to_owned());
+        }
         let Some((cell, auction)) = heard.from else {
             return;
         };
         if heard.joined && self.warm {
             self.event(Event::cell(kind::CELL_JOINED, cell.as_ref()));
-        }
-        if heard.left {
-            self.lost(&cell, "it left");
-            return;
         }
         if let Some(asking) = &mut self.asking {
             // a state was asked for because the bid said "unchanged" of a word we missed
@@ -352,19 +352,20 @@ impl Auctioneer {
     fn expire(&mut self, now_ms: u64) {
         self.next_expire_ms = now_ms + EXPIRE_MS;
         self.memory.prune(now_ms);
-        for cell in self.feed.expire(now_ms, &mut self.counters) {
-            self.lost(&cell, "not heard for its ttl");
+        for lost in self.feed.expire(now_ms, &mut self.counters) {
+            let ttl = Span(Duration::from_millis(lost.ttl_ms));
+            let why = format!("advertisement expired (no message for {ttl})");
+            self.lost(lost, why);
         }
     }
 
-    fn lost(&mut self, cell: &Arc<str>, why: &str) {
+    fn lost(&mut self, lost: LostCell, why: String) {
         if let Some(asking) = &mut self.asking {
-            asking.missing.remove(cell);
-            asking.answered.remove(cell);
+            asking.missing.remove(&lost.name);
+            asking.answered.remove(&lost.name);
         }
-        self.cell_gone(cell);
-        let mut event = Event::cell(kind::CELL_LOST, cell.as_ref());
-        event.reason = Some(why.to_owned());
+        self.cell_gone(&lost.name);
+        let event = lost_event(lost, why, self.settings.max_payload / 2);
         self.event(event);
     }
 
@@ -391,4 +392,22 @@ impl Auctioneer {
         let bytes = ((u128::from(high) << 64) | u128::from(low)).to_be_bytes();
         uuid::Builder::from_random_bytes(bytes).into_uuid().into()
     }
+}
+
+/// Says what a lost cell had: whoever replaces instances must know which are gone. As many apps as fit into
+/// `max_bytes`.
+fn lost_event(lost: LostCell, why: String, max_bytes: usize) -> Event {
+    let mut event = Event::cell(kind::CELL_LOST, lost.name.as_ref());
+    event.reason = Some(why);
+    let lrps: u64 = lost.apps.values().map(|count| u64::from(*count)).sum();
+    event.count = usize::try_from(lrps + u64::from(lost.tasks)).unwrap_or(usize::MAX);
+    event.tasks = lost.tasks;
+    let (mut bytes, all) = (0, lost.apps.len());
+    let fits = lost.apps.into_iter().take_while(|(app, _)| {
+        bytes += app.len() + 16;
+        bytes <= max_bytes
+    });
+    event.apps = fits.collect();
+    event.more = event.apps.len() < all;
+    event
 }

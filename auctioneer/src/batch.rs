@@ -158,13 +158,15 @@ impl Auctioneer {
             .plan(&batch.jobs, &self.settings.policy, &draw);
         self.counters.auctions += 1;
         self.counters.jobs += batch.jobs.len() as u64;
-        let placed = self.carry_out(now_ms, &batch, plan.decisions, cells);
+        let [placed, queued, unplaced] = self.carry_out(now_ms, &batch, plan.decisions, cells);
         self.out.push(AuctioneerOutput::AuctionHeld {
             auction,
             seed,
             jobs: batch.jobs.len(),
             cells,
             placed,
+            queued,
+            unplaced,
         });
     }
 
@@ -241,11 +243,11 @@ impl Auctioneer {
         batch: &Batch,
         decisions: Vec<Decision>,
         cells: usize,
-    ) -> usize {
+    ) -> [usize; 3] {
         let mut past = Vec::with_capacity(decisions.len());
         let mut winners: BTreeMap<Arc<str>, Vec<usize>> = BTreeMap::new();
         let mut unplaced: BTreeMap<(&'static str, Arc<str>), Lines> = BTreeMap::new();
-        let mut placed = 0;
+        let (mut placed, mut queued, mut given_up) = (0, 0, 0);
         // first of all, while every request of the batch is still on its way
         for decision in &decisions {
             if let Verdict::Duplicate { of } = decision.verdict {
@@ -275,6 +277,10 @@ impl Auctioneer {
                     {
                         unplaced.entry((kind, app)).or_default().add(line);
                     }
+                    match self.state(slot) {
+                        Some(State::Held(_)) => queued += 1,
+                        _ => given_up += 1,
+                    }
                 }
                 Verdict::Duplicate { .. } => continue,
             }
@@ -294,7 +300,7 @@ impl Auctioneer {
         for (cell, jobs) in winners {
             self.send(now_ms, batch, &cell, &jobs);
         }
-        placed
+        [placed, queued, given_up]
     }
 
     /// It fits nowhere: it waits if it may, and is told of once.

@@ -85,12 +85,26 @@ pub struct Heard {
     pub from: Option<(Arc<str>, Option<AuctionId>)>,
     /// The cell was not known before.
     pub joined: bool,
-    /// The cell said that it leaves.
-    pub left: bool,
+    /// The cell said that it leaves: what it had.
+    pub left: Option<LostCell>,
     /// Its state must be asked for: it says "unchanged" of a word that was not heard.
     pub ask_state: Option<Arc<str>>,
     /// Instances without an answer that its word shows: they were accepted.
     pub settled: Vec<InstanceId>,
+}
+
+/// A cell that is known no more, and what it had: its last advertisement and what was sent to it
+/// since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostCell {
+    /// Its name.
+    pub name: Arc<str>,
+    /// How long its advertisements were valid, milliseconds.
+    pub ttl_ms: u64,
+    /// Its long-running instances, by app.
+    pub apps: BTreeMap<String, u32>,
+    /// Its tasks.
+    pub tasks: u32,
 }
 
 /// All cells as they are known.
@@ -152,19 +166,16 @@ impl Feed {
         self.time.interrupted();
     }
 
-    /// Forgets the cells whose word has ended, and returns their names.
-    pub fn expire(&mut self, now_ms: u64, counters: &mut Counters) -> Vec<Arc<str>> {
+    /// Forgets the cells whose advertisements have expired, and returns them.
+    pub fn expire(&mut self, now_ms: u64, counters: &mut Counters) -> Vec<LostCell> {
         let pool_ms = self.time.now_ms();
         let ended = self
             .cells
             .iter()
             .filter(|(_, k)| k.expires_at_ms <= pool_ms);
         let ended: Vec<Arc<str>> = ended.map(|(name, _)| Arc::clone(name)).collect();
-        for name in &ended {
-            counters.cells_lost += 1;
-            self.cells.remove(name);
-            self.pool.remove(name);
-        }
+        let lost: Vec<LostCell> = ended.iter().filter_map(|name| self.forget(name)).collect();
+        counters.cells_lost += lost.len() as u64;
         while let Some((until_ms, incarnation)) = self.former_order.front() {
             if *until_ms > now_ms && self.former_order.len() <= MAX_FORMER {
                 break;
@@ -172,7 +183,20 @@ impl Feed {
             self.former.remove(incarnation);
             self.former_order.pop_front();
         }
-        ended
+        lost
+    }
+
+    fn forget(&mut self, name: &str) -> Option<LostCell> {
+        let (name, known) = self.cells.remove_entry(name)?;
+        let cell = self.pool.get(&name);
+        let lost = LostCell {
+            apps: cell.map(|cell| cell.apps.clone()).unwrap_or_default(),
+            tasks: cell.map_or(0, |cell| cell.tasks),
+            ttl_ms: known.ttl_ms,
+            name,
+        };
+        self.pool.remove(&lost.name);
+        Some(lost)
     }
 
     /// A cell's word. `subject_cell`: the cell that the subject names, for advertisements.
@@ -280,11 +304,8 @@ impl Feed {
         let ttl_ms = known.ttl_ms;
         counters.cells_lost += 1;
         self.remember_former(now_ms, envelope.incarnation, ttl_ms);
-        self.pool.remove(&envelope.cell);
-        let name = self.cells.remove_entry(envelope.cell.as_str());
         Heard {
-            from: name.map(|(name, _)| (name, envelope.auction)),
-            left: true,
+            left: self.forget(&envelope.cell),
             ..Heard::default()
         }
     }

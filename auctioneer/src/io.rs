@@ -245,5 +245,9 @@ pub enum AuctioneerOutput {
         cells: usize,
         /// Jobs placed.
         placed: usize,
+        /// Jobs that wait for room.
+        queued: usize,
+        /// Jobs that fit nowhere and do not wait.
+        unplaced: usize,
     },
 }

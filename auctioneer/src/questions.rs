@@ -2,17 +2,20 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use placement::{Invalid, Job, PlanContext, Pool, Report};
-use serde::Serialize;
+use placement::{DecisionReport, Invalid, Job, PlanContext, Pool, Report};
 use shared::{
     VERSION,
-    wire::{ExplainAnswer, ExplainRequest, Page, PoolAnswer, PoolCell, WireError, code, to_bytes},
+    wire::{
+        ExplainAnswer, ExplainRequest, Page, PlaceAnswer, PoolAnswer, PoolCell, QueuedRequest,
+        WireError, code, to_bytes,
+    },
 };
 
 use crate::ids::ReplyKey;
 use crate::{
     auction::{Auctioneer, MAX_BATCH},
     io::{AuctioneerOutput, DryRun},
+    queued,
 };
 
 /// Cells on one page of the pool, at most and unless asked for less.
@@ -21,19 +24,6 @@ const PAGE: usize = 500;
 const JUDGED_AGAIN: usize = 10;
 /// Cells that a dry run may add.
 const MAX_ADDED: usize = 10_000;
-
-/// The answer to a dry run.
-#[derive(Debug, Serialize)]
-struct DryRunAnswer {
-    v: u8,
-    auctioneer: String,
-    policy: String,
-    cells: usize,
-    #[serde(flatten)]
-    report: Report,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    warnings: Vec<String>,
-}
 
 impl Auctioneer {
     fn answer_with(&mut self, to: ReplyKey, answer: Result<bytes::Bytes, WireError>) {
@@ -73,12 +63,12 @@ impl Auctioneer {
             let pool = other.as_mut().unwrap_or(self.feed.pool_mut());
             let plan = pool.plan(&jobs, policy, &draw);
             let warnings = place.requests.iter().flat_map(|r| r.warnings.clone());
-            let body = to_bytes(&DryRunAnswer {
+            let body = to_bytes(&PlaceAnswer {
                 v: VERSION,
                 auctioneer: self.settings.name.clone(),
                 policy: policy.name().to_owned(),
                 cells,
-                report: Report::new(&jobs, policy, plan),
+                decisions: Report::new(&jobs, policy, plan).decisions,
                 warnings: warnings.collect(),
             });
             if body.len() <= max_payload {
@@ -126,16 +116,12 @@ impl Auctioneer {
     }
 
     /// The app's last jobs, judged again over the pool as it is now, with everything explained.
-    fn judged_again(&mut self, now_ms: u64, app: &str) -> Vec<serde_json::Value> {
+    fn judged_again(&mut self, now_ms: u64, app: &str) -> Vec<DecisionReport> {
         let jobs = self.ring.last_jobs(app, JUDGED_AGAIN);
         let draw = self.draw_now(now_ms, placement::Explain::Cells);
         let policy = &self.settings.policy;
         let plan = self.feed.pool().plan_plainly(&jobs, policy, &draw);
-        let report = Report::new(&jobs, policy, plan);
-        let decisions = report.decisions.iter();
-        decisions
-            .filter_map(|d| serde_json::to_value(d).ok())
-            .collect()
+        Report::new(&jobs, policy, plan).decisions
     }
 
     /// The pool with the cells that the dry run adds and without those that it leaves out; none when
@@ -206,6 +192,19 @@ impl Auctioneer {
             body = to_bytes(&answer);
         }
         self.out.push(AuctioneerOutput::Reply { to: reply, body });
+    }
+
+    /// What waits here, for `wait` and everybody else who looks for instances that no cell has yet.
+    pub(crate) fn tell_queued(&mut self, now_ms: u64, asked: &QueuedRequest, reply: ReplyKey) {
+        let tickets = self.tickets.values();
+        let answer = queued::answer(
+            &self.settings.name,
+            tickets,
+            asked,
+            now_ms,
+            self.settings.max_payload,
+        );
+        self.answer_with(reply, Ok(to_bytes(&answer)));
     }
 
     pub(crate) fn pool_page(&mut self, now_ms: u64, page: &Page, reply: ReplyKey) {

@@ -5,6 +5,7 @@ pub mod ask;
 pub mod clock;
 mod ids;
 pub mod nats;
+pub mod proc;
 pub mod shutdown;
 pub mod size;
 mod subjects;

@@ -4,13 +4,15 @@ use std::{
     future::Future,
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use async_nats::{Client, ConnectOptions, Event, Message, StatusCode};
+use async_nats::{
+    Client, ClientError, ConnectErrorKind, ConnectOptions, Event, Message, StatusCode,
+};
 use serde::Deserialize;
 use tokio::sync::watch;
 
@@ -30,7 +32,8 @@ pub struct NatsOptions {
     pub context: Option<String>,
     /// The connection's name, shown in the server's monitoring; also its private inbox prefix.
     pub name: String,
-    /// Keep trying when the first connect fails (roles do; commands fail at once).
+    /// Keep trying when the first connect fails, and log what becomes of the connection (roles do;
+    /// commands fail at once).
     pub patient: bool,
 }
 
@@ -38,7 +41,7 @@ pub struct NatsOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum BusError {
     /// No server, or it refused us.
-    #[error("cannot connect to NATS at {url}: {source}")]
+    #[error("cannot connect to NATS at {url}")]
     Connect {
         /// The address without secrets.
         url: String,
@@ -110,16 +113,24 @@ pub async fn connect(options: &NatsOptions) -> Result<Bus, BusError> {
     };
     let (state, connected) = watch::channel(false);
     let dropped = Arc::new(AtomicU64::new(0));
-    let connect = credentials(options, &context, userinfo(&url)).await?;
-    let connect = settings(connect, options, &context, state, Arc::clone(&dropped));
+    let notices = Arc::new(Notices::new(without_secrets(&url)));
+    let connect = credentials(options, &context, userinfo(&url)?).await?;
+    let connect = settings(connect, options, &context, state, &dropped, &notices);
     let addresses: Vec<String> = url.split(',').map(|u| u.trim().to_owned()).collect();
-    let client = connect
-        .connect(addresses)
-        .await
-        .map_err(|source| BusError::Connect {
-            url: without_secrets(&url),
-            source,
-        })?;
+    let first = connect.clone().connect(addresses.clone()).await;
+    let client = match first {
+        // an address that cannot be read will not be readable later
+        Err(error) if options.patient && error.kind() != ConnectErrorKind::ServerParse => {
+            notices.failed(&error.to_string());
+            let again = connect.retry_on_initial_connect();
+            again.connect(addresses).await
+        }
+        first => first,
+    };
+    let client = client.map_err(|source| BusError::Connect {
+        url: without_secrets(&url),
+        source,
+    })?;
     Ok(Bus {
         client,
         connected,
@@ -132,13 +143,17 @@ fn settings(
     options: &NatsOptions,
     context: &Context,
     state: watch::Sender<bool>,
-    dropped: Arc<AtomicU64>,
+    dropped: &Arc<AtomicU64>,
+    notices: &Arc<Notices>,
 ) -> ConnectOptions {
     let inbox = match context.inbox_prefix.as_str() {
         "" => format!("_INBOX_{}", options.name),
         given => given.to_owned(),
     };
-    let connect = connect
+    let dropped = Arc::clone(dropped);
+    // a command that fails says so itself
+    let notices = options.patient.then(|| Arc::clone(notices));
+    connect
         .name(&options.name)
         .custom_inbox_prefix(inbox)
         .ping_interval(Duration::from_secs(5))
@@ -152,17 +167,99 @@ fn settings(
                 Event::SlowConsumer(_) => _ = dropped.fetch_add(1, Ordering::Relaxed),
                 _ => {}
             }
-            async move {
-                match event {
-                    Event::SlowConsumer(sid) => tracing::warn!(sid, "messages dropped: too slow"),
-                    other => tracing::debug!(%other, "nats"),
+            match (&event, &notices) {
+                (Event::SlowConsumer(subscription), _) => {
+                    tracing::warn!(subscription, "messages dropped: they came too fast");
                 }
+                (Event::ServerError(error), _) => {
+                    tracing::warn!(%error, "the NATS server reports an error");
+                }
+                (Event::Connected, Some(notices)) => notices.connected(),
+                (Event::Disconnected, Some(notices)) => notices.disconnected(),
+                (Event::ClientError(error), Some(notices)) => notices.failed(&reason(error)),
+                (other, _) => tracing::debug!(%other, "NATS client"),
             }
-        });
-    if options.patient {
-        connect.retry_on_initial_connect()
-    } else {
-        connect
+            std::future::ready(())
+        })
+}
+
+fn reason(error: &ClientError) -> String {
+    match error {
+        ClientError::Other(reason) => reason.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Between two lines that say that no server can be reached, at first and at most.
+const NOTICE_FIRST: Duration = Duration::from_secs(2);
+const NOTICE_MAX: Duration = Duration::from_secs(60);
+
+/// What a role's log says of its connection: the client tries several times a second and for ever,
+/// so a failure is told at once and then less and less often.
+#[derive(Debug)]
+struct Notices {
+    /// The addresses without secrets.
+    url: String,
+    state: Mutex<NoticeState>,
+}
+
+#[derive(Debug, Default)]
+struct NoticeState {
+    /// When the next failure is told, and how long after the last one that is; none = at once.
+    next: Option<(Instant, Duration)>,
+    /// The last reason with its source, which only the first attempt knows.
+    detailed: String,
+}
+
+impl Notices {
+    fn new(url: String) -> Self {
+        Self {
+            url,
+            state: Mutex::default(),
+        }
+    }
+
+    fn failed(&self, reason: &str) {
+        let Some(reason) = self.lock().failure_due(Instant::now(), reason) else {
+            return;
+        };
+        let hint = if reason.contains("authorization") || reason.contains("nonce") {
+            "check the token, the user or the credentials"
+        } else {
+            "is a NATS server running there? check the address"
+        };
+        let url = &self.url;
+        tracing::warn!(url, reason, hint, "cannot connect to NATS; trying again");
+    }
+
+    fn connected(&self) {
+        *self.lock() = NoticeState::default();
+        tracing::info!(url = self.url, "connected to NATS");
+    }
+
+    fn disconnected(&self) {
+        tracing::warn!(url = self.url, "NATS disconnected; reconnecting");
+    }
+
+    fn lock(&self) -> MutexGuard<'_, NoticeState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl NoticeState {
+    /// The reason to tell now, when it is time to tell one.
+    fn failure_due(&mut self, now: Instant, reason: &str) -> Option<String> {
+        let wait = match self.next {
+            Some((at, _)) if now < at => return None,
+            Some((_, wait)) => (wait * 2).min(NOTICE_MAX),
+            None => NOTICE_FIRST,
+        };
+        self.next = Some((now + wait, wait));
+        // "IO error" says less than "IO error: Connection refused"
+        if !self.detailed.starts_with(reason) {
+            reason.clone_into(&mut self.detailed);
+        }
+        Some(self.detailed.clone())
     }
 }
 
@@ -173,27 +270,41 @@ fn reconnect_delay(attempt: usize) -> Duration {
     Duration::from_millis(most.min(500) / 2 + random % (most.min(500) / 2 + 1))
 }
 
-/// What stands before the `@` of the first address: a token, or a user and a password. The `nats`
-/// tool takes them from there; the client library does not.
-fn userinfo(url: &str) -> Option<(String, Option<String>)> {
-    let first = url.split(',').next()?.trim();
-    let (_, rest) = first.split_once("://").unwrap_or(("", first));
-    let (userinfo, _) = rest.rsplit_once('@')?;
+/// A user and a password, or a token alone.
+type UserInfo = (String, Option<String>);
+
+/// What stands before the `@` of an address: a token, or a user and a password. The `nats` tool takes
+/// them from there; the client library does not, and knows one for all addresses.
+fn userinfo(url: &str) -> Result<Option<UserInfo>, BusError> {
+    let mut given = url.split(',').filter_map(|address| {
+        let address = address.trim();
+        let (_, rest) = address.split_once("://").unwrap_or(("", address));
+        rest.rsplit_once('@').map(|(userinfo, _)| userinfo)
+    });
+    let Some(userinfo) = given.next() else {
+        return Ok(None);
+    };
+    if given.any(|other| other != userinfo) {
+        return Err(BusError::Options {
+            what: format!("addresses {}", without_secrets(url)),
+            why: "they name different users or tokens; expected the same for all".to_owned(),
+        });
+    }
     let decode = |t: &str| {
         percent_encoding::percent_decode_str(t)
             .decode_utf8_lossy()
             .into_owned()
     };
-    Some(match userinfo.split_once(':') {
+    Ok(Some(match userinfo.split_once(':') {
         Some((user, password)) => (decode(user), Some(decode(password))),
         None => (decode(userinfo), None),
-    })
+    }))
 }
 
 async fn credentials(
     options: &NatsOptions,
     context: &Context,
-    userinfo: Option<(String, Option<String>)>,
+    userinfo: Option<UserInfo>,
 ) -> Result<ConnectOptions, BusError> {
     let mut connect = ConnectOptions::new();
     let creds = options
@@ -287,8 +398,50 @@ mod tests {
         let some = |name: &str, password: Option<&str>| {
             Some((name.to_owned(), password.map(str::to_owned)))
         };
-        assert_eq!(userinfo("nats://h:4222"), None);
-        assert_eq!(userinfo("nats://t0k@h:4222"), some("t0k", None));
-        assert_eq!(userinfo("u:p%40ss@h,nats://x@i"), some("u", Some("p@ss")));
+        let read = |url: &str| userinfo(url).unwrap();
+        assert_eq!(read("nats://h:4222"), None);
+        assert_eq!(read("nats://t0k@h:4222"), some("t0k", None));
+        assert_eq!(
+            read("u:p%40ss@h,nats://u:p%40ss@i"),
+            some("u", Some("p@ss"))
+        );
+        assert_eq!(read("nats://h, nats://t0k@i"), some("t0k", None));
+        let error = userinfo("nats://one@h,nats://two@i")
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("nats://h,nats://i"), "{error}");
+        assert!(
+            !error.contains("one@") && !error.contains("two@"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_failure_is_told_at_once_then_less_often() {
+        let mut state = NoticeState::default();
+        let start = Instant::now();
+        let told: Vec<u64> = (0..200)
+            .filter(|second| {
+                let now = start + Duration::from_secs(*second);
+                state.failure_due(now, "IO error").is_some()
+            })
+            .collect();
+        assert_eq!(told, [0, 2, 6, 14, 30, 62, 122, 182]);
+    }
+
+    #[test]
+    fn a_reason_keeps_its_detail() {
+        let mut state = NoticeState::default();
+        let start = Instant::now();
+        let refused = "IO error: Connection refused";
+        assert!(state.failure_due(start, refused).is_some());
+        let later = start + NOTICE_FIRST;
+        assert_eq!(
+            state.failure_due(later, "IO error").as_deref(),
+            Some(refused)
+        );
+        let later = later + NOTICE_MAX;
+        let other = state.failure_due(later, "authorization violation");
+        assert_eq!(other.as_deref(), Some("authorization violation"));
     }
 }

@@ -16,9 +16,15 @@ pub enum LogFormat {
     Json,
 }
 
-/// Starts logging; `filter` is a tracing directive such as `"info"` or `"rep=debug"`. Later calls
-/// change nothing.
+/// Starts logging; `filter` is a tracing directive such as `"info"` or `"rep=debug"`. The NATS client's
+/// own lines are left out unless the filter names `async_nats`: what they tell of a connection is in
+/// our errors and lines already. Later calls change nothing.
 pub fn init(filter: &str, format: LogFormat) {
+    let filter = if filter.contains("async_nats") {
+        filter.to_owned()
+    } else {
+        format!("{filter},async_nats=off")
+    };
     let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
     let terminal = std::io::stderr().is_terminal();
     let builder = tracing_subscriber::fmt()

@@ -11,8 +11,8 @@ mod eventually;
 pub mod generators;
 mod link;
 mod server;
-mod spawn;
 
-pub use eventually::{DEFAULT_DEADLINE, Outcome, eventually, eventually_within};
+pub use eventually::{DEFAULT_DEADLINE, Look, eventually, eventually_within};
 pub use link::Link;
-pub use server::{NatsServer, Options, server_binary};
+pub use nats_server::{Options, Port};
+pub use server::{NatsServer, server_binary};

@@ -9,7 +9,7 @@ use crate::{
     bench, commands,
     context::{Exit, Global, Usage},
     output::note,
-    own_path,
+    table,
 };
 
 /// Places work on cells over NATS: cells advertise and bid, an auctioneer decides, cells run it.
@@ -25,27 +25,27 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Start what a file (or standard input) asks for
+    /// Start the instances that a file (or standard input) describes
     Start(commands::start::StartArgs),
     /// Start instances of a command
     Run(Box<commands::run::RunArgs>),
-    /// Stop an app, or some of its instances
+    /// Stop an app or some of its instances
     Stop(commands::stop::StopArgs),
-    /// List instances
+    /// List instances: what runs, what is queued, what crashed
     Ps(commands::ps::PsArgs),
-    /// Show one app: its instances and how they are
-    Status(commands::ps::StatusArgs),
-    /// Wait until all of an app runs, or its task has ended
+    /// Show the state of one app with its instances, or of all apps
+    Status(commands::status::StatusArgs),
+    /// Wait until all instances of an app run, or its tasks have exited
     Wait(commands::wait::WaitArgs),
     /// List cells; show one, or change what it says of itself
     Cells(commands::cells::CellsArgs),
     /// Show events as they happen
     Events(commands::events::EventsArgs),
-    /// Show what an app prints
+    /// Show the output of an app's instances
     Logs(commands::logs::LogsArgs),
     /// Empty a cell: no new work, its instances stop, it ends
     Drain(commands::drain::DrainArgs),
-    /// Say why an app's instances went where they went, or nowhere
+    /// Explain why an app's instances were placed where they are, or not at all
     Explain(commands::explain::ExplainArgs),
     /// Say where work would go: on a scenario file, or with --live on the cluster
     Place(Box<commands::place::PlaceArgs>),
@@ -84,17 +84,14 @@ enum Command {
 /// Does what was typed and says how it went.
 pub(crate) fn run(cli: &Cli) -> ExitCode {
     let default_log = match cli.command {
-        Command::Rep(_) | Command::Auctioneer(_) => "info,async_nats=warn",
+        Command::Rep(_) | Command::Auctioneer(_) => "info",
         _ => "warn",
     };
     telemetry::init(
         cli.global.log.as_deref().unwrap_or(default_log),
         LogFormat::Auto,
     );
-    let _own_path = match cli.command.runs_cells().then(own_path::ensure).transpose() {
-        Ok(guard) => guard,
-        Err(e) => return report(Err(e.into())),
-    };
+    table::set_wide(cli.global.wide);
     let runtime = match cli.command.runtime() {
         Ok(runtime) => runtime,
         Err(e) => return report(Err(e.into())),
@@ -130,11 +127,6 @@ impl Command {
         builder.enable_all().build()
     }
 
-    /// Whether it starts instances, which must find this program.
-    fn runs_cells(&self) -> bool {
-        matches!(self, Command::Up(_) | Command::Rep(_))
-    }
-
     async fn run(&self, global: &Global) -> anyhow::Result<Exit> {
         let work = self.dispatch(global);
         if self.is_role() {
@@ -151,6 +143,7 @@ impl Command {
         let stream = match self {
             Command::Events(args) => args.follow,
             Command::Logs(args) => args.follow,
+            Command::Ps(args) => args.watch,
             _ => false,
         };
         if stream { Exit::Ok } else { Exit::Interrupted }
@@ -162,7 +155,7 @@ impl Command {
             Command::Run(args) => commands::run::run(global, args).await,
             Command::Stop(args) => commands::stop::stop(global, args).await,
             Command::Ps(args) => commands::ps::ps(global, args).await,
-            Command::Status(args) => commands::ps::status(global, args).await,
+            Command::Status(args) => commands::status::status(global, args).await,
             Command::Wait(args) => commands::wait::wait(global, args).await,
             Command::Cells(args) => commands::cells::cells(global, args).await,
             Command::Events(args) => commands::events::events(global, args).await,

@@ -118,7 +118,8 @@ fn advise(error: BusError) -> anyhow::Error {
             }
             ConnectErrorKind::Tls => "does the server speak TLS? check the address and --context",
             ConnectErrorKind::ServerParse => {
-                let message = format!("{error}; expected an address like nats://127.0.0.1:4222");
+                let message =
+                    format!("{error}: {source}; expected an address like nats://127.0.0.1:4222");
                 return Usage::because(message);
             }
             _ => {
@@ -128,7 +129,8 @@ fn advise(error: BusError) -> anyhow::Error {
         },
         _ => return error.into(),
     };
-    anyhow!("{error}\n{advice}")
+    let whole = anyhow::Error::from(error);
+    anyhow!("{whole:#}\n{advice}")
 }
 
 fn unanswered(who: &str, subject: &str, patience: Duration, error: &RequestError) -> anyhow::Error {

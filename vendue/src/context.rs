@@ -28,6 +28,9 @@ pub(crate) struct Global {
         value_name = "FORMAT"
     )]
     pub(crate) output: Format,
+    /// Show every column of a table, however narrow the terminal, and the ids of instances
+    #[arg(long, global = true)]
+    pub(crate) wide: bool,
     /// What to log on standard error, such as info or rep=debug [default: warn; roles: info]
     #[arg(long, global = true, env = "VENDUE_LOG", value_name = "FILTER")]
     pub(crate) log: Option<String>,

@@ -9,9 +9,8 @@ mod cluster;
 mod commands;
 mod context;
 mod output;
-mod own_path;
 mod process_usage;
-mod server;
+mod table;
 
 use std::process::ExitCode;
 
@@ -22,14 +21,12 @@ use clap::Parser;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let mut args = std::env::args_os().skip(1);
-    let first = args.next().unwrap_or_default();
     // before anything else: there is a supervisor for each instance, and it must stay small
-    if first == "supervise" {
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|first| first == "supervise")
+    {
         return rep::supervisor::main();
-    }
-    if first == server::MORTAL {
-        return server::become_mortal(args);
     }
     match cli::Cli::try_parse() {
         Ok(cli) => cli::run(&cli),

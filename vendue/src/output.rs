@@ -7,9 +7,8 @@ use std::{
     time::Duration,
 };
 
-use comfy_table::{Cell, Color, Table, presets};
+use comfy_table::{Cell, Color};
 use serde::Serialize;
-use shared::wire::InstanceState;
 
 /// One line on standard output.
 pub(crate) fn say(line: impl Display) -> io::Result<()> {
@@ -34,35 +33,21 @@ pub(crate) fn note(line: impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// An empty table with this header.
-pub(crate) fn table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(header);
-    table
-}
-
-/// Prints a table; lines have no trailing blanks.
-pub(crate) fn print(mut table: Table) -> io::Result<()> {
-    if std::env::var_os("NO_COLOR").is_some() {
-        table.force_no_tty();
-    }
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
-    say(table.trim_fmt())
-}
-
-/// A word of a state, in its colour (on a terminal only).
-pub(crate) fn state_cell(state: InstanceState) -> Cell {
-    let (word, color) = match state {
-        InstanceState::Starting => ("starting", Color::Yellow),
-        InstanceState::Running => ("running", Color::Green),
-        InstanceState::Restarting => ("restarting", Color::Yellow),
-        InstanceState::Stopping => ("stopping", Color::Yellow),
-        InstanceState::Exited => ("exited", Color::Reset),
-        InstanceState::Crashed => ("crashed", Color::Red),
+/// A state's word in its colour (on a terminal only).
+pub(crate) fn state_cell(state: &str) -> Cell {
+    let color = match state {
+        "running" => Color::Green,
+        "starting" | "restarting" | "stopping" | "queued" => Color::Yellow,
+        "crashed" => Color::Red,
+        _ => Color::Reset,
     };
-    Cell::new(word).fg(color)
+    Cell::new(state).fg(color)
+}
+
+/// A count with its noun: `1 cell`, `3 cells`. The noun's plural is made with an s.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{s}")
 }
 
 /// A length of time in one or two units: `850ms`, `12s`, `3m`, `5h`, `2d`.
@@ -99,6 +84,12 @@ pub(crate) async fn with_progress<T>(what: &str, work: impl Future<Output = T>) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_not_counted_in_the_plural() {
+        let counted = [0_usize, 1, 2].map(|n| counted(n, "cell"));
+        assert_eq!(counted, ["0 cells", "1 cell", "2 cells"]);
+    }
 
     #[test]
     fn ages_and_numbers() {

@@ -1,5 +1,6 @@
 //! Between NATS and the state machine: bytes, timers, subscriptions. One task owns the machine.
 
+mod auction_log;
 mod drains;
 mod publish;
 mod service;
@@ -28,6 +29,7 @@ use tokio::{
 use uuid::Uuid;
 
 use crate::{Auctioneer, AuctioneerInput, Counters, ReplyKey, Settings, WarmUp};
+use auction_log::AuctionLog;
 use service::Door;
 
 /// Inputs that may wait for the machine; then the subscriptions fill up.
@@ -50,16 +52,19 @@ pub struct Config {
 #[derive(Debug, thiserror::Error)]
 pub enum AuctioneerError {
     /// A setting that cannot be used.
-    #[error("auctioneer: {0}")]
+    #[error("the auctioneer's configuration cannot be used")]
     Config(#[from] Invalid),
+    /// Another auctioneer has this name already.
+    #[error("an auctioneer named {0} is running already; give this one another name")]
+    NameTaken(String),
     /// NATS could not be used.
-    #[error("auctioneer: {0}")]
+    #[error("the auctioneer cannot use NATS")]
     Bus(#[from] BusError),
     /// The NATS service could not be started.
-    #[error("auctioneer: the service could not be started: {0}")]
-    Service(String),
+    #[error("starting the auctioneer's NATS service")]
+    Service(#[source] async_nats::Error),
     /// A subscription ended by itself: the connection is closed for good.
-    #[error("auctioneer: the connection to NATS was closed")]
+    #[error("the auctioneer's connection to NATS was closed")]
     Closed,
 }
 
@@ -77,6 +82,7 @@ struct Shell {
     inputs: mpsc::Sender<AuctioneerInput>,
     /// Answers to what we ask arrive under this subject.
     inbox: Arc<str>,
+    auctions: Arc<AuctionLog>,
 }
 
 /// Runs an auctioneer until `shutdown` is cancelled: then it takes nothing new, finishes what is in
@@ -110,8 +116,10 @@ pub async fn run(
         pending: Arc::default(),
         counters: Arc::default(),
         unsent: Arc::default(),
+        auctions: Arc::default(),
         inputs,
     };
+    service::check_name_is_free(&shell, &config.name).await?;
     let mut tasks = JoinSet::new();
     shell.listen(&config.name, &mut tasks).await?;
     tasks.spawn(publish::echo(shell.clone(), config.name.clone()));
@@ -157,8 +165,9 @@ impl Owner {
             let now_ms = self.clock.now_ms();
             let mut wake_ms = self.machine.next_wake_ms();
             if !door.is_joined() && leave_by_ms.is_none() {
-                if warm_up.is_over(now_ms, self.machine.feed().pool().len()) {
-                    door.join(&self.shell, &mut tasks).await?;
+                let cells = self.machine.feed().pool().len();
+                if warm_up.is_over(now_ms, cells) {
+                    door.join(&self.shell, cells, &mut tasks).await?;
                     self.machine.warmed_up();
                 }
                 wake_ms = wake_ms.min(warm_up.next_ms(now_ms));
@@ -185,7 +194,7 @@ impl Owner {
                     }
                 }
                 () = sleep_until(wake) => {}
-                _ = minute.tick() => tracing::debug!(counters = ?self.machine.counters(), "counts"),
+                _ = minute.tick() => tracing::debug!(counters = ?self.machine.counters(), "counters"),
                 Some(ended) = tasks.join_next() => {
                     tracing::debug!(?ended, "a task of the auctioneer ended");
                     return Err(AuctioneerError::Closed);
@@ -202,9 +211,8 @@ impl Owner {
             self.machine.set_max_payload(max_payload);
             let shell = self.shell.clone();
             tokio::spawn(async move { shell.discover().await });
-            tracing::info!("connected to NATS");
         } else {
-            tracing::warn!("the connection to NATS is down: no cell is called lost for it");
+            tracing::warn!("NATS disconnected; cell expiry suspended");
         }
         inputs.push(AuctioneerInput::Connected(up));
     }

@@ -2,14 +2,14 @@
 
 use std::{
     sync::{PoisonError, atomic::Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use shared::{
     VERSION,
     nats::{BusError, in_time},
-    wire::{BidRequest, WireError, to_bytes},
+    wire::{BidRequest, Event, WireError, kind, to_bytes},
 };
 
 use super::Shell;
@@ -28,6 +28,20 @@ pub(super) async fn echo(shell: Shell, name: String) {
                 tracing::debug!(%error, "no echo");
             }
         }
+    }
+}
+
+/// The log's line about a cell that came or went.
+fn log_cell(event: &Event) {
+    let cell = event.about();
+    match event.kind.as_str() {
+        kind::CELL_JOINED => tracing::info!(cell, "cell joined"),
+        kind::CELL_LOST => {
+            let (reason, apps) = (event.reason.as_deref(), &event.apps);
+            let (instances, tasks) = (event.count, event.tasks);
+            tracing::warn!(cell, reason, instances, ?apps, tasks, "cell lost");
+        }
+        _ => {}
     }
 }
 
@@ -50,12 +64,12 @@ impl Shell {
                 Err(BusError::Timeout) => {
                     let count = 1 + outputs.len() as u64;
                     self.unsent.fetch_add(count, Ordering::Relaxed);
-                    tracing::warn!(count, "not sent: the connection takes nothing");
+                    tracing::warn!(count, "dropped: the NATS client is not accepting messages");
                     return;
                 }
                 Err(error) => {
                     self.unsent.fetch_add(1, Ordering::Relaxed);
-                    tracing::warn!(%error, "not sent");
+                    tracing::warn!(%error, "dropped: message not sent");
                 }
             }
         }
@@ -96,6 +110,7 @@ impl Shell {
                 self.reply(to, to_bytes(&error.body()), Some(&error)).await
             }
             AuctioneerOutput::Event(event) => {
+                log_cell(&event);
                 let subject = subjects.event(&event.kind, event.about());
                 in_time(self.bus.client.publish(subject, to_bytes(&*event))).await
             }
@@ -108,8 +123,18 @@ impl Shell {
                 jobs,
                 cells,
                 placed,
+                queued,
+                unplaced,
             } => {
-                tracing::debug!(%auction, seed, jobs, cells, placed, "auction");
+                let (logged, left_out) = self.auctions.next(Instant::now());
+                if left_out > 0 {
+                    tracing::info!(left_out, "auctions not logged; level debug has them all");
+                }
+                if logged {
+                    tracing::info!(%auction, seed, jobs, cells, placed, queued, unplaced, "auction");
+                } else {
+                    tracing::debug!(%auction, seed, jobs, cells, placed, queued, unplaced, "auction");
+                }
                 Ok(())
             }
         }
@@ -125,7 +150,7 @@ impl Shell {
         if let Some(to) = to
             && let Err(error) = self.reply(to, to_bytes(&error.body()), Some(error)).await
         {
-            tracing::warn!(%error, "not sent");
+            tracing::warn!(%error, "dropped: message not sent");
         }
     }
 

@@ -69,7 +69,7 @@ impl Door {
             })
             .start(service_name(shell), env!("CARGO_PKG_VERSION"))
             .await
-            .map_err(|e| AuctioneerError::Service(e.to_string()))?;
+            .map_err(AuctioneerError::Service)?;
         shell.discover().await?;
         Ok(Self {
             service: Some(service),
@@ -85,6 +85,7 @@ impl Door {
     pub(super) async fn join(
         &mut self,
         shell: &Shell,
+        cells: usize,
         tasks: &mut JoinSet<()>,
     ) -> Result<(), AuctioneerError> {
         let Some(service) = &self.service else {
@@ -109,10 +110,10 @@ impl Door {
             };
             let endpoint = service.endpoint_builder().name(name).queue_group(group);
             let endpoint = endpoint.add(subject).await;
-            let endpoint = endpoint.map_err(|e| AuctioneerError::Service(e.to_string()))?;
+            let endpoint = endpoint.map_err(AuctioneerError::Service)?;
             tasks.spawn(take(shell.clone(), endpoint, entrance, Arc::clone(&keys)));
         }
-        tracing::info!("takes requests");
+        tracing::info!(cells, "ready: accepting requests");
         Ok(())
     }
 
@@ -191,6 +192,30 @@ fn hash(policy: &Policy) -> String {
     format!("{:016x}", policy.hash())
 }
 
+/// Two auctioneers of one name would take each other's echoes for their own: the later one does not start.
+pub(super) async fn check_name_is_free(shell: &Shell, name: &str) -> Result<(), AuctioneerError> {
+    let mut taken = false;
+    let take = |answer: async_nats::Message| {
+        let info: Option<Info> = serde_json::from_slice(&answer.payload).ok();
+        taken |= info.is_some_and(|info| info.metadata.get("name").is_some_and(|n| n == name));
+        taken
+    };
+    let subject = format!("$SRV.INFO.{}", service_name(shell));
+    let (deadline, quiet) = (Duration::from_millis(500), Duration::from_millis(100));
+    let client = &shell.bus.client;
+    gather(client, subject, "".into(), deadline, Some(quiet), take).await?;
+    if taken {
+        return Err(AuctioneerError::NameTaken(name.to_owned()));
+    }
+    Ok(())
+}
+
+/// The part of an auctioneer's service information that others look at.
+#[derive(serde::Deserialize)]
+struct Info {
+    metadata: HashMap<String, String>,
+}
+
 /// Warns of auctioneers that decide by another policy: now and once a minute.
 pub(super) async fn compare_policies(shell: Shell) {
     let policy = Arc::clone(&shell.policy);
@@ -220,10 +245,6 @@ pub(super) async fn compare_policies(shell: Shell) {
 
 /// Who decides by another policy than ours, and by which.
 fn other_policy(info: &[u8], ours: &str) -> Option<(String, String)> {
-    #[derive(serde::Deserialize)]
-    struct Info {
-        metadata: HashMap<String, String>,
-    }
     let mut info: Info = serde_json::from_slice(info).ok()?;
     if info.metadata.get("policy_hash")? == ours {
         return None;

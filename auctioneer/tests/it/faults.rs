@@ -199,7 +199,7 @@ async fn a_cell_that_is_not_heard_is_lost() {
     let _auctioneer = cluster.warm("a1", "dea", 1).await;
     let watch = cluster.watch().await;
     let lost = watch.heard("vendue.event.cell-lost.c1").await;
-    assert_eq!(lost["reason"], "not heard for its ttl");
+    assert_eq!(lost["reason"], "advertisement expired (no message for 1s)");
     cluster.sees("a1", 0).await;
 }
 

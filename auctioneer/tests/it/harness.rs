@@ -40,6 +40,12 @@ impl Drop for Running {
 }
 
 impl Running {
+    /// Waits until it ends by itself.
+    pub(crate) async fn ended(mut self) -> Result<(), auctioneer::AuctioneerError> {
+        let ended = tokio::time::timeout(PATIENCE, &mut self.task).await;
+        ended.expect("it ends in time").unwrap()
+    }
+
     /// Asks it to leave, and waits until it has.
     pub(crate) async fn leave(mut self) {
         self.shutdown.cancel();

@@ -208,3 +208,16 @@ async fn it_is_a_nats_service() {
     let counters = cluster.counters().await;
     assert!(counters.values().next().unwrap()["heard"].is_u64());
 }
+
+#[tokio::test]
+async fn a_name_is_one_auctioneers_own() {
+    let cluster = Cluster::start().await;
+    let first = cluster.warm("a1", "diego", 0).await;
+    let _other = cluster.warm("a2", "diego", 0).await;
+    let second = cluster.auctioneer("a1", "diego").await;
+    let error = second.ended().await.unwrap_err();
+    let says = "an auctioneer named a1 is running already; give this one another name";
+    assert_eq!(error.to_string(), says);
+    first.leave().await;
+    let _again = cluster.warm("a1", "diego", 0).await;
+}

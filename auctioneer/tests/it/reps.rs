@@ -123,6 +123,6 @@ async fn a_cell_that_leaves_is_gone_at_once() {
     let watch = cluster.watch().await;
     reps[0].cancel();
     let lost = watch.heard("vendue.event.cell-lost.cell-0").await;
-    assert_eq!(lost["reason"], "it left");
+    assert_eq!(lost["reason"], "cell withdrew");
     cluster.sees("a1", 1).await;
 }

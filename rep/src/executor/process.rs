@@ -318,7 +318,8 @@ fn home(config: &Config, process: &ProcessConfig) -> io::Result<Home> {
     Ok(Home::Own(own))
 }
 
-/// What an instance finds in its environment: nothing of the rep's but `PATH`.
+/// What an instance finds in its environment: nothing of the rep's but `PATH`, with the directory of
+/// the rep's own program in front, so that an instance can run `vendue` where it is not installed.
 fn environment(
     cell: &str,
     zone: &str,
@@ -326,7 +327,10 @@ fn environment(
     port: Option<&Port>,
     directory: &Path,
 ) -> Result<BTreeMap<OsString, OsString>, String> {
-    let path = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
+    let path = path_for(
+        std::env::current_exe().ok().as_deref(),
+        std::env::var_os("PATH"),
+    );
     let mut environment: BTreeMap<OsString, OsString> = [
         ("PATH", path),
         ("HOME", directory.into()),
@@ -351,6 +355,15 @@ fn environment(
         environment.insert(name.into(), value.into());
     }
     Ok(environment)
+}
+
+/// The directory of `program`, then those of `path`.
+fn path_for(program: Option<&Path>, path: Option<OsString>) -> OsString {
+    let path = path.unwrap_or_else(|| DEFAULT_PATH.into());
+    let own = program.and_then(Path::parent).map(Path::to_owned);
+    let whole = std::env::join_paths(own.into_iter().chain(std::env::split_paths(&path)));
+    // a directory with a colon in its name cannot be told
+    whole.unwrap_or(path)
 }
 
 /// The small supervisor that stands beside `vendue`; else what runs now, also when its file has been
@@ -404,6 +417,25 @@ mod tests {
         }
         assert!(!found.contains_key(OsStr::new("PORT")));
         assert!(found.contains_key(OsStr::new("PATH")));
+    }
+
+    #[test]
+    fn the_directory_of_the_program_is_first_in_path() {
+        let path = |program: &str, path: Option<&str>| {
+            path_for(Some(Path::new(program)), path.map(Into::into))
+        };
+        assert_eq!(
+            path("/opt/vendue", Some("/bin:/usr/bin")),
+            "/opt:/bin:/usr/bin"
+        );
+        assert!(
+            path("/opt/vendue", None)
+                .to_str()
+                .unwrap()
+                .starts_with("/opt:/usr/")
+        );
+        assert_eq!(path("/a:b/vendue", Some("/bin")), "/bin");
+        assert_eq!(path_for(None, Some("/bin".into())), "/bin");
     }
 
     #[test]

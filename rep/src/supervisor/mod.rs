@@ -13,9 +13,10 @@ use std::{
     ffi::OsStr,
     fs,
     io::{self, Read, Write},
+    os::fd::AsRawFd,
     os::unix::{ffi::OsStrExt, net::UnixStream, process::CommandExt},
     path::Path,
-    process::{Command, ExitCode, Stdio},
+    process::{Child, Command, ExitCode, Stdio},
     time::{Duration, Instant},
 };
 
@@ -233,8 +234,32 @@ impl Supervisor {
     }
 }
 
-fn launch(orders: &Orders) -> io::Result<Instance> {
-    let mut command = Command::new(&orders.command[0]);
+/// The program that instances can run although they may not reach its directory: the rep's own.
+const OWN_PROGRAM: &str = "vendue";
+
+/// Starts the command. Where the instance's user may not pass through to the rep's own program (a
+/// checkout below root's home), it is opened with our rights and executed with the user's.
+fn spawn(orders: &Orders) -> io::Result<Child> {
+    let started = command(orders, &orders.command[0]).spawn();
+    let Some(program) = started.is_err().then(|| own_program(orders)).flatten() else {
+        return started;
+    };
+    let open_file = format!("/proc/self/fd/{}", program.as_raw_fd());
+    command(orders, OsStr::new(&open_file))
+        .arg0(&orders.command[0])
+        .spawn()
+}
+
+fn own_program(orders: &Orders) -> Option<fs::File> {
+    if orders.user.is_none() || orders.command[0] != OWN_PROGRAM {
+        return None;
+    }
+    let ours = std::env::current_exe().ok()?;
+    fs::File::open(ours.with_file_name(OWN_PROGRAM)).ok()
+}
+
+fn command(orders: &Orders, program: &OsStr) -> Command {
+    let mut command = Command::new(program);
     command
         .args(&orders.command[1..])
         .env_clear()
@@ -246,10 +271,14 @@ fn launch(orders: &Orders) -> io::Result<Instance> {
         // with it go all supplementary groups
         command.uid(uid).gid(gid);
     }
+    command
+}
+
+fn launch(orders: &Orders) -> io::Result<Instance> {
     if let Some(cgroup) = &orders.cgroup {
         join(cgroup)?;
     }
-    let child = command.spawn();
+    let child = spawn(orders);
     if let Some(parent) = orders.cgroup.as_deref().and_then(Path::parent) {
         join(&parent.join(SUPERVISORS))?;
     }

@@ -1,5 +1,7 @@
 //! Events: one message for each app and auction, not for each instance.
 
+use std::collections::BTreeMap;
+
 use placement::Tally;
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +35,7 @@ pub mod kind {
     pub const STOPPED: &str = "stopped";
     /// A cell was heard for the first time.
     pub const CELL_JOINED: &str = "cell-joined";
-    /// A cell left, or was not heard for its ttl.
+    /// A cell withdrew, or its advertisement expired.
     pub const CELL_LOST: &str = "cell-lost";
     /// A cell drains.
     pub const CELL_DRAINING: &str = "cell-draining";
@@ -71,6 +73,15 @@ pub struct Event {
     /// Each instance, the first 100 of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub instances: Vec<EventInstance>,
+    /// `cell-lost`: the long-running instances that the cell had, by app.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub apps: BTreeMap<String, u32>,
+    /// `cell-lost`: the tasks that the cell had.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub tasks: u32,
+    /// `cell-lost`: there were more apps than `apps` has room for; `count` counts them all.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub more: bool,
     /// Why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -133,5 +144,10 @@ impl Event {
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
 fn is_zero(n: &usize) -> bool {
+    *n == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
+fn is_none(n: &u32) -> bool {
     *n == 0
 }

@@ -4,6 +4,7 @@
 use std::{path::PathBuf, process::Stdio, time::Duration};
 
 use anyhow::Context;
+use nats_server::{Options, Server};
 use shared::{
     shutdown,
     wire::{Page, PoolAnswer, to_bytes},
@@ -22,7 +23,7 @@ use crate::{
     context::{Exit, Format, Global},
     output::{self, note},
     process_usage,
-    server::{Port, Server},
+    table::Table,
 };
 
 /// Measures a cluster of simulated cells on a private nats-server.
@@ -63,7 +64,7 @@ pub(super) struct Part {
 /// Runs the bench and prints what it found.
 pub(crate) async fn run_cluster(global: &Global, args: &ClusterArgs) -> anyhow::Result<Exit> {
     let end = shutdown::on_signals()?;
-    let server = Server::start(Port::This(0), None).await?;
+    let mut server = Server::start(Options::default()).await?;
     let mut global = global.clone();
     global.nats = Some(server.url());
     let done = tokio::select! {
@@ -155,21 +156,32 @@ async fn measure_adverts(
     })
 }
 
-/// What the auctioneer counted as dropped or refused, from its service's statistics.
+/// What cells sent and the auctioneer did not use, from its service's statistics.
 async fn dropped(cluster: &Cluster) -> anyhow::Result<u64> {
     let subject = format!("$SRV.STATS.{}-auctioneer", cluster.subjects.prefix());
     let answer = cluster.bus.client.request(subject, "".into()).await?;
     let stats: serde_json::Value = serde_json::from_slice(&answer.payload)?;
-    let data = stats["endpoints"][0]["data"]
-        .as_object()
-        .cloned()
-        .unwrap_or_default();
-    let lost = |name: &&String| name.contains("dropped") || name.contains("refused_adverts");
-    Ok(data
-        .iter()
-        .filter(|(name, _)| lost(name))
-        .filter_map(|(_, v)| v.as_u64())
-        .sum())
+    dropped_of(&stats["endpoints"][0]["data"])
+}
+
+/// The auctioneer's counters of what cells sent and it did not use. Versions that are older than the
+/// known one count: they take the place of newer ones on the way.
+const DROPPED: [&str; 7] = [
+    "dropped",
+    "malformed",
+    "wrong_subject",
+    "too_large",
+    "old_seq",
+    "old_incarnation",
+    "pool_full",
+];
+
+fn dropped_of(counters: &serde_json::Value) -> anyhow::Result<u64> {
+    let count = |name| {
+        let count = counters[name].as_u64();
+        count.with_context(|| format!("the auctioneer has no counter {name}"))
+    };
+    DROPPED.into_iter().map(count).sum()
 }
 
 fn cpu_of(pids: [u32; 4]) -> anyhow::Result<[f64; 4]> {
@@ -253,9 +265,33 @@ fn print(format: Format, report: &Report) -> anyhow::Result<()> {
     if format == Format::Json {
         return output::json(report);
     }
-    let mut table = output::table(&["", "figure", "beside"]);
+    let mut table = Table::new(&["", "figure", "beside"]);
     for row in report.rows() {
         table.add_row(row);
     }
-    Ok(output::print(table)?)
+    Ok(table.print()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_dropped_is_summed_by_the_names_that_the_auctioneer_counts_under() {
+        let counters = auctioneer::Counters {
+            dropped: 1,
+            malformed: 2,
+            wrong_subject: 4,
+            too_large: 8,
+            old_seq: 16,
+            old_incarnation: 32,
+            pool_full: 64,
+            heard: 1_000,
+            refused: 1_000,
+            ..auctioneer::Counters::default()
+        };
+        let counters = serde_json::to_value(counters).unwrap();
+        assert_eq!(dropped_of(&counters).unwrap(), 127);
+        assert!(dropped_of(&serde_json::Value::Null).is_err());
+    }
 }

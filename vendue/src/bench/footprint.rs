@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::Context;
 use async_nats::client::Request;
 use placement::{Kind, Run};
+use shared::proc;
 use shared::wire::{Acceptance, CellStart, Envelope, Work, to_bytes};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
@@ -103,8 +104,8 @@ fn work(envelope: &Envelope) -> CellStart {
 async fn child(rep: u32) -> anyhow::Result<u32> {
     let end = Instant::now() + Duration::from_secs(20);
     loop {
-        let mut children = process_usage::children(rep).into_iter();
-        if let Some(child) = children.find(|c| !process_usage::children(*c).is_empty()) {
+        let mut children = proc::children(rep).into_iter();
+        if let Some(child) = children.find(|c| !proc::children(*c).is_empty()) {
             return Ok(child);
         }
         anyhow::ensure!(Instant::now() < end, "the rep started no supervisor");

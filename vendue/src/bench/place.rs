@@ -11,6 +11,7 @@ use crate::{
     commands::policy,
     context::{Exit, Format, Global},
     output,
+    table::Table,
 };
 
 /// Cells that the plain engine looks at: it is given the first jobs only, where all would take long.
@@ -61,7 +62,7 @@ pub(crate) fn run_place(global: &Global, args: &PlaceArgs) -> anyhow::Result<Exi
     if global.output == Format::Json {
         output::json(&found)?;
     } else {
-        output::print(found.table(args, &policy))?;
+        found.table(args, &policy).print()?;
     }
     Ok(Exit::Ok)
 }
@@ -130,8 +131,8 @@ fn per_second(count: usize, took: Duration) -> f64 {
 }
 
 impl Found {
-    fn table(&self, args: &PlaceArgs, policy: &Policy) -> comfy_table::Table {
-        let mut table = output::table(&["", "figure"]);
+    fn table(&self, args: &PlaceArgs, policy: &Policy) -> Table {
+        let mut table = Table::new(&["", "figure"]);
         let (cells, jobs) = (args.cells, args.jobs);
         table.add_row([
             "policy, engine".into(),

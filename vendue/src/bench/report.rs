@@ -70,7 +70,8 @@ pub(crate) struct Adverts {
     pub(crate) seconds: f64,
     /// Of one core.
     pub(crate) auctioneer_cpu_percent: f64,
-    /// Messages that its client dropped, and advertisements it refused, in the whole run.
+    /// Messages of cells that it did not use, in the whole run: its client was too slow, or they were
+    /// malformed, outdated or too large.
     pub(crate) dropped: u64,
     /// Cells it knew at the end.
     pub(crate) cells_known: usize,

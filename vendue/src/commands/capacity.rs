@@ -11,6 +11,7 @@ use crate::{
     cluster::{Cluster, TIMEOUT},
     context::{Exit, Format, Global, Usage},
     output::{self, note},
+    table::Table,
 };
 
 #[derive(Debug, clap::Args)]
@@ -158,7 +159,7 @@ fn answer(by: &str, policy: &Policy, cells: usize, capacity: Capacity) -> Capaci
 }
 
 fn print(capacity: &Capacity) -> anyhow::Result<()> {
-    let mut table = output::table(&["ZONE", "MORE FIT", "ON CELLS", "MOST ON ONE"]);
+    let mut table = Table::new(&["ZONE", "MORE FIT", "ON CELLS", "MOST ON ONE"]);
     for (zone, room) in &capacity.zones {
         table.add_row([
             Cell::new(zone),
@@ -179,7 +180,7 @@ fn print(capacity: &Capacity) -> anyhow::Result<()> {
         Cell::new(cells),
         Cell::new(most.unwrap_or_default()),
     ]);
-    output::print(table)?;
+    table.print()?;
     if let Some(reason) = &capacity.reason {
         let why: Vec<String> = capacity.tally.iter().map(Tally::in_words).collect();
         output::say(format_args!("{reason}: {}", why.join("; ")))?;

@@ -9,6 +9,7 @@ use crate::{
     cluster::{Cluster, TIMEOUT},
     context::{Exit, Format, Global, Usage},
     output::{self, note},
+    table::Table,
 };
 
 #[derive(Debug, clap::Args)]
@@ -69,7 +70,7 @@ async fn show(global: &Global, cell: &str) -> anyhow::Result<Exit> {
         output::json(&state)?;
         return Ok(Exit::Ok);
     }
-    let mut table = output::table(&["FIELD", "VALUE"]);
+    let mut table = Table::new(&["FIELD", "VALUE"]).text("VALUE");
     for (name, value) in state.as_object().into_iter().flatten() {
         match value {
             Value::Object(parts) => {
@@ -82,7 +83,7 @@ async fn show(global: &Global, cell: &str) -> anyhow::Result<Exit> {
             }
         }
     }
-    output::print(table)?;
+    table.print()?;
     Ok(Exit::Ok)
 }
 
@@ -137,7 +138,7 @@ async fn list(global: &Global, conditions: &[Condition]) -> anyhow::Result<Exit>
         output::json(&pool)?;
         return Ok(Exit::Ok);
     }
-    let mut table = output::table(&[
+    let mut table = Table::new(&[
         "CELL",
         "ZONE",
         "STATE",
@@ -147,19 +148,20 @@ async fn list(global: &Global, conditions: &[Condition]) -> anyhow::Result<Exit>
         "CPU FREE",
         "INSTANCES",
         "HEARD",
-    ]);
+    ])
+    .optional(&["HEARD", "CPU FREE", "CONTAINERS", "DISK FREE", "INSTANCES"]);
     for entry in &pool.cells {
         table.add_row(row(entry));
     }
-    output::print(table)?;
-    let (cells, auctioneer, policy) = (pool.cells.len(), pool.auctioneer, pool.policy);
-    let of = if conditions.is_empty() {
-        String::new()
+    table.print()?;
+    let (auctioneer, policy) = (pool.auctioneer, pool.policy);
+    let cells = if conditions.is_empty() {
+        output::counted(all, "cell")
     } else {
-        format!(" of {all}")
+        format!("{} of {}", pool.cells.len(), output::counted(all, "cell"))
     };
     note(format_args!(
-        "{cells}{of} cells, as {auctioneer} sees them (policy {policy})"
+        "{cells}, as {auctioneer} sees them (policy {policy})"
     ));
     Ok(Exit::Ok)
 }

@@ -2,11 +2,10 @@
 
 use crate::context::Exit;
 use std::{
-    collections::BTreeMap,
     env, fs,
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
 };
@@ -14,6 +13,7 @@ use std::{
 use anyhow::{Context, anyhow, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use shared::proc::{Process, descendants};
 use tempfile::TempDir;
 
 use crate::output;
@@ -261,10 +261,8 @@ impl Cluster {
         let status = self.child.wait()?;
         ensure!(status.success(), "`vendue up` ended with {status}");
         eventually("its processes to end", || {
-            let left = family
-                .iter()
-                .filter(|(pid, start)| started(**pid) == Some(**start));
-            let left: Vec<_> = left.map(|(pid, _)| pid).collect();
+            let left = family.iter().filter(|process| still_runs(process));
+            let left: Vec<_> = left.map(|process| process.pid).collect();
             ensure!(left.is_empty(), "processes are left: {left:?}");
             Ok(())
         })?;
@@ -306,37 +304,10 @@ fn eventually<T>(what: &str, mut look: impl FnMut() -> anyhow::Result<T>) -> any
     }
 }
 
-/// All processes below one, and when each was started (a process id alone may be used again).
-fn descendants(root: u32) -> BTreeMap<u32, u64> {
-    let pids = || {
-        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-        entries.filter_map(|e| e.file_name().to_string_lossy().parse::<u32>().ok())
-    };
-    let mut family = BTreeMap::new();
-    let mut parents = vec![root];
-    while let Some(parent) = parents.pop() {
-        for pid in pids().filter(|pid| stat(*pid, 3) == Some(u64::from(parent))) {
-            if let (Some(start), false) = (started(pid), family.contains_key(&pid)) {
-                family.insert(pid, start);
-                parents.push(pid);
-            }
-        }
-    }
-    family
-}
-
-fn started(pid: u32) -> Option<u64> {
-    stat(pid, 21)
-}
-
-/// A field of `/proc/PID/stat`, counted from 0; not the second, which may hold blanks. A process
-/// that has ended and only waits to be buried counts as gone.
-fn stat(pid: u32, field: usize) -> Option<u64> {
-    let text = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
-    let mut rest = text.rsplit_once(") ")?.1.split(' ');
-    let state = rest.next()?;
-    let value = rest.nth(field.checked_sub(3)?)?.parse().ok();
-    value.filter(|_| state != "Z")
+/// Whether it is the same process that is there now, and not only kept for its parent.
+fn still_runs(process: &Process) -> bool {
+    Process::read(process.pid)
+        .is_some_and(|now| now.started_ticks == process.started_ticks && !now.has_ended())
 }
 
 /// The example files: those of the checkout we are in, else copies.
@@ -368,22 +339,5 @@ impl Examples {
 
     fn path(&self, name: &str) -> String {
         self.dir.join(name).display().to_string()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_processes_below_ours_are_found_and_seen_to_go() {
-        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        let family = descendants(std::process::id());
-        let start = family.get(&child.id()).copied();
-        assert!(start.is_some(), "{family:?}");
-        assert_eq!(started(child.id()), start);
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert_ne!(started(child.id()), start);
     }
 }

@@ -1,38 +1,68 @@
 //! `events`: what happens, as it happens.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::anyhow;
 use futures_util::StreamExt;
-use shared::wire::Event;
+use serde_json::json;
+use shared::wire::{Event, kind};
 use tokio::time::{Instant, timeout_at};
 
+use super::reasons::why;
 use crate::{
     cluster::Cluster,
     context::{Exit, Format, Global, Usage},
-    output::{self, note},
+    output::{self, counted, note},
 };
 
+/// Every kind of event, as `--kind` takes them.
+const KINDS: [&str; 15] = [
+    kind::ASKED,
+    kind::REJECTED,
+    kind::PLACED,
+    kind::QUEUED,
+    kind::UNPLACED,
+    kind::REFUSED,
+    kind::UNKNOWN,
+    kind::RUNNING,
+    kind::EXITED,
+    kind::CRASHED,
+    kind::RESTARTED,
+    kind::STOPPED,
+    kind::CELL_JOINED,
+    kind::CELL_LOST,
+    kind::CELL_DRAINING,
+];
+
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Events have no past: only those that happen while this command listens are shown, with \
+                  the time at which they arrived (UTC). `vendue explain APP` tells of past decisions, \
+                  `vendue ps --all` of instances that have ended."
+)]
 pub(crate) struct EventsArgs {
-    /// Events of this app or cell only
+    /// Only events of this app or cell
+    #[arg(value_name = "APP|CELL")]
     about: Option<String>,
-    /// Until Ctrl-C, instead of for some seconds
-    #[arg(long, short)]
+    /// Only events of these kinds
+    #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = KINDS)]
+    kind: Vec<String>,
+    /// Listen until Ctrl-C
+    #[arg(long, short, conflicts_with = "time")]
     pub(crate) follow: bool,
-    /// How long to listen without --follow
+    /// How long to listen
     #[arg(long = "for", value_name = "TIME", default_value = "5s",
           value_parser = humantime::parse_duration)]
     time: Duration,
-    /// End after so many events
+    /// End after this many events
     #[arg(long, value_name = "N")]
     count: Option<usize>,
 }
 
-/// Prints events until told to end.
+/// Prints events until the time is up.
 pub(crate) async fn events(global: &Global, args: &EventsArgs) -> anyhow::Result<Exit> {
     if let Some(about) = &args.about {
-        placement::check_name("ABOUT", about).map_err(Usage::because)?;
+        placement::check_name("APP|CELL", about).map_err(Usage::because)?;
     }
     let cluster = Cluster::connect(global).await?;
     let subject = match &args.about {
@@ -41,17 +71,18 @@ pub(crate) async fn events(global: &Global, args: &EventsArgs) -> anyhow::Result
     };
     let mut messages = cluster.bus.client.subscribe(subject.clone()).await?;
     cluster.bus.client.flush().await?;
+    let time = humantime::format_duration(args.time);
     if args.follow {
         note(format_args!("listening on {subject}; Ctrl-C ends"));
     } else {
-        let time = humantime::format_duration(args.time);
         note(format_args!(
-            "listening on {subject} for {time} (--follow goes on)"
+            "listening on {subject} for {time}; --follow listens until Ctrl-C"
         ));
     }
     let until = (!args.follow).then(|| Instant::now() + args.time);
-    let mut left = args.count.unwrap_or(usize::MAX);
-    while left > 0 {
+    let most = args.count.unwrap_or(usize::MAX);
+    let mut shown = 0;
+    while shown < most {
         let next = match until {
             Some(until) => match timeout_at(until, messages.next()).await {
                 Ok(next) => next,
@@ -61,20 +92,39 @@ pub(crate) async fn events(global: &Global, args: &EventsArgs) -> anyhow::Result
         };
         let message = next.ok_or_else(|| anyhow!("the connection to NATS is closed"))?;
         match serde_json::from_slice::<Event>(&message.payload) {
-            Ok(event) => show(&event, cluster.format)?,
+            Ok(event) if !args.wants(&event) => {}
+            Ok(event) => {
+                show(&event, cluster.format)?;
+                shown += 1;
+            }
             Err(e) => note(format_args!("{}: cannot be read: {e}", message.subject)),
         }
-        left -= 1;
+    }
+    if shown < most {
+        let shown = counted(shown, "event");
+        note(format_args!("{shown} in {time}"));
     }
     Ok(Exit::Ok)
 }
 
-fn show(event: &Event, format: Format) -> anyhow::Result<()> {
-    match format {
-        Format::Json => output::json_line(event),
-        Format::Table => Ok(output::say(line(event))?),
+impl EventsArgs {
+    fn wants(&self, event: &Event) -> bool {
+        self.kind.is_empty() || self.kind.contains(&event.kind)
     }
 }
+
+fn show(event: &Event, format: Format) -> anyhow::Result<()> {
+    let now = humantime::format_rfc3339_millis(SystemTime::now());
+    if format == Format::Json {
+        let mut document = json!(event);
+        document["received"] = json!(now.to_string());
+        return output::json_line(&document);
+    }
+    Ok(output::say(format_args!("{now} {}", line(event)))?)
+}
+
+/// How many instances of an event are named.
+const NAMED: usize = 8;
 
 /// One line: `placed web 0-2: 0 on z1-cell-0, …`.
 fn line(event: &Event) -> String {
@@ -85,16 +135,23 @@ fn line(event: &Event) -> String {
     if let (Some(_), Some(cell)) = (&event.app, &event.cell) {
         text += &format!(" on {cell}");
     }
-    let alone = event.instances.len() == 1;
-    let parts = event.instances.iter().take(8).map(|i| instance(i, alone));
-    let parts: Vec<String> = parts.filter(|part| !part.is_empty()).collect();
-    if !parts.is_empty() {
-        text += &format!(": {}", parts.join(", "));
+    // of stopped instances the kind of event says all but the index
+    if event.kind != kind::STOPPED {
+        let alone = event.instances.len() == 1;
+        let named = event.instances.iter().take(NAMED);
+        let parts: Vec<String> = named
+            .map(|i| instance(i, alone))
+            .filter(|part| !part.is_empty())
+            .collect();
+        if !parts.is_empty() {
+            text += &format!(": {}", parts.join(", "));
+        }
+        if event.instances.len() > NAMED {
+            text += &format!(" and {} more", event.instances.len() - NAMED);
+        }
     }
-    if event.instances.len() > 8 {
-        text += ", …";
-    }
-    if let Some(reason) = &event.reason {
+    let reason = why(event.reason.as_deref(), &event.tally);
+    if !reason.is_empty() {
         text += &format!(" ({reason})");
     }
     text
@@ -138,5 +195,15 @@ mod tests {
         let mut lost = Event::cell("cell-lost", "z1");
         lost.reason = Some("not heard for 15s".into());
         assert_eq!(line(&lost), "cell-lost     z1 (not heard for 15s)");
+        let mut stopped = Event::app("stopped", "web");
+        (stopped.cell, stopped.indices) = (Some("z1".into()), Some("1,3".into()));
+        let ended = |index| EventInstance {
+            index,
+            port: Some(61_003),
+            ended: Some("stopped".into()),
+            ..EventInstance::default()
+        };
+        stopped.instances = vec![ended(1), ended(3)];
+        assert_eq!(line(&stopped), "stopped       web 1,3 on z1");
     }
 }

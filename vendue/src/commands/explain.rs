@@ -1,22 +1,36 @@
 //! `explain`: why an app's instances went where they went, or nowhere.
 
-use comfy_table::Cell;
-use placement::Tally;
-use shared::wire::{DecisionRecord, ExplainAnswer, ExplainRequest, format_indices};
+use std::collections::BTreeSet;
 
-use super::place;
+use comfy_table::Cell;
+use serde_json::json;
+use shared::{
+    ask::queued,
+    wire::{
+        AuctionRecord, DecisionRecord, ExplainAnswer, ExplainRequest, Outcome, QueuedGroup,
+        QueuedRequest, format_indices,
+    },
+};
+
+use super::{instances, place, reasons::why};
 use crate::{
     cluster::{Cluster, TIMEOUT},
     context::{Exit, Format, Global, Usage},
-    output::{self, number},
+    output::{self, counted, number},
+    table::Table,
 };
 
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "One auctioneer answers, from its last 16 auctions; what is queued comes from all. Outcomes: \
+                  placed; queued (waits for room); unplaced (fits nowhere, or the cell refused it); unknown \
+                  (sent, and the cell did not answer)."
+)]
 pub(crate) struct ExplainArgs {
     /// The app
     app: String,
-    /// Judge it again over the cells as they are now: what each stage dropped, cells by name, and
-    /// what each finalist scored
+    /// Also decide again over the cells as they are now, with what each stage dropped, cells by
+    /// name, and what each finalist scored
     #[arg(long)]
     cells: bool,
 }
@@ -34,34 +48,49 @@ pub(crate) async fn explain(global: &Global, args: &ExplainArgs) -> anyhow::Resu
     let answer: ExplainAnswer = cluster
         .ask("auctioneer", subject, &question, TIMEOUT)
         .await?;
-    if cluster.format == Format::Json {
-        output::json(&answer)?;
-    } else if answer.auctions.is_empty() {
-        let (auctioneer, app) = (&answer.auctioneer, &args.app);
-        let text = "had no part in the last 16 auctions of";
-        output::note(format_args!("{app} {text} {auctioneer}"));
+    let waiting = queued_now(&cluster, &args.app).await?;
+    if answer.auctions.is_empty() && waiting.is_empty() {
+        let (app, auctioneer) = (&args.app, &answer.auctioneer);
+        anyhow::bail!(
+            "no decision for {app}: it does not appear in the last 16 auctions of {auctioneer}"
+        );
     }
-    if answer.auctions.is_empty() {
-        return Ok(Exit::Failed);
-    }
-    if cluster.format == Format::Table {
-        print(&answer)?;
+    match cluster.format {
+        Format::Json => {
+            let mut document = json!(answer);
+            document["queued"] = json!(waiting);
+            output::json(&document)?;
+        }
+        Format::Table => print(&answer, &waiting)?,
     }
     Ok(Exit::Ok)
 }
 
-fn print(answer: &ExplainAnswer) -> anyhow::Result<()> {
-    for auction in &answer.auctions {
-        let (id, policy, cells) = (auction.auction, &auction.policy, auction.cells);
-        let (age, seed) = (output::age(auction.age_ms), auction.seed);
+/// What waits for room at any auctioneer.
+async fn queued_now(cluster: &Cluster, app: &str) -> anyhow::Result<Vec<QueuedGroup>> {
+    let request = QueuedRequest {
+        v: shared::VERSION,
+        app: Some(app.to_owned()),
+        limit: None,
+    };
+    let answers = queued(&cluster.bus.client, &cluster.subjects, &request).await?;
+    Ok(answers
+        .into_iter()
+        .flat_map(|answer| answer.queued)
+        .collect())
+}
+
+fn print(answer: &ExplainAnswer, waiting: &[QueuedGroup]) -> anyhow::Result<()> {
+    for group in waiting {
+        let (app, indices, left) = (&group.app, &group.indices, output::age(group.left_ms));
+        let why = why(Some(&group.reason), &group.tally);
         output::say(format_args!(
-            "auction {id}, {age} ago: policy {policy}, {cells} cells, seed {seed}"
+            "{app} {indices} queued for {left} more: {why}"
         ))?;
-        let mut table = output::table(&["INDEX", "OUTCOME", "CELL", "VALUE", "WHY"]);
-        for alike in auction.decisions.chunk_by(same_no) {
-            table.add_row(row(alike));
-        }
-        output::print(table)?;
+    }
+    let waiting: BTreeSet<u32> = waiting.iter().flat_map(instances::indices).collect();
+    for auction in &answer.auctions {
+        print_auction(auction, &waiting)?;
     }
     if !answer.now.is_empty() {
         output::say("judged again, over the cells as they are now")?;
@@ -70,31 +99,48 @@ fn print(answer: &ExplainAnswer) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Both are placed nowhere, for the same reason: a row for all of them will do.
-fn same_no(a: &DecisionRecord, b: &DecisionRecord) -> bool {
-    let of = |d: &DecisionRecord| (d.outcome, d.cell.is_none(), d.reason.clone());
-    a.cell.is_none() && of(a) == of(b) && a.tally == b.tally
+fn print_auction(auction: &AuctionRecord, waiting: &BTreeSet<u32>) -> anyhow::Result<()> {
+    let (id, policy, cells) = (auction.auction, &auction.policy, auction.cells);
+    let (age, seed) = (output::age(auction.age_ms), auction.seed);
+    let cells = counted(cells, "cell");
+    output::say(format_args!(
+        "auction {id}, {age} ago: policy {policy}, {cells}, seed {seed}"
+    ))?;
+    let mut table = Table::new(&["INDEX", "OUTCOME", "CELL", "VALUE", "WHY"]).text("WHY");
+    for alike in auction.decisions.chunk_by(|a, b| same_no(a, b, waiting)) {
+        if let [first, ..] = alike {
+            let indices = format_indices(alike.iter().map(|decision| decision.index));
+            table.add_row(row(&indices, first, waiting));
+        }
+    }
+    Ok(table.print()?)
 }
 
-fn row(alike: &[DecisionRecord]) -> Vec<Cell> {
-    let Some(decision) = alike.first() else {
-        return Vec::new();
+/// Whether both were placed nowhere, for the same reason: a row for all of them will do.
+fn same_no(a: &DecisionRecord, b: &DecisionRecord, waiting: &BTreeSet<u32>) -> bool {
+    let nowhere = a.cell.is_none() && b.cell.is_none();
+    nowhere
+        && (a.outcome, &a.reason, &a.tally) == (b.outcome, &b.reason, &b.tally)
+        && waiting.contains(&a.index) == waiting.contains(&b.index)
+}
+
+/// What an auction did not place and what waits since is queued.
+fn row(indices: &str, decision: &DecisionRecord, waiting: &BTreeSet<u32>) -> Vec<Cell> {
+    let outcome = match decision.cell {
+        None if waiting.contains(&decision.index) => Outcome::Queued,
+        _ => decision.outcome,
     };
-    let mut why: Vec<String> = decision.reason.clone().into_iter().collect();
-    why.extend(decision.tally.iter().map(Tally::in_words));
     vec![
-        Cell::new(format_indices(alike.iter().map(|d| d.index))),
-        Cell::new(decision.outcome),
+        Cell::new(indices),
+        Cell::new(outcome),
         Cell::new(decision.cell.as_deref().unwrap_or("-")),
         Cell::new(decision.value.map_or("-".into(), number)),
-        Cell::new(why.join("; ")),
+        Cell::new(why(decision.reason.as_deref(), &decision.tally)),
     ]
 }
 
 #[cfg(test)]
 mod tests {
-    use shared::wire::Outcome;
-
     use super::*;
 
     #[test]
@@ -118,7 +164,12 @@ mod tests {
             decision(3, None, Some("memory")),
             decision(4, None, Some("disk")),
         ];
-        let rows: Vec<usize> = decisions.chunk_by(same_no).map(<[_]>::len).collect();
-        assert_eq!(rows, [1, 1, 2, 1]);
+        let rows = |waiting: &[u32]| -> Vec<usize> {
+            let waiting = waiting.iter().copied().collect();
+            let alike = decisions.chunk_by(|a, b| same_no(a, b, &waiting));
+            alike.map(<[_]>::len).collect()
+        };
+        assert_eq!(rows(&[]), [1, 1, 2, 1]);
+        assert_eq!(rows(&[2]), [1, 1, 1, 1, 1]);
     }
 }

@@ -94,7 +94,7 @@ async fn auctioneer_named(cluster: &Cluster, name: &str) -> anyhow::Result<Value
 
 async fn rep(cluster: &Cluster, cell: Option<&str>) -> anyhow::Result<Value> {
     let Some(cell) = cell else {
-        let answers = instances::all(cluster, &super::ps::question(Some("none"))).await?;
+        let answers = instances::held(cluster, Some("none")).await?;
         return Ok(json!({"cells": answers.cells}));
     };
     placement::check_name("--cell", cell).map_err(Usage::because)?;

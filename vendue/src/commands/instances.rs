@@ -1,27 +1,27 @@
-//! Asking every cell what it runs: works with no auctioneer alive.
+//! Asking every cell what it runs, and every auctioneer what waits: the cells' part works with no
+//! auctioneer alive.
 
 use std::{collections::BTreeSet, time::Duration};
 
-use anyhow::anyhow;
-use serde::Serialize;
+use serde_json::{Value, json};
 use shared::{
-    ask::{GatherEnd, gather},
+    ask::{GatherEnd, gather, queued},
     wire::{
-        Instance, InstanceState, Instances, InstancesAnswer, Page, PoolAnswer, PoolCell, to_bytes,
+        Instance, InstanceState, Instances, InstancesAnswer, Page, PoolAnswer, PoolCell,
+        QueuedAnswer, QueuedGroup, QueuedRequest, to_bytes,
     },
 };
 
 use crate::cluster::Cluster;
 
 /// An instance and where it is.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub(crate) struct Located {
     /// Its zone.
     pub(crate) zone: String,
     /// Its cell.
     pub(crate) cell: String,
-    /// What the cell says of it.
-    #[serde(flatten)]
+    /// The cell's description of it.
     pub(crate) instance: Instance,
 }
 
@@ -34,23 +34,76 @@ impl Located {
         )
     }
 
+    /// Whether it ended because somebody asked for it.
+    pub(crate) fn was_stopped(&self) -> bool {
+        self.instance.state == InstanceState::Exited
+            && self.instance.ended.as_deref() == Some("stopped")
+    }
+
+    /// Its state in one word; `stopped` is told apart from `exited`.
+    pub(crate) fn state(&self) -> &'static str {
+        match self.instance.state {
+            InstanceState::Starting => "starting",
+            InstanceState::Running => "running",
+            InstanceState::Restarting => "restarting",
+            InstanceState::Stopping => "stopping",
+            InstanceState::Exited if self.was_stopped() => "stopped",
+            InstanceState::Exited => "exited",
+            InstanceState::Crashed => "crashed",
+        }
+    }
+
     /// `address:port`, where it has one.
     pub(crate) fn endpoint(&self) -> Option<String> {
         let port = self.instance.port?;
         let address = self.instance.address.as_deref().unwrap_or("127.0.0.1");
         Some(format!("{address}:{port}"))
     }
+
+    /// For programs: the cell's description with its place, the state as people read it, and how it
+    /// ended as a number (`exit_code` or `signal`) where it is one.
+    pub(crate) fn document(&self) -> Value {
+        let mut document = json!(self.instance);
+        document["zone"] = json!(self.zone);
+        document["cell"] = json!(self.cell);
+        document["state"] = json!(self.state());
+        let ended = self.instance.ended.as_deref().unwrap_or_default();
+        for (words, field) in [("exit ", "exit_code"), ("signal ", "signal")] {
+            let number = ended.strip_prefix(words).map(str::parse::<i64>);
+            if let Some(Ok(number)) = number {
+                document[field] = json!(number);
+            }
+        }
+        document
+    }
 }
 
-/// What the cells said.
+/// What the cells and the auctioneers said.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answers {
     /// Sorted by app, index, cell.
     pub(crate) instances: Vec<Located>,
+    /// Work that waits for room, sorted by app; empty where only the cells were asked.
+    pub(crate) queued: Vec<QueuedGroup>,
+    /// Instances that wait in groups that were not listed.
+    pub(crate) queued_unlisted: usize,
     /// The cells that answered.
     pub(crate) cells: BTreeSet<String>,
     /// Cells that an auctioneer knows and that did not answer.
     pub(crate) silent: Vec<String>,
+}
+
+impl Answers {
+    /// The fields that every document about instances has.
+    pub(crate) fn document(&self) -> Value {
+        let instances: Vec<Value> = self.instances.iter().map(Located::document).collect();
+        json!({
+            "v": shared::VERSION,
+            "instances": instances,
+            "queued": self.queued,
+            "silent": self.silent,
+        })
+    }
 }
 
 /// How long the slowest cell may take.
@@ -61,62 +114,124 @@ const QUIET: Duration = Duration::from_millis(300);
 /// An auctioneer answers from its memory; one that takes longer is not worth waiting for.
 const POOL_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Asks all cells. Where an auctioneer says which cells there are, this ends with the last of
-/// their answers; else some time after the last one that came.
-pub(crate) async fn all(cluster: &Cluster, question: &Instances) -> anyhow::Result<Answers> {
-    let pool = pool(cluster, POOL_TIMEOUT).await.ok();
-    let expected = pool.map(Expected::of).unwrap_or_default();
-    let quiet = expected.awaited.is_empty().then_some(QUIET);
-    ask(cluster, question, expected, quiet).await
+/// Asks all cells what they hold of one app, or of all. Where an auctioneer says which cells there
+/// are, this ends with the last of their answers; else some time after the last one that came.
+pub(crate) async fn held(cluster: &Cluster, app: Option<&str>) -> anyhow::Result<Answers> {
+    match ask_cells(cluster, app).await? {
+        Some(answers) => Ok(answers),
+        None => Err(no_cells(cluster)),
+    }
 }
 
-async fn ask(
+/// As [`held`], and asks all auctioneers what waits. A cluster without cells is no error while an
+/// auctioneer answers.
+pub(crate) async fn held_and_queued(
     cluster: &Cluster,
-    question: &Instances,
-    mut expected: Expected,
-    quiet: Option<Duration>,
+    app: Option<&str>,
 ) -> anyhow::Result<Answers> {
+    let request = QueuedRequest {
+        v: shared::VERSION,
+        app: app.map(str::to_owned),
+        limit: None,
+    };
+    let waiting = queued(&cluster.bus.client, &cluster.subjects, &request);
+    let (cells, waiting) = tokio::join!(ask_cells(cluster, app), waiting);
+    let waiting = waiting?;
+    let mut answers = match cells? {
+        Some(answers) => answers,
+        None if waiting.is_empty() => return Err(no_cells(cluster)),
+        None => Answers::default(),
+    };
+    answers.add_queued(waiting);
+    Ok(answers)
+}
+
+/// No cell answers, and no auctioneer either where one was asked.
+#[derive(Debug, thiserror::Error)]
+#[error("no cell answers on {subject}: no cell runs there, or --prefix names another cluster")]
+pub(crate) struct NobodyAnswers {
+    subject: String,
+}
+
+fn no_cells(cluster: &Cluster) -> anyhow::Error {
+    let subject = cluster.subjects.instances();
+    NobodyAnswers { subject }.into()
+}
+
+impl Answers {
+    fn add_queued(&mut self, waiting: Vec<QueuedAnswer>) {
+        for answer in waiting {
+            let listed: usize = answer.queued.iter().map(count).sum();
+            self.queued_unlisted += answer.count.saturating_sub(listed);
+            self.queued.extend(answer.queued);
+        }
+        self.queued.sort_by(|a, b| a.app.cmp(&b.app));
+    }
+}
+
+/// How many instances a group has.
+pub(crate) fn count(group: &QueuedGroup) -> usize {
+    indices(group).len()
+}
+
+/// The indices of a group's instances.
+pub(crate) fn indices(group: &QueuedGroup) -> Vec<u32> {
+    shared::wire::parse_indices(&group.indices, MAX_INSTANCES).unwrap_or_default()
+}
+
+/// The most instances of one request.
+const MAX_INSTANCES: usize = 100_000;
+
+/// None when the server says that no cell listens.
+async fn ask_cells(cluster: &Cluster, app: Option<&str>) -> anyhow::Result<Option<Answers>> {
+    let pool = pool(cluster, POOL_TIMEOUT).await.ok();
+    let mut expected = pool.map(Expected::of).unwrap_or_default();
+    let quiet = expected.awaited.is_empty().then_some(QUIET);
     let mut answers = Answers::default();
     let mut unreadable = None;
     let take = |message: async_nats::Message| {
         match serde_json::from_slice::<InstancesAnswer>(&message.payload) {
-            Ok(answer) => {
-                if !answer.more {
-                    expected.answered(&answer.cell);
-                    answers.cells.insert(answer.cell.clone());
-                }
-                let (zone, cell) = (answer.zone, answer.cell);
-                let located = |instance| Located {
-                    zone: zone.clone(),
-                    cell: cell.clone(),
-                    instance,
-                };
-                answers
-                    .instances
-                    .extend(answer.instances.into_iter().map(located));
-            }
+            Ok(answer) => answers.take(answer, &mut expected),
             Err(e) => unreadable = Some(e),
         }
         quiet.is_none() && expected.awaited.is_empty()
     };
+    let question = Instances {
+        v: shared::VERSION,
+        app: app.map(str::to_owned),
+        ids: Vec::new(),
+    };
     let subject = cluster.subjects.instances();
     let client = &cluster.bus.client;
-    let ended = gather(client, subject, to_bytes(question), DEADLINE, quiet, take).await?;
+    let ended = gather(client, subject, to_bytes(&question), DEADLINE, quiet, take).await?;
     if ended == GatherEnd::NoResponders {
-        return Err(anyhow!(
-            "no cell answers on {}: no cell runs there, or --prefix is another",
-            cluster.subjects.instances()
-        ));
+        return Ok(None);
     }
     if let Some(e) = unreadable {
-        return Err(anyhow!("a cell's answer cannot be read: {e}"));
+        return Err(anyhow::Error::new(e).context("reading a cell's answer"));
     }
     answers.silent = expected.left();
     answers.instances.sort_by(|a, b| {
         let key = |l: &Located| (l.instance.app.clone(), l.instance.index, l.cell.clone());
         key(a).cmp(&key(b))
     });
-    Ok(answers)
+    Ok(Some(answers))
+}
+
+impl Answers {
+    fn take(&mut self, answer: InstancesAnswer, expected: &mut Expected) {
+        if !answer.more {
+            expected.answered(&answer.cell);
+            self.cells.insert(answer.cell.clone());
+        }
+        for instance in answer.instances {
+            self.instances.push(Located {
+                zone: answer.zone.clone(),
+                cell: answer.cell.clone(),
+                instance,
+            });
+        }
+    }
 }
 
 /// The cells that an auctioneer knows.

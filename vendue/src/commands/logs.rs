@@ -2,30 +2,41 @@
 
 use std::{
     collections::BTreeSet,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use anyhow::anyhow;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use shared::wire::{LogLine, Logs, LogsAnswer};
 
-use super::{instances, ps::question};
+use super::instances;
 use crate::{
     cluster::Cluster,
     context::{Exit, Format, Global, Usage},
-    output::{self, note},
+    output::{self, counted, note},
 };
 
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Each line begins with APP.INDEX and the cell, then a sign: | for standard output, ! for \
+                  standard error, # for what the cell says of the instance. Cells keep the last lines of \
+                  each instance, also for some minutes after it has ended."
+)]
 pub(crate) struct LogsArgs {
     /// The app
     app: String,
-    /// One instance only
-    #[arg(long)]
+    /// Only instances with this index
+    #[arg(long, value_name = "N")]
     index: Option<u32>,
     /// How many of the last lines of each instance
     #[arg(long, short = 'n', default_value_t = 100, value_name = "N")]
     lines: usize,
+    /// Only lines that are no older than this, such as 5m
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    since: Option<Duration>,
+    /// Begin each line with its time (UTC)
+    #[arg(long, short)]
+    timestamps: bool,
     /// Go on with what it prints from now on, until Ctrl-C
     #[arg(long, short)]
     pub(crate) follow: bool,
@@ -40,16 +51,17 @@ pub(crate) async fn logs(global: &Global, args: &LogsArgs) -> anyhow::Result<Exi
     let subject = cluster.subjects.log(&args.app, &index);
     let mut live = cluster.bus.client.subscribe(subject).await?;
     let subscribed = Instant::now();
-    let answers = instances::all(&cluster, &question(Some(&args.app))).await?;
+    let answers = instances::held(&cluster, Some(&args.app)).await?;
+    let asked = answers.cells.len();
     let cells: BTreeSet<String> = answers.instances.into_iter().map(|i| i.cell).collect();
     if cells.is_empty() && !args.follow {
-        note(format_args!("no cell knows an instance of {}", args.app));
-        return Ok(Exit::Failed);
+        let (app, cells) = (&args.app, counted(asked, "cell"));
+        return Err(anyhow!("no instance of {app} on {cells}"));
     }
     // what was printed since then comes on both ways
     let mut twice = Vec::new();
     for line in remembered(&cluster, args, cells).await {
-        show(&line, cluster.format)?;
+        show(&line, args, cluster.format)?;
         if u128::from(line.age_ms) <= subscribed.elapsed().as_millis() {
             twice.push(line);
         }
@@ -61,7 +73,7 @@ pub(crate) async fn logs(global: &Global, args: &LogsArgs) -> anyhow::Result<Exi
         match serde_json::from_slice::<LogLine>(&message.payload) {
             Ok(line) => match twice.iter().position(|seen| same(seen, &line)) {
                 Some(seen) => drop(twice.swap_remove(seen)),
-                None => show(&line, cluster.format)?,
+                None => show(&line, args, cluster.format)?,
             },
             Err(e) => note(format_args!("{}: cannot be read: {e}", message.subject)),
         }
@@ -99,30 +111,37 @@ async fn remembered(cluster: &Cluster, args: &LogsArgs, cells: BTreeSet<String>)
             Err(e) => note(format_args!("{e:#}")),
         }
     }
+    let wanted = |line: &LogLine| match args.since {
+        Some(since) => u128::from(line.age_ms) <= since.as_millis(),
+        None => true,
+    };
+    lines.retain(wanted);
     lines.sort_by_key(|line| std::cmp::Reverse(line.age_ms));
     lines
 }
 
-fn show(line: &LogLine, format: Format) -> anyhow::Result<()> {
+fn show(line: &LogLine, args: &LogsArgs, format: Format) -> anyhow::Result<()> {
     if format == Format::Json {
         return output::json_line(line);
     }
-    let (app, index, cell) = (&line.app, line.index, &line.cell);
+    let time = if args.timestamps {
+        let printed = SystemTime::now() - Duration::from_millis(line.age_ms);
+        format!("{} ", humantime::format_rfc3339_millis(printed))
+    } else {
+        String::new()
+    };
+    let from = format!("{time}{}.{} {}", line.app, line.index, line.cell);
     if line.dropped > 0 {
-        let dropped = line.dropped;
-        output::say(format_args!(
-            "{app}.{index} {cell} | ({dropped} lines dropped)"
-        ))?;
+        let dropped = counted(usize::try_from(line.dropped)?, "line");
+        output::say(format_args!("{from} # {dropped} dropped"))?;
     }
-    let mark = match line.stream.as_str() {
+    let sign = match line.stream.as_str() {
         "stdout" => "|",
         "stderr" => "!",
         _ => "#",
     };
     let text = printable(&line.text);
-    Ok(output::say(format_args!(
-        "{app}.{index} {cell} {mark} {text}"
-    ))?)
+    Ok(output::say(format_args!("{from} {sign} {text}"))?)
 }
 
 /// An app's output may not command the reader's terminal: control characters are shown as `�`

@@ -1,5 +1,7 @@
 //! One file for each group of commands.
 
+pub(crate) mod already;
+pub(crate) mod app_status;
 pub(crate) mod capacity;
 pub(crate) mod cells;
 pub(crate) mod condition;
@@ -8,15 +10,18 @@ pub(crate) mod drain;
 pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod health;
+pub(crate) mod instance_table;
 pub(crate) mod instances;
 pub(crate) mod logs;
 pub(crate) mod place;
 pub(crate) mod policy;
 pub(crate) mod ps;
+pub(crate) mod reasons;
 pub(crate) mod roles;
 pub(crate) mod run;
 pub(crate) mod sim;
 pub(crate) mod start;
+pub(crate) mod status;
 pub(crate) mod stop;
 pub(crate) mod up;
 pub(crate) mod version;

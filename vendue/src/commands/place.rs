@@ -13,6 +13,7 @@ use crate::{
     cluster::{Cluster, TIMEOUT},
     context::{Exit, Format, Global, Usage},
     output::{self, note, number},
+    table::Table,
 };
 
 #[derive(Debug, clap::Args)]
@@ -161,7 +162,7 @@ fn print(answer: &PlaceAnswer) -> anyhow::Result<()> {
 
 /// A table of decisions, then what is explained of each.
 pub(crate) fn print_decisions(decisions: &[DecisionReport]) -> anyhow::Result<()> {
-    let mut table = output::table(&["APP", "INDEX", "WOULD BE", "CELL", "VALUE", "WHY"]);
+    let mut table = Table::new(&["APP", "INDEX", "WOULD BE", "CELL", "VALUE", "WHY"]).text("WHY");
     for decision in decisions {
         let mut why: Vec<String> = decision.reason.clone().into_iter().collect();
         why.extend(decision.tally.iter().map(Tally::in_words));
@@ -174,7 +175,7 @@ pub(crate) fn print_decisions(decisions: &[DecisionReport]) -> anyhow::Result<()
             Cell::new(why.join("; ")),
         ]);
     }
-    output::print(table)?;
+    table.print()?;
     for decision in decisions {
         explain(decision)?;
     }

@@ -10,6 +10,7 @@ use super::start;
 use crate::{
     context::{Exit, Format, Global, Usage},
     output,
+    table::Table,
 };
 
 #[derive(Debug, clap::Subcommand)]
@@ -92,7 +93,9 @@ fn refused(file: &str, text: &str, fault: &PolicyError) -> anyhow::Error {
 }
 
 fn list(format: Format) -> anyhow::Result<Exit> {
-    let mut table = output::table(&["POLICY", "BIDS", "ENGINE", "HOW IT DECIDES"]);
+    let mut table = Table::new(&["POLICY", "BIDS", "ENGINE", "HOW IT DECIDES"])
+        .optional(&["ENGINE", "BIDS"])
+        .text("HOW IT DECIDES");
     let mut listed = Vec::new();
     for name in Policy::PRESETS {
         let policy = load(name)?;
@@ -106,7 +109,7 @@ fn list(format: Format) -> anyhow::Result<Exit> {
     }
     match format {
         Format::Json => output::json(&listed)?,
-        Format::Table => output::print(table)?,
+        Format::Table => table.print()?,
     }
     Ok(Exit::Ok)
 }

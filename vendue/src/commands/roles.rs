@@ -167,6 +167,14 @@ pub(crate) fn rep_error(error: rep::RepError) -> anyhow::Error {
     }
 }
 
+/// The same of an auctioneer.
+pub(crate) fn auctioneer_error(error: auctioneer::AuctioneerError) -> anyhow::Error {
+    match error {
+        auctioneer::AuctioneerError::Config(invalid) => Usage::because(invalid),
+        other => other.into(),
+    }
+}
+
 /// One auctioneer, until told to end.
 pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow::Result<Exit> {
     let mut table = read_table(args.config.as_ref())?;
@@ -188,7 +196,8 @@ pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow
         url,
         "auctioneer"
     );
-    auctioneer::run(config, bus, subjects, shutdown).await?;
+    let ended = auctioneer::run(config, bus, subjects, shutdown).await;
+    ended.map_err(auctioneer_error)?;
     Ok(Exit::Ok)
 }
 

@@ -3,42 +3,49 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use placement::{Kind, Request, Run, Span};
-use shared::wire::InstanceState;
 
-use super::{
-    instances::{self, Located},
-    ps::question,
-    start,
-};
+use super::{already, start, stop};
 use crate::{
     cluster::Cluster,
     context::{Exit, Global, Usage},
 };
 
 #[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "vendue run APP --memory SIZE --disk SIZE [OPTIONS] -- COMMAND [ARGUMENT]...",
+    after_help = "Sizes are MiB, or have a unit: 64M, 1.5G. The command is not given to a shell: for pipes \
+                  and variables use -- sh -c '...'\n\n\
+                  Example: vendue run web --memory 64M --disk 64M --port -- python3 -m http.server"
+)]
 pub(crate) struct RunArgs {
     /// The app's name
-    #[arg(long)]
-    app: String,
-    /// MiB of memory for each instance
-    #[arg(long, value_name = "MIB")]
+    #[arg(value_name = "APP")]
+    words: Vec<String>,
+    /// The same as APP
+    #[arg(long = "app", value_name = "APP")]
+    app: Option<String>,
+    /// Memory for each instance
+    #[arg(long, value_name = "SIZE", value_parser = shared::size::parse_mib)]
     memory: i64,
-    /// MiB of disk for each instance
-    #[arg(long, value_name = "MIB")]
+    /// Disk for each instance
+    #[arg(long, value_name = "SIZE", value_parser = shared::size::parse_mib)]
     disk: i64,
     /// How many instances
     #[arg(long, default_value_t = 1, value_name = "N")]
     instances: u32,
+    /// Only the instances with these indices, such as 3,5-7: to add to an app that runs
+    #[arg(long, value_name = "LIST", conflicts_with = "instances")]
+    indices: Option<String>,
     /// Thousandths of a core for each instance
     #[arg(long, default_value_t = 0, value_name = "MILLIS")]
     cpu: i64,
     /// A named resource for each instance, such as gpu=1; may be repeated
     #[arg(long, value_name = "NAME=N", value_parser = pair)]
     extra: Vec<(String, String)>,
-    /// The root filesystem it needs
-    #[arg(long)]
+    /// The stack that its cells must have
+    #[arg(long, value_name = "NAME")]
     stack: Option<String>,
-    /// Runs once and ends
+    /// Start a task: it runs once and ends
     #[arg(long)]
     task: bool,
     /// Near one of these: app:NAME, tag:KEY=VALUE, rack:NAME, instance:UUID; may be repeated
@@ -47,35 +54,35 @@ pub(crate) struct RunArgs {
     /// Far from all of these; the same forms
     #[arg(long, value_name = "ITEM")]
     far: Vec<String>,
-    /// Near and far are demands, not hints
+    /// --near and --far are demands instead of hints
     #[arg(long)]
     strict: bool,
-    /// A placement tag it asks for; may be repeated
+    /// Ask for cells with this placement tag; may be repeated
     #[arg(long = "placement-tag", value_name = "TAG")]
     placement_tags: Vec<String>,
-    /// A tag of the new instances; may be repeated
+    /// Tag the new instances, so that --near and --far can name them; may be repeated
     #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = pair)]
     tags: Vec<(String, String)>,
-    /// Who it belongs to
-    #[arg(long)]
+    /// The tenant it belongs to
+    #[arg(long, value_name = "NAME")]
     owner: Option<String>,
-    /// An objective of its own, where the policy has one, such as "-r.AvailableMemoryMB"
+    /// An expression that rates cells, if the policy is an objective, such as "-r.AvailableMemoryMB"
     #[arg(long, value_name = "EXPRESSION", allow_hyphen_values = true)]
     objective: Option<String>,
-    /// A variable in the environment of the command; may be repeated
+    /// Set an environment variable of the command; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     env: Vec<(String, String)>,
-    /// It wants a port of its own, named in $PORT
+    /// Give each instance a port of its own, in $PORT
     #[arg(long)]
     port: bool,
-    /// How long it waits for room when there is none
+    /// How long instances that fit nowhere are queued [default: 0s]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     queue_timeout: Option<Duration>,
-    /// Even if an app of this name runs already
+    /// Start even if the app runs already; its instances then run beside the new ones
     #[arg(long)]
     again: bool,
-    /// The command and its arguments
-    #[arg(last = true, required = true)]
+    /// The command and its arguments, after --
+    #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
@@ -88,10 +95,39 @@ pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 impl RunArgs {
+    /// The app's name. Words that are left over are a command without its `--`.
+    fn app(&self) -> anyhow::Result<&str> {
+        let (app, left_over) = match (&self.app, self.words.as_slice()) {
+            (Some(app), words) => (app, words),
+            (None, [app, words @ ..]) => (app, words),
+            (None, []) => return Err(Usage::because("which app? expected `vendue run APP ...`")),
+        };
+        if !left_over.is_empty() {
+            let words = left_over.join(" ");
+            return Err(Usage::because(format_args!(
+                "unexpected {words:?}: the command stands last, after --, as in \
+                 `vendue run {app} --memory 64M --disk 64M -- {words}`"
+            )));
+        }
+        if self.command.is_empty() {
+            return Err(Usage::because(format_args!(
+                "no COMMAND: it stands last, after --, as in \
+                 `vendue run {app} --memory 64M --disk 64M -- sleep 60`"
+            )));
+        }
+        Ok(app)
+    }
+
     fn request(&self) -> anyhow::Result<Request> {
-        let mut request = Request::new(self.app.as_str(), self.memory, self.disk);
+        let mut request = Request::new(self.app()?, self.memory, self.disk);
+        if let Some(text) = &self.indices {
+            let indices = stop::indices(text)?;
+            request.instances = indices.iter().max().map_or(0, |last| last + 1);
+            request.indices = Some(indices);
+        } else {
+            request.instances = self.instances;
+        }
         request.kind = if self.task { Kind::Task } else { Kind::Lrp };
-        request.instances = self.instances;
         request.cpu_millis = self.cpu;
         for (name, amount) in &self.extra {
             let amount = amount.parse().map_err(|_| {
@@ -124,22 +160,7 @@ pub(crate) async fn run(global: &Global, args: &RunArgs) -> anyhow::Result<Exit>
     let request = start::check("the command line", &text)?;
     let cluster = Cluster::connect(global).await?;
     if !args.again {
-        refuse_if_it_runs(&cluster, &args.app).await?;
+        already::refuse(&cluster, &request).await?;
     }
     start::send(&cluster, request).await
-}
-
-/// Below an app manager nobody can see that an app is started twice, in two batches: a person
-/// hardly means to.
-async fn refuse_if_it_runs(cluster: &Cluster, app: &str) -> anyhow::Result<()> {
-    let answers = instances::all(cluster, &question(Some(app))).await?;
-    let stays = |i: &&Located| i.lives() && i.instance.state != InstanceState::Stopping;
-    let count = answers.instances.iter().filter(stays).count();
-    if count == 0 {
-        return Ok(());
-    }
-    anyhow::bail!(
-        "{app} runs already: {count} instances\n\
-         `vendue stop {app}` stops them, another --app names another one, --again starts more"
-    )
 }

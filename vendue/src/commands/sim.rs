@@ -29,6 +29,7 @@ use super::start;
 use crate::{
     context::{Exit, Format, Global, Usage},
     output::{self, note},
+    table::{self, Table},
 };
 use progress::Bar;
 use timing::{Stopwatch, Timing};
@@ -374,22 +375,12 @@ fn write(format: Format, outcome: &SimOutcome) -> anyhow::Result<()> {
     match format {
         Format::Json => output::json(outcome),
         Format::Table => {
-            let colour = std::env::var_os("NO_COLOR").is_none()
-                && rustix::termios::isatty(std::io::stdout());
+            let width = table::terminal_width().unwrap_or(100);
             Ok(output::say(
-                report::text(outcome, width(), colour).trim_end(),
+                report::text(outcome, width, table::colours()).trim_end(),
             )?)
         }
     }
-}
-
-/// The width of the terminal in columns; 100 without a terminal.
-fn width() -> usize {
-    rustix::termios::tcgetwinsize(std::io::stdout())
-        .ok()
-        .map(|size| usize::from(size.ws_col))
-        .filter(|columns| *columns > 0)
-        .unwrap_or(100)
 }
 
 fn open(file: &Path) {
@@ -424,11 +415,11 @@ fn list(format: Format) -> anyhow::Result<Exit> {
             output::json(&described.iter().map(entry).collect::<Vec<_>>())?;
         }
         Format::Table => {
-            let mut table = output::table(&["NAME", "WHAT IT SHOWS"]);
+            let mut table = Table::new(&["NAME", "WHAT IT SHOWS"]).text("WHAT IT SHOWS");
             for (name, description) in described {
                 table.add_row([name.to_owned(), description]);
             }
-            output::print(table)?;
+            table.print()?;
         }
     }
     Ok(Exit::Ok)

@@ -7,16 +7,25 @@ use comfy_table::Cell;
 use serde_json::Value;
 use shared::wire::{ErrorBody, Outcome, StartBody, StartReplies, StartReply, parse_start};
 
+use super::{already, reasons::why};
 use crate::{
     cluster::Cluster,
     context::{Exit, Format, Global, Usage},
     output::{self, note},
+    table::Table,
 };
 
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "A request without an \"id\" gets a new one each time. A repeated id is the same \
+                  request: nothing is started twice."
+)]
 pub(crate) struct StartArgs {
     /// A file with a start request, or an array of them; - reads standard input
     file: String,
+    /// Start even if the app runs already; its instances then run beside the new ones
+    #[arg(long)]
+    again: bool,
 }
 
 /// Sends a file's request.
@@ -24,6 +33,9 @@ pub(crate) async fn start(global: &Global, args: &StartArgs) -> anyhow::Result<E
     let text = read(&args.file)?;
     let request = check(&args.file, &text)?;
     let cluster = Cluster::connect(global).await?;
+    if !args.again {
+        already::refuse(&cluster, &request).await?;
+    }
     send(&cluster, request).await
 }
 
@@ -99,7 +111,8 @@ pub(crate) async fn send(cluster: &Cluster, request: Value) -> anyhow::Result<Ex
     {
         let app = &reply.app;
         note(format_args!(
-            "{app} waits for room; `vendue wait {app}` waits with it"
+            "{app} is queued: it waits for room. `vendue wait {app}` waits until it runs, `vendue stop {app}` \
+             cancels it"
         ));
     }
     let placed =
@@ -154,7 +167,7 @@ fn replies(value: Value) -> anyhow::Result<Vec<Result<StartReply, ErrorBody>>> {
 }
 
 fn print_replies(replies: &[Result<StartReply, ErrorBody>]) -> anyhow::Result<()> {
-    let mut table = output::table(&["APP", "INDEX", "OUTCOME", "CELL", "REASON"]);
+    let mut table = Table::new(&["APP", "INDEX", "OUTCOME", "CELL", "REASON"]).text("REASON");
     for reply in replies {
         match reply {
             Ok(reply) => rows(reply).into_iter().for_each(|row| {
@@ -166,16 +179,13 @@ fn print_replies(replies: &[Result<StartReply, ErrorBody>]) -> anyhow::Result<()
             }
         }
     }
-    Ok(output::print(table)?)
+    Ok(table.print()?)
 }
 
 fn rows(reply: &StartReply) -> Vec<Vec<Cell>> {
     let row = |i: &shared::wire::InstanceOutcome| {
         let index = i.index.map(|i| i.to_string()).or(i.indices.clone());
-        let mut reason = i.reason.clone().unwrap_or_default();
-        for tally in &i.tally {
-            reason += &format!("; {}", tally.in_words());
-        }
+        let mut reason = why(i.reason.as_deref(), &i.tally);
         if let Some(id) = &i.duplicate_of {
             reason += &format!(" (the same instance as in request {id})");
         }
@@ -184,7 +194,7 @@ fn rows(reply: &StartReply) -> Vec<Vec<Cell>> {
             Cell::new(index.unwrap_or_default()),
             Cell::new(i.outcome),
             Cell::new(i.cell.as_deref().unwrap_or("-")),
-            Cell::new(reason.trim_start_matches("; ")),
+            Cell::new(reason.trim_start()),
         ]
     };
     reply.instances.iter().map(row).collect()

@@ -6,35 +6,45 @@ use comfy_table::Cell;
 use shared::InstanceId;
 use shared::wire::{Stop, StopOutcome, StopReply, parse_indices};
 
+use super::{
+    app_status::AppStatus,
+    instances::{self, Answers, Located},
+};
 use crate::{
     cluster::Cluster,
     context::{Exit, Format, Global, Usage},
-    output::{self, note},
+    output::{self, counted, note},
+    table::Table,
 };
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct StopArgs {
     /// The app
     app: String,
-    /// Only these of its instances, such as 0,2-4
-    #[arg(long)]
+    /// Only the instances with these indices, such as 0,2-4
+    #[arg(long, value_name = "LIST")]
     indices: Option<String>,
-    /// Only the instance of this id; may be repeated
+    /// Only the instance with this id (`vendue ps --wide` shows ids); may be repeated
     #[arg(long, value_name = "UUID")]
     instance: Vec<InstanceId>,
 }
 
+/// Reads the value of `--indices`.
+pub(crate) fn indices(text: &str) -> anyhow::Result<Vec<u32>> {
+    parse_indices(text, MAX_INDICES).ok_or_else(|| {
+        Usage::because(format_args!(
+            "--indices {text:?}: expected a list like 0,2-4 of at most {MAX_INDICES} indices"
+        ))
+    })
+}
+
+/// The most instances of one request.
+const MAX_INDICES: usize = 100_000;
+
 /// Stops what matches.
 pub(crate) async fn stop(global: &Global, args: &StopArgs) -> anyhow::Result<Exit> {
     placement::check_name("APP", &args.app).map_err(Usage::because)?;
-    let indices = match &args.indices {
-        None => Vec::new(),
-        Some(text) => parse_indices(text, 100_000).ok_or_else(|| {
-            Usage::because(format_args!(
-                "--indices {text:?}: expected a list like 0,2-4"
-            ))
-        })?,
-    };
+    let indices = args.indices.as_deref().map_or(Ok(Vec::new()), indices)?;
     let cluster = Cluster::connect(global).await?;
     let question = Stop {
         v: shared::VERSION,
@@ -53,6 +63,10 @@ pub(crate) async fn stop(global: &Global, args: &StopArgs) -> anyhow::Result<Exi
     } else {
         print(&reply)?;
     }
+    if reply.outcome == StopOutcome::None {
+        let answers = instances::held(&cluster, Some(&args.app)).await;
+        note(nothing_to_stop(&args.app, &answers.unwrap_or_default()));
+    }
     Ok(match reply.outcome {
         StopOutcome::Stopped => Exit::Ok,
         StopOutcome::None | StopOutcome::Partial => Exit::Failed,
@@ -61,7 +75,7 @@ pub(crate) async fn stop(global: &Global, args: &StopArgs) -> anyhow::Result<Exi
 
 fn print(reply: &StopReply) -> anyhow::Result<()> {
     if !reply.stopped.is_empty() {
-        let mut table = output::table(&["APP", "INDEX", "CELL", "INSTANCE"]);
+        let mut table = Table::new(&["APP", "INDEX", "CELL", "INSTANCE"]);
         for stopped in &reply.stopped {
             table.add_row(vec![
                 Cell::new(&reply.app),
@@ -70,24 +84,71 @@ fn print(reply: &StopReply) -> anyhow::Result<()> {
                 Cell::new(stopped.instance),
             ]);
         }
-        output::print(table)?;
+        table.print()?;
     }
     let app = &reply.app;
+    let told = format!("{} told to stop", counted(reply.count, "instance"));
     match reply.outcome {
-        StopOutcome::None => note(format_args!(
-            "nothing to stop: no instance of {app} was found"
-        )),
-        StopOutcome::Stopped => {
-            let (count, cancelled) = (reply.count, reply.cancelled);
-            note(format_args!(
-                "{app}: {count} told to stop, {cancelled} waiting ones cancelled"
-            ));
+        StopOutcome::None => {}
+        StopOutcome::Stopped if reply.cancelled > 0 => {
+            let cancelled = counted(reply.cancelled, "queued instance");
+            note(format_args!("{app}: {told}, {cancelled} cancelled"));
         }
+        StopOutcome::Stopped => note(format_args!("{app}: {told}")),
         StopOutcome::Partial => note(format_args!(
-            "{app}: {} told to stop; no answer from {}, which may still run some: try again",
-            reply.count,
+            "{app}: {told}; no answer from {}, which may still run some: try again",
             reply.silent.join(", ")
         )),
     }
     Ok(())
+}
+
+/// Says so, and what ended already.
+fn nothing_to_stop(app: &str, answers: &Answers) -> String {
+    if answers.instances.is_empty() {
+        return format!("nothing to stop: no instance of {app} was found");
+    }
+    if answers.instances.iter().any(Located::lives) {
+        return format!("nothing to stop: no instance of {app} matches");
+    }
+    let words = AppStatus::ended_in_words(&answers.instances);
+    format!("nothing to stop: all instances of {app} have ended ({words})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::app_status::tests::located;
+
+    #[test]
+    fn nothing_to_stop_says_what_there_is() {
+        let said = |texts: &[&str]| {
+            let instances = texts.iter().map(|text| located(text)).collect();
+            nothing_to_stop(
+                "a",
+                &Answers {
+                    instances,
+                    ..Answers::default()
+                },
+            )
+        };
+        assert_eq!(said(&[]), "nothing to stop: no instance of a was found");
+        assert_eq!(
+            said(&["lrp 0 crashed 1", "lrp 1 crashed 1", "lrp 2 stopped 1"]),
+            "nothing to stop: all instances of a have ended (2 crashed, 1 stopped)"
+        );
+        assert_eq!(
+            said(&["lrp 0 running 1"]),
+            "nothing to stop: no instance of a matches"
+        );
+    }
+
+    #[test]
+    fn indices_are_read_or_refused_with_the_value() {
+        assert_eq!(indices("0,2-4").unwrap(), [0, 2, 3, 4]);
+        for bad in ["", "x", "4-2", "0-100000"] {
+            let error = indices(bad).unwrap_err().to_string();
+            assert!(error.contains(&format!("--indices {bad:?}")), "{error}");
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use nats_server::{Options, Port, Server, USUAL_PORT};
 use placement::Resources;
 use serde_json::json;
 use shared::{
@@ -20,7 +21,6 @@ use crate::{
     cluster::{self, Cluster, nats_options, short_name},
     context::{Exit, Format, Global, Usage},
     output::{self, note},
-    server::{Port, Server, USUAL},
 };
 
 #[derive(Debug, clap::Args)]
@@ -118,7 +118,7 @@ pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Exit> {
     )
     .await?;
     let said = Said {
-        port: server.as_ref().map(|server| server.port),
+        port: server.as_ref().map(Server::port),
         url: options.url,
     };
     let works = async {
@@ -135,7 +135,7 @@ pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Exit> {
     note("stopping: the cells end what they run");
     stop_roles.cancel();
     shut_down_roles(&mut roles, args.grace).await;
-    if let Some(server) = server {
+    if let Some(mut server) = server {
         server.stop().await;
     }
     done.map(|()| Exit::Ok)
@@ -196,8 +196,25 @@ async fn start(args: &UpArgs) -> anyhow::Result<Server> {
         note("NATS_URL is set, but `up` starts a server of its own; --nats URL joins one");
     }
     let token = (!args.no_auth).then(|| uuid::Uuid::new_v4().simple().to_string());
-    let port = args.port.map_or(Port::Usual, Port::This);
-    Server::start(port, token).await
+    let port = match args.port {
+        None => Port::Usual,
+        Some(0) => Port::Any,
+        Some(port) => Port::Fixed(port),
+    };
+    let options = Options {
+        port,
+        token,
+        ..Options::default()
+    };
+    Server::start(options).await.map_err(|error| match error {
+        nats_server::Error::NotFound(_) => {
+            anyhow!("{error}\nor join a server that runs already: `vendue up --nats URL`")
+        }
+        nats_server::Error::PortInUse(_) => {
+            anyhow!("{error}; another --port, or --port 0 for any free one")
+        }
+        other => other.into(),
+    })
 }
 
 async fn connect(options: &NatsOptions, name: &str) -> anyhow::Result<nats::Bus> {
@@ -250,7 +267,8 @@ async fn watch(roles: &mut JoinSet<Ended>, mut server: Option<&mut Server>) -> a
         tokio::select! {
             status = server_ended => {
                 let log = server.map(|s| s.log()).unwrap_or_default();
-                return Err(anyhow!("nats-server ended: {}\n{log}", status?));
+                let status = status?.map_or_else(String::new, |status| format!(" ({status})"));
+                return Err(anyhow!("nats-server ended{status}:\n{log}"));
             }
             ended = roles.join_next() => match ended {
                 Some(Ok((name, Ok(())))) => note(format_args!("{name} has ended in order")),
@@ -305,9 +323,9 @@ impl Said {
             }));
         }
         if let Some(port) = self.port {
-            if args.port.is_none() && port != USUAL {
+            if args.port.is_none() && port != USUAL_PORT {
                 output::say(format_args!(
-                    "port {USUAL} is taken: the server listens on {port}"
+                    "port {USUAL_PORT} is taken: the server listens on {port}"
                 ))?;
             }
             output::say(format_args!("nats-server listens on 127.0.0.1:{port}"))?;

@@ -1,29 +1,39 @@
-//! `wait`: until all of an app runs, or its task has ended.
+//! `wait`: until all of an app runs, or its tasks have exited.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use anyhow::anyhow;
 use futures_util::StreamExt;
 use placement::Kind;
 use serde_json::json;
-use shared::wire::InstanceState;
+use shared::wire::{Event, InstanceState, format_indices, kind, parse_indices};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
-    instances::{self, Located},
-    ps::{counts, question},
+    app_status::AppStatus,
+    instances::{self, Answers, Located},
+    reasons::why,
+    status,
 };
 use crate::{
     cluster::Cluster,
     context::{Exit, Format, Global, Usage},
-    output::{self, note},
+    output::{self, counted, note},
 };
 
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Waits for queued instances, too. Exits with 0 when all instances run and all tasks have \
+                  exited with 0; with 3 when instances were not placed, or are still queued when the time \
+                  is up; with 1 when an instance failed or the time is up. Looks only at the instances \
+                  that count now: what was replaced or stopped is listed as earlier."
+)]
 pub(crate) struct WaitArgs {
     /// The app
     app: String,
-    /// How many instances must run [default: all that there are, at least one]
+    /// How many instances must run, or tasks have exited [default: all, and at least one]
     #[arg(long, value_name = "N")]
     instances: Option<usize>,
     /// How long to wait at most
@@ -32,199 +42,322 @@ pub(crate) struct WaitArgs {
     timeout: Duration,
 }
 
-/// How an app stands.
+/// How far an app is.
 #[derive(Debug, PartialEq, Eq)]
-enum Standing {
+enum Progress {
     /// Not there yet.
     Pending,
-    /// All run, or its tasks have ended well.
+    /// All run, or its tasks have exited well.
     Ready,
     /// Something ended badly, for good.
-    Failed(String),
+    Failed,
 }
+
+/// An instance that was queued and is not queued any more must appear on a cell within this time.
+const DISPATCH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What was queued while we waited.
+#[derive(Debug, Default)]
+struct Queue {
+    /// Of each index that was queued and is not: since when.
+    left: BTreeMap<u32, Instant>,
+    /// The indices that were queued at the last look.
+    queued: BTreeSet<u32>,
+    /// Of each index that an event called unplaced: why.
+    unplaced: BTreeMap<u32, String>,
+}
+
+impl Queue {
+    fn heard(&mut self, event: &Event) {
+        if event.kind != kind::UNPLACED {
+            return;
+        }
+        let indices = event.indices.as_deref().unwrap_or_default();
+        let reason = why(event.reason.as_deref(), &event.tally);
+        for index in parse_indices(indices, MAX_INDICES).unwrap_or_default() {
+            self.unplaced.insert(index, reason.clone());
+        }
+    }
+
+    /// Compares with what is queued and on cells now.
+    fn look(&mut self, now: Instant, answers: &Answers) {
+        let queued: BTreeSet<u32> = answers.queued.iter().flat_map(instances::indices).collect();
+        let known: BTreeSet<u32> = answers.instances.iter().map(|l| l.instance.index).collect();
+        for index in self.queued.difference(&queued) {
+            self.left.entry(*index).or_insert(now);
+        }
+        self.left
+            .retain(|index, _| !queued.contains(index) && !known.contains(index));
+        self.queued = queued;
+    }
+
+    /// Whether an instance is on its way from the queue to a cell.
+    fn is_moving(&self) -> bool {
+        !self.left.is_empty()
+    }
+
+    /// What left the queue and came to no cell, in words.
+    fn lost(&self, now: Instant, app: &str) -> Option<String> {
+        let is_lost = |(index, since): &(&u32, &Instant)| {
+            self.unplaced.contains_key(index) || now.duration_since(**since) >= DISPATCH_TIMEOUT
+        };
+        let lost: Vec<u32> = self
+            .left
+            .iter()
+            .filter(is_lost)
+            .map(|(index, _)| *index)
+            .collect();
+        let reason = self.unplaced.get(lost.first()?);
+        let reason = reason.map_or(
+            "its request was cancelled or no longer waits",
+            String::as_str,
+        );
+        let indices = format_indices(lost.iter().copied());
+        Some(format!("{app} {indices} unplaced: {reason}"))
+    }
+}
+
+/// The most instances of one request.
+const MAX_INDICES: usize = 100_000;
 
 /// Waits.
 pub(crate) async fn wait(global: &Global, args: &WaitArgs) -> anyhow::Result<Exit> {
     placement::check_name("APP", &args.app).map_err(Usage::because)?;
     let cluster = Cluster::connect(global).await?;
-    let until = Instant::now() + args.timeout;
+    let began = Instant::now();
+    let until = began + args.timeout;
     let subject = cluster.subjects.event("*", &args.app);
     let mut events = cluster.bus.client.subscribe(subject).await?;
-    let began = Instant::now();
-    let (mut said, mut now) = (String::new(), String::new());
-    let question = question(Some(&args.app));
+    let mut queue = Queue::default();
+    let (mut answers, mut said) = (Answers::default(), String::new());
     loop {
-        let answers = timeout_at(until, instances::all(&cluster, &question));
-        let answers = answers.await.map_err(|_| too_late(args, &now))??;
-        let found = judge(&answers.instances, args.instances);
-        match found {
-            Standing::Pending => {}
-            Standing::Ready => return report(&cluster, args, "ready", &answers.instances),
-            Standing::Failed(why) => {
-                note(why);
-                return report(&cluster, args, "failed", &answers.instances);
-            }
+        let asked = instances::held_and_queued(&cluster, Some(&args.app));
+        let Ok(asked) = timeout_at(until, asked).await else {
+            return too_late(&cluster, args, &answers);
+        };
+        answers = asked?;
+        queue.look(Instant::now(), &answers);
+        let status = AppStatus::new(&answers.instances, &answers.queued);
+        if let Some(lost) = queue.lost(Instant::now(), &args.app) {
+            note(lost);
+            return report(&cluster, args, "unplaced", &status);
         }
-        now = summary(&answers.instances);
+        match judge(&status, args.instances) {
+            Progress::Ready if args.instances.is_none() && queue.is_moving() => {}
+            Progress::Ready => return report(&cluster, args, "ready", &status),
+            Progress::Failed => return report(&cluster, args, "failed", &status),
+            Progress::Pending => {}
+        }
+        let now = status.in_words();
         // quick waits say nothing; long ones say what changes
         if said != now && began.elapsed() > Duration::from_secs(2) {
             note(format_args!("… {}: {now}", args.app));
-            said.clone_from(&now);
+            said = now;
         }
         if Instant::now() >= until {
-            return Err(too_late(args, &now));
+            return too_late(&cluster, args, &answers);
         }
         // an event says when to look again; without one, look now and then
         let pause = until.min(Instant::now() + Duration::from_secs(1));
-        let _ = timeout_at(pause, events.next()).await;
-        while let Ok(Some(_)) = timeout(Duration::from_millis(20), events.next()).await {}
-    }
-}
-
-fn report(
-    cluster: &Cluster,
-    args: &WaitArgs,
-    outcome: &str,
-    instances: &[Located],
-) -> anyhow::Result<Exit> {
-    let app = &args.app;
-    match cluster.format {
-        Format::Json => {
-            let states = counts(instances);
-            output::json(&json!({"app": app, "outcome": outcome, "states": states}))?;
+        let mut next = timeout_at(pause, events.next()).await;
+        while let Ok(Some(message)) = next {
+            if let Ok(event) = serde_json::from_slice(&message.payload) {
+                queue.heard(&event);
+            }
+            next = timeout(Duration::from_millis(20), events.next()).await;
         }
-        Format::Table => output::say(format_args!("{app}: {}", summary(instances)))?,
     }
-    Ok(if outcome == "ready" {
-        Exit::Ok
-    } else {
-        Exit::Failed
-    })
 }
 
-fn too_late(args: &WaitArgs, now: &str) -> anyhow::Error {
-    let time = humantime::format_duration(args.timeout);
-    let app = &args.app;
-    anyhow!(
-        "{app} is not ready after {time}: {now}\n\
-         `vendue status {app}` and `vendue explain {app}` say more"
-    )
-}
-
-fn summary(instances: &[Located]) -> String {
-    let counts = counts(instances);
-    if counts.is_empty() {
-        return "no instance".into();
-    }
-    let counts: Vec<String> = counts.iter().map(|(s, n)| format!("{n} {s}")).collect();
-    counts.join(", ")
-}
-
-/// LRPs must run, tasks must have ended well; what has ended otherwise will not mend itself.
-fn judge(instances: &[Located], wanted: Option<usize>) -> Standing {
-    let (mut ready, mut pending, mut bad) = (0, 0, None);
-    for located in current(instances) {
+/// LRPs must run, tasks must have exited well; what has ended otherwise will not mend itself.
+fn judge(status: &AppStatus<'_>, wanted: Option<usize>) -> Progress {
+    let (mut ready, mut pending) = (0, status.queued);
+    for located in &status.now {
         match (located.instance.kind, located.instance.state) {
             (Kind::Task, InstanceState::Exited) | (Kind::Lrp, InstanceState::Running) => ready += 1,
-            (_, InstanceState::Crashed) | (Kind::Lrp, InstanceState::Exited) => bad = Some(located),
+            (_, InstanceState::Crashed) | (Kind::Lrp, InstanceState::Exited) => {}
             // on its way out: somebody stopped it
             (_, InstanceState::Stopping) => {}
             _ => pending += 1,
         }
     }
-    let all_there = pending == 0 && bad.is_none();
+    let failed = status.failed().next().is_some();
     match wanted {
-        Some(wanted) if ready >= wanted => return Standing::Ready,
-        None if ready > 0 && all_there => return Standing::Ready,
+        Some(wanted) if ready >= wanted => return Progress::Ready,
+        None if ready > 0 && pending == 0 && !failed => return Progress::Ready,
         _ => {}
     }
-    match bad {
-        Some(bad) if wanted.is_none_or(|wanted| ready + pending < wanted) => {
-            Standing::Failed(failure_message(bad))
-        }
-        _ => Standing::Pending,
+    if failed && wanted.is_none_or(|wanted| ready + pending < wanted) {
+        return Progress::Failed;
     }
+    Progress::Pending
 }
 
-/// Of each index the instance that counts: one that lives, else the one that ended last (cells
-/// remember earlier ones for a while).
-fn current(instances: &[Located]) -> impl Iterator<Item = &Located> {
-    let mut current: BTreeMap<u32, &Located> = BTreeMap::new();
-    let rank = |located: &Located| (!located.lives(), located.instance.age_ms);
-    for located in instances {
-        let best = current.entry(located.instance.index).or_insert(located);
-        if rank(located) < rank(best) {
-            *best = located;
-        }
+/// Prints how it ended, with what failed.
+fn report(
+    cluster: &Cluster,
+    args: &WaitArgs,
+    outcome: &str,
+    status: &AppStatus<'_>,
+) -> anyhow::Result<Exit> {
+    let app = &args.app;
+    if outcome == "failed" {
+        failures(app, status).into_iter().for_each(note);
     }
-    current.into_values()
+    match cluster.format {
+        Format::Json => {
+            let mut document = json!({"v": shared::VERSION, "outcome": outcome});
+            for (field, value) in status::summary(app, status) {
+                document[field] = value;
+            }
+            document["failures"] = status
+                .failed()
+                .map(Located::document)
+                .take(LISTED)
+                .collect();
+            output::json(&document)?;
+        }
+        Format::Table => output::say(format_args!("{app}: {}", status.in_words()))?,
+    }
+    Ok(match outcome {
+        "ready" => Exit::Ok,
+        "unplaced" | "queued" => Exit::Unplaced,
+        _ => Exit::Failed,
+    })
 }
 
-fn failure_message(bad: &Located) -> String {
-    let (app, index, cell) = (&bad.instance.app, bad.instance.index, &bad.cell);
-    let state = match bad.instance.state {
-        InstanceState::Crashed => "crashed",
-        _ => "has ended",
+/// The time is up.
+fn too_late(cluster: &Cluster, args: &WaitArgs, answers: &Answers) -> anyhow::Result<Exit> {
+    let status = AppStatus::new(&answers.instances, &answers.queued);
+    let time = humantime::format_duration(args.timeout);
+    let (app, now) = (&args.app, status.in_words());
+    let ready = |located: &&&Located| match located.instance.kind {
+        Kind::Lrp => located.instance.state == InstanceState::Running,
+        Kind::Task => located.instance.state == InstanceState::Exited,
     };
-    let why = bad.instance.ended.as_deref().unwrap_or("no reason given");
-    format!("{app} {index} {state} on {cell}: {why}\n`vendue logs {app}` shows what it printed")
+    let only_queued =
+        status.queued > 0 && status.now.iter().filter(ready).count() == status.now.len();
+    if !only_queued {
+        anyhow::bail!(
+            "{app} is not ready after {time}: {now}\n\
+             `vendue status {app}` and `vendue explain {app}` say more"
+        );
+    }
+    note(format_args!(
+        "{app} is still queued after {time}; `vendue explain {app}` says what it lacks"
+    ));
+    report(cluster, args, "queued", &status)
+}
+
+/// The most failures that are named.
+const LISTED: usize = 10;
+
+fn failures(app: &str, status: &AppStatus<'_>) -> Vec<String> {
+    let all: Vec<&Located> = status.failed().collect();
+    let mut lines: Vec<String> = all.iter().take(LISTED).map(|l| failure(l)).collect();
+    if all.len() > LISTED {
+        lines.push(format!(
+            "and {} more",
+            counted(all.len() - LISTED, "failure")
+        ));
+    }
+    lines.push(format!("`vendue logs {app}` shows what it printed"));
+    lines
+}
+
+/// `web 3 crashed on z1-cell-0: exit 1`.
+fn failure(located: &Located) -> String {
+    let (app, index, cell) = (&located.instance.app, located.instance.index, &located.cell);
+    let (state, ended) = (located.state(), located.instance.ended.as_deref());
+    let ended = ended.unwrap_or("no reason given");
+    format!("{app} {index} {state} on {cell}: {ended}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shared::wire::Instance;
+    use crate::commands::app_status::tests::{group, located};
 
-    fn located(text: &str) -> Located {
-        let words: Vec<&str> = text.split(' ').collect();
-        let [kind, index, state, age_ms] = words[..] else {
-            panic!("{text}")
-        };
-        let instance: Instance = serde_json::from_value(json!({
-            "instance": uuid::Uuid::nil(), "app": "a", "memory_mb": 1, "disk_mb": 1, "kind": kind,
-            "state": state, "index": index.parse::<u32>().unwrap(),
-            "age_ms": age_ms.parse::<u64>().unwrap(),
-        }))
-        .unwrap();
-        Located {
-            zone: "z1".into(),
-            cell: "c1".into(),
-            instance,
+    #[test]
+    fn what_is_ready_what_is_awaited_and_what_has_failed() {
+        use Progress::{Failed, Pending, Ready};
+        let cases = [
+            ("", "", None, Pending),
+            ("lrp 0 running 1", "", None, Ready),
+            ("lrp 0 running 1, lrp 1 starting 1", "", None, Pending),
+            ("lrp 0 running 1, lrp 1 restarting 1", "", None, Pending),
+            ("lrp 0 running 1, lrp 1 crashed 1", "", None, Failed),
+            ("lrp 0 running 1, lrp 1 stopping 1", "", None, Ready),
+            ("lrp 0 exited 1", "", None, Failed),
+            ("task 0 exited 1", "", None, Ready),
+            ("task 0 running 1", "", None, Pending),
+            ("task 0 crashed 1", "", None, Failed),
+            // what waits for room is waited for
+            ("lrp 0 running 1", "1-2", None, Pending),
+            ("task 0 exited 1", "1", None, Pending),
+            ("", "0", None, Pending),
+            ("lrp 0 running 1", "1", Some(1), Ready),
+            ("lrp 0 crashed 1", "1", Some(1), Pending),
+            // an earlier life of the same index does not count
+            ("lrp 0 crashed 9, lrp 0 running 1", "", None, Ready),
+            ("lrp 0 running 1, lrp 0 crashed 0", "", None, Ready),
+            ("task 0 crashed 9, task 0 exited 1", "", None, Ready),
+            ("task 0 exited 9, task 0 crashed 1", "", None, Failed),
+            // so many must run
+            ("lrp 0 running 1", "", Some(2), Pending),
+            ("lrp 0 running 1, lrp 1 crashed 1", "", Some(1), Ready),
+            ("lrp 0 running 1, lrp 1 crashed 1", "", Some(2), Failed),
+            ("lrp 0 starting 1, lrp 1 crashed 1", "", Some(1), Pending),
+        ];
+        for (texts, queued, wanted, expected) in cases {
+            let instances = texts.split(", ").filter(|text| !text.is_empty());
+            let instances: Vec<Located> = instances.map(located).collect();
+            let queued = (!queued.is_empty()).then(|| group(queued));
+            let progress = judge(&AppStatus::new(&instances, &queued), wanted);
+            assert_eq!(progress, expected, "{texts:?}, wanted {wanted:?}");
         }
     }
 
     #[test]
-    fn what_is_ready_what_is_awaited_and_what_has_failed() {
-        let cases: &[(&[&str], Option<usize>, &str)] = &[
-            (&[], None, "pending"),
-            (&["lrp 0 running 1"], None, "ready"),
-            (&["lrp 0 running 1", "lrp 1 starting 1"], None, "pending"),
-            (&["lrp 0 running 1", "lrp 1 restarting 1"], None, "pending"),
-            (&["lrp 0 running 1", "lrp 1 crashed 1"], None, "failed"),
-            (&["lrp 0 running 1", "lrp 1 stopping 1"], None, "ready"),
-            (&["lrp 0 exited 1"], None, "failed"),
-            (&["task 0 exited 1"], None, "ready"),
-            (&["task 0 running 1"], None, "pending"),
-            (&["task 0 crashed 1"], None, "failed"),
-            // an earlier life of the same index does not count
-            (&["lrp 0 crashed 9", "lrp 0 running 1"], None, "ready"),
-            (&["lrp 0 running 1", "lrp 0 crashed 0"], None, "ready"),
-            (&["task 0 crashed 9", "task 0 exited 1"], None, "ready"),
-            (&["task 0 exited 9", "task 0 crashed 1"], None, "failed"),
-            // so many must run
-            (&["lrp 0 running 1"], Some(2), "pending"),
-            (&["lrp 0 running 1", "lrp 1 crashed 1"], Some(1), "ready"),
-            (&["lrp 0 running 1", "lrp 1 crashed 1"], Some(2), "failed"),
-            (&["lrp 0 starting 1", "lrp 1 crashed 1"], Some(1), "pending"),
-        ];
-        for (texts, wanted, expected) in cases {
-            let instances: Vec<Located> = texts.iter().map(|t| located(t)).collect();
-            let standing = match judge(&instances, *wanted) {
-                Standing::Ready => "ready",
-                Standing::Pending => "pending",
-                Standing::Failed(_) => "failed",
-            };
-            assert_eq!(standing, *expected, "{texts:?}, wanted {wanted:?}");
-        }
+    fn failures_are_named_up_to_a_bound() {
+        let texts: Vec<String> = (0..13)
+            .map(|index| format!("task {index} crashed 1"))
+            .collect();
+        let instances: Vec<Located> = texts.iter().map(|text| located(text)).collect();
+        let lines = failures("a", &AppStatus::new(&instances, []));
+        assert_eq!(lines[0], "a 0 crashed on c1: exit 3");
+        assert_eq!(
+            lines[LISTED..],
+            [
+                "and 3 failures more",
+                "`vendue logs a` shows what it printed"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_leaves_the_queue_must_appear_on_a_cell() {
+        let now = Instant::now();
+        let look = |queued: &[&str], texts: &[&str]| Answers {
+            instances: texts.iter().map(|text| located(text)).collect(),
+            queued: queued.iter().map(|text| group(text)).collect(),
+            ..Answers::default()
+        };
+        let mut queue = Queue::default();
+        queue.look(now, &look(&["1-2"], &["lrp 0 running 1"]));
+        assert!(!queue.is_moving());
+        queue.look(now, &look(&["2"], &["lrp 0 running 1"]));
+        assert!(queue.is_moving(), "1 is on its way");
+        assert_eq!(queue.lost(now, "a"), None);
+        let late = queue.lost(now + DISPATCH_TIMEOUT, "a").unwrap();
+        assert!(late.starts_with("a 1 unplaced"), "{late}");
+        queue.look(now, &look(&[], &["lrp 0 running 1", "lrp 1 starting 1"]));
+        assert!(queue.is_moving(), "now 2 is");
+        let mut event = Event::app(kind::UNPLACED, "a");
+        event.indices = Some("2-3".into());
+        event.reason = Some("insufficient resources: memory".into());
+        queue.heard(&event);
+        let lost = queue.lost(now, "a").unwrap();
+        assert_eq!(lost, "a 2 unplaced: insufficient resources: memory");
     }
 }

@@ -48,7 +48,18 @@ fn nats_server_missing_or_not_one() {
         .iter()
         .any(|d| std::path::Path::new(d).join("nats-server").exists())
     {
-        end(&mut command).expect(1, &["nats-server is not installed", "make tools"]);
+        let tools_of = format!(".tools/ of {}", empty.path().display());
+        end(&mut command).expect(
+            1,
+            &[
+                "nats-server is not installed",
+                "PATH: /usr/bin:/bin",
+                &tools_of,
+                "make tools",
+                "export NATS_SERVER_BIN=",
+                "vendue up --nats URL",
+            ],
+        );
     }
     let said = end(vendue().arg("up").env("NATS_SERVER_BIN", "/bin/false"));
     said.expect(1, &["nats-server ended"]);
@@ -91,7 +102,9 @@ async fn commands_that_cannot_run_are_said_to_have_crashed() {
             .ok_or(format!("{:?}", up.json(&["ps", "flap", "--all"])))
     })
     .await;
-    up.run(&["status", "flap"]).expect(0, &["1 crashed"]);
+    up.run(&["status", "flap"])
+        .expect(1, &["0 of 1 running, 1 crashed"]);
+    up.run(&["ps", "flap"]).expect(0, &["crashed", "exit 1"]);
 }
 
 #[test]

@@ -46,13 +46,14 @@ async fn from_start_to_stop() {
         .expect(0, &["CELL", "z2-cell-1", "MiB", "4 cells"]);
 
     up.run(&["stop", "web", "--indices", "0"])
-        .expect(0, &["1 told to stop"]);
+        .expect(0, &["1 instance told to stop"]);
     until("two instances to be left", || {
         let count = up.instances("web", "running").len();
         (count == 2).then_some(()).ok_or(format!("{count} run"))
     })
     .await;
-    up.run(&["stop", "web"]).expect(0, &["2 told to stop"]);
+    up.run(&["stop", "web"])
+        .expect(0, &["2 instances told to stop"]);
     up.run(&["stop", "web-never"])
         .expect(1, &["nothing to stop"]);
     until("none to be left", || {
@@ -215,7 +216,8 @@ async fn what_does_not_fit_ends_with_3_and_says_why() {
         "equal failures are grouped: {}",
         outcomes.len()
     );
-    up.run(&["stop", "many"]).expect(0, &["64 told to stop"]);
+    up.run(&["stop", "many"])
+        .expect(0, &["64 instances told to stop"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -42,7 +42,12 @@ impl Said {
 
 /// The program, in an environment that says nothing of any cluster.
 pub(crate) fn vendue() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_vendue"));
+    vendue_at(Path::new(env!("CARGO_BIN_EXE_vendue")))
+}
+
+/// The program in this file, in the same environment.
+pub(crate) fn vendue_at(program: &Path) -> Command {
+    let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("VENDUE_") || text == "NATS_URL" || text == "NATS_CREDS" {

@@ -42,7 +42,7 @@ fn bad_usage_ends_with_2_and_says_what_is_expected() {
         ),
         (
             &["run", "--app", "a", "--memory=-1", "--disk", "1", "--", "x"],
-            "memory_mb: -1",
+            "expected a size",
         ),
         (
             &[

@@ -248,7 +248,7 @@ async fn decisions_are_explained_down_to_the_cell() {
     ];
     up.run(&run).expect(3, &["insufficient resources: memory"]);
     let said = up.run(&["explain", "large"]);
-    said.expect(0, &["needs 2000, the best has 1024"]);
+    said.expect(0, &["needs 2000 MiB, the best of 4 cells has 1024 MiB"]);
     assert!(
         !said.out.contains("z1-cell-0"),
         "cells only when asked for: {said:?}"

@@ -135,3 +135,15 @@ async fn a_context_of_the_nats_tool() {
     with("mine").expect(0, &["healthy"]);
     with("other").expect(2, &["other.json"]);
 }
+
+#[test]
+fn a_name_that_no_auctioneer_may_have_is_bad_usage() {
+    let server = run(&[
+        "auctioneer",
+        "--name",
+        "a b",
+        "--nats",
+        "nats://127.0.0.1:1",
+    ]);
+    server.expect(2, &["name: \"a b\" is not allowed"]);
+}

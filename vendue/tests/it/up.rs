@@ -1,14 +1,16 @@
 //! `vendue up`: how it starts, and that nothing of it is ever left behind.
 
 use std::{
+    fs::Permissions,
     io::{BufRead, BufReader},
     net::TcpListener,
+    os::unix::fs::PermissionsExt,
     process::{Command, Stdio},
 };
 
 use rustix::process::Signal;
 
-use crate::common::{Up, end, processes_with, until, vendue};
+use crate::common::{Up, end, processes_with, until, vendue, vendue_at};
 
 /// A cluster with instances, and the mark that all its processes bear.
 async fn marked() -> (Up, String) {
@@ -97,6 +99,28 @@ async fn without_its_server_it_ends_with_an_error() {
     rustix::process::kill_process(pid, Signal::KILL).unwrap();
     assert_eq!(up.child.wait().unwrap().code(), Some(1));
     all_gone(&mark).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn instances_run_the_program_wherever_it_is() {
+    // root's instances are nobody's: they may not even look into this directory
+    let private = tempfile::Builder::new()
+        .permissions(Permissions::from_mode(0o700))
+        .tempdir_in(env!("CARGO_TARGET_TMPDIR"))
+        .unwrap();
+    let program = private.path().join("vendue");
+    std::fs::hard_link(env!("CARGO_BIN_EXE_vendue"), &program).unwrap();
+    let mut command = vendue_at(&program);
+    command
+        .args(["up", "--port", "0", "--cells", "1", "--zones", "1"])
+        .env("PATH", "/usr/bin:/bin");
+    let up = Up::of(command);
+    up.run(&["start", "examples/web.json"])
+        .expect(0, &["placed"]);
+    up.run(&["wait", "web"]).expect(0, &["3 running"]);
+    // run again and again when it fails: what runs now has never failed
+    let running = up.instances("web", "running");
+    assert!(running.iter().all(|i| i["restarts"] == 0), "{running:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,6 +9,7 @@ use std::{
 use anyhow::{Context, bail};
 use async_nats::{Client, Subscriber};
 use futures_util::StreamExt;
+use nats_server::{Options, Server};
 use placement::{Attributes, Cell, Policy};
 use rep::{ExecutorKind, SimulatedConfig};
 use shared::{AuctionId, clock::CellTime};
@@ -34,7 +35,6 @@ use crate::{
     cluster::{connect, nats_options, short_name},
     context::Global,
     output::note,
-    server::{Port, Server},
 };
 
 /// The most cells: each is a whole rep with its subscriptions.
@@ -97,7 +97,7 @@ pub(super) async fn play(
     settings: RunSettings,
     end: &AtomicBool,
 ) -> anyhow::Result<(SimRun, bool)> {
-    let server = Server::start(Port::This(0), None).await?;
+    let mut server = Server::start(Options::default()).await?;
     let mut global = global.clone();
     (global.nats, global.creds, global.context) = (Some(server.url()), None, None);
     let shutdown = CancellationToken::new();

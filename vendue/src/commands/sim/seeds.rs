@@ -5,7 +5,7 @@ use simulator::{
     seeds::{MAIN, ranges, show},
 };
 
-use crate::{context::Format, output};
+use crate::{context::Format, output, table::Table};
 
 /// The figures over all seeds that were simulated to the end.
 pub(super) fn over(outcomes: &[SimOutcome], command: &str) -> Seeds {
@@ -24,7 +24,7 @@ pub(super) fn write(format: Format, seeds: &Seeds) -> anyhow::Result<()> {
     }
     let policies = seeds.runs.iter().map(|run| run.policy.as_str());
     let head: Vec<&str> = std::iter::once("FIGURE").chain(policies).collect();
-    let mut table = output::table(&head);
+    let mut table = Table::new(&head);
     let first = seeds.runs.first().map(|run| &run.figures);
     let others = first.into_iter().flat_map(|figures| figures.keys());
     let others = others.filter(|path| path.starts_with("extra.") || *path == "saved");
@@ -46,6 +46,6 @@ pub(super) fn write(format: Format, seeds: &Seeds) -> anyhow::Result<()> {
         seeds.seeds.len(),
         ranges(&seeds.seeds)
     ))?;
-    output::print(table)?;
+    table.print()?;
     Ok(())
 }

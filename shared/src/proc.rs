@@ -1,0 +1,192 @@
+//! What the kernel says of the processes of this machine, read from `/proc` (Linux). A process that
+//! has ended meanwhile is none, or no part of an answer; it never is an error.
+
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+/// One process, from `/proc/PID/stat`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its id.
+    pub pid: u32,
+    /// The kernel's letter for its state: `R` runs, `S` sleeps, `T` is stopped, `Z` has ended and
+    /// waits for its parent to collect it.
+    pub state: char,
+    /// Its parent's id.
+    pub parent: u32,
+    /// Its process group.
+    pub group: u32,
+    /// Processor time that it used itself so far (user and system), in clock ticks.
+    pub cpu_ticks: u64,
+    /// When it was started, in clock ticks since the machine was: with the id it names one process,
+    /// as an id alone may be used again.
+    pub started_ticks: u64,
+}
+
+impl Process {
+    /// The process with this id; none when there is none.
+    pub fn read(pid: u32) -> Option<Self> {
+        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// The second field is the program's name in parentheses and may hold anything: the other fields
+    /// are counted from the last parenthesis. See proc_pid_stat(5), which counts from 1.
+    fn parse(stat: &str) -> Option<Self> {
+        let (before, after) = stat.rsplit_once(')')?;
+        let (pid, _) = before.split_once(' ')?;
+        let fields: Vec<&str> = after.split_ascii_whitespace().collect();
+        let number = |nth: usize| fields.get(nth - 3)?.parse::<u64>().ok();
+        Some(Self {
+            pid: pid.parse().ok()?,
+            state: fields.first()?.chars().next()?,
+            parent: number(4)?.try_into().ok()?,
+            group: number(5)?.try_into().ok()?,
+            cpu_ticks: number(14)? + number(15)?,
+            started_ticks: number(22)?,
+        })
+    }
+
+    /// Whether it has ended and is only kept for its parent.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
+}
+
+/// All processes below this one. The kernel's lists of children are used where it keeps them, else
+/// every process is looked at.
+pub fn descendants(root: u32) -> Vec<Process> {
+    let lists = fs::metadata(format!("/proc/{root}/task/{root}/children")).is_ok();
+    // a process that has ended has no list either, and no children
+    let without_lists = !lists && fs::metadata(format!("/proc/{root}")).is_ok();
+    let every = without_lists.then(children_of_every_process);
+    let mut found: Vec<Process> = Vec::new();
+    let mut parents = vec![root];
+    while let Some(parent) = parents.pop() {
+        let children = match &every {
+            Some(every) => every.get(&parent).cloned().unwrap_or_default(),
+            None => children(parent),
+        };
+        for process in children.into_iter().filter_map(Process::read) {
+            // one that is moved to another parent while we look is seen once
+            if !found.iter().any(|known| known.pid == process.pid) {
+                found.push(process);
+                parents.push(process.pid);
+            }
+        }
+    }
+    found
+}
+
+/// The ids of the children of every thread of a process.
+pub fn children(pid: u32) -> Vec<u32> {
+    threads(pid)
+        .into_iter()
+        .filter_map(|thread| fs::read_to_string(thread.join("children")).ok())
+        .flat_map(|list| {
+            let ids = list.split_ascii_whitespace();
+            ids.filter_map(|id| id.parse().ok()).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+fn children_of_every_process() -> BTreeMap<u32, Vec<u32>> {
+    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let pid = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok());
+        if let Some(process) = pid.and_then(Process::read) {
+            children
+                .entry(process.parent)
+                .or_default()
+                .push(process.pid);
+        }
+    }
+    children
+}
+
+fn threads(pid: u32) -> Vec<PathBuf> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task"));
+    let entries = entries.into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}
+
+/// Whether every thread of a process is stopped (SIGSTOP); true when there is no such process.
+pub fn is_stopped(pid: u32) -> bool {
+    threads(pid).into_iter().all(|thread| {
+        let stat = fs::read_to_string(thread.join("stat")).unwrap_or_default();
+        Process::parse(&stat).is_none_or(|thread| thread.state == 'T')
+    })
+}
+
+/// An amount of memory from `/proc/PID/status`, KiB: `VmRSS` is what is resident, `VmHWM` the most
+/// that ever was, `RssAnon` and `RssShmem` the parts that belong to no file.
+pub fn memory_kib(pid: u32, name: &str) -> Option<u64> {
+    parse_kib(
+        &fs::read_to_string(format!("/proc/{pid}/status")).ok()?,
+        name,
+    )
+}
+
+fn parse_kib(status: &str, name: &str) -> Option<u64> {
+    status.lines().find_map(|line| {
+        let amount = line.strip_prefix(name)?.strip_prefix(':')?;
+        amount.trim().strip_suffix(" kB")?.trim().parse().ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_and_blanks_shifts_no_field() {
+        let stat = "42 (a) S 7 (b c)) T 17 18 19 0 -1 4194304 1 2 3 4 50 60 7 8 20 0 1 0 900 11";
+        let expected = Process {
+            pid: 42,
+            state: 'T',
+            parent: 17,
+            group: 18,
+            cpu_ticks: 110,
+            started_ticks: 900,
+        };
+        assert_eq!(Process::parse(stat), Some(expected));
+        for cut in ["", "42", "42 (a) S", "42 (a) S 1 2 3"] {
+            assert_eq!(Process::parse(cut), None, "{cut}");
+        }
+    }
+
+    #[test]
+    fn a_child_is_found_both_ways_and_seen_to_end() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let own = std::process::id();
+        let find = || descendants(own).into_iter().find(|p| p.pid == child.id());
+        let found = find().unwrap();
+        assert_eq!((found.parent, found.has_ended()), (own, false));
+        assert!(children_of_every_process()[&own].contains(&found.pid));
+        assert_eq!(
+            Process::read(found.pid).unwrap().started_ticks,
+            found.started_ticks
+        );
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // the id may be used again, but not by a process that was started when this one was
+        let again = Process::read(found.pid).map(|process| process.started_ticks);
+        assert_ne!(again, Some(found.started_ticks));
+        assert!(is_stopped(u32::MAX));
+        assert!(!is_stopped(own));
+    }
+
+    #[test]
+    fn amounts_are_read_in_kib() {
+        let status = "Name:\tx\nRssAnon:\t    2048 kB\nRssShmem:\t       0 kB\nThreads:\t1\n";
+        assert_eq!(parse_kib(status, "RssAnon"), Some(2_048));
+        assert_eq!(parse_kib(status, "RssShmem"), Some(0));
+        for unknown in ["VmSwap", "Rss", "Threads"] {
+            assert_eq!(parse_kib(status, unknown), None, "{unknown}");
+        }
+        assert!(memory_kib(std::process::id(), "VmRSS").is_some_and(|kib| kib > 0));
+    }
+}

@@ -1,0 +1,124 @@
+//! What a role's log says of its connection to NATS.
+
+#![allow(clippy::unwrap_used)] // a test may panic
+
+use std::{
+    io,
+    net::TcpListener,
+    sync::{Arc, Mutex},
+};
+
+use shared::nats::{NatsOptions, connect};
+use testkit::{NatsServer, eventually};
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Log lines, kept.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(line)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'w> MakeWriter<'w> for Log {
+    type Writer = Self;
+
+    fn make_writer(&'w self) -> Self {
+        self.clone()
+    }
+}
+
+impl Log {
+    fn lines(&self) -> Vec<String> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Everything that our own code logs on this thread from now on.
+    fn begin(&self) -> tracing::subscriber::DefaultGuard {
+        let filter = tracing_subscriber::EnvFilter::new("info,async_nats=off");
+        let subscriber = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_ansi(false)
+            .with_writer(self.clone())
+            .finish();
+        tracing::subscriber::set_default(subscriber)
+    }
+}
+
+fn role(url: String) -> NatsOptions {
+    NatsOptions {
+        url,
+        name: "role".into(),
+        patient: true,
+        ..NatsOptions::default()
+    }
+}
+
+#[tokio::test]
+async fn a_role_says_at_once_that_there_is_no_server() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let log = Log::default();
+    let _guard = log.begin();
+    let bus = connect(&role(format!("nats://secret@127.0.0.1:{port}"))).await;
+    bus.unwrap();
+    let lines = log.lines();
+    let [line] = lines.as_slice() else {
+        panic!("one line at once: {lines:?}");
+    };
+    let address = format!("nats://127.0.0.1:{port}");
+    for part in [
+        "cannot connect to NATS",
+        &address,
+        "refused",
+        "is a NATS server running",
+    ] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    assert!(!line.contains("secret"), "{line}");
+}
+
+#[tokio::test]
+async fn a_role_says_when_it_is_connected_and_when_not() {
+    let mut server = NatsServer::start().await;
+    let log = Log::default();
+    let _guard = log.begin();
+    let bus = connect(&role(server.url())).await.unwrap();
+    let mut connected = bus.connected.clone();
+    connected.wait_for(|up| *up).await.unwrap();
+    let says = async |text: &str| {
+        eventually(text, async || {
+            let lines = log.lines();
+            let there = lines.iter().any(|line| line.contains(text));
+            there.then_some(()).ok_or_else(|| lines.join("\n"))
+        })
+        .await;
+    };
+    says("connected to NATS").await;
+    server.stop();
+    says("NATS disconnected; reconnecting").await;
+    says("cannot connect to NATS; trying again").await;
+}
+
+#[tokio::test]
+async fn any_address_of_a_list_may_have_the_token() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let server = NatsServer::with_token("t0k").await;
+    let with_token = server.url();
+    let options = NatsOptions {
+        patient: false,
+        ..role(format!("nats://127.0.0.1:{port}, {with_token}"))
+    };
+    let bus = connect(&options).await.unwrap();
+    bus.client.flush().await.unwrap();
+}

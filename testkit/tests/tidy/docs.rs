@@ -1,0 +1,356 @@
+//! The documents say what the code says, and their links lead somewhere.
+
+use std::path::Path;
+
+use crate::sources::{Source, all_files, root, rust_sources};
+
+/// A bound that a document states: the document, what it says with `{}` for the number, where the
+/// constant is (a file, or a directory in which no other has its name), its name, and how much of it
+/// one of the document's units is (1,000 for seconds of a constant in milliseconds).
+const FIGURES: &[(&str, &str, &str, &str, u64)] = &[
+    (
+        "ARCHITECTURE.md",
+        "| requests in an array | {} |",
+        "shared/src/wire",
+        "MAX_ARRAY",
+        1,
+    ),
+    (
+        "ARCHITECTURE.md",
+        "| instances of a request | {} |",
+        "placement/src",
+        "MAX_INSTANCES",
+        1,
+    ),
+    (
+        "ARCHITECTURE.md",
+        "| jobs that wait | {}, then",
+        "auctioneer/src",
+        "MAX_WAITING",
+        1,
+    ),
+    (
+        "ARCHITECTURE.md",
+        "| jobs of a batch | {} |",
+        "auctioneer/src",
+        "MAX_BATCH",
+        1,
+    ),
+    (
+        "ARCHITECTURE.md",
+        "| auctions that refused work enters | {} |",
+        "auctioneer/src",
+        "MAX_AUCTIONS",
+        1,
+    ),
+    (
+        "ARCHITECTURE.md",
+        "for a start's answer | {} ms,",
+        "auctioneer/src",
+        "BID_WAIT_MS",
+        1,
+    ),
+    (
+        "ARCHITECTURE.md",
+        "for a start's answer | 300 ms, {} s |",
+        "auctioneer/src",
+        "START_WAIT_MS",
+        1_000,
+    ),
+    (
+        "ARCHITECTURE.md",
+        "(policies that ask nobody) | {} ms |",
+        "auctioneer/src",
+        "GATHER_MS",
+        1,
+    ),
+    (
+        "ARCHITECTURE.md",
+        "| outcomes remembered | {}, for",
+        "auctioneer/src",
+        "MAX_OUTCOMES",
+        1,
+    ),
+    (
+        "ARCHITECTURE.md",
+        "| outcomes remembered | 100,000, for {} minutes |",
+        "auctioneer/src",
+        "REMEMBER_MS",
+        60_000,
+    ),
+    (
+        "ARCHITECTURE.md",
+        "| auctions remembered | {} |",
+        "auctioneer/src",
+        "REMEMBERED",
+        1,
+    ),
+    (
+        "ARCHITECTURE.md",
+        "| attributes of a cell that operators changed | {}, of",
+        "rep/src",
+        "MAX_CHANGED",
+        1,
+    ),
+    (
+        "ARCHITECTURE.md",
+        "| attributes of a cell that operators changed | 256, of {} KiB each |",
+        "rep/src",
+        "MAX_TEXT",
+        1_024,
+    ),
+    (
+        "ARCHITECTURE.md",
+        "| output kept of an instance | {} KiB,",
+        "rep/src",
+        "KEPT",
+        1_024,
+    ),
+    (
+        "ARCHITECTURE.md",
+        "| output kept of an instance | 128 KiB, in lines of at most {} KiB |",
+        "rep/src",
+        "LINE",
+        1_024,
+    ),
+    (
+        "PROTOCOL.md",
+        "instances 1 to {},",
+        "placement/src",
+        "MAX_INSTANCES",
+        1,
+    ),
+    (
+        "PROTOCOL.md",
+        "arrays 1 to {} requests",
+        "shared/src/wire",
+        "MAX_ARRAY",
+        1,
+    ),
+    (
+        "PROTOCOL.md",
+        "at `deadline` ({} s) at the latest",
+        "auctioneer/src",
+        "DEFAULT_DEADLINE_MS",
+        1_000,
+    ),
+    (
+        "PROTOCOL.md",
+        "(the last {}, for",
+        "auctioneer/src",
+        "MAX_OUTCOMES",
+        1,
+    ),
+    (
+        "PROTOCOL.md",
+        "{} ms at most.)",
+        "auctioneer/src",
+        "BID_WAIT_MS",
+        1,
+    ),
+    (
+        "PROTOCOL.md",
+        "(at most every {} ms)",
+        "",
+        "ON_CHANGE_MS",
+        1,
+    ),
+    ("PROTOCOL.md", "spread over {} ms)", "", "ANSWER_MS", 1),
+    (
+        "POLICIES.md",
+        "At most {} KiB, 256 nodes",
+        "placement/src/objective",
+        "MAX_BYTES",
+        1_024,
+    ),
+    (
+        "POLICIES.md",
+        "At most 2 KiB, {} nodes",
+        "placement/src/objective",
+        "MAX_NODES",
+        1,
+    ),
+    (
+        "POLICIES.md",
+        "256 nodes and {} levels",
+        "placement/src/objective",
+        "MAX_LEVELS",
+        1,
+    ),
+    (
+        "ENGINE.md",
+        "until that has looked at {} cells",
+        "placement/src",
+        "MAX_LOOKS",
+        1,
+    ),
+];
+
+#[test]
+fn figures_in_documents_are_those_of_the_code() {
+    let (sources, mut wrong) = (rust_sources(), Vec::new());
+    for (document, phrase, place, name, unit) in FIGURES {
+        let text = std::fs::read_to_string(root().join("docs").join(document)).expect(document);
+        // a phrase may be broken over two lines
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        match constant(&sources, place, name) {
+            Ok(value) => {
+                let expected = phrase.replace("{}", &grouped(value / unit));
+                if value % unit != 0 || !text.contains(&expected) {
+                    wrong.push(format!(
+                        "docs/{document} lacks {expected:?}: {name} is {value}"
+                    ));
+                }
+            }
+            Err(why) => wrong.push(format!("{name}, which docs/{document} states: {why}")),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The value of the one constant of this name in this file or directory.
+fn constant(sources: &[Source], place: &str, name: &str) -> Result<u64, String> {
+    let start = format!("const {name}: ");
+    let inside = sources
+        .iter()
+        .filter(|source| source.path.starts_with(place));
+    let lines = inside.flat_map(|source| source.text.lines());
+    let mut found = lines.filter_map(|line| line.split_once(&start)?.1.split_once(" = "));
+    let Some((_, value)) = found.next() else {
+        return Err(format!("no such constant in {place}/"));
+    };
+    if found.next().is_some() {
+        return Err(format!("there are two in {place}/; name the file"));
+    }
+    let value = value.trim_end_matches(';');
+    evaluate(value).ok_or_else(|| format!("its value {value:?} is not understood"))
+}
+
+/// Whole numbers, products and shifts of them, and durations in the unit they are written in.
+fn evaluate(text: &str) -> Option<u64> {
+    if let Some((_, inside)) = text.split_once("Duration::from_") {
+        let (_, number) = inside.strip_suffix(')')?.split_once('(')?;
+        return evaluate(number);
+    }
+    if let Some((left, right)) = text.split_once(" << ") {
+        return Some(evaluate(left)? << evaluate(right)?);
+    }
+    if let Some((left, right)) = text.split_once(" * ") {
+        return Some(evaluate(left)? * evaluate(right)?);
+    }
+    text.trim().replace('_', "").parse().ok()
+}
+
+/// As the documents write numbers: 10,000.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (n, digit) in digits.chars().enumerate() {
+        if n > 0 && (digits.len() - n).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[test]
+fn constants_and_numbers_are_read() {
+    for (text, value) in [
+        ("10_000", 10_000),
+        ("128 * 1024", 131_072),
+        ("64 << 20", 67_108_864),
+    ] {
+        assert_eq!(evaluate(text), Some(value), "{text}");
+    }
+    assert_eq!(evaluate("Duration::from_millis(250)"), Some(250));
+    assert_eq!(evaluate("OTHER + 1"), None);
+    assert_eq!(
+        [5, 999, 1_000, 1_234_567].map(grouped),
+        ["5", "999", "1,000", "1,234,567"]
+    );
+}
+
+#[test]
+fn every_link_between_documents_leads_somewhere() {
+    let files = all_files();
+    let documents: Vec<&Source> = files
+        .iter()
+        .filter(|file| file.path.ends_with(".md"))
+        .collect();
+    assert!(documents.len() >= 6, "only {} documents", documents.len());
+    let mut dead = Vec::new();
+    for document in documents {
+        for link in links(&document.text) {
+            if let Some(why) = why_dead(document, link, &files) {
+                dead.push(format!("{}: {link}: {why}", document.path));
+            }
+        }
+    }
+    assert!(dead.is_empty(), "dead links:\n{}", dead.join("\n"));
+}
+
+/// The targets of a document's links, but for those in code.
+fn links(text: &str) -> Vec<&str> {
+    let mut in_code = false;
+    let mut found = Vec::new();
+    for line in text.lines() {
+        in_code ^= line.trim_start().starts_with("```");
+        let parts = line.split("](").skip(1).filter(|_| !in_code);
+        found.extend(parts.filter_map(|rest| Some(rest.split_once(')')?.0)));
+    }
+    found
+}
+
+fn why_dead(document: &Source, link: &str, files: &[Source]) -> Option<&'static str> {
+    if link.contains("://") || link.starts_with("mailto:") {
+        return None;
+    }
+    let (path, heading) = link.split_once('#').unwrap_or((link, ""));
+    let target = if path.is_empty() {
+        document.path.clone()
+    } else {
+        let directory = Path::new(&document.path).parent()?;
+        let mut parts: Vec<&str> = directory.iter().filter_map(|part| part.to_str()).collect();
+        for part in path
+            .split('/')
+            .filter(|part| !part.is_empty() && *part != ".")
+        {
+            if part == ".." {
+                parts.pop();
+            } else {
+                parts.push(part);
+            }
+        }
+        parts.join("/")
+    };
+    if !root().join(&target).exists() {
+        return Some("no such file");
+    }
+    let text = files
+        .iter()
+        .find(|file| file.path == target)
+        .map(|file| file.text.as_str());
+    let mut headings = text
+        .unwrap_or_default()
+        .lines()
+        .filter(|line| line.starts_with('#'));
+    let there = heading.is_empty() || headings.any(|line| anchor(line) == heading);
+    (!there).then_some("no such heading")
+}
+
+/// What a heading is linked as.
+fn anchor(heading: &str) -> String {
+    let text = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = text
+        .chars()
+        .filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+#[test]
+fn links_and_headings_are_read() {
+    let text = "[a](docs/A.md#one-two) and [b](B.md)\n```\n[c](C.md)\n```\n";
+    assert_eq!(links(text), ["docs/A.md#one-two", "B.md"]);
+    assert_eq!(anchor("## One, `two`: 3-4"), "one-two-3-4");
+}

@@ -1,0 +1,108 @@
+//! The table of instances and of work that waits for room, as `ps` and `status` print it.
+
+use comfy_table::Cell;
+use shared::wire::{InstanceState, QueuedGroup};
+
+use super::{
+    instances::{Answers, Located},
+    reasons::why,
+};
+use crate::{
+    output::{self, note},
+    table::Table,
+};
+
+const HEADER: [&str; 11] = [
+    "APP", "INDEX", "KIND", "STATE", "ZONE", "CELL", "AGE", "ADDRESS", "MEMORY", "RESTARTS", "NOTE",
+];
+
+/// Prints crashed instances first, then all others, then what is queued; `wide` adds instance ids.
+pub(crate) fn print<'a>(
+    instances: impl IntoIterator<Item = &'a Located>,
+    queued: &[QueuedGroup],
+    wide: bool,
+) -> anyhow::Result<()> {
+    let mut header = HEADER.to_vec();
+    if wide {
+        header.push("INSTANCE");
+    }
+    let mut table = Table::new(&header)
+        .optional(&["RESTARTS", "MEMORY", "KIND", "ZONE", "ADDRESS"])
+        .text("NOTE");
+    let (crashed, others): (Vec<_>, Vec<_>) = instances
+        .into_iter()
+        .partition(|located| located.instance.state == InstanceState::Crashed);
+    for located in crashed.into_iter().chain(others) {
+        let mut row = instance_row(located);
+        if wide {
+            row.push(Cell::new(located.instance.instance));
+        }
+        table.add_row(row);
+    }
+    for group in queued {
+        let mut row = queued_row(group);
+        if wide {
+            row.push(Cell::new("-"));
+        }
+        table.add_row(row);
+    }
+    Ok(table.print()?)
+}
+
+fn instance_row(located: &Located) -> Vec<Cell> {
+    let instance = &located.instance;
+    vec![
+        Cell::new(&instance.app),
+        Cell::new(instance.index),
+        Cell::new(instance.kind),
+        output::state_cell(located.state()),
+        Cell::new(&located.zone),
+        Cell::new(&located.cell),
+        Cell::new(output::age(instance.age_ms)),
+        Cell::new(located.endpoint().unwrap_or_else(|| "-".into())),
+        Cell::new(format_args!("{} MiB", instance.memory_mb)),
+        Cell::new(instance.restarts),
+        Cell::new(note_of(located)),
+    ]
+}
+
+/// How it ended, or ended before it was started again; of a stopped one the state says it.
+fn note_of(located: &Located) -> &str {
+    if located.was_stopped() {
+        return "";
+    }
+    located.instance.ended.as_deref().unwrap_or_default()
+}
+
+fn queued_row(group: &QueuedGroup) -> Vec<Cell> {
+    let left = output::age(group.left_ms);
+    let reason = why(Some(&group.reason), &group.tally);
+    vec![
+        Cell::new(&group.app),
+        Cell::new(&group.indices),
+        Cell::new(group.kind),
+        output::state_cell("queued"),
+        Cell::new("-"),
+        Cell::new("-"),
+        Cell::new(output::age(group.waited_ms)),
+        Cell::new("-"),
+        Cell::new("-"),
+        Cell::new("-"),
+        Cell::new(format_args!("{reason}; waits {left} more")),
+    ]
+}
+
+/// Warns of what the answers do not show.
+pub(crate) fn note_what_is_missing(answers: &Answers) {
+    if !answers.silent.is_empty() {
+        let cells = answers.silent.join(", ");
+        let of = output::counted(answers.silent.len(), "cell");
+        note(format_args!(
+            "no answer from {of} ({cells}): what runs there is not shown"
+        ));
+    }
+    if answers.queued_unlisted > 0 {
+        let more = output::counted(answers.queued_unlisted, "queued instance");
+        note(format_args!("{more} more not listed"));
+    }
+}

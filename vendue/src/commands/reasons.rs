@@ -1,0 +1,106 @@
+//! Why an instance found no place, in one line.
+
+use placement::Tally;
+
+/// The reason with its numbers: `insufficient resources: memory (needs 900 MiB, the best of 4 cells
+/// has 100 MiB)`. What the reason does not name follows after a semicolon.
+pub(crate) fn why(reason: Option<&str>, tally: &[Tally]) -> String {
+    const LACKING: &str = "insufficient resources: ";
+    let reason = reason.unwrap_or_default();
+    let mut rest: Vec<&Tally> = tally.iter().collect();
+    let mut parts = Vec::new();
+    if let Some(names) = reason.strip_prefix(LACKING) {
+        let with_numbers = |name: &str| {
+            let at = rest.iter().position(|row| resource(row) == name);
+            let numbers = at.and_then(|at| numbers(rest.remove(at)));
+            numbers.map_or(name.to_owned(), |numbers| format!("{name} ({numbers})"))
+        };
+        let names: Vec<String> = names.split(", ").map(with_numbers).collect();
+        parts.push(format!("{LACKING}{}", names.join(", ")));
+    } else if !reason.is_empty() {
+        parts.push(reason.to_owned());
+    }
+    parts.extend(rest.into_iter().map(Tally::in_words));
+    parts.join("; ")
+}
+
+/// The resource that a row is about, as a reason names it.
+fn resource(row: &Tally) -> &str {
+    match (row.stage.as_str(), &row.reason) {
+        ("extra", Some(name)) => name,
+        (stage, _) => stage,
+    }
+}
+
+fn numbers(row: &Tally) -> Option<String> {
+    let unit = match row.stage.as_str() {
+        "memory" | "disk" => " MiB",
+        "cpu" => " millis",
+        _ => "",
+    };
+    let (needs, best) = (row.needs?, row.best?);
+    let of = match row.cells {
+        0 => String::new(), // other rows have counted these cells
+        1 => " of 1 cell".to_owned(),
+        n => format!(" of {n} cells"),
+    };
+    let names = match row.names.as_slice() {
+        [] => String::new(),
+        names => format!(": {}", names.join(", ")),
+    };
+    Some(format!(
+        "needs {needs}{unit}, the best{of} has {best}{unit}{names}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(stage: &str, cells: usize, numbers: Option<(f64, f64)>, reason: Option<&str>) -> Tally {
+        Tally {
+            stage: stage.into(),
+            cells,
+            needs: numbers.map(|(needs, _)| needs),
+            best: numbers.map(|(_, best)| best),
+            reason: reason.map(Into::into),
+            names: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn nothing_is_said_twice_and_numbers_have_units() {
+        let memory = || row("memory", 4, Some((900.0, 100.0)), None);
+        let disk = row("disk", 0, Some((50.0, 7.0)), None);
+        let gpu = row("extra", 1, Some((1.0, 0.0)), Some("gpu"));
+        let stack = row("stack", 2, None, None);
+        let lacking = Some("insufficient resources: memory");
+        assert_eq!(
+            why(lacking, &[memory()]),
+            "insufficient resources: memory (needs 900 MiB, the best of 4 cells has 100 MiB)"
+        );
+        assert_eq!(
+            why(
+                Some("insufficient resources: memory, disk"),
+                &[memory(), disk]
+            ),
+            "insufficient resources: memory (needs 900 MiB, the best of 4 cells has 100 MiB), \
+             disk (needs 50 MiB, the best has 7 MiB)"
+        );
+        assert_eq!(
+            why(Some("insufficient resources: gpu"), &[gpu]),
+            "insufficient resources: gpu (needs 1, the best of 1 cell has 0)"
+        );
+        assert_eq!(
+            why(lacking, &[memory(), stack.clone()]),
+            "insufficient resources: memory (needs 900 MiB, the best of 4 cells has 100 MiB); \
+             stack: 2 cells dropped"
+        );
+        assert_eq!(
+            why(Some("no stack"), &[stack]),
+            "no stack; stack: 2 cells dropped"
+        );
+        assert_eq!(why(lacking, &[]), "insufficient resources: memory");
+        assert_eq!(why(None, &[]), "");
+    }
+}

@@ -1,0 +1,252 @@
+//! Tables that fit the terminal they are printed on.
+//!
+//! Standard output that is no terminal gets every column in full, on one line for each row. On a
+//! terminal, while the table is too wide, columns are left out in the order that the table states,
+//! and then the table's text column is wrapped. Names are never cut, so that they can be copied.
+
+use std::{io, sync::OnceLock};
+
+use comfy_table::{ColumnConstraint, ContentArrangement, Row, Width, presets};
+
+use crate::output::{note, say};
+
+/// Blanks between two columns.
+const GAP: usize = 2;
+/// A text column is not wrapped into fewer columns of the terminal than this.
+const MIN_TEXT_WIDTH: usize = 24;
+
+/// Whether `--wide` was given: the process has one standard output, so this is one for the process.
+static WIDE: OnceLock<bool> = OnceLock::new();
+
+/// Rows under a header, and how they may be made narrower.
+#[derive(Debug)]
+pub(crate) struct Table {
+    header: Vec<String>,
+    rows: Vec<Row>,
+    optional: &'static [&'static str],
+    text: Option<&'static str>,
+}
+
+/// A table as it is printed.
+#[derive(Debug, PartialEq, Eq)]
+struct Layout {
+    text: String,
+    left_out: Vec<&'static str>,
+}
+
+impl Table {
+    /// An empty table.
+    pub(crate) fn new<S: ToString>(header: &[S]) -> Self {
+        Self {
+            header: header.iter().map(ToString::to_string).collect(),
+            rows: Vec::new(),
+            optional: &[],
+            text: None,
+        }
+    }
+
+    /// The columns that are left out on a narrow terminal, the first of them first.
+    pub(crate) fn optional(mut self, columns: &'static [&'static str]) -> Self {
+        self.optional = columns;
+        self
+    }
+
+    /// The column of sentences, which is wrapped on a narrow terminal.
+    pub(crate) fn text(mut self, column: &'static str) -> Self {
+        self.text = Some(column);
+        self
+    }
+
+    /// Adds a row with a cell for each column.
+    pub(crate) fn add_row(&mut self, row: impl Into<Row>) {
+        self.rows.push(row.into());
+    }
+
+    /// Prints it, and says on standard error which columns were left out.
+    pub(crate) fn print(self) -> io::Result<()> {
+        let wide = WIDE.get().copied().unwrap_or(false);
+        let width = terminal_width().filter(|_| !wide);
+        let layout = self.layout(width, colours());
+        say(layout.text)?;
+        if !layout.left_out.is_empty() {
+            let columns = layout.left_out.join(", ");
+            note(format_args!("not shown: {columns} (--wide shows all)"));
+        }
+        Ok(())
+    }
+
+    /// The table for a terminal of so many columns; none = unlimited.
+    fn layout(self, width: Option<usize>, colour: bool) -> Layout {
+        let mut table = comfy_table::Table::new();
+        table
+            .load_style(presets::NOTHING)
+            .set_header(self.header.clone());
+        table.add_rows(self.rows);
+        if colour {
+            table.enforce_styling();
+        } else {
+            table.force_no_tty();
+        }
+        for column in table.column_iter_mut() {
+            column.set_padding((0, u16::try_from(GAP).unwrap_or(0)));
+        }
+        let mut columns: Vec<(&str, usize)> = Vec::new();
+        for (name, content) in self.header.iter().zip(table.column_max_content_widths()) {
+            columns.push((name, usize::from(content)));
+        }
+        let left_out = width.map_or(Vec::new(), |width| {
+            too_many(&columns, width, self.optional, self.text)
+        });
+        let shown = |name: &str| !left_out.contains(&name);
+        for (name, column) in self.header.iter().zip(table.column_iter_mut()) {
+            if !shown(name) {
+                column.set_constraint(ColumnConstraint::Hidden);
+            }
+        }
+        columns.retain(|(name, _)| shown(name));
+        if let (Some(width), Some(text)) = (width.filter(|w| needed(&columns) > *w), self.text) {
+            let others: usize = columns
+                .iter()
+                .filter(|c| c.0 != text)
+                .map(|c| c.1 + GAP)
+                .sum();
+            let rest = width.saturating_sub(others).max(MIN_TEXT_WIDTH);
+            let rest = u16::try_from(rest + GAP).unwrap_or(u16::MAX);
+            table.set_content_arrangement(ContentArrangement::Dynamic);
+            table.set_width(u16::MAX);
+            let index = self.header.iter().position(|name| *name == text);
+            if let Some(column) = index.and_then(|i| table.column_mut(i)) {
+                column.set_constraint(ColumnConstraint::UpperBoundary(Width::Fixed(rest)));
+            }
+        }
+        Layout {
+            text: table.trim_fmt(),
+            left_out,
+        }
+    }
+}
+
+/// `--wide`: every column of every table, however narrow the terminal.
+pub(crate) fn set_wide(wide: bool) {
+    // the first one stays: it is set once, before any command runs
+    let _ = WIDE.set(wide);
+}
+
+/// Whether standard output shows colours: it is a terminal that can, and NO_COLOR does not forbid it
+/// (<https://no-color.org>: empty is as if it were not set).
+pub(crate) fn colours() -> bool {
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    rustix::termios::isatty(io::stdout()) && !no_color && !dumb
+}
+
+/// The columns of the terminal that standard output is; none when it is no terminal.
+pub(crate) fn terminal_width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+/// The width of a table with these columns.
+fn needed(columns: &[(&str, usize)]) -> usize {
+    let gaps = GAP * columns.len().saturating_sub(1);
+    columns.iter().map(|(_, width)| width).sum::<usize>() + gaps
+}
+
+/// The optional columns to leave out, until the others fit; a text column counts with the width that
+/// it can be wrapped to.
+fn too_many<'a>(
+    columns: &[(&'a str, usize)],
+    width: usize,
+    optional: &'static [&'static str],
+    text: Option<&str>,
+) -> Vec<&'static str> {
+    let narrowest = |(name, content): &(&'a str, usize)| {
+        let wrapped = Some(*name) == text;
+        let width = if wrapped {
+            (*content).min(MIN_TEXT_WIDTH)
+        } else {
+            *content
+        };
+        (*name, width)
+    };
+    let mut kept: Vec<(&str, usize)> = columns.iter().map(narrowest).collect();
+    let mut left_out = Vec::new();
+    for name in optional {
+        if needed(&kept) <= width {
+            break;
+        }
+        kept.retain(|(kept, _)| kept != name);
+        left_out.push(*name);
+    }
+    left_out
+}
+
+#[cfg(test)]
+mod tests {
+    use comfy_table::{Cell, Color};
+
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new(&["CELL", "ZONE", "MEMORY", "HEARD", "WHY"])
+            .optional(&["HEARD", "ZONE"])
+            .text("WHY");
+        let why = "memory: 3 cells dropped, needs 900 MiB, the best has 100 MiB";
+        table.add_row(["z1-cell-0", "z1", "100/1024 MiB", "850ms ago", why]);
+        table
+    }
+
+    fn widest(text: &str) -> usize {
+        text.lines().map(str::len).max().unwrap()
+    }
+
+    #[test]
+    fn without_a_terminal_a_row_is_a_line() {
+        let layout = table().layout(None, false);
+        assert_eq!(layout.text.lines().count(), 2, "{}", layout.text);
+        assert_eq!(layout.left_out, [""; 0]);
+        let lines: Vec<&str> = layout.text.lines().collect();
+        assert!(lines.iter().all(|line| !line.ends_with(' ')));
+        assert!(lines[0].starts_with("CELL       ZONE  MEMORY        HEARD      WHY"));
+    }
+
+    #[test]
+    fn on_a_narrow_terminal_columns_are_left_out_in_order_and_text_is_wrapped() {
+        for (width, left_out, lines) in [
+            (120, &[][..], 2),
+            (80, &[], 3),
+            (60, &["HEARD"], 4),
+            (52, &["HEARD", "ZONE"], 4),
+        ] {
+            let layout = table().layout(Some(width), false);
+            assert_eq!(layout.left_out, left_out, "{width}: {}", layout.text);
+            assert!(widest(&layout.text) <= width, "{width}: {}", layout.text);
+            assert_eq!(
+                layout.text.lines().count(),
+                lines,
+                "{width}: {}",
+                layout.text
+            );
+        }
+    }
+
+    #[test]
+    fn names_are_never_cut() {
+        let layout = table().layout(Some(20), false);
+        assert!(
+            layout.text.contains("z1-cell-0  100/1024 MiB"),
+            "{}",
+            layout.text
+        );
+    }
+
+    #[test]
+    fn colours_are_where_they_are_wanted_only() {
+        let coloured = |colour| {
+            let mut table = Table::new(&["STATE"]);
+            table.add_row([Cell::new("crashed").fg(Color::Red)]);
+            table.layout(None, colour).text.contains('\u{1b}')
+        };
+        assert_eq!([true, false].map(coloured), [true, false]);
+    }
+}
