@@ -153,17 +153,14 @@ fn check(name: &str, value: &Value, wrong: impl Fn() -> Invalid) -> Result<(), I
 
 fn check_cell(cell: &Cell) -> Result<(), Invalid> {
     cell.check()?;
-    if let Some(platform) = &cell.platform {
-        if platform.stamp.ms().is_none() {
+    match &cell.platform {
+        Some(platform) if platform.stamp.ms().is_none() => {
             let value = shown(&platform.stamp.as_str().into());
-            return Err(Invalid::new(
-                "platform.stamp",
-                value,
-                "a stamp such as \"20260301T000000Z\"",
-            ));
+            let expected = "a stamp such as \"20260301T000000Z\"";
+            Err(Invalid::new("platform.stamp", value, expected))
         }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// A value, shortened.

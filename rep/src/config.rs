@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use advertiser::Cadence;
 use placement::{Attributes, Cell, Invalid, Resources, Span};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 /// Everything a rep is told when it starts. In a file, unknown fields are refused.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
