@@ -17,7 +17,6 @@ use shared::{
     wire::{Advert, Envelope, parse_cell},
 };
 
-use self::debits::give_back;
 use crate::{Counters, HashMap, flow::PoolTime};
 use shared::{AuctionId, Incarnation, InstanceId, clock::CellTime};
 
@@ -337,7 +336,7 @@ impl Feed {
         if let (false, Some(cell)) = (gone.is_empty(), self.pool.get(&name)) {
             let mut cell = cell.clone();
             for debit in &gone {
-                give_back(&mut cell, &debit.job);
+                cell.credit(&debit.job.request);
             }
             self.pool.put(cell);
             self.version += 1;

@@ -65,9 +65,10 @@ fn the_objective_takes_four_zones_in_turn() {
     // fixed, as the zones whose cell is taken away would otherwise not count
     let policy = Policy::parse("preset = \"objective\"\nazs = 4").unwrap();
     for (instance, expected) in [(0, "3214"), (1, "2143"), (2, "1432"), (3, "4321")] {
-        let mut pool = pool((1..=4).map(|n| Cell {
-            zone_number: Some(n),
-            ..cell(&format!("c{n}"), &format!("z{n}"), 1000, 1000)
+        let mut pool = pool((1..=4).map(|n| {
+            let mut cell = cell(&format!("c{n}"), &format!("z{n}"), 1000, 1000);
+            cell.zone_number = Some(n);
+            cell
         }));
         // an app whose name is the number 0
         let job = Job {

@@ -8,11 +8,11 @@
 )]
 #![allow(clippy::too_many_lines)] // a long list of choices is the point
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use placement::{
     Cell, Explain, Job, Kind, Plan, PlanContext, Platform, Policy, Pool, RecentStart, Request,
-    Resources, Trait,
+    Resources, Span, Trait,
 };
 
 /// A small generator of our own (splitmix64), so that a seed means the same everywhere.
@@ -191,14 +191,14 @@ fn enrich(dice: &mut Dice, cell: &mut Cell) {
     }
     if !dice.one_in(8) {
         let version = dice.of(&["7.0", "7.1", "6.5"]).to_owned();
-        let stamp = dice.of(&STAMPS).to_owned();
+        let stamp = dice.of(&STAMPS).into();
         cell.platform = Some(Platform { version, stamp });
     }
     if dice.one_in(2) {
-        cell.next_reboot = Some(dice.of(&DATES).into());
+        cell.next_reboot = dice.of(&DATES).parse().ok();
     }
     if dice.one_in(2) {
-        cell.last_boot = Some("2026-02-01T00:00:00Z".into());
+        cell.last_boot = "2026-02-01T00:00:00Z".parse().ok();
     }
     counts(dice, cell);
     if dice.one_in(6) {
@@ -209,10 +209,10 @@ fn enrich(dice: &mut Dice, cell: &mut Cell) {
             .insert("memory".into(), dice.of(&[1.0, 1.001, 2.0]));
     }
     cell.volumes = dice.some(&["v1", "v2"], 2);
-    for age in ["1h", "3h", "30h"] {
+    for hours in [1, 3, 30] {
         if dice.one_in(6) {
             cell.recent_starts.push(RecentStart {
-                age: age.into(),
+                age: Span(Duration::from_secs(hours * 3_600)),
                 failed: !dice.one_in(3),
             });
         }
