@@ -4,6 +4,7 @@
 //! Pure: it is told the time and never sends anything.
 
 mod debits;
+mod known;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -11,13 +12,15 @@ use std::{
     time::Duration,
 };
 
-use placement::{Cell, Job, Pool};
+use placement::{Cell, Pool};
 use shared::{
     clock::millis,
     wire::{Advert, Envelope, parse_cell},
 };
 
-use crate::{Counters, HashMap, flow::PoolTime};
+use self::known::lease_ms;
+use crate::{Counters, FastMap, pool_time::PoolTime};
+pub use known::{Debit, Known};
 use shared::{AuctionId, Incarnation, InstanceId, clock::CellTime};
 
 /// The largest word of a cell, bytes.
@@ -30,42 +33,6 @@ pub const MAX_CELLS: usize = 50_000;
 const MAX_TTL_MS: u64 = 3_600_000;
 /// The most replaced incarnations remembered.
 const MAX_FORMER: usize = 100_000;
-
-/// One cell as it is known.
-#[derive(Clone, Debug)]
-pub struct Known {
-    /// Its present incarnation.
-    pub incarnation: Incarnation,
-    /// The version of its last whole word.
-    pub seq: u64,
-    /// Its own clock when it was last heard.
-    pub clock_ms: CellTime,
-    /// Our clock then.
-    pub heard_at_ms: u64,
-    /// How long a word holds.
-    pub ttl_ms: u64,
-    /// In pool time.
-    pub expires_at_ms: u64,
-    /// It missed a bid deadline: nobody waits for it until it advertises again.
-    pub silent: bool,
-    /// Nobody listened there: until then (our clock) no work goes there.
-    pub absent_until_ms: u64,
-    /// What was sent to it and is not in its word.
-    pub debits: Vec<Debit>,
-}
-
-/// An instance that was sent to a cell whose word does not show it yet.
-#[derive(Clone, Debug)]
-pub struct Debit {
-    /// The instance.
-    pub instance: InstanceId,
-    /// What was debited.
-    pub job: Job,
-    /// The cell's version in its answer: a word of that version or later shows it.
-    pub answered_seq: Option<u64>,
-    /// On the cell's clock: past it the cell refuses the start.
-    pub expires_ms: CellTime,
-}
 
 /// What a word was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +47,7 @@ pub enum ReportKind {
 
 /// What hearing a word did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Heard {
+pub struct Received {
     /// Whose word it was, and for which auction, when it was taken.
     pub from: Option<(Arc<str>, Option<AuctionId>)>,
     /// The cell was not known before.
@@ -115,7 +82,7 @@ pub struct Feed {
     time: PoolTime,
     /// Cells to which no work goes for now; some may be past their time.
     away: BTreeSet<Arc<str>>,
-    former: HashMap<Incarnation, u64>,
+    former: FastMap<Incarnation, u64>,
     former_order: VecDeque<(u64, Incarnation)>,
     version: u64,
 }
@@ -200,38 +167,38 @@ impl Feed {
     }
 
     /// A cell's word. `subject_cell`: the cell that the subject names, for advertisements.
-    pub fn hear(
+    pub fn receive(
         &mut self,
         now_ms: u64,
         word: ReportKind,
         subject_cell: Option<&str>,
         body: &[u8],
         counters: &mut Counters,
-    ) -> Heard {
+    ) -> Received {
         counters.heard += 1;
         if body.len() > MAX_WORD_BYTES {
             counters.too_large += 1;
-            return Heard::default();
+            return Received::default();
         }
         let Ok(envelope) = Envelope::parse(body, None) else {
             counters.malformed += 1;
-            return Heard::default();
+            return Received::default();
         };
         if subject_cell.is_some_and(|cell| cell != envelope.cell) {
             counters.wrong_subject += 1;
-            return Heard::default();
+            return Received::default();
         }
         self.take(now_ms, word, &envelope, || parse_cell(body).ok(), counters)
     }
 
     /// The same of a word that was never written out: what a driver in the same process hands over.
-    pub fn hear_said(
+    pub fn receive_parsed(
         &mut self,
         now_ms: u64,
         word: ReportKind,
         said: Arc<Advert>,
         counters: &mut Counters,
-    ) -> Heard {
+    ) -> Received {
         counters.heard += 1;
         let envelope = Envelope {
             cell: said.cell.cell.clone(),
@@ -259,10 +226,10 @@ impl Feed {
         envelope: &Envelope,
         whole: impl FnOnce() -> Option<Cell>,
         counters: &mut Counters,
-    ) -> Heard {
+    ) -> Received {
         if self.former.contains_key(&envelope.incarnation) {
             counters.old_incarnation += 1;
-            return Heard::default();
+            return Received::default();
         }
         let ttl_ms = envelope.ttl.map(|ttl| millis(ttl.0).min(MAX_TTL_MS));
         if ttl_ms == Some(0) {
@@ -273,7 +240,7 @@ impl Feed {
         match same {
             Some(known) if envelope.seq < known.seq => {
                 counters.old_seq += 1;
-                Heard::default()
+                Received::default()
             }
             Some(known) if envelope.seq == known.seq => {
                 counters.renewed += 1;
@@ -281,32 +248,32 @@ impl Feed {
             }
             _ if envelope.unchanged => {
                 counters.missed_words += 1;
-                Heard {
+                Received {
                     ask_state: Some(envelope.cell.as_str().into()),
-                    ..Heard::default()
+                    ..Received::default()
                 }
             }
             _ => {
                 let (Some(ttl_ms), Some(cell)) = (ttl_ms, whole()) else {
                     counters.malformed += 1;
-                    return Heard::default();
+                    return Received::default();
                 };
                 self.replace(now_ms, word, envelope, ttl_ms, cell, counters)
             }
         }
     }
 
-    fn leave(&mut self, now_ms: u64, envelope: &Envelope, counters: &mut Counters) -> Heard {
+    fn leave(&mut self, now_ms: u64, envelope: &Envelope, counters: &mut Counters) -> Received {
         let known = self.cells.get(envelope.cell.as_str());
         let Some(known) = known.filter(|k| k.incarnation == envelope.incarnation) else {
-            return Heard::default();
+            return Received::default();
         };
         let ttl_ms = known.ttl_ms;
         counters.cells_lost += 1;
         self.remember_former(now_ms, envelope.incarnation, ttl_ms);
-        Heard {
+        Received {
             left: self.forget(&envelope.cell),
-            ..Heard::default()
+            ..Received::default()
         }
     }
 
@@ -323,10 +290,10 @@ impl Feed {
         word: ReportKind,
         envelope: &Envelope,
         ttl_ms: Option<u64>,
-    ) -> Heard {
+    ) -> Received {
         let pool_ms = self.time.now_ms();
         let Some((name, known)) = get_mut(&mut self.cells, &envelope.cell) else {
-            return Heard::default();
+            return Received::default();
         };
         known.touch(now_ms, pool_ms, envelope, ttl_ms);
         if word == ReportKind::Advert {
@@ -341,10 +308,10 @@ impl Feed {
             self.pool.put(cell);
             self.version += 1;
         }
-        Heard {
+        Received {
             from: Some((name, envelope.auction)),
             settled,
-            ..Heard::default()
+            ..Received::default()
         }
     }
 
@@ -377,10 +344,10 @@ impl Feed {
         ttl_ms: u64,
         cell: Cell,
         counters: &mut Counters,
-    ) -> Heard {
+    ) -> Received {
         if cell.apps.len() > MAX_APPS {
             counters.too_large += 1;
-            return Heard::default();
+            return Received::default();
         }
         let old = self
             .cells
@@ -389,7 +356,7 @@ impl Feed {
         match old {
             None if self.cells.len() >= MAX_CELLS => {
                 counters.pool_full += 1;
-                return Heard::default();
+                return Received::default();
             }
             Some((incarnation, ttl_ms)) if incarnation != envelope.incarnation => {
                 // what was sent to the old one died with it
@@ -418,11 +385,11 @@ impl Feed {
             self.pool.debit(&name, &debit.job);
         }
         self.version += 1;
-        Heard {
+        Received {
             from: Some((name, envelope.auction)),
             joined,
             settled,
-            ..Heard::default()
+            ..Received::default()
         }
     }
 
@@ -465,43 +432,6 @@ impl Feed {
             known.silent = false;
         }
     }
-}
-
-impl Known {
-    fn new(envelope: &Envelope, ttl_ms: u64) -> Self {
-        Self {
-            incarnation: envelope.incarnation,
-            seq: envelope.seq,
-            clock_ms: CellTime::default(),
-            heard_at_ms: 0,
-            ttl_ms,
-            expires_at_ms: 0,
-            silent: false,
-            absent_until_ms: 0,
-            debits: Vec::new(),
-        }
-    }
-
-    fn touch(&mut self, now_ms: u64, pool_ms: u64, envelope: &Envelope, ttl_ms: Option<u64>) {
-        self.ttl_ms = ttl_ms.unwrap_or(self.ttl_ms);
-        self.expires_at_ms = pool_ms + lease_ms(self.ttl_ms);
-        if envelope.clock_ms > CellTime::default() {
-            self.clock_ms = envelope.clock_ms;
-            self.heard_at_ms = now_ms;
-        }
-    }
-
-    /// It advertised by itself: it is there, and may be waited for.
-    fn advertised(&mut self) {
-        self.silent = false;
-        self.absent_until_ms = 0;
-    }
-}
-
-/// How long a word counts. Time is looked at ten times a second, and passes in such steps: a fiftieth
-/// less than the ttl, so that a dead cell is gone when its ttl is over (15 s), not soon after.
-fn lease_ms(ttl_ms: u64) -> u64 {
-    ttl_ms - ttl_ms / 50
 }
 
 fn get_mut<'c>(

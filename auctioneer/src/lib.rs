@@ -7,43 +7,50 @@
 pub mod admission;
 mod answers;
 mod auction;
-mod batch;
-mod capacity;
+mod auctioneer;
+mod bidding;
 mod counters;
+mod dispatches;
 pub mod feed;
-mod flow;
+mod groups;
 mod ids;
 mod io;
-mod memory;
+mod lookups;
+mod outcomes;
+mod parts;
+mod past_auctions;
+mod pool_time;
 mod questions;
 mod queued;
-mod repeats;
+mod rejections;
 mod reply;
 mod report;
-mod ring;
-mod settle;
+mod requests;
 mod shell;
 pub mod sim;
 mod stops;
 mod ticket;
+mod turn;
 mod warm_up;
 
 #[cfg(test)]
 mod tests;
 
 /// Ids are made by clients, so the hash is seeded; it is several times as fast as the default one.
-type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;
-/// As [`HashMap`].
-type HashSet<T> = std::collections::HashSet<T, foldhash::fast::RandomState>;
+type FastMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;
+/// As [`FastMap`].
+type FastSet<T> = std::collections::HashSet<T, foldhash::fast::RandomState>;
 
-pub use auction::{
-    Auctioneer, BID_WAIT_MS, DEFAULT_DEADLINE_MS, GATHER_MS, MAX_AUCTIONS, MAX_BATCH, MAX_WAITING,
-    REQUEUE_MS, START_EXPIRES_MS, START_WAIT_MS, Settings,
-};
+pub use auction::START_EXPIRES_MS;
+pub use auctioneer::Auctioneer;
+pub use bidding::{BID_WAIT_MS, GATHER_MS};
 pub use counters::Counters;
-pub use flow::{ECHO_MS, MAX_GAP_MS};
+pub use dispatches::START_WAIT_MS;
 pub use ids::{DispatchId, GroupId, LookupId, ReplyKey, StopId, TicketId};
 pub use io::{AdmittedRequest, AuctioneerInput, AuctioneerOutput, DryRun, Rejected, StartMessage};
-pub use memory::{MAX_OUTCOMES, REMEMBER_MS};
+pub use outcomes::{MAX_OUTCOMES, REMEMBER_MS};
+pub use parts::Settings;
+pub use pool_time::{ECHO_MS, MAX_GAP_MS};
+pub use requests::{DEFAULT_DEADLINE_MS, MAX_AUCTIONS, MAX_BATCH, MAX_WAITING, REQUEUE_MS};
 pub use shell::{AuctioneerError, Config, run};
 pub use warm_up::WarmUp;

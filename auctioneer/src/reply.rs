@@ -11,7 +11,7 @@ use shared::{
 
 use shared::RequestId;
 
-use crate::ticket::{Answer, Done, Group, Instance, State, Ticket, because};
+use crate::ticket::{Answer, Done, Instance, State, Ticket, because};
 
 /// The outcome of an instance at this moment.
 fn present(ticket: &Ticket, instance: &Instance) -> Done {
@@ -29,11 +29,11 @@ fn present(ticket: &Ticket, instance: &Instance) -> Done {
             why: Some(because("waits for the next auction")),
             duplicate_of: None,
         },
-        State::Sent => Done::unknown(None, "sent, and not answered before the deadline"),
+        State::Sent => Done::unknown(None, "start sent; no reply before the deadline"),
         State::Shares => Done::unknown(None, "the same instance of another request is on its way"),
         State::Checking => Done::unknown(
             None,
-            &format!("{} was begun by another auctioneer", ticket.id),
+            &format!("{} was announced by another auctioneer", ticket.id),
         ),
     }
 }
@@ -165,8 +165,7 @@ fn counts(present: &[(u32, &Instance, Done)]) -> Vec<InstanceOutcome> {
 }
 
 /// The answer to an array, from its elements' answers; it fits into `max_bytes`.
-pub(crate) fn array(group: &Group, max_bytes: usize) -> Result<Bytes, WireError> {
-    let answers: Vec<&Answer> = group.answers.iter().flatten().collect();
+pub(crate) fn array(answers: &[Answer], max_bytes: usize) -> Result<Bytes, WireError> {
     let outcome = answers
         .iter()
         .map(|a| a.outcome)
@@ -196,7 +195,7 @@ pub(crate) fn array(group: &Group, max_bytes: usize) -> Result<Bytes, WireError>
         instances: Vec::new(),
         warnings: Vec::new(),
     };
-    let body = shortened(outcome, answers.iter().map(|a| short(a)));
+    let body = shortened(outcome, answers.iter().map(short));
     if body.len() <= max_bytes {
         return Ok(body);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use placement::Unplaced;
 use shared::wire::{Event, EventInstance, format_indices};
 
-use crate::HashMap;
+use crate::FastMap;
 use shared::{AuctionId, InstanceId, RequestId};
 
 /// Instances listed in one event.
@@ -76,7 +76,7 @@ impl Lines {
 /// Events that wait for the last answer of their auction and app.
 #[derive(Debug, Default)]
 pub(crate) struct Reports {
-    auctions: HashMap<(AuctionId, Arc<str>), AppReport>,
+    auctions: FastMap<(AuctionId, Arc<str>), AppReport>,
 }
 
 impl Reports {

@@ -8,12 +8,12 @@ use shared::{
     wire::{Stop, StopAnswer, StopOutcome, StopReply, Stopped, WireError, code, to_bytes},
 };
 
-use crate::ids::ReplyKey;
 use crate::{
-    StopId,
-    auction::Auctioneer,
+    FastMap,
+    ids::{ReplyKey, StopId},
     io::AuctioneerOutput,
-    ticket::{State, because},
+    parts::Parts,
+    turn::Turn,
 };
 
 /// How long the cells' answers are awaited.
@@ -23,107 +23,99 @@ const LISTED: usize = 1_000;
 /// The most stops at a time.
 const MAX_STOPS: usize = 1_000;
 
+/// The stops that wait for the cells.
+#[derive(Debug, Default)]
+pub(crate) struct Stops {
+    open: FastMap<StopId, Stopping>,
+    next: u64,
+}
+
 /// A stop that waits for the cells.
 #[derive(Debug)]
-pub(crate) struct Stopping {
+struct Stopping {
     reply: Option<ReplyKey>,
     app: String,
-    pub(crate) missing: BTreeSet<Arc<str>>,
+    missing: BTreeSet<Arc<str>>,
     stopped: Vec<Stopped>,
     count: usize,
     cancelled: usize,
-    pub(crate) until_ms: u64,
+    until_ms: u64,
 }
 
-impl Auctioneer {
-    pub(crate) fn stop(&mut self, now_ms: u64, stop: Stop, reply: Option<ReplyKey>) {
-        if self.stops.len() >= MAX_STOPS {
-            self.counters.overloaded += 1;
-            if let Some(to) = reply {
-                let message = format!("{MAX_STOPS} stops are under way already");
-                let error = Box::new(WireError::new(code::OVERLOADED, message));
-                self.out.push(AuctioneerOutput::ReplyError { to, error });
-            }
-            return;
+impl Stops {
+    pub(crate) fn begin(&mut self, parts: &mut Parts, stop: Stop, reply: Option<ReplyKey>) {
+        if self.open.len() >= MAX_STOPS {
+            parts.turn.counters.overloaded += 1;
+            let message = format!("{MAX_STOPS} stops are under way already");
+            let error = WireError::new(code::OVERLOADED, message);
+            return parts.turn.reply(reply, Err(error));
         }
-        let cancelled = self.cancel(now_ms, &stop);
-        let query = self.key();
+        let cancelled = parts.requests.cancel(&mut parts.turn, &stop);
+        self.next += 1;
+        let id = StopId::new(self.next);
         // sent also when no cell is known: there may be one that we have not heard yet
-        self.out.push(AuctioneerOutput::StopCells {
-            stop: StopId::new(query),
+        parts.turn.out.push(AuctioneerOutput::StopCells {
+            stop: id,
             body: to_bytes(&stop),
         });
+        let cells = parts.feed.cells();
         let stopping = Stopping {
             reply,
             app: stop.app,
-            missing: self
-                .feed
-                .cells()
-                .map(|(name, _)| Arc::clone(name))
-                .collect(),
+            missing: cells.map(|(name, _)| Arc::clone(name)).collect(),
             stopped: Vec::new(),
             count: 0,
             cancelled,
-            until_ms: now_ms + STOP_WAIT_MS,
+            until_ms: parts.turn.now_ms + STOP_WAIT_MS,
         };
-        self.stops.insert(query, stopping);
+        self.open.insert(id, stopping);
     }
 
-    /// What was not sent to a cell yet will not be.
-    fn cancel(&mut self, now_ms: u64, stop: &Stop) -> usize {
-        let of_app = self
-            .tickets
-            .iter()
-            .filter(|(_, t)| t.request.app == stop.app);
-        let mut keys: Vec<u64> = of_app.map(|(key, _)| *key).collect();
-        keys.sort_unstable();
-        let mut cancelled = 0;
-        for key in keys {
-            cancelled += self.give_up_all(now_ms, key, |i| {
-                let unsent = matches!(i.state, State::Waiting | State::Held(_) | State::Checking);
-                let meant = (stop.indices.is_empty() || stop.indices.contains(&i.index))
-                    && (stop.instances.is_empty() || stop.instances.contains(&i.id));
-                (unsent && meant).then(|| because("stopped before it was started"))
-            });
-        }
-        cancelled
-    }
-
-    pub(crate) fn stopped(&mut self, query: u64, answer: StopAnswer) {
-        let Some(stopping) = self.stops.get_mut(&query) else {
-            self.counters.stray_answers += 1;
+    pub(crate) fn answered(&mut self, turn: &mut Turn, id: StopId, answer: StopAnswer) {
+        let Some(stopping) = self.open.get_mut(&id) else {
+            turn.counters.stray_answers += 1;
             return;
         };
         stopping.missing.remove(answer.cell.as_str());
         stopping.count += answer.stopped.len();
         let room = LISTED.saturating_sub(stopping.stopped.len());
-        let told = answer
-            .stopped
-            .into_iter()
-            .take(room)
-            .map(|stopped| Stopped {
-                cell: Some(answer.cell.clone()),
-                ..stopped
-            });
-        stopping.stopped.extend(told);
+        let listed = answer.stopped.into_iter().take(room);
+        stopping.stopped.extend(listed.map(|stopped| Stopped {
+            cell: Some(answer.cell.clone()),
+            ..stopped
+        }));
     }
 
     /// Answers the stops that every cell has answered, or whose time is up.
-    pub(crate) fn end_stops(&mut self, now_ms: u64) {
+    pub(crate) fn end_due(&mut self, turn: &mut Turn) {
         let over = self
-            .stops
+            .open
             .iter()
-            .filter(|(_, s)| s.missing.is_empty() || s.until_ms <= now_ms);
-        let mut over: Vec<u64> = over.map(|(query, _)| *query).collect();
+            .filter(|(_, s)| s.missing.is_empty() || s.until_ms <= turn.now_ms);
+        let mut over: Vec<StopId> = over.map(|(id, _)| *id).collect();
         over.sort_unstable();
-        for query in over {
-            if let Some(stopping) = self.stops.remove(&query)
-                && let Some(to) = stopping.reply
-            {
-                let body = to_bytes(&stopping.answer(self.settings.max_payload));
-                self.out.push(AuctioneerOutput::Reply { to, body });
+        for id in over {
+            if let Some(stopping) = self.open.remove(&id) {
+                let to = stopping.reply;
+                turn.reply(to, Ok(to_bytes(&stopping.answer(turn.max_payload))));
             }
         }
+    }
+
+    /// The cell answers no more.
+    pub(crate) fn cell_gone(&mut self, cell: &Arc<str>) {
+        for stopping in self.open.values_mut() {
+            stopping.missing.remove(cell);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// When the next stop is answered without all cells.
+    pub(crate) fn next_ms(&self) -> Option<u64> {
+        self.open.values().map(|stopping| stopping.until_ms).min()
     }
 }
 
@@ -134,7 +126,13 @@ impl Stopping {
             (0, 0) => (StopOutcome::None, Some("none found".to_owned())),
             (0, _) => (StopOutcome::Stopped, None),
             (n, _) => {
-                let message = format!("{n} cells did not answer: they may still run some of it");
+                let (cells, they) = if n == 1 {
+                    ("cell", "it")
+                } else {
+                    ("cells", "they")
+                };
+                let message =
+                    format!("{n} {cells} did not answer: {they} may still run some of it");
                 (StopOutcome::Partial, Some(message))
             }
         };

@@ -1,18 +1,31 @@
 //! Requests on their way: what became of each instance, and who is to be told.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use placement::{Request, Run, Unplaced};
 use shared::wire::Outcome;
 
-use crate::ids::ReplyKey;
+use crate::ids::{GroupId, TicketId};
 use shared::{AuctionId, InstanceId, RequestId};
 
 /// An instance of a request on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Slot {
-    pub(crate) ticket: u64,
+    pub(crate) ticket: TicketId,
+    pub(crate) position: usize,
+}
+
+impl Slot {
+    pub(crate) fn new(ticket: TicketId, position: usize) -> Self {
+        Self { ticket, position }
+    }
+}
+
+/// Where the answer to a request goes: one of those that a message awaits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) group: GroupId,
     pub(crate) position: usize,
 }
 
@@ -31,8 +44,8 @@ pub(crate) struct Ticket {
     pub(crate) instances: Vec<Instance>,
     /// Instances without a final outcome.
     pub(crate) open: usize,
-    /// Who is told, each as a place in a group.
-    pub(crate) places: Vec<(u64, usize)>,
+    /// Who is told.
+    pub(crate) places: Vec<Place>,
     pub(crate) asked_ms: u64,
     pub(crate) deadline_ms: u64,
     /// Until then what fits nowhere waits.
@@ -57,6 +70,21 @@ pub(crate) struct Instance {
     pub(crate) queued: bool,
     /// Instances of other requests that share its outcome.
     pub(crate) sharers: Vec<Slot>,
+}
+
+impl Instance {
+    /// An instance of which nothing is known yet.
+    pub(crate) fn new(index: u32, id: InstanceId) -> Self {
+        Self {
+            index,
+            id,
+            state: State::Checking,
+            failures: 0,
+            changed: 0,
+            queued: false,
+            sharers: Vec::new(),
+        }
+    }
 }
 
 /// How far an instance is.
@@ -122,15 +150,6 @@ pub(crate) fn because(reason: impl Into<String>) -> Arc<Unplaced> {
     })
 }
 
-/// The answers that one message awaits.
-#[derive(Debug)]
-pub(crate) struct Group {
-    pub(crate) reply: Option<ReplyKey>,
-    pub(crate) array: bool,
-    pub(crate) answers: Vec<Option<Answer>>,
-    pub(crate) missing: usize,
-}
-
 /// The answer to one request of a message.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
@@ -139,6 +158,3 @@ pub(crate) struct Answer {
     pub(crate) outcome: Outcome,
     pub(crate) body: Bytes,
 }
-
-/// A first-in first-out list with times.
-pub(crate) type Timed<T> = VecDeque<(u64, T)>;

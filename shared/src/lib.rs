@@ -6,6 +6,7 @@ pub mod clock;
 mod ids;
 pub mod nats;
 pub mod proc;
+pub mod random;
 pub mod shutdown;
 pub mod size;
 mod subjects;

@@ -38,7 +38,7 @@ impl Cluster {
     pub(crate) async fn connect(global: &Global) -> anyhow::Result<Self> {
         let subjects = Subjects::new(global.prefix.as_str()).map_err(Usage::because)?;
         let options = nats_options(global, &short_name("vendue"), false);
-        let bus = with_progress("connecting to NATS", connect(&options)).await?;
+        let bus = with_progress("connecting to NATS", Box::pin(connect(&options))).await?;
         Ok(Self {
             bus,
             subjects,
@@ -133,16 +133,39 @@ fn advise(error: BusError) -> anyhow::Error {
     anyhow!("{whole:#}\n{advice}")
 }
 
+/// Nobody listens on a subject.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "nobody answers on {subject}: no {who} is connected, or --prefix names another cluster\n\
+     `vendue health` shows what is there; `vendue up` starts a whole cluster"
+)]
+pub(crate) struct NobodyAnswers {
+    who: String,
+    subject: String,
+}
+
+/// Somebody listens, and did not answer in time.
+#[derive(Debug, thiserror::Error)]
+#[error("no answer from {who} on {subject} within {}", humantime::format_duration(*timeout))]
+pub(crate) struct NoAnswer {
+    who: String,
+    subject: String,
+    timeout: Duration,
+}
+
 fn unanswered(who: &str, subject: &str, patience: Duration, error: &RequestError) -> anyhow::Error {
     match error.kind() {
-        RequestErrorKind::NoResponders => anyhow!(
-            "nobody answers on {subject}: there is no {who}, or --prefix is another\n\
-             `vendue up` starts a whole cluster; `vendue health` says what is there"
-        ),
-        RequestErrorKind::TimedOut => anyhow!(
-            "no answer of {who} on {subject} within {}",
-            humantime::format_duration(patience)
-        ),
+        RequestErrorKind::NoResponders => NobodyAnswers {
+            who: who.to_owned(),
+            subject: subject.to_owned(),
+        }
+        .into(),
+        RequestErrorKind::TimedOut => NoAnswer {
+            who: who.to_owned(),
+            subject: subject.to_owned(),
+            timeout: patience,
+        }
+        .into(),
         RequestErrorKind::MaxPayloadExceeded => Usage::because(error),
         _ => anyhow!("asking {who} on {subject}: {error}"),
     }

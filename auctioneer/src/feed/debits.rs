@@ -5,7 +5,7 @@ use std::sync::Arc;
 use placement::Kind;
 use shared::wire::{Acceptance, Envelope};
 
-use crate::HashSet;
+use crate::FastSet;
 use shared::InstanceId;
 
 use super::{Debit, Feed, Known, get_mut};
@@ -28,7 +28,7 @@ impl Feed {
         if known.incarnation != answer.incarnation {
             return;
         }
-        let accepted: HashSet<&InstanceId> = answer.accepted.iter().collect();
+        let accepted: FastSet<&InstanceId> = answer.accepted.iter().collect();
         for debit in &mut known.debits {
             if debit.answered_seq.is_none() && accepted.contains(&debit.instance) {
                 debit.answered_seq = Some(answer.seq);

@@ -1,9 +1,10 @@
 //! Between NATS and the state machine: bytes, timers, subscriptions. One task owns the machine.
 
 mod auction_log;
-mod drains;
+
 mod publish;
 mod service;
+mod subscriptions;
 
 use std::{
     collections::HashMap,

@@ -141,7 +141,7 @@ fn no_answer_is_unknown_and_never_started_elsewhere() {
         Some(sent[0].cell.as_str())
     );
     let reason = reply.instances[0].reason.as_deref();
-    assert_eq!(reason, Some("no answer within 1 s; not started elsewhere"));
+    assert_eq!(reason, Some("no answer within 1s; not started elsewhere"));
     assert_eq!(world.events(kind::UNKNOWN).len(), 1);
     world.pass(3_000);
     assert!(world.sent().is_empty());

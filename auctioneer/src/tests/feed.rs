@@ -6,7 +6,7 @@ use shared::wire::{Acceptance, Refusal};
 use super::world::TestCell;
 use crate::{
     Counters,
-    feed::{Debit, Feed, Heard, MAX_APPS, MAX_WORD_BYTES, ReportKind},
+    feed::{Debit, Feed, MAX_APPS, MAX_WORD_BYTES, Received, ReportKind},
 };
 use shared::InstanceId;
 use shared::{AuctionId, Incarnation, clock::CellTime};
@@ -29,15 +29,15 @@ impl Bench {
         }
     }
 
-    fn hear(&mut self, cell: &TestCell) -> Heard {
+    fn hear(&mut self, cell: &TestCell) -> Received {
         let name = cell.cell.cell.clone();
         self.hear_on(&name, &cell.word(None))
     }
 
-    fn hear_on(&mut self, subject: &str, body: &[u8]) -> Heard {
+    fn hear_on(&mut self, subject: &str, body: &[u8]) -> Received {
         self.feed.evidence(self.now_ms);
         let counters = &mut self.counters;
-        self.feed.hear(
+        self.feed.receive(
             self.now_ms,
             ReportKind::Advert,
             Some(subject),
@@ -128,7 +128,7 @@ fn what_is_no_word_of_a_cell_is_counted_and_dropped() {
     ] {
         assert_eq!(
             bench.hear_on(subject, body.as_bytes()),
-            Heard::default(),
+            Received::default(),
             "{what}"
         );
         expected.heard += 1;
@@ -179,7 +179,7 @@ fn old_versions_and_old_incarnations_are_refused() {
     let mut older = cell.clone();
     older.seq = 4;
     older.cell.available.memory_mb = 1;
-    assert_eq!(bench.hear(&older), Heard::default());
+    assert_eq!(bench.hear(&older), Received::default());
     assert_eq!((bench.counters.old_seq, bench.free()), (1, 100));
 
     let mut reborn = cell.clone();
@@ -189,7 +189,11 @@ fn old_versions_and_old_incarnations_are_refused() {
     assert!(!bench.hear(&reborn).joined, "the same cell");
     assert_eq!(bench.free(), 50);
     cell.seq = 1_000;
-    assert_eq!(bench.hear(&cell), Heard::default(), "it never comes back");
+    assert_eq!(
+        bench.hear(&cell),
+        Received::default(),
+        "it never comes back"
+    );
     assert_eq!((bench.counters.old_incarnation, bench.free()), (1, 50));
     // two reps of one name: the younger one keeps the name
     for _ in 0..5 {
@@ -221,7 +225,7 @@ fn a_ttl_of_0_removes_at_once() {
     cell.ttl_ms = 15_000;
     assert_eq!(
         bench.hear(&cell),
-        Heard::default(),
+        Received::default(),
         "its late words count no more"
     );
     assert!(bench.feed.pool().is_empty());
@@ -361,7 +365,7 @@ fn an_unchanged_bid_of_a_missed_word_asks_for_the_state() {
     let auction = AuctionId::from_u128(5);
     let bid = |bench: &mut Bench, cell: &TestCell| {
         let body = cell.unchanged(auction);
-        bench.feed.hear(
+        bench.feed.receive(
             bench.now_ms,
             ReportKind::Bid,
             None,

@@ -41,7 +41,7 @@ async fn no_answer_is_unknown_and_a_late_one_settles_it() {
     assert_eq!(reply["instances"][0]["cell"], "c1");
     assert_eq!(
         reply["instances"][0]["reason"],
-        "no answer within 1 s; not started elsewhere"
+        "no answer within 1s; not started elsewhere"
     );
     watch.heard("vendue.event.unknown.web").await;
     assert_eq!(watch.count("vendue.event.placed.web"), 0);

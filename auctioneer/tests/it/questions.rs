@@ -160,7 +160,7 @@ async fn why_it_went_where_it_went() {
         .await;
     let decisions = &reply["auctions"][0]["decisions"];
     assert_eq!(decisions[0]["cell"], "c1");
-    assert!(decisions[0]["value"].is_number());
+    assert!(decisions[0]["cost"].is_number());
     assert_eq!(decisions[1]["reason"], "insufficient resources: memory");
 }
 

@@ -176,6 +176,17 @@ impl Policy {
         }
     }
 
+    /// How the winner is picked, in the word of policy files: `lowest`, `highest`, `sample` or
+    /// `first-of`.
+    pub fn pick_name(&self) -> &'static str {
+        match self.pick {
+            Pick::Lowest => "lowest",
+            Pick::Highest => "highest",
+            Pick::Sample => "sample",
+            Pick::FirstOf { .. } => "first-of",
+        }
+    }
+
     /// Whether a request may bring an objective of its own.
     pub fn has_objective(&self) -> bool {
         self.objective().is_some()

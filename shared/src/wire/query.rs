@@ -153,6 +153,9 @@ pub struct AuctionRecord {
     pub seed: u64,
     /// The policy's name.
     pub policy: String,
+    /// How the policy picks the winner: `lowest` (cost), `highest` (score), `sample` (any cell that
+    /// its stages leave) or `first-of` (one of the best).
+    pub pick: String,
     /// How long ago.
     pub age_ms: u64,
     /// How many cells took part.
@@ -172,9 +175,12 @@ pub struct DecisionRecord {
     /// Where.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<String>,
-    /// The winner's cost or score.
+    /// The winner's cost, where the lowest wins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub value: Option<f64>,
+    pub cost: Option<f64>,
+    /// The winner's score, where the highest wins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<f64>,
     /// Why not, also in the cell's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

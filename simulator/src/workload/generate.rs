@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use placement::{Invalid, Kind, Request};
 
-use super::{Arrivals, Scale, Stop, Template, WorkloadTable, under};
+use super::{Arrivals, InstancesToStop, Scale, Template, WorkloadTable, under};
 use crate::{
     demand::{Demand, DemandAction},
     random::Random,
@@ -88,7 +88,7 @@ impl Generator {
             };
             self.app(table, 0, app)?;
         }
-        if let Some(Stop { app, indices }) = &workload.stop {
+        if let Some(InstancesToStop { app, indices }) = &workload.stop {
             self.stop(table, at, app, indices.clone())?;
         }
         if let Some(apps) = &workload.apps {

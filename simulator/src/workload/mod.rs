@@ -31,7 +31,7 @@ pub struct WorkloadTable {
     pub start: Option<Request>,
     /// Instances to stop.
     #[serde(default)]
-    pub stop: Option<Stop>,
+    pub stop: Option<InstancesToStop>,
     /// Apps that come at one moment.
     #[serde(default)]
     pub apps: Option<Apps>,
@@ -50,10 +50,10 @@ pub struct WorkloadTable {
     pub scale: Option<Scale>,
 }
 
-/// Instances to stop.
+/// Which instances of an app to stop.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Stop {
+pub struct InstancesToStop {
     /// Of this app.
     pub app: String,
     /// Which; all when absent or empty.

@@ -26,7 +26,7 @@ pub(crate) async fn refuse(cluster: &Cluster, requests: &Value) -> anyhow::Resul
     let only = apps.first().copied().filter(|_| apps.len() == 1);
     let answers = instances::held_and_queued(cluster, only).await;
     let answers = match answers {
-        Err(e) if e.is::<instances::NobodyAnswers>() => return Ok(()),
+        Err(e) if e.is::<instances::NoCellAnswers>() => return Ok(()),
         answers => answers?,
     };
     match refusal(&all, &answers) {

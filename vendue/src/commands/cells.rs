@@ -4,7 +4,7 @@ use comfy_table::Cell;
 use serde_json::Value;
 use shared::wire::{CellSet, CellSetAnswer, PoolCell};
 
-use super::{condition::Condition, instances};
+use super::{condition::Condition, instances, one_cell};
 use crate::{
     cluster::{Cluster, TIMEOUT},
     context::{Exit, Format, Global, Usage},
@@ -61,11 +61,8 @@ pub(crate) async fn cells(global: &Global, args: &CellsArgs) -> anyhow::Result<E
 async fn show(global: &Global, cell: &str) -> anyhow::Result<Exit> {
     placement::check_name("CELL", cell).map_err(Usage::because)?;
     let cluster = Cluster::connect(global).await?;
-    let subject = cluster.subjects.cell(cell, "state");
-    let who = format!("cell {cell}");
-    let state: Value = cluster
-        .ask(&who, subject, &serde_json::json!({}), TIMEOUT)
-        .await?;
+    let question = serde_json::json!({});
+    let state: Value = one_cell::ask(&cluster, cell, "state", &question, TIMEOUT).await?;
     if cluster.format == Format::Json {
         output::json(&state)?;
         return Ok(Exit::Ok);
@@ -103,9 +100,7 @@ async fn set(global: &Global, cell: &str, attributes: &[(String, Value)]) -> any
         v: shared::VERSION,
         set: attributes.iter().cloned().collect(),
     };
-    let subject = cluster.subjects.cell(cell, "set");
-    let who = format!("cell {cell}");
-    let answer: CellSetAnswer = cluster.ask(&who, subject, &question, TIMEOUT).await?;
+    let answer: CellSetAnswer = one_cell::ask(&cluster, cell, "set", &question, TIMEOUT).await?;
     if cluster.format == Format::Json {
         output::json(&answer)?;
     } else {

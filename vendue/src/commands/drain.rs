@@ -5,6 +5,7 @@ use std::time::Duration;
 use placement::Span;
 use shared::wire::{Drain, DrainAnswer};
 
+use super::one_cell;
 use crate::{
     cluster::{Cluster, TIMEOUT},
     context::{Exit, Format, Global, Usage},
@@ -29,9 +30,8 @@ pub(crate) async fn drain(global: &Global, args: &DrainArgs) -> anyhow::Result<E
         v: shared::VERSION,
         deadline: Some(Span(args.deadline)),
     };
-    let subject = cluster.subjects.cell(&args.cell, "drain");
-    let who = format!("cell {}", args.cell);
-    let answer: DrainAnswer = cluster.ask(&who, subject, &question, TIMEOUT).await?;
+    let answer: DrainAnswer =
+        one_cell::ask(&cluster, &args.cell, "drain", &question, TIMEOUT).await?;
     if cluster.format == Format::Json {
         output::json(&answer)?;
         return Ok(Exit::Ok);

@@ -106,11 +106,16 @@ fn print_auction(auction: &AuctionRecord, waiting: &BTreeSet<u32>) -> anyhow::Re
     output::say(format_args!(
         "auction {id}, {age} ago: policy {policy}, {cells}, seed {seed}"
     ))?;
-    let mut table = Table::new(&["INDEX", "OUTCOME", "CELL", "VALUE", "WHY"]).text("WHY");
+    let rating = if auction.decisions.iter().any(|d| d.score.is_some()) {
+        "SCORE"
+    } else {
+        "COST"
+    };
+    let mut table = Table::new(&["INDEX", "OUTCOME", "CELL", rating, "WHY"]).text("WHY");
     for alike in auction.decisions.chunk_by(|a, b| same_no(a, b, waiting)) {
         if let [first, ..] = alike {
             let indices = format_indices(alike.iter().map(|decision| decision.index));
-            table.add_row(row(&indices, first, waiting));
+            table.add_row(row(&indices, first, &auction.pick, waiting));
         }
     }
     Ok(table.print()?)
@@ -125,18 +130,33 @@ fn same_no(a: &DecisionRecord, b: &DecisionRecord, waiting: &BTreeSet<u32>) -> b
 }
 
 /// What an auction did not place and what waits since is queued.
-fn row(indices: &str, decision: &DecisionRecord, waiting: &BTreeSet<u32>) -> Vec<Cell> {
+fn row(indices: &str, decision: &DecisionRecord, pick: &str, waiting: &BTreeSet<u32>) -> Vec<Cell> {
     let outcome = match decision.cell {
         None if waiting.contains(&decision.index) => Outcome::Queued,
         _ => decision.outcome,
+    };
+    let rating = decision.cost.or(decision.score);
+    let why = match outcome {
+        Outcome::Placed => why_there(pick).to_owned(),
+        _ => why(decision.reason.as_deref(), &decision.tally),
     };
     vec![
         Cell::new(indices),
         Cell::new(outcome),
         Cell::new(decision.cell.as_deref().unwrap_or("-")),
-        Cell::new(decision.value.map_or("-".into(), number)),
-        Cell::new(why(decision.reason.as_deref(), &decision.tally)),
+        Cell::new(rating.map_or("-".into(), number)),
+        Cell::new(why),
     ]
+}
+
+/// Why a cell won, by the way its policy picks the winner.
+fn why_there(pick: &str) -> &'static str {
+    match pick {
+        "lowest" => "lowest cost of the cells that passed every stage",
+        "highest" => "highest score of the cells that passed every stage",
+        "first-of" => "drawn from the best of the cells that passed every stage",
+        _ => "drawn from the cells that passed every stage",
+    }
 }
 
 #[cfg(test)]
@@ -153,7 +173,8 @@ mod tests {
                 Outcome::Unplaced
             },
             cell: cell.map(Into::into),
-            value: None,
+            cost: None,
+            score: None,
             reason: reason.map(Into::into),
             tally: Vec::new(),
         };

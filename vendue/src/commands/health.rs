@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use shared::ask::gather;
 
-use super::instances;
+use super::{instances, one_cell};
 use crate::{
     cluster::Cluster,
     context::{Exit, Format, Global, Usage},
@@ -98,10 +98,7 @@ async fn rep(cluster: &Cluster, cell: Option<&str>) -> anyhow::Result<Value> {
         return Ok(json!({"cells": answers.cells}));
     };
     placement::check_name("--cell", cell).map_err(Usage::because)?;
-    let subject = cluster.subjects.cell(cell, "state");
-    let who = format!("cell {cell}");
-    let state: Value = cluster
-        .ask(&who, subject, &json!({"v": shared::VERSION}), TIMEOUT)
-        .await?;
+    let question = json!({"v": shared::VERSION});
+    let state: Value = one_cell::ask(cluster, cell, "state", &question, TIMEOUT).await?;
     Ok(json!({"cell": state["cell"], "seq": state["seq"]}))
 }

@@ -149,13 +149,13 @@ pub(crate) async fn held_and_queued(
 /// No cell answers, and no auctioneer either where one was asked.
 #[derive(Debug, thiserror::Error)]
 #[error("no cell answers on {subject}: no cell runs there, or --prefix names another cluster")]
-pub(crate) struct NobodyAnswers {
+pub(crate) struct NoCellAnswers {
     subject: String,
 }
 
 fn no_cells(cluster: &Cluster) -> anyhow::Error {
     let subject = cluster.subjects.instances();
-    NobodyAnswers { subject }.into()
+    NoCellAnswers { subject }.into()
 }
 
 impl Answers {

@@ -9,7 +9,7 @@ use anyhow::anyhow;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use shared::wire::{LogLine, Logs, LogsAnswer};
 
-use super::instances;
+use super::{instances, one_cell};
 use crate::{
     cluster::Cluster,
     context::{Exit, Format, Global, Usage},
@@ -97,11 +97,8 @@ async fn remembered(cluster: &Cluster, args: &LogsArgs, cells: BTreeSet<String>)
     let mut asked: FuturesUnordered<_> = cells
         .into_iter()
         .map(|cell| async move {
-            let subject = cluster.subjects.cell(&cell, "logs");
-            let patience = Duration::from_secs(2);
-            let who = format!("cell {cell}");
-            let answer = cluster.ask::<LogsAnswer>(&who, subject, question, patience);
-            answer.await
+            let timeout = Duration::from_secs(2);
+            one_cell::ask::<LogsAnswer>(cluster, &cell, "logs", question, timeout).await
         })
         .collect();
     let mut lines = Vec::new();

@@ -13,6 +13,7 @@ pub(crate) mod health;
 pub(crate) mod instance_table;
 pub(crate) mod instances;
 pub(crate) mod logs;
+pub(crate) mod one_cell;
 pub(crate) mod place;
 pub(crate) mod policy;
 pub(crate) mod ps;

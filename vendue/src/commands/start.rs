@@ -9,7 +9,7 @@ use shared::wire::{ErrorBody, Outcome, StartBody, StartReplies, StartReply, pars
 
 use super::{already, reasons::why};
 use crate::{
-    cluster::Cluster,
+    cluster::{Cluster, NoAnswer},
     context::{Exit, Format, Global, Usage},
     output::{self, note},
     table::Table,
@@ -127,7 +127,7 @@ pub(crate) async fn send(cluster: &Cluster, request: Value) -> anyhow::Result<Ex
 /// A request that got no answer may still be carried out: says how to find out.
 fn still_asked(request: &Value, error: anyhow::Error) -> anyhow::Error {
     let app = request["app"].as_str();
-    match (app, format!("{error:#}").starts_with("no answer")) {
+    match (app, error.is::<NoAnswer>()) {
         (Some(app), true) => anyhow!(
             "{error:#}\nit may still be carried out: `vendue status {app}` shows what runs; the same \
              request with \"id\":{} starts nothing twice",

@@ -329,6 +329,25 @@ fn year_of_stamp(text: &str) -> u32 {
     stamp[..4].parse().unwrap()
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_misspelt_cell_is_answered_with_the_nearest_name() {
+    let up = Up::start();
+    for args in [
+        &["drain", "z1-cel-0"][..],
+        &["cells", "show", "z1-cel-0"],
+        &["cells", "set", "z1-cel-0", "rack=r1"],
+        &["health", "--role", "rep", "--cell", "z1-cel-0"],
+    ] {
+        let said = up.run(args);
+        said.expect(1, &["there is no cell z1-cel-0; did you mean z1-cell-0?"]);
+        assert!(!said.err.contains("vendue up"), "{said:?}");
+    }
+    up.run(&["drain", "nosuch"]).expect(
+        1,
+        &["there is no cell nosuch; there are z1-cell-0, z1-cell-1"],
+    );
+}
+
 #[test]
 fn what_is_wrong_with_a_run_is_said_with_the_right_form() {
     let size = ["--memory", "64M", "--disk", "1.5G"];

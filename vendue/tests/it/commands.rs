@@ -37,8 +37,10 @@ async fn from_start_to_stop() {
     up.run(&["status", "other"])
         .expect(1, &["no instance of other on 4 cells"]);
     up.run(&["logs", "web"]).expect(0, &["listening on"]);
-    up.run(&["explain", "web"])
-        .expect(0, &["auction", "policy diego", "placed"]);
+    up.run(&["explain", "web"]).expect(
+        0,
+        &["auction", "policy diego", "placed", "COST", "lowest cost"],
+    );
     up.run(&["explain", "other"]).expect(1, &["other"]);
     let cells = up.json(&["cells"]);
     assert_eq!(cells["total"], 4);

@@ -110,7 +110,7 @@ fn the_same_id_with_other_instances_is_warned_of_after_the_outcome() {
     let other = world.ask_one("r", "web", 100, 3);
     let same = world.ask_one("r", "web", 100, 2);
     let warnings = world.start_reply(other).warnings;
-    let warning = "this id was asked before with other instances, which count";
+    let warning = "duplicate request id with other instances; the first ones are used";
     assert_eq!(warnings, [warning]);
     assert!(world.start_reply(same).warnings.is_empty());
     assert!(world.sent().is_empty());

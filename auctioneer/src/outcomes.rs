@@ -7,23 +7,23 @@ use placement::{Invalid, MAX_INSTANCES, Request};
 use shared::RequestId;
 use shared::wire::{Outcome, StartReply, WireError, parse_indices, to_bytes};
 
-use crate::{HashMap, ticket::Answer};
+use crate::{FastMap, ticket::Answer};
 
 /// How long an outcome is remembered.
 pub const REMEMBER_MS: u64 = 120_000;
 /// The most outcomes.
 pub const MAX_OUTCOMES: usize = 100_000;
 /// The most bytes of outcomes.
-pub(crate) const MAX_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
 /// What is remembered of requests.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
-    known: HashMap<RequestId, Option<Bytes>>,
+pub(crate) struct Outcomes {
+    known: FastMap<RequestId, Option<Bytes>>,
     order: VecDeque<(u64, RequestId)>,
     bytes: usize,
     /// Dropped before their time.
-    pub(crate) dropped: u64,
+    dropped: u64,
 }
 
 /// What is known of a request.
@@ -31,21 +31,26 @@ pub(crate) struct Memory {
 pub(crate) enum Seen {
     /// Its outcome.
     Ended(Bytes),
-    /// An auctioneer has begun it, and its outcome was not heard.
-    Begun,
+    /// An auctioneer has announced it, and its outcome was not heard.
+    Announced,
 }
 
-impl Memory {
+impl Outcomes {
+    /// How many were dropped before their time.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
     /// What is known of the request.
     pub(crate) fn get(&self, id: &str) -> Option<Seen> {
         self.known.get(id).map(|body| match body {
             Some(body) => Seen::Ended(body.clone()),
-            None => Seen::Begun,
+            None => Seen::Announced,
         })
     }
 
-    /// An auctioneer has begun the request.
-    pub(crate) fn begun(&mut self, now_ms: u64, id: &RequestId) {
+    /// An auctioneer has announced the request.
+    pub(crate) fn announced(&mut self, now_ms: u64, id: &RequestId) {
         if !self.known.contains_key(id) {
             self.known.insert(id.clone(), None);
             self.order.push_back((now_ms, id.clone()));
@@ -110,7 +115,7 @@ impl Answer {
         }
         answer.outcome = told.outcome;
         if told_of(&told).is_some_and(|told| told != asked_for(request)) {
-            let warning = "this id was asked before with other instances, which count";
+            let warning = "duplicate request id with other instances; the first ones are used";
             told.warnings.push(warning.to_owned());
             let body = to_bytes(&told);
             if body.len() <= max_bytes {
@@ -151,8 +156,8 @@ pub(crate) fn other_app(request: &Request, app: &str) -> WireError {
 mod tests {
     use super::*;
 
-    fn ended(memory: &mut Memory, now_ms: u64, id: &str, body: &str) {
-        memory.ended(
+    fn ended(outcomes: &mut Outcomes, now_ms: u64, id: &str, body: &str) {
+        outcomes.ended(
             now_ms,
             &RequestId::new(id).unwrap(),
             &Bytes::from(body.to_owned()),
@@ -162,45 +167,45 @@ mod tests {
 
     #[test]
     fn the_first_outcome_stands_for_two_minutes() {
-        let mut memory = Memory::default();
-        memory.begun(0, &RequestId::new("a").unwrap());
-        assert_eq!(memory.get("a"), Some(Seen::Begun));
-        ended(&mut memory, 10, "a", "one");
-        ended(&mut memory, 20, "a", "two");
-        memory.begun(30, &RequestId::new("a").unwrap());
-        assert_eq!(memory.get("a"), Some(Seen::Ended("one".into())));
-        memory.ended(40, &RequestId::new("a").unwrap(), &"settled".into(), true);
-        assert_eq!(memory.get("a"), Some(Seen::Ended("settled".into())));
-        assert_eq!(memory.bytes, 7);
-        memory.prune(REMEMBER_MS - 1);
-        assert!(memory.get("a").is_some());
-        memory.prune(REMEMBER_MS);
+        let mut outcomes = Outcomes::default();
+        outcomes.announced(0, &RequestId::new("a").unwrap());
+        assert_eq!(outcomes.get("a"), Some(Seen::Announced));
+        ended(&mut outcomes, 10, "a", "one");
+        ended(&mut outcomes, 20, "a", "two");
+        outcomes.announced(30, &RequestId::new("a").unwrap());
+        assert_eq!(outcomes.get("a"), Some(Seen::Ended("one".into())));
+        outcomes.ended(40, &RequestId::new("a").unwrap(), &"settled".into(), true);
+        assert_eq!(outcomes.get("a"), Some(Seen::Ended("settled".into())));
+        assert_eq!(outcomes.bytes, 7);
+        outcomes.prune(REMEMBER_MS - 1);
+        assert!(outcomes.get("a").is_some());
+        outcomes.prune(REMEMBER_MS);
         assert_eq!(
-            (memory.get("a"), memory.bytes, memory.dropped),
+            (outcomes.get("a"), outcomes.bytes, outcomes.dropped),
             (None, 0, 0)
         );
     }
 
     #[test]
     fn too_many_outcomes_push_out_the_oldest() {
-        let mut memory = Memory::default();
+        let mut outcomes = Outcomes::default();
         for n in 0..=MAX_OUTCOMES {
-            ended(&mut memory, 0, &n.to_string(), "x");
+            ended(&mut outcomes, 0, &n.to_string(), "x");
         }
-        assert_eq!(memory.get("0"), None);
-        assert!(memory.get("1").is_some());
-        assert_eq!((memory.known.len(), memory.dropped), (MAX_OUTCOMES, 1));
+        assert_eq!(outcomes.get("0"), None);
+        assert!(outcomes.get("1").is_some());
+        assert_eq!((outcomes.known.len(), outcomes.dropped), (MAX_OUTCOMES, 1));
     }
 
     #[test]
     fn too_many_bytes_push_out_the_oldest() {
-        let mut memory = Memory::default();
+        let mut outcomes = Outcomes::default();
         let large = "x".repeat(MAX_BYTES / 2);
-        ended(&mut memory, 0, "a", &large);
-        ended(&mut memory, 0, "b", &large);
-        assert!(memory.get("a").is_some());
-        ended(&mut memory, 0, "c", "x");
-        assert_eq!(memory.get("a"), None);
-        assert!(memory.get("b").is_some() && memory.get("c").is_some());
+        ended(&mut outcomes, 0, "a", &large);
+        ended(&mut outcomes, 0, "b", &large);
+        assert!(outcomes.get("a").is_some());
+        ended(&mut outcomes, 0, "c", "x");
+        assert_eq!(outcomes.get("a"), None);
+        assert!(outcomes.get("b").is_some() && outcomes.get("c").is_some());
     }
 }

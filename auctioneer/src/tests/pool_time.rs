@@ -1,4 +1,4 @@
-use crate::flow::{MAX_GAP_MS, PoolTime};
+use crate::pool_time::{MAX_GAP_MS, PoolTime};
 
 #[test]
 fn time_passes_only_between_messages_that_flow() {

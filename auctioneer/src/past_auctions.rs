@@ -2,10 +2,10 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use placement::{Job, Unplaced};
+use placement::{Job, Policy, Unplaced};
 use shared::wire::{AuctionRecord, DecisionRecord, Outcome, instance_id};
 
-use crate::HashMap;
+use crate::FastMap;
 use shared::{AuctionId, InstanceId};
 
 /// Auctions remembered.
@@ -15,18 +15,18 @@ pub(crate) const MAX_DECISIONS: usize = 40_000;
 
 /// One auction.
 #[derive(Debug)]
-pub(crate) struct Past {
+pub(crate) struct PastAuction {
     pub(crate) auction: AuctionId,
     pub(crate) seed: u64,
     pub(crate) at_ms: u64,
     pub(crate) cells: usize,
     pub(crate) decisions: Vec<PastDecision>,
     /// What became of those that no cell accepted, by instance.
-    pub(crate) told: HashMap<InstanceId, Told>,
+    pub(crate) outcomes: FastMap<InstanceId, LateOutcome>,
 }
 
 /// What became of an instance that was sent to a cell, and why.
-type Told = (Outcome, Arc<Unplaced>);
+type LateOutcome = (Outcome, Arc<Unplaced>);
 
 /// One decision of it.
 #[derive(Debug)]
@@ -39,13 +39,13 @@ pub(crate) struct PastDecision {
 
 /// The last auctions.
 #[derive(Debug, Default)]
-pub(crate) struct Ring {
-    past: VecDeque<Past>,
+pub(crate) struct PastAuctions {
+    past: VecDeque<PastAuction>,
     decisions: usize,
 }
 
-impl Ring {
-    pub(crate) fn add(&mut self, past: Past) {
+impl PastAuctions {
+    pub(crate) fn add(&mut self, past: PastAuction) {
         self.decisions += past.decisions.len();
         self.past.push_back(past);
         while self.past.len() > REMEMBERED
@@ -57,24 +57,29 @@ impl Ring {
     }
 
     /// An instance that an auction placed was not taken by its cell, or nobody knows.
-    pub(crate) fn told(&mut self, auction: AuctionId, instance: InstanceId, what: Told) {
+    pub(crate) fn record_outcome(
+        &mut self,
+        auction: AuctionId,
+        instance: InstanceId,
+        outcome: LateOutcome,
+    ) {
         let mut past = self.past.iter_mut().rev();
         if let Some(past) = past.find(|past| past.auction == auction) {
-            past.told.insert(instance, what);
+            past.outcomes.insert(instance, outcome);
         }
     }
 
     /// An instance of which nobody knew runs after all.
-    pub(crate) fn placed_late(&mut self, auction: AuctionId, instance: InstanceId) {
+    pub(crate) fn clear_outcome(&mut self, auction: AuctionId, instance: InstanceId) {
         let mut past = self.past.iter_mut().rev();
         if let Some(past) = past.find(|past| past.auction == auction) {
-            past.told.remove(&instance);
+            past.outcomes.remove(&instance);
         }
     }
 
     /// The app's jobs in the last auction that dealt with it, at most so many.
     pub(crate) fn last_jobs(&self, app: &str, most: usize) -> Vec<Job> {
-        let of_app = |past: &Past| {
+        let of_app = |past: &PastAuction| {
             let of_app = past.decisions.iter().filter(|d| d.job.request.app == app);
             of_app.take(most).map(|d| d.job.clone()).collect()
         };
@@ -85,14 +90,16 @@ impl Ring {
     }
 
     /// The auctions that dealt with the app, the newest first.
-    pub(crate) fn of_app(&self, now_ms: u64, policy: &str, app: &str) -> Vec<AuctionRecord> {
-        let record = |past: &Past| {
+    pub(crate) fn of_app(&self, now_ms: u64, policy: &Policy, app: &str) -> Vec<AuctionRecord> {
+        let record = |past: &PastAuction| {
             let of_app = past.decisions.iter().filter(|d| d.job.request.app == app);
-            let decisions: Vec<DecisionRecord> = of_app.map(|d| d.record(&past.told)).collect();
+            let decisions: Vec<DecisionRecord> =
+                of_app.map(|d| d.record(policy, &past.outcomes)).collect();
             (!decisions.is_empty()).then(|| AuctionRecord {
                 auction: past.auction,
                 seed: past.seed,
-                policy: policy.to_owned(),
+                policy: policy.name().to_owned(),
+                pick: policy.pick_name().to_owned(),
                 age_ms: now_ms.saturating_sub(past.at_ms),
                 cells: past.cells,
                 decisions,
@@ -103,11 +110,15 @@ impl Ring {
 }
 
 impl PastDecision {
-    fn record(&self, told: &HashMap<InstanceId, Told>) -> DecisionRecord {
-        let request = &self.job.request;
-        let told = (!told.is_empty() && self.cell.is_some())
+    fn record(
+        &self,
+        policy: &Policy,
+        outcomes: &FastMap<InstanceId, LateOutcome>,
+    ) -> DecisionRecord {
+        let (request, highest) = (&self.job.request, policy.highest_wins());
+        let told = (!outcomes.is_empty() && self.cell.is_some())
             .then(|| instance_id(&request.id, &request.app, request.kind, self.job.index))
-            .and_then(|instance| told.get(&instance));
+            .and_then(|instance| outcomes.get(&instance));
         let why = self.why.as_ref().or(told.map(|(_, why)| why));
         let outcome = match (&self.cell, told) {
             (None, _) => Outcome::Unplaced,
@@ -118,7 +129,8 @@ impl PastDecision {
             index: self.job.index,
             outcome,
             cell: self.cell.as_ref().map(ToString::to_string),
-            value: self.value,
+            cost: self.value.filter(|_| highest == Some(false)),
+            score: self.value.filter(|_| highest == Some(true)),
             reason: why.map(|why| why.reason.clone()),
             tally: why.map(|why| why.tally.clone()).unwrap_or_default(),
         }
@@ -129,7 +141,7 @@ impl PastDecision {
 mod tests {
     use super::*;
 
-    fn past(at_ms: u64, app: &str, decisions: u32) -> Past {
+    fn past(at_ms: u64, app: &str, decisions: u32) -> PastAuction {
         let decision = |index| PastDecision {
             job: Job {
                 request: Arc::new(placement::Request::new(app, 1, 1)),
@@ -139,37 +151,41 @@ mod tests {
             value: None,
             why: None,
         };
-        Past {
+        PastAuction {
             auction: AuctionId::from_u128(u128::from(at_ms)),
             seed: at_ms,
             at_ms,
             cells: 1,
             decisions: (0..decisions).map(decision).collect(),
-            told: HashMap::default(),
+            outcomes: FastMap::default(),
         }
     }
 
     #[test]
     fn the_last_sixteen_newest_first() {
-        let mut ring = Ring::default();
+        let dea = Policy::preset("dea").unwrap();
+        let mut past_auctions = PastAuctions::default();
         for at_ms in 0..20 {
-            ring.add(past(at_ms, if at_ms % 2 == 0 { "even" } else { "odd" }, 1));
+            past_auctions.add(past(at_ms, if at_ms % 2 == 0 { "even" } else { "odd" }, 1));
         }
-        let ages: Vec<u64> = ring
-            .of_app(20, "dea", "even")
+        let ages: Vec<u64> = past_auctions
+            .of_app(20, &dea, "even")
             .iter()
             .map(|a| a.age_ms)
             .collect();
         assert_eq!(ages, [2, 4, 6, 8, 10, 12, 14, 16]);
-        assert!(ring.of_app(20, "dea", "none").is_empty());
+        assert!(past_auctions.of_app(20, &dea, "none").is_empty());
     }
 
     #[test]
     fn large_auctions_push_out_more() {
-        let mut ring = Ring::default();
+        let mut past_auctions = PastAuctions::default();
         for at_ms in 0..6 {
-            ring.add(past(at_ms, "a", 10_000));
+            past_auctions.add(past(at_ms, "a", 10_000));
         }
-        assert_eq!((ring.past.len(), ring.decisions), (4, 40_000));
+        assert_eq!(
+            (past_auctions.past.len(), past_auctions.decisions),
+            (4, 40_000)
+        );
     }
 }

@@ -1,0 +1,321 @@
+//! The auctioneer's state machine: every input goes to the part that it concerns, and what is due is done.
+//!
+//! Pure: it is told the time, draws from the seed it was given, and returns what is to be done.
+//! A start request passes through `requests` (open), `lookups` (what the cells must be asked first),
+//! `bidding` (when the auction is held), `auction` (decided and sent) and `answers` (what the cells said).
+
+use std::time::Duration;
+
+use placement::Span;
+use shared::{
+    random::SplitMix64,
+    wire::{Event, kind},
+};
+
+use crate::{
+    Counters, answers,
+    bidding::Bidding,
+    dispatches::Dispatches,
+    feed::{Feed, LostCell, Received, ReportKind},
+    ids::ReplyKey,
+    io::{AuctioneerInput, AuctioneerOutput, Rejected, StartMessage},
+    lookups::Lookups,
+    parts::{Parts, Settings},
+    past_auctions::PastAuctions,
+    questions, rejections,
+    report::Reports,
+    requests::Requests,
+    sim::SimulatedInput,
+    stops::Stops,
+    ticket::Place,
+    turn::Turn,
+};
+
+/// How often leases are looked at.
+const EXPIRE_MS: u64 = 100;
+
+/// The machine.
+#[derive(Debug)]
+pub struct Auctioneer {
+    parts: Parts,
+    bidding: Bidding,
+    lookups: Lookups,
+    stops: Stops,
+    /// The cells that were there before this auctioneer are known: another one has joined.
+    warm: bool,
+    next_expire_ms: u64,
+}
+
+impl Auctioneer {
+    /// A machine that knows nobody yet.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            parts: Parts {
+                random: SplitMix64::new(settings.seed),
+                feed: Feed::default(),
+                requests: Requests::new(settings.name.clone()),
+                dispatches: Dispatches::default(),
+                reports: Reports::default(),
+                past_auctions: PastAuctions::default(),
+                turn: Turn {
+                    now_ms: 0,
+                    max_payload: settings.max_payload,
+                    counters: Counters::default(),
+                    out: Vec::new(),
+                },
+                settings,
+            },
+            bidding: Bidding::default(),
+            lookups: Lookups::default(),
+            stops: Stops::default(),
+            warm: false,
+            next_expire_ms: 0,
+        }
+    }
+
+    /// One thing happened, and what follows at once: [`Auctioneer::take`], then [`Auctioneer::run`].
+    pub fn handle(&mut self, now_ms: u64, input: AuctioneerInput) -> Vec<AuctioneerOutput> {
+        self.take(now_ms, input);
+        self.run(now_ms)
+    }
+
+    /// One thing happened. Several may be taken before the next [`Auctioneer::run`]: then they share
+    /// an auction.
+    pub fn take(&mut self, now_ms: u64, input: AuctioneerInput) {
+        use AuctioneerInput as Input;
+        self.parts.turn.now_ms = now_ms;
+        if !matches!(input, Input::Connected(_) | Input::Shutdown) {
+            self.parts.feed.evidence(now_ms);
+        }
+        let parts = &mut self.parts;
+        match input {
+            Input::Start(message) => self.start(message),
+            Input::CellReport {
+                kind,
+                subject_cell,
+                body,
+            } => {
+                let counters = &mut parts.turn.counters;
+                let cell = subject_cell.as_deref();
+                let received = parts.feed.receive(now_ms, kind, cell, &body, counters);
+                self.reported(kind, received);
+            }
+            Input::Simulated(SimulatedInput::Report { kind, report }) => {
+                let counters = &mut parts.turn.counters;
+                let received = parts.feed.receive_parsed(now_ms, kind, report, counters);
+                self.reported(kind, received);
+            }
+            Input::Simulated(SimulatedInput::Unchanged { auction, except }) => {
+                parts.feed.renew_all(now_ms, auction.is_none(), &except);
+                self.bidding.unchanged(auction, except);
+            }
+            Input::StartAnswered { dispatch, answer } => {
+                answers::answered(parts, dispatch, &answer);
+            }
+            Input::NoResponders { dispatch } => answers::no_responders(parts, dispatch),
+            Input::Unreadable => parts.turn.counters.stray_answers += 1,
+            Input::Outcome { id, body } => self.lookups.outcome(parts, &id, body),
+            Input::Announced(ids) => parts.requests.announced(now_ms, &ids),
+            Input::InstancesReported { lookup, answer } => {
+                self.lookups.answered(parts, lookup, &answer);
+            }
+            Input::Stop { stop, reply } => self.stops.begin(parts, stop, reply),
+            Input::StopAnswered { stop, answer } => {
+                self.stops.answered(&mut parts.turn, stop, *answer);
+            }
+            Input::DryRun { dry_run, reply } => questions::dry_run(parts, &dry_run, reply),
+            Input::Explain { explain, reply } => questions::explain(parts, &explain, reply),
+            Input::Pool { page, reply } => questions::pool(parts, &page, reply),
+            Input::Queued { queued, reply } => questions::queued(parts, &queued, reply),
+            Input::Capacity { size, reply } => questions::capacity(parts, &size, reply),
+            Input::Rejected { rejected, reply } => self.reject(&[rejected], reply),
+            Input::Echo | Input::Connected(true) => {}
+            Input::Connected(false) => parts.feed.interrupted(),
+            Input::Shutdown => parts.requests.close(&mut parts.turn),
+        }
+        self.forget_ended();
+    }
+
+    /// Does what is due: deadlines, leases, the next auction. Returns everything to be done since
+    /// the last run.
+    pub fn run(&mut self, now_ms: u64) -> Vec<AuctioneerOutput> {
+        let parts = &mut self.parts;
+        parts.turn.now_ms = now_ms;
+        answers::unanswered(parts);
+        parts.requests.due(&mut parts.turn);
+        self.forget_ended();
+        let parts = &mut self.parts;
+        self.lookups.end_due(parts);
+        self.stops.end_due(&mut parts.turn);
+        if now_ms >= self.next_expire_ms {
+            self.expire(now_ms);
+        }
+        let parts = &mut self.parts;
+        parts.requests.requeue(now_ms, parts.feed.version());
+        self.bidding.hold_auction(parts);
+        self.forget_ended();
+        std::mem::take(&mut self.parts.turn.out)
+    }
+
+    /// When [`Auctioneer::run`] must be called at the latest.
+    pub fn next_wake_ms(&self) -> u64 {
+        self.next_work_ms().min(self.next_expire_ms)
+    }
+
+    /// The same but for the look at leases ten times a second. Only for the simulator, which leaps over
+    /// hours in which no lease can end.
+    pub fn next_work_ms(&self) -> u64 {
+        let parts = &self.parts;
+        [
+            parts.requests.next_requeue_ms(parts.feed.version()),
+            self.bidding.next_ms(parts.requests.for_auction() > 0),
+            parts.dispatches.next_ms(),
+            parts.requests.next_due_ms(),
+            self.lookups.next_ms(),
+            self.stops.next_ms(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+        .unwrap_or(u64::MAX)
+    }
+
+    /// From now on a cell that is heard for the first time has joined: before that it was there
+    /// and this auctioneer was not.
+    pub fn warmed_up(&mut self) {
+        self.warm = true;
+    }
+
+    /// The largest message that the server takes now, bytes.
+    pub fn set_max_payload(&mut self, max_payload: usize) {
+        self.parts.turn.max_payload = max_payload;
+    }
+
+    /// The counters.
+    pub fn counters(&self) -> Counters {
+        let mut counters = self.parts.turn.counters.clone();
+        counters.forgotten = self.parts.requests.forgotten();
+        counters
+    }
+
+    /// The cells as they are known.
+    pub fn feed(&self) -> &Feed {
+        &self.parts.feed
+    }
+
+    /// Whether no request is open.
+    pub fn is_idle(&self) -> bool {
+        self.parts.requests.is_empty() && self.stops.is_empty()
+    }
+
+    /// How many jobs wait for an auction or for room.
+    pub fn waiting(&self) -> usize {
+        self.parts.requests.waiting()
+    }
+
+    /// A start message: each request is taken, repeated or rejected by itself.
+    fn start(&mut self, message: StartMessage) {
+        let parts = &mut self.parts;
+        let group = parts.requests.open_group(&message);
+        let (count, reply) = (message.requests.len(), message.reply);
+        let mut rejected: Vec<(Place, Rejected)> = Vec::new();
+        for (position, request) in message.requests.into_iter().enumerate() {
+            let place = Place { group, position };
+            let taken = request.and_then(|r| parts.requests.take(&mut parts.turn, r, place));
+            match taken {
+                Ok(Some(opened)) => self.lookups.begin(parts, opened),
+                Ok(None) => {}
+                Err(why) => rejected.push((place, why)),
+            }
+        }
+        if rejected.is_empty() {
+            return;
+        }
+        if rejected.len() == count {
+            parts.requests.reject_group(group);
+            let rejected: Vec<Rejected> = rejected.into_iter().map(|(_, why)| why).collect();
+            return self.reject(&rejected, reply);
+        }
+        parts.turn.counters.rejected += 1;
+        rejections::tell(
+            &mut parts.turn,
+            rejected.iter().map(|(_, why)| why),
+            reply.is_none(),
+        );
+        for (place, why) in &rejected {
+            parts.requests.reject(&mut parts.turn, *place, why);
+        }
+    }
+
+    /// A message of which nothing can be used: it gets one error.
+    fn reject(&mut self, rejected: &[Rejected], reply: Option<ReplyKey>) {
+        let turn = &mut self.parts.turn;
+        turn.counters.rejected += 1;
+        rejections::tell(turn, rejected.iter(), reply.is_none());
+        turn.reply(reply, Err(rejections::first_error(rejected)));
+    }
+
+    fn reported(&mut self, kind: ReportKind, received: Received) {
+        let parts = &mut self.parts;
+        if let Some(cell) = received.ask_state {
+            parts.turn.out.push(AuctioneerOutput::AskState { cell });
+        }
+        for instance in received.settled {
+            answers::settle(parts, instance, None);
+        }
+        if let Some(lost) = received.left {
+            return self.lost(lost, "cell withdrew".to_owned());
+        }
+        let Some((cell, auction)) = received.from else {
+            return;
+        };
+        if received.joined && self.warm {
+            let event = Event::cell(kind::CELL_JOINED, cell.as_ref());
+            parts.turn.event(event);
+        }
+        self.bidding.reported(parts, &cell, auction, kind);
+    }
+
+    fn expire(&mut self, now_ms: u64) {
+        self.next_expire_ms = now_ms + EXPIRE_MS;
+        let parts = &mut self.parts;
+        parts.requests.forget_outcomes(now_ms);
+        for lost in parts.feed.expire(now_ms, &mut parts.turn.counters) {
+            let ttl = Span(Duration::from_millis(lost.ttl_ms));
+            let why = format!("advertisement expired (no message for {ttl})");
+            self.lost(lost, why);
+        }
+    }
+
+    fn lost(&mut self, lost: LostCell, why: String) {
+        self.bidding.cell_gone(&lost.name);
+        self.lookups.cell_gone(&lost.name);
+        self.stops.cell_gone(&lost.name);
+        let turn = &mut self.parts.turn;
+        turn.event(lost_event(lost, why, turn.max_payload / 2));
+    }
+
+    /// Nobody needs to know any more what runs of a request that has ended.
+    fn forget_ended(&mut self) {
+        let ended = self.parts.requests.take_ended();
+        self.lookups.forget(&ended);
+    }
+}
+
+/// Says what a lost cell had: whoever replaces instances must know which are gone. As many apps as fit
+/// into `max_bytes`.
+fn lost_event(lost: LostCell, why: String, max_bytes: usize) -> Event {
+    let mut event = Event::cell(kind::CELL_LOST, lost.name.as_ref());
+    event.reason = Some(why);
+    let lrps: u64 = lost.apps.values().map(|count| u64::from(*count)).sum();
+    event.count = usize::try_from(lrps + u64::from(lost.tasks)).unwrap_or(usize::MAX);
+    event.tasks = lost.tasks;
+    let (mut bytes, all) = (0, lost.apps.len());
+    let fits = lost.apps.into_iter().take_while(|(app, _)| {
+        bytes += app.len() + 16;
+        bytes <= max_bytes
+    });
+    event.apps = fits.collect();
+    event.more = event.apps.len() < all;
+    event
+}

@@ -1,0 +1,100 @@
+//! Starts on their way to cells, and the instances whose cells did not answer in time.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use crate::{FastMap, ids::DispatchId, ticket::Slot};
+use shared::{AuctionId, InstanceId, RequestId};
+
+/// How long a start waits for its answer.
+pub const START_WAIT_MS: u64 = 1_000;
+/// The most unknown instances whose late answers are awaited.
+const MAX_UNSETTLED: usize = 100_000;
+
+/// A start on its way to a cell.
+#[derive(Debug)]
+pub(crate) struct Dispatch {
+    pub(crate) cell: Arc<str>,
+    pub(crate) auction: AuctionId,
+    pub(crate) jobs: Vec<(Slot, InstanceId)>,
+}
+
+/// An instance whose request was answered `unknown`.
+#[derive(Clone, Debug)]
+pub(crate) struct Unsettled {
+    pub(crate) request: RequestId,
+    pub(crate) app: Arc<str>,
+    pub(crate) index: u32,
+    pub(crate) cell: Arc<str>,
+    pub(crate) auction: AuctionId,
+}
+
+/// What was sent to cells and is not answered.
+#[derive(Debug, Default)]
+pub(crate) struct Dispatches {
+    sent: FastMap<DispatchId, Dispatch>,
+    /// When each is given up; the wait is the same for all, so this is in order.
+    ends: VecDeque<(u64, DispatchId)>,
+    unsettled: FastMap<InstanceId, Unsettled>,
+    unsettled_order: VecDeque<InstanceId>,
+    next: u64,
+}
+
+impl Dispatches {
+    /// A start is sent now.
+    pub(crate) fn add(&mut self, now_ms: u64, dispatch: Dispatch) -> DispatchId {
+        self.next += 1;
+        let id = DispatchId::new(self.next);
+        self.ends.push_back((now_ms + START_WAIT_MS, id));
+        self.sent.insert(id, dispatch);
+        id
+    }
+
+    /// The cell answers. None when the start is not on its way (any more), or to another cell.
+    pub(crate) fn answered_by(&mut self, id: DispatchId, cell: &str) -> Option<Dispatch> {
+        let ours = self.sent.get(&id)?.cell.as_ref() == cell;
+        if ours { self.sent.remove(&id) } else { None }
+    }
+
+    /// The start could not be delivered.
+    pub(crate) fn undelivered(&mut self, id: DispatchId) -> Option<Dispatch> {
+        self.sent.remove(&id)
+    }
+
+    /// The next start whose answer is overdue.
+    pub(crate) fn next_unanswered(&mut self, now_ms: u64) -> Option<Dispatch> {
+        while let Some((_, id)) = self.ends.front().filter(|(at_ms, _)| *at_ms <= now_ms) {
+            let id = *id;
+            self.ends.pop_front();
+            let dispatch = self.sent.remove(&id);
+            if dispatch.is_some() {
+                return dispatch;
+            }
+        }
+        None
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sent.is_empty()
+    }
+
+    /// When the next answer is overdue.
+    pub(crate) fn next_ms(&self) -> Option<u64> {
+        self.ends.front().map(|(at_ms, _)| *at_ms)
+    }
+
+    /// A late answer, or the cell's next advertisement, may say what became of this instance.
+    pub(crate) fn await_late(&mut self, instance: InstanceId, unsettled: Unsettled) {
+        self.unsettled.insert(instance, unsettled);
+        self.unsettled_order.push_back(instance);
+        if self.unsettled_order.len() > MAX_UNSETTLED
+            && let Some(oldest) = self.unsettled_order.pop_front()
+        {
+            self.unsettled.remove(&oldest);
+        }
+    }
+
+    /// What became of an unknown instance is known now. None when it was not unknown.
+    pub(crate) fn settle(&mut self, instance: InstanceId) -> Option<Unsettled> {
+        self.unsettled.remove(&instance)
+    }
+}

@@ -1,0 +1,79 @@
+//! Messages with start requests that await their replies: one reply each, when every request of the
+//! message is answered.
+
+use crate::{
+    FastMap,
+    ids::{GroupId, ReplyKey},
+    reply,
+    ticket::{Answer, Place},
+    turn::Turn,
+};
+
+/// The messages that await their replies.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    open: FastMap<GroupId, Group>,
+    next: u64,
+}
+
+/// The answers that one message awaits.
+#[derive(Debug)]
+struct Group {
+    reply: Option<ReplyKey>,
+    array: bool,
+    answers: Vec<Option<Answer>>,
+    missing: usize,
+}
+
+impl Groups {
+    /// A message with so many requests.
+    pub(crate) fn open(
+        &mut self,
+        requests: usize,
+        array: bool,
+        reply: Option<ReplyKey>,
+    ) -> GroupId {
+        self.next += 1;
+        let id = GroupId::new(self.next);
+        let group = Group {
+            reply,
+            array,
+            answers: vec![None; requests],
+            missing: requests,
+        };
+        self.open.insert(id, group);
+        id
+    }
+
+    /// The message is answered otherwise.
+    pub(crate) fn forget(&mut self, id: GroupId) {
+        self.open.remove(&id);
+    }
+
+    /// The answer to one request of a message; after the last one the message is answered.
+    pub(crate) fn fill(&mut self, turn: &mut Turn, place: Place, answer: Answer) {
+        let Some(group) = self.open.get_mut(&place.group) else {
+            return;
+        };
+        if group.answers[place.position].replace(answer).is_none() {
+            group.missing -= 1;
+        }
+        if group.missing > 0 {
+            return;
+        }
+        let Some(group) = self.open.remove(&place.group) else {
+            return;
+        };
+        let answers: Vec<Answer> = group.answers.into_iter().flatten().collect();
+        let body = if group.array {
+            reply::array(&answers, turn.max_payload)
+        } else {
+            Ok(answers
+                .into_iter()
+                .next()
+                .map(|a| a.body)
+                .unwrap_or_default())
+        };
+        turn.reply(group.reply, body);
+    }
+}

@@ -1,0 +1,52 @@
+//! What is told of requests that were rejected: an event for each app, and the error.
+
+use std::collections::BTreeMap;
+
+use shared::wire::{Event, WireError, code, kind, to_bytes};
+
+use crate::{
+    io::{AuctioneerOutput, Rejected},
+    turn::Turn,
+};
+
+/// One event for each app, and for those who cannot be answered the outcome.
+pub(crate) fn tell<'r>(
+    turn: &mut Turn,
+    rejected: impl Iterator<Item = &'r Rejected>,
+    publish_outcome: bool,
+) {
+    let mut apps: BTreeMap<&str, Event> = BTreeMap::new();
+    for why in rejected {
+        let app = why.app.as_deref().unwrap_or("unknown");
+        let event = apps.entry(app).or_insert_with(|| Event {
+            reason: Some(why.error.message.clone()),
+            request: Some(why.id.clone()),
+            ..Event::app(kind::REJECTED, app)
+        });
+        event.count += 1;
+        if publish_outcome {
+            turn.out.push(AuctioneerOutput::Outcome {
+                id: why.id.clone(),
+                body: to_bytes(&why.error.body()),
+            });
+        }
+    }
+    for event in apps.into_values() {
+        turn.event(event);
+    }
+}
+
+/// The first error, which tells how many others there are.
+pub(crate) fn first_error(rejected: &[Rejected]) -> WireError {
+    let Some((first, others)) = rejected.split_first() else {
+        return WireError::new(code::INVALID_REQUEST, "no request");
+    };
+    let mut error = first.error.clone();
+    let message = &error.message;
+    match others.len() {
+        0 => {}
+        1 => error.message = format!("{message} (and 1 other is not valid either)"),
+        n => error.message = format!("{message} (and {n} others are not valid either)"),
+    }
+    error
+}

@@ -1,0 +1,378 @@
+//! Start requests from admission to their answers: which are open, how far each instance is, and who is
+//! told when.
+
+mod intake;
+mod queue;
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use bytes::Bytes;
+use placement::Unplaced;
+use shared::wire::{Outcome, Stop, kind, to_bytes};
+
+use crate::{
+    FastMap,
+    groups::Groups,
+    ids::TicketId,
+    io::AuctioneerOutput,
+    outcomes::Outcomes,
+    reply,
+    report::{Line, Lines},
+    ticket::{Answer, Done, Instance, Slot, State, Ticket, because},
+    turn::Turn,
+};
+use shared::RequestId;
+
+pub(crate) use intake::Opened;
+pub use intake::{DEFAULT_DEADLINE_MS, MAX_WAITING};
+pub use queue::{MAX_AUCTIONS, MAX_BATCH, REQUEUE_MS};
+
+/// All open requests.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    /// The auctioneer's name, for messages.
+    auctioneer: String,
+    tickets: FastMap<TicketId, Ticket>,
+    by_id: FastMap<RequestId, TicketId>,
+    groups: Groups,
+    outcomes: Outcomes,
+    queue: queue::Queue,
+    deadlines: BTreeSet<(u64, TicketId)>,
+    queue_ends: BTreeSet<(u64, TicketId)>,
+    /// Tickets that ended since they were last asked for.
+    ended: Vec<TicketId>,
+    closing: bool,
+    next_ticket: u64,
+}
+
+impl Requests {
+    pub(crate) fn new(auctioneer: String) -> Self {
+        Self {
+            auctioneer,
+            tickets: FastMap::default(),
+            by_id: FastMap::default(),
+            groups: Groups::default(),
+            outcomes: Outcomes::default(),
+            queue: queue::Queue::default(),
+            deadlines: BTreeSet::new(),
+            queue_ends: BTreeSet::new(),
+            ended: Vec::new(),
+            closing: false,
+            next_ticket: 0,
+        }
+    }
+
+    pub(crate) fn get(&self, key: TicketId) -> Option<&Ticket> {
+        self.tickets.get(&key)
+    }
+
+    /// A ticket, whose instances' states only [`Requests`] changes.
+    pub(crate) fn get_mut(&mut self, key: TicketId) -> Option<&mut Ticket> {
+        self.tickets.get_mut(&key)
+    }
+
+    /// The open request with this id.
+    pub(crate) fn by_id(&self, id: &RequestId) -> Option<TicketId> {
+        self.by_id.get(id).copied()
+    }
+
+    pub(crate) fn tickets(&self) -> impl Iterator<Item = &Ticket> {
+        self.tickets.values()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tickets.is_empty()
+    }
+
+    /// Whether nothing new is taken any more.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing
+    }
+
+    /// Takes nothing new from now on; what waits for room is given up.
+    pub(crate) fn close(&mut self, turn: &mut Turn) {
+        self.closing = true;
+        for key in self.keys(|_| true) {
+            self.give_up_all(turn, key, |instance| {
+                let held = matches!(instance.state, State::Held(_));
+                held.then(|| because("the auctioneer is shutting down"))
+            });
+        }
+    }
+
+    /// What was not sent to a cell yet and is meant by the stop will not be sent. How many instances.
+    pub(crate) fn cancel(&mut self, turn: &mut Turn, stop: &Stop) -> usize {
+        let mut cancelled = 0;
+        for key in self.keys(|ticket| ticket.request.app == stop.app) {
+            cancelled += self.give_up_all(turn, key, |i| {
+                let unsent = matches!(i.state, State::Waiting | State::Held(_) | State::Checking);
+                let meant = (stop.indices.is_empty() || stop.indices.contains(&i.index))
+                    && (stop.instances.is_empty() || stop.instances.contains(&i.id));
+                (unsent && meant).then(|| because("stopped before it was started"))
+            });
+        }
+        cancelled
+    }
+
+    /// In the order in which they came: what is done to each is the same for the same seed.
+    fn keys(&self, which: impl Fn(&Ticket) -> bool) -> Vec<TicketId> {
+        let tickets = self.tickets.iter().filter(|(_, ticket)| which(ticket));
+        let mut keys: Vec<TicketId> = tickets.map(|(key, _)| *key).collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    /// How far an instance is; none when its request has ended.
+    pub(crate) fn state(&self, slot: Slot) -> Option<&State> {
+        let ticket = self.tickets.get(&slot.ticket)?;
+        Some(&ticket.instances[slot.position].state)
+    }
+
+    /// Moves an instance on. The counts of what waits follow.
+    fn set_state(&mut self, slot: Slot, state: State) {
+        if let Some(ticket) = self.tickets.get_mut(&slot.ticket) {
+            let old = &mut ticket.instances[slot.position].state;
+            self.queue.moved(old, &state);
+            *old = state;
+        }
+    }
+
+    /// It is sent to a cell.
+    pub(crate) fn sent(&mut self, slot: Slot) {
+        self.set_state(slot, State::Sent);
+    }
+
+    /// The same instance as another request's: it shares that one's outcome.
+    pub(crate) fn share(&mut self, slot: Slot, first: Slot) {
+        if let Some(ticket) = self.tickets.get_mut(&first.ticket) {
+            ticket.instances[first.position].sharers.push(slot);
+            self.set_state(slot, State::Shares);
+        }
+    }
+
+    pub(crate) fn app_of(&self, slot: Slot) -> Option<Arc<str>> {
+        let ticket = self.tickets.get(&slot.ticket)?;
+        Some(Arc::clone(&ticket.app))
+    }
+
+    /// What events tell of an instance.
+    pub(crate) fn line(&self, slot: Slot) -> Option<Line> {
+        let ticket = self.tickets.get(&slot.ticket)?;
+        let instance = &ticket.instances[slot.position];
+        Some(Line {
+            request: ticket.id.clone(),
+            index: instance.index,
+            instance: instance.id,
+            cell: None,
+            why: None,
+        })
+    }
+
+    /// An instance's final outcome, which those who share it get as well.
+    pub(crate) fn finish(&mut self, turn: &mut Turn, slot: Slot, done: Done) {
+        // a list, not a recursion: a chain of sharers may be as long as a batch
+        let mut ended = vec![(slot, done)];
+        while let Some((slot, done)) = ended.pop() {
+            if matches!(self.state(slot), None | Some(State::Done(_))) {
+                continue;
+            }
+            self.set_state(slot, State::Done(done.clone()));
+            let Some(ticket) = self.tickets.get_mut(&slot.ticket) else {
+                continue;
+            };
+            ticket.open -= 1;
+            let sharers = std::mem::take(&mut ticket.instances[slot.position].sharers);
+            let first = ticket.id.clone();
+            if ticket.open == 0 {
+                self.tell(turn, slot.ticket);
+                self.remove(slot.ticket);
+            }
+            for sharer in sharers {
+                let mut shared = done.clone();
+                shared.duplicate_of = Some(first.clone());
+                ended.push((sharer, shared));
+            }
+        }
+    }
+
+    /// An instance is given up, and that is told by an event of its own.
+    pub(crate) fn give_up(&mut self, turn: &mut Turn, slot: Slot, why: Arc<Unplaced>) {
+        if let (Some(app), Some(mut line)) = (self.app_of(slot), self.line(slot)) {
+            line.why = Some(Arc::clone(&why));
+            let auction = self.tickets.get(&slot.ticket).and_then(|t| t.auction);
+            let mut lines = Lines::default();
+            lines.add(line);
+            turn.event(lines.event(kind::UNPLACED, &app, auction));
+        }
+        self.finish(turn, slot, Done::unplaced(why));
+    }
+
+    /// Gives up those instances of a request for which there is a reason, with one event.
+    fn give_up_all(
+        &mut self,
+        turn: &mut Turn,
+        key: TicketId,
+        reason: impl Fn(&Instance) -> Option<Arc<Unplaced>>,
+    ) -> usize {
+        let Some(ticket) = self.tickets.get(&key) else {
+            return 0;
+        };
+        let all = ticket.instances.iter().enumerate();
+        let gone: Vec<(usize, Arc<Unplaced>)> = all
+            .filter_map(|(position, i)| reason(i).map(|why| (position, why)))
+            .collect();
+        let (app, auction) = (ticket.request.app.clone(), ticket.auction);
+        let mut lines = Lines::default();
+        for (position, why) in &gone {
+            let slot = Slot::new(key, *position);
+            if let Some(mut line) = self.line(slot) {
+                line.why = Some(Arc::clone(why));
+                lines.add(line);
+            }
+            self.finish(turn, slot, Done::unplaced(Arc::clone(why)));
+        }
+        if !gone.is_empty() {
+            turn.event(lines.event(kind::UNPLACED, &app, auction));
+        }
+        gone.len()
+    }
+
+    fn remove(&mut self, key: TicketId) -> Option<Ticket> {
+        let ticket = self.tickets.remove(&key)?;
+        self.by_id.remove(&ticket.id);
+        self.deadlines.remove(&(ticket.deadline_ms, key));
+        self.queue_ends.remove(&(ticket.queue_end_ms, key));
+        self.ended.push(key);
+        Some(ticket)
+    }
+
+    /// The tickets that ended since the last call.
+    pub(crate) fn take_ended(&mut self) -> Vec<TicketId> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// Answers with what is known now, once; what comes later is only remembered.
+    fn tell(&mut self, turn: &mut Turn, key: TicketId) {
+        let Some(ticket) = self.tickets.get_mut(&key) else {
+            return;
+        };
+        let answer = reply::answer(ticket, turn.max_payload);
+        let later = std::mem::replace(&mut ticket.replied, true);
+        self.outcomes
+            .ended(turn.now_ms, &answer.id, &answer.body, later);
+        if later {
+            return;
+        }
+        let places = std::mem::take(&mut ticket.places);
+        turn.out.push(AuctioneerOutput::Outcome {
+            id: answer.id.clone(),
+            body: answer.body.clone(),
+        });
+        for place in places {
+            self.groups.fill(turn, place, answer.clone());
+        }
+    }
+
+    /// Ends a request with another auctioneer's answer.
+    pub(crate) fn end_with(&mut self, turn: &mut Turn, key: TicketId, body: Bytes) {
+        let Some(ticket) = self.remove(key) else {
+            return;
+        };
+        self.outcomes.ended(turn.now_ms, &ticket.id, &body, false);
+        debug_assert!(
+            ticket
+                .instances
+                .iter()
+                .all(|i| matches!(i.state, State::Checking | State::Done(_))),
+            "nothing of a request waits while the cells are asked for it"
+        );
+        let answer = Answer::remembered(&ticket.id, &ticket.request, body, turn.max_payload);
+        let answer = answer.unwrap_or_else(|error| Answer {
+            id: ticket.id.clone(),
+            app: Arc::clone(&ticket.app),
+            outcome: Outcome::Unplaced,
+            body: to_bytes(&error.body()),
+        });
+        for place in ticket.places {
+            self.groups.fill(turn, place, answer.clone());
+        }
+    }
+
+    /// Deadlines of requests and of waiting for room.
+    pub(crate) fn due(&mut self, turn: &mut Turn) {
+        while let Some(key) = pop_due(&mut self.queue_ends, turn.now_ms) {
+            self.give_up_all(turn, key, |instance| match &instance.state {
+                State::Held(why) => Some(Arc::clone(why)),
+                _ => None,
+            });
+        }
+        while let Some(key) = pop_due(&mut self.deadlines, turn.now_ms) {
+            let Some(ticket) = self.tickets.get(&key) else {
+                continue;
+            };
+            if ticket.queue_end_ms <= turn.now_ms {
+                self.give_up_all(turn, key, |instance| {
+                    let late = matches!(instance.state, State::Waiting);
+                    late.then(|| because("its deadline passed before it was sent to a cell"))
+                });
+            }
+            self.end_unchecked(turn, key);
+            if self.tickets.contains_key(&key) {
+                self.tell(turn, key);
+            }
+        }
+    }
+
+    /// The deadline passed while the cells were still asked whether it runs already.
+    fn end_unchecked(&mut self, turn: &mut Turn, key: TicketId) {
+        let Some(ticket) = self.tickets.get(&key) else {
+            return;
+        };
+        let why = match ticket.located {
+            None => "another auctioneer owns this request; cells did not report its state in time",
+            Some(_) => "cells did not report in time where the instances are that it names",
+        };
+        for position in 0..ticket.instances.len() {
+            let slot = Slot::new(key, position);
+            if matches!(self.state(slot), Some(State::Checking)) {
+                self.finish(turn, slot, Done::unknown(None, why));
+            }
+        }
+    }
+
+    /// When [`Requests::due`] has something to do.
+    pub(crate) fn next_due_ms(&self) -> Option<u64> {
+        let ends = [self.deadlines.first(), self.queue_ends.first()];
+        ends.into_iter().flatten().map(|(at_ms, _)| *at_ms).min()
+    }
+
+    /// Requests that an auctioneer has begun. Ours come back to us, too.
+    pub(crate) fn announced(&mut self, now_ms: u64, ids: &[RequestId]) {
+        for id in ids {
+            if !self.by_id.contains_key(id) {
+                self.outcomes.announced(now_ms, id);
+            }
+        }
+    }
+
+    /// The outcome of a request that another auctioneer took, or that has ended here.
+    pub(crate) fn remember_outcome(&mut self, now_ms: u64, id: &RequestId, body: &Bytes) {
+        self.outcomes.ended(now_ms, id, body, false);
+    }
+
+    /// Forgets outcomes that are old.
+    pub(crate) fn forget_outcomes(&mut self, now_ms: u64) {
+        self.outcomes.prune(now_ms);
+    }
+
+    /// Remembered outcomes that were dropped before their time.
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.outcomes.dropped()
+    }
+}
+
+fn pop_due(ends: &mut BTreeSet<(u64, TicketId)>, now_ms: u64) -> Option<TicketId> {
+    let (_, key) = *ends.first().filter(|(at_ms, _)| *at_ms <= now_ms)?;
+    ends.pop_first();
+    Some(key)
+}

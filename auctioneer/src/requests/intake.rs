@@ -1,0 +1,182 @@
+//! Taking requests: a request is new, or a repetition of another one, or rejected.
+
+use std::sync::Arc;
+
+use placement::Span;
+use shared::{
+    clock::millis,
+    wire::{Outcome, WireError, code, instance_id, to_bytes},
+};
+
+use super::Requests;
+use crate::{
+    ids::{GroupId, TicketId},
+    io::{AdmittedRequest, Rejected, StartMessage},
+    outcomes::{Seen, other_app},
+    reply,
+    ticket::{Answer, Instance, Place, Ticket},
+    turn::Turn,
+};
+
+/// The most jobs that wait for an auction or for room.
+pub const MAX_WAITING: usize = 100_000;
+/// When a reply goes out at the latest, unless the request says otherwise.
+pub const DEFAULT_DEADLINE_MS: u64 = 4_000;
+
+/// A request that was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Opened {
+    pub(crate) ticket: TicketId,
+    /// Another auctioneer has announced the same request: it may run already.
+    pub(crate) announced: bool,
+}
+
+impl Requests {
+    /// A message whose requests are taken next, one by one.
+    pub(crate) fn open_group(&mut self, message: &StartMessage) -> GroupId {
+        let count = message.requests.len();
+        self.groups.open(count, message.array, message.reply)
+    }
+
+    /// Takes a request: it is new, or gets the answer of the one with the same id, or is rejected.
+    pub(crate) fn take(
+        &mut self,
+        turn: &mut Turn,
+        asked: AdmittedRequest,
+        place: Place,
+    ) -> Result<Option<Opened>, Rejected> {
+        let id = asked.request.id.as_str();
+        if let Some(ticket) = self.by_id.get(id).copied() {
+            self.repeat(turn, ticket, &asked, place)?;
+            return Ok(None);
+        }
+        let seen = self.outcomes.get(id);
+        if let Some(Seen::Ended(body)) = seen {
+            let answer = Answer::remembered(&asked.id, &asked.request, body, turn.max_payload);
+            let answer = answer.map_err(|error| rejected(&asked, error))?;
+            turn.counters.repeats += 1;
+            self.groups.fill(turn, place, answer);
+            return Ok(None);
+        }
+        let jobs = match &asked.request.indices {
+            Some(indices) => indices.len(),
+            None => asked.request.instances as usize,
+        };
+        let refuse = |code, message| rejected(&asked, WireError::new(code, message));
+        if self.closing {
+            let message = format!("{} is shutting down", self.auctioneer);
+            return Err(refuse(code::SHUTTING_DOWN, message));
+        }
+        let waiting = self.queue.count();
+        if waiting + jobs > MAX_WAITING {
+            turn.counters.overloaded += 1;
+            let message = format!(
+                "{waiting} jobs wait already and {jobs} more would; at most {MAX_WAITING} may"
+            );
+            return Err(refuse(code::OVERLOADED, message));
+        }
+        Ok(Some(Opened {
+            ticket: self.open(turn, asked, place),
+            announced: seen.is_some(),
+        }))
+    }
+
+    fn open(&mut self, turn: &mut Turn, asked: AdmittedRequest, place: Place) -> TicketId {
+        turn.counters.requests += 1;
+        self.next_ticket += 1;
+        let key = TicketId::new(self.next_ticket);
+        let (request, id, now_ms) = (asked.request, asked.id, turn.now_ms);
+        let instance = |index| {
+            Instance::new(
+                index,
+                instance_id(id.as_str(), &request.app, request.kind, index),
+            )
+        };
+        let instances: Vec<Instance> = match &request.indices {
+            Some(indices) => indices.iter().copied().map(instance).collect(),
+            None => (0..request.instances).map(instance).collect(),
+        };
+        let span = |span: Option<Span>, default| span.map_or(default, |s| millis(s.0));
+        let deadline_ms = now_ms + span(request.deadline, DEFAULT_DEADLINE_MS);
+        let queue_end_ms = now_ms + span(request.queue_timeout, 0);
+        self.deadlines.insert((deadline_ms, key));
+        if queue_end_ms > now_ms {
+            self.queue_ends.insert((queue_end_ms, key));
+        }
+        self.by_id.insert(id.clone(), key);
+        let ticket = Ticket {
+            id,
+            app: request.app.as_str().into(),
+            run: request.run.clone().map(Arc::new),
+            located: None,
+            warnings: asked.warnings,
+            open: instances.len(),
+            instances,
+            places: vec![place],
+            asked_ms: now_ms,
+            deadline_ms,
+            queue_end_ms,
+            replied: false,
+            announced: false,
+            auction: None,
+            request,
+        };
+        self.tickets.insert(key, ticket);
+        key
+    }
+
+    /// The request is open already: both askers get its answer.
+    fn repeat(
+        &mut self,
+        turn: &mut Turn,
+        key: TicketId,
+        asked: &AdmittedRequest,
+        place: Place,
+    ) -> Result<(), Rejected> {
+        let Some(ticket) = self.tickets.get_mut(&key) else {
+            return Ok(());
+        };
+        if ticket.app.as_ref() != asked.request.app {
+            return Err(rejected(asked, other_app(&asked.request, &ticket.app)));
+        }
+        turn.counters.repeats += 1;
+        if ticket.request != asked.request {
+            let warning =
+                "duplicate request id with a different body; the first body is used".to_owned();
+            if !ticket.warnings.contains(&warning) {
+                ticket.warnings.push(warning);
+            }
+        }
+        if ticket.replied {
+            let answer = reply::answer(ticket, turn.max_payload);
+            self.groups.fill(turn, place, answer);
+        } else {
+            ticket.places.push(place);
+        }
+        Ok(())
+    }
+
+    /// Every request of a message was rejected: the message gets one error.
+    pub(crate) fn reject_group(&mut self, group: GroupId) {
+        self.groups.forget(group);
+    }
+
+    /// One request of a message was rejected.
+    pub(crate) fn reject(&mut self, turn: &mut Turn, place: Place, why: &Rejected) {
+        let answer = Answer {
+            id: why.id.clone(),
+            app: why.app.as_deref().unwrap_or_default().into(),
+            outcome: Outcome::Unplaced,
+            body: to_bytes(&serde_json::json!({ "error": why.error })),
+        };
+        self.groups.fill(turn, place, answer);
+    }
+}
+
+fn rejected(asked: &AdmittedRequest, error: WireError) -> Rejected {
+    Rejected {
+        id: asked.id.clone(),
+        app: Some(asked.request.app.clone()),
+        error,
+    }
+}

@@ -1,0 +1,143 @@
+//! Work that waits: for the next auction, or for room.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use placement::Unplaced;
+
+use super::Requests;
+use crate::{
+    ids::TicketId,
+    ticket::{Slot, State, Ticket},
+};
+use shared::AuctionId;
+
+/// The most jobs of one auction.
+pub const MAX_BATCH: usize = 10_000;
+/// Between two auctions of work that waits for room.
+pub const REQUEUE_MS: u64 = 100;
+/// The most auctions that refused or undelivered work enters.
+pub const MAX_AUCTIONS: u8 = 3;
+
+/// Which instances wait. A list may name an instance that has moved on since: its state counts.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    waiting: VecDeque<Slot>,
+    held: VecDeque<Slot>,
+    /// Instances in the states `Waiting` and `Held`.
+    waiting_count: usize,
+    held_count: usize,
+    /// The pool's version at the last auction of held work: until it changes nothing more fits.
+    held_version: u64,
+    requeued_ms: u64,
+}
+
+impl Queue {
+    /// An instance's state changes: the counts follow.
+    pub(super) fn moved(&mut self, old: &State, new: &State) {
+        let waits = |s: &State| usize::from(matches!(s, State::Waiting | State::Held(_)));
+        let holds = |s: &State| usize::from(matches!(s, State::Held(_)));
+        self.waiting_count = self.waiting_count + waits(new) - waits(old);
+        self.held_count = self.held_count + holds(new) - holds(old);
+    }
+
+    /// Instances that wait for an auction or for room.
+    pub(super) fn count(&self) -> usize {
+        self.waiting_count
+    }
+}
+
+impl Requests {
+    /// How many instances wait, for an auction or for room.
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.waiting_count
+    }
+
+    /// How many instances wait for an auction, not for room.
+    pub(crate) fn for_auction(&self) -> usize {
+        self.queue.waiting_count - self.queue.held_count
+    }
+
+    /// What is not known to run goes into the next auction.
+    pub(crate) fn queue(&mut self, key: TicketId) {
+        let Some(ticket) = self.tickets.get(&key) else {
+            return;
+        };
+        for position in 0..ticket.instances.len() {
+            let slot = Slot::new(key, position);
+            if matches!(self.state(slot), Some(State::Checking)) {
+                self.set_state(slot, State::Waiting);
+                self.queue.waiting.push_back(slot);
+            }
+        }
+    }
+
+    /// The next instance for an auction, with its request.
+    pub(crate) fn next_for(&mut self, auction: AuctionId) -> Option<(Slot, &Ticket)> {
+        let slot = loop {
+            let slot = self.queue.waiting.pop_front()?;
+            if matches!(self.state(slot), Some(State::Waiting)) {
+                break slot;
+            }
+        };
+        let ticket = self.tickets.get_mut(&slot.ticket)?;
+        ticket.auction = Some(auction);
+        Some((slot, ticket))
+    }
+
+    /// It fits nowhere and waits for room, where the pool has this version. Whether for the first time.
+    pub(crate) fn hold(&mut self, slot: Slot, why: Arc<Unplaced>, pool_version: u64) -> bool {
+        let Some(ticket) = self.tickets.get_mut(&slot.ticket) else {
+            return false;
+        };
+        let queued = &mut ticket.instances[slot.position].queued;
+        let first = !std::mem::replace(queued, true);
+        if self.queue.held_count == 0 {
+            self.queue.held_version = pool_version;
+        }
+        self.set_state(slot, State::Held(why));
+        self.queue.held.push_back(slot);
+        first
+    }
+
+    /// Work that waits for room comes back when the pool has changed.
+    pub(crate) fn requeue(&mut self, now_ms: u64, pool_version: u64) {
+        if self
+            .next_requeue_ms(pool_version)
+            .is_none_or(|at_ms| now_ms < at_ms)
+        {
+            return;
+        }
+        self.queue.held_version = pool_version;
+        self.queue.requeued_ms = now_ms;
+        for slot in std::mem::take(&mut self.queue.held) {
+            if matches!(self.state(slot), Some(State::Held(_))) {
+                self.set_state(slot, State::Waiting);
+                self.queue.waiting.push_back(slot);
+            }
+        }
+    }
+
+    /// When held work comes back; none while there is none or the pool is as it was.
+    pub(crate) fn next_requeue_ms(&self, pool_version: u64) -> Option<u64> {
+        let queue = &self.queue;
+        (queue.held_count > 0 && queue.held_version != pool_version)
+            .then_some(queue.requeued_ms + REQUEUE_MS)
+    }
+
+    /// A cell did not take it. Into the next auction, unless it was in enough of them or nobody waits
+    /// for it any more; then returns false.
+    pub(crate) fn again(&mut self, now_ms: u64, slot: Slot) -> bool {
+        let Some(ticket) = self.tickets.get_mut(&slot.ticket) else {
+            return true;
+        };
+        let instance = &mut ticket.instances[slot.position];
+        instance.failures += 1;
+        let too_late = ticket.replied && ticket.queue_end_ms <= now_ms;
+        if instance.failures >= MAX_AUCTIONS || too_late {
+            return false;
+        }
+        self.set_state(slot, State::Waiting);
+        self.queue.waiting.push_front(slot);
+        true
+    }
+}
