@@ -1,6 +1,12 @@
-//! How a cell is heard: when it advertises, how soon after a change, how it answers `discover`,
-//! and how it takes its leave.
+//! Advertisements of a cell: how often they are sent, how soon after a change, in answer to
+//! `discover`; how long each is valid; and their withdrawal.
+//!
+//! Pure state machines over the cell's own clock. They know the version of what is advertised and
+//! nothing else of it, and send nothing themselves.
 
-mod schedule;
+mod advertiser;
+mod cadence;
+pub mod sim;
 
-pub use schedule::{Cadence, Input, Output, Schedule};
+pub use advertiser::{Advertiser, Due, Trigger};
+pub use cadence::Cadence;

@@ -11,11 +11,11 @@ const GATHER_MS: u64 = 100;
 const NAMED: usize = 100;
 
 /// Kind, app and reason: what one event is about.
-pub type About = (&'static str, String, Option<String>);
+pub(crate) type About = (&'static str, String, Option<String>);
 
 /// See the module.
-#[derive(Debug, Default)]
-pub struct Events {
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Events {
     /// In the order in which each came up first.
     order: Vec<About>,
     gathered: BTreeMap<About, Vec<EventInstance>>,
@@ -24,7 +24,7 @@ pub struct Events {
 
 impl Events {
     /// Adds an instance to the event it belongs to.
-    pub fn add(&mut self, now_ms: u64, about: About, instance: EventInstance) {
+    pub(crate) fn add(&mut self, now_ms: u64, about: About, instance: EventInstance) {
         self.due_ms.get_or_insert(now_ms + GATHER_MS);
         let instances = self.gathered.entry(about.clone()).or_insert_with(|| {
             self.order.push(about);
@@ -34,12 +34,12 @@ impl Events {
     }
 
     /// When [`Events::take`] has something.
-    pub fn due_ms(&self) -> Option<u64> {
+    pub(crate) fn due_ms(&self) -> Option<u64> {
         self.due_ms
     }
 
     /// The events of this while.
-    pub fn take(&mut self, cell: &str) -> Vec<Event> {
+    pub(crate) fn take(&mut self, cell: &str) -> Vec<Event> {
         self.due_ms = None;
         let mut gathered = std::mem::take(&mut self.gathered);
         std::mem::take(&mut self.order)

@@ -1,10 +1,10 @@
-//! What a cell has promised and what runs on it. A state machine: no clock, no I/O, no randomness;
-//! it decides what a cell accepts, and tells the shell what to launch, to end and to report.
+//! What a cell has reserved and what runs on it. A state machine: no clock, no I/O, no randomness;
+//! it decides what a cell accepts, and says what to launch, to end and to report.
 
-mod held;
+mod actions;
+mod attributes;
+mod entry;
 mod room;
-mod said;
-mod words;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -18,13 +18,13 @@ use shared::wire::{
 };
 use shared::{Incarnation, InstanceId};
 
-use self::{
-    held::Held,
-    room::{credit, request_of},
-};
 pub use self::{
+    actions::{Action, EndReason, ExecutorReport, InstanceChange},
     room::check_work,
-    words::{Action, How, Report, What},
+};
+use self::{
+    entry::Entry,
+    room::{credit, request_of},
 };
 use crate::history::History;
 
@@ -39,21 +39,21 @@ const RECENT: usize = 64;
 /// … and how long: an auctioneer has given up on its starts by then.
 const RECENT_MS: u64 = 60_000;
 
-/// One cell's promises. See the module.
+/// One cell's reservations. See the module.
 #[derive(Clone, Debug)]
 pub struct Ledger {
-    /// The cell as it says of itself; `available` and the counts follow what is held.
+    /// The cell as it is advertised; `available` and the counts follow the instances.
     cell: Cell,
     incarnation: Incarnation,
     /// Where instances with a port can be reached.
     address: String,
     seq: u64,
-    held: BTreeMap<InstanceId, Held>,
+    instances: BTreeMap<InstanceId, Entry>,
     history: History,
     recent: VecDeque<(u64, InstanceId)>,
     /// Those that wait to be started again, and when.
     restarts: BTreeSet<(u64, InstanceId)>,
-    /// When the instances of a draining cell are ended; none once they have been told.
+    /// When the instances of a draining cell are ended; none once that has begun.
     drain_at_ms: Option<u64>,
     actions: Vec<Action>,
     /// Whether an instance without a command can be started.
@@ -61,7 +61,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// An empty ledger of this cell: everything in `cell.total` can be promised.
+    /// An empty ledger of this cell: everything in `cell.total` is available.
     pub fn new(mut cell: Cell, incarnation: Incarnation, address: impl Into<String>) -> Self {
         cell.available = cell.total.clone();
         Self {
@@ -69,7 +69,7 @@ impl Ledger {
             incarnation,
             address: address.into(),
             seq: 1,
-            held: BTreeMap::new(),
+            instances: BTreeMap::new(),
             history: History::default(),
             recent: VecDeque::new(),
             restarts: BTreeSet::new(),
@@ -84,8 +84,8 @@ impl Ledger {
         self.needs_run = needs_run;
     }
 
-    /// Takes this work without judging it: what a pretended cell holds from the start.
-    pub fn hold(&mut self, work: impl Iterator<Item = Work>) {
+    /// Reserves this work without judging it: what a simulated cell holds from the start.
+    pub fn adopt(&mut self, work: impl Iterator<Item = Work>) {
         for work in work {
             self.accept(0, 0, &work);
             self.seq += 1;
@@ -103,7 +103,7 @@ impl Ledger {
         self.seq
     }
 
-    /// Which life of the cell this is.
+    /// Which run of the rep this is.
     pub fn incarnation(&self) -> Incarnation {
         self.incarnation
     }
@@ -118,14 +118,14 @@ impl Ledger {
             .collect()
     }
 
-    /// How many instances hold a place.
-    pub fn held(&self) -> usize {
-        self.held.len()
+    /// How many instances hold a reservation.
+    pub fn instance_count(&self) -> usize {
+        self.instances.len()
     }
 
     /// Whether the cell has drained: it takes nothing new and nothing is left.
-    pub fn drained(&self) -> bool {
-        self.cell.evacuating && self.held.is_empty()
+    pub fn is_drained(&self) -> bool {
+        self.cell.evacuating && self.instances.is_empty()
     }
 
     /// Hands over what is to be done since the last call, in order.
@@ -133,10 +133,10 @@ impl Ledger {
         std::mem::take(&mut self.actions)
     }
 
-    /// Judges each instance of a start by itself: accepted and its place taken, or refused with the
-    /// reason. What is held already is accepted again with nothing new.
+    /// Judges each instance of a start by itself: accepted and reserved, or refused with the
+    /// reason. What is reserved already is accepted again and changes nothing.
     pub fn start(&mut self, now_ms: u64, start: &CellStart) -> Acceptance {
-        // repeats of what is held, by how often their app is still to come in this message
+        // repeats of what is reserved, by how often their app is still to come in this message
         let mut to_come: BTreeMap<&str, u32> = BTreeMap::new();
         let mut seen = BTreeSet::new();
         for work in &start.work {
@@ -182,14 +182,14 @@ impl Ledger {
         }
     }
 
-    /// Tells what matches to stop, and remembers ids that are named but not here (yet).
+    /// Stops what matches, and remembers ids that are named but not here (yet).
     pub fn stop(&mut self, now_ms: u64, stop: &Stop) -> StopAnswer {
         let indices: BTreeSet<&u32> = stop.indices.iter().collect();
         let ids: BTreeSet<&InstanceId> = stop.instances.iter().collect();
         let found: Vec<Arc<Work>> = self
-            .held
+            .instances
             .values()
-            .map(|held| &held.work)
+            .map(|entry| &entry.work)
             .filter(|work| {
                 work.app == stop.app
                     && (indices.is_empty() || indices.contains(&work.index))
@@ -201,7 +201,7 @@ impl Ledger {
             self.end(now_ms, &work.instance);
         }
         for id in &stop.instances {
-            if !self.held.contains_key(id) {
+            if !self.instances.contains_key(id) {
                 self.history.stop_before_start(now_ms, *id);
             }
         }
@@ -232,26 +232,26 @@ impl Ledger {
         first
     }
 
-    /// Takes an executor's word. One about an earlier start of the instance is ignored.
-    pub fn report(&mut self, now_ms: u64, report: Report) {
-        let Some(held) = self.held.get_mut(&report.instance) else {
+    /// Takes an executor's report. One about an earlier start of the instance is ignored.
+    pub fn report(&mut self, now_ms: u64, report: ExecutorReport) {
+        let Some(entry) = self.instances.get_mut(&report.instance) else {
             return;
         };
-        if held.attempt != report.attempt || held.state == InstanceState::Restarting {
+        if entry.attempt != report.attempt || entry.state == InstanceState::Restarting {
             return;
         }
-        match report.what {
-            What::Running { pid, port } => {
-                (held.pid, held.port) = (pid, port);
-                if held.state == InstanceState::Starting {
-                    (held.state, held.since_ms) = (InstanceState::Running, now_ms);
-                    held.ended = None;
-                    let told = held.tell(kind::RUNNING, None);
+        match report.change {
+            InstanceChange::Running { pid, port } => {
+                (entry.pid, entry.port) = (pid, port);
+                if entry.state == InstanceState::Starting {
+                    (entry.state, entry.since_ms) = (InstanceState::Running, now_ms);
+                    entry.ended = None;
+                    let told = entry.event(kind::RUNNING, None);
                     self.actions.push(told);
                     self.left_starting();
                 }
             }
-            What::Ended(how) => self.ended(now_ms, report.instance, &how),
+            InstanceChange::Ended(how) => self.ended(now_ms, report.instance, &how),
         }
     }
 
@@ -260,7 +260,7 @@ impl Ledger {
         self.history.forget(now_ms);
         if self.drain_at_ms.is_some_and(|at| at <= now_ms) {
             self.drain_at_ms = None;
-            let all: Vec<InstanceId> = self.held.keys().copied().collect();
+            let all: Vec<InstanceId> = self.instances.keys().copied().collect();
             for id in all {
                 self.end(now_ms, &id);
             }
@@ -279,31 +279,32 @@ impl Ledger {
         restart.into_iter().chain(self.drain_at_ms).min()
     }
 
-    /// What is held and what ended lately, filtered.
-    pub fn instances(&self, now_ms: u64, filter: &Instances) -> Vec<Instance> {
+    /// What is reserved and what ended lately, filtered.
+    pub fn find_instances(&self, now_ms: u64, filter: &Instances) -> Vec<Instance> {
         let ids: BTreeSet<&InstanceId> = filter.ids.iter().collect();
         let wanted = |instance: &Instance| {
             filter.app.as_ref().is_none_or(|app| *app == instance.app)
                 && (ids.is_empty() || ids.contains(&instance.instance))
         };
-        let held = self
-            .held
+        let entry = self
+            .instances
             .values()
-            .map(|held| held.describe(now_ms, &self.address));
+            .map(|entry| entry.describe(now_ms, &self.address));
         let ended = self.history.ended(now_ms);
-        held.chain(ended).filter(wanted).collect()
+        entry.chain(ended).filter(wanted).collect()
     }
 
-    /// What is held.
-    pub fn all_held(&self, now_ms: u64) -> Vec<Instance> {
-        let held = self.held.values();
-        held.map(|held| held.describe(now_ms, &self.address))
+    /// Everything that holds a reservation.
+    pub fn current_instances(&self, now_ms: u64) -> Vec<Instance> {
+        let entry = self.instances.values();
+        entry
+            .map(|entry| entry.describe(now_ms, &self.address))
             .collect()
     }
 
     fn holds_lrp(&self, id: &InstanceId) -> bool {
-        let held = self.held.get(id);
-        held.is_some_and(|held| held.work.kind == Kind::Lrp)
+        let entry = self.instances.get(id);
+        entry.is_some_and(|entry| entry.work.kind == Kind::Lrp)
     }
 
     fn judge(
@@ -319,8 +320,8 @@ impl Ledger {
             needs: None,
             has: None,
         };
-        if let Some(held) = self.held.get_mut(&work.instance) {
-            held.expires_ms = held.expires_ms.max(start.expires_ms.as_ms());
+        if let Some(entry) = self.instances.get_mut(&work.instance) {
+            entry.expires_ms = entry.expires_ms.max(start.expires_ms.as_ms());
             return Ok(Known::Already);
         }
         if let Some(stopped) = self.history.stopped(now_ms, &work.instance) {
@@ -372,7 +373,7 @@ impl Ledger {
             work: Arc::clone(&work),
             attempt: 0,
         });
-        let held = Held {
+        let entry = Entry {
             state: InstanceState::Starting,
             since_ms: now_ms,
             attempt: 0,
@@ -383,26 +384,26 @@ impl Ledger {
             expires_ms,
             work,
         };
-        self.held.insert(held.work.instance, held);
+        self.instances.insert(entry.work.instance, entry);
     }
 
-    /// Ends an instance that is held: at once where no process is, else when the executor says so.
+    /// Ends an instance: at once where no process is, else when the executor says so.
     fn end(&mut self, now_ms: u64, id: &InstanceId) {
-        let Some(held) = self.held.get_mut(id) else {
+        let Some(entry) = self.instances.get_mut(id) else {
             return;
         };
-        match held.state {
+        match entry.state {
             InstanceState::Stopping => {}
             InstanceState::Restarting => {
-                held.state = InstanceState::Stopping;
+                entry.state = InstanceState::Stopping;
                 self.restarts.retain(|(_, waiting)| waiting != id);
                 self.gone(now_ms, id, InstanceState::Exited, Some("stopped".into()));
             }
             state => {
-                (held.state, held.since_ms) = (InstanceState::Stopping, now_ms);
+                (entry.state, entry.since_ms) = (InstanceState::Stopping, now_ms);
                 self.actions.push(Action::End {
                     instance: *id,
-                    attempt: held.attempt,
+                    attempt: entry.attempt,
                 });
                 if state == InstanceState::Starting {
                     self.left_starting();
@@ -411,68 +412,68 @@ impl Ledger {
         }
     }
 
-    fn ended(&mut self, now_ms: u64, id: InstanceId, how: &How) {
-        let Some(held) = self.held.get_mut(&id) else {
+    fn ended(&mut self, now_ms: u64, id: InstanceId, how: &EndReason) {
+        let Some(entry) = self.instances.get_mut(&id) else {
             return;
         };
-        if held.state == InstanceState::Starting {
+        if entry.state == InstanceState::Starting {
             self.cell.starting -= 1;
             self.seq += 1;
-        } else if held.state == InstanceState::Running && now_ms - held.since_ms >= HEALTHY_MS {
-            held.strikes = 0;
+        } else if entry.state == InstanceState::Running && now_ms - entry.since_ms >= HEALTHY_MS {
+            entry.strikes = 0;
         }
         let text: String = how.to_string().chars().take(MAX_ENDED_CHARS).collect();
-        if held.state == InstanceState::Stopping {
+        if entry.state == InstanceState::Stopping {
             self.gone(now_ms, &id, InstanceState::Exited, Some("stopped".into()));
-        } else if *how == How::Exit(0) {
+        } else if *how == EndReason::Exit(0) {
             self.gone(now_ms, &id, InstanceState::Exited, Some(text));
-        } else if held.work.kind == Kind::Task || held.strikes == RESTART_DELAYS_MS.len() {
+        } else if entry.work.kind == Kind::Task || entry.strikes == RESTART_DELAYS_MS.len() {
             self.gone(now_ms, &id, InstanceState::Crashed, Some(text));
         } else {
-            let wait_ms = RESTART_DELAYS_MS[held.strikes];
-            (held.state, held.since_ms) = (InstanceState::Restarting, now_ms);
-            (held.pid, held.port) = (None, None);
-            held.strikes += 1;
+            let wait_ms = RESTART_DELAYS_MS[entry.strikes];
+            (entry.state, entry.since_ms) = (InstanceState::Restarting, now_ms);
+            (entry.pid, entry.port) = (None, None);
+            entry.strikes += 1;
             self.restarts.insert((now_ms + wait_ms, id));
-            held.ended = Some(text);
+            entry.ended = Some(text);
             let why = format!("starts again in {} s", wait_ms / 1_000);
-            let told = held.tell(kind::CRASHED, Some(why));
+            let told = entry.event(kind::CRASHED, Some(why));
             self.actions.push(told);
         }
     }
 
-    /// Frees an instance's place for good.
+    /// Releases an instance's reservation for good.
     fn gone(&mut self, now_ms: u64, id: &InstanceId, state: InstanceState, ended: Option<String>) {
-        let Some(mut held) = self.held.remove(id) else {
+        let Some(mut entry) = self.instances.remove(id) else {
             return;
         };
-        let stopped = held.state == InstanceState::Stopping;
-        (held.state, held.since_ms, held.pid) = (state, now_ms, None);
-        held.ended = ended;
+        let stopped = entry.state == InstanceState::Stopping;
+        (entry.state, entry.since_ms, entry.pid) = (state, now_ms, None);
+        entry.ended = ended;
         let (what, why) = match state {
             _ if stopped => (kind::STOPPED, None),
             InstanceState::Exited => (kind::EXITED, None),
-            _ if held.work.kind == Kind::Lrp => (kind::CRASHED, Some("not started again")),
+            _ if entry.work.kind == Kind::Lrp => (kind::CRASHED, Some("not started again")),
             _ => (kind::CRASHED, None),
         };
-        self.actions.push(held.tell(what, why.map(str::to_owned)));
-        credit(&mut self.cell, &request_of(&held.work));
-        let shown = held.describe(now_ms, &self.address);
-        self.history.add(now_ms, shown, stopped, held.expires_ms);
+        self.actions.push(entry.event(what, why.map(str::to_owned)));
+        credit(&mut self.cell, &request_of(&entry.work));
+        let shown = entry.describe(now_ms, &self.address);
+        self.history.add(now_ms, shown, stopped, entry.expires_ms);
         self.seq += 1;
     }
 
     fn restart(&mut self, now_ms: u64, id: &InstanceId) {
-        let Some(held) = self.held.get_mut(id) else {
+        let Some(entry) = self.instances.get_mut(id) else {
             return;
         };
-        held.attempt += 1;
-        (held.state, held.since_ms) = (InstanceState::Starting, now_ms);
+        entry.attempt += 1;
+        (entry.state, entry.since_ms) = (InstanceState::Starting, now_ms);
         let launch = Action::Launch {
-            work: Arc::clone(&held.work),
-            attempt: held.attempt,
+            work: Arc::clone(&entry.work),
+            attempt: entry.attempt,
         };
-        let told = held.tell(kind::RESTARTED, None);
+        let told = entry.event(kind::RESTARTED, None);
         self.actions.extend([launch, told]);
         self.cell.starting += 1;
         self.seq += 1;

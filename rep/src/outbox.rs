@@ -28,25 +28,25 @@ pub(crate) struct Counters {
     /// Messages not sent: no connection, too many waiting, or refused by the client.
     pub(crate) unsent: AtomicU64,
     /// Messages that could not be understood.
-    pub(crate) garbage: AtomicU64,
+    pub(crate) malformed: AtomicU64,
     /// Lines of output not published because there were too many.
     pub(crate) lines: AtomicU64,
 }
 
 /// A question, as it came in.
 #[derive(Debug)]
-pub(crate) enum Asked {
+pub(crate) enum Question {
     /// Through a plain subscription.
     Plain(Box<Message>),
     /// Through an endpoint of the service, which counts its answers.
     Endpoint(Box<Request>),
 }
 
-impl Asked {
+impl Question {
     pub(crate) fn message(&self) -> &Message {
         match self {
-            Asked::Plain(message) => message,
-            Asked::Endpoint(request) => &request.message,
+            Question::Plain(message) => message,
+            Question::Endpoint(request) => &request.message,
         }
     }
 }
@@ -54,10 +54,10 @@ impl Asked {
 #[derive(Debug)]
 enum Out {
     Publish(String, Bytes),
-    Answer(Asked, Bytes),
-    Error(Asked, WireError),
+    Answer(Question, Bytes),
+    Error(Question, WireError),
     /// Everything before this has been handed to the client.
-    Said(oneshot::Sender<()>),
+    Flushed(oneshot::Sender<()>),
 }
 
 /// Where messages are handed over.
@@ -107,22 +107,22 @@ impl Outbox {
     }
 
     /// Answers a question; nothing happens when it wants no answer.
-    pub(crate) fn answer(&self, asked: Asked, body: Bytes) {
-        if asked.message().reply.is_some() {
+    pub(crate) fn answer(&self, question: Question, body: Bytes) {
+        if question.message().reply.is_some() {
             if body.len() > self.max_payload() {
                 let message = format!("the answer has {} bytes: over max_payload", body.len());
                 let error = WireError::new(shared::wire::code::INTERNAL, message);
-                self.hand_over(Out::Error(asked, error));
+                self.hand_over(Out::Error(question, error));
                 return;
             }
-            self.hand_over(Out::Answer(asked, body));
+            self.hand_over(Out::Answer(question, body));
         }
     }
 
     /// Answers with an error: its body and the two headers of NATS services.
-    pub(crate) fn error(&self, asked: Asked, error: WireError) {
-        if asked.message().reply.is_some() {
-            self.hand_over(Out::Error(asked, error));
+    pub(crate) fn error(&self, question: Question, error: WireError) {
+        if question.message().reply.is_some() {
+            self.hand_over(Out::Error(question, error));
         }
     }
 
@@ -130,7 +130,7 @@ impl Outbox {
     pub(crate) async fn flush(&self) {
         let rest = async {
             let (sent, all_sent) = oneshot::channel();
-            if self.waiting.send(Out::Said(sent)).await.is_ok() {
+            if self.waiting.send(Out::Flushed(sent)).await.is_ok() {
                 let _ = all_sent.await;
             }
             let _ = self.client.flush().await;
@@ -151,16 +151,18 @@ async fn send(client: Client, mut out: mpsc::Receiver<Out>, counters: Arc<Counte
     while let Some(next) = out.recv().await {
         let sent = match next {
             Out::Publish(subject, body) => in_time(client.publish(subject, body)).await,
-            Out::Answer(Asked::Endpoint(request), body) => in_time(request.respond(Ok(body))).await,
-            Out::Answer(Asked::Plain(message), body) => match message.reply {
+            Out::Answer(Question::Endpoint(request), body) => {
+                in_time(request.respond(Ok(body))).await
+            }
+            Out::Answer(Question::Plain(message), body) => match message.reply {
                 Some(reply) => in_time(client.publish(reply, body)).await,
                 None => Ok(()),
             },
-            Out::Said(sent) => {
+            Out::Flushed(sent) => {
                 let _ = sent.send(());
                 Ok(())
             }
-            Out::Error(asked, error) => answer_error(&client, asked.message(), &error).await,
+            Out::Error(question, error) => answer_error(&client, question.message(), &error).await,
         };
         if let Err(error) = sent {
             counters.unsent.fetch_add(1, Ordering::Relaxed);
@@ -171,10 +173,10 @@ async fn send(client: Client, mut out: mpsc::Receiver<Out>, counters: Arc<Counte
 
 async fn answer_error(
     client: &Client,
-    asked: &Message,
+    question: &Message,
     error: &WireError,
 ) -> Result<(), shared::nats::BusError> {
-    let Some(reply) = asked.reply.clone() else {
+    let Some(reply) = question.reply.clone() else {
         return Ok(());
     };
     let headers: HeaderMap = error.headers();
@@ -187,7 +189,7 @@ impl Counters {
     pub(crate) fn to_json(&self) -> serde_json::Value {
         serde_json::json!({
             "unsent": self.unsent.load(Ordering::Relaxed),
-            "garbage": self.garbage.load(Ordering::Relaxed),
+            "malformed": self.malformed.load(Ordering::Relaxed),
             "lines_dropped": self.lines.load(Ordering::Relaxed),
         })
     }

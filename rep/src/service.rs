@@ -15,10 +15,10 @@ use tokio::time::{sleep_until, timeout};
 use crate::{
     Config,
     executor::Executor,
-    hearing::{Heard, listen},
     operators::Operators,
     outbox::{Counters, Outbox},
     shell::Shell,
+    subscriptions::{Messages, listen},
 };
 
 /// How long another cell of the same name gets to say so.
@@ -76,13 +76,14 @@ pub async fn run(
     };
     ask_for_the_name(&config, &bus, &subjects).await?;
     let counters = Arc::new(Counters::default());
-    let (heard, service) = listen(&config, &bus.client, &subjects, Arc::clone(&counters)).await?;
+    let (messages, service) =
+        listen(&config, &bus.client, &subjects, Arc::clone(&counters)).await?;
     // the server must know the subscriptions before anybody hears of the cell
     let _ = timeout(shared::nats::PUBLISH_TIMEOUT, bus.client.flush()).await;
     let outbox = Outbox::new(bus.client.clone(), Arc::clone(&counters));
     let executor = Executor::start(&config, &bus.client, &subjects, counters.clone())?;
     let mut shell = Shell::new(&config, subjects, executor, outbox, counters)?;
-    let ended = live(&mut shell, bus, heard, shutdown).await;
+    let ended = live(&mut shell, bus, messages, shutdown).await;
     if let Some(service) = service {
         let _ = service.stop().await;
     }
@@ -132,7 +133,12 @@ async fn ask_for_the_name(config: &Config, bus: &Bus, subjects: &Subjects) -> Re
 }
 
 /// The cell's one loop: whatever comes first is handled, and never waited for.
-async fn live(shell: &mut Shell, bus: Bus, mut heard: Heard, shutdown: CancellationToken) -> Ended {
+async fn live(
+    shell: &mut Shell,
+    bus: Bus,
+    mut messages: Messages,
+    shutdown: CancellationToken,
+) -> Ended {
     let mut connected = bus.connected;
     connected.mark_unchanged();
     let mut watching = true;
@@ -142,7 +148,7 @@ async fn live(shell: &mut Shell, bus: Bus, mut heard: Heard, shutdown: Cancellat
         if shell.namesake().is_some() && ending.is_none() {
             ending = Some(shell.shut_down() + END_MS);
         }
-        if shell.done() || ending.is_some_and(|end| end <= shell.now_ms()) {
+        if shell.is_drained() || ending.is_some_and(|end| end <= shell.now_ms()) {
             return ending.map_or(Ended::Drained, |_| Ended::Shutdown);
         }
         let wake = shell.instant(shell.next_ms().min(ending.unwrap_or(u64::MAX)));
@@ -153,7 +159,7 @@ async fn live(shell: &mut Shell, bus: Bus, mut heard: Heard, shutdown: Cancellat
             }
             report = shell.executor_reports() => shell.report(report),
             () = sleep_until(wake) => shell.tick(),
-            Some((topic, asked)) = heard.next() => shell.heard(topic, asked),
+            Some((topic, question)) = messages.next() => shell.handle(topic, question),
             changed = connected.changed(), if watching => {
                 watching = changed.is_ok();
                 if *connected.borrow_and_update() {

@@ -24,7 +24,7 @@ use super::{
     ports::Port,
 };
 use crate::{
-    ledger::{How, Report, What},
+    ledger::{EndReason, ExecutorReport, InstanceChange},
     supervisor::{END, Word},
 };
 
@@ -52,7 +52,7 @@ pub(crate) struct Started {
 }
 
 /// Follows an instance to its end. Nothing of it is left when the end is reported.
-pub(crate) async fn follow(mut started: Started, reports: mpsc::Sender<Report>) {
+pub(crate) async fn follow(mut started: Started, reports: mpsc::Sender<ExecutorReport>) {
     let sink = Arc::new(started.sink);
     let stdout = started.child.stdout.take().map(OwnedFd::from);
     let stderr = started.child.stderr.take().map(OwnedFd::from);
@@ -60,10 +60,10 @@ pub(crate) async fn follow(mut started: Started, reports: mpsc::Sender<Report>) 
         tokio::spawn(read_output(stdout, "stdout", Arc::clone(&sink))),
         tokio::spawn(read_output(stderr, "stderr", Arc::clone(&sink))),
     ];
-    let report = |what| Report {
+    let report = |change| ExecutorReport {
         instance: started.instance,
         attempt: started.attempt,
-        what,
+        change,
     };
     let mut pid = None;
     let port = started.port.as_ref().map(Port::number);
@@ -74,7 +74,7 @@ pub(crate) async fn follow(mut started: Started, reports: mpsc::Sender<Report>) 
         match word {
             Word::Runs(number) => {
                 pid = Some(number);
-                let running = report(What::Running { pid, port });
+                let running = report(InstanceChange::Running { pid, port });
                 // nobody listens once the cell has ended
                 let _ = reports.send(running).await;
             }
@@ -103,7 +103,7 @@ pub(crate) async fn follow(mut started: Started, reports: mpsc::Sender<Report>) 
             Ok(Err(e)) => e.to_string(),
             Err(e) => e.to_string(),
         };
-        How::Failed(format!("its supervisor was lost ({status})"))
+        EndReason::Failed(format!("its supervisor was lost ({status})"))
     });
     for reader in output {
         let stop = reader.abort_handle();
@@ -111,12 +111,12 @@ pub(crate) async fn follow(mut started: Started, reports: mpsc::Sender<Report>) 
             stop.abort();
         }
     }
-    if let How::Failed(why) = &how {
+    if let EndReason::Failed(why) = &how {
         sink.line("vendue", why.clone());
     }
     sink.close();
     drop(started.port);
-    let _ = reports.send(report(What::Ended(how))).await;
+    let _ = reports.send(report(InstanceChange::Ended(how))).await;
 }
 
 /// Hands over what the supervisor says, and tells it when the instance is to end.

@@ -19,7 +19,7 @@ use shared::{
 
 use self::process::Processes;
 pub use self::simulated::Simulated;
-use crate::{Config, ExecutorKind, RepError, ledger::Report, outbox::Counters};
+use crate::{Config, ExecutorKind, RepError, ledger::ExecutorReport, outbox::Counters};
 
 /// The ways to run instances.
 #[derive(Debug)]
@@ -44,8 +44,8 @@ impl Executor {
         }
     }
 
-    /// Whether instances need nothing to run.
-    pub(crate) fn pretends(&self) -> bool {
+    /// Whether instances are only simulated.
+    pub(crate) fn is_simulated(&self) -> bool {
         matches!(self, Self::Simulated(_))
     }
 
@@ -64,7 +64,7 @@ impl Executor {
     }
 
     /// What has happened by now without a report of its own.
-    pub(crate) fn due(&mut self, now_ms: u64) -> Vec<Report> {
+    pub(crate) fn due(&mut self, now_ms: u64) -> Vec<ExecutorReport> {
         match self {
             Self::Simulated(simulated) => simulated.due(now_ms),
             Self::Process(_) => Vec::new(),
@@ -80,7 +80,7 @@ impl Executor {
     }
 
     /// The next report; waits for ever where there is none to come. May be dropped while it waits.
-    pub(crate) async fn next_report(&mut self) -> Report {
+    pub(crate) async fn next_report(&mut self) -> ExecutorReport {
         match self {
             Self::Simulated(_) => std::future::pending().await,
             Self::Process(processes) => processes.next_report().await,

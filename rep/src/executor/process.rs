@@ -36,7 +36,7 @@ use super::{
 };
 use crate::{
     Config, ProcessConfig, RepError,
-    ledger::{How, Report, What},
+    ledger::{EndReason, ExecutorReport, InstanceChange},
     outbox::{Counters, Outbox},
     supervisor::Orders,
 };
@@ -54,7 +54,7 @@ pub(crate) struct Processes {
     /// To the thread that starts supervisors; none once it is closed.
     jobs: Option<threads::Sender<Job>>,
     spawner: Option<JoinHandle<()>>,
-    reports: mpsc::Receiver<Report>,
+    reports: mpsc::Receiver<ExecutorReport>,
     /// Cancel to end that attempt.
     running: HashMap<InstanceId, (u32, CancellationToken)>,
     logs: Arc<Logs>,
@@ -80,7 +80,7 @@ struct Spawner {
     memory: Memory,
     ports: Ports,
     logs: Arc<Logs>,
-    reports: mpsc::Sender<Report>,
+    reports: mpsc::Sender<ExecutorReport>,
     runtime: Handle,
 }
 
@@ -167,11 +167,11 @@ impl Processes {
         }
     }
 
-    pub(crate) async fn next_report(&mut self) -> Report {
+    pub(crate) async fn next_report(&mut self) -> ExecutorReport {
         let Some(report) = self.reports.recv().await else {
             return std::future::pending().await;
         };
-        if matches!(report.what, What::Ended(_)) {
+        if matches!(report.change, InstanceChange::Ended(_)) {
             self.running.remove(&report.instance);
         }
         report
@@ -208,10 +208,10 @@ impl Spawner {
                     self.runtime.spawn(follow(started, reports));
                 }
                 Err(why) => {
-                    let report = Report {
+                    let report = ExecutorReport {
                         instance,
                         attempt,
-                        what: What::Ended(How::Failed(why)),
+                        change: InstanceChange::Ended(EndReason::Failed(why)),
                     };
                     // nobody listens once the cell has ended
                     let _ = self.reports.blocking_send(report);

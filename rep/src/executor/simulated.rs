@@ -9,7 +9,7 @@ use shared::{clock::millis, wire::Work};
 
 use crate::{
     config::SimulatedConfig,
-    ledger::{How, Report, What},
+    ledger::{EndReason, ExecutorReport, InstanceChange},
 };
 
 /// Instances that are only pretended. A state machine over the cell's clock.
@@ -18,7 +18,7 @@ pub struct Simulated {
     start_ms: u64,
     task_ms: Option<u64>,
     /// What will have happened when; the number keeps those of one moment in order.
-    coming: BTreeMap<(u64, u64), Report>,
+    coming: BTreeMap<(u64, u64), ExecutorReport>,
     count: u64,
     /// The attempts that still run.
     alive: HashMap<InstanceId, u32>,
@@ -38,30 +38,35 @@ impl Simulated {
     pub fn launch(&mut self, now_ms: u64, work: &Work, attempt: u32) {
         self.alive.insert(work.instance, attempt);
         let runs_ms = now_ms + self.start_ms;
-        let runs = What::Running {
+        let runs = InstanceChange::Running {
             pid: None,
             port: None,
         };
         self.happens(runs_ms, work.instance, attempt, runs);
         if let (Kind::Task, Some(task_ms)) = (work.kind, self.task_ms) {
-            let ends = What::Ended(How::Exit(0));
+            let ends = InstanceChange::Ended(EndReason::Exit(0));
             self.happens(runs_ms + task_ms, work.instance, attempt, ends);
         }
     }
 
     /// The instance ends at once, by a signal.
     pub fn end(&mut self, now_ms: u64, instance: InstanceId, attempt: u32) {
-        let ended = What::Ended(How::Signal(15));
+        let ended = InstanceChange::Ended(EndReason::Signal(15));
         self.happens(now_ms, instance, attempt, ended);
     }
 
     /// The instance will have ended by itself, and well, at `at_ms`.
     pub fn exits(&mut self, at_ms: u64, instance: InstanceId, attempt: u32) {
-        self.happens(at_ms, instance, attempt, What::Ended(How::Exit(0)));
+        self.happens(
+            at_ms,
+            instance,
+            attempt,
+            InstanceChange::Ended(EndReason::Exit(0)),
+        );
     }
 
     /// What has happened by now, in order.
-    pub fn due(&mut self, now_ms: u64) -> Vec<Report> {
+    pub fn due(&mut self, now_ms: u64) -> Vec<ExecutorReport> {
         let mut due = Vec::new();
         while let Some(entry) = self.coming.first_entry()
             && entry.key().0 <= now_ms
@@ -70,7 +75,7 @@ impl Simulated {
             if self.alive.get(&report.instance) != Some(&report.attempt) {
                 continue;
             }
-            if matches!(report.what, What::Ended(_)) {
+            if matches!(report.change, InstanceChange::Ended(_)) {
                 self.alive.remove(&report.instance);
             }
             due.push(report);
@@ -83,12 +88,12 @@ impl Simulated {
         self.coming.first_key_value().map(|((at, _), _)| *at)
     }
 
-    fn happens(&mut self, at_ms: u64, instance: InstanceId, attempt: u32, what: What) {
+    fn happens(&mut self, at_ms: u64, instance: InstanceId, attempt: u32, change: InstanceChange) {
         self.count += 1;
-        let report = Report {
+        let report = ExecutorReport {
             instance,
             attempt,
-            what,
+            change,
         };
         self.coming.insert((at_ms, self.count), report);
     }

@@ -1,11 +1,10 @@
 //! Operators change what the cell says of itself.
 
-use advertiser::Input;
 use bytes::Bytes;
 use shared::wire::{CellSet, CellSetAnswer, WireError, parse, to_bytes};
 
 use super::Shell;
-use crate::{attributes::MAX_CHANGED, speech::bounded};
+use crate::{attributes::MAX_CHANGED, machine::bounded};
 
 impl Shell {
     /// Changes attributes, keeps them, and tells everybody at once.
@@ -15,14 +14,11 @@ impl Shell {
         let names: Vec<&String> = set.set.keys().collect();
         tracing::info!(?names, "an operator changes attributes");
         let cell = self.operators.set(set.set)?;
-        if self.ledger.describe(&cell) {
-            self.seen = self.ledger.seq();
-            self.advertise_if(now_ms, Input::AtOnce);
-        }
+        self.machine.describe(now_ms, &cell);
         Ok(to_bytes(&CellSetAnswer {
             v: shared::VERSION,
             cell: cell.cell,
-            seq: self.ledger.seq(),
+            seq: self.machine.ledger().seq(),
             changed: self.operators.changed().clone(),
             kept: self.operators.keeps(),
         }))

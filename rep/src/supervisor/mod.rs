@@ -27,7 +27,7 @@ use rustix::{
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
 pub(crate) use self::orders::{Orders, Word};
-use crate::ledger::How;
+use crate::ledger::EndReason;
 
 /// What a rep writes to end the instance in order.
 pub(crate) const END: u8 = b't';
@@ -114,7 +114,7 @@ impl Supervisor {
 
     fn run(mut self, orders: &Orders) {
         let ended = match launch(orders) {
-            Err(error) => How::Failed(cannot_run(&orders.command[0], &error)),
+            Err(error) => EndReason::Failed(cannot_run(&orders.command[0], &error)),
             Ok(mut instance) => {
                 self.tell(&Word::Runs(
                     instance.main.as_raw_nonzero().get().unsigned_abs(),
@@ -388,18 +388,18 @@ fn join(cgroup: &Path) -> io::Result<()> {
     fs::write(cgroup.join("cgroup.procs"), "0")
 }
 
-fn how_it_ended(orders: &Orders, instance: &Instance) -> How {
+fn how_it_ended(orders: &Orders, instance: &Instance) -> EndReason {
     let by_status = match &instance.status {
         Some(status) => match (status.exit_status(), status.terminating_signal()) {
-            (Some(code), _) => How::Exit(code),
-            (_, Some(number)) => How::Signal(number),
-            _ => How::Failed("ended in a way that is not known".into()),
+            (Some(code), _) => EndReason::Exit(code),
+            (_, Some(number)) => EndReason::Signal(number),
+            _ => EndReason::Failed("ended in a way that is not known".into()),
         },
-        None => How::Failed("could not be waited for".into()),
+        None => EndReason::Failed("could not be waited for".into()),
     };
     let killed = orders.cgroup.as_deref().is_some_and(killed_for_memory);
-    if instance.over_memory || (killed && by_status != How::Exit(0)) {
-        return How::OverMemory;
+    if instance.over_memory || (killed && by_status != EndReason::Exit(0)) {
+        return EndReason::OverMemory;
     }
     by_status
 }

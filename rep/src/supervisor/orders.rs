@@ -8,7 +8,7 @@ use std::{
     path::PathBuf,
 };
 
-use crate::ledger::How;
+use crate::ledger::EndReason;
 
 /// The longest instructions, bytes: more than any server's `max_payload` (64 MiB).
 const MAX_BYTES: u32 = 80 << 20;
@@ -127,7 +127,7 @@ pub(crate) enum Word {
     /// Something to be logged.
     Note(String),
     /// It has ended, and nothing of it is left.
-    Ended(How),
+    Ended(EndReason),
 }
 
 impl Word {
@@ -136,10 +136,10 @@ impl Word {
         match self {
             Word::Runs(pid) => format!("runs {pid}\n"),
             Word::Note(text) => format!("note {}\n", one_line(text)),
-            Word::Ended(How::Exit(code)) => format!("exit {code}\n"),
-            Word::Ended(How::Signal(number)) => format!("signal {number}\n"),
-            Word::Ended(How::OverMemory) => "memory -\n".into(),
-            Word::Ended(How::Failed(why)) => format!("failed {}\n", one_line(why)),
+            Word::Ended(EndReason::Exit(code)) => format!("exit {code}\n"),
+            Word::Ended(EndReason::Signal(number)) => format!("signal {number}\n"),
+            Word::Ended(EndReason::OverMemory) => "memory -\n".into(),
+            Word::Ended(EndReason::Failed(why)) => format!("failed {}\n", one_line(why)),
         }
     }
 
@@ -148,10 +148,10 @@ impl Word {
         Some(match word {
             "runs" => Word::Runs(rest.parse().ok()?),
             "note" => Word::Note(rest.into()),
-            "exit" => Word::Ended(How::Exit(rest.parse().ok()?)),
-            "signal" => Word::Ended(How::Signal(rest.parse().ok()?)),
-            "memory" => Word::Ended(How::OverMemory),
-            "failed" => Word::Ended(How::Failed(rest.into())),
+            "exit" => Word::Ended(EndReason::Exit(rest.parse().ok()?)),
+            "signal" => Word::Ended(EndReason::Signal(rest.parse().ok()?)),
+            "memory" => Word::Ended(EndReason::OverMemory),
+            "failed" => Word::Ended(EndReason::Failed(rest.into())),
             _ => return None,
         })
     }
@@ -197,15 +197,15 @@ mod tests {
         for word in [
             Word::Runs(12),
             Word::Note("a b".into()),
-            Word::Ended(How::Exit(0)),
-            Word::Ended(How::Exit(255)),
-            Word::Ended(How::Signal(9)),
-            Word::Ended(How::OverMemory),
-            Word::Ended(How::Failed("cannot run x: no".into())),
+            Word::Ended(EndReason::Exit(0)),
+            Word::Ended(EndReason::Exit(255)),
+            Word::Ended(EndReason::Signal(9)),
+            Word::Ended(EndReason::OverMemory),
+            Word::Ended(EndReason::Failed("cannot run x: no".into())),
         ] {
             assert_eq!(Word::from_line(&word.to_line()), Some(word));
         }
-        let broken = Word::Ended(How::Failed("a\nexit 0".into()));
+        let broken = Word::Ended(EndReason::Failed("a\nexit 0".into()));
         assert_eq!(broken.to_line().lines().count(), 1);
         assert_eq!(Word::from_line("exit x"), None);
     }

@@ -312,12 +312,12 @@ async fn bad_input_is_answered_with_a_body_and_headers() {
     cell.must_start(vec![work("web", 0)]).await;
     let stats = cell.client.request("$SRV.STATS.vendue-cell", "".into());
     let stats: Value = from(&stats.await.unwrap().payload);
-    assert_eq!(stats["endpoints"][0]["data"]["garbage"], 9, "{stats}");
+    assert_eq!(stats["endpoints"][0]["data"]["malformed"], 9, "{stats}");
     cell.end().await;
 }
 
 #[tokio::test]
-async fn a_garbage_bid_is_dropped_and_counted() {
+async fn a_malformed_bid_is_dropped_and_counted() {
     let server = NatsServer::start().await;
     let cell = Cell::start(&server, config("a")).await;
     for body in ["", "{}", "[1", "{\"auction\":7}"] {
@@ -329,8 +329,12 @@ async fn a_garbage_bid_is_dropped_and_counted() {
     eventually("four counted", async || {
         let stats = cell.client.request("$SRV.STATS.vendue-cell", "".into());
         let stats: Value = from(&stats.await.unwrap().payload);
-        let garbage = stats["endpoints"][0]["data"]["garbage"].clone();
-        if garbage == 4 { Ok(()) } else { Err(garbage) }
+        let malformed = stats["endpoints"][0]["data"]["malformed"].clone();
+        if malformed == 4 {
+            Ok(())
+        } else {
+            Err(malformed)
+        }
     })
     .await;
     cell.end().await;

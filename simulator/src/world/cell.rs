@@ -1,19 +1,16 @@
-//! One cell: the rep's ledger, the advertiser's schedule and the executor that pretends, under
-//! virtual time. What they say is composed by `rep::speech`, as in the rep itself.
+//! One cell: the rep's own machine and an executor that only simulates, under virtual time.
 
 use std::sync::Arc;
 
-use advertiser::{Cadence, Input, Output, Schedule};
+use advertiser::Cadence;
 use placement::{Job, Span};
 use rep::{
-    Simulated, SimulatedConfig,
-    events::Events,
-    ledger::{Action, How, Ledger, Report, What},
-    speech,
+    CellInput, CellMachine, CellOutput, CellSettings, Simulated, SimulatedConfig,
+    ledger::{EndReason, ExecutorReport, InstanceChange, Ledger},
 };
 use shared::{
-    AuctionId, Incarnation, InstanceId,
-    wire::{Acceptance, Advert, Event, Work},
+    Incarnation, InstanceId,
+    wire::{Acceptance, Advert, Event, StopAnswer, Work},
 };
 
 /// The number in the upper half of the ids of what ran before the first request.
@@ -21,20 +18,14 @@ const BEFORE: u128 = 0xbef0_0000_0000_4000_8000;
 
 /// A cell.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct SimCell {
     pub(super) name: Arc<str>,
     /// As the scenario describes it, empty.
     empty: placement::Cell,
-    pub(super) ledger: Ledger,
-    cadence: Cadence,
-    schedule: Schedule,
+    machine: CellMachine,
     executor: Simulated,
+    settings: CellSettings,
     start_takes: Span,
-    seed: u64,
-    events: Events,
-    /// The version of its last advertisement that left the cell.
-    advertised: Option<u64>,
-    seen: u64,
     /// How many faults hold it down.
     pub(super) down: u32,
     /// How many faults cut it off.
@@ -52,13 +43,14 @@ pub(super) struct Node {
     pub(super) busy_ms: u64,
 }
 
-/// What a cell wants said.
-pub(super) enum Said {
+/// What a cell publishes.
+#[derive(Debug)]
+pub(super) enum Publication {
     Advert(Arc<Advert>),
     Event(Box<Event>),
 }
 
-impl Node {
+impl SimCell {
     pub(super) fn new(
         mut empty: placement::Cell,
         cadence: Cadence,
@@ -75,19 +67,19 @@ impl Node {
             empty.cpu_capped,
             empty.cpu_uncapped,
         ) = (0, 0, 0, 0);
-        let name: Arc<str> = empty.cell.as_str().into();
-        Self {
-            ledger: Ledger::new(empty.clone(), Incarnation::nil(), ""),
+        let settings = CellSettings {
             cadence,
-            schedule: Schedule::new(cadence, &name, seed, 0),
-            executor: Simulated::default(),
-            name,
-            empty,
-            start_takes,
+            drain_deadline: Span::default(),
             seed,
-            events: Events::default(),
-            advertised: None,
-            seen: 0,
+        };
+        let ledger = Ledger::new(empty.clone(), Incarnation::nil(), "");
+        Self {
+            name: empty.cell.as_str().into(),
+            machine: CellMachine::new(ledger, settings, 0),
+            executor: Simulated::default(),
+            empty,
+            settings,
+            start_takes,
             down: 0,
             cut: 0,
             life: 0,
@@ -108,45 +100,45 @@ impl Node {
         number: &mut u64,
     ) -> Vec<Work> {
         self.life += 1;
-        self.ledger = Ledger::new(self.empty.clone(), incarnation, "");
-        self.schedule = Schedule::new(self.cadence, &self.name, self.seed, now_ms);
         self.executor = Simulated::new(SimulatedConfig {
             start: self.start_takes,
             ..SimulatedConfig::default()
         });
-        self.events = Events::default();
         let works: Vec<Work> = running.iter().map(|job| before(job, number)).collect();
-        let ids: Vec<InstanceId> = works.iter().map(|work| work.instance).collect();
-        self.ledger.hold(works.iter().cloned());
-        self.ledger.take_actions();
-        for instance in ids {
-            let what = What::Running {
+        let mut ledger = Ledger::new(self.empty.clone(), incarnation, "");
+        ledger.adopt(works.iter().cloned());
+        for work in &works {
+            let running = InstanceChange::Running {
                 pid: None,
                 port: None,
             };
-            let report = Report {
-                instance,
-                attempt: 0,
-                what,
-            };
-            self.ledger.report(now_ms, report);
+            ledger.report(now_ms, report(work.instance, running));
         }
-        self.ledger.take_actions();
-        self.seen = self.ledger.seq();
-        self.advertised = None;
+        // it runs already: nothing is to be launched, and no event tells of it
+        ledger.take_actions();
+        self.machine = CellMachine::new(ledger, self.settings, now_ms);
         works
     }
 
     /// The program ends, with all that it runs.
     pub(super) fn die(&mut self, now_ms: u64) {
-        self.ledger = Ledger::new(self.empty.clone(), Incarnation::nil(), "");
+        let ledger = Ledger::new(self.empty.clone(), Incarnation::nil(), "");
+        self.machine = CellMachine::new(ledger, self.settings, now_ms);
         self.executor = Simulated::default();
-        self.events = Events::default();
-        self.advertised = None;
         self.tick_us = u64::MAX;
         if self.busy_ms == u64::MAX {
             self.busy_ms = now_ms;
         }
+    }
+
+    /// The rep's machine.
+    pub(super) fn machine(&self) -> &CellMachine {
+        &self.machine
+    }
+
+    /// The ledger of the rep's machine.
+    pub(super) fn ledger(&self) -> &Ledger {
+        self.machine.ledger()
     }
 
     /// Whether it is there and messages reach it.
@@ -154,113 +146,86 @@ impl Node {
         self.down == 0 && self.cut == 0
     }
 
-    /// Whether its last advertisement still says how it is.
-    pub(super) fn is_advertised(&self) -> bool {
-        self.advertised == Some(self.ledger.seq())
-    }
-
     /// Memory in use, MiB.
     pub(super) fn used_mb(&self) -> i64 {
-        let cell = self.ledger.cell();
+        let cell = self.ledger().cell();
         cell.total.memory_mb - cell.available.memory_mb
     }
 
-    /// When something is to be done next. Advertisements without news do not count where they are
-    /// only `counted`.
-    pub(super) fn next_ms(&self, counted: bool) -> u64 {
-        let schedule = if counted {
-            // the first one of a life is news
-            let first = self.advertised.is_none();
-            self.schedule
-                .next_news_ms()
-                .or(self.schedule.next_ms().filter(|_| first))
+    /// When something is to be done next. Advertisements without news are no reason where they are
+    /// `aggregated`.
+    pub(super) fn next_ms(&self, aggregated: bool) -> u64 {
+        let machine_ms = if aggregated {
+            self.machine.next_news_ms()
         } else {
-            self.schedule.next_ms()
+            self.machine.next_ms()
         };
-        [
-            schedule,
-            self.ledger.next_ms(),
-            self.events.due_ms(),
-            self.executor.next_ms(),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
-        .unwrap_or(u64::MAX)
+        let executor_ms = self.executor.next_ms();
+        let next_ms = machine_ms.into_iter().chain(executor_ms).min();
+        next_ms.unwrap_or(u64::MAX)
     }
 
-    /// Lets time pass and carries out what the ledger wants, as the rep does.
-    pub(super) fn settle(
+    /// Takes one thing that happened; returns what the cell publishes. Where advertisements without
+    /// news are `aggregated`, an interval that is over is no reason to advertise.
+    pub(super) fn take(
         &mut self,
         now_ms: u64,
-        counted: bool,
-        input: Input,
-        said: &mut Vec<Said>,
-    ) {
-        self.ledger.tick(now_ms);
-        // where advertisements without news are counted, an interval that is over is no reason
-        let news_ms = self.schedule.next_news_ms();
-        let no_news = news_ms.is_none_or(|at_ms| at_ms > now_ms) && self.advertised.is_some();
-        if !(counted && input == Input::Tick && no_news) {
-            self.advertise_if(now_ms, input, said);
+        aggregated: bool,
+        input: CellInput,
+    ) -> Vec<Publication> {
+        if aggregated && input == CellInput::Tick {
+            self.machine.tick_without_renewal(now_ms);
+        } else {
+            self.machine.take(now_ms, input);
         }
+        self.settle(now_ms)
+    }
+
+    /// Carries out what the machine wants, until it wants nothing more.
+    fn settle(&mut self, now_ms: u64) -> Vec<Publication> {
+        let mut published = Vec::new();
         loop {
             for report in self.executor.due(now_ms) {
-                self.ledger.report(now_ms, report);
+                self.machine.take(now_ms, CellInput::Report(report));
             }
-            let actions = self.ledger.take_actions();
-            if actions.is_empty() {
+            let outputs = self.machine.run(now_ms);
+            if outputs.is_empty() {
                 break;
             }
-            for action in actions {
-                self.act(now_ms, action);
+            for output in outputs {
+                self.carry_out(now_ms, output, &mut published);
             }
         }
-        if self.events.due_ms().is_some_and(|due| due <= now_ms) {
-            let told = self.events.take(&self.name);
-            said.extend(told.into_iter().map(|event| Said::Event(Box::new(event))));
-        }
-        if self.ledger.seq() != self.seen {
-            self.seen = self.ledger.seq();
-            self.advertise_if(now_ms, Input::Changed, said);
-        }
-        if self.ledger.held() > 0 {
+        if self.ledger().instance_count() > 0 {
             self.busy_ms = u64::MAX;
         } else if self.busy_ms == u64::MAX {
             self.busy_ms = now_ms;
         }
+        published
     }
 
-    fn act(&mut self, now_ms: u64, action: Action) {
-        match action {
-            Action::Launch { work, attempt } => self.executor.launch(now_ms, &work, attempt),
-            Action::End { instance, attempt } => self.executor.end(now_ms, instance, attempt),
-            Action::Tell {
-                kind,
-                app,
-                instance,
-                reason,
-            } => self.events.add(now_ms, (kind, app, reason), instance),
+    fn carry_out(&mut self, now_ms: u64, output: CellOutput, published: &mut Vec<Publication>) {
+        match output {
+            CellOutput::Advertise(advert) | CellOutput::Withdraw(advert) => {
+                if !self.is_there() {
+                    self.machine.take(now_ms, CellInput::NotSent);
+                }
+                published.push(Publication::Advert(advert));
+            }
+            CellOutput::Launch { work, attempt } => self.executor.launch(now_ms, &work, attempt),
+            CellOutput::End { instance, attempt } => self.executor.end(now_ms, instance, attempt),
+            CellOutput::Event(event) => published.push(Publication::Event(event)),
         }
     }
 
-    fn advertise_if(&mut self, now_ms: u64, input: Input, said: &mut Vec<Said>) {
-        if self.schedule.handle(now_ms, input) != Some(Output::Advertise) {
-            return;
-        }
-        // without a connection nothing is sent, and bids say everything until something is
-        self.advertised = self.is_there().then(|| self.ledger.seq());
-        said.push(Said::Advert(Arc::new(self.word(now_ms, None))));
-    }
-
-    /// Its whole word: an advertisement, its state, or a bid in this auction.
-    pub(super) fn word(&self, now_ms: u64, auction: Option<AuctionId>) -> Advert {
-        speech::state(&self.ledger, now_ms, self.cadence.ttl(), auction)
-    }
-
-    /// Takes or refuses what an auctioneer sent; none when it cannot be read.
+    /// Accepts or refuses what an auctioneer sent; none when it is malformed.
     pub(super) fn start(&mut self, now_ms: u64, body: &[u8]) -> Option<Acceptance> {
-        speech::start(&mut self.ledger, now_ms, body).ok()
+        self.machine.start(now_ms, body).ok()
+    }
+
+    /// Stops what matches; none when the message is malformed.
+    pub(super) fn stop(&mut self, now_ms: u64, body: &[u8]) -> Option<StopAnswer> {
+        self.machine.stop(now_ms, body).ok()
     }
 
     /// An instance will have ended by itself at `at_ms`.
@@ -268,25 +233,35 @@ impl Node {
         self.executor.exits(at_ms, instance, 0);
     }
 
-    /// These instances ended, and their places are free.
-    pub(super) fn gone(&mut self, now_ms: u64, instances: &[InstanceId]) {
-        for instance in instances {
-            let ended = Report {
-                instance: *instance,
-                attempt: 0,
-                what: What::Ended(How::Exit(0)),
-            };
-            self.ledger.report(now_ms, ended);
-        }
-        self.settle(now_ms, true, Input::Tick, &mut Vec::new());
+    /// This instance runs here, whatever the machine would have answered to its start.
+    pub(super) fn adopt(&mut self, work: Work) {
+        self.machine.adopt(std::iter::once(work));
     }
 
-    /// How many bytes its bid "unchanged" has; the same as of [`speech::unchanged`] written out.
+    /// These instances ended, and their reservations with them.
+    pub(super) fn gone(&mut self, now_ms: u64, instances: &[InstanceId]) {
+        for instance in instances {
+            let ended = report(*instance, InstanceChange::Ended(EndReason::Exit(0)));
+            self.machine.take(now_ms, CellInput::Report(ended));
+        }
+        self.take(now_ms, true, CellInput::Tick);
+    }
+
+    /// How many bytes its bid "unchanged" has; the same as of [`CellMachine::unchanged`] written
+    /// out.
     pub(super) fn unchanged_bytes(&self, now_ms: u64) -> u64 {
         const FIXED: usize =
             r#"{"v":1,"auction":"","cell":"","incarnation":"","seq":,"clock_ms":,"unchanged":true}"#
                 .len() + 2 * 36;
-        (FIXED + self.name.len()) as u64 + digits(self.ledger.seq()) + digits(now_ms)
+        (FIXED + self.name.len()) as u64 + digits(self.ledger().seq()) + digits(now_ms)
+    }
+}
+
+fn report(instance: InstanceId, change: InstanceChange) -> ExecutorReport {
+    ExecutorReport {
+        instance,
+        attempt: 0,
+        change,
     }
 }
 
@@ -319,19 +294,4 @@ fn digits(number: u64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use shared::wire::to_bytes;
-
-    use super::*;
-
-    #[test]
-    fn bids_that_are_counted_have_the_size_of_bids_that_are_made() {
-        for (name, now_ms) in [("a", 9), ("z1-cell-12", 123_456), ("z", 99_999_999)] {
-            let cell = placement::Cell::new(name, placement::Resources::new(100, 100, 100));
-            let mut node = Node::new(cell, Cadence::default(), Span::default(), 1);
-            node.begin(0, Incarnation::from_u128(77), &[], &mut 0);
-            let bid = speech::unchanged(&node.ledger, now_ms, AuctionId::from_u128(5));
-            assert_eq!(to_bytes(&bid).len() as u64, node.unchanged_bytes(now_ms));
-        }
-    }
-}
+mod tests;

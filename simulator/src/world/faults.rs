@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use auctioneer::AuctioneerInput;
 use placement::Request;
+use rep::CellInput;
 use shared::{clock::millis, wire::Instance};
 
 use super::{ALERT_MS, Event, World, client::Lost};
@@ -64,7 +65,7 @@ impl World<'_> {
         }
         let now_ms = self.now_ms();
         self.down_since.insert(c, now_ms);
-        let held = self.cells[c].ledger.all_held(now_ms);
+        let held = self.cells[c].ledger().current_instances(now_ms);
         self.client.lost += held.len() as u64;
         self.cells[c].die(now_ms);
         self.measure(c);
@@ -124,7 +125,7 @@ impl World<'_> {
         self.cells[c].cut -= 1;
         self.cells[c].advertised_ms = self.now_ms();
         if self.cells[c].cut == 0 {
-            self.settle(c, advertiser::Input::AtOnce);
+            self.settle(c, CellInput::Reconnected);
         }
     }
 
@@ -147,7 +148,7 @@ impl World<'_> {
             }
         }
         for c in 0..self.cells.len() {
-            self.settle(c, advertiser::Input::AtOnce);
+            self.settle(c, CellInput::Reconnected);
         }
     }
 }

@@ -48,7 +48,7 @@ impl World<'_> {
         let zones: BTreeSet<&str> = self
             .cells
             .iter()
-            .map(|c| c.ledger.cell().zone.as_str())
+            .map(|c| c.ledger().cell().zone.as_str())
             .collect();
         let figures = Figures {
             virtual_ms,
@@ -79,7 +79,7 @@ impl World<'_> {
         };
         let loads = self.cells.iter().filter(|cell| cell.down == 0);
         let loads: Vec<f64> = loads
-            .map(|c| c.used_mb() as f64 / c.ledger.cell().total.memory_mb.max(1) as f64)
+            .map(|c| c.used_mb() as f64 / c.ledger().cell().total.memory_mb.max(1) as f64)
             .collect();
         let (cells, apps) = self.cells_at_the_end();
         SimRun {
@@ -117,7 +117,7 @@ impl World<'_> {
         if self
             .cells
             .iter()
-            .any(|c| c.ledger.cell().next_reboot.is_some())
+            .any(|c| c.ledger().cell().next_reboot.is_some())
         {
             extra.insert(
                 "instances on cells that will reboot".into(),
@@ -130,8 +130,8 @@ impl World<'_> {
     fn held(&self) -> Held {
         let mut all = Held::default();
         for node in self.cells.iter().filter(|node| node.down == 0) {
-            let cell = node.ledger.cell();
-            let count = node.ledger.held() as f64;
+            let cell = node.ledger().cell();
+            let count = node.ledger().instance_count() as f64;
             all.per_cell.push(count);
             *all.per_zone.entry(cell.zone.clone()).or_default() += count;
             if let Some(platform) = &cell.platform {
@@ -165,15 +165,19 @@ impl World<'_> {
 
     /// The cells by zone and name, and the apps on them.
     fn cells_at_the_end(&self) -> (Vec<CellEnd>, Vec<String>) {
-        let total: usize = self.cells.iter().map(|cell| cell.ledger.held()).sum();
+        let total: usize = self
+            .cells
+            .iter()
+            .map(|cell| cell.ledger().instance_count())
+            .sum();
         let mut apps: Vec<String> = Vec::new();
         let mut numbers: BTreeMap<String, u32> = BTreeMap::new();
         let mut order: Vec<&SimCell> = self.cells.iter().collect();
-        order.sort_by_key(|node| (node.ledger.cell().zone.clone(), natural(&node.name)));
+        order.sort_by_key(|node| (node.ledger().cell().zone.clone(), natural(&node.name)));
         let mut cells = Vec::with_capacity(order.len());
         for node in order {
             let mut instances: Vec<InstanceEnd> = Vec::new();
-            let mut held = node.ledger.all_held(0);
+            let mut held = node.ledger().current_instances(0);
             held.sort_by(|a, b| (&a.app, a.index, a.instance).cmp(&(&b.app, b.index, b.instance)));
             for instance in held {
                 let app = *numbers.entry(instance.app.clone()).or_insert_with(|| {
@@ -198,7 +202,7 @@ impl World<'_> {
                     task: instance.kind == Kind::Task,
                 });
             }
-            let cell = node.ledger.cell();
+            let cell = node.ledger().cell();
             cells.push(CellEnd {
                 cell: cell.cell.clone(),
                 zone: cell.zone.clone(),

@@ -28,9 +28,9 @@ impl World<'_> {
                 continue;
             };
             let still = cell.is_there()
-                && cell.is_advertised()
-                && word.seq == cell.ledger.seq()
-                && word.incarnation == cell.ledger.incarnation()
+                && cell.machine().is_advertised()
+                && word.seq == cell.ledger().seq()
+                && word.incarnation == cell.ledger().incarnation()
                 && word.debits.is_empty()
                 && cell.coming == 0
                 && cell.tick_us > before_us;

@@ -7,6 +7,7 @@ use auctioneer::{
     AuctioneerInput, DispatchId, LookupId, StopId, feed::ReportKind, sim::SimulatedInput,
 };
 use bytes::Bytes;
+use rep::CellInput;
 use shared::{
     AuctionId,
     clock::millis,
@@ -246,19 +247,19 @@ impl World<'_> {
         self.counts.delivered(what.kind(), 1, bytes);
         let now_ms = self.now_ms();
         match what {
-            ToCell::Discover => self.settle(c, advertiser::Input::Discover),
+            ToCell::Discover => self.settle(c, CellInput::Discover),
             ToCell::Bid { auction } => {
                 let (input, bytes) = self.bid(c, auction);
                 self.answer(c, from, Kind::Bid, (input, bytes));
             }
             ToCell::State => {
-                let state = Arc::new(self.cells[c].word(now_ms, None));
+                let state = Arc::new(self.cells[c].machine().state(now_ms, None));
                 let input = self.report(ReportKind::State, &state);
                 self.answer(c, from, Kind::State, (input, written(&*state)));
             }
             ToCell::Start { dispatch, body } => self.cell_starts(c, from, dispatch, &body),
             ToCell::Stop { stop, body } => {
-                if let Ok(answer) = rep::speech::stop(&mut self.cells[c].ledger, now_ms, &body) {
+                if let Some(answer) = self.cells[c].stop(now_ms, &body) {
                     self.client.stopped(&answer);
                     let bytes = to_bytes(&answer).len() as u64;
                     let answer = Box::new(answer);
@@ -268,13 +269,12 @@ impl World<'_> {
                         Kind::StopAnswer,
                         (AuctioneerInput::StopAnswered { stop, answer }, bytes),
                     );
-                    self.settle(c, advertiser::Input::Tick);
+                    self.settle(c, CellInput::Tick);
                 }
             }
             ToCell::Instances { lookup, body } => {
-                let ledger = &self.cells[c].ledger;
-                let most = MAX_PAYLOAD;
-                if let Ok(answers) = rep::speech::instances(ledger, now_ms, &body, most) {
+                let machine = self.cells[c].machine();
+                if let Ok(answers) = machine.instances(now_ms, &body, MAX_PAYLOAD) {
                     self.counts.sent(Kind::Instances, answers.len() as u64);
                     let bytes = answers.iter().map(|a| to_bytes(a).len() as u64).sum();
                     if self.nodes[from.0].life == from.1 {
@@ -289,12 +289,12 @@ impl World<'_> {
     /// A cell's bid, and its bytes.
     fn bid(&self, c: usize, auction: AuctionId) -> (AuctioneerInput, u64) {
         let (cell, now_ms) = (&self.cells[c], self.now_ms());
-        if cell.is_advertised() {
-            let body = to_bytes(&rep::speech::unchanged(&cell.ledger, now_ms, auction));
+        if cell.machine().is_advertised() {
+            let body = to_bytes(&cell.machine().unchanged(now_ms, auction));
             let bytes = body.len() as u64;
             return (cell_report(ReportKind::Bid, None, body), bytes);
         }
-        let bid = Arc::new(cell.word(now_ms, Some(auction)));
+        let bid = Arc::new(cell.machine().state(now_ms, Some(auction)));
         (self.report(ReportKind::Bid, &bid), written(&*bid))
     }
 
@@ -329,7 +329,7 @@ impl World<'_> {
         let Some(answer) = self.cells[c].start(now_ms, body) else {
             return;
         };
-        self.settle(c, advertiser::Input::Tick);
+        self.settle(c, CellInput::Tick);
         let starts_ms = millis(self.scenario.start_takes.0);
         for instance in &answer.accepted {
             let lifetime = self.client.accepted(self.now_us, *instance);

@@ -32,14 +32,15 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use auctioneer::feed::ReportKind;
 use placement::Policy;
+use rep::CellInput;
 use shared::clock::millis;
 use uuid::Uuid;
 
 use self::{
-    cell::Node as SimCell,
+    cell::{Publication, SimCell},
     client::Client,
     messages::{Message, written},
-    node::Node as SimAuctioneer,
+    node::SimAuctioneer,
     sample::Samples,
     traffic::{Counts, Kind},
 };
@@ -229,7 +230,7 @@ impl<'s> World<'s> {
             samples: Samples::new(last_ms, scenario.duration_ms.is_some()),
             meter: Meter::new(Vec::new(), 0),
             // where only the next advertisement shows a change, every one must be simulated
-            aggregated: last_ms > AGGREGATED_MS && scenario.cadence.tells_changes(),
+            aggregated: last_ms > AGGREGATED_MS && scenario.cadence.advertises_changes(),
             alert_ms: 0,
             down_ms: 0,
             down_since: BTreeMap::new(),
@@ -297,7 +298,7 @@ impl<'s> World<'s> {
         let mut random = root.fork("cell", ((c as u64) << 32) | life);
         let incarnation = uuid(&mut random).into();
         self.cells[c].begin(now_ms, incarnation, running, &mut self.held);
-        self.settle(c, advertiser::Input::Tick);
+        self.settle(c, CellInput::Tick);
     }
 
     /// Runs to the end. Returns false when `watch` ended it.
@@ -394,7 +395,7 @@ impl<'s> World<'s> {
             Event::Tick(c) => {
                 if self.cells[c].tick_us == at_us {
                     self.cells[c].tick_us = u64::MAX;
-                    self.settle(c, advertiser::Input::Tick);
+                    self.settle(c, CellInput::Tick);
                 }
             }
             Event::Retry(message) => self.retry(message),
@@ -411,16 +412,15 @@ impl<'s> World<'s> {
     }
 
     /// Lets a cell do what is due, and sends what it publishes.
-    fn settle(&mut self, c: usize, input: advertiser::Input) {
+    fn settle(&mut self, c: usize, input: CellInput) {
         if self.cells[c].down > 0 {
             return;
         }
         let now_ms = self.now_ms();
-        let mut said = Vec::new();
         let silent_ms = self.cells[c].advertised_ms;
-        self.cells[c].settle(now_ms, self.aggregated, input, &mut said);
-        for said in said {
-            self.publish(c, silent_ms, said);
+        let published = self.cells[c].take(now_ms, self.aggregated, input);
+        for publication in published {
+            self.publish(c, silent_ms, publication);
         }
         self.measure(c);
         self.plan_tick(c);
@@ -438,17 +438,17 @@ impl<'s> World<'s> {
         }
     }
 
-    fn publish(&mut self, c: usize, silent_ms: u64, said: cell::Said) {
+    fn publish(&mut self, c: usize, silent_ms: u64, publication: Publication) {
         let reachable = self.cells[c].is_there() && self.away == 0;
-        match said {
+        match publication {
             // no auctioneer reads cells' events, so they are sent and not delivered
-            cell::Said::Event(event) => {
+            Publication::Event(event) => {
                 drop(event);
                 if reachable {
                     self.counts.sent(Kind::Event, 1);
                 }
             }
-            cell::Said::Advert(advert) => {
+            Publication::Advert(advert) => {
                 let bytes = written(&*advert);
                 self.count_silence(c, silent_ms);
                 self.cells[c].advertised_ms = self.now_ms();

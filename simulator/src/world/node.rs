@@ -10,7 +10,7 @@ const ECHO_US: u64 = ECHO_MS * 1_000;
 
 /// An auctioneer.
 #[derive(Debug, Default)]
-pub(super) struct Node {
+pub(super) struct SimAuctioneer {
     /// None while it is down.
     pub(super) machine: Option<Auctioneer>,
     /// Which life this is.
@@ -25,7 +25,7 @@ pub(super) struct Node {
     pub(super) auctions: u64,
 }
 
-impl Node {
+impl SimAuctioneer {
     pub(super) fn is_up(&self) -> bool {
         self.machine.is_some()
     }
@@ -45,13 +45,13 @@ impl World<'_> {
             seed: random.next(),
             wall_start_ms,
         });
-        self.nodes[n] = Node {
+        self.nodes[n] = SimAuctioneer {
             machine: Some(machine),
             life,
             wake_us: u64::MAX,
             renewed_ms: self.now_ms(),
             auctions: self.nodes[n].auctions,
-            ..Node::default()
+            ..SimAuctioneer::default()
         };
         self.discover(n);
         self.at(self.now_us, Event::Echo(n, life));

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use bytes::Bytes;
 use placement::Policy;
+use rep::CellInput;
 use shared::wire::{Acceptance, CellStart, Event, Stop, StopAnswer, Work, kind, to_bytes};
 use shared::{AuctionId, Incarnation, InstanceId};
 
@@ -248,13 +249,13 @@ impl<'s> Observer<'s> {
         for instance in &answer.accepted {
             self.world.client.accepted(self.world.now_us, *instance);
             if let Some(work) = self.sent.remove(instance) {
-                self.world.cells[c].ledger.hold(std::iter::once(work));
+                self.world.cells[c].adopt(work);
             }
         }
         for refusal in &answer.refused {
             self.world.client.refused_by_cell(refusal.instance);
         }
-        self.world.cells[c].settle(now_ms, true, advertiser::Input::Tick, &mut Vec::new());
+        self.world.cells[c].take(now_ms, true, CellInput::Tick);
         self.world.measure(c);
     }
 

@@ -82,9 +82,9 @@ impl World<'_> {
     fn load(&self, c: usize) -> Load {
         let cell = &self.cells[c];
         Load {
-            memory_mb: cell.ledger.cell().total.memory_mb,
+            memory_mb: cell.ledger().cell().total.memory_mb,
             used_mb: cell.used_mb(),
-            instances: cell.ledger.held() as u64,
+            instances: cell.ledger().instance_count() as u64,
             there: cell.down == 0,
         }
     }
@@ -105,7 +105,7 @@ impl World<'_> {
     pub(super) fn distribution(&self) -> f64 {
         let up = self.cells.iter().filter(|cell| cell.down == 0);
         let memory: Vec<(i64, i64)> = up
-            .map(|cell| (cell.used_mb(), cell.ledger.cell().total.memory_mb))
+            .map(|cell| (cell.used_mb(), cell.ledger().cell().total.memory_mb))
             .collect();
         memory_distribution(&memory)
     }

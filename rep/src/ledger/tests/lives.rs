@@ -61,30 +61,34 @@ fn who_ran_for_long_starts_anew() {
         now_ms += 1_000;
         ledger.tick(now_ms);
     }
-    let shown = &ledger.all_held(now_ms)[0];
+    let shown = &ledger.current_instances(now_ms)[0];
     assert_eq!((shown.state, shown.restarts), (InstanceState::Starting, 10));
 }
 
 #[test]
 fn how_the_kinds_of_ends_are_told() {
     let cases = [
-        (work(1, "a"), How::Exit(0), "exited"),
+        (work(1, "a"), EndReason::Exit(0), "exited"),
         (
             work(1, "a"),
-            How::OverMemory,
+            EndReason::OverMemory,
             "crashed: starts again in 1 s",
         ),
-        (task(1), How::Exit(0), "exited"),
-        (task(1), How::Exit(1), "crashed"),
-        (task(1), How::Signal(9), "crashed"),
-        (task(1), How::Failed("no such program".into()), "crashed"),
+        (task(1), EndReason::Exit(0), "exited"),
+        (task(1), EndReason::Exit(1), "crashed"),
+        (task(1), EndReason::Signal(9), "crashed"),
+        (
+            task(1),
+            EndReason::Failed("no such program".into()),
+            "crashed",
+        ),
     ];
     for (work, how, told) in cases {
         let mut ledger = ledger();
         ledger.start(0, &start(vec![work]));
-        ledger.report(0, report(1, 0, What::Ended(how.clone())));
+        ledger.report(0, report(1, 0, InstanceChange::Ended(how.clone())));
         assert_eq!(summary(&mut ledger), ["launch 0", told]);
-        let shown = &ledger.instances(0, &Instances::default())[0];
+        let shown = &ledger.find_instances(0, &Instances::default())[0];
         assert_eq!(shown.ended, Some(how.to_string()));
     }
 }
@@ -110,7 +114,7 @@ fn a_stop_while_it_waits_to_be_started_again_ends_it_at_once() {
     ledger.start(0, &start(vec![work(1, "a")]));
     ledger.report(0, ends(1, 0, 1));
     ledger.stop(10, &stop("a", &[]));
-    assert_eq!(ledger.held(), 0);
+    assert_eq!(ledger.instance_count(), 0);
     assert_eq!(ledger.next_ms(), None);
     assert_eq!(ledger.cell().available, ledger.cell().total);
     ledger.tick(10_000);
@@ -135,10 +139,10 @@ fn drain_refuses_at_once_and_ends_at_the_deadline() {
     // a second drain says when
     assert!(!ledger.drain(1_099, 0));
     assert_eq!(summary(&mut ledger), ["end 0", "end 0"]);
-    assert!(!ledger.drained());
+    assert!(!ledger.is_drained());
     ledger.report(1_200, ends(1, 0, 143));
     ledger.report(1_200, ends(2, 0, 143));
-    assert!(ledger.drained());
+    assert!(ledger.is_drained());
     assert_eq!(ledger.next_ms(), None);
 }
 
@@ -146,7 +150,7 @@ fn drain_refuses_at_once_and_ends_at_the_deadline() {
 fn an_empty_cell_drains_at_once() {
     let mut ledger = ledger();
     ledger.drain(0, 60_000);
-    assert!(ledger.drained());
+    assert!(ledger.is_drained());
 }
 
 #[test]
@@ -175,9 +179,12 @@ fn what_ended_stays_visible_for_a_while_and_within_bounds() {
         ledger.start(0, &start(vec![task(id)]));
         ledger.report(0, ends(id, 0, 0));
     }
-    let all = ledger.instances(599_999, &Instances::default());
+    let all = ledger.find_instances(599_999, &Instances::default());
     assert_eq!(all.len(), 1_000);
     assert_eq!(all[0].age_ms, 599_999);
-    assert_eq!(ledger.all_held(0).len(), 0);
-    assert_eq!(ledger.instances(600_000, &Instances::default()).len(), 0);
+    assert_eq!(ledger.current_instances(0).len(), 0);
+    assert_eq!(
+        ledger.find_instances(600_000, &Instances::default()).len(),
+        0
+    );
 }

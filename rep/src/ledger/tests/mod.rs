@@ -65,21 +65,21 @@ fn stop(app: &str, ids: &[u128]) -> Stop {
     }
 }
 
-fn report(id: u128, attempt: u32, what: What) -> Report {
-    Report {
+fn report(id: u128, attempt: u32, change: InstanceChange) -> ExecutorReport {
+    ExecutorReport {
         instance: InstanceId::from_u128(id),
         attempt,
-        what,
+        change,
     }
 }
 
-fn runs(id: u128, attempt: u32) -> Report {
+fn runs(id: u128, attempt: u32) -> ExecutorReport {
     let (pid, port) = (Some(7), None);
-    report(id, attempt, What::Running { pid, port })
+    report(id, attempt, InstanceChange::Running { pid, port })
 }
 
-fn ends(id: u128, attempt: u32, code: i32) -> Report {
-    report(id, attempt, What::Ended(How::Exit(code)))
+fn ends(id: u128, attempt: u32, code: i32) -> ExecutorReport {
+    report(id, attempt, InstanceChange::Ended(EndReason::Exit(code)))
 }
 
 /// What became of each: `+` accepted, else the reason.
@@ -100,7 +100,7 @@ fn answers(ledger: &mut Ledger, now_ms: u64, start: &CellStart) -> Vec<String> {
 }
 
 fn state_of(ledger: &Ledger, now_ms: u64, id: u128) -> InstanceState {
-    let all = ledger.instances(now_ms, &Instances::default());
+    let all = ledger.find_instances(now_ms, &Instances::default());
     let id = InstanceId::from_u128(id);
     all.iter().rfind(|i| i.instance == id).unwrap().state
 }
@@ -110,7 +110,7 @@ fn summary(ledger: &mut Ledger) -> Vec<String> {
     let summary = |action: &Action| match action {
         Action::Launch { attempt, .. } => format!("launch {attempt}"),
         Action::End { attempt, .. } => format!("end {attempt}"),
-        Action::Tell { kind, reason, .. } => match reason {
+        Action::Event { kind, reason, .. } => match reason {
             Some(reason) => format!("{kind}: {reason}"),
             None => (*kind).to_owned(),
         },

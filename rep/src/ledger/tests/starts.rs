@@ -80,7 +80,7 @@ fn what_fits_is_taken_in_the_order_given() {
 
 #[test]
 fn a_cell_that_holds_more_than_believed_refuses() {
-    // held before, the start's (id, believed) pairs, the answers
+    // reserved before, the start's (id, believed) pairs, the answers
     type Case = (
         &'static [u128],
         &'static [(u128, u32)],
@@ -94,15 +94,15 @@ fn a_cell_that_holds_more_than_believed_refuses() {
         (&[], &[(1, 5)], &["+"]),
         // the first is wrong by one, the second then right
         (&[9], &[(1, 0), (2, 1)], &["changed", "+"]),
-        // a repeat of what is held already, whole or in part
+        // a repeat of what is reserved already, whole or in part
         (&[1, 2], &[(1, 0), (2, 1), (3, 2)], &["+", "+", "+"]),
         (&[2], &[(1, 0), (2, 1), (3, 2)], &["+", "+", "+"]),
         // the same twice in one start
         (&[], &[(1, 0), (1, 0), (2, 1)], &["+", "+", "+"]),
     ];
-    for (held, asked, expected) in cases {
+    for (entry, asked, expected) in cases {
         let mut ledger = ledger();
-        ledger.start(0, &start(held.iter().map(|id| work(*id, "a")).collect()));
+        ledger.start(0, &start(entry.iter().map(|id| work(*id, "a")).collect()));
         let asked: Vec<Work> = asked
             .iter()
             .map(|(id, believed)| believing(*believed, work(*id, "a")))
@@ -110,7 +110,7 @@ fn a_cell_that_holds_more_than_believed_refuses() {
         assert_eq!(
             answers(&mut ledger, 0, &start(asked.clone())),
             expected,
-            "{held:?} {asked:?}"
+            "{entry:?} {asked:?}"
         );
     }
     // another app, and a task of the same name, do not count
@@ -138,7 +138,7 @@ fn an_instance_id_is_never_started_twice() {
     assert_eq!(answers(&mut ledger, 0, &first), ["+"]);
     assert_eq!(summary(&mut ledger), ["launch 0"]);
     let seq = ledger.seq();
-    // late, for another life, while draining: it is held, so it is accepted
+    // late, for another life, while draining: it is reserved, so it is accepted
     let late = CellStart {
         expires_ms: CellTime::from_ms(0),
         incarnation: Incarnation::nil(),
@@ -190,7 +190,7 @@ fn a_start_that_was_stopped_by_name_does_not_come_back() {
     // an app's stop names nobody: later starts are new work
     ledger.stop(20, &stop("b", &[]));
     assert_eq!(answers(&mut ledger, 30, &start(vec![work(3, "b")])), ["+"]);
-    // one that was held, stopped and is sent again
+    // one that was reserved, stopped and is sent again
     ledger.stop(40, &stop("a", &[2]));
     ledger.report(50, ends(2, 0, 143));
     assert_eq!(

@@ -6,11 +6,11 @@ use shared::wire::{EventInstance, Instance, InstanceState, Work};
 
 #[cfg(doc)]
 use super::HEALTHY_MS;
-use super::words::Action;
+use super::actions::Action;
 
 /// One instance whose place is taken.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
+pub(super) struct Entry {
     pub(super) work: Arc<Work>,
     pub(super) state: InstanceState,
     pub(super) since_ms: u64,
@@ -25,7 +25,7 @@ pub(super) struct Held {
     pub(super) expires_ms: u64,
 }
 
-impl Held {
+impl Entry {
     /// As it is told to people.
     pub(super) fn describe(&self, now_ms: u64, address: &str) -> Instance {
         Instance {
@@ -46,8 +46,8 @@ impl Held {
     }
 
     /// An event about it.
-    pub(super) fn tell(&self, kind: &'static str, reason: Option<String>) -> Action {
-        Action::Tell {
+    pub(super) fn event(&self, kind: &'static str, reason: Option<String>) -> Action {
+        Action::Event {
             kind,
             app: self.work.app.clone(),
             instance: EventInstance {

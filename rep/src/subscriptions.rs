@@ -9,7 +9,7 @@ use shared::{Subjects, nats::BusError};
 
 use crate::{
     Config,
-    outbox::{Asked, Counters},
+    outbox::{Counters, Question},
 };
 
 /// What a message asks for, by the subject it came on.
@@ -29,9 +29,9 @@ pub(crate) enum Topic {
 }
 
 /// Every message for this cell.
-pub(crate) type Heard = SelectAll<BoxStream<'static, (Topic, Asked)>>;
+pub(crate) type Messages = SelectAll<BoxStream<'static, (Topic, Question)>>;
 
-/// What is asked of one cell.
+/// What is question of one cell.
 const ENDPOINTS: [(&str, Topic); 6] = [
     ("start", Topic::Start),
     ("stop", Topic::Stop),
@@ -47,8 +47,8 @@ pub(crate) async fn listen(
     client: &async_nats::Client,
     subjects: &Subjects,
     counters: std::sync::Arc<Counters>,
-) -> Result<(Heard, Option<Service>), BusError> {
-    let mut heard = SelectAll::new();
+) -> Result<(Messages, Option<Service>), BusError> {
+    let mut all = SelectAll::new();
     for (subject, topic) in [
         (subjects.discover(), Topic::Discover),
         (subjects.bid(), Topic::Bid),
@@ -59,11 +59,11 @@ pub(crate) async fn listen(
             .subscribe(subject)
             .await
             .map_err(BusError::subscribe)?;
-        heard.push(plain(messages, topic));
+        all.push(plain(messages, topic));
     }
-    heard.push(namesakes(config, client, subjects).await?);
+    all.push(namesakes(config, client, subjects).await?);
     let service = if config.service {
-        Some(serve(config, client, subjects, counters, &mut heard).await?)
+        Some(serve(config, client, subjects, counters, &mut all).await?)
     } else {
         for (what, topic) in ENDPOINTS {
             let subject = subjects.cell(&config.cell, what);
@@ -71,11 +71,11 @@ pub(crate) async fn listen(
                 .queue_subscribe(subject, "q".into())
                 .await
                 .map_err(BusError::subscribe)?;
-            heard.push(plain(messages, topic));
+            all.push(plain(messages, topic));
         }
         None
     };
-    Ok((heard, service))
+    Ok((all, service))
 }
 
 /// Two cells of one name that start in one moment find nobody when they ask for it, so each listens
@@ -84,13 +84,13 @@ async fn namesakes(
     config: &Config,
     client: &async_nats::Client,
     subjects: &Subjects,
-) -> Result<BoxStream<'static, (Topic, Asked)>, BusError> {
+) -> Result<BoxStream<'static, (Topic, Question)>, BusError> {
     let own = subjects.cell(&config.cell, "advert");
     let messages = client.subscribe(own).await.map_err(BusError::subscribe)?;
     let while_new = tokio::time::sleep(namesake_time(config));
     let messages = messages.take_until(Box::pin(while_new));
-    let heard = messages.map(|message| (Topic::Namesake, Asked::Plain(Box::new(message))));
-    Ok(heard.boxed())
+    let messages = messages.map(|message| (Topic::Namesake, Question::Plain(Box::new(message))));
+    Ok(messages.boxed())
 }
 
 /// How long a cell listens for others of its name: both have advertised by then.
@@ -98,9 +98,9 @@ pub(crate) fn namesake_time(config: &Config) -> Duration {
     2 * config.interval.0
 }
 
-fn plain(messages: async_nats::Subscriber, topic: Topic) -> BoxStream<'static, (Topic, Asked)> {
+fn plain(messages: async_nats::Subscriber, topic: Topic) -> BoxStream<'static, (Topic, Question)> {
     messages
-        .map(move |message| (topic, Asked::Plain(Box::new(message))))
+        .map(move |message| (topic, Question::Plain(Box::new(message))))
         .boxed()
 }
 
@@ -109,7 +109,7 @@ async fn serve(
     client: &async_nats::Client,
     subjects: &Subjects,
     counters: std::sync::Arc<Counters>,
-    heard: &mut Heard,
+    all: &mut Messages,
 ) -> Result<Service, BusError> {
     let refused = |e: async_nats::Error| BusError::Refused(e.to_string());
     let about = [("cell", &config.cell), ("zone", &config.zone)];
@@ -134,8 +134,8 @@ async fn serve(
             .add(subjects.cell(&config.cell, what))
             .await
             .map_err(refused)?;
-        let asked = endpoint.map(move |request| (topic, Asked::Endpoint(Box::new(request))));
-        heard.push(asked.boxed());
+        let question = endpoint.map(move |request| (topic, Question::Endpoint(Box::new(request))));
+        all.push(question.boxed());
     }
     Ok(service)
 }

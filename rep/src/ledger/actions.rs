@@ -23,7 +23,7 @@ pub enum Action {
         attempt: u32,
     },
     /// Something that observers want to know.
-    Tell {
+    Event {
         /// One of [`shared::wire::kind`].
         kind: &'static str,
         /// The app.
@@ -37,18 +37,18 @@ pub enum Action {
 
 /// What an executor says of an instance.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Report {
+pub struct ExecutorReport {
     /// Which instance.
     pub instance: InstanceId,
     /// Which of its starts.
     pub attempt: u32,
     /// What became of it.
-    pub what: What,
+    pub change: InstanceChange,
 }
 
-/// See [`Report`].
+/// See [`ExecutorReport`].
 #[derive(Clone, Debug, PartialEq)]
-pub enum What {
+pub enum InstanceChange {
     /// It runs.
     Running {
         /// Its process.
@@ -57,12 +57,12 @@ pub enum What {
         port: Option<u16>,
     },
     /// It is gone, with every process it made.
-    Ended(How),
+    Ended(EndReason),
 }
 
 /// How an instance ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum EndReason {
     /// By itself, with this exit code.
     Exit(i32),
     /// By a signal.
@@ -73,13 +73,13 @@ pub enum How {
     Failed(String),
 }
 
-impl std::fmt::Display for How {
+impl std::fmt::Display for EndReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            How::Exit(code) => write!(f, "exit {code}"),
-            How::Signal(number) => write!(f, "signal {number}"),
-            How::OverMemory => f.write_str("over its memory limit"),
-            How::Failed(why) => f.write_str(why),
+            EndReason::Exit(code) => write!(f, "exit {code}"),
+            EndReason::Signal(number) => write!(f, "signal {number}"),
+            EndReason::OverMemory => f.write_str("over its memory limit"),
+            EndReason::Failed(why) => f.write_str(why),
         }
     }
 }

@@ -1,0 +1,197 @@
+//! When to advertise. A state machine over the cell's own clock; it sends nothing itself.
+
+use placement::Span;
+
+use crate::cadence::{Cadence, JITTER_PART};
+
+/// The answers to `discover` of all cells are spread over this long, and no cell answers twice in it.
+const ANSWER_MS: u64 = 250;
+
+/// Why an advertisement may be due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    /// Time passed.
+    Tick,
+    /// It must be heard at once: a new connection, the begin of a drain.
+    AtOnce,
+    /// Somebody asked every cell to advertise.
+    Discover,
+    /// The cell leaves.
+    Leave,
+}
+
+/// What is to be published now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// The cell's state.
+    Advertisement,
+    /// The cell's state with a ttl of 0; nothing is due after it.
+    Withdrawal,
+}
+
+/// Decides when one cell advertises. The first advertisement is due at once.
+#[derive(Clone, Debug)]
+pub struct Advertiser {
+    cadence: Cadence,
+    /// Where in the 250 ms this cell answers.
+    answer_delay_ms: u64,
+    random: u64,
+    next_regular_ms: u64,
+    /// The last version that [`Advertiser::update`] was told.
+    version: u64,
+    /// The version that was advertised last; none when that was not sent.
+    advertised: Option<u64>,
+    changed: bool,
+    answer_at_ms: Option<u64>,
+    last_sent_ms: Option<u64>,
+    last_answer_ms: Option<u64>,
+    left: bool,
+}
+
+impl Advertiser {
+    /// For a cell that starts at `now_ms` with its state at this version. The cell's name and the
+    /// seed decide where in the 250 ms after a `discover` it answers, and its jitter.
+    pub fn new(cadence: Cadence, cell: &str, seed: u64, version: u64, now_ms: u64) -> Self {
+        let hash = hash(cell.as_bytes(), seed);
+        Self {
+            cadence,
+            answer_delay_ms: hash % ANSWER_MS,
+            random: hash,
+            next_regular_ms: now_ms,
+            version,
+            advertised: None,
+            changed: false,
+            answer_at_ms: None,
+            last_sent_ms: None,
+            last_answer_ms: None,
+            left: false,
+        }
+    }
+
+    /// Says what is to be published now, with the state at this version; after
+    /// [`Due::Withdrawal`] nothing is.
+    pub fn handle(&mut self, now_ms: u64, version: u64, trigger: Trigger) -> Option<Due> {
+        if self.left {
+            return None;
+        }
+        match trigger {
+            Trigger::Tick => {}
+            Trigger::AtOnce => {
+                self.version = version;
+                return Some(self.send(now_ms, version));
+            }
+            Trigger::Discover => self.plan_answer(now_ms),
+            Trigger::Leave => {
+                self.left = true;
+                self.advertised = Some(version);
+                return Some(Due::Withdrawal);
+            }
+        }
+        (self.due_ms() <= now_ms).then(|| self.send(now_ms, version))
+    }
+
+    /// The state may have changed: it has, when this version is another one than at the last update.
+    pub fn update(&mut self, now_ms: u64, version: u64) -> Option<Due> {
+        if version == self.version {
+            return None;
+        }
+        self.version = version;
+        self.changed = true;
+        self.handle(now_ms, version, Trigger::Tick)
+    }
+
+    /// What was due could not be sent: nobody can rely on the last advertisement.
+    pub fn not_sent(&mut self) {
+        self.advertised = None;
+    }
+
+    /// Whether the last advertisement was sent and told of this version.
+    pub fn is_advertised(&self, version: u64) -> bool {
+        self.advertised == Some(version)
+    }
+
+    /// Whether anything was advertised that could be sent.
+    pub fn has_advertised(&self) -> bool {
+        self.advertised.is_some()
+    }
+
+    /// Whether the cell has withdrawn.
+    pub fn has_left(&self) -> bool {
+        self.left
+    }
+
+    /// How long what is published now is valid: not at all once the cell has withdrawn.
+    pub fn ttl(&self) -> Span {
+        if self.left {
+            return Span::default();
+        }
+        self.cadence.ttl()
+    }
+
+    /// When it wants to be told of the time next; none once the cell has withdrawn.
+    pub fn next_ms(&self) -> Option<u64> {
+        (!self.left).then(|| self.due_ms())
+    }
+
+    fn plan_answer(&mut self, now_ms: u64) {
+        if self.answer_at_ms.is_none() {
+            let earliest = self.last_answer_ms.map_or(0, |last| last + ANSWER_MS);
+            self.answer_at_ms = Some((now_ms + self.answer_delay_ms).max(earliest));
+        }
+    }
+
+    fn due_ms(&self) -> u64 {
+        self.next_regular_ms
+            .min(self.change_ms())
+            .min(self.answer_ms())
+    }
+
+    pub(crate) fn answer_ms(&self) -> u64 {
+        self.answer_at_ms.unwrap_or(u64::MAX)
+    }
+
+    pub(crate) fn change_ms(&self) -> u64 {
+        if !self.changed {
+            return u64::MAX;
+        }
+        self.last_sent_ms
+            .map_or(0, |last| last.saturating_add(self.cadence.on_change_ms))
+    }
+
+    /// Whatever the reason, all that wait for an advertisement hear this one.
+    fn send(&mut self, now_ms: u64, version: u64) -> Due {
+        if self.answer_at_ms.take().is_some() {
+            self.last_answer_ms = Some(now_ms);
+        }
+        self.changed = false;
+        self.advertised = Some(version);
+        self.last_sent_ms = Some(now_ms);
+        let jitter = self.draw() % (self.cadence.interval_ms / JITTER_PART + 1);
+        self.next_regular_ms = now_ms + self.cadence.interval_ms - jitter;
+        Due::Advertisement
+    }
+
+    fn draw(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.random)
+    }
+}
+
+/// FNV-1a over the name, mixed with the seed.
+fn hash(name: &[u8], seed: u64) -> u64 {
+    let fnv = name.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    mix(fnv ^ seed)
+}
+
+/// The output function of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
+/// generators", 2014).
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,225 @@
+//! One cell as a state machine: what it has reserved and what runs (the ledger), when it
+//! advertises, and the events that it gathers. No clock, no I/O, no randomness: the rep drives it
+//! over NATS and with processes, the simulator in virtual time.
+//!
+//! A driver hands inputs to [`CellMachine::take`], or asks one of the questions of
+//! `machine/replies.rs`, and then carries out what [`CellMachine::run`] returns until it returns
+//! nothing. What the executor reports in the same moment is taken before the next run: so an
+//! instance that starts at once is advertised once, as running.
+
+mod replies;
+
+use std::sync::Arc;
+
+use advertiser::{Advertiser, Cadence, Due, Trigger};
+use placement::{Cell, Span};
+use shared::{
+    InstanceId,
+    wire::{Advert, Event, Instance, Work},
+};
+
+pub use self::replies::CellBid;
+pub(crate) use self::replies::bounded;
+use crate::{
+    events::Events,
+    ledger::{Action, ExecutorReport, Ledger},
+};
+
+/// One thing that happened to a cell.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CellInput {
+    /// Time passed.
+    Tick,
+    /// Somebody asked every cell to advertise.
+    Discover,
+    /// The connection is back: everybody may have forgotten the cell.
+    Reconnected,
+    /// The last advertisement could not be sent.
+    NotSent,
+    /// The executor reports about an instance.
+    Report(ExecutorReport),
+    /// The cell withdraws at once and ends everything that runs.
+    Leave,
+}
+
+/// What a driver is to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CellOutput {
+    /// Publish an advertisement.
+    Advertise(Arc<Advert>),
+    /// Publish an advertisement with a ttl of 0. It is the last one.
+    Withdraw(Arc<Advert>),
+    /// Start an instance's process; reports about it carry this attempt's number.
+    Launch {
+        /// What to run.
+        work: Arc<Work>,
+        /// 0 for the first start here, one more for each restart.
+        attempt: u32,
+    },
+    /// End an instance's process: ask it, then make it.
+    End {
+        /// Which instance.
+        instance: InstanceId,
+        /// Which of its starts.
+        attempt: u32,
+    },
+    /// Publish an event.
+    Event(Box<Event>),
+}
+
+/// How a cell is set up, beside what it is.
+#[derive(Clone, Copy, Debug)]
+pub struct CellSettings {
+    /// The times of its advertisements.
+    pub cadence: Cadence,
+    /// How long instances go on when a drain does not say.
+    pub drain_deadline: Span,
+    /// Mixed with the cell's name for the jitter of its advertisements.
+    pub seed: u64,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct CellMachine {
+    pub(crate) ledger: Ledger,
+    pub(crate) advertiser: Advertiser,
+    pub(crate) events: Events,
+    drain_deadline: Span,
+    out: Vec<CellOutput>,
+}
+
+impl CellMachine {
+    /// A cell that starts at `now_ms` with this ledger. Its first advertisement is due at once.
+    pub fn new(ledger: Ledger, settings: CellSettings, now_ms: u64) -> Self {
+        let (cadence, seed) = (settings.cadence, settings.seed);
+        let name = &ledger.cell().cell;
+        Self {
+            advertiser: Advertiser::new(cadence, name, seed, ledger.seq(), now_ms),
+            ledger,
+            events: Events::default(),
+            drain_deadline: settings.drain_deadline,
+            out: Vec::new(),
+        }
+    }
+
+    /// What is reserved and what runs.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Whether the last advertisement was sent and tells of the cell as it is now.
+    pub fn is_advertised(&self) -> bool {
+        self.advertiser.is_advertised(self.ledger.seq())
+    }
+
+    /// Takes one thing that happened.
+    pub fn take(&mut self, now_ms: u64, input: CellInput) {
+        match input {
+            CellInput::Tick => {
+                self.ledger.tick(now_ms);
+                self.advertise(now_ms, Trigger::Tick);
+            }
+            CellInput::Discover => {
+                self.ledger.tick(now_ms);
+                self.advertise(now_ms, Trigger::Discover);
+            }
+            CellInput::Reconnected => {
+                self.ledger.tick(now_ms);
+                self.advertise(now_ms, Trigger::AtOnce);
+            }
+            CellInput::NotSent => self.advertiser.not_sent(),
+            CellInput::Report(report) => self.ledger.report(now_ms, report),
+            CellInput::Leave => {
+                self.advertise(now_ms, Trigger::Leave);
+                self.ledger.drain(now_ms, 0);
+            }
+        }
+    }
+
+    /// Takes over what operators say of the cell, and advertises a change at once.
+    pub fn describe(&mut self, now_ms: u64, cell: &Cell) {
+        if self.ledger.describe(cell) {
+            self.advertise(now_ms, Trigger::AtOnce);
+        }
+    }
+
+    /// What is to be done since the last run. Launches and ends come before what follows from
+    /// them: the driver takes the executor's reports of this moment and runs again.
+    pub fn run(&mut self, now_ms: u64) -> Vec<CellOutput> {
+        self.carry_over_actions(now_ms);
+        if self.out.is_empty() {
+            if self.events.due_ms().is_some_and(|due| due <= now_ms) {
+                self.publish_events();
+            }
+            let due = self.advertiser.update(now_ms, self.ledger.seq());
+            self.publish(now_ms, due);
+        }
+        std::mem::take(&mut self.out)
+    }
+
+    /// The end: every event that is still gathered, and the withdrawal.
+    pub fn close(&mut self, now_ms: u64) -> Vec<CellOutput> {
+        self.carry_over_actions(now_ms);
+        self.publish_events();
+        self.advertise(now_ms, Trigger::Leave);
+        std::mem::take(&mut self.out)
+    }
+
+    /// When [`CellInput::Tick`] must be taken at the latest.
+    pub fn next_ms(&self) -> Option<u64> {
+        let own = [self.ledger.next_ms(), self.events.due_ms()];
+        own.into_iter()
+            .chain([self.advertiser.next_ms()])
+            .flatten()
+            .min()
+    }
+
+    /// Everything that holds a reservation, for observers.
+    pub fn current_instances(&self, now_ms: u64) -> Vec<Instance> {
+        self.ledger.current_instances(now_ms)
+    }
+
+    fn carry_over_actions(&mut self, now_ms: u64) {
+        for action in self.ledger.take_actions() {
+            match action {
+                Action::Launch { work, attempt } => {
+                    self.out.push(CellOutput::Launch { work, attempt });
+                }
+                Action::End { instance, attempt } => {
+                    self.out.push(CellOutput::End { instance, attempt });
+                }
+                Action::Event {
+                    kind,
+                    app,
+                    instance,
+                    reason,
+                } => self.events.add(now_ms, (kind, app, reason), instance),
+            }
+        }
+    }
+
+    fn publish_events(&mut self) {
+        let events = self.events.take(&self.ledger.cell().cell);
+        let events = events.into_iter().map(Box::new).map(CellOutput::Event);
+        self.out.extend(events);
+    }
+
+    pub(crate) fn advertise(&mut self, now_ms: u64, trigger: Trigger) {
+        let due = self.advertiser.handle(now_ms, self.ledger.seq(), trigger);
+        self.publish(now_ms, due);
+    }
+
+    fn publish(&mut self, now_ms: u64, due: Option<Due>) {
+        let Some(due) = due else {
+            return;
+        };
+        let advert = Arc::new(self.state(now_ms, None));
+        self.out.push(match due {
+            Due::Advertisement => CellOutput::Advertise(advert),
+            Due::Withdrawal => CellOutput::Withdraw(advert),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

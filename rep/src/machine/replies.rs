@@ -1,0 +1,166 @@
+//! What a cell answers: functions of its state, the time and the question.
+
+use placement::Span;
+use shared::{
+    AuctionId,
+    clock::{CellTime, millis},
+    wire::{
+        Acceptance, Advert, Bid, CellStart, Drain, DrainAnswer, Event, Instance, Instances,
+        InstancesAnswer, Stop, StopAnswer, WireError, code, kind, parse, to_bytes,
+    },
+};
+
+use super::{CellMachine, CellOutput};
+use crate::ledger::check_work;
+use advertiser::Trigger;
+
+/// The most instances in one start for a cell.
+const MAX_WORK: usize = 10_000;
+/// The most ids or indices in one question.
+const MAX_FILTER: usize = 100_000;
+
+/// A cell's answer to a bid request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CellBid {
+    /// The last advertisement still holds.
+    Unchanged(Bid),
+    /// The whole state.
+    Full(Box<Advert>),
+}
+
+impl CellMachine {
+    /// The cell's whole state: an advertisement, the answer to a question for it, or, with an
+    /// auction, a bid.
+    pub fn state(&self, now_ms: u64, auction: Option<AuctionId>) -> Advert {
+        Advert {
+            v: shared::VERSION,
+            auction,
+            incarnation: self.ledger.incarnation(),
+            seq: self.ledger.seq(),
+            clock_ms: CellTime::from_ms(now_ms),
+            ttl: self.advertiser.ttl(),
+            recent: self.ledger.recent(now_ms),
+            cell: self.ledger.cell().clone(),
+        }
+    }
+
+    /// The answer to a bid request. A cell that has withdrawn gives none: a bid would bring it back.
+    pub fn bid(&self, now_ms: u64, auction: AuctionId) -> Option<CellBid> {
+        if self.advertiser.has_left() {
+            return None;
+        }
+        if self.is_advertised() {
+            return Some(CellBid::Unchanged(self.unchanged(now_ms, auction)));
+        }
+        Some(CellBid::Full(Box::new(self.state(now_ms, Some(auction)))))
+    }
+
+    /// The bid of a cell whose last advertisement still holds.
+    pub fn unchanged(&self, now_ms: u64, auction: AuctionId) -> Bid {
+        Bid {
+            v: shared::VERSION,
+            auction,
+            cell: self.ledger.cell().cell.clone(),
+            incarnation: self.ledger.incarnation(),
+            seq: self.ledger.seq(),
+            clock_ms: CellTime::from_ms(now_ms),
+            unchanged: true,
+        }
+    }
+
+    /// Accepts or refuses the instances of a start; an error when it is malformed.
+    pub fn start(&mut self, now_ms: u64, body: &[u8]) -> Result<Acceptance, WireError> {
+        let start: CellStart = parse(body, &mut Vec::new())?;
+        bounded("work", start.work.len(), MAX_WORK)?;
+        for (i, work) in start.work.iter().enumerate() {
+            check_work(work).map_err(|mut invalid| {
+                invalid.field = format!("work[{i}].{}", invalid.field);
+                WireError::from(invalid)
+            })?;
+        }
+        Ok(self.ledger.start(now_ms, &start))
+    }
+
+    /// Stops what matches; an error when the question is malformed.
+    pub fn stop(&mut self, now_ms: u64, body: &[u8]) -> Result<StopAnswer, WireError> {
+        let stop = Stop::read(body)?;
+        bounded("indices", stop.indices.len(), MAX_FILTER)?;
+        bounded("instances", stop.instances.len(), MAX_FILTER)?;
+        Ok(self.ledger.stop(now_ms, &stop))
+    }
+
+    /// Takes no new work from now on, ends what runs after the deadline, and says so at once.
+    pub fn drain(&mut self, now_ms: u64, body: &[u8]) -> Result<DrainAnswer, WireError> {
+        let drain = Drain::read(body)?;
+        let deadline: Span = drain.deadline.unwrap_or(self.drain_deadline);
+        let cell = self.ledger.cell().cell.clone();
+        let instances = self.ledger.instance_count();
+        if self.ledger.drain(now_ms, millis(deadline.0)) {
+            self.advertise(now_ms, Trigger::AtOnce);
+            let event = Event {
+                count: instances,
+                ..Event::cell(kind::CELL_DRAINING, &cell)
+            };
+            self.out.push(CellOutput::Event(Box::new(event)));
+        }
+        Ok(DrainAnswer {
+            v: shared::VERSION,
+            cell,
+            instances,
+            deadline,
+        })
+    }
+
+    /// What holds a reservation and what ended lately, in messages of at most `max_bytes`. A
+    /// question without a body asks for everything.
+    pub fn instances(
+        &self,
+        now_ms: u64,
+        body: &[u8],
+        max_bytes: usize,
+    ) -> Result<Vec<InstancesAnswer>, WireError> {
+        let body = if body.is_empty() { b"{}" } else { body };
+        let filter: Instances = parse(body, &mut Vec::new())?;
+        bounded("ids", filter.ids.len(), MAX_FILTER)?;
+        let found = self.ledger.find_instances(now_ms, &filter);
+        Ok(self.split(found, max_bytes))
+    }
+
+    /// As few messages as hold all of these; at least one, and each of at most `max_bytes`.
+    pub fn split(&self, instances: Vec<Instance>, max_bytes: usize) -> Vec<InstancesAnswer> {
+        let cell = self.ledger.cell();
+        let message = |instances, more| InstancesAnswer {
+            v: shared::VERSION,
+            cell: cell.cell.clone(),
+            zone: cell.zone.clone(),
+            incarnation: self.ledger.incarnation(),
+            instances,
+            more,
+        };
+        let mut messages = Vec::new();
+        let (mut part, mut part_bytes) = (Vec::new(), 0);
+        for instance in instances {
+            let bytes = to_bytes(&instance).len() + 1;
+            if part_bytes + bytes > max_bytes && !part.is_empty() {
+                messages.push(message(std::mem::take(&mut part), true));
+                part_bytes = 0;
+            }
+            part_bytes += bytes;
+            part.push(instance);
+        }
+        messages.push(message(part, false));
+        messages
+    }
+}
+
+/// Refuses a list that is too long.
+pub(crate) fn bounded(field: &str, count: usize, most: usize) -> Result<(), WireError> {
+    if count <= most {
+        return Ok(());
+    }
+    Err(WireError {
+        code: code::INVALID_REQUEST.into(),
+        field: Some(field.into()),
+        message: format!("{field}: {count} entries; expected at most {most}"),
+    })
+}

@@ -1,0 +1,326 @@
+use std::time::Duration;
+
+use placement::{Kind, Resources};
+use shared::{
+    AuctionId, Incarnation,
+    clock::CellTime,
+    wire::{CellStart, InstanceState, to_bytes},
+};
+
+use super::*;
+use crate::ledger::{EndReason, InstanceChange};
+
+const LIFE: Incarnation = Incarnation::from_u128(1);
+
+fn seconds(seconds: u64) -> Span {
+    Span(Duration::from_secs(seconds))
+}
+
+fn machine() -> CellMachine {
+    let ledger = Ledger::new(
+        Cell::new("a", Resources::new(1_000, 1_000, 10)),
+        LIFE,
+        "127.0.0.1",
+    );
+    let settings = CellSettings {
+        cadence: Cadence::default(),
+        drain_deadline: seconds(30),
+        seed: 1,
+    };
+    CellMachine::new(ledger, settings, 0)
+}
+
+fn work(id: u128) -> Work {
+    Work {
+        instance: InstanceId::from_u128(id),
+        kind: Kind::Lrp,
+        app: "web".into(),
+        index: 0,
+        memory_mb: 100,
+        disk_mb: 10,
+        cpu_millis: 0,
+        extra: std::collections::BTreeMap::new(),
+        owner: None,
+        tags: std::collections::BTreeMap::new(),
+        believed: None,
+        run: None,
+    }
+}
+
+fn start(machine: &mut CellMachine, now_ms: u64, ids: &[u128]) {
+    let start = CellStart {
+        v: 1,
+        auction: AuctionId::nil(),
+        incarnation: LIFE,
+        expires_ms: CellTime::from_ms(now_ms + 5_000),
+        work: ids.iter().map(|id| work(*id)).collect(),
+    };
+    let answer = machine.start(now_ms, &to_bytes(&start)).unwrap();
+    assert_eq!(answer.accepted.len(), ids.len());
+}
+
+fn report(machine: &mut CellMachine, now_ms: u64, id: u128, change: InstanceChange) {
+    let report = ExecutorReport {
+        instance: InstanceId::from_u128(id),
+        attempt: 0,
+        change,
+    };
+    machine.take(now_ms, CellInput::Report(report));
+}
+
+fn running(machine: &mut CellMachine, now_ms: u64, id: u128) {
+    let (pid, port) = (Some(7), None);
+    report(machine, now_ms, id, InstanceChange::Running { pid, port });
+}
+
+fn tick(machine: &mut CellMachine, now_ms: u64) -> Vec<String> {
+    machine.take(now_ms, CellInput::Tick);
+    run(machine, now_ms)
+}
+
+/// Runs until there is nothing to do, as drivers do.
+fn run(machine: &mut CellMachine, now_ms: u64) -> Vec<String> {
+    let mut said = Vec::new();
+    loop {
+        let outputs = machine.run(now_ms);
+        if outputs.is_empty() {
+            return said;
+        }
+        said.extend(outputs.iter().map(text));
+    }
+}
+
+fn text(output: &CellOutput) -> String {
+    match output {
+        CellOutput::Advertise(advert) => {
+            assert_eq!(advert.ttl, seconds(15));
+            format!("advertise {}", advert.cell.apps.values().sum::<u32>())
+        }
+        CellOutput::Withdraw(advert) => format!("withdraw, ttl {:?}", advert.ttl.0),
+        CellOutput::Launch { work, attempt } => format!("launch {} {attempt}", work.instance),
+        CellOutput::End { instance, attempt } => format!("end {instance} {attempt}"),
+        CellOutput::Event(event) => format!("event {} {}", event.kind, event.count),
+    }
+}
+
+fn id(number: u128) -> String {
+    InstanceId::from_u128(number).to_string()
+}
+
+#[test]
+fn what_starts_at_once_is_advertised_once_as_running() {
+    let mut machine = machine();
+    assert_eq!(machine.next_ms(), Some(0));
+    assert_eq!(tick(&mut machine, 0), ["advertise 0"]);
+    assert!(machine.is_advertised());
+    start(&mut machine, 1_000, &[1]);
+    assert!(!machine.is_advertised());
+    let launch = format!("launch {} 0", id(1));
+    let first = machine.run(1_000);
+    assert_eq!(first.iter().map(text).collect::<Vec<_>>(), [launch]);
+    running(&mut machine, 1_000, 1);
+    let next = machine.run(1_000);
+    let [CellOutput::Advertise(advert)] = &next[..] else {
+        panic!("{next:?}");
+    };
+    assert_eq!((advert.cell.starting, advert.cell.count_of("web")), (0, 1));
+    assert!(machine.is_advertised());
+    assert!(machine.run(1_000).is_empty());
+    // the event of it is gathered for 100 ms
+    assert_eq!(machine.next_ms(), Some(1_100));
+    assert!(run(&mut machine, 1_099).is_empty());
+    assert_eq!(run(&mut machine, 1_100), ["event running 1"]);
+}
+
+#[test]
+fn a_bid_says_unchanged_only_when_the_last_advertisement_was_sent() {
+    let mut machine = machine();
+    let auction = AuctionId::from_u128(9);
+    let full = |machine: &CellMachine| match machine.bid(5, auction).unwrap() {
+        CellBid::Full(advert) => {
+            assert_eq!(advert.auction, Some(auction));
+            true
+        }
+        CellBid::Unchanged(bid) => {
+            assert_eq!((bid.auction, bid.seq), (auction, machine.ledger().seq()));
+            false
+        }
+    };
+    assert!(full(&machine), "nothing is advertised yet");
+    tick(&mut machine, 0);
+    assert!(!full(&machine));
+    machine.take(1, CellInput::NotSent);
+    assert!(full(&machine));
+    machine.take(2, CellInput::Reconnected);
+    assert_eq!(run(&mut machine, 2), ["advertise 0"]);
+    assert!(!full(&machine));
+    start(&mut machine, 3, &[1]);
+    assert!(full(&machine), "its state is another one");
+}
+
+#[test]
+fn a_drain_is_advertised_at_once_and_ends_everything_at_its_deadline() {
+    let mut machine = machine();
+    tick(&mut machine, 0);
+    start(&mut machine, 1_000, &[1, 2]);
+    running(&mut machine, 1_000, 1);
+    running(&mut machine, 1_000, 2);
+    run(&mut machine, 1_000);
+    run(&mut machine, 1_100);
+    let answer = machine.drain(2_000, b"").unwrap();
+    assert_eq!((answer.instances, answer.deadline), (2, seconds(30)));
+    let said = run(&mut machine, 2_000);
+    assert_eq!(said, ["advertise 2", "event cell-draining 2"]);
+    assert!(machine.ledger().cell().evacuating);
+    // a second drain says no more, but its deadline counts
+    let answer = machine.drain(2_001, br#"{"deadline":"5s"}"#).unwrap();
+    assert_eq!(answer.deadline, seconds(5));
+    assert!(run(&mut machine, 2_001).is_empty());
+    assert_eq!(tick(&mut machine, 6_900), ["advertise 2"]);
+    assert!(tick(&mut machine, 7_000).is_empty());
+    assert_eq!(machine.next_ms(), Some(7_001));
+    let ends = [format!("end {} 0", id(1)), format!("end {} 0", id(2))];
+    assert_eq!(tick(&mut machine, 7_001), ends);
+    report(
+        &mut machine,
+        7_010,
+        1,
+        InstanceChange::Ended(EndReason::Signal(15)),
+    );
+    assert!(!machine.ledger().is_drained());
+    assert_eq!(run(&mut machine, 7_010), ["advertise 1"]);
+    report(
+        &mut machine,
+        7_020,
+        2,
+        InstanceChange::Ended(EndReason::Signal(15)),
+    );
+    assert!(machine.ledger().is_drained());
+    // the driver closes: what ended is named before the withdrawal
+    let said: Vec<String> = machine.close(7_020).iter().map(text).collect();
+    assert_eq!(said, ["event stopped 2", "withdraw, ttl 0ns"]);
+}
+
+#[test]
+fn who_leaves_withdraws_first_and_bids_no_more() {
+    let mut machine = machine();
+    tick(&mut machine, 0);
+    start(&mut machine, 1_000, &[1]);
+    run(&mut machine, 1_000);
+    machine.take(2_000, CellInput::Leave);
+    let said = run(&mut machine, 2_000);
+    assert_eq!(said, ["withdraw, ttl 0ns", &format!("end {} 0", id(1))]);
+    assert_eq!(machine.bid(2_001, AuctionId::nil()), None);
+    assert_eq!(machine.state(2_001, None).ttl, Span::default());
+    for input in [CellInput::Discover, CellInput::Reconnected, CellInput::Tick] {
+        machine.take(100_000, input);
+    }
+    assert!(run(&mut machine, 100_000).is_empty());
+    report(
+        &mut machine,
+        100_001,
+        1,
+        InstanceChange::Ended(EndReason::Exit(0)),
+    );
+    let said: Vec<String> = machine.close(100_001).iter().map(text).collect();
+    assert_eq!(said, ["event stopped 1"], "it has withdrawn already");
+}
+
+#[test]
+fn what_operators_change_is_advertised_at_once() {
+    let mut machine = machine();
+    tick(&mut machine, 0);
+    let mut cell = machine.ledger().cell().clone();
+    machine.describe(10, &cell);
+    assert!(run(&mut machine, 10).is_empty(), "nothing changed");
+    cell.zone = "z9".into();
+    machine.describe(10, &cell);
+    assert_eq!(run(&mut machine, 10), ["advertise 0"]);
+    assert_eq!(machine.ledger().cell().zone, "z9");
+}
+
+#[test]
+fn discover_is_answered_within_a_while() {
+    let mut machine = machine();
+    tick(&mut machine, 0);
+    let regular_ms = machine.next_ms().unwrap();
+    machine.take(1_000, CellInput::Discover);
+    assert!(run(&mut machine, 1_000).is_empty());
+    let answer_ms = machine.next_ms().unwrap();
+    assert!(answer_ms < 1_250 && answer_ms < regular_ms, "{answer_ms}");
+    assert_eq!(tick(&mut machine, answer_ms), ["advertise 0"]);
+}
+
+#[test]
+fn malformed_messages_change_nothing() {
+    let mut machine = machine();
+    start(&mut machine, 0, &[1]);
+    run(&mut machine, 0);
+    for body in [
+        r#"{"app":"web","index":0}"#,
+        r#"{"app":"web","indices":[]}"#,
+    ] {
+        assert!(machine.stop(1, body.as_bytes()).is_err(), "{body}");
+    }
+    assert!(machine.drain(1, br#"{"deadline":5}"#).is_err());
+    assert!(machine.start(1, b"{}").is_err());
+    assert!(machine.instances(1, br#"{"ids":1}"#, 1_000).is_err());
+    let instances = machine.current_instances(1);
+    assert_eq!(instances[0].state, InstanceState::Starting);
+    assert!(run(&mut machine, 1).is_empty());
+    let stopped = machine.stop(3, br#"{"app":"web"}"#).unwrap();
+    assert_eq!(stopped.stopped.len(), 1);
+    assert_eq!(run(&mut machine, 3), [format!("end {} 0", id(1))]);
+}
+
+#[test]
+fn lists_are_bounded_and_the_error_names_the_field() {
+    assert_eq!(bounded("work", 10, 10), Ok(()));
+    let error = bounded("work", 11, 10).unwrap_err();
+    assert_eq!(error.field.as_deref(), Some("work"));
+    assert_eq!(error.message, "work: 11 entries; expected at most 10");
+}
+
+#[test]
+fn a_start_with_work_that_no_cell_may_hold_names_it() {
+    let mut machine = machine();
+    let start = CellStart {
+        v: 1,
+        auction: AuctionId::nil(),
+        incarnation: LIFE,
+        expires_ms: CellTime::from_ms(5_000),
+        work: vec![
+            work(1),
+            Work {
+                memory_mb: -1,
+                ..work(2)
+            },
+        ],
+    };
+    let error = machine.start(0, &to_bytes(&start)).unwrap_err();
+    assert_eq!(error.field.as_deref(), Some("work[1].memory_mb"));
+    assert_eq!(machine.ledger().instance_count(), 0);
+}
+
+#[test]
+fn instances_are_split_over_messages_and_the_last_says_so() {
+    let mut machine = machine();
+    start(&mut machine, 0, &[1, 2, 3]);
+    let one = to_bytes(&machine.current_instances(0)[0]).len() + 1;
+    for (max_bytes, counts) in [
+        (3 * one, vec![3]),
+        (3 * one - 1, vec![2, 1]),
+        (2 * one, vec![2, 1]),
+        (one, vec![1, 1, 1]),
+        (1, vec![1, 1, 1]),
+    ] {
+        let messages = machine.instances(0, b"", max_bytes).unwrap();
+        let found: Vec<usize> = messages.iter().map(|m| m.instances.len()).collect();
+        assert_eq!(found, counts, "{max_bytes}");
+        let more: Vec<bool> = messages.iter().map(|m| m.more).collect();
+        let last = more.len() - 1;
+        assert!(more[..last].iter().all(|more| *more) && !more[last]);
+    }
+    let none = machine.instances(0, br#"{"app":"x"}"#, 1_000).unwrap();
+    assert_eq!((none.len(), none[0].instances.len()), (1, 0));
+}

@@ -1,0 +1,39 @@
+//! Only for the simulator: what a driver of virtual time needs to count advertisements that hold
+//! nothing new instead of making them, and to begin with cells that hold something. A rep needs
+//! none of it.
+
+use advertiser::Trigger;
+use shared::wire::Work;
+
+use crate::machine::CellMachine;
+
+impl CellMachine {
+    /// Like [`crate::CellInput::Tick`], but an interval that is over is no reason to advertise.
+    /// The first advertisement of a cell is news.
+    pub fn tick_without_renewal(&mut self, now_ms: u64) {
+        self.ledger.tick(now_ms);
+        let news_ms = self.advertiser.next_news_ms();
+        if news_ms.is_some_and(|at_ms| at_ms <= now_ms) || !self.advertiser.has_advertised() {
+            self.advertise(now_ms, Trigger::Tick);
+        }
+    }
+
+    /// When [`CellMachine::tick_without_renewal`] has something to do next.
+    pub fn next_news_ms(&self) -> Option<u64> {
+        let first = self.advertiser.next_ms();
+        let first = first.filter(|_| !self.advertiser.has_advertised());
+        [
+            self.advertiser.next_news_ms().or(first),
+            self.ledger.next_ms(),
+            self.events.due_ms(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Reserves these without judging them.
+    pub fn adopt(&mut self, works: impl Iterator<Item = Work>) {
+        self.ledger.adopt(works);
+    }
+}
