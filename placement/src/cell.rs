@@ -274,3 +274,6 @@ fn check_resources(what: &str, resources: &Resources, low: i64) -> Result<(), In
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
