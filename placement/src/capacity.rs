@@ -139,8 +139,8 @@ fn emptied(cell: &Cell) -> Cell {
         evacuating: false,
         ..cell.clone()
     };
-    empty.volumes.clear();
-    empty.cached_blobs.clear();
+    empty.attributes_mut().volumes.clear();
+    empty.attributes_mut().cached_blobs.clear();
     empty
 }
 

@@ -1,10 +1,6 @@
 //! A cell as it describes itself: the body of an advertisement, of a bid, and of a scenario's cell.
 
-use std::{
-    collections::BTreeMap,
-    ops::{Deref, DerefMut},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +21,7 @@ pub(crate) use interner::AttributeInterner;
 /// default is left out when it is written.
 ///
 /// What operators say of it, which is alike on many cells and seldom changes, stands in
-/// [`Attributes`]; its fields are read and written as if they were the cell's own.
+/// [`Attributes`]; its fields are read as if they were the cell's own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "attributes::Flat", into = "attributes::Flat")]
 pub struct Cell {
@@ -64,13 +60,6 @@ impl Deref for Cell {
 
     fn deref(&self) -> &Attributes {
         &self.attributes
-    }
-}
-
-impl DerefMut for Cell {
-    /// Cells that shared the attributes keep theirs.
-    fn deref_mut(&mut self) -> &mut Attributes {
-        Arc::make_mut(&mut self.attributes)
     }
 }
 
@@ -156,6 +145,11 @@ impl Cell {
             recent_starts: Vec::new(),
             attributes: Arc::default(),
         }
+    }
+
+    /// Its attributes, to be changed; a copy is made where other cells share them.
+    pub fn attributes_mut(&mut self) -> &mut Attributes {
+        Arc::make_mut(&mut self.attributes)
     }
 
     /// How many instances of `app` it holds.
@@ -280,3 +274,6 @@ fn check_resources(what: &str, resources: &Resources, low: i64) -> Result<(), In
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

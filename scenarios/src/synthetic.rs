@@ -66,7 +66,8 @@ impl SyntheticLoad {
             cell.attributes = Arc::clone(shared.or_insert_with(|| attributes_of(zone, day).into()));
             if dice >> 32 & 1 == 0 {
                 let day = (dice >> 16) % 28 + 1;
-                cell.next_reboot = format!("2026-12-{day:02}T00:00:00Z").parse().ok();
+                cell.attributes_mut().next_reboot =
+                    format!("2026-12-{day:02}T00:00:00Z").parse().ok();
             }
             cell
         };

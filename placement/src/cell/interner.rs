@@ -80,13 +80,13 @@ mod tests {
         let mut cells: Vec<Cell> = (0..3)
             .map(|n| Cell::new(format!("c{n}"), Resources::new(100, 100, 1)))
             .collect();
-        cells[2].rack = Some("r".into());
+        cells[2].attributes_mut().rack = Some("r".into());
         for cell in &mut cells {
             interner.share(cell, None);
         }
         assert!(Arc::ptr_eq(&cells[0].attributes, &cells[1].attributes));
         assert!(!Arc::ptr_eq(&cells[0].attributes, &cells[2].attributes));
-        cells[0].reserved = true;
+        cells[0].attributes_mut().reserved = true;
         assert!(!cells[1].reserved, "a change reached another cell");
     }
 
@@ -96,7 +96,7 @@ mod tests {
         let mut cell = Cell::new("c", Resources::new(100, 100, 1));
         for n in 0..10_000 {
             let before = cell.clone();
-            cell.rack = Some(format!("r{n}"));
+            cell.attributes_mut().rack = Some(format!("r{n}"));
             interner.share(&mut cell, Some(&before));
         }
         assert!(
