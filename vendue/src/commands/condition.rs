@@ -133,7 +133,7 @@ impl Condition {
         };
         let expected: Vec<String> = expected.iter().map(|p| format!("{name}.{p}")).collect();
         let names: Vec<&str> = expected.iter().map(String::as_str).collect();
-        let hint = rep::nearest(&self.field, &names)
+        let hint = placement::nearest(&self.field, &names)
             .map_or(String::new(), |n| format!("; did you mean {n:?}?"));
         Err(format!(
             "no cell has a field {:?}; expected one of {}{hint}",
