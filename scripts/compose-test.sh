@@ -56,6 +56,8 @@ take_down() {
 at_exit() {
     local code=$?
     trap - EXIT
+    # a second signal must not leave half of it behind
+    trap '' HUP INT TERM
     if [ $code != 0 ] && [ $up = yes ]; then
         say "state and logs at the failure:"
         compose ps || true
@@ -71,8 +73,8 @@ trap 'exit 1' HUP INT TERM
 
 # ------------------------------------------------------------------ images
 
-# Runs a command and shows what it printed only if it fails. In the background, because `set -e`
-# rests in everything that is called as a condition.
+# Runs a command and shows what it printed only if it fails. In the background, because `set -e` has no
+# effect in a function that is called as a condition.
 attempt() { # COMPLAINT COMMAND...
     local complaint=$1
     shift
@@ -158,7 +160,7 @@ make_nats() {
     docker build -t "$1" "$work/nats"
 }
 
-# ------------------------------------------------------------------ looking
+# ------------------------------------------------------------------ what the cluster says
 
 vendue() { "$vendue" "$@"; }
 
@@ -278,8 +280,8 @@ break_things() {
     eventually 30 "work is placed on the others" runs_are after-kill "3 2"
 
     docker restart -t 1 "$(container nats)" >/dev/null
-    # the auctioneers forget nobody meanwhile, so the pool says nothing of who is connected again;
-    # the cells speak for themselves, and web has one instance on each of them
+    # the auctioneers keep the cells meanwhile, so the pool does not show who is connected again;
+    # `ps` asks the cells themselves, and web has one instance on each of them
     eventually 20 "the restarted server has its cells back, and what they run" runs_are web "3 2"
     eventually 20 "the pool has them too" pool_is "${without[@]}"
     place after-restart 3
@@ -296,7 +298,7 @@ break_things() {
     eventually 40 "a cell without its network is out of the pool" pool_is z1-cell-1 z2-cell-0
     docker network connect "${project}_default" "$cut"
     eventually 40 "and back in it with its network" pool_is "${without[@]}"
-    eventually 10 "its instances never stopped" runs_are after-kill "3 2"
+    eventually 10 "its instances have run all the time" runs_are after-kill "3 2"
 
     attempt "compose up" compose up -d --no-build
     eventually 60 "what was killed is back" pool_is "${CELLS[@]}"
