@@ -246,6 +246,7 @@ impl Ledger {
                 if entry.state == InstanceState::Starting {
                     (entry.state, entry.since_ms) = (InstanceState::Running, now_ms);
                     entry.ended = None;
+                    (entry.exit_code, entry.signal) = (None, None);
                     let told = entry.event(kind::RUNNING, None);
                     self.actions.push(told);
                     self.left_starting();
@@ -381,6 +382,8 @@ impl Ledger {
             pid: None,
             port: None,
             ended: None,
+            exit_code: None,
+            signal: None,
             expires_ms,
             work,
         };
@@ -423,6 +426,11 @@ impl Ledger {
             entry.strikes = 0;
         }
         let text: String = how.to_string().chars().take(MAX_ENDED_CHARS).collect();
+        (entry.exit_code, entry.signal) = match how {
+            EndReason::Exit(code) => (Some(*code), None),
+            EndReason::Signal(number) => (None, Some(*number)),
+            EndReason::OverMemory | EndReason::Failed(_) => (None, None),
+        };
         if entry.state == InstanceState::Stopping {
             self.gone(now_ms, &id, InstanceState::Exited, Some("stopped".into()));
         } else if *how == EndReason::Exit(0) {
@@ -449,6 +457,8 @@ impl Ledger {
         };
         let stopped = entry.state == InstanceState::Stopping;
         (entry.state, entry.since_ms, entry.pid) = (state, now_ms, None);
+        // its port may be another's soon
+        entry.port = None;
         entry.ended = ended;
         let (what, why) = match state {
             _ if stopped => (kind::STOPPED, None),

@@ -20,6 +20,6 @@ pub mod supervisor;
 
 pub use attributes::{Changes, MAX_CHANGED, attribute_value, nearest};
 pub use config::{Attributes, Config, ExecutorKind, MemoryLimit, ProcessConfig, SimulatedConfig};
-pub use executor::Simulated;
+pub use executor::{ExecutorError, Simulated};
 pub use machine::{CellBid, CellInput, CellMachine, CellOutput, CellSettings};
 pub use service::{Ended, RepError, run};

@@ -166,7 +166,7 @@ async fn send(client: Client, mut out: mpsc::Receiver<Out>, counters: Arc<Counte
         };
         if let Err(error) = sent {
             counters.unsent.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(%error, "a message was not sent");
+            tracing::warn!(%error, "message not sent");
         }
     }
 }

@@ -14,7 +14,7 @@ use tokio::time::{sleep_until, timeout};
 
 use crate::{
     Config,
-    executor::Executor,
+    executor::{Executor, ExecutorError},
     operators::Operators,
     outbox::{Counters, Outbox},
     shell::Shell,
@@ -35,16 +35,25 @@ pub enum Ended {
     Shutdown,
 }
 
+impl Ended {
+    /// In words, for the log.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Drained => "drained",
+            Self::Shutdown => "shut down",
+        }
+    }
+}
+
 /// Why a cell cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum RepError {
     /// Its configuration says what no cell may.
-    #[error("configuration: {0}")]
+    #[error("invalid configuration")]
     Config(#[from] Invalid),
     /// Another cell has its name.
     #[error(
-        "a cell named {cell:?} answers already (incarnation {incarnation}); each cell needs a name \
-         of its own"
+        "another cell named {cell:?} is running (incarnation {incarnation}); cell names must be unique"
     )]
     NameTaken {
         /// The name.
@@ -52,12 +61,12 @@ pub enum RepError {
         /// The other cell's incarnation, or what it answered.
         incarnation: String,
     },
-    /// The bus cannot be used.
-    #[error("NATS: {0}")]
+    /// NATS cannot be used.
+    #[error("cannot use NATS")]
     Bus(#[from] BusError),
     /// Instances cannot be run here.
-    #[error("executor: {0}")]
-    Executor(String),
+    #[error("cannot run instances")]
+    Executor(#[from] ExecutorError),
 }
 
 /// Runs a cell until it has drained or `shutdown` is cancelled; then its instances are ended, at

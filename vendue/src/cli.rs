@@ -70,7 +70,7 @@ enum Command {
     /// Show a cluster at work, from the start to the end
     Demo(commands::demo::DemoArgs),
     /// Be one cell, until told to end
-    Rep(Box<commands::roles::RepArgs>),
+    Rep(Box<commands::rep_role::RepArgs>),
     /// Be one auctioneer, until told to end
     Auctioneer(commands::roles::AuctioneerArgs),
     /// Measure vendue on this machine, beside plain NATS
@@ -169,7 +169,7 @@ impl Command {
             Command::Health(args) => commands::health::health(global, args).await,
             Command::Up(args) => commands::up::up(global, args).await,
             Command::Demo(args) => commands::demo::demo(args).await,
-            Command::Rep(args) => commands::roles::rep(global, args).await,
+            Command::Rep(args) => commands::rep_role::rep(global, args).await,
             Command::Auctioneer(args) => commands::roles::auctioneer(global, args).await,
             Command::Bench(bench) => bench.run(global).await,
             Command::Web(args) => commands::web::web(args).await,

@@ -29,6 +29,8 @@ fn found(cell: &str, ids: &[InstanceId]) -> InstancesAnswer {
         pid: None,
         restarts: 0,
         ended: None,
+        exit_code: None,
+        signal: None,
     };
     InstancesAnswer {
         v: 1,

@@ -7,12 +7,13 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
+    time::SystemTime,
 };
 
 use shared::{
-    Subjects,
-    clock::Clock,
-    wire::{LogLine, Logs as Wanted, to_bytes},
+    InstanceId, Subjects,
+    clock::{Clock, millis},
+    wire::{LogLine, Logs as Wanted, Work, to_bytes},
 };
 
 use crate::outbox::{Counters, Outbox};
@@ -57,7 +58,9 @@ struct Ring {
 
 #[derive(Debug)]
 struct Line {
+    instance: InstanceId,
     at_ms: u64,
+    time_ms: u64,
     stream: &'static str,
     text: String,
 }
@@ -68,6 +71,7 @@ pub(crate) struct Sink {
     logs: Arc<Logs>,
     app: String,
     index: u32,
+    instance: InstanceId,
     rate: Mutex<Rate>,
     /// Lines not published since the last one that was.
     dropped: AtomicU64,
@@ -118,10 +122,11 @@ impl Logs {
     }
 
     /// Where the lines of this instance go.
-    pub(crate) fn sink(self: &Arc<Self>, app: &str, index: u32) -> Sink {
+    pub(crate) fn sink(self: &Arc<Self>, work: &Work) -> Sink {
         Sink {
-            app: app.to_owned(),
-            index,
+            app: work.app.clone(),
+            index: work.index,
+            instance: work.instance,
             rate: Mutex::new(Rate::new(self.clock.now_ms())),
             dropped: AtomicU64::new(0),
             logs: Arc::clone(self),
@@ -138,11 +143,13 @@ impl Logs {
             if *app != wanted.app || wanted.index.is_some_and(|i| i != *index) {
                 continue;
             }
-            let skip = ring.lines.len().saturating_sub(count);
-            lines.extend(ring.lines.iter().skip(skip).map(|line| {
+            let matches = |line: &&Line| wanted_line(line, wanted, now_ms);
+            let found = ring.lines.iter().filter(matches);
+            let skip = found.clone().count().saturating_sub(count);
+            lines.extend(found.skip(skip).map(|line| {
                 let age_ms = now_ms.saturating_sub(line.at_ms);
-                let told = self.line(app, *index, line.stream, line.text.clone());
-                (line.at_ms, LogLine { age_ms, ..told })
+                let answer = self.line(app, *index, line);
+                (line.at_ms, LogLine { age_ms, ..answer })
             }));
         }
         drop(rings);
@@ -165,14 +172,16 @@ impl Logs {
         self.outbox.flush().await;
     }
 
-    fn line(&self, app: &str, index: u32, stream: &str, text: String) -> LogLine {
+    fn line(&self, app: &str, index: u32, line: &Line) -> LogLine {
         LogLine {
             v: shared::VERSION,
             app: app.to_owned(),
             index,
+            instance: line.instance,
+            time_ms: line.time_ms,
             cell: self.cell.clone(),
-            stream: stream.to_owned(),
-            text,
+            stream: line.stream.to_owned(),
+            text: line.text.clone(),
             dropped: 0,
             age_ms: 0,
         }
@@ -202,6 +211,12 @@ impl Logs {
     }
 }
 
+fn wanted_line(line: &Line, wanted: &Wanted, now_ms: u64) -> bool {
+    let age_ms = now_ms.saturating_sub(line.at_ms);
+    wanted.instance.is_none_or(|id| id == line.instance)
+        && wanted.since.is_none_or(|since| age_ms <= millis(since.0))
+}
+
 impl Sink {
     /// Keeps a line and publishes it when the rate allows.
     pub(crate) fn line(&self, stream: &'static str, text: String) {
@@ -209,31 +224,39 @@ impl Sink {
         let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
         let allowed = rate.take(now_ms);
         drop(rate);
+        let line = self.stamped(now_ms, stream, text);
         if allowed {
-            self.publish(stream, text.clone());
+            self.publish(&line);
         } else {
             self.drop_one();
         }
-        let at_ms = now_ms;
-        let line = Line {
-            at_ms,
-            stream,
-            text,
-        };
         self.logs.keep(&self.app, self.index, line);
     }
 
     /// Says how many lines were dropped at the end, which no later line would say.
     pub(crate) fn close(&self) {
         if self.dropped.load(Ordering::Relaxed) > 0 {
-            self.publish("vendue", "lines were dropped: too many at once".into());
+            let now_ms = self.logs.clock.now_ms();
+            let text = "lines dropped: too many at once".into();
+            self.publish(&self.stamped(now_ms, "vendue", text));
         }
     }
 
-    fn publish(&self, stream: &str, text: String) {
+    fn stamped(&self, at_ms: u64, stream: &'static str, text: String) -> Line {
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        Line {
+            instance: self.instance,
+            at_ms,
+            time_ms: since_1970.map_or(0, millis),
+            stream,
+            text,
+        }
+    }
+
+    fn publish(&self, line: &Line) {
         let dropped = self.dropped.swap(0, Ordering::Relaxed);
-        let told = self.logs.line(&self.app, self.index, stream, text);
-        let body = to_bytes(&LogLine { dropped, ..told });
+        let message = self.logs.line(&self.app, self.index, line);
+        let body = to_bytes(&LogLine { dropped, ..message });
         let subject = self.logs.subjects.log(&self.app, &self.index.to_string());
         if !self.logs.outbox.publish_now(subject, body) {
             self.dropped.fetch_add(dropped, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! How the memory limit of an instance is held: control groups version 2, else version 1, else the
-//! supervisor watches.
+//! How the memory limit of an instance is enforced: control groups version 2, else version 1, else
+//! polling by the supervisor.
 
 use std::{
     fs, io,
@@ -9,7 +9,7 @@ use std::{
 
 use crate::{config::MemoryLimit, supervisor::SUPERVISORS};
 
-/// What holds limits on this machine.
+/// What enforces limits on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Memory {
     /// A control group for each instance below this one, and the file that takes the limit.
@@ -29,23 +29,23 @@ const V1: &str = "/sys/fs/cgroup/memory";
 const V1_LIMIT: &str = "memory.limit_in_bytes";
 
 impl Memory {
-    /// The best that works here, and a word on why for the log.
+    /// The best that works here, and a text with the reason for the log.
     pub(crate) fn choose(wanted: MemoryLimit, cell: &str) -> (Self, String) {
         match wanted {
-            MemoryLimit::Off => (Self::Off, "memory limits are not held".into()),
-            MemoryLimit::Watch => (Self::Watch, "memory limits are held by watching".into()),
+            MemoryLimit::Off => (Self::Off, "memory limits not enforced".into()),
+            MemoryLimit::Watch => (Self::Watch, "memory limits enforced by polling".into()),
             MemoryLimit::Auto => {
                 let mut why = Vec::new();
                 for (version, root, limit_file) in [(2, V2, V2_LIMIT), (1, V1, V1_LIMIT)] {
                     match prepare(Path::new(root), limit_file, cell) {
                         Ok(below) => {
-                            let text = format!("memory limits are held by cgroup v{version}");
+                            let text = format!("memory limits enforced by cgroup v{version}");
                             return (Self::Cgroup { below, limit_file }, text);
                         }
                         Err(e) => why.push(format!("cgroup v{version}: {e}")),
                     }
                 }
-                let text = format!("memory limits are held by watching ({})", why.join("; "));
+                let text = format!("memory limits enforced by polling ({})", why.join("; "));
                 (Self::Watch, text)
             }
         }

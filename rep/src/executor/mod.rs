@@ -8,7 +8,7 @@ mod process;
 mod simulated;
 mod user;
 
-use std::sync::Arc;
+use std::{io, path::PathBuf, sync::Arc};
 
 use async_nats::Client;
 use shared::InstanceId;
@@ -19,7 +19,42 @@ use shared::{
 
 use self::process::Processes;
 pub use self::simulated::Simulated;
-use crate::{Config, ExecutorKind, RepError, ledger::ExecutorReport, outbox::Counters};
+use crate::{Config, ExecutorKind, ledger::ExecutorReport, outbox::Counters};
+
+/// Why instances cannot be run here.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecutorError {
+    /// The user that instances are to run as does not exist.
+    #[error("run-as: no user {user:?} in /etc/passwd")]
+    UnknownUser {
+        /// The user.
+        user: String,
+    },
+    /// Instances are to run as another user, and the rep is not root.
+    #[error("run-as: {user:?}: only root can run instances as another user")]
+    NotRoot {
+        /// The user.
+        user: String,
+    },
+    /// There is no directory for the directories of instances.
+    #[error("cannot make the directory for instances{}", named(.directory))]
+    Directory {
+        /// The directory that was configured.
+        directory: Option<PathBuf>,
+        /// Why.
+        source: io::Error,
+    },
+    /// The thread that starts supervisors cannot be started.
+    #[error("cannot start the thread that starts supervisors")]
+    Thread(#[source] io::Error),
+}
+
+fn named(directory: &Option<PathBuf>) -> String {
+    let named = directory
+        .as_ref()
+        .map(|path| format!(" {}", path.display()));
+    named.unwrap_or_default()
+}
 
 /// The ways to run instances.
 #[derive(Debug)]
@@ -34,7 +69,7 @@ impl Executor {
         client: &Client,
         subjects: &Subjects,
         counters: Arc<Counters>,
-    ) -> Result<Self, RepError> {
+    ) -> Result<Self, ExecutorError> {
         match &config.executor {
             ExecutorKind::Simulated(simulated) => Ok(Self::Simulated(Simulated::new(*simulated))),
             ExecutorKind::Process(process) => {

@@ -28,6 +28,7 @@ use tempfile::TempDir;
 use tokio::{runtime::Handle, sync::mpsc};
 
 use super::{
+    ExecutorError,
     follow::{Started, follow},
     logs::Logs,
     memory::Memory,
@@ -35,7 +36,7 @@ use super::{
     user,
 };
 use crate::{
-    Config, ProcessConfig, RepError,
+    Config, ProcessConfig,
     ledger::{EndReason, ExecutorReport, InstanceChange},
     outbox::{Counters, Outbox},
     supervisor::Orders,
@@ -108,9 +109,12 @@ impl Processes {
         client: &Client,
         subjects: &Subjects,
         counters: Arc<Counters>,
-    ) -> Result<Self, RepError> {
-        let user = user::choose(process.run_as.as_deref()).map_err(RepError::Executor)?;
-        let home = home(config, process).map_err(|e| RepError::Executor(e.to_string()))?;
+    ) -> Result<Self, ExecutorError> {
+        let user = user::choose(process.run_as.as_deref())?;
+        let home = home(config, process).map_err(|source| ExecutorError::Directory {
+            directory: process.state_dir.clone(),
+            source,
+        })?;
         let (memory, text) = Memory::choose(process.memory, &config.cell);
         tracing::info!(cell = config.cell, ?user, home = %home.path().display(), "{text}");
         let outbox = Outbox::new(client.clone(), Arc::clone(&counters));
@@ -134,7 +138,7 @@ impl Processes {
         let spawner = std::thread::Builder::new()
             .name("spawner".into())
             .spawn(move || spawner.serve(&jobs_of))
-            .map_err(|e| RepError::Executor(e.to_string()))?;
+            .map_err(ExecutorError::Thread)?;
         Ok(Self {
             jobs: Some(jobs),
             spawner: Some(spawner),
@@ -228,12 +232,13 @@ impl Spawner {
             None
         };
         let name = format!("{}-{}", job.work.instance, job.attempt);
-        let sink = self.logs.sink(&job.work.app, job.work.index);
+        let sink = self.logs.sink(&job.work);
         let group = self.memory.group(&name, job.work.memory_mb);
         let (cgroup, watch) = match group {
             Ok(cgroup) => (cgroup, self.memory == Memory::Watch),
             Err(e) => {
-                let text = format!("no cgroup ({e}): its memory limit is held by watching");
+                let text =
+                    format!("cannot make a control group ({e}): memory limit enforced by polling");
                 sink.line("vendue", text);
                 (None, true)
             }

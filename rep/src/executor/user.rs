@@ -2,9 +2,11 @@
 
 use std::fs;
 
+use super::ExecutorError;
+
 /// The user and group that instances run as; none = as the rep itself. Root hands its instances to
 /// `nobody` unless told otherwise; nobody else can choose.
-pub(crate) fn choose(run_as: Option<&str>) -> Result<Option<(u32, u32)>, String> {
+pub(crate) fn choose(run_as: Option<&str>) -> Result<Option<(u32, u32)>, ExecutorError> {
     let own = rustix::process::geteuid().as_raw();
     let accounts = fs::read_to_string("/etc/passwd").unwrap_or_default();
     choose_from(run_as, own, &accounts)
@@ -14,7 +16,7 @@ fn choose_from(
     run_as: Option<&str>,
     own: u32,
     accounts: &str,
-) -> Result<Option<(u32, u32)>, String> {
+) -> Result<Option<(u32, u32)>, ExecutorError> {
     let name = match run_as {
         None if own == 0 => "nobody",
         None => return Ok(None),
@@ -23,14 +25,12 @@ fn choose_from(
     let (uid, gid) = match find(accounts, name) {
         Some(found) => found,
         None if name == "nobody" => (65_534, 65_534),
-        None => return Err(format!("run_as: no user {name:?} in /etc/passwd")),
+        None => return Err(ExecutorError::UnknownUser { user: name.into() }),
     };
     match own {
         0 => Ok(Some((uid, gid))),
         _ if uid == own => Ok(None),
-        _ => Err(format!(
-            "run_as: {name:?}: only root can run instances as another user"
-        )),
+        _ => Err(ExecutorError::NotRoot { user: name.into() }),
     }
 }
 

@@ -21,6 +21,8 @@ pub(super) struct Entry {
     pub(super) pid: Option<u32>,
     pub(super) port: Option<u16>,
     pub(super) ended: Option<String>,
+    pub(super) exit_code: Option<i32>,
+    pub(super) signal: Option<i32>,
     /// On our clock: until then a repeat of its start may arrive.
     pub(super) expires_ms: u64,
 }
@@ -42,6 +44,8 @@ impl Entry {
             pid: self.pid,
             restarts: self.attempt,
             ended: self.ended.clone(),
+            exit_code: self.exit_code,
+            signal: self.signal,
         }
     }
 

@@ -7,7 +7,6 @@
 //! and stays small: there is one for each instance.
 
 mod orders;
-mod tree;
 
 use std::{
     ffi::OsStr,
@@ -24,6 +23,7 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::{Pid, Signal, WaitOptions, WaitStatus},
 };
+use shared::proc::{Process, descendants, memory_kib};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
 pub(crate) use self::orders::{Orders, Word};
@@ -174,7 +174,7 @@ impl Supervisor {
                     return;
                 }
             }
-            if orders.watch_mb > 0 && tree::resident_mb(&self.descendants()) > orders.watch_mb {
+            if orders.watch_mb > 0 && resident_mb(&self.descendants()) > orders.watch_mb {
                 instance.over_memory = true;
                 return;
             }
@@ -206,14 +206,15 @@ impl Supervisor {
         }
         instance.kill_at = Some(Instant::now() + Duration::from_millis(orders.grace_ms));
         let _ = rustix::process::kill_process_group(instance.main, Signal::TERM);
-        let group = instance.main.as_raw_nonzero().get();
+        let group = instance.main.as_raw_nonzero().get().unsigned_abs();
         for process in self.descendants().iter().filter(|p| p.group != group) {
             signal(process.pid, Signal::TERM);
         }
     }
 
-    fn descendants(&self) -> Vec<tree::Process> {
-        tree::descendants(self.own.as_raw_nonzero().get())
+    /// As this is a subreaper, a process whose parent has died is found too.
+    fn descendants(&self) -> Vec<Process> {
+        descendants(self.own.as_raw_nonzero().get().unsigned_abs())
     }
 
     /// Kills until there is nobody left to wait for: what forks while it is killed is killed again.
@@ -376,8 +377,19 @@ fn reap(instance: &mut Instance) -> bool {
     }
 }
 
-fn signal(pid: i32, signal: Signal) {
-    if let Some(pid) = Pid::from_raw(pid) {
+/// How much of these processes is resident and their own, MiB: what they share with files on disk
+/// is not counted, what they share with each other is counted in each.
+fn resident_mb(processes: &[Process]) -> u64 {
+    let amount = |pid, name| memory_kib(pid, name).unwrap_or(0);
+    let kib: u64 = processes
+        .iter()
+        .map(|process| amount(process.pid, "RssAnon") + amount(process.pid, "RssShmem"))
+        .sum();
+    kib / 1_024
+}
+
+fn signal(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         // gone already, or not ours to signal: it is looked at again
         let _ = rustix::process::kill_process(pid, signal);
     }

@@ -166,6 +166,12 @@ pub struct Instance {
     /// How it ended, in words: `exit 1`, `signal 9`, `over its memory limit`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
+    /// The exit code with which it ended last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// The number of the signal by which it ended last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
 }
 
 /// "Say this of yourself from now on."
@@ -236,9 +242,15 @@ pub struct Logs {
     pub v: u8,
     /// The app.
     pub app: String,
-    /// One instance only.
+    /// Instances with this index only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u32>,
+    /// This instance only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<InstanceId>,
+    /// Lines of at most this age only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Span>,
     /// How many lines of each instance at most (default 100).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines: Option<usize>,
@@ -264,8 +276,14 @@ pub struct LogLine {
     pub v: u8,
     /// The app.
     pub app: String,
-    /// Which instance.
+    /// Which instance of it.
     pub index: u32,
+    /// The instance's id.
+    #[serde(default = "InstanceId::nil")]
+    pub instance: InstanceId,
+    /// When the cell read it, by the clock of its machine: milliseconds since 1970, UTC.
+    #[serde(default)]
+    pub time_ms: u64,
     /// On which cell.
     pub cell: String,
     /// `stdout`, `stderr`, or `vendue` for what the cell says of it.

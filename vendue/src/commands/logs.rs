@@ -88,6 +88,8 @@ fn same(a: &LogLine, b: &LogLine) -> bool {
 /// What the cells still hold, oldest first.
 async fn remembered(cluster: &Cluster, args: &LogsArgs, cells: BTreeSet<String>) -> Vec<LogLine> {
     let question = Logs {
+        instance: None,
+        since: None,
         v: shared::VERSION,
         app: args.app.clone(),
         index: args.index,

@@ -16,7 +16,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{instances, roles};
+use super::{instances, rep_role, roles};
 use crate::{
     cluster::{self, Cluster, nats_options, short_name},
     context::{Exit, Format, Global, Usage},
@@ -157,7 +157,7 @@ async fn spawn(
         let bus = connect(options, &format!("rep-{}", config.cell)).await?;
         let name = format!("cell {}", config.cell);
         let run = rep::run(config, bus, subjects.clone(), stop.clone());
-        roles.spawn(async move { (name, run.await.map(drop).map_err(roles::rep_error)) });
+        roles.spawn(async move { (name, run.await.map(drop).map_err(rep_role::rep_error)) });
     }
     Ok(())
 }

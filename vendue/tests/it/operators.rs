@@ -150,7 +150,7 @@ async fn cells_are_changed_shown_and_picked() {
         &["rack=null", "placement_tags=null", "status=maintenance"],
     );
     up.run(&["cells", "set", "z2-cell-0", "status=null"])
-        .expect(0, &["platform", "--attributes FILE"]);
+        .expect(0, &["platform", "--attributes-file FILE"]);
     assert_eq!(up.json(&["cells", "show", "z2-cell-0"]).get("rack"), None);
     up.run(&["cells", "show", "nobody"])
         .expect(1, &["cell nobody"]);

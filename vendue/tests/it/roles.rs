@@ -39,8 +39,7 @@ async fn apart_in_any_order_also_before_the_server() {
     server.stop();
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("cell.toml");
-    let text =
-        "zone = \"z9\"\ngrace = \"1s\"\n[total]\nmemory_mb = 100\n[attributes]\nrack = \"r1\"\n";
+    let text = "zone = \"z9\"\ngrace = \"1s\"\nmemory = 100\n[attributes]\nrack = \"r1\"\n";
     fs::write(&file, text).unwrap();
     let mut rep = vendue();
     rep.args(["rep", "--memory", "200", "--config"]).arg(&file);

@@ -3,6 +3,7 @@ use shared::{AuctionId, clock::CellTime};
 
 use super::*;
 
+mod lists;
 mod lives;
 mod promises;
 mod starts;
