@@ -7,6 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 pub mod code {
     /// The message cannot be used as it is.
     pub const INVALID_REQUEST: &str = "invalid_request";
+    /// Nothing has that name. Only in the errors that the command line prints: no program sends it.
+    pub const NOT_FOUND: &str = "not_found";
     /// Too much is waiting already.
     pub const OVERLOADED: &str = "overloaded";
     /// The program is shutting down.
