@@ -1,14 +1,14 @@
 //! The command line: what there is to type, and what becomes of it.
 
-use std::{io, process::ExitCode};
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, builder::styling::Styles};
 use shared::telemetry::{self, LogFormat};
 
 use crate::{
     bench, commands,
-    context::{Exit, Global, Usage},
-    output::note,
+    context::{Exit, Global},
+    report::report,
     table,
 };
 
@@ -94,10 +94,12 @@ pub(crate) fn run(cli: &Cli) -> ExitCode {
     table::set_wide(cli.global.wide);
     let runtime = match cli.command.runtime() {
         Ok(runtime) => runtime,
-        Err(e) => return report(Err(e.into())),
+        Err(e) => return report(&e.into(), cli.global.output),
     };
-    let done = runtime.block_on(cli.command.run(&cli.global));
-    let code = report(done);
+    let code = match runtime.block_on(cli.command.run(&cli.global)) {
+        Ok(exit) => exit.into(),
+        Err(error) => report(&error, cli.global.output),
+    };
     // a blocked read of standard input must not hold the process
     runtime.shutdown_background();
     code
@@ -177,22 +179,6 @@ impl Command {
             Command::Completions { shell } => commands::version::completions::<Cli>(*shell),
         }
     }
-}
-
-fn report(done: anyhow::Result<Exit>) -> ExitCode {
-    let error = match done {
-        Ok(done) => return done.into(),
-        Err(error) => error,
-    };
-    let closed_pipe = |e: &io::Error| e.kind() == io::ErrorKind::BrokenPipe;
-    if error.downcast_ref::<io::Error>().is_some_and(closed_pipe) {
-        return ExitCode::SUCCESS; // the reader has what it wanted
-    }
-    note(format_args!("error: {error:#}"));
-    if error.downcast_ref::<Usage>().is_some() {
-        return ExitCode::from(2);
-    }
-    ExitCode::FAILURE
 }
 
 #[cfg(test)]

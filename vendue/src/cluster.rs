@@ -16,9 +16,27 @@ use shared::{
 };
 
 use crate::{
-    context::{Format, Global, Usage},
+    context::{Failure, Format, Global, Usage, failure_code},
     output::with_progress,
 };
+
+/// Who is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Peer<'a> {
+    /// Any auctioneer.
+    Auctioneer,
+    /// The cell of this name.
+    Cell(&'a str),
+}
+
+impl std::fmt::Display for Peer<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Auctioneer => f.write_str("the auctioneer"),
+            Self::Cell(cell) => write!(f, "cell {cell}"),
+        }
+    }
+}
 
 /// A connection to a cluster.
 pub(crate) struct Cluster {
@@ -49,7 +67,7 @@ impl Cluster {
     /// Asks `who` on a subject and reads the answer.
     pub(crate) async fn ask<T: DeserializeOwned>(
         &self,
-        who: &str,
+        who: Peer<'_>,
         subject: String,
         question: &impl Serialize,
         patience: Duration,
@@ -57,13 +75,13 @@ impl Cluster {
         let answer = self.ask_raw(who, subject, to_bytes(question), patience);
         let answer = answer.await?;
         serde_json::from_slice(&answer)
-            .map_err(|e| anyhow!("the answer of {who} cannot be read: {e}"))
+            .map_err(|e| anyhow!("the answer from {who} cannot be read: {e}"))
     }
 
     /// Asks with a body that is bytes already; an answer that is an error becomes one.
     pub(crate) async fn ask_raw(
         &self,
-        who: &str,
+        who: Peer<'_>,
         subject: String,
         question: Bytes,
         patience: Duration,
@@ -78,7 +96,7 @@ impl Cluster {
         let request = Request::new().payload(question).timeout(Some(patience));
         let sent = self.bus.client.send_request(subject.clone(), request);
         let answer = with_progress(&format!("waiting for {who}"), sent).await;
-        let answer = answer.map_err(|e| unanswered(who, &subject, patience, &e))?;
+        let answer = answer.map_err(|e| unanswered(&who, &subject, patience, &e))?;
         match serde_json::from_slice::<ErrorBody>(&answer.payload) {
             Ok(body) => Err(refused(body.error)),
             Err(_) => Ok(answer.payload),
@@ -118,9 +136,9 @@ fn advise(error: BusError) -> anyhow::Error {
             }
             ConnectErrorKind::Tls => "does the server speak TLS? check the address and --context",
             ConnectErrorKind::ServerParse => {
-                let message =
-                    format!("{error}: {source}; expected an address like nats://127.0.0.1:4222");
-                return Usage::because(message);
+                return Usage::because(format_args!(
+                    "{error}: {source}; expected an address like nats://127.0.0.1:4222"
+                ));
             }
             _ => {
                 "is a server running there? `vendue up` starts one with a whole cluster; \
@@ -129,52 +147,51 @@ fn advise(error: BusError) -> anyhow::Error {
         },
         _ => return error.into(),
     };
-    let whole = anyhow::Error::from(error);
-    anyhow!("{whole:#}\n{advice}")
+    let source = std::error::Error::source(&error).map_or(String::new(), |s| format!(": {s}"));
+    Failure::because(
+        failure_code::UNREACHABLE,
+        format_args!("{error}{source}\n{advice}"),
+    )
 }
 
-/// Nobody listens on a subject.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "nobody answers on {subject}: no {who} is connected, or --prefix names another cluster\n\
-     `vendue health` shows what is there; `vendue up` starts a whole cluster"
-)]
-pub(crate) struct NobodyAnswers {
-    who: String,
-    subject: String,
-}
-
-/// Somebody listens, and did not answer in time.
-#[derive(Debug, thiserror::Error)]
-#[error("no answer from {who} on {subject} within {}", humantime::format_duration(*timeout))]
-pub(crate) struct NoAnswer {
-    who: String,
-    subject: String,
-    timeout: Duration,
-}
-
-fn unanswered(who: &str, subject: &str, patience: Duration, error: &RequestError) -> anyhow::Error {
-    match error.kind() {
-        RequestErrorKind::NoResponders => NobodyAnswers {
-            who: who.to_owned(),
-            subject: subject.to_owned(),
-        }
-        .into(),
-        RequestErrorKind::TimedOut => NoAnswer {
-            who: who.to_owned(),
-            subject: subject.to_owned(),
-            timeout: patience,
-        }
-        .into(),
-        RequestErrorKind::MaxPayloadExceeded => Usage::because(error),
-        _ => anyhow!("asking {who} on {subject}: {error}"),
+fn unanswered(
+    who: &Peer,
+    subject: &str,
+    patience: Duration,
+    error: &RequestError,
+) -> anyhow::Error {
+    let patience = humantime::format_duration(patience);
+    match (error.kind(), who) {
+        (RequestErrorKind::NoResponders, Peer::Cell(cell)) => Failure::because(
+            code::NOT_FOUND,
+            format_args!(
+                "no cell named {cell} answers ({subject}); `vendue cells` lists the cells"
+            ),
+        ),
+        (RequestErrorKind::NoResponders, Peer::Auctioneer) => Failure::because(
+            failure_code::UNREACHABLE,
+            format_args!(
+                "no auctioneer answers ({subject}): none is running, or --prefix is another\n\
+                 `vendue up` starts a whole cluster; `vendue health` says what is there"
+            ),
+        ),
+        (RequestErrorKind::TimedOut, who) => Failure::because(
+            failure_code::NO_ANSWER,
+            format_args!("no answer from {who} within {patience} ({subject})"),
+        ),
+        (RequestErrorKind::MaxPayloadExceeded, _) => Usage::because(error),
+        (_, who) => Failure::because(
+            failure_code::UNREACHABLE,
+            format_args!("asking {who} ({subject}): {error}"),
+        ),
     }
 }
 
 /// An error that came as an answer.
 pub(crate) fn refused(error: WireError) -> anyhow::Error {
     if error.code == code::INVALID_REQUEST {
-        return Usage::because(error);
+        return Usage::of_field(error.field, error.message);
     }
-    anyhow!("{} ({})", error.message, error.code)
+    let text = format!("{} ({})", error.message, error.code);
+    Failure::because(&error.code, text)
 }

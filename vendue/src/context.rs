@@ -64,6 +64,8 @@ pub(crate) enum Exit {
     Ok,
     /// Not as it should; what went wrong has been said.
     Failed,
+    /// What the user gave cannot be used; what is wrong with it has been said.
+    BadUsage,
     /// Not everything found a place; it has been said.
     Unplaced,
     /// By Ctrl-C.
@@ -75,6 +77,7 @@ impl From<Exit> for ExitCode {
         ExitCode::from(match exit {
             Exit::Ok => 0,
             Exit::Failed => 1,
+            Exit::BadUsage => 2,
             Exit::Unplaced => 3,
             Exit::Interrupted => 130, // as shells say it: 128 + SIGINT
         })
@@ -83,12 +86,61 @@ impl From<Exit> for ExitCode {
 
 /// What the user gave cannot be used: exit code 2.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct Usage(pub(crate) String);
+#[error("{message}")]
+pub(crate) struct Usage {
+    /// The field or option at fault, where it is known.
+    pub(crate) field: Option<String>,
+    message: String,
+}
 
 impl Usage {
     /// As an error to return.
     pub(crate) fn because(why: impl std::fmt::Display) -> anyhow::Error {
-        Self(why.to_string()).into()
+        Self {
+            field: None,
+            message: why.to_string(),
+        }
+        .into()
+    }
+
+    /// As an error to return, of a field that has a name.
+    pub(crate) fn of_field(field: Option<String>, message: String) -> anyhow::Error {
+        Self { field, message }.into()
+    }
+
+    /// What is wrong with a checked value, with its field.
+    pub(crate) fn invalid(invalid: placement::Invalid) -> anyhow::Error {
+        let message = invalid.to_string();
+        Self::of_field(Some(invalid.field), message)
+    }
+}
+
+/// Why a command failed, with a code that programs can tell apart: exit code 1.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct Failure {
+    /// One of [`failure_code`], or of the codes that the cluster answers with.
+    pub(crate) code: String,
+    message: String,
+}
+
+/// The codes of failures that the cluster does not answer with; those are in `shared::wire::code`.
+pub(crate) mod failure_code {
+    /// No connection to NATS.
+    pub(crate) const UNREACHABLE: &str = "unreachable";
+    /// Asked, and no answer in time: it may have been done.
+    pub(crate) const NO_ANSWER: &str = "no_answer";
+    /// Anything else.
+    pub(crate) const FAILED: &str = "failed";
+}
+
+impl Failure {
+    /// As an error to return.
+    pub(crate) fn because(code: &str, why: impl std::fmt::Display) -> anyhow::Error {
+        Self {
+            code: code.to_owned(),
+            message: why.to_string(),
+        }
+        .into()
     }
 }

@@ -10,6 +10,7 @@ mod commands;
 mod context;
 mod output;
 mod process_usage;
+mod report;
 mod table;
 
 use std::process::ExitCode;
@@ -30,10 +31,6 @@ fn main() -> ExitCode {
     }
     match cli::Cli::try_parse() {
         Ok(cli) => cli::run(&cli),
-        Err(error) => {
-            // to a closed pipe nothing can be said
-            let _ = error.print();
-            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
-        }
+        Err(error) => report::report_usage(&error, std::env::args_os().skip(1)),
     }
 }

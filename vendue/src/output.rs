@@ -22,6 +22,22 @@ pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
     Ok(say(serde_json::to_string_pretty(value)?)?)
 }
 
+/// A document that has no version of its own, as JSON on standard output.
+pub(crate) fn document(body: &impl Serialize) -> anyhow::Result<()> {
+    json(&Versioned {
+        v: shared::VERSION,
+        body,
+    })
+}
+
+/// Every document is an object with a version.
+#[derive(Serialize)]
+struct Versioned<'a, T> {
+    v: u8,
+    #[serde(flatten)]
+    body: &'a T,
+}
+
 /// A value as one line of JSON on standard output, for streams.
 pub(crate) fn json_line(value: &impl Serialize) -> anyhow::Result<()> {
     Ok(say(serde_json::to_string(value)?)?)

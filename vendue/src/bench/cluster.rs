@@ -263,7 +263,7 @@ impl Drop for Part {
 
 fn print(format: Format, report: &Report) -> anyhow::Result<()> {
     if format == Format::Json {
-        return output::json(report);
+        return output::document(report);
     }
     let mut table = Table::new(&["", "figure", "beside"]);
     for row in report.rows() {

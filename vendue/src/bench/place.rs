@@ -60,7 +60,7 @@ pub(crate) fn run_place(global: &Global, args: &PlaceArgs) -> anyhow::Result<Exi
     let policy = policy::load(&args.policy)?;
     let found = measure(args, &policy);
     if global.output == Format::Json {
-        output::json(&found)?;
+        output::document(&found)?;
     } else {
         found.table(args, &policy).print()?;
     }

@@ -3,24 +3,26 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use comfy_table::Cell;
-use placement::{Capacity, Explain, Kind, PlanContext, Policy, Pool, Request, Tally};
+use placement::{Capacity, Explain, Kind, PlanContext, Policy, Pool, Request};
 use shared::wire::CapacityAnswer;
 
-use super::{instances, place, policy, run::pair, start};
+use super::{instances, place, policy, reasons::why, run::pair, start};
 use crate::{
-    cluster::{Cluster, TIMEOUT},
+    cluster::{Cluster, Peer, TIMEOUT},
     context::{Exit, Format, Global, Usage},
-    output::{self, note},
+    output::{self, counted, note},
     table::Table,
 };
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "The exit code is 3 when none fits.\n\n\
+                  Example: vendue capacity --memory 256M --disk 1G --policy dea")]
 pub(crate) struct CapacityArgs {
-    /// MiB of memory for each instance
-    #[arg(long, value_name = "MIB")]
+    /// Memory for each instance: MiB, or with a unit such as 64M or 1G
+    #[arg(long, value_name = "SIZE", value_parser = shared::size::parse_mib)]
     memory: i64,
-    /// MiB of disk for each instance
-    #[arg(long, value_name = "MIB")]
+    /// Disk for each instance: MiB, or with a unit such as 64M or 1G
+    #[arg(long, value_name = "SIZE", value_parser = shared::size::parse_mib)]
     disk: i64,
     /// Thousandths of a core for each instance
     #[arg(long, default_value_t = 0, value_name = "MILLIS")]
@@ -70,7 +72,7 @@ impl CapacityArgs {
             What::Lrp => Kind::Lrp,
             What::Task => Kind::Task,
         };
-        request.check().map_err(Usage::because)?;
+        request.check().map_err(Usage::invalid)?;
         Ok(request)
     }
 }
@@ -89,15 +91,19 @@ pub(crate) async fn capacity(global: &Global, args: &CapacityArgs) -> anyhow::Re
     }
     if global.output == Format::Json {
         output::json(&answer)?;
-        return Ok(Exit::Ok);
+    } else {
+        print(&answer.capacity)?;
+        let (policy, cells) = (&answer.policy, counted(answer.cells, "cell"));
+        note(format_args!(
+            "{cells}, judged by {} (policy {policy})",
+            answer.auctioneer
+        ));
     }
-    print(&answer.capacity)?;
-    let (policy, cells) = (&answer.policy, answer.cells);
-    note(format_args!(
-        "{cells} cells, judged by {} (policy {policy})",
-        answer.auctioneer
-    ));
-    Ok(Exit::Ok)
+    Ok(if answer.capacity.fits == 0 {
+        Exit::Unplaced
+    } else {
+        Exit::Ok
+    })
 }
 
 fn on_scenario(
@@ -120,7 +126,9 @@ fn on_scenario(
 async fn live(global: &Global, request: &Request) -> anyhow::Result<CapacityAnswer> {
     let cluster = Cluster::connect(global).await?;
     let subject = cluster.subjects.capacity();
-    cluster.ask("auctioneer", subject, request, TIMEOUT).await
+    cluster
+        .ask(Peer::Auctioneer, subject, request, TIMEOUT)
+        .await
 }
 
 /// Another policy than the auctioneer's: its cells are fetched and counted here.
@@ -182,8 +190,7 @@ fn print(capacity: &Capacity) -> anyhow::Result<()> {
     ]);
     table.print()?;
     if let Some(reason) = &capacity.reason {
-        let why: Vec<String> = capacity.tally.iter().map(Tally::in_words).collect();
-        output::say(format_args!("{reason}: {}", why.join("; ")))?;
+        output::say(why(Some(reason), &capacity.tally))?;
     }
     Ok(())
 }

@@ -59,7 +59,7 @@ pub(crate) async fn cells(global: &Global, args: &CellsArgs) -> anyhow::Result<E
 }
 
 async fn show(global: &Global, cell: &str) -> anyhow::Result<Exit> {
-    placement::check_name("CELL", cell).map_err(Usage::because)?;
+    placement::check_name("CELL", cell).map_err(Usage::invalid)?;
     let cluster = Cluster::connect(global).await?;
     let question = serde_json::json!({});
     let state: Value = one_cell::ask(&cluster, cell, "state", &question, TIMEOUT).await?;
@@ -94,7 +94,7 @@ fn plain(value: &Value) -> String {
 }
 
 async fn set(global: &Global, cell: &str, attributes: &[(String, Value)]) -> anyhow::Result<Exit> {
-    placement::check_name("CELL", cell).map_err(Usage::because)?;
+    placement::check_name("CELL", cell).map_err(Usage::invalid)?;
     let cluster = Cluster::connect(global).await?;
     let question = CellSet {
         v: shared::VERSION,
@@ -169,6 +169,10 @@ fn row(entry: &PoolCell) -> Vec<Cell> {
         _ => "unlimited".into(),
     };
     let (free, total) = (&cell.available, &cell.total);
+    let cpu = match total.cpu_millis {
+        0 => "none".to_owned(),
+        all => format!("{}/{all}m", free.cpu_millis),
+    };
     vec![
         Cell::new(&cell.cell),
         Cell::new(&cell.zone),
@@ -176,7 +180,7 @@ fn row(entry: &PoolCell) -> Vec<Cell> {
         Cell::new(of(Some(free.memory_mb), Some(total.memory_mb), " MiB")),
         Cell::new(of(free.disk_mb, total.disk_mb, " MiB")),
         Cell::new(of(free.containers, total.containers, "")),
-        Cell::new(of(Some(free.cpu_millis), Some(total.cpu_millis), "m")),
+        Cell::new(cpu),
         Cell::new(instances),
         Cell::new(format_args!("{} ago", output::age(entry.age_ms))),
     ]

@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, fmt, str::FromStr};
 
-use placement::Cell;
+use placement::{Attributes, Cell};
 use serde_json::{Value, json};
 
 /// A field of the cell, an operator, and what it is compared with.
@@ -35,17 +35,14 @@ const OPERATORS: [(&str, Operator); 6] = [
 
 /// Every field, and what a cell says that does not name it.
 fn fields() -> Value {
-    let none = Value::Null;
-    json!({
-        "cell": "", "zone": "default", "zone_number": none, "index": 0, "stacks": [],
-        "total": {}, "available": {}, "starting": 0, "apps": {}, "tasks": 0,
-        "placement_tags": [], "optional_placement_tags": [], "volume_drivers": [], "volumes": [],
-        "cached_blobs": [], "evacuating": false, "status": "running", "reserved": false,
-        "control_plane": false, "networks": {}, "traits": {}, "platform": none,
-        "next_reboot": none, "last_boot": none, "rack": none, "hardware_priority": 0,
-        "owners": {}, "tags": {}, "cpu_capped": 0, "cpu_uncapped": 0, "reboot_batch": none,
-        "overcommit": {},
-    })
+    let counted = json!({
+        "cell": "", "index": 0, "total": {}, "available": {}, "starting": 0, "apps": {}, "tasks": 0,
+        "evacuating": false, "owners": {}, "tags": {}, "cpu_capped": 0, "cpu_uncapped": 0,
+    });
+    let attributes = serde_json::to_value(Attributes::default()).unwrap_or_default();
+    let tables = [counted, attributes].into_iter();
+    let fields = tables.filter_map(|table| table.as_object().cloned());
+    Value::Object(fields.flatten().collect())
 }
 
 impl FromStr for Condition {
@@ -76,13 +73,14 @@ impl FromStr for Condition {
                 .flatten()
                 .map(|(n, _)| n.as_str())
                 .collect();
-            let hint = rep::nearest(name, &names)
+            let hint = placement::nearest(name, &names)
                 .map_or(String::new(), |n| format!("; did you mean {n:?}?"));
             return Err(format!(
                 "no cell has a field {name:?}; expected one of {}{hint}",
                 names.join(", ")
             ));
         }
+        condition.check_part(&known[name])?;
         if condition.is_date() && !is_date(&condition.value) {
             let value = &condition.value;
             return Err(format!(
@@ -93,7 +91,57 @@ impl FromStr for Condition {
     }
 }
 
+fn known_part(parts: &[&str], part: &str) -> bool {
+    let extra = part
+        .strip_prefix("extra.")
+        .is_some_and(|name| !name.is_empty());
+    parts.contains(&part) || (extra && parts.contains(&"extra.NAME"))
+}
+
+/// The parts of the fields that have the same parts on every cell.
+fn parts(name: &str) -> Option<&'static [&'static str]> {
+    match name {
+        "total" | "available" => Some(&[
+            "memory_mb",
+            "disk_mb",
+            "containers",
+            "cpu_millis",
+            "extra.NAME",
+        ]),
+        "platform" => Some(&["version", "stamp"]),
+        _ => None,
+    }
+}
+
 impl Condition {
+    /// Refuses a part that no cell has: it would be true of none, without a word.
+    fn check_part(&self, default: &Value) -> Result<(), String> {
+        let (name, part) = match self.field.split_once('.') {
+            None => (self.field.as_str(), None),
+            Some((name, part)) => (name, Some(part)),
+        };
+        let expected = match (parts(name), part) {
+            // a platform is compared by its stamp
+            (_, None) if !default.is_object() => return Ok(()),
+            (None, Some(part)) if default.is_object() && !part.is_empty() => return Ok(()),
+            (Some(parts), Some(part)) if known_part(parts, part) => return Ok(()),
+            (Some(parts), _) => parts,
+            (None, None) => &["NAME"],
+            (None, Some(_)) => {
+                return Err(format!("{:?}: the field {name} has no parts", self.field));
+            }
+        };
+        let expected: Vec<String> = expected.iter().map(|p| format!("{name}.{p}")).collect();
+        let names: Vec<&str> = expected.iter().map(String::as_str).collect();
+        let hint = placement::nearest(&self.field, &names)
+            .map_or(String::new(), |n| format!("; did you mean {n:?}?"));
+        Err(format!(
+            "no cell has a field {:?}; expected one of {}{hint}",
+            self.field,
+            names.join(", ")
+        ))
+    }
+
     /// Whether the cell is one of those.
     pub(crate) fn accepts(&self, cell: &Cell) -> bool {
         let said = self.said(cell);
@@ -292,6 +340,15 @@ mod tests {
             ("", "expected FIELD"),
             ("rack!r1", "expected FIELD"),
             ("rak=r1", "did you mean \"rack\"?"),
+            (
+                "available.memory>=512",
+                "did you mean \"available.memory_mb\"?",
+            ),
+            ("total.memory_gb>=1", "total.memory_mb"),
+            ("total=3", "total.memory_mb"),
+            ("traits=x", "traits.NAME"),
+            ("zone.name=z1", "has no parts"),
+            ("available.extra.=1", "available.extra.NAME"),
             ("next_reboot<soon", "2026-12-01"),
         ] {
             let error = text.parse::<Condition>().unwrap_err();

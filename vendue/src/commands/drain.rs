@@ -24,7 +24,7 @@ pub(crate) struct DrainArgs {
 
 /// Asks a cell to drain.
 pub(crate) async fn drain(global: &Global, args: &DrainArgs) -> anyhow::Result<Exit> {
-    placement::check_name("CELL", &args.cell).map_err(Usage::because)?;
+    placement::check_name("CELL", &args.cell).map_err(Usage::invalid)?;
     let cluster = Cluster::connect(global).await?;
     let question = Drain {
         v: shared::VERSION,

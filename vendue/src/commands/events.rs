@@ -62,7 +62,7 @@ pub(crate) struct EventsArgs {
 /// Prints events until the time is up.
 pub(crate) async fn events(global: &Global, args: &EventsArgs) -> anyhow::Result<Exit> {
     if let Some(about) = &args.about {
-        placement::check_name("APP|CELL", about).map_err(Usage::because)?;
+        placement::check_name("APP|CELL", about).map_err(Usage::invalid)?;
     }
     let cluster = Cluster::connect(global).await?;
     let subject = match &args.about {

@@ -12,9 +12,9 @@ use shared::{
     },
 };
 
-use super::{instances, place, reasons::why};
+use super::{decisions, instances, reasons::why};
 use crate::{
-    cluster::{Cluster, TIMEOUT},
+    cluster::{Cluster, Peer, TIMEOUT},
     context::{Exit, Format, Global, Usage},
     output::{self, counted, number},
     table::Table,
@@ -37,7 +37,7 @@ pub(crate) struct ExplainArgs {
 
 /// Asks an auctioneer for its last decisions.
 pub(crate) async fn explain(global: &Global, args: &ExplainArgs) -> anyhow::Result<Exit> {
-    placement::check_name("APP", &args.app).map_err(Usage::because)?;
+    placement::check_name("APP", &args.app).map_err(Usage::invalid)?;
     let cluster = Cluster::connect(global).await?;
     let question = ExplainRequest {
         v: shared::VERSION,
@@ -46,7 +46,7 @@ pub(crate) async fn explain(global: &Global, args: &ExplainArgs) -> anyhow::Resu
     };
     let subject = cluster.subjects.explain();
     let answer: ExplainAnswer = cluster
-        .ask("auctioneer", subject, &question, TIMEOUT)
+        .ask(Peer::Auctioneer, subject, &question, TIMEOUT)
         .await?;
     let waiting = queued_now(&cluster, &args.app).await?;
     if answer.auctions.is_empty() && waiting.is_empty() {
@@ -94,7 +94,7 @@ fn print(answer: &ExplainAnswer, waiting: &[QueuedGroup]) -> anyhow::Result<()> 
     }
     if !answer.now.is_empty() {
         output::say("judged again, over the cells as they are now")?;
-        place::print_decisions(&answer.now)?;
+        decisions::print(&answer.now)?;
     }
     Ok(())
 }

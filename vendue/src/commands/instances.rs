@@ -12,7 +12,7 @@ use shared::{
     },
 };
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Peer};
 
 /// An instance and where it is.
 #[derive(Clone, Debug)]
@@ -275,7 +275,9 @@ pub(crate) async fn pool(cluster: &Cluster, patience: Duration) -> anyhow::Resul
             limit: None,
         };
         let subject = cluster.subjects.pool();
-        let answer: PoolAnswer = cluster.ask("auctioneer", subject, &page, patience).await?;
+        let answer: PoolAnswer = cluster
+            .ask(Peer::Auctioneer, subject, &page, patience)
+            .await?;
         let next = answer.next.filter(|next| *next > offset);
         let whole = match &mut whole {
             None => whole.insert(answer),

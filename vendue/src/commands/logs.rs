@@ -44,7 +44,7 @@ pub(crate) struct LogsArgs {
 
 /// Prints the last lines that the cells remember, then follows.
 pub(crate) async fn logs(global: &Global, args: &LogsArgs) -> anyhow::Result<Exit> {
-    placement::check_name("APP", &args.app).map_err(Usage::because)?;
+    placement::check_name("APP", &args.app).map_err(Usage::invalid)?;
     let cluster = Cluster::connect(global).await?;
     let index = args.index.map_or("*".into(), |i| i.to_string());
     // before the question, so that nothing falls between

@@ -5,6 +5,7 @@ pub(crate) mod app_status;
 pub(crate) mod capacity;
 pub(crate) mod cells;
 pub(crate) mod condition;
+pub(crate) mod decisions;
 pub(crate) mod demo;
 pub(crate) mod drain;
 pub(crate) mod events;

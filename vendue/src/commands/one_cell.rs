@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use anyhow::anyhow;
 use serde::{Serialize, de::DeserializeOwned};
+use shared::wire::code;
 
 use super::instances;
-use crate::cluster::{Cluster, NobodyAnswers};
+use crate::{
+    cluster::{Cluster, Peer},
+    context::Failure,
+};
 
 /// The cells that are named when none is near.
 const LISTED: usize = 10;
@@ -22,9 +25,13 @@ pub(crate) async fn ask<T: DeserializeOwned>(
     timeout: Duration,
 ) -> anyhow::Result<T> {
     let subject = cluster.subjects.cell(cell, what);
-    let who = format!("cell {cell}");
-    match cluster.ask(&who, subject, question, timeout).await {
-        Err(e) if e.is::<NobodyAnswers>() => Err(Box::pin(unknown(cluster, cell, e)).await),
+    let asked = cluster.ask(Peer::Cell(cell), subject, question, timeout);
+    let not_found = |e: &anyhow::Error| {
+        e.downcast_ref::<Failure>()
+            .is_some_and(|failure| failure.code == code::NOT_FOUND)
+    };
+    match asked.await {
+        Err(e) if not_found(&e) => Err(Box::pin(unknown(cluster, cell, e)).await),
         answer => answer,
     }
 }
@@ -35,7 +42,7 @@ async fn unknown(cluster: &Cluster, cell: &str, error: anyhow::Error) -> anyhow:
         return error;
     };
     let names: Vec<&str> = pool.cells.iter().map(|c| c.cell.cell.as_str()).collect();
-    anyhow!(unknown_in_words(cell, &names))
+    Failure::because(code::NOT_FOUND, unknown_in_words(cell, &names))
 }
 
 fn unknown_in_words(cell: &str, names: &[&str]) -> String {
@@ -47,7 +54,7 @@ fn unknown_in_words(cell: &str, names: &[&str]) -> String {
             "cell {cell} does not answer any more: its rep has ended, and its advertisement has not expired yet"
         );
     }
-    if let Some(nearest) = rep::nearest(cell, names) {
+    if let Some(nearest) = placement::nearest(cell, names) {
         return format!("there is no cell {cell}; did you mean {nearest}?");
     }
     let listed = names[..names.len().min(LISTED)].join(", ");

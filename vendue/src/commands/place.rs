@@ -2,24 +2,24 @@
 
 use std::path::Path;
 
-use comfy_table::Cell;
-use placement::{DecisionOutcome, DecisionReport, Explain, Tally};
+use placement::{DecisionOutcome, DecisionReport, Explain};
 use scenarios::{OfflineAuction, ScenarioError};
 use serde_json::{Value, json};
 use shared::wire::{AddCells, PlaceAnswer};
 
-use super::{policy, start};
+use super::{decisions, policy, start};
 use crate::{
-    cluster::{Cluster, TIMEOUT},
+    cluster::{Cluster, Peer, TIMEOUT},
     context::{Exit, Format, Global, Usage},
-    output::{self, note, number},
-    table::Table,
+    output::{self, note},
 };
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "A scenario is judged without any cluster and ends with exit code 0; --live ends \
-                  with 3 when something would not be placed. Nothing is started either way."
+    after_help = "A scenario is decided without any cluster. Nothing is started either way. The exit \
+                  code is 3 when something is unplaced.\n\n\
+                  Examples:\n  vendue place examples/scenario.json --policy dea\n  \
+                  vendue place --live examples/worker.json --explain"
 )]
 pub(crate) struct PlaceArgs {
     /// A scenario in JSON or TOML (by its name's end); with --live a start request; - reads standard input
@@ -76,11 +76,39 @@ pub(crate) async fn place(global: &Global, args: &PlaceArgs) -> anyhow::Result<E
         Some(Depth::Stages) => Explain::Stages,
         Some(Depth::Cells) => Explain::Cells,
     });
+    let (exit, policy) = (exit(&report.decisions), scenario.policy.name());
     match global.output {
-        Format::Json => output::json(&report)?,
-        Format::Table => output::say(scenarios::render(&report).trim_end())?,
+        Format::Json => output::document(&Offline {
+            policy,
+            cells: scenario.cells.len(),
+            decisions: &report.decisions,
+        })?,
+        Format::Table => {
+            decisions::print(&report.decisions)?;
+            let (file, counts) = (&args.file, decisions::counts(&report.decisions));
+            note(format_args!(
+                "{counts}; the cells of {file}, policy {policy}"
+            ));
+        }
     }
-    Ok(Exit::Ok)
+    Ok(exit)
+}
+
+/// What `place FILE` decides, with the fields of an auctioneer's answer.
+#[derive(serde::Serialize)]
+struct Offline<'a> {
+    policy: &'a str,
+    cells: usize,
+    decisions: &'a [DecisionReport],
+}
+
+fn exit(decisions: &[DecisionReport]) -> Exit {
+    let placed = |d: &DecisionReport| d.outcome == DecisionOutcome::Placed;
+    if decisions.iter().all(placed) {
+        Exit::Ok
+    } else {
+        Exit::Unplaced
+    }
 }
 
 /// A scenario from the text of a file, judged by another policy where one is given.
@@ -126,7 +154,7 @@ async fn live(global: &Global, args: &PlaceArgs, text: &str) -> anyhow::Result<E
     });
     let subject = cluster.subjects.place();
     let value: Value = cluster
-        .ask("auctioneer", subject, &question, TIMEOUT)
+        .ask(Peer::Auctioneer, subject, &question, TIMEOUT)
         .await?;
     if cluster.format == Format::Json {
         output::json(&value)?;
@@ -136,74 +164,14 @@ async fn live(global: &Global, args: &PlaceArgs, text: &str) -> anyhow::Result<E
         note(format_args!("warning: {warning}"));
     }
     if cluster.format == Format::Table {
-        print(&answer)?;
+        decisions::print(&answer.decisions)?;
+        let (auctioneer, policy) = (&answer.auctioneer, &answer.policy);
+        let counts = decisions::counts(&answer.decisions);
+        note(format_args!(
+            "{counts}; decided by {auctioneer}, policy {policy}; nothing was started"
+        ));
     }
-    Ok(
-        if answer
-            .decisions
-            .iter()
-            .all(|d| d.outcome == DecisionOutcome::Placed)
-        {
-            Exit::Ok
-        } else {
-            Exit::Unplaced
-        },
-    )
-}
-
-fn print(answer: &PlaceAnswer) -> anyhow::Result<()> {
-    print_decisions(&answer.decisions)?;
-    let (auctioneer, policy) = (&answer.auctioneer, &answer.policy);
-    note(format_args!(
-        "nothing was started; decided by {auctioneer} (policy {policy})"
-    ));
-    Ok(())
-}
-
-/// A table of decisions, then what is explained of each.
-pub(crate) fn print_decisions(decisions: &[DecisionReport]) -> anyhow::Result<()> {
-    let mut table = Table::new(&["APP", "INDEX", "WOULD BE", "CELL", "VALUE", "WHY"]).text("WHY");
-    for decision in decisions {
-        let mut why: Vec<String> = decision.reason.clone().into_iter().collect();
-        why.extend(decision.tally.iter().map(Tally::in_words));
-        table.add_row(vec![
-            Cell::new(&decision.app),
-            Cell::new(decision.index),
-            Cell::new(decision.outcome),
-            Cell::new(decision.cell.as_deref().unwrap_or("-")),
-            Cell::new(decision.cost.or(decision.score).map_or("-".into(), number)),
-            Cell::new(why.join("; ")),
-        ]);
-    }
-    table.print()?;
-    for decision in decisions {
-        explain(decision)?;
-    }
-    Ok(())
-}
-
-fn explain(decision: &DecisionReport) -> anyhow::Result<()> {
-    for text in &decision.notes {
-        output::say(format_args!("{} {}: {text}", decision.app, decision.index))?;
-    }
-    if decision.stages.is_empty() && decision.scores.is_empty() {
-        return Ok(());
-    }
-    output::say(format_args!("{} {}:", decision.app, decision.index))?;
-    for stage in &decision.stages {
-        output::say(format_args!("  {}: {} left", stage.stage, stage.survivors))?;
-        for tally in &stage.rejected {
-            output::say(format_args!("    {}", tally.in_words()))?;
-        }
-    }
-    for score in &decision.scores {
-        let term = |(name, value): &(String, f64)| format!("{name} {}", number(*value));
-        let terms: Vec<String> = score.terms.iter().map(term).collect();
-        let (cell, value) = (&score.cell, number(score.value));
-        let terms = placement::joined(&terms, decision.product);
-        output::say(format_args!("  {cell}: {value} = {terms}"))?;
-    }
-    Ok(())
+    Ok(exit(&answer.decisions))
 }
 
 #[cfg(test)]

@@ -108,7 +108,7 @@ fn list(format: Format) -> anyhow::Result<Exit> {
         table.add_row([name, bids, engine, about.as_str()].map(Cell::new));
     }
     match format {
-        Format::Json => output::json(&listed)?,
+        Format::Json => output::document(&json!({ "policies": listed }))?,
         Format::Table => table.print()?,
     }
     Ok(Exit::Ok)
@@ -134,7 +134,7 @@ fn show(format: Format, name: &str) -> anyhow::Result<Exit> {
     if format == Format::Json {
         let mut facts = facts(&policy);
         facts["toml"] = text.into();
-        output::json(&facts)?;
+        output::document(&facts)?;
     } else {
         output::say(text.trim_end())?;
     }
@@ -147,7 +147,9 @@ fn check(format: Format, file: &str, tree: bool) -> anyhow::Result<Exit> {
         Ok(policy) => policy,
         Err(fault) => {
             if format == Format::Json {
-                output::json(&told(file, &fault))?;
+                output::document(&told(file, &fault))?;
+                output::note(format_args!("error: {}", refused(file, &text, &fault)));
+                return Ok(Exit::BadUsage);
             }
             return Err(refused(file, &text, &fault));
         }
@@ -163,7 +165,7 @@ fn check(format: Format, file: &str, tree: bool) -> anyhow::Result<Exit> {
             let of = |o: &Objective| json!({ "expression": o.text(), "tree": o.tree() });
             facts["objectives"] = objectives.iter().map(of).collect();
         }
-        output::json(&facts)?;
+        output::document(&facts)?;
         return Ok(Exit::Ok);
     }
     let (name, engine) = (policy.name(), Pool::engine(&policy));

@@ -76,7 +76,7 @@ impl PsArgs {
         let names = names.chain(self.cell.iter().map(|name| ("--cell", name)));
         let names = names.chain(self.zone.iter().map(|name| ("--zone", name)));
         for (what, name) in names {
-            placement::check_name(what, name).map_err(Usage::because)?;
+            placement::check_name(what, name).map_err(Usage::invalid)?;
         }
         if self.watch && format == Format::Json {
             return Err(Usage::because(

@@ -149,7 +149,7 @@ impl RunArgs {
             env: self.env.iter().cloned().collect::<BTreeMap<_, _>>(),
             port: self.port,
         });
-        request.check().map_err(Usage::because)?;
+        request.check().map_err(Usage::invalid)?;
         Ok(request)
     }
 }

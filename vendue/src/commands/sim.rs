@@ -412,7 +412,8 @@ fn list(format: Format) -> anyhow::Result<Exit> {
     match format {
         Format::Json => {
             let entry = |(name, description): &(&str, String)| serde_json::json!({ "name": name, "description": description });
-            output::json(&described.iter().map(entry).collect::<Vec<_>>())?;
+            let scenarios: Vec<_> = described.iter().map(entry).collect();
+            output::document(&serde_json::json!({ "scenarios": scenarios }))?;
         }
         Format::Table => {
             let mut table = Table::new(&["NAME", "WHAT IT SHOWS"]).text("WHAT IT SHOWS");

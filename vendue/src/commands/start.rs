@@ -2,15 +2,15 @@
 
 use std::{io::Read, path::Path, time::Duration};
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use comfy_table::Cell;
 use serde_json::Value;
 use shared::wire::{ErrorBody, Outcome, StartBody, StartReplies, StartReply, parse_start};
 
 use super::{already, reasons::why};
 use crate::{
-    cluster::{Cluster, NoAnswer},
-    context::{Exit, Format, Global, Usage},
+    cluster::{Cluster, Peer},
+    context::{Exit, Failure, Format, Global, Usage, failure_code},
     output::{self, note},
     table::Table,
 };
@@ -88,7 +88,7 @@ pub(crate) async fn send(cluster: &Cluster, request: Value) -> anyhow::Result<Ex
     let body = serde_json::to_vec(&request)?;
     let subject = cluster.subjects.start();
     let answer = cluster
-        .ask_raw("auctioneer", subject, body.into(), patience)
+        .ask_raw(Peer::Auctioneer, subject, body.into(), patience)
         .await
         .map_err(|e| still_asked(&request, e))?;
     let value: Value = serde_json::from_slice(&answer).context("the auctioneer's reply")?;
@@ -126,15 +126,19 @@ pub(crate) async fn send(cluster: &Cluster, request: Value) -> anyhow::Result<Ex
 
 /// A request that got no answer may still be carried out: says how to find out.
 fn still_asked(request: &Value, error: anyhow::Error) -> anyhow::Error {
-    let app = request["app"].as_str();
-    match (app, error.is::<NoAnswer>()) {
-        (Some(app), true) => anyhow!(
-            "{error:#}\nit may still be carried out: `vendue status {app}` shows what runs; the same \
+    let failure = error.downcast_ref::<Failure>();
+    let unanswered = failure.is_some_and(|failure| failure.code == failure_code::NO_ANSWER);
+    let Some(app) = request["app"].as_str().filter(|_| unanswered) else {
+        return error;
+    };
+    Failure::because(
+        failure_code::NO_ANSWER,
+        format_args!(
+            "{error}\nit may still be carried out: `vendue status {app}` shows what runs; the same \
              request with \"id\":{} starts nothing twice",
             request["id"]
         ),
-        _ => error,
-    }
+    )
 }
 
 /// The longest deadline of the requests, and some for the way.

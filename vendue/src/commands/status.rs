@@ -32,7 +32,7 @@ pub(crate) struct StatusArgs {
 /// Shows one app or all.
 pub(crate) async fn status(global: &Global, args: &StatusArgs) -> anyhow::Result<Exit> {
     if let Some(app) = &args.app {
-        placement::check_name("APP", app).map_err(Usage::because)?;
+        placement::check_name("APP", app).map_err(Usage::invalid)?;
     }
     let cluster = Cluster::connect(global).await?;
     let answers = instances::held_and_queued(&cluster, args.app.as_deref()).await?;

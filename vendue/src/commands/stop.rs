@@ -11,7 +11,7 @@ use super::{
     instances::{self, Answers, Located},
 };
 use crate::{
-    cluster::Cluster,
+    cluster::{Cluster, Peer},
     context::{Exit, Format, Global, Usage},
     output::{self, counted, note},
     table::Table,
@@ -43,7 +43,7 @@ const MAX_INDICES: usize = 100_000;
 
 /// Stops what matches.
 pub(crate) async fn stop(global: &Global, args: &StopArgs) -> anyhow::Result<Exit> {
-    placement::check_name("APP", &args.app).map_err(Usage::because)?;
+    placement::check_name("APP", &args.app).map_err(Usage::invalid)?;
     let indices = args.indices.as_deref().map_or(Ok(Vec::new()), indices)?;
     let cluster = Cluster::connect(global).await?;
     let question = Stop {
@@ -55,7 +55,7 @@ pub(crate) async fn stop(global: &Global, args: &StopArgs) -> anyhow::Result<Exi
     let subject = cluster.subjects.stop();
     let patience = Duration::from_secs(6);
     let mut reply: StopReply = cluster
-        .ask("auctioneer", subject, &question, patience)
+        .ask(Peer::Auctioneer, subject, &question, patience)
         .await?;
     reply.stopped.sort_by_key(|stopped| stopped.index);
     if cluster.format == Format::Json {

@@ -20,7 +20,7 @@ use super::{instances, rep_role, roles};
 use crate::{
     cluster::{self, Cluster, nats_options, short_name},
     context::{Exit, Format, Global, Usage},
-    output::{self, note},
+    output::{self, counted, note},
 };
 
 #[derive(Debug, clap::Args)]
@@ -132,7 +132,7 @@ pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Exit> {
         never = works => never,
         ended = watch(&mut roles, server.as_mut()) => ended,
     };
-    note("stopping: the cells end what they run");
+    note("stopping: the cells end their instances");
     stop_roles.cancel();
     shut_down_roles(&mut roles, args.grace).await;
     if let Some(mut server) = server {
@@ -176,7 +176,7 @@ impl UpArgs {
             let zone = format!("z{}", n % self.zones + 1);
             let name = format!("{zone}-cell-{}", n / self.zones);
             let mut config = rep::Config::new(name, zone, total.clone());
-            config.attributes.index = n / self.zones;
+            config.index = n / self.zones;
             config.attributes.stacks.clone_from(&self.cell_stacks);
             config.grace = placement::Span(self.grace);
             let start = u16::try_from(first).unwrap_or(0) + u16::try_from(n).unwrap_or(0) * share;
@@ -271,9 +271,9 @@ async fn watch(roles: &mut JoinSet<Ended>, mut server: Option<&mut Server>) -> a
                 return Err(anyhow!("nats-server ended{status}:\n{log}"));
             }
             ended = roles.join_next() => match ended {
-                Some(Ok((name, Ok(())))) => note(format_args!("{name} has ended in order")),
+                Some(Ok((name, Ok(())))) => note(format_args!("{name} exited cleanly")),
                 Some(Ok((name, Err(e)))) => return Err(e.context(name)),
-                Some(Err(e)) => return Err(anyhow!("a role broke down: {e}")),
+                Some(Err(e)) => return Err(anyhow!("a role panicked: {e}")),
                 None => return Ok(()),
             },
         }
@@ -287,7 +287,7 @@ async fn shut_down_roles(roles: &mut JoinSet<Ended>, grace: Duration) {
             match ended {
                 Ok((name, Err(e))) => note(format_args!("{name}: {e:#}")),
                 Ok((name, Ok(()))) => tracing::debug!(name, "ended"),
-                Err(e) => note(format_args!("a role broke down: {e}")),
+                Err(e) => note(format_args!("a role panicked: {e}")),
             }
         }
     };
@@ -300,7 +300,7 @@ async fn shut_down_roles(roles: &mut JoinSet<Ended>, grace: Duration) {
                 note("some cells did not end in time; what they ran is killed");
             }
         }
-        () = again => note("at once, then; what runs is killed"),
+        () = again => note("second Ctrl-C: killing the remaining instances"),
     }
     roles.abort_all();
 }
@@ -318,7 +318,7 @@ impl Said {
     fn announce(&self, args: &UpArgs, global: &Global) -> anyhow::Result<()> {
         if global.output == Format::Json {
             return output::json_line(&json!({
-                "nats": self.url, "prefix": global.prefix, "policy": args.policy,
+                "v": shared::VERSION, "nats": self.url, "prefix": global.prefix, "policy": args.policy,
                 "cells": args.cells, "zones": args.zones, "pid": std::process::id(),
             }));
         }
@@ -330,9 +330,12 @@ impl Said {
             }
             output::say(format_args!("nats-server listens on 127.0.0.1:{port}"))?;
         }
-        let (cells, zones, policy) = (args.cells, args.zones.min(args.cells), &args.policy);
+        let (cells, zones) = (args.cells, args.zones.min(args.cells));
+        let policy = &args.policy;
         output::say(format_args!(
-            "one auctioneer (policy {policy}), {cells} cells in {zones} zones"
+            "one auctioneer (policy {policy}), {} in {}",
+            counted(usize::try_from(cells)?, "cell"),
+            counted(usize::try_from(zones)?, "zone"),
         ))?;
         suggest(global, &self.url)?;
         note("Ctrl-C stops everything");
@@ -340,31 +343,26 @@ impl Said {
     }
 }
 
-/// Three commands, as they must be typed.
+/// Commands to type in another terminal; the first line says where the cluster is, alone on its line
+/// so that it can be copied.
 fn suggest(global: &Global, url: &str) -> anyhow::Result<()> {
-    let program = std::env::args().next().unwrap_or_else(|| "vendue".into());
-    let mut whole = program;
+    let (mut vendue, mut nats) = ("vendue".to_owned(), "nats".to_owned());
+    output::say("in another terminal:")?;
     if let Some(context) = &global.context {
-        whole += &format!(" --context {context}");
-    }
-    if !url.is_empty() {
-        whole += &format!(" --nats {url}");
+        vendue += &format!(" --context {context}");
+        nats += &format!(" --context {context}");
+    } else {
+        output::say(format_args!("export NATS_URL={url}"))?;
     }
     let prefix = &global.prefix;
     if prefix != "vendue" {
-        whole += &format!(" --prefix {prefix}");
+        output::say(format_args!("export VENDUE_PREFIX={prefix}"))?;
     }
-    let server = match &global.context {
-        Some(context) => format!("--context {context}"),
-        None => format!("--server {url}"),
-    };
-    let body = r#"{"app":"hello","memory_mb":64,"disk_mb":64,"run":{"command":["sleep","600"]}}"#;
-    output::say("try, in another terminal:")?;
+    let hello = r#"{"app":"hello","memory_mb":16,"disk_mb":16,"run":{"command":["sleep","600"]}}"#;
     output::say(format_args!(
-        "  {whole} run --app web --memory 64 --disk 64 --instances 3 --port -- vendue web"
+        "{vendue} run web --memory 64M --disk 64M --instances 3 --port -- vendue web"
     ))?;
-    output::say(format_args!("  {whole} ps"))?;
-    Ok(output::say(format_args!(
-        "  nats {server} request {prefix}.start '{body}'"
-    ))?)
+    output::say(format_args!("{vendue} ps"))?;
+    output::say(format_args!("{nats} request {prefix}.start '{hello}'"))?;
+    Ok(())
 }

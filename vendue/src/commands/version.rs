@@ -11,7 +11,7 @@ use crate::{
 pub(crate) fn version(format: Format) -> anyhow::Result<Exit> {
     let version = env!("CARGO_PKG_VERSION");
     match format {
-        Format::Json => output::json(&json!({"vendue": version, "wire": shared::VERSION}))?,
+        Format::Json => output::document(&json!({"vendue": version, "wire": shared::VERSION}))?,
         Format::Table => output::say(format_args!("vendue {version}"))?,
     }
     Ok(Exit::Ok)

@@ -122,7 +122,7 @@ const MAX_INDICES: usize = 100_000;
 
 /// Waits.
 pub(crate) async fn wait(global: &Global, args: &WaitArgs) -> anyhow::Result<Exit> {
-    placement::check_name("APP", &args.app).map_err(Usage::because)?;
+    placement::check_name("APP", &args.app).map_err(Usage::invalid)?;
     let cluster = Cluster::connect(global).await?;
     let began = Instant::now();
     let until = began + args.timeout;

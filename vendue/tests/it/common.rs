@@ -82,6 +82,8 @@ pub(crate) fn run(args: &[&str]) -> Said {
 pub(crate) struct Up {
     pub(crate) child: Child,
     pub(crate) url: String,
+    /// What it said of itself.
+    pub(crate) said: Value,
     /// What a killed cluster leaves of files goes with it.
     _files: TempDir,
 }
@@ -119,6 +121,7 @@ impl Up {
         Self {
             child,
             url,
+            said,
             _files: files,
         }
     }

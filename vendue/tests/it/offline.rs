@@ -97,7 +97,7 @@ fn a_scenario_is_decided_without_a_cluster() {
     fs::write(&file, SCENARIO).unwrap();
     let file = file.display().to_string();
     let json = run(&["place", &file, "--output", "json"])
-        .expect(0, &[])
+        .expect(3, &[])
         .json();
     let decisions = json["decisions"].as_array().unwrap();
     let told: Vec<_> = decisions
@@ -118,18 +118,22 @@ fn a_scenario_is_decided_without_a_cluster() {
     assert_eq!(decisions[0]["tally"][0]["best"], 1024.0);
     assert!(decisions[1]["cost"].is_number() && decisions[1]["finalists"].is_array());
     run(&["place", &file]).expect(
-        0,
-        &["2 placed, 1 not placed", "insufficient resources: memory"],
+        3,
+        &[
+            "2 placed, 1 unplaced",
+            "insufficient resources: memory (needs 4096 MiB, the best of 2 cells has 1024 MiB)",
+        ],
     );
-    run(&["place", &file, "--explain=cells"]).expect(0, &["left", "c2"]);
-    run(&["place", &file, "--policy", "dea"]).expect(0, &["2 placed, 1 not placed"]);
+    run(&["place", &file, "--explain=cells"]).expect(3, &["left", "c2"]);
+    run(&["place", &file, "--policy", "dea"]).expect(3, &["2 placed, 1 unplaced"]);
     let from_stdin = vendue()
         .args(["place", "-"])
         .stdin(fs::File::open(&file).unwrap())
         .stdout(Stdio::piped())
         .output()
         .unwrap();
-    assert!(String::from_utf8_lossy(&from_stdin.stdout).contains("2 placed"));
+    assert_eq!(from_stdin.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&from_stdin.stdout).contains("insufficient resources"));
 }
 
 #[test]

@@ -58,11 +58,22 @@ fn how_many_more_fit_on_a_scenario() {
         &file,
     ];
     run(&none).expect(
-        0,
-        &["MORE FIT", "all", "insufficient resources: memory", "2000"],
+        3,
+        &[
+            "MORE FIT",
+            "all",
+            "insufficient resources: memory (needs 2000 MiB",
+        ],
     );
+    run(&[&none[..], &["--output", "json"]].concat()).expect(3, &["\"fits\": 0"]);
+    for size in ["1953K", "2000MiB", "1.5G"] {
+        let args = ["capacity", "--memory", size, "--disk", "16M"];
+        let said = run(&[&args[..], &["--scenario", &file]].concat());
+        let expected = if size == "1953K" { 2 } else { 3 };
+        assert_eq!(said.code, Some(expected), "{size}: {said:?}");
+    }
     for (args, text) in [
-        (&["--memory=-1"][..], "memory_mb: -1"),
+        (&["--memory=-1"][..], "expected a size"),
         (&["--memory", "1", "--extra", "gpu=x"], "gpu=x"),
         (&["--memory", "1", "--kind", "job"], "lrp, task"),
         (&["--memory", "1", "--policy", "deigo"], "diego"),

@@ -20,7 +20,7 @@ fn every_preset_is_listed_shown_and_reads_back_as_itself() {
     let listed = run(&["policy", "list", "--output", "json"])
         .expect(0, &[])
         .json();
-    let names: Vec<&str> = listed
+    let names: Vec<&str> = listed["policies"]
         .as_array()
         .unwrap()
         .iter()
@@ -28,7 +28,7 @@ fn every_preset_is_listed_shown_and_reads_back_as_itself() {
         .collect();
     assert_eq!(names, PRESETS);
     let home = tempfile::tempdir().unwrap();
-    for (name, about) in PRESETS.iter().zip(listed.as_array().unwrap()) {
+    for (name, about) in PRESETS.iter().zip(listed["policies"].as_array().unwrap()) {
         run(&["policy", "list"]).expect(0, &[name, about["engine"].as_str().unwrap()]);
         let shown = run(&["policy", "show", name]);
         shown.expect(0, &["[[stage]]"]);
@@ -142,6 +142,7 @@ fn the_engine_is_measured_by_itself() {
         "ns_per_placement",
         "placed",
         "placements_per_second",
+        "v",
     ];
     assert_eq!(keys, expected);
     assert_eq!(

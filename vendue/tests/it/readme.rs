@@ -86,17 +86,11 @@ fn every_command_of_the_tour_works() {
             let said = BufReader::new(up.stdout.take().unwrap())
                 .lines()
                 .map_while(Result::ok);
-            let ps = said
+            let url = said
                 .into_iter()
-                .find(|line| line.ends_with(" ps"))
-                .expect("what to type");
-            let url = ps
-                .split_whitespace()
-                .find(|word| word.starts_with("nats://"));
-            tour = Some(Tour {
-                url: url.unwrap().to_owned(),
-                up,
-            });
+                .find_map(|line| line.strip_prefix("export NATS_URL=").map(str::to_owned))
+                .expect("where the cluster is");
+            tour = Some(Tour { up, url });
             continue;
         }
         if line.starts_with("export NATS_URL=nats://") {

@@ -13,7 +13,7 @@ use simulator::scenario::recording::Recording;
 use tokio::time::{Instant, sleep_until};
 
 use crate::{
-    cluster::{Cluster, TIMEOUT},
+    cluster::{Cluster, Peer, TIMEOUT},
     context::{Exit, Global},
     output::{note, say},
 };
@@ -128,7 +128,8 @@ async fn policy(cluster: &Cluster) -> String {
         offset: 0,
         limit: Some(1),
     };
-    let asked = cluster.ask::<PoolAnswer>("auctioneer", cluster.subjects.pool(), &page, TIMEOUT);
+    let asked =
+        cluster.ask::<PoolAnswer>(Peer::Auctioneer, cluster.subjects.pool(), &page, TIMEOUT);
     let known = |name: &String| placement::Policy::preset(name).is_ok();
     let answer = asked.await.ok().map(|answer| answer.policy);
     answer.filter(known).unwrap_or_else(|| "diego".into())
