@@ -389,7 +389,7 @@ fn the_recipe_of_the_documentation_works() {
         ("full", "z2", 10),
     ] {
         let mut cell = placement::Cell::new(name, placement::Resources::new(1000, 1000, 10));
-        cell.zone = zone.into();
+        cell.attributes_mut().zone = zone.into();
         cell.available.memory_mb = free;
         pool.put(cell);
     }
