@@ -129,7 +129,7 @@ const FIGURES: &[(&str, &str, &str, &str, u64)] = &[
     ),
     (
         "PROTOCOL.md",
-        "at `deadline` ({} s) at the latest",
+        "(default {} s) at the latest",
         "auctioneer/src",
         "DEFAULT_DEADLINE_MS",
         1_000,
@@ -143,7 +143,7 @@ const FIGURES: &[(&str, &str, &str, &str, u64)] = &[
     ),
     (
         "PROTOCOL.md",
-        "{} ms at most.)",
+        "the wait for bids, {} ms at most",
         "auctioneer/src",
         "BID_WAIT_MS",
         1,
@@ -155,7 +155,13 @@ const FIGURES: &[(&str, &str, &str, &str, u64)] = &[
         "ON_CHANGE_MS",
         1,
     ),
-    ("PROTOCOL.md", "spread over {} ms)", "", "ANSWER_MS", 1),
+    (
+        "PROTOCOL.md",
+        "a random delay of up to {} ms)",
+        "",
+        "ANSWER_MS",
+        1,
+    ),
     (
         "POLICIES.md",
         "At most {} KiB, 256 nodes",
