@@ -40,7 +40,7 @@ pub(crate) async fn drain(global: &Global, args: &DrainArgs) -> anyhow::Result<E
     let deadline = humantime::format_duration(answer.deadline.0);
     output::say(format_args!(
         "{cell} accepts no new work; its {} stop within {deadline}, then it exits",
-        output::counted(*count, "instance")
+        output::counted(count, "instance")
     ))?;
     Ok(Exit::Ok)
 }
