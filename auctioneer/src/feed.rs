@@ -18,7 +18,7 @@ use shared::{
     wire::{Advert, Envelope, parse_cell},
 };
 
-use self::{debits::give_back, known::lease_ms};
+use self::known::lease_ms;
 use crate::{Counters, FastMap, pool_time::PoolTime};
 pub use known::{Debit, Known};
 use shared::{AuctionId, Incarnation, InstanceId, clock::CellTime};
@@ -303,7 +303,7 @@ impl Feed {
         if let (false, Some(cell)) = (gone.is_empty(), self.pool.get(&name)) {
             let mut cell = cell.clone();
             for debit in &gone {
-                give_back(&mut cell, &debit.job);
+                cell.credit(&debit.job.request);
             }
             self.pool.put(cell);
             self.version += 1;

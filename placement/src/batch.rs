@@ -230,3 +230,6 @@ pub(crate) fn same_demands(a: &Request, b: &Request) -> bool {
             && a.volumes_from == b.volumes_from
             && a.overcommit == b.overcommit)
 }
+
+#[cfg(test)]
+mod tests;

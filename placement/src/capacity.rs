@@ -126,7 +126,7 @@ const MAX_STEM: usize = 100;
 
 /// The cell without anything that work brought to it.
 fn emptied(cell: &Cell) -> Cell {
-    Cell {
+    let mut empty = Cell {
         available: cell.total.clone(),
         starting: 0,
         tasks: 0,
@@ -135,12 +135,13 @@ fn emptied(cell: &Cell) -> Cell {
         apps: BTreeMap::new(),
         owners: BTreeMap::new(),
         tags: BTreeMap::new(),
-        volumes: Vec::new(),
-        cached_blobs: Vec::new(),
         recent_starts: Vec::new(),
         evacuating: false,
         ..cell.clone()
-    }
+    };
+    empty.attributes_mut().volumes.clear();
+    empty.attributes_mut().cached_blobs.clear();
+    empty
 }
 
 /// How many instances fit on one cell.

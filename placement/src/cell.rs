@@ -1,34 +1,32 @@
 //! A cell as it describes itself: the body of an advertisement, of a bid, and of a scenario's cell.
 
-use std::{
-    collections::BTreeMap,
-    ops::{Deref, DerefMut},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Invalid, Resource, Resources, check_count, check_name, resources::MAX_AMOUNT, stages::dates,
+    Invalid, Resource, Resources, check_count, check_name,
+    resources::MAX_AMOUNT,
+    times::{Span, Stamp, Timestamp},
 };
 
-mod alike;
-mod wire;
+mod attributes;
+mod interner;
 
-pub(crate) use alike::Alike;
+pub use attributes::{AttributeField, AttributeShape, Attributes};
+
+pub(crate) use interner::AttributeInterner;
 
 /// A machine that runs work. Only `cell`, `total` and `available` are required; a field at its
 /// default is left out when it is written.
 ///
 /// What operators say of it, which is alike on many cells and seldom changes, stands in
-/// [`Attributes`]; its fields are read and written as if they were the cell's own.
+/// [`Attributes`]; its fields are read as if they were the cell's own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(from = "wire::Flat", into = "wire::Flat")]
+#[serde(from = "attributes::Flat", into = "attributes::Flat")]
 pub struct Cell {
     /// The cell's name: 1 to 128 of `A-Za-z0-9_-`.
     pub cell: String,
-    /// The zone as a number, for the objective language; absent = the rank of its name.
-    pub zone_number: Option<u32>,
     /// The cell's ordinal in its deployment (a BOSH index).
     pub index: u32,
     /// All it has, overcommit factors included. A total of 0 never wins for that resource.
@@ -41,16 +39,8 @@ pub struct Cell {
     pub apps: BTreeMap<String, u32>,
     /// Tasks here.
     pub tasks: u32,
-    /// Volumes that live here, for `volumes_from`.
-    pub volumes: Vec<String>,
-    /// Source blobs it holds already.
-    pub cached_blobs: Vec<String>,
     /// On its way out: takes no new work.
     pub evacuating: bool,
-    /// When it will reboot, RFC 3339.
-    pub next_reboot: Option<String>,
-    /// When it booted, RFC 3339.
-    pub last_boot: Option<String>,
     /// Instances here by owner.
     pub owners: BTreeMap<String, u32>,
     /// Instances here by tag, `"key=value"`.
@@ -65,78 +55,11 @@ pub struct Cell {
     pub attributes: Arc<Attributes>,
 }
 
-/// What operators say of a cell.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Attributes {
-    /// Availability zone.
-    pub zone: String,
-    /// Root filesystems it offers, by name.
-    pub stacks: Vec<String>,
-    /// Tags that work must ask for to come here (Diego's placement tags).
-    pub placement_tags: Vec<String>,
-    /// Tags that work may ask for here.
-    pub optional_placement_tags: Vec<String>,
-    /// Volume drivers it offers.
-    pub volume_drivers: Vec<String>,
-    /// `"running"` when it may get work.
-    pub status: String,
-    /// Kept for its operator.
-    pub reserved: bool,
-    /// A head node: runs the platform, not work.
-    pub control_plane: bool,
-    /// Networks by name, and their state: `"up"` or another word.
-    pub networks: BTreeMap<String, String>,
-    /// Traits (Triton): name to true/false, a word, or a list of words.
-    pub traits: BTreeMap<String, Trait>,
-    /// The platform image it booted.
-    pub platform: Option<Platform>,
-    /// The rack it stands in.
-    pub rack: Option<String>,
-    /// Higher = better hardware.
-    pub hardware_priority: i64,
-    /// A named group of cells that reboot together.
-    pub reboot_batch: Option<String>,
-    /// Overcommit ratios by resource, as configured (`total` already includes them).
-    pub overcommit: BTreeMap<String, f64>,
-    /// Scenario files only: how long ago the advertisement came in (a duration such as `"12s"`).
-    pub age: Option<String>,
-}
-
 impl Deref for Cell {
     type Target = Attributes;
 
     fn deref(&self) -> &Attributes {
         &self.attributes
-    }
-}
-
-impl DerefMut for Cell {
-    /// Cells that shared the attributes keep theirs.
-    fn deref_mut(&mut self) -> &mut Attributes {
-        Arc::make_mut(&mut self.attributes)
-    }
-}
-
-impl Default for Attributes {
-    fn default() -> Self {
-        Self {
-            zone: default_zone(),
-            stacks: Vec::new(),
-            placement_tags: Vec::new(),
-            optional_placement_tags: Vec::new(),
-            volume_drivers: Vec::new(),
-            status: default_status(),
-            reserved: false,
-            control_plane: false,
-            networks: BTreeMap::new(),
-            traits: BTreeMap::new(),
-            platform: None,
-            rack: None,
-            hardware_priority: 0,
-            reboot_batch: None,
-            overcommit: BTreeMap::new(),
-            age: None,
-        }
     }
 }
 
@@ -191,14 +114,14 @@ pub struct Platform {
     /// Such as `"7.0"`.
     pub version: String,
     /// Such as `"20260301T000000Z"`.
-    pub stamp: String,
+    pub stamp: Stamp,
 }
 
 /// One of the last starts on a cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecentStart {
     /// How long ago, a duration such as `"2h"`.
-    pub age: String,
+    pub age: Span,
     /// Whether it failed.
     pub failed: bool,
 }
@@ -208,18 +131,13 @@ impl Cell {
     pub fn new(name: impl Into<String>, total: Resources) -> Self {
         Self {
             cell: name.into(),
-            zone_number: None,
             index: 0,
             available: total.clone(),
             total,
             starting: 0,
             apps: BTreeMap::new(),
             tasks: 0,
-            volumes: Vec::new(),
-            cached_blobs: Vec::new(),
             evacuating: false,
-            next_reboot: None,
-            last_boot: None,
             owners: BTreeMap::new(),
             tags: BTreeMap::new(),
             cpu_capped: 0,
@@ -229,9 +147,22 @@ impl Cell {
         }
     }
 
+    /// Its attributes, to be changed; a copy is made where other cells share them.
+    pub fn attributes_mut(&mut self) -> &mut Attributes {
+        Arc::make_mut(&mut self.attributes)
+    }
+
     /// How many instances of `app` it holds.
     pub fn count_of(&self, app: &str) -> u32 {
         self.apps.get(app).copied().unwrap_or(0)
+    }
+
+    /// The planned reboot in milliseconds since the Unix epoch, unless it is past: before now, or
+    /// before the last boot.
+    pub(crate) fn planned_reboot_ms(&self, now_ms: i64) -> Option<i64> {
+        let planned = self.next_reboot.as_ref()?.ms();
+        let booted = self.last_boot.as_ref().map(Timestamp::ms);
+        (planned >= now_ms && booted.is_none_or(|booted| planned >= booted)).then_some(planned)
     }
 
     /// What this cell will look like with one more instance of `job`'s request: everything a later
@@ -256,6 +187,29 @@ impl Cell {
         }
     }
 
+    /// The opposite of [`Cell::debit`]. No count falls below 0: what was debited may have been
+    /// forgotten since, when the cell said anew what it has.
+    pub fn credit(&mut self, request: &crate::Request) {
+        self.available.credit(request);
+        self.starting = self.starting.saturating_sub(1);
+        match request.kind {
+            crate::Kind::Lrp => decrement(&mut self.apps, &request.app),
+            crate::Kind::Task => self.tasks = self.tasks.saturating_sub(1),
+        }
+        if let Some(owner) = &request.owner {
+            decrement(&mut self.owners, owner);
+        }
+        for (key, value) in &request.tags {
+            decrement(&mut self.tags, &format!("{key}={value}"));
+        }
+        let counted = if request.cpu_millis > 0 {
+            &mut self.cpu_capped
+        } else {
+            &mut self.cpu_uncapped
+        };
+        *counted = counted.saturating_sub(1);
+    }
+
     /// Refuses what no cell may say: a bad name, negative or absurd totals, over-long lists.
     pub fn check(&self) -> Result<(), Invalid> {
         check_name("cell", &self.cell)?;
@@ -277,8 +231,7 @@ impl Cell {
         ] {
             check_count(field, list.len(), 10_000)?;
         }
-        check_count("recent_starts", self.recent_starts.len(), 1_000)?;
-        self.check_times()
+        check_count("recent_starts", self.recent_starts.len(), 1_000)
     }
 
     /// Nothing is more available than there is: fractions of the total would leave 0..1.
@@ -298,27 +251,14 @@ impl Cell {
         }
         Ok(())
     }
+}
 
-    fn check_times(&self) -> Result<(), Invalid> {
-        for (field, date) in [
-            ("next_reboot", &self.next_reboot),
-            ("last_boot", &self.last_boot),
-        ] {
-            let unreadable = |date: &&String| dates::date_ms(date).is_none();
-            if let Some(date) = date.as_ref().filter(unreadable) {
-                let expected = "a date such as \"2026-12-01\" or \"2026-12-01T04:00:00Z\"";
-                return Err(Invalid::new(field, crate::words::shorten(date), expected));
-            }
+fn decrement(counts: &mut BTreeMap<String, u32>, name: &str) {
+    if let Some(count) = counts.get_mut(name) {
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            counts.remove(name);
         }
-        let starts = self.recent_starts.iter().map(|start| &start.age);
-        let ages = starts.map(|age| ("recent_starts.age", age));
-        for (field, age) in ages.chain(self.age.iter().map(|age| ("age", age))) {
-            if dates::span(age).is_none() {
-                let expected = "a length of time such as \"2h\"";
-                return Err(Invalid::new(field, crate::words::shorten(age), expected));
-            }
-        }
-        Ok(())
     }
 }
 
@@ -335,10 +275,5 @@ fn check_resources(what: &str, resources: &Resources, low: i64) -> Result<(), In
     Ok(())
 }
 
-fn default_zone() -> String {
-    "default".into()
-}
-
-fn default_status() -> String {
-    "running".into()
-}
+#[cfg(test)]
+mod tests;

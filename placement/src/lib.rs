@@ -24,11 +24,12 @@ mod request;
 mod resources;
 mod stages;
 mod tie;
+mod times;
 mod trace;
 mod words;
 
 pub use capacity::{Capacity, ZoneCapacity};
-pub use cell::{Attributes, Cell, Platform, RecentStart, Trait};
+pub use cell::{AttributeField, AttributeShape, Attributes, Cell, Platform, RecentStart, Trait};
 pub use context::PlanContext;
 pub use decision::{
     Decision, Explain, Explanation, Plan, ScoreReport, StageReport, Tally, Unplaced, Verdict,
@@ -39,7 +40,8 @@ pub use objective::{Constants, Objective, ObjectiveError};
 pub use policy::{Policy, PolicyError};
 pub use pool::Pool;
 pub use report::{DecisionOutcome, DecisionReport, Report, joined};
-pub use request::{Job, Kind, MAX_INSTANCES, Request, Run, Span};
+pub use request::{Job, Kind, MAX_INSTANCES, Request, Run};
 pub use resources::{Amounts, MAX_AMOUNT, Resource, Resources};
-pub use stages::dates::date_ms;
 pub use tie::{hash_text, mix};
+pub use times::{NoDate, Span, Stamp, Timestamp};
+pub use words::nearest;

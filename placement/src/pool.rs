@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use crate::{
     auction_view::PoolCells,
     batch::Batch,
-    cell::{Alike, Cell},
+    cell::{AttributeInterner, Cell},
     context::PlanContext,
     decision::{Explain, Plan},
     fast::{
@@ -37,7 +37,7 @@ pub struct Pool {
     hashes: Vec<u64>,
     free: Vec<u32>,
     holders: Holders,
-    alike: Alike,
+    interner: AttributeInterner,
     index: Option<Box<dyn Index>>,
 }
 
@@ -47,7 +47,7 @@ impl Pool {
         let row = Row::of(&cell);
         let before = self.by_name.get(cell.cell.as_str());
         let before = before.map(|slot| &self.cells[*slot as usize]);
-        self.alike.share(&mut cell, before);
+        self.interner.share(&mut cell, before);
         if let Some(slot) = self.by_name.get(cell.cell.as_str()).copied() {
             let at = slot as usize;
             let (old, old_row) = (&self.cells[at], self.rows[at]);

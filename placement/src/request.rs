@@ -1,14 +1,14 @@
 //! A start request and the jobs it explodes into.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Invalid, Trait, check_count, check_name,
     near::Item,
     resources::{Amounts, MAX_AMOUNT, Resource},
-    stages::dates::stamp_ms,
+    times::{Span, Stamp},
     words::shorten,
 };
 
@@ -87,10 +87,10 @@ pub struct Request {
     pub traits: BTreeMap<String, Trait>,
     /// Lowest platform stamp by version.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub min_platform: BTreeMap<String, String>,
+    pub min_platform: BTreeMap<String, Stamp>,
     /// Highest platform stamp by version.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub max_platform: BTreeMap<String, String>,
+    pub max_platform: BTreeMap<String, Stamp>,
     /// Volumes the cell must hold.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes_from: Vec<String>,
@@ -134,33 +134,6 @@ pub struct Run {
     /// Whether it wants a port of its own, named in `PORT`.
     #[serde(default, skip_serializing_if = "is_false")]
     pub port: bool,
-}
-
-/// A length of time, written like `"4s"` or `"250ms"` on the wire and in files.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Span(pub Duration);
-
-impl std::fmt::Display for Span {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        humantime::format_duration(self.0).fmt(f)
-    }
-}
-
-impl Serialize for Span {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Span {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        humantime::parse_duration(&text).map(Span).map_err(|e| {
-            serde::de::Error::custom(format!(
-                "{text:?} is not a length of time ({e}); expected one like \"4s\" or \"250ms\""
-            ))
-        })
-    }
 }
 
 /// One instance to be placed: a request and an index of it.
@@ -341,11 +314,11 @@ impl Request {
             ("min_platform", &self.min_platform),
             ("max_platform", &self.max_platform),
         ] {
-            let unreadable = |(_, stamp): &(&String, &String)| stamp_ms(stamp).is_none();
+            let unreadable = |(_, stamp): &(&String, &Stamp)| stamp.ms().is_none();
             if let Some((version, stamp)) = limits.iter().find(unreadable) {
                 let field = format!("{field}.{version}");
                 let expected = "a stamp such as \"20260301T000000Z\"";
-                return Err(Invalid::new(field, shorten(stamp), expected));
+                return Err(Invalid::new(field, shorten(stamp.as_str()), expected));
             }
         }
         self.run.as_ref().map_or(Ok(()), Run::check)

@@ -253,3 +253,6 @@ pub(crate) fn used_after(available: &Amounts, wanted: &Amounts, total: &Amounts)
 pub(crate) fn is_zero(n: &i64) -> bool {
     *n == 0
 }
+
+#[cfg(test)]
+mod tests;

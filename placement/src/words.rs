@@ -19,24 +19,13 @@ fn join(items: &[String], word: &str) -> String {
     }
 }
 
-/// The valid name with the fewest edits, when they are few.
-pub(crate) fn nearest(name: &str, valid: &[&str]) -> Option<String> {
-    let distance = |candidate: &str| {
-        let target: Vec<char> = candidate.chars().collect();
-        let mut row: Vec<usize> = (0..=target.len()).collect();
-        for (i, a) in name.chars().take(64).enumerate() {
-            let mut diagonal = row[0];
-            row[0] = i + 1;
-            for (j, b) in target.iter().enumerate() {
-                let cost = diagonal + usize::from(a != *b);
-                diagonal = row[j + 1];
-                row[j + 1] = cost.min(row[j] + 1).min(diagonal + 1);
-            }
-        }
-        row[target.len()]
-    };
+/// The valid name that `name` was probably meant to be: the one with the fewest edits, when they are
+/// few.
+pub fn nearest<'n>(name: &str, valid: &[&'n str]) -> Option<&'n str> {
+    let name: String = name.chars().take(64).collect();
+    let distance = |candidate: &str| strsim::osa_distance(&name, candidate);
     let best = valid.iter().min_by_key(|candidate| distance(candidate))?;
-    (distance(best) <= 1 + best.len() / 3).then(|| (*best).to_owned())
+    (distance(best) <= 1 + best.len() / 3).then_some(*best)
 }
 
 /// A text as an error quotes it: its first 40 characters.

@@ -126,8 +126,14 @@ fn a_batch_of_very_many_blobs() {
         .collect();
     let mut jobs = Vec::new();
     for n in 0..600 {
-        cells[n % 3].cached_blobs.push(format!("app-{n}"));
-        cells[(n + 1) % 3].cached_blobs.push(format!("blob-{n}"));
+        cells[n % 3]
+            .attributes_mut()
+            .cached_blobs
+            .push(format!("app-{n}"));
+        cells[(n + 1) % 3]
+            .attributes_mut()
+            .cached_blobs
+            .push(format!("blob-{n}"));
         let mut request = Request::new(format!("app-{n}"), 1, 1);
         request.source_blob = Some(format!("blob-{n}"));
         jobs.extend(Arc::new(request).jobs());

@@ -9,7 +9,7 @@ use serde_json::json;
 
 fn cell(name: &str, zone: &str, memory: i64, available: i64) -> Cell {
     let mut cell = Cell::new(name, Resources::new(memory, 100_000, 250));
-    cell.zone = zone.into();
+    cell.attributes_mut().zone = zone.into();
     cell.available.memory_mb = available;
     cell
 }
@@ -65,9 +65,10 @@ fn the_objective_takes_four_zones_in_turn() {
     // fixed, as the zones whose cell is taken away would otherwise not count
     let policy = Policy::parse("preset = \"objective\"\nazs = 4").unwrap();
     for (instance, expected) in [(0, "3214"), (1, "2143"), (2, "1432"), (3, "4321")] {
-        let mut pool = pool((1..=4).map(|n| Cell {
-            zone_number: Some(n),
-            ..cell(&format!("c{n}"), &format!("z{n}"), 1000, 1000)
+        let mut pool = pool((1..=4).map(|n| {
+            let mut cell = cell(&format!("c{n}"), &format!("z{n}"), 1000, 1000);
+            cell.attributes_mut().zone_number = Some(n);
+            cell
         }));
         // an app whose name is the number 0
         let job = Job {
@@ -217,7 +218,7 @@ fn in_flight_limit() {
 fn failure_texts() {
     let with = |name: &str, memory, disk, containers| {
         let mut cell = Cell::new(name, Resources::new(1000, 1000, 100));
-        cell.stacks = vec!["linux".into()];
+        cell.attributes_mut().stacks = vec!["linux".into()];
         cell.available = Resources::new(memory, disk, containers);
         cell
     };
@@ -466,18 +467,18 @@ fn a_cell_like_another_has_nothing_on_it() {
     let mut full = cell("a", "z1", 1000, 10);
     full.evacuating = true;
     full.index = 3;
-    full.rack = Some("r1".into());
+    full.attributes_mut().rack = Some("r1".into());
     full.debit(&Request {
         cpu_millis: 100,
         owner: Some("acme".into()),
         tags: [("role".to_owned(), "db".to_owned())].into(),
         ..Request::new("web", 10, 10)
     });
-    full.volumes = vec!["v".into()];
-    full.cached_blobs = vec!["b".into()];
+    full.attributes_mut().volumes = vec!["v".into()];
+    full.attributes_mut().cached_blobs = vec!["b".into()];
     let mut expected = cell("a-new-1", "z1", 1000, 1000);
     expected.index = 4;
-    expected.rack = Some("r1".into());
+    expected.attributes_mut().rack = Some("r1".into());
     let mut pool = pool([full]);
     pool.add_like("a", 1).unwrap();
     assert_eq!(pool.get("a-new-1"), Some(&expected));

@@ -192,8 +192,8 @@ fn ties_are_fair() {
         for zone in ["z1", "z1", "z2"] {
             let name = format!("c{}", pool.len());
             let mut cell = Cell::new(name, placement::Resources::new(100, 100, 10));
-            cell.zone = zone.into();
-            cell.zone_number = Some(1);
+            cell.attributes_mut().zone = zone.into();
+            cell.attributes_mut().zone_number = Some(1);
             pool.put(cell);
         }
         let jobs = std::sync::Arc::new(placement::Request::new("app", 1, 1)).jobs();

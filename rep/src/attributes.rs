@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use placement::{Cell, Invalid};
+use placement::{AttributeShape as Shape, Attributes, Cell, Invalid, nearest};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::{Attributes, Config};
+use crate::Config;
 
 /// Changed attributes at one time, the parts of tables counted one by one.
 pub const MAX_CHANGED: usize = 256;
@@ -17,71 +17,16 @@ const MAX_TEXT: usize = 4_096;
 /// Attributes by name (`rack`, `traits.ssd`) and what they shall be; null = as configured.
 pub type Changes = BTreeMap<String, Value>;
 
-/// What an attribute holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
-    Text,
-    Date,
-    Flag,
-    Whole,
-    Words,
-    Platform,
-    Traits,
-    Networks,
-    Ratios,
-}
+/// What stands beside the attributes in a cell, and is changed like one.
+const INDEX: &str = "index";
 
-const SHAPES: &[(&str, Shape)] = &[
-    ("zone", Shape::Text),
-    ("zone_number", Shape::Whole),
-    ("index", Shape::Whole),
-    ("stacks", Shape::Words),
-    ("placement_tags", Shape::Words),
-    ("optional_placement_tags", Shape::Words),
-    ("volume_drivers", Shape::Words),
-    ("volumes", Shape::Words),
-    ("cached_blobs", Shape::Words),
-    ("status", Shape::Text),
-    ("reserved", Shape::Flag),
-    ("control_plane", Shape::Flag),
-    ("networks", Shape::Networks),
-    ("traits", Shape::Traits),
-    ("platform", Shape::Platform),
-    ("next_reboot", Shape::Date),
-    ("last_boot", Shape::Date),
-    ("rack", Shape::Text),
-    ("hardware_priority", Shape::Whole),
-    ("reboot_batch", Shape::Text),
-    ("overcommit", Shape::Ratios),
-];
-
-impl Shape {
-    fn expected(self, part: bool) -> &'static str {
-        match (self, part) {
-            (Self::Text, _) => "a text",
-            (Self::Date, _) => "a date such as \"2026-12-01\" or \"2026-12-01T04:00:00Z\"",
-            (Self::Flag, _) => "true or false",
-            (Self::Whole, _) => "a whole number that is not out of its range",
-            (Self::Words, _) => "a list of texts",
-            (Self::Platform, false) => {
-                "a version and a stamp, such as {\"version\":\"7.0\",\"stamp\":\"20260301T000000Z\"}"
-            }
-            (Self::Platform, true) => "a version, or a stamp such as \"20260301T000000Z\"",
-            (Self::Traits, false) => "a table of traits, such as {\"ssd\":true}",
-            (Self::Traits, true) => "true, false, a text or a list of texts",
-            (Self::Networks, false) => "a table of networks, such as {\"external\":\"up\"}",
-            (Self::Networks, true) => "a state, such as \"up\"",
-            (Self::Ratios, false) => "a table of ratios, such as {\"memory\":1.5}",
-            (Self::Ratios, true) => "a number above 0",
-        }
-    }
-
-    fn has_parts(self) -> bool {
-        matches!(
-            self,
-            Self::Platform | Self::Traits | Self::Networks | Self::Ratios
-        )
-    }
+/// Everything that can be changed, by name.
+fn settable() -> impl Iterator<Item = (&'static str, Shape)> {
+    let attributes = Attributes::FIELDS.iter();
+    let index = (INDEX, Shape::Whole);
+    attributes
+        .map(|field| (field.name, field.shape))
+        .chain([index])
 }
 
 /// The attribute's first name, its part where it names one, and its shape.
@@ -90,8 +35,8 @@ fn find(key: &str) -> Result<(&str, Option<&str>, Shape), Invalid> {
         None => (key, None),
         Some((name, part)) => (name, Some(part)),
     };
-    let Some((_, shape)) = SHAPES.iter().find(|(known, _)| *known == name) else {
-        let names: Vec<&str> = SHAPES.iter().map(|(name, _)| *name).collect();
+    let Some((_, shape)) = settable().find(|(known, _)| *known == name) else {
+        let names: Vec<&str> = settable().map(|(name, _)| name).collect();
         let hint =
             nearest(name, &names).map_or(String::new(), |n| format!("; did you mean {n:?}?"));
         let expected = format!("one of {}{hint}", names.join(", "));
@@ -105,7 +50,7 @@ fn find(key: &str) -> Result<(&str, Option<&str>, Shape), Invalid> {
                 format!("{name:?}, {}", shape.expected(false)),
             ))
         }
-        part => Ok((name, part, *shape)),
+        part => Ok((name, part, shape)),
     }
 }
 
@@ -156,18 +101,18 @@ pub(crate) fn merge(mut changed: Changes, set: Changes) -> Result<Changes, Inval
 
 /// The configured cell with these changes; refuses what no cell may say.
 pub(crate) fn changed_cell(config: &Config, changed: &Changes) -> Result<Cell, Invalid> {
-    let configured = serde_json::to_value(&config.attributes).unwrap_or_default();
+    let configured = serde_json::to_value(config.configured()).unwrap_or_default();
     let mut whole = match configured {
         Value::Object(map) => map,
         _ => Map::new(),
     };
-    let mut zone = config.zone.clone();
+    let mut index = config.index;
     // by name: a whole table comes before its parts
     for (key, value) in changed {
         let (name, part, shape) = find(key)?;
         let wrong = || Invalid::new(key, shown(value), shape.expected(part.is_some()));
         match (name, part) {
-            ("zone", _) => value.as_str().ok_or_else(wrong)?.clone_into(&mut zone),
+            (INDEX, _) => index = u32::deserialize(value).map_err(|_| wrong())?,
             (_, None) => {
                 check(name, value, wrong)?;
                 whole.insert(name.to_owned(), value.clone());
@@ -190,9 +135,7 @@ pub(crate) fn changed_cell(config: &Config, changed: &Changes) -> Result<Cell, I
         let platform = whole.get("platform").unwrap_or(&Value::Null);
         Invalid::new("platform", shown(platform), Shape::Platform.expected(false))
     })?;
-    let mut cell = Cell::new(&config.cell, config.total.clone());
-    cell.zone = zone;
-    attributes.apply(&mut cell);
+    let cell = config.described(index, attributes);
     check_cell(&cell)?;
     Ok(cell)
 }
@@ -210,23 +153,14 @@ fn check(name: &str, value: &Value, wrong: impl Fn() -> Invalid) -> Result<(), I
 
 fn check_cell(cell: &Cell) -> Result<(), Invalid> {
     cell.check()?;
-    if let Some(platform) = &cell.platform {
-        let stamp = platform.stamp.as_bytes();
-        let digit = |at: usize| stamp[at].is_ascii_digit();
-        let fine = stamp.len() == 16
-            && (0..8).chain(9..15).all(digit)
-            && stamp[8] == b'T'
-            && stamp[15] == b'Z';
-        if !fine {
+    match &cell.platform {
+        Some(platform) if platform.stamp.ms().is_none() => {
             let value = shown(&platform.stamp.as_str().into());
-            return Err(Invalid::new(
-                "platform.stamp",
-                value,
-                "a stamp such as \"20260301T000000Z\"",
-            ));
+            let expected = "a stamp such as \"20260301T000000Z\"";
+            Err(Invalid::new("platform.stamp", value, expected))
         }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// A value, shortened.
@@ -236,24 +170,6 @@ fn shown(value: &Value) -> String {
         None => text,
         Some((at, _)) => format!("{}…", &text[..at]),
     }
-}
-
-/// The known name with the fewest edits, when they are few.
-pub fn nearest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
-    let distance = |to: &str| {
-        let mut row: Vec<usize> = (0..=to.len()).collect();
-        for (i, a) in name.bytes().take(64).enumerate() {
-            let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-            for (j, b) in to.bytes().enumerate() {
-                let replaced = diagonal + usize::from(a != b);
-                diagonal = row[j + 1];
-                row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-            }
-        }
-        row[to.len()]
-    };
-    let best = known.iter().min_by_key(|to| distance(to))?;
-    (distance(best) <= 1 + best.len() / 3).then_some(*best)
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! How a cell is set up.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use advertiser::Cadence;
-use placement::{Cell, Invalid, Platform, Resources, Span, Trait};
-use serde::{Deserialize, Serialize};
+use placement::{Attributes, Cell, Invalid, Resources, Span};
+use serde::Deserialize;
 
 /// Everything a rep is told when it starts. In a file, unknown fields are refused.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -15,9 +15,12 @@ pub struct Config {
     /// Availability zone (default `default`).
     #[serde(default = "default_zone")]
     pub zone: String,
+    /// Its ordinal in its deployment (default 0).
+    #[serde(default)]
+    pub index: u32,
     /// All that may be promised; overcommit included.
     pub total: Resources,
-    /// What operators say of the cell.
+    /// What operators say of the cell beside its zone.
     #[serde(default)]
     pub attributes: Attributes,
     /// Where changes that operators make while it runs are kept (default: in the executor's
@@ -52,33 +55,6 @@ pub struct Config {
     /// Mixed with the cell's name for the jitter of its advertisements.
     #[serde(default)]
     pub seed: u64,
-}
-
-/// What operators say of a cell; the fields of [`placement::Cell`] that are not counted by it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-#[allow(missing_docs)] // documented at `placement::Cell`
-pub struct Attributes {
-    pub zone_number: Option<u32>,
-    pub index: u32,
-    pub stacks: Vec<String>,
-    pub placement_tags: Vec<String>,
-    pub optional_placement_tags: Vec<String>,
-    pub volume_drivers: Vec<String>,
-    pub volumes: Vec<String>,
-    pub cached_blobs: Vec<String>,
-    pub status: String,
-    pub reserved: bool,
-    pub control_plane: bool,
-    pub networks: BTreeMap<String, String>,
-    pub traits: BTreeMap<String, Trait>,
-    pub platform: Option<Platform>,
-    pub next_reboot: Option<String>,
-    pub last_boot: Option<String>,
-    pub rack: Option<String>,
-    pub hardware_priority: i64,
-    pub reboot_batch: Option<String>,
-    pub overcommit: BTreeMap<String, f64>,
 }
 
 /// What runs instances.
@@ -142,6 +118,7 @@ impl Config {
         Self {
             cell: cell.into(),
             zone: zone.into(),
+            index: 0,
             total,
             attributes: Attributes::default(),
             attributes_file: None,
@@ -157,11 +134,35 @@ impl Config {
         }
     }
 
+    /// What operators say of the cell as configured, its zone included.
+    pub(crate) fn configured(&self) -> Attributes {
+        Attributes {
+            zone: self.zone.clone(),
+            ..self.attributes.clone()
+        }
+    }
+
+    /// The empty cell of this name and size, as operators describe it.
+    pub(crate) fn described(&self, index: u32, attributes: Attributes) -> Cell {
+        Cell {
+            index,
+            attributes: attributes.into(),
+            ..Cell::new(&self.cell, self.total.clone())
+        }
+    }
+
     /// The cell that this describes, empty, and its cadence; refuses what no cell may say.
     pub(crate) fn check(&self) -> Result<(Cell, Cadence), Invalid> {
-        let mut cell = Cell::new(&self.cell, self.total.clone());
-        cell.zone.clone_from(&self.zone);
-        self.attributes.clone().apply(&mut cell);
+        let no_zone = Attributes::default().zone;
+        if self.attributes.zone != no_zone {
+            let expected = "zone at the top of the configuration";
+            return Err(Invalid::new(
+                "attributes.zone",
+                &self.attributes.zone,
+                expected,
+            ));
+        }
+        let cell = self.described(self.index, self.configured());
         cell.check()?;
         if self.heartbeat.0 < Duration::from_millis(10) {
             let value = format!("{:?}", self.heartbeat.0);
@@ -175,59 +176,6 @@ impl Config {
         }
         let cadence = Cadence::new(self.interval, self.ttl)?;
         Ok((cell, cadence))
-    }
-}
-
-impl Attributes {
-    /// Writes them into a cell.
-    pub fn apply(self, cell: &mut Cell) {
-        cell.zone_number = self.zone_number;
-        cell.index = self.index;
-        cell.stacks = self.stacks;
-        cell.placement_tags = self.placement_tags;
-        cell.optional_placement_tags = self.optional_placement_tags;
-        cell.volume_drivers = self.volume_drivers;
-        cell.volumes = self.volumes;
-        cell.cached_blobs = self.cached_blobs;
-        cell.status = self.status;
-        cell.reserved = self.reserved;
-        cell.control_plane = self.control_plane;
-        cell.networks = self.networks;
-        cell.traits = self.traits;
-        cell.platform = self.platform;
-        cell.next_reboot = self.next_reboot;
-        cell.last_boot = self.last_boot;
-        cell.rack = self.rack;
-        cell.hardware_priority = self.hardware_priority;
-        cell.reboot_batch = self.reboot_batch;
-        cell.overcommit = self.overcommit;
-    }
-}
-
-impl Default for Attributes {
-    fn default() -> Self {
-        Self {
-            zone_number: None,
-            index: 0,
-            stacks: Vec::new(),
-            placement_tags: Vec::new(),
-            optional_placement_tags: Vec::new(),
-            volume_drivers: Vec::new(),
-            volumes: Vec::new(),
-            cached_blobs: Vec::new(),
-            status: "running".into(),
-            reserved: false,
-            control_plane: false,
-            networks: BTreeMap::new(),
-            traits: BTreeMap::new(),
-            platform: None,
-            next_reboot: None,
-            last_boot: None,
-            rack: None,
-            hardware_priority: 0,
-            reboot_batch: None,
-            overcommit: BTreeMap::new(),
-        }
     }
 }
 

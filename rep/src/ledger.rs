@@ -247,8 +247,8 @@ impl Ledger {
                     (entry.state, entry.since_ms) = (InstanceState::Running, now_ms);
                     entry.ended = None;
                     (entry.exit_code, entry.signal) = (None, None);
-                    let told = entry.event(kind::RUNNING, None);
-                    self.actions.push(told);
+                    let event = entry.event(kind::RUNNING, None);
+                    self.actions.push(event);
                     self.left_starting();
                 }
             }
@@ -445,8 +445,8 @@ impl Ledger {
             self.restarts.insert((now_ms + wait_ms, id));
             entry.ended = Some(text);
             let why = format!("starts again in {} s", wait_ms / 1_000);
-            let told = entry.event(kind::CRASHED, Some(why));
-            self.actions.push(told);
+            let event = entry.event(kind::CRASHED, Some(why));
+            self.actions.push(event);
         }
     }
 
@@ -483,8 +483,8 @@ impl Ledger {
             work: Arc::clone(&entry.work),
             attempt: entry.attempt,
         };
-        let told = entry.event(kind::RESTARTED, None);
-        self.actions.extend([launch, told]);
+        let event = entry.event(kind::RESTARTED, None);
+        self.actions.extend([launch, event]);
         self.cell.starting += 1;
         self.seq += 1;
     }

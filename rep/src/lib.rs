@@ -18,8 +18,8 @@ pub mod sim;
 mod subscriptions;
 pub mod supervisor;
 
-pub use attributes::{Changes, MAX_CHANGED, attribute_value, nearest};
-pub use config::{Attributes, Config, ExecutorKind, MemoryLimit, ProcessConfig, SimulatedConfig};
+pub use attributes::{Changes, MAX_CHANGED, attribute_value};
+pub use config::{Config, ExecutorKind, MemoryLimit, ProcessConfig, SimulatedConfig};
 pub use executor::{ExecutorError, Simulated};
 pub use machine::{CellBid, CellInput, CellMachine, CellOutput, CellSettings};
 pub use service::{Ended, RepError, run};

@@ -92,6 +92,11 @@ pub async fn run(
     let outbox = Outbox::new(bus.client.clone(), Arc::clone(&counters));
     let executor = Executor::start(&config, &bus.client, &subjects, counters.clone())?;
     let mut shell = Shell::new(&config, subjects, executor, outbox, counters)?;
+    tracing::info!(
+        cell = config.cell,
+        zone = config.zone,
+        "ready: accepting work"
+    );
     let ended = live(&mut shell, bus, messages, shutdown).await;
     if let Some(service) = service {
         let _ = service.stop().await;

@@ -5,7 +5,7 @@ mod groups;
 use std::{collections::BTreeMap, sync::Arc};
 
 use placement::{
-    Cell, Explain, Invalid, Job, PlanContext, Policy, PolicyError, Pool, Report, Request, date_ms,
+    Cell, Explain, Invalid, Job, PlanContext, Policy, PolicyError, Pool, Report, Request, Timestamp,
 };
 use serde::Deserialize;
 
@@ -159,8 +159,10 @@ impl OfflineAuction {
         let policy = Policy::from_json(file.policy.as_ref().unwrap_or(&name))?;
         let now_ms = match &file.now {
             None => 0,
-            Some(now) => date_ms(now)
-                .ok_or_else(|| wrong("now", now, "a date such as \"2026-01-01T00:00:00Z\""))?,
+            Some(now) => now
+                .parse::<Timestamp>()
+                .map_err(|_| wrong("now", now, "a date such as \"2026-01-01T00:00:00Z\""))?
+                .ms(),
         };
         let ttl_text = file.ttl.as_deref().unwrap_or("15s");
         let ttl = humantime::parse_duration(ttl_text)
@@ -172,10 +174,11 @@ impl OfflineAuction {
             Some(other) => return Err(wrong("pick", other, "\"first\" or \"draw\"")),
         };
         let listed = file.cells.into_iter().enumerate();
-        let listed = listed.map(|(i, cell)| (format!("cells[{i}]"), cell));
+        let is_old = |i: usize| expanded.ages.get(&i).is_some_and(|age| *age >= ttl);
+        let listed = listed.map(|(i, cell)| (format!("cells[{i}]"), cell, is_old(i)));
         let grouped = expanded.cells.into_iter();
-        let grouped = grouped.map(|cell| (format!("groups: {}", cell.cell), cell));
-        let (cells, expired) = check_cells(listed.chain(grouped), ttl)?;
+        let grouped = grouped.map(|cell| (format!("groups: {}", cell.cell), cell, false));
+        let (cells, expired) = check_cells(listed.chain(grouped))?;
         let mut requests = Vec::with_capacity(file.requests.len());
         for (i, request) in file.requests.into_iter().enumerate() {
             let at = || format!("requests[{i}]");
@@ -253,22 +256,17 @@ impl OfflineAuction {
 
 /// Each cell by itself and each name once; those that are too old are set apart.
 fn check_cells(
-    all: impl Iterator<Item = (String, Cell)>,
-    ttl: std::time::Duration,
+    all: impl Iterator<Item = (String, Cell, bool)>,
 ) -> Result<(Vec<Cell>, Vec<Cell>), ScenarioError> {
     let mut names = std::collections::BTreeSet::new();
     let (mut cells, mut expired) = (Vec::new(), Vec::new());
-    for (at, cell) in all {
+    for (at, cell, is_old) in all {
         cell.check().map_err(|e| field(&at, &e))?;
         if !names.insert(cell.cell.clone()) {
             let at = format!("{at}.cell");
             return Err(wrong(&at, &cell.cell, "each name once"));
         }
-        let age = cell
-            .age
-            .as_deref()
-            .and_then(|age| humantime::parse_duration(age).ok());
-        if cell.age.is_some() && age.unwrap_or_default() >= ttl {
+        if is_old {
             expired.push(cell);
         } else {
             cells.push(cell);

@@ -31,7 +31,7 @@ fn attributes_of(zone: u32, day: u64) -> Attributes {
         stacks: vec!["cflinuxfs4".into()],
         platform: Some(Platform {
             version: "7.0".into(),
-            stamp: format!("202601{day:02}T000000Z"),
+            stamp: format!("202601{day:02}T000000Z").into(),
         }),
         ..Attributes::default()
     }
@@ -65,7 +65,9 @@ impl SyntheticLoad {
             let shared = attributes.entry((zone, day));
             cell.attributes = Arc::clone(shared.or_insert_with(|| attributes_of(zone, day).into()));
             if dice >> 32 & 1 == 0 {
-                cell.next_reboot = Some(format!("2026-12-{:02}T00:00:00Z", (dice >> 16) % 28 + 1));
+                let day = (dice >> 16) % 28 + 1;
+                cell.attributes_mut().next_reboot =
+                    format!("2026-12-{day:02}T00:00:00Z").parse().ok();
             }
             cell
         };

@@ -41,9 +41,7 @@ impl<'de> Deserializer<'de> for Names<'_> {
 
 /// `; did you mean "duration"?` where one of the valid names is near; else nothing.
 pub(crate) fn hint(name: &str, valid: &[&str]) -> String {
-    let distance = |valid: &str| strsim::osa_distance(name, valid);
-    let nearest = valid.iter().min_by_key(|valid| distance(valid));
-    match nearest.filter(|valid| distance(valid) <= 1 + valid.len() / 3) {
+    match placement::nearest(name, valid) {
         Some(nearest) => format!("; did you mean {nearest:?}?"),
         None => String::new(),
     }

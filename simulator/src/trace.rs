@@ -132,7 +132,7 @@ pub fn read<N: Read, P: Read>(
     }
     for (cell, model) in cells.iter_mut().zip(&models) {
         let offered = specs.iter().filter(|(_, models)| models.contains(model));
-        cell.stacks = offered.map(|(stack, _)| stack.clone()).collect();
+        cell.attributes_mut().stacks = offered.map(|(stack, _)| stack.clone()).collect();
     }
     work.sort_by_key(|pod| pod.created_ms);
     let first_ms = work.first().map_or(0, |pod| pod.created_ms);
@@ -177,7 +177,7 @@ fn node(row: &Row<'_>) -> Result<(Cell, String), TraceError> {
     }
     let mut cell = Cell::new(row.name("sn")?, total);
     if !row.text("zone").is_empty() {
-        cell.zone = row.name("zone")?;
+        cell.attributes_mut().zone = row.name("zone")?;
     }
     Ok((cell, row.text("model").to_owned()))
 }

@@ -85,12 +85,13 @@ pub fn cell_named(name: impl Into<String>) -> impl Strategy<Value = Cell> {
         let mut cell = Cell::new(name.clone(), total);
         cell.available = available;
         (cell.starting, cell.apps, cell.tasks, cell.evacuating) = load;
+        let attributes = cell.attributes_mut();
         (
-            cell.zone,
-            cell.stacks,
-            cell.placement_tags,
-            cell.optional_placement_tags,
-            cell.volume_drivers,
+            attributes.zone,
+            attributes.stacks,
+            attributes.placement_tags,
+            attributes.optional_placement_tags,
+            attributes.volume_drivers,
         ) = labels;
         cell
     })

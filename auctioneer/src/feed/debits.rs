@@ -1,8 +1,8 @@
 //! What was sent to cells and is not in their words yet.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
-use placement::{Cell, Job, Kind};
+use placement::Kind;
 use shared::wire::{Acceptance, Envelope};
 
 use crate::FastSet;
@@ -87,7 +87,7 @@ impl Feed {
         if let (false, Some(cell)) = (gone.is_empty(), self.pool.get(name)) {
             let mut cell = cell.clone();
             for debit in gone {
-                give_back(&mut cell, &debit.job);
+                cell.credit(&debit.job.request);
             }
             self.pool.put(cell);
         }
@@ -124,37 +124,5 @@ impl Known {
             .partition(which);
         self.debits = kept;
         gone
-    }
-}
-
-/// The opposite of [`Cell::debit`].
-pub(super) fn give_back(cell: &mut Cell, job: &Job) {
-    let request = &job.request;
-    cell.available.credit(request);
-    cell.starting = cell.starting.saturating_sub(1);
-    match request.kind {
-        Kind::Lrp => one_less(&mut cell.apps, &request.app),
-        Kind::Task => cell.tasks = cell.tasks.saturating_sub(1),
-    }
-    if let Some(owner) = &request.owner {
-        one_less(&mut cell.owners, owner);
-    }
-    for (key, value) in &request.tags {
-        one_less(&mut cell.tags, &format!("{key}={value}"));
-    }
-    let counted = if request.cpu_millis > 0 {
-        &mut cell.cpu_capped
-    } else {
-        &mut cell.cpu_uncapped
-    };
-    *counted = counted.saturating_sub(1);
-}
-
-fn one_less(counts: &mut BTreeMap<String, u32>, key: &str) {
-    if let Some(count) = counts.get_mut(key) {
-        *count = count.saturating_sub(1);
-        if *count == 0 {
-            counts.remove(key);
-        }
     }
 }

@@ -197,14 +197,11 @@ pub(crate) fn same_class_inputs(a: &Cell, b: &Cell) -> bool {
             .iter()
             .all(|r| a.available.get(*r).is_some() == b.available.get(*r).is_some())
         && a.evacuating == b.evacuating
-        && a.volumes == b.volumes
-        && a.next_reboot == b.next_reboot
-        && a.last_boot == b.last_boot
         && a.recent_starts == b.recent_starts
 }
 
-/// Whether the attributes differ in nothing but the rack and the hardware's priority, which no
-/// filter of a class reads.
+/// Whether the attributes differ in nothing but what no filter of a class reads: the zone's number, the
+/// rack, the hardware's priority and cached blobs.
 fn same_attributes(a: &Attributes, b: &Attributes) -> bool {
     a.zone == b.zone
         && a.stacks == b.stacks
@@ -217,6 +214,9 @@ fn same_attributes(a: &Attributes, b: &Attributes) -> bool {
         && a.networks == b.networks
         && a.traits == b.traits
         && a.platform == b.platform
+        && a.volumes == b.volumes
+        && a.next_reboot == b.next_reboot
+        && a.last_boot == b.last_boot
         && a.reboot_batch == b.reboot_batch
         && a.overcommit == b.overcommit
 }

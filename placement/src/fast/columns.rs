@@ -9,7 +9,7 @@ use crate::{
     policy::{Filter, Policy, Step},
     request::Request,
     resources::{Amounts, MAX_AMOUNT, Resource},
-    stages::{dates, filter},
+    stages::filter,
     tie,
 };
 
@@ -202,10 +202,10 @@ impl Columns {
         self.total_disk[at] = cell.total.disk_mb.unwrap_or(MAX_AMOUNT) as f64;
         self.disk_is_limited[at] = cell.total.disk_mb.and(cell.available.disk_mb).is_some();
         let stamp = cell.platform.as_ref();
-        let stamp = stamp.and_then(|platform| dates::stamp_ms(&platform.stamp));
+        let stamp = stamp.and_then(|platform| platform.stamp.ms());
         self.platforms[at] = stamp.map_or(f64::NAN, |ms| ms as f64);
         // whether it is past is for each plan to say
-        self.reboots[at] = dates::planned_reboot_ms(cell, i64::MIN);
+        self.reboots[at] = cell.planned_reboot_ms(i64::MIN);
         self.by_reboot.touch(slot);
     }
 

@@ -1,6 +1,9 @@
 //! One plan's view of the columns: who is there, and what the batch has taken so far.
 
-use std::collections::{HashMap, hash_map::Entry};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+};
 
 use crate::{
     auction_view,
@@ -262,8 +265,7 @@ impl<'a> View<'a> {
         seen.available.memory_mb = row.free[Resource::Memory];
         let disk_mb = |_| row.free[Resource::Disk];
         seen.available.disk_mb = cell.available.disk_mb.map(disk_mb);
-        seen.stacks.clone_from(&cell.stacks);
-        seen.cached_blobs.clone_from(&cell.cached_blobs);
+        seen.attributes = Arc::clone(&cell.attributes);
         for app in objective.counted_apps(request) {
             let count = count_at(self.app(app), slot);
             if count > 0 {

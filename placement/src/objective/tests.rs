@@ -18,8 +18,8 @@ fn value(text: &str) -> Option<f64> {
     let mut cell = Cell::new("c", Resources::new(1000, 4000, 10));
     cell.available = Resources::new(250, 1000, 10);
     cell.apps = [("7".to_owned(), 3)].into();
-    cell.cached_blobs = vec!["b".into(), "b".into(), "c".into()];
-    cell.stacks = vec!["linux".into()];
+    cell.attributes_mut().cached_blobs = vec!["b".into(), "b".into(), "c".into()];
+    cell.attributes_mut().stacks = vec!["linux".into()];
     let mut request = Request::new("7", 100, 200);
     request.instances = 4;
     request.source_blob = Some("b".into());

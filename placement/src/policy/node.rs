@@ -71,7 +71,7 @@ impl Fault {
                 "unknown {what} {name:?}; expected one of {}",
                 valid.join(", ")
             ),
-            nearest: nearest(name, valid),
+            nearest: nearest(name, valid).map(str::to_owned),
             within: None,
         }
     }

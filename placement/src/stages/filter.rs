@@ -2,13 +2,14 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{dates, locality};
+use super::locality;
 use crate::{
     cell::{Cell, Trait},
     context::Now,
     policy::Filter,
     request::Request,
     resources::Resource,
+    times::Stamp,
 };
 
 /// Why a filter dropped a cell.
@@ -71,7 +72,7 @@ pub(crate) fn keeps(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_
         Filter::OvercommitRatios => wrong_ratio(cell, request).is_none(),
         Filter::RebootWithin { days, batch } => {
             let soon = days.is_some_and(|days| {
-                let planned = dates::planned_reboot_ms(cell, now.ms);
+                let planned = cell.planned_reboot_ms(now.ms);
                 planned.is_some_and(|at| (at - now.ms) as f64 <= days * DAY_MS)
             });
             !soon && (batch.is_none() || cell.reboot_batch != *batch)
@@ -144,7 +145,7 @@ pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>)
 }
 
 fn reboot_why(days: Option<f64>, batch: Option<&str>, cell: &Cell, now: Now<'_>) -> Why {
-    let planned = dates::planned_reboot_ms(cell, now.ms);
+    let planned = cell.planned_reboot_ms(now.ms);
     let left = planned.map(|at| (at - now.ms) as f64 / DAY_MS);
     match (days, left) {
         (Some(days), Some(left)) if left <= days => Why {
@@ -255,7 +256,7 @@ fn shortened(text: &str) -> String {
 
 /// The limits of a request for platforms, as they follow what the cell has.
 fn limits(request: &Request) -> String {
-    let limit = |(what, limits): (&str, &BTreeMap<String, String>)| {
+    let limit = |(what, limits): (&str, &BTreeMap<String, Stamp>)| {
         let pairs: Vec<String> = limits.iter().map(|(v, s)| format!("{v} {s}")).collect();
         (!pairs.is_empty()).then(|| format!("{what} {}", short_list(&pairs)))
     };
@@ -291,7 +292,7 @@ fn platform_matches(cell: &Cell, request: &Request) -> bool {
     let none = crate::cell::Platform::default();
     let platform = cell.platform.as_ref().unwrap_or(&none);
     let version = platform.version.as_str();
-    let listed = |limits: &BTreeMap<String, String>| -> Vec<(String, String)> {
+    let listed = |limits: &BTreeMap<String, Stamp>| -> Vec<(String, Stamp)> {
         let sound = |key: &str| {
             let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
             key.split_once('.')
@@ -302,7 +303,7 @@ fn platform_matches(cell: &Cell, request: &Request) -> bool {
             .map(|(key, stamp)| (key.clone(), stamp.clone()))
             .collect()
     };
-    let judge = |limits: Vec<(String, String)>, min: bool| {
+    let judge = |limits: Vec<(String, Stamp)>, min: bool| {
         // sorted by version as text, as they come from a BTreeMap
         let (Some(first), Some(last)) = (limits.first(), limits.last()) else {
             return true;
@@ -355,7 +356,7 @@ pub(crate) fn sick(cell: &Cell) -> bool {
     let mut recent: Vec<(Duration, bool)> = cell
         .recent_starts
         .iter()
-        .filter_map(|start| dates::span(&start.age).map(|age| (age, start.failed)))
+        .map(|start| (start.age.0, start.failed))
         .filter(|(age, _)| *age <= day)
         .collect();
     recent.sort_unstable();

@@ -1,6 +1,5 @@
 //! Score terms. Each looks at the survivors and gives every one of them a number.
 
-use super::dates;
 use crate::{
     auction_view::AuctionView,
     cell::Cell,
@@ -162,12 +161,12 @@ fn values(term: &Term, view: &AuctionView<'_>, job: &Job, cells: &[u32]) -> Vec<
             Term::Random => tie::noise(view.lot(*slot), point) as f64,
             Term::Platform => {
                 let platform = cell.platform.as_ref();
-                let stamp = platform.and_then(|p| dates::stamp_ms(&p.stamp));
+                let stamp = platform.and_then(|p| p.stamp.ms());
                 stamp.map_or(f64::NAN, |ms| ms as f64)
             }
-            Term::Reboot => {
-                dates::planned_reboot_ms(cell, view.now().ms).map_or(f64::INFINITY, |ms| ms as f64)
-            }
+            Term::Reboot => cell
+                .planned_reboot_ms(view.now().ms)
+                .map_or(f64::INFINITY, |ms| ms as f64),
             _ => 0.0,
         }
     };

@@ -8,11 +8,11 @@
 )]
 #![allow(clippy::too_many_lines)] // a long list of choices is the point
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use placement::{
     Cell, Explain, Job, Kind, Plan, PlanContext, Platform, Policy, Pool, RecentStart, Request,
-    Resources, Trait,
+    Resources, Span, Trait,
 };
 
 /// A small generator of our own (splitmix64), so that a seed means the same everywhere.
@@ -105,20 +105,20 @@ pub fn cell(dice: &mut Dice, name: &str, rich: bool) -> Cell {
             _ => cell.total.containers = Some(0),
         }
     }
-    cell.zone = dice.of(&["z1", "z2", "z3"]).into();
+    cell.attributes_mut().zone = dice.of(&["z1", "z2", "z3"]).into();
     if dice.one_in(6) {
-        cell.zone_number = Some(dice.small(5));
+        cell.attributes_mut().zone_number = Some(dice.small(5));
     }
     cell.index = dice.small(8);
-    cell.stacks = dice.some(&["linux", "windows"], 2);
+    cell.attributes_mut().stacks = dice.some(&["linux", "windows"], 2);
     if dice.one_in(2) {
-        cell.stacks = vec!["linux".into()];
+        cell.attributes_mut().stacks = vec!["linux".into()];
     }
-    cell.placement_tags = dice.some(&["iso"], 8);
-    cell.optional_placement_tags = dice.some(&["ssd", "iso"], 6);
-    cell.volume_drivers = dice.some(&["nfs", "smb"], 3);
+    cell.attributes_mut().placement_tags = dice.some(&["iso"], 8);
+    cell.attributes_mut().optional_placement_tags = dice.some(&["ssd", "iso"], 6);
+    cell.attributes_mut().volume_drivers = dice.some(&["nfs", "smb"], 3);
     cell.evacuating = dice.one_in(12);
-    cell.cached_blobs = dice.some(&["blob1", "blob2"], 3);
+    cell.attributes_mut().cached_blobs = dice.some(&["blob1", "blob2"], 3);
     amounts(dice, &mut cell);
     if rich {
         enrich(dice, &mut cell);
@@ -147,13 +147,13 @@ pub fn amounts(dice: &mut Dice, cell: &mut Cell) {
 
 /// What may change besides amounts, without the cell being of another kind.
 pub fn counts(dice: &mut Dice, cell: &mut Cell) {
-    cell.rack = dice
+    cell.attributes_mut().rack = dice
         .one_in(2)
         .then(|| dice.of(&["r1", "r2", "r3"]).to_owned());
-    cell.hardware_priority = i64::from(dice.small(4)) - 1;
-    cell.cached_blobs = dice.some(&["blob1", "blob2", "blob1"], 3);
+    cell.attributes_mut().hardware_priority = i64::from(dice.small(4)) - 1;
+    cell.attributes_mut().cached_blobs = dice.some(&["blob1", "blob2", "blob1"], 3);
     if dice.one_in(4) {
-        cell.zone_number = dice.one_in(2).then(|| dice.small(5));
+        cell.attributes_mut().zone_number = dice.one_in(2).then(|| dice.small(5));
     }
     cell.owners.clear();
     for owner in OWNERS {
@@ -176,43 +176,47 @@ pub fn counts(dice: &mut Dice, cell: &mut Cell) {
 
 fn enrich(dice: &mut Dice, cell: &mut Cell) {
     if dice.one_in(10) {
-        cell.status = dice.of(&["offline", "rebooting"]).into();
+        cell.attributes_mut().status = dice.of(&["offline", "rebooting"]).into();
     }
-    cell.reserved = dice.one_in(15);
-    cell.control_plane = dice.one_in(15);
+    cell.attributes_mut().reserved = dice.one_in(15);
+    cell.attributes_mut().control_plane = dice.one_in(15);
     for network in ["external", "admin"] {
         if !dice.one_in(4) {
-            cell.networks
+            cell.attributes_mut()
+                .networks
                 .insert(network.into(), dice.of(&["up", "up", "up", "down"]).into());
         }
     }
     if dice.one_in(6) {
-        cell.traits.insert("ssd".into(), trait_value(dice));
+        cell.attributes_mut()
+            .traits
+            .insert("ssd".into(), trait_value(dice));
     }
     if !dice.one_in(8) {
         let version = dice.of(&["7.0", "7.1", "6.5"]).to_owned();
-        let stamp = dice.of(&STAMPS).to_owned();
-        cell.platform = Some(Platform { version, stamp });
+        let stamp = dice.of(&STAMPS).into();
+        cell.attributes_mut().platform = Some(Platform { version, stamp });
     }
     if dice.one_in(2) {
-        cell.next_reboot = Some(dice.of(&DATES).into());
+        cell.attributes_mut().next_reboot = dice.of(&DATES).parse().ok();
     }
     if dice.one_in(2) {
-        cell.last_boot = Some("2026-02-01T00:00:00Z".into());
+        cell.attributes_mut().last_boot = "2026-02-01T00:00:00Z".parse().ok();
     }
     counts(dice, cell);
     if dice.one_in(6) {
-        cell.reboot_batch = Some("b7".into());
+        cell.attributes_mut().reboot_batch = Some("b7".into());
     }
     if dice.one_in(2) {
-        cell.overcommit
+        cell.attributes_mut()
+            .overcommit
             .insert("memory".into(), dice.of(&[1.0, 1.001, 2.0]));
     }
-    cell.volumes = dice.some(&["v1", "v2"], 2);
-    for age in ["1h", "3h", "30h"] {
+    cell.attributes_mut().volumes = dice.some(&["v1", "v2"], 2);
+    for hours in [1, 3, 30] {
         if dice.one_in(6) {
             cell.recent_starts.push(RecentStart {
-                age: age.into(),
+                age: Span(Duration::from_secs(hours * 3_600)),
                 failed: !dice.one_in(3),
             });
         }

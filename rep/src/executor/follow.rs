@@ -1,4 +1,4 @@
-//! Following one instance from its start to its end: what its supervisor says, and its output.
+//! Following one instance from its start to its end: what its supervisor reports, and its output.
 
 use std::{
     fs,
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     ledger::{EndReason, ExecutorReport, InstanceChange},
-    supervisor::{END, Word},
+    supervisor::{END, SupervisorReport},
 };
 
 /// How long the last of an instance's output may take after its end.
@@ -67,22 +67,22 @@ pub(crate) async fn follow(mut started: Started, reports: mpsc::Sender<ExecutorR
     };
     let mut pid = None;
     let port = started.port.as_ref().map(Port::number);
-    let (words_to, mut words) = mpsc::channel(4);
-    let listening = tokio::spawn(listen(started.socket, started.end, words_to));
+    let (statuses_to, mut statuses) = mpsc::channel(4);
+    let listening = tokio::spawn(listen(started.socket, started.end, statuses_to));
     let mut how = None;
-    while let Some(word) = words.recv().await {
-        match word {
-            Word::Runs(number) => {
+    while let Some(status) = statuses.recv().await {
+        match status {
+            SupervisorReport::Runs(number) => {
                 pid = Some(number);
                 let running = report(InstanceChange::Running { pid, port });
                 // nobody listens once the cell has ended
                 let _ = reports.send(running).await;
             }
-            Word::Note(text) => {
+            SupervisorReport::Note(text) => {
                 tracing::warn!(instance = %started.instance, "{text}");
                 sink.line("vendue", text);
             }
-            Word::Ended(ended) => how = Some(ended),
+            SupervisorReport::Ended(ended) => how = Some(ended),
         }
     }
     let _ = listening.await;
@@ -119,8 +119,12 @@ pub(crate) async fn follow(mut started: Started, reports: mpsc::Sender<ExecutorR
     let _ = reports.send(report(InstanceChange::Ended(how))).await;
 }
 
-/// Hands over what the supervisor says, and tells it when the instance is to end.
-async fn listen(socket: UnixStream, end: CancellationToken, words: mpsc::Sender<Word>) {
+/// Hands over what the supervisor reports, and tells it when the instance is to end.
+async fn listen(
+    socket: UnixStream,
+    end: CancellationToken,
+    statuses: mpsc::Sender<SupervisorReport>,
+) {
     let socket = socket
         .set_nonblocking(true)
         .and_then(|()| tokio::net::UnixStream::from_std(socket));
@@ -129,18 +133,18 @@ async fn listen(socket: UnixStream, end: CancellationToken, words: mpsc::Sender<
     };
     let (reader, mut writer) = socket.into_split();
     let mut lines = BufReader::with_capacity(512, reader).lines();
-    let mut told = false;
+    let mut end_sent = false;
     loop {
         tokio::select! {
-            () = end.cancelled(), if !told => {
-                told = true;
-                // a supervisor that is gone needs not be told
+            () = end.cancelled(), if !end_sent => {
+                end_sent = true;
+                // a supervisor that is gone needs no message
                 let _ = writer.write_all(&[END]).await;
             }
             line = lines.next_line() => match line {
                 Ok(Some(line)) => {
-                    if let Some(word) = Word::from_line(&line) {
-                        let _ = words.send(word).await;
+                    if let Some(status) = SupervisorReport::from_line(&line) {
+                        let _ = statuses.send(status).await;
                     }
                 }
                 _ => return,

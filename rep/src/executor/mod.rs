@@ -8,7 +8,11 @@ mod process;
 mod simulated;
 mod user;
 
-use std::{io, path::PathBuf, sync::Arc};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use async_nats::Client;
 use shared::InstanceId;
@@ -37,7 +41,7 @@ pub enum ExecutorError {
         user: String,
     },
     /// There is no directory for the directories of instances.
-    #[error("cannot make the directory for instances{}", named(.directory))]
+    #[error("cannot make the directory for instances{}", named(.directory.as_deref()))]
     Directory {
         /// The directory that was configured.
         directory: Option<PathBuf>,
@@ -49,10 +53,8 @@ pub enum ExecutorError {
     Thread(#[source] io::Error),
 }
 
-fn named(directory: &Option<PathBuf>) -> String {
-    let named = directory
-        .as_ref()
-        .map(|path| format!(" {}", path.display()));
+fn named(directory: Option<&Path>) -> String {
+    let named = directory.map(|path| format!(" {}", path.display()));
     named.unwrap_or_default()
 }
 

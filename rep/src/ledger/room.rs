@@ -1,8 +1,6 @@
 //! How much room work takes, counted as the auctioneers count it.
 
-use std::collections::BTreeMap;
-
-use placement::{Cell, Invalid, Kind, Request, Run};
+use placement::{Cell, Invalid, Request, Run};
 use shared::wire::Work;
 
 /// Refuses what no work may hold: bad names, negative or absurd sizes, what no system can execute.
@@ -24,29 +22,7 @@ pub(super) fn request_of(work: &Work) -> Request {
 
 /// The opposite of [`Cell::debit`], but for `starting`, which ends earlier than the promise.
 pub(super) fn credit(cell: &mut Cell, request: &Request) {
-    cell.available.credit(request);
-    match request.kind {
-        Kind::Lrp => take_one(&mut cell.apps, &request.app),
-        Kind::Task => cell.tasks -= 1,
-    }
-    if let Some(owner) = &request.owner {
-        take_one(&mut cell.owners, owner);
-    }
-    for (key, value) in &request.tags {
-        take_one(&mut cell.tags, &format!("{key}={value}"));
-    }
-    if request.cpu_millis > 0 {
-        cell.cpu_capped -= 1;
-    } else {
-        cell.cpu_uncapped -= 1;
-    }
-}
-
-fn take_one(counts: &mut BTreeMap<String, u32>, name: &str) {
-    if let Some(count) = counts.get_mut(name) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(name);
-        }
-    }
+    let starting = cell.starting;
+    cell.credit(request);
+    cell.starting = starting;
 }

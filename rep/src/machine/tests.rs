@@ -233,7 +233,7 @@ fn what_operators_change_is_advertised_at_once() {
     let mut cell = machine.ledger().cell().clone();
     machine.describe(10, &cell);
     assert!(run(&mut machine, 10).is_empty(), "nothing changed");
-    cell.zone = "z9".into();
+    cell.attributes_mut().zone = "z9".into();
     machine.describe(10, &cell);
     assert_eq!(run(&mut machine, 10), ["advertise 0"]);
     assert_eq!(machine.ledger().cell().zone, "z9");

@@ -26,7 +26,7 @@ use rustix::{
 use shared::proc::{Process, descendants, memory_kib};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
-pub(crate) use self::orders::{Orders, Word};
+pub(crate) use self::orders::{Orders, SupervisorReport};
 use crate::ledger::EndReason;
 
 /// What a rep writes to end the instance in order.
@@ -79,7 +79,7 @@ struct Supervisor {
     /// A byte for each SIGCHLD.
     children: UnixStream,
     /// A byte for each signal that asks for the end.
-    asked: UnixStream,
+    end_signals: UnixStream,
 }
 
 /// The command, while it and what came of it runs.
@@ -97,10 +97,10 @@ impl Supervisor {
         rustix::thread::set_name(c"supervisor")?;
         let own = rustix::process::getpid();
         rustix::process::set_child_subreaper(Some(own))?;
-        // what is said is a few short lines: they always fit in the socket's buffer
+        // a status is a short line, and there are few: they always fit in the socket's buffer
         rep.set_nonblocking(true)?;
         let children = signals(&[SIGCHLD])?;
-        let asked = signals(&[SIGTERM, SIGINT, SIGHUP])?;
+        let end_signals = signals(&[SIGTERM, SIGINT, SIGHUP])?;
         if !parent_lives(orders) {
             return Err(io::Error::other("the rep has ended already"));
         }
@@ -108,7 +108,7 @@ impl Supervisor {
             own,
             rep,
             children,
-            asked,
+            end_signals,
         })
     }
 
@@ -116,7 +116,7 @@ impl Supervisor {
         let ended = match launch(orders) {
             Err(error) => EndReason::Failed(cannot_run(&orders.command[0], &error)),
             Ok(mut instance) => {
-                self.tell(&Word::Runs(
+                self.send(&SupervisorReport::Runs(
                     instance.main.as_raw_nonzero().get().unsigned_abs(),
                 ));
                 self.watch(orders, &mut instance);
@@ -128,7 +128,7 @@ impl Supervisor {
             let _ = fs::remove_dir(cgroup);
         }
         if let Err(error) = fs::remove_dir_all(&orders.directory) {
-            self.tell(&Word::Note(format!(
+            self.send(&SupervisorReport::Note(format!(
                 "{} is left behind: {error}",
                 orders.directory.display()
             )));
@@ -139,12 +139,12 @@ impl Supervisor {
             // the last one tidies up for the rep; where others are left, nothing happens
             let _ = fs::remove_dir(home);
         }
-        self.tell(&Word::Ended(ended));
+        self.send(&SupervisorReport::Ended(ended));
     }
 
-    /// A rep that is gone hears nothing, and needs not.
-    fn tell(&mut self, word: &Word) {
-        let _ = self.rep.write_all(word.to_line().as_bytes());
+    /// Sends to the rep, unless that is gone.
+    fn send(&mut self, status: &SupervisorReport) {
+        let _ = self.rep.write_all(status.to_line().as_bytes());
     }
 
     /// Returns when what is left of the instance must be killed, if anything is.
@@ -152,16 +152,16 @@ impl Supervisor {
         loop {
             self.wait(orders, instance);
             drain(&mut self.children);
-            if drain(&mut self.asked) {
+            if drain(&mut self.end_signals) {
                 if !parent_lives(orders) {
                     return;
                 }
                 self.ask_to_end(orders, instance);
             }
-            match heard(&mut self.rep) {
-                Heard::Nothing => {}
-                Heard::End => self.ask_to_end(orders, instance),
-                Heard::Gone => return,
+            match read_rep(&mut self.rep) {
+                FromRep::Nothing => {}
+                FromRep::End => self.ask_to_end(orders, instance),
+                FromRep::Gone => return,
             }
             reap(instance);
             if instance.kill_at.is_some_and(|at| at <= Instant::now()) {
@@ -192,7 +192,7 @@ impl Supervisor {
         let flags = PollFlags::IN;
         let mut all = [
             PollFd::new(&self.children, flags),
-            PollFd::new(&self.asked, flags),
+            PollFd::new(&self.end_signals, flags),
             PollFd::new(&self.rep, flags),
         ];
         // interrupted by a signal: that is what we wait for
@@ -227,7 +227,7 @@ impl Supervisor {
             }
             if Instant::now() > give_up {
                 let text = format!("{} processes could not be killed", left.len());
-                self.tell(&Word::Note(text));
+                self.send(&SupervisorReport::Note(text));
                 return;
             }
             std::thread::sleep(KILL_PAUSE);
@@ -337,27 +337,27 @@ fn drain(stream: &mut UnixStream) -> bool {
     any
 }
 
-enum Heard {
+enum FromRep {
     Nothing,
     End,
     Gone,
 }
 
-fn heard(rep: &mut UnixStream) -> Heard {
+fn read_rep(rep: &mut UnixStream) -> FromRep {
     let mut byte = [0];
     match rep.read(&mut byte) {
-        Ok(1) if byte[0] == END => Heard::End,
-        Ok(0) => Heard::Gone,
-        Ok(_) => Heard::Nothing,
+        Ok(1) if byte[0] == END => FromRep::End,
+        Ok(0) => FromRep::Gone,
+        Ok(_) => FromRep::Nothing,
         Err(e)
             if matches!(
                 e.kind(),
                 io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
             ) =>
         {
-            Heard::Nothing
+            FromRep::Nothing
         }
-        Err(_) => Heard::Gone,
+        Err(_) => FromRep::Gone,
     }
 }
 

@@ -58,7 +58,7 @@ impl Orders {
         field(self.watch_mb.to_string().as_ref());
         field(self.directory.as_os_str());
         field(self.command.len().to_string().as_ref());
-        self.command.iter().for_each(|word| field(word));
+        self.command.iter().for_each(|status| field(status));
         for (name, value) in &self.environment {
             field(name);
             field(value);
@@ -119,9 +119,9 @@ impl Orders {
     }
 }
 
-/// What a supervisor says, one per line.
+/// What a supervisor reports, one per line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum SupervisorReport {
     /// The command runs as this process.
     Runs(u32),
     /// Something to be logged.
@@ -130,28 +130,30 @@ pub(crate) enum Word {
     Ended(EndReason),
 }
 
-impl Word {
+impl SupervisorReport {
     pub(crate) fn to_line(&self) -> String {
         let one_line = |text: &str| text.replace(['\n', '\r'], " ");
         match self {
-            Word::Runs(pid) => format!("runs {pid}\n"),
-            Word::Note(text) => format!("note {}\n", one_line(text)),
-            Word::Ended(EndReason::Exit(code)) => format!("exit {code}\n"),
-            Word::Ended(EndReason::Signal(number)) => format!("signal {number}\n"),
-            Word::Ended(EndReason::OverMemory) => "memory -\n".into(),
-            Word::Ended(EndReason::Failed(why)) => format!("failed {}\n", one_line(why)),
+            SupervisorReport::Runs(pid) => format!("runs {pid}\n"),
+            SupervisorReport::Note(text) => format!("note {}\n", one_line(text)),
+            SupervisorReport::Ended(EndReason::Exit(code)) => format!("exit {code}\n"),
+            SupervisorReport::Ended(EndReason::Signal(number)) => format!("signal {number}\n"),
+            SupervisorReport::Ended(EndReason::OverMemory) => "memory -\n".into(),
+            SupervisorReport::Ended(EndReason::Failed(why)) => {
+                format!("failed {}\n", one_line(why))
+            }
         }
     }
 
     pub(crate) fn from_line(line: &str) -> Option<Self> {
-        let (word, rest) = line.trim_end_matches('\n').split_once(' ')?;
-        Some(match word {
-            "runs" => Word::Runs(rest.parse().ok()?),
-            "note" => Word::Note(rest.into()),
-            "exit" => Word::Ended(EndReason::Exit(rest.parse().ok()?)),
-            "signal" => Word::Ended(EndReason::Signal(rest.parse().ok()?)),
-            "memory" => Word::Ended(EndReason::OverMemory),
-            "failed" => Word::Ended(EndReason::Failed(rest.into())),
+        let (status, rest) = line.trim_end_matches('\n').split_once(' ')?;
+        Some(match status {
+            "runs" => SupervisorReport::Runs(rest.parse().ok()?),
+            "note" => SupervisorReport::Note(rest.into()),
+            "exit" => SupervisorReport::Ended(EndReason::Exit(rest.parse().ok()?)),
+            "signal" => SupervisorReport::Ended(EndReason::Signal(rest.parse().ok()?)),
+            "memory" => SupervisorReport::Ended(EndReason::OverMemory),
+            "failed" => SupervisorReport::Ended(EndReason::Failed(rest.into())),
             _ => return None,
         })
     }
@@ -194,19 +196,19 @@ mod tests {
 
     #[test]
     fn words_survive_the_socket() {
-        for word in [
-            Word::Runs(12),
-            Word::Note("a b".into()),
-            Word::Ended(EndReason::Exit(0)),
-            Word::Ended(EndReason::Exit(255)),
-            Word::Ended(EndReason::Signal(9)),
-            Word::Ended(EndReason::OverMemory),
-            Word::Ended(EndReason::Failed("cannot run x: no".into())),
+        for status in [
+            SupervisorReport::Runs(12),
+            SupervisorReport::Note("a b".into()),
+            SupervisorReport::Ended(EndReason::Exit(0)),
+            SupervisorReport::Ended(EndReason::Exit(255)),
+            SupervisorReport::Ended(EndReason::Signal(9)),
+            SupervisorReport::Ended(EndReason::OverMemory),
+            SupervisorReport::Ended(EndReason::Failed("cannot run x: no".into())),
         ] {
-            assert_eq!(Word::from_line(&word.to_line()), Some(word));
+            assert_eq!(SupervisorReport::from_line(&status.to_line()), Some(status));
         }
-        let broken = Word::Ended(EndReason::Failed("a\nexit 0".into()));
+        let broken = SupervisorReport::Ended(EndReason::Failed("a\nexit 0".into()));
         assert_eq!(broken.to_line().lines().count(), 1);
-        assert_eq!(Word::from_line("exit x"), None);
+        assert_eq!(SupervisorReport::from_line("exit x"), None);
     }
 }

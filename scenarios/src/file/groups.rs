@@ -1,6 +1,6 @@
 //! Many cells in a few lines, and what already runs on them.
 
-use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc};
+use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use placement::{Cell, Job, Request, hash_text, mix};
 use serde_json::{Map, Value};
@@ -15,6 +15,8 @@ const MAX_COUNT: u64 = 100_000;
 pub(super) struct Expanded {
     /// The groups' cells.
     pub(super) cells: Vec<Cell>,
+    /// By position in `cells`: how long ago the cell's advertisement came in.
+    pub(super) ages: BTreeMap<usize, Duration>,
     /// By cell: each instance with its size.
     pub(super) running: BTreeMap<String, Vec<Job>>,
 }
@@ -29,13 +31,11 @@ pub(super) fn expand(json: &mut Value) -> Result<Expanded, ScenarioError> {
     let mut names = Names::default();
     if let Some(cells) = file.get_mut("cells").and_then(Value::as_array_mut) {
         for (i, cell) in cells.iter_mut().enumerate() {
-            take_running(
-                cell,
-                &format!("cells[{i}]"),
-                seed,
-                &mut names,
-                &mut expanded,
-            )?;
+            let at = format!("cells[{i}]");
+            if let Some(age) = take_age(cell, &at)? {
+                expanded.ages.insert(i, age);
+            }
+            take_running(cell, &at, seed, &mut names, &mut expanded)?;
         }
     }
     let Some(groups) = file.remove("groups") else {
@@ -60,6 +60,25 @@ pub(super) fn expand(json: &mut Value) -> Result<Expanded, ScenarioError> {
         )?;
     }
     Ok(expanded)
+}
+
+/// How long ago a cell was heard, where the file says so; advertisements have no such field.
+fn take_age(cell: &mut Value, at: &str) -> Result<Option<Duration>, ScenarioError> {
+    let Some(age) = cell.as_object_mut().and_then(|fields| fields.remove("age")) else {
+        return Ok(None);
+    };
+    let read = age
+        .as_str()
+        .and_then(|text| humantime::parse_duration(text).ok());
+    let expected = "a length of time such as \"2h\"";
+    let wrong = || {
+        wrong(
+            &format!("{at}.age"),
+            age.as_str().unwrap_or(&short(&age)),
+            expected,
+        )
+    };
+    read.map(Some).ok_or_else(wrong)
 }
 
 /// A cell's own `running`: where it says nothing of what is available, that is what is left.

@@ -112,8 +112,7 @@ impl Envelope {
 
 /// Reads and checks the cell of an advertisement or a full bid.
 pub fn parse_cell(body: &[u8]) -> Result<Cell, WireError> {
-    let mut cell: Cell = super::error::read(body)?;
+    let cell: Cell = super::error::read(body)?;
     cell.check()?;
-    cell.age = None;
     Ok(cell)
 }

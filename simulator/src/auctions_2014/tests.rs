@@ -215,11 +215,11 @@ const NO_ROOM_TEXT: &str = "insufficient resources for instance";
 #[test]
 fn only_cells_with_the_stack_and_tags_are_asked() {
     let mut cells = cells(6);
-    cells[1].stacks = vec!["linux".into()];
-    cells[2].stacks = vec!["linux".into()];
+    cells[1].attributes_mut().stacks = vec!["linux".into()];
+    cells[2].attributes_mut().stacks = vec!["linux".into()];
     cells[2].evacuating = true;
-    cells[3].placement_tags = vec!["gold".into()];
-    cells[4].optional_placement_tags = vec!["silver".into()];
+    cells[3].attributes_mut().placement_tags = vec!["gold".into()];
+    cells[4].attributes_mut().optional_placement_tags = vec!["silver".into()];
     let with = |stack: Option<&str>, tag: Option<&str>| {
         let mut request = Request::new("app", 1, 1);
         request.instances = 12;

@@ -174,7 +174,7 @@ mod tests {
     fn a_recording_reads_as_a_scenario() {
         let mut recording = Recording::default();
         let mut cell = Cell::new("c1", placement::Resources::new(1000, 2000, 10));
-        cell.zone = "z1".into();
+        cell.attributes_mut().zone = "z1".into();
         cell.debit(&Request::new("old", 100, 10));
         let mut advert = json!(cell);
         advert["incarnation"] = json!(uuid::Uuid::nil());

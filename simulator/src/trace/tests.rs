@@ -61,7 +61,7 @@ fn nodes_are_cells() {
     };
     total.extra.insert("gpu_milli".into(), 2000);
     let mut expected = Cell::new("openb-node-0000", total);
-    expected.stacks = vec!["P100".into()];
+    expected.attributes_mut().stacks = vec!["P100".into()];
     assert_eq!(*first, expected);
     assert_eq!(second.total.extra("gpu_milli"), 8000);
     assert_eq!(second.stacks, ["A10|G2|T4|V100M16|V100M32"]);

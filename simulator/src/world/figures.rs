@@ -135,7 +135,7 @@ impl World<'_> {
             all.per_cell.push(count);
             *all.per_zone.entry(cell.zone.clone()).or_default() += count;
             if let Some(platform) = &cell.platform {
-                *all.platforms.entry(platform.stamp.clone()).or_default() += count;
+                *all.platforms.entry(platform.stamp.to_string()).or_default() += count;
             }
             if cell.next_reboot.is_some() {
                 all.reboot_hits += count;

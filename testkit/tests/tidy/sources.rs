@@ -30,6 +30,15 @@ pub(crate) struct Source {
     pub(crate) text: String,
 }
 
+impl Source {
+    /// Whether this is its extension.
+    pub(crate) fn is_a(&self, extension: &str) -> bool {
+        Path::new(&self.path)
+            .extension()
+            .is_some_and(|found| found == extension)
+    }
+}
+
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
@@ -48,7 +57,7 @@ pub(crate) fn rust_sources() -> Vec<Source> {
         let path = format!("{name}/src");
         read_below(&root().join(&path), &path, &mut found);
     }
-    found.retain(|source| source.path.ends_with(".rs"));
+    found.retain(|source| source.is_a("rs"));
     assert!(found.len() > 100, "only {} Rust files", found.len());
     found
 }

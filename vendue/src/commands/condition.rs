@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, fmt, str::FromStr};
 
-use placement::Cell;
+use placement::{Attributes, Cell};
 use serde_json::{Value, json};
 
 /// A field of the cell, an operator, and what it is compared with.
@@ -35,17 +35,14 @@ const OPERATORS: [(&str, Operator); 6] = [
 
 /// Every field, and what a cell says that does not name it.
 fn fields() -> Value {
-    let none = Value::Null;
-    json!({
-        "cell": "", "zone": "default", "zone_number": none, "index": 0, "stacks": [],
-        "total": {}, "available": {}, "starting": 0, "apps": {}, "tasks": 0,
-        "placement_tags": [], "optional_placement_tags": [], "volume_drivers": [], "volumes": [],
-        "cached_blobs": [], "evacuating": false, "status": "running", "reserved": false,
-        "control_plane": false, "networks": {}, "traits": {}, "platform": none,
-        "next_reboot": none, "last_boot": none, "rack": none, "hardware_priority": 0,
-        "owners": {}, "tags": {}, "cpu_capped": 0, "cpu_uncapped": 0, "reboot_batch": none,
-        "overcommit": {},
-    })
+    let counted = json!({
+        "cell": "", "index": 0, "total": {}, "available": {}, "starting": 0, "apps": {}, "tasks": 0,
+        "evacuating": false, "owners": {}, "tags": {}, "cpu_capped": 0, "cpu_uncapped": 0,
+    });
+    let attributes = serde_json::to_value(Attributes::default()).unwrap_or_default();
+    let tables = [counted, attributes].into_iter();
+    let fields = tables.filter_map(|table| table.as_object().cloned());
+    Value::Object(fields.flatten().collect())
 }
 
 impl FromStr for Condition {
@@ -76,7 +73,7 @@ impl FromStr for Condition {
                 .flatten()
                 .map(|(n, _)| n.as_str())
                 .collect();
-            let hint = rep::nearest(name, &names)
+            let hint = placement::nearest(name, &names)
                 .map_or(String::new(), |n| format!("; did you mean {n:?}?"));
             return Err(format!(
                 "no cell has a field {name:?}; expected one of {}{hint}",
@@ -136,7 +133,7 @@ impl Condition {
         };
         let expected: Vec<String> = expected.iter().map(|p| format!("{name}.{p}")).collect();
         let names: Vec<&str> = expected.iter().map(String::as_str).collect();
-        let hint = rep::nearest(&self.field, &names)
+        let hint = placement::nearest(&self.field, &names)
             .map_or(String::new(), |n| format!("; did you mean {n:?}?"));
         Err(format!(
             "no cell has a field {:?}; expected one of {}{hint}",

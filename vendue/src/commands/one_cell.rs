@@ -54,7 +54,7 @@ fn unknown_in_words(cell: &str, names: &[&str]) -> String {
             "cell {cell} does not answer any more: its rep has ended, and its advertisement has not expired yet"
         );
     }
-    if let Some(nearest) = rep::nearest(cell, names) {
+    if let Some(nearest) = placement::nearest(cell, names) {
         return format!("there is no cell {cell}; did you mean {nearest}?");
     }
     let listed = names[..names.len().min(LISTED)].join(", ");

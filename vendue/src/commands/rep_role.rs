@@ -181,6 +181,12 @@ impl RepSettings {
             }
         }
         attributes.extend(self.rack.map(|rack| ("rack".to_owned(), rack.into())));
+        // the cell's own number, which attributes that cells share do not hold
+        if let Some(index) = attributes.remove("index") {
+            let number = index.as_integer().and_then(|n| u32::try_from(n).ok());
+            let wrong = || format!("attributes.index: {index} is not allowed; expected 0 or more");
+            config.index = number.ok_or_else(|| Usage::because(wrong()))?;
+        }
         config.attributes = from_table("attributes", attributes)?;
         config.attributes_file = self.attributes_file;
         set(&mut config.address, self.address);
@@ -279,7 +285,10 @@ impl RepSettings {
         for (key, value) in &self.attributes {
             writeln!(text, "{key} = {value}")?;
         }
-        for (key, value) in Table::try_from(rep::Attributes::default())? {
+        let mut known = Table::try_from(placement::Attributes::default())?;
+        known.remove("zone"); // stands above, as a key of its own
+        known.insert("index".into(), 0.into());
+        for (key, value) in known {
             if !self.attributes.contains_key(&key) {
                 writeln!(text, "# {key} = {value}")?;
             }

@@ -176,7 +176,7 @@ impl UpArgs {
             let zone = format!("z{}", n % self.zones + 1);
             let name = format!("{zone}-cell-{}", n / self.zones);
             let mut config = rep::Config::new(name, zone, total.clone());
-            config.attributes.index = n / self.zones;
+            config.index = n / self.zones;
             config.attributes.stacks.clone_from(&self.cell_stacks);
             config.grace = placement::Span(self.grace);
             let start = u16::try_from(first).unwrap_or(0) + u16::try_from(n).unwrap_or(0) * share;

@@ -6,7 +6,7 @@ use super::*;
 fn a_run_holds_the_figures_of_the_result() {
     let mut cells = imbalanced(5);
     for (i, cell) in cells.iter_mut().enumerate() {
-        cell.zone = ["z1", "z2"][i % 2].into();
+        cell.attributes_mut().zone = ["z1", "z2"][i % 2].into();
     }
     let demands = apps(500);
     let result = check(&cells, &demands, &setting(Algorithm::AllRebid, 3));
@@ -71,7 +71,7 @@ fn spare_cells_are_those_that_stay_empty_less_the_one_that_is_needed() {
     };
     let spare_and_saved = |demands: &[Demand]| {
         let mut cells = cells(4);
-        cells[0].stacks = vec!["only".into()];
+        cells[0].attributes_mut().stacks = vec!["only".into()];
         let demands: Vec<Demand> = demands
             .iter()
             .map(|d| {
@@ -114,7 +114,7 @@ fn spare_cells_are_those_that_stay_empty_less_the_one_that_is_needed() {
 fn sharing_is_counted_where_it_could_be_avoided() {
     let mut cells = cells(4);
     for (i, cell) in cells.iter_mut().enumerate() {
-        cell.zone = ["z1", "z2"][i % 2].into();
+        cell.attributes_mut().zone = ["z1", "z2"][i % 2].into();
     }
     let put = |cells: &mut Vec<Cell>, app: &str, counts: [u32; 4]| {
         for (cell, count) in cells.iter_mut().zip(counts) {

@@ -10,8 +10,8 @@ use anyhow::{Context, bail};
 use async_nats::{Client, Subscriber};
 use futures_util::StreamExt;
 use nats_server::{Options, Server};
-use placement::{Cell, Policy};
-use rep::{Attributes, ExecutorKind, SimulatedConfig};
+use placement::{Attributes, Cell, Policy};
+use rep::{ExecutorKind, SimulatedConfig};
 use shared::{AuctionId, clock::CellTime};
 use shared::{
     Subjects,
@@ -327,12 +327,12 @@ impl Cluster {
 /// The cell as a rep is set up for it.
 fn config(cell: &Cell, scenario: &Scenario, seed: u64) -> anyhow::Result<rep::Config> {
     let mut config = rep::Config::new(cell.cell.as_str(), cell.zone.as_str(), cell.total.clone());
-    let mut fields = serde_json::to_value(cell)?;
-    let known = serde_json::to_value(Attributes::default())?;
-    if let (Some(fields), Some(known)) = (fields.as_object_mut(), known.as_object()) {
-        fields.retain(|name, _| known.contains_key(name));
-    }
-    config.attributes = serde_json::from_value(fields)?;
+    config.index = cell.index;
+    // the zone stands at the top of a configuration
+    config.attributes = Attributes {
+        zone: Attributes::default().zone,
+        ..(*cell.attributes).clone()
+    };
     config.executor = ExecutorKind::Simulated(SimulatedConfig {
         start: scenario.start_takes,
         ..SimulatedConfig::default()

@@ -7,17 +7,18 @@ use std::{
 };
 
 use super::{Attributes, Cell};
+use crate::times::Timestamp;
 
 /// The different attributes of a pool's cells.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Alike {
+pub(crate) struct AttributeInterner {
     /// By the hash of what mostly differs; very rarely more than one. Only the cells themselves hold on to them.
-    by_print: HashMap<u64, Vec<Weak<Attributes>>>,
+    by_fingerprint: HashMap<u64, Vec<Weak<Attributes>>>,
     /// With so many what nobody has any more is dropped.
     tidy_at: usize,
 }
 
-impl Alike {
+impl AttributeInterner {
     /// Has the cell share its attributes with one of the pool's that has the same. `before` is what
     /// the pool knew of this cell.
     pub(crate) fn share(&mut self, cell: &mut Cell, before: Option<&Cell>) {
@@ -27,14 +28,17 @@ impl Alike {
             cell.attributes = Arc::clone(&before.attributes);
             return;
         }
-        if self.by_print.len() >= self.tidy_at {
-            self.by_print.retain(|_, all| {
+        if self.by_fingerprint.len() >= self.tidy_at {
+            self.by_fingerprint.retain(|_, all| {
                 all.retain(|known| known.strong_count() > 0);
                 !all.is_empty()
             });
-            self.tidy_at = 2 * self.by_print.len() + 64;
+            self.tidy_at = 2 * self.by_fingerprint.len() + 64;
         }
-        let all = self.by_print.entry(print(&cell.attributes)).or_default();
+        let all = self
+            .by_fingerprint
+            .entry(fingerprint(&cell.attributes))
+            .or_default();
         let mut known = all.iter().filter_map(Weak::upgrade);
         match known.find(|known| *known == cell.attributes) {
             Some(known) => cell.attributes = known,
@@ -44,7 +48,7 @@ impl Alike {
 }
 
 /// A hash of what mostly tells attributes apart.
-fn print(attributes: &Attributes) -> u64 {
+fn fingerprint(attributes: &Attributes) -> u64 {
     let mut hasher = DefaultHasher::new();
     let platform = attributes.platform.as_ref();
     (
@@ -56,6 +60,10 @@ fn print(attributes: &Attributes) -> u64 {
         &attributes.rack,
         platform.map(|platform| (&platform.version, &platform.stamp)),
         attributes.hardware_priority,
+        &attributes.volumes,
+        &attributes.cached_blobs,
+        attributes.next_reboot.as_ref().map(Timestamp::ms),
+        attributes.last_boot.as_ref().map(Timestamp::ms),
     )
         .hash(&mut hasher);
     hasher.finish()
@@ -68,29 +76,33 @@ mod tests {
 
     #[test]
     fn cells_that_are_alike_share_until_one_changes() {
-        let mut alike = Alike::default();
+        let mut interner = AttributeInterner::default();
         let mut cells: Vec<Cell> = (0..3)
             .map(|n| Cell::new(format!("c{n}"), Resources::new(100, 100, 1)))
             .collect();
-        cells[2].rack = Some("r".into());
+        cells[2].attributes_mut().rack = Some("r".into());
         for cell in &mut cells {
-            alike.share(cell, None);
+            interner.share(cell, None);
         }
         assert!(Arc::ptr_eq(&cells[0].attributes, &cells[1].attributes));
         assert!(!Arc::ptr_eq(&cells[0].attributes, &cells[2].attributes));
-        cells[0].reserved = true;
+        cells[0].attributes_mut().reserved = true;
         assert!(!cells[1].reserved, "a change reached another cell");
     }
 
     #[test]
     fn what_nobody_has_any_more_is_forgotten() {
-        let mut alike = Alike::default();
+        let mut interner = AttributeInterner::default();
         let mut cell = Cell::new("c", Resources::new(100, 100, 1));
         for n in 0..10_000 {
             let before = cell.clone();
-            cell.rack = Some(format!("r{n}"));
-            alike.share(&mut cell, Some(&before));
+            cell.attributes_mut().rack = Some(format!("r{n}"));
+            interner.share(&mut cell, Some(&before));
         }
-        assert!(alike.by_print.len() <= 64, "{}", alike.by_print.len());
+        assert!(
+            interner.by_fingerprint.len() <= 64,
+            "{}",
+            interner.by_fingerprint.len()
+        );
     }
 }

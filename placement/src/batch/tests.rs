@@ -1,0 +1,135 @@
+use super::*;
+use crate::{Stamp, Trait};
+
+fn lrp(app: &str) -> Request {
+    Request::new(app, 10, 10)
+}
+
+fn task(id: &str) -> Request {
+    Request {
+        id: id.into(),
+        kind: Kind::Task,
+        ..lrp("t")
+    }
+}
+
+fn job(request: &Arc<Request>, index: u32) -> Job {
+    Job {
+        request: Arc::clone(request),
+        index,
+    }
+}
+
+/// The positions that are decided, and the copies with what they are copies of.
+fn taken(jobs: &[Job]) -> (Vec<u32>, Vec<(u32, u32)>) {
+    let batch = Batch::new(jobs, Order::Asked);
+    (batch.order, batch.duplicates)
+}
+
+#[test]
+fn the_same_index_of_an_app_is_one_job_in_whatever_order() {
+    let (one, again, other) = (lrp("a").into(), lrp("a").into(), lrp("b").into());
+    let cases: [(&[u32], &[u32], &[(u32, u32)]); 5] = [
+        (&[0, 1, 2], &[0, 1, 2], &[]),
+        (&[0, 1, 1, 2], &[0, 1, 3], &[(2, 1)]),
+        (&[1, 0, 1, 0], &[0, 1], &[(2, 0), (3, 1)]),
+        (&[u32::MAX, u32::MAX], &[0], &[(1, 0)]),
+        (&[5, 3, 4, 5], &[0, 1, 2], &[(3, 0)]),
+    ];
+    for (indices, order, duplicates) in cases {
+        let jobs: Vec<Job> = indices.iter().map(|i| job(&one, *i)).collect();
+        assert_eq!(
+            taken(&jobs),
+            (order.to_vec(), duplicates.to_vec()),
+            "{indices:?}"
+        );
+    }
+    let jobs = [job(&one, 0), job(&other, 0), job(&again, 0)];
+    assert_eq!(taken(&jobs), (vec![0, 1], vec![(2, 0)]));
+}
+
+#[test]
+fn tasks_are_the_same_by_request_id_and_without_one_only_as_themselves() {
+    let (a, again, b) = (task("a").into(), task("a").into(), task("b").into());
+    let jobs = [job(&a, 0), job(&b, 0), job(&again, 0), job(&a, 1)];
+    assert_eq!(taken(&jobs), (vec![0, 1, 3], vec![(2, 0)]));
+    let (one, other) = (task("").into(), task("").into());
+    let jobs = [job(&one, 0), job(&other, 0), job(&one, 0)];
+    assert_eq!(taken(&jobs), (vec![0, 1], vec![(2, 0)]));
+    // an LRP and a task of one app are different work
+    let mut named = lrp("t");
+    named.id = "a".into();
+    let jobs = [job(&named.into(), 0), job(&a, 0)];
+    assert_eq!(taken(&jobs), (vec![0, 1], vec![]));
+}
+
+#[test]
+fn diego_takes_first_instances_then_tasks_then_the_rest() {
+    let sized = |memory_mb, request: Request| {
+        Arc::new(Request {
+            memory_mb,
+            ..request
+        })
+    };
+    let (small, large) = (sized(1, lrp("s")), sized(2, lrp("l")));
+    let (small_task, large_task) = (sized(1, task("a")), sized(2, task("b")));
+    let jobs = [
+        job(&small, 2),
+        job(&large, 2),
+        job(&small, 1),
+        job(&small_task, 3),
+        job(&large_task, 9),
+        job(&small, 0),
+        job(&large, 0),
+    ];
+    let batch = Batch::new(&jobs, Order::Diego);
+    assert_eq!(batch.order, [6, 5, 4, 3, 2, 1, 0]);
+}
+
+#[test]
+fn requests_share_a_shape_unless_a_filter_could_tell_them_apart() {
+    let changes: [fn(&mut Request); 17] = [
+        |r| r.kind = Kind::Task,
+        |r| r.memory_mb += 1,
+        |r| r.disk_mb += 1,
+        |r| r.cpu_millis += 1,
+        |r| {
+            r.extra.insert("gpu".into(), 1);
+        },
+        |r| r.stack = Some("linux".into()),
+        |r| r.placement_tags.push("x".into()),
+        |r| r.volume_drivers.push("nfs".into()),
+        |r| r.networks.push(vec!["n".into()]),
+        |r| drop(r.traits.insert("ssd".into(), Trait::Flag(true))),
+        |r| drop(r.min_platform.insert("7.0".into(), Stamp::default())),
+        |r| drop(r.max_platform.insert("7.0".into(), Stamp::default())),
+        |r| r.volumes_from.push("v".into()),
+        |r| r.near.push("app:x".into()),
+        |r| r.far.push("app:x".into()),
+        |r| r.strict = true,
+        |r| {
+            r.overcommit.insert("cpu".into(), 1.0);
+        },
+    ];
+    let changed = changes.map(|change| {
+        let mut request = lrp("a");
+        change(&mut request);
+        Arc::new(request)
+    });
+    let mut alike = lrp("b");
+    alike.owner = Some("o".into());
+    alike.tags.insert("k".into(), "v".into());
+    let plain = [lrp("a").into(), alike.into()];
+    let jobs: Vec<Job> = plain.iter().chain(&changed).map(|r| job(r, 0)).collect();
+    let batch = Batch::new(&jobs, Order::Asked);
+    let shapes = (0..).take(jobs.len()).map(|at| batch.group(at).shape);
+    let expected = [0, 0].into_iter().chain(1..=17);
+    assert!(
+        shapes.eq(expected),
+        "the first two alike, the others each by itself"
+    );
+    assert_eq!(batch.apps, ["a", "b"]);
+    let (first, second) = (batch.group(0), batch.group(1));
+    assert_eq!((first.app, second.app), (0, 1));
+    assert_eq!(second.app_hash, tie::hash_text("b"));
+}

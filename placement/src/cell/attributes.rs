@@ -1,0 +1,292 @@
+//! What operators say of a cell: one table, from which come the fields of a cell in messages and files,
+//! what `vendue cells set` and `--where` know, a rep's configuration and docs/ATTRIBUTES.md. A new
+//! attribute is a new entry here, and its meaning in a stage.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Cell, Platform, RecentStart, Trait};
+use crate::{resources::Resources, times::Timestamp};
+
+/// What an attribute holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttributeShape {
+    /// A string.
+    Text,
+    /// A [`Timestamp`].
+    Date,
+    /// True or false.
+    Flag,
+    /// An integer.
+    Whole,
+    /// A list of strings.
+    Words,
+    /// A [`Platform`].
+    Platform,
+    /// [`Trait`]s by name.
+    Traits,
+    /// States by name.
+    Networks,
+    /// Numbers above 0 by name.
+    Ratios,
+}
+
+impl AttributeShape {
+    /// What a wrong value, or a wrong part of one, is told.
+    pub fn expected(self, part: bool) -> &'static str {
+        match (self, part) {
+            (Self::Text, _) => "a text",
+            (Self::Date, _) => Timestamp::EXPECTED,
+            (Self::Flag, _) => "true or false",
+            (Self::Whole, _) => "a whole number that is not out of its range",
+            (Self::Words, _) => "a list of texts",
+            (Self::Platform, false) => {
+                "a version and a stamp, such as {\"version\":\"7.0\",\"stamp\":\"20260301T000000Z\"}"
+            }
+            (Self::Platform, true) => "a version, or a stamp such as \"20260301T000000Z\"",
+            (Self::Traits, false) => "a table of traits, such as {\"ssd\":true}",
+            (Self::Traits, true) => "true, false, a text or a list of texts",
+            (Self::Networks, false) => "a table of networks, such as {\"external\":\"up\"}",
+            (Self::Networks, true) => "a state, such as \"up\"",
+            (Self::Ratios, false) => "a table of ratios, such as {\"memory\":1.5}",
+            (Self::Ratios, true) => "a number above 0",
+        }
+    }
+
+    /// Whether its parts can be named, as in `traits.ssd`.
+    pub fn has_parts(self) -> bool {
+        matches!(
+            self,
+            Self::Platform | Self::Traits | Self::Networks | Self::Ratios
+        )
+    }
+}
+
+/// An attribute as the table describes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttributeField {
+    /// Its name in messages, files and commands.
+    pub name: &'static str,
+    /// What it holds.
+    pub shape: AttributeShape,
+    /// What it says of the cell.
+    pub doc: &'static str,
+}
+
+/// Whether a value is the default of its type, and is left out when a cell is written.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+macro_rules! attributes {
+    ($(
+        #[doc = $doc:literal]
+        #[serde($($serde:tt)*)]
+        $name:ident: $type:ty = $default:expr, $shape:ident;
+    )*) => {
+        /// What operators say of a cell. A file may leave out any of it, and may say nothing else.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct Attributes {
+            $(#[doc = $doc] pub $name: $type,)*
+        }
+
+        impl Default for Attributes {
+            fn default() -> Self {
+                Self { $($name: $default,)* }
+            }
+        }
+
+        impl Attributes {
+            /// All of them, in the order of the documentation.
+            pub const FIELDS: &'static [AttributeField] = &[$(AttributeField {
+                name: stringify!($name),
+                shape: AttributeShape::$shape,
+                doc: $doc,
+            },)*];
+        }
+
+        /// A cell as it is written: the fields of [`Cell`], where they are documented, and those of
+        /// [`Attributes`] side by side.
+        #[derive(Serialize, Deserialize)]
+        #[serde(rename = "Cell")]
+        pub(super) struct Flat {
+            cell: String,
+            #[serde(default, skip_serializing_if = "is_default")]
+            index: u32,
+            total: Resources,
+            available: Resources,
+            #[serde(default, skip_serializing_if = "is_default")]
+            starting: u32,
+            #[serde(default, skip_serializing_if = "is_default")]
+            apps: BTreeMap<String, u32>,
+            #[serde(default, skip_serializing_if = "is_default")]
+            tasks: u32,
+            #[serde(default, skip_serializing_if = "is_default")]
+            evacuating: bool,
+            #[serde(default, skip_serializing_if = "is_default")]
+            owners: BTreeMap<String, u32>,
+            #[serde(default, skip_serializing_if = "is_default")]
+            tags: BTreeMap<String, u32>,
+            #[serde(default, skip_serializing_if = "is_default")]
+            cpu_capped: u32,
+            #[serde(default, skip_serializing_if = "is_default")]
+            cpu_uncapped: u32,
+            #[serde(default, skip_serializing_if = "is_default")]
+            recent_starts: Vec<RecentStart>,
+            $(#[serde($($serde)*)] $name: $type,)*
+        }
+
+        impl From<Flat> for Cell {
+            fn from(flat: Flat) -> Self {
+                Self {
+                    cell: flat.cell,
+                    index: flat.index,
+                    total: flat.total,
+                    available: flat.available,
+                    starting: flat.starting,
+                    apps: flat.apps,
+                    tasks: flat.tasks,
+                    evacuating: flat.evacuating,
+                    owners: flat.owners,
+                    tags: flat.tags,
+                    cpu_capped: flat.cpu_capped,
+                    cpu_uncapped: flat.cpu_uncapped,
+                    recent_starts: flat.recent_starts,
+                    attributes: Attributes { $($name: flat.$name,)* }.into(),
+                }
+            }
+        }
+
+        impl From<Cell> for Flat {
+            fn from(cell: Cell) -> Self {
+                let attributes = std::sync::Arc::unwrap_or_clone(cell.attributes);
+                Self {
+                    cell: cell.cell,
+                    index: cell.index,
+                    total: cell.total,
+                    available: cell.available,
+                    starting: cell.starting,
+                    apps: cell.apps,
+                    tasks: cell.tasks,
+                    evacuating: cell.evacuating,
+                    owners: cell.owners,
+                    tags: cell.tags,
+                    cpu_capped: cell.cpu_capped,
+                    cpu_uncapped: cell.cpu_uncapped,
+                    recent_starts: cell.recent_starts,
+                    $($name: attributes.$name,)*
+                }
+            }
+        }
+    };
+}
+
+attributes! {
+    #[doc = "Availability zone."]
+    #[serde(default = "default_zone", skip_serializing_if = "is_default_zone")]
+    zone: String = default_zone(), Text;
+    #[doc = "The zone as a number, for the objective language; absent: the rank of its name."]
+    #[serde(default, skip_serializing_if = "is_default")]
+    zone_number: Option<u32> = None, Whole;
+    #[doc = "Root file systems that it offers, by name."]
+    #[serde(default, skip_serializing_if = "is_default")]
+    stacks: Vec<String> = Vec::new(), Words;
+    #[doc = "Tags that work must ask for to come here (Diego's placement tags)."]
+    #[serde(default, skip_serializing_if = "is_default")]
+    placement_tags: Vec<String> = Vec::new(), Words;
+    #[doc = "Tags that work may ask for here."]
+    #[serde(default, skip_serializing_if = "is_default")]
+    optional_placement_tags: Vec<String> = Vec::new(), Words;
+    #[doc = "Volume drivers that it offers."]
+    #[serde(default, skip_serializing_if = "is_default")]
+    volume_drivers: Vec<String> = Vec::new(), Words;
+    #[doc = "Volumes that live here, for `volumes_from`."]
+    #[serde(default, skip_serializing_if = "is_default")]
+    volumes: Vec<String> = Vec::new(), Words;
+    #[doc = "Source blobs that it holds already."]
+    #[serde(default, skip_serializing_if = "is_default")]
+    cached_blobs: Vec<String> = Vec::new(), Words;
+    #[doc = "`running` when it may get work."]
+    #[serde(default = "default_status", skip_serializing_if = "is_default_status")]
+    status: String = default_status(), Text;
+    #[doc = "Kept for its operator."]
+    #[serde(default, skip_serializing_if = "is_default")]
+    reserved: bool = false, Flag;
+    #[doc = "A head node: runs the platform, not work."]
+    #[serde(default, skip_serializing_if = "is_default")]
+    control_plane: bool = false, Flag;
+    #[doc = "Networks by name, and their state: `up` or another word."]
+    #[serde(default, skip_serializing_if = "is_default")]
+    networks: BTreeMap<String, String> = BTreeMap::new(), Networks;
+    #[doc = "Traits (Triton): name to true or false, a word, or a list of words."]
+    #[serde(default, skip_serializing_if = "is_default")]
+    traits: BTreeMap<String, Trait> = BTreeMap::new(), Traits;
+    #[doc = "The platform image that it booted: version and build stamp."]
+    #[serde(default, skip_serializing_if = "is_default")]
+    platform: Option<Platform> = None, Platform;
+    #[doc = "When it will reboot: RFC 3339, or a day."]
+    #[serde(default, skip_serializing_if = "is_default")]
+    next_reboot: Option<Timestamp> = None, Date;
+    #[doc = "When it booted: RFC 3339, or a day."]
+    #[serde(default, skip_serializing_if = "is_default")]
+    last_boot: Option<Timestamp> = None, Date;
+    #[doc = "The rack that it stands in."]
+    #[serde(default, skip_serializing_if = "is_default")]
+    rack: Option<String> = None, Text;
+    #[doc = "Higher is better hardware."]
+    #[serde(default, skip_serializing_if = "is_default")]
+    hardware_priority: i64 = 0, Whole;
+    #[doc = "A named group of cells that reboot together."]
+    #[serde(default, skip_serializing_if = "is_default")]
+    reboot_batch: Option<String> = None, Text;
+    #[doc = "Overcommit ratios by resource, as configured; `total` includes them already."]
+    #[serde(default, skip_serializing_if = "is_default")]
+    overcommit: BTreeMap<String, f64> = BTreeMap::new(), Ratios;
+}
+
+fn default_zone() -> String {
+    "default".into()
+}
+fn is_default_zone(zone: &str) -> bool {
+    zone == "default"
+}
+fn default_status() -> String {
+    "running".into()
+}
+fn is_default_status(status: &str) -> bool {
+    status == "running"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// docs/ATTRIBUTES.md lists what the table lists.
+    #[test]
+    fn the_documentation_has_every_attribute() {
+        let text = include_str!("../../../docs/ATTRIBUTES.md");
+        let rows = Attributes::FIELDS.iter();
+        let expected: Vec<String> = rows
+            .map(|field| format!("| `{}` | {:?} | {} |", field.name, field.shape, field.doc))
+            .collect();
+        let documented: Vec<&str> = text
+            .lines()
+            .filter(|line| line.starts_with("| `"))
+            .collect();
+        assert_eq!(documented, expected);
+    }
+
+    #[test]
+    fn an_attribute_that_is_not_said_has_its_default_and_is_not_written() {
+        let text = r#"{"cell":"a","total":{"memory_mb":1},"available":{"memory_mb":1}}"#;
+        let cell: Cell = serde_json::from_str(text).unwrap();
+        assert_eq!(*cell.attributes, Attributes::default());
+        assert_eq!(serde_json::to_string(&cell).unwrap(), text);
+        let all = serde_json::to_value(Attributes::default()).unwrap();
+        let names: Vec<&str> = Attributes::FIELDS.iter().map(|field| field.name).collect();
+        assert_eq!(all.as_object().map(serde_json::Map::len), Some(names.len()));
+        assert!(names.iter().all(|name| all.get(name).is_some()));
+    }
+}
