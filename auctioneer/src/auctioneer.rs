@@ -194,7 +194,7 @@ impl Auctioneer {
     /// The counters.
     pub fn counters(&self) -> Counters {
         let mut counters = self.parts.turn.counters.clone();
-        counters.forgotten = self.parts.requests.forgotten();
+        counters.dropped_outcomes = self.parts.requests.forgotten();
         counters
     }
 

@@ -98,3 +98,62 @@ impl Dispatches {
         self.unsettled.remove(&instance)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dispatch(cell: &str) -> Dispatch {
+        Dispatch {
+            cell: cell.into(),
+            auction: AuctionId::nil(),
+            jobs: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn only_the_cell_that_it_was_sent_to_answers_a_start_and_once() {
+        let mut dispatches = Dispatches::default();
+        let id = dispatches.add(0, dispatch("c1"));
+        assert!(dispatches.answered_by(id, "c2").is_none());
+        assert!(!dispatches.is_empty());
+        assert!(dispatches.answered_by(id, "c1").is_some());
+        assert!(dispatches.answered_by(id, "c1").is_none());
+        assert!(dispatches.is_empty());
+    }
+
+    #[test]
+    fn an_answer_is_overdue_after_its_time_and_not_when_it_came() {
+        let mut dispatches = Dispatches::default();
+        let first = dispatches.add(10, dispatch("c1"));
+        dispatches.add(20, dispatch("c2"));
+        assert_eq!(dispatches.next_ms(), Some(10 + START_WAIT_MS));
+        assert!(dispatches.next_unanswered(9 + START_WAIT_MS).is_none());
+        assert!(dispatches.undelivered(first).is_some());
+        assert!(dispatches.next_unanswered(19 + START_WAIT_MS).is_none());
+        let overdue = dispatches.next_unanswered(20 + START_WAIT_MS);
+        assert_eq!(overdue.map(|d| d.cell.to_string()).as_deref(), Some("c2"));
+        assert_eq!(dispatches.next_ms(), None);
+    }
+
+    #[test]
+    fn the_oldest_unknown_instances_are_given_up_when_there_are_too_many() {
+        let mut dispatches = Dispatches::default();
+        let id = |n: usize| InstanceId::from_u128(n as u128);
+        let unsettled = Unsettled {
+            request: "r".parse().unwrap(),
+            app: "web".into(),
+            index: 0,
+            cell: "c1".into(),
+            auction: AuctionId::nil(),
+        };
+        for n in 0..MAX_UNSETTLED {
+            dispatches.await_late(id(n), unsettled.clone());
+        }
+        assert_eq!(dispatches.unsettled.len(), MAX_UNSETTLED);
+        dispatches.await_late(id(MAX_UNSETTLED), unsettled);
+        assert!(dispatches.settle(id(0)).is_none());
+        assert!(dispatches.settle(id(1)).is_some());
+        assert!(dispatches.settle(id(1)).is_none());
+    }
+}

@@ -1,5 +1,5 @@
-//! The pool feed: what cells say of themselves, how long their word holds, and what was sent to
-//! them that their word does not show yet. Keeps the [`Pool`] (last word minus debits) up to date.
+//! The pool feed: what cells report of themselves, how long that is valid, and what was sent to
+//! them that their reports do not show yet. Keeps the [`Pool`] (last report minus debits) up to date.
 //!
 //! Pure: it is told the time and never sends anything.
 
@@ -23,18 +23,18 @@ use crate::{Counters, FastMap, pool_time::PoolTime};
 pub use known::{Debit, Known};
 use shared::{AuctionId, Incarnation, InstanceId, clock::CellTime};
 
-/// The largest word of a cell, bytes.
-pub const MAX_WORD_BYTES: usize = 256 * 1024;
+/// The largest report of a cell, bytes.
+pub const MAX_REPORT_BYTES: usize = 256 * 1024;
 /// The most apps that a cell may name.
 pub const MAX_APPS: usize = 10_000;
 /// The most cells.
 pub const MAX_CELLS: usize = 50_000;
-/// The longest time a word may hold, milliseconds.
+/// The longest time a report may be valid, milliseconds.
 const MAX_TTL_MS: u64 = 3_600_000;
 /// The most replaced incarnations remembered.
 const MAX_FORMER: usize = 100_000;
 
-/// What a word was.
+/// What a report was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportKind {
     /// An advertisement.
@@ -45,18 +45,18 @@ pub enum ReportKind {
     State,
 }
 
-/// What hearing a word did.
+/// What receiving a report did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// Whose word it was, and for which auction, when it was taken.
+    /// The cell, and for which auction it bids, when the report was used.
     pub from: Option<(Arc<str>, Option<AuctionId>)>,
     /// The cell was not known before.
     pub joined: bool,
-    /// The cell said that it leaves: what it had.
+    /// The cell withdrew: what it had.
     pub left: Option<LostCell>,
-    /// Its state must be asked for: it says "unchanged" of a word that was not heard.
+    /// Its state must be asked for: it says "unchanged" of a report that was not received.
     pub ask_state: Option<Arc<str>>,
-    /// Instances without an answer that its word shows: they were accepted.
+    /// Instances without an answer that its report shows: they were accepted.
     pub settled: Vec<InstanceId>,
 }
 
@@ -113,7 +113,7 @@ impl Feed {
         self.version
     }
 
-    /// Milliseconds until a cell's word ends, if messages flow all the time.
+    /// Milliseconds until a cell's report expires, if messages flow all the time.
     pub fn left_ms(&self, known: &Known) -> u64 {
         known.expires_at_ms.saturating_sub(self.time.now_ms())
     }
@@ -166,55 +166,55 @@ impl Feed {
         Some(lost)
     }
 
-    /// A cell's word. `subject_cell`: the cell that the subject names, for advertisements.
+    /// A cell's report. `subject_cell`: the cell that the subject names, for advertisements.
     pub fn receive(
         &mut self,
         now_ms: u64,
-        word: ReportKind,
+        kind: ReportKind,
         subject_cell: Option<&str>,
         body: &[u8],
         counters: &mut Counters,
     ) -> Received {
-        counters.heard += 1;
-        if body.len() > MAX_WORD_BYTES {
-            counters.too_large += 1;
+        counters.reports += 1;
+        if body.len() > MAX_REPORT_BYTES {
+            counters.dropped_too_large += 1;
             return Received::default();
         }
         let Ok(envelope) = Envelope::parse(body, None) else {
-            counters.malformed += 1;
+            counters.dropped_malformed += 1;
             return Received::default();
         };
         if subject_cell.is_some_and(|cell| cell != envelope.cell) {
-            counters.wrong_subject += 1;
+            counters.dropped_wrong_subject += 1;
             return Received::default();
         }
-        self.take(now_ms, word, &envelope, || parse_cell(body).ok(), counters)
+        self.take(now_ms, kind, &envelope, || parse_cell(body).ok(), counters)
     }
 
-    /// The same of a word that was never written out: what a driver in the same process hands over.
+    /// The same of a report that was never written out: what a driver in the same process hands over.
     pub fn receive_parsed(
         &mut self,
         now_ms: u64,
-        word: ReportKind,
-        said: Arc<Advert>,
+        kind: ReportKind,
+        report: Arc<Advert>,
         counters: &mut Counters,
     ) -> Received {
-        counters.heard += 1;
+        counters.reports += 1;
         let envelope = Envelope {
-            cell: said.cell.cell.clone(),
-            auction: said.auction,
-            incarnation: said.incarnation,
-            seq: said.seq,
-            clock_ms: said.clock_ms,
-            ttl: Some(said.ttl),
-            recent: said.recent.clone(),
+            cell: report.cell.cell.clone(),
+            auction: report.auction,
+            incarnation: report.incarnation,
+            seq: report.seq,
+            clock_ms: report.clock_ms,
+            ttl: Some(report.ttl),
+            recent: report.recent.clone(),
             unchanged: false,
         };
         self.take(
             now_ms,
-            word,
+            kind,
             &envelope,
-            || Some(Arc::unwrap_or_clone(said).cell),
+            || Some(Arc::unwrap_or_clone(report).cell),
             counters,
         )
     }
@@ -222,13 +222,13 @@ impl Feed {
     fn take(
         &mut self,
         now_ms: u64,
-        word: ReportKind,
+        kind: ReportKind,
         envelope: &Envelope,
         whole: impl FnOnce() -> Option<Cell>,
         counters: &mut Counters,
     ) -> Received {
         if self.former.contains_key(&envelope.incarnation) {
-            counters.old_incarnation += 1;
+            counters.dropped_old_incarnation += 1;
             return Received::default();
         }
         let ttl_ms = envelope.ttl.map(|ttl| millis(ttl.0).min(MAX_TTL_MS));
@@ -239,15 +239,15 @@ impl Feed {
         let same = known.filter(|k| k.incarnation == envelope.incarnation);
         match same {
             Some(known) if envelope.seq < known.seq => {
-                counters.old_seq += 1;
+                counters.dropped_old_seq += 1;
                 Received::default()
             }
             Some(known) if envelope.seq == known.seq => {
                 counters.renewed += 1;
-                self.renew(now_ms, word, envelope, ttl_ms)
+                self.renew(now_ms, kind, envelope, ttl_ms)
             }
             _ if envelope.unchanged => {
-                counters.missed_words += 1;
+                counters.missed_reports += 1;
                 Received {
                     ask_state: Some(envelope.cell.as_str().into()),
                     ..Received::default()
@@ -255,10 +255,10 @@ impl Feed {
             }
             _ => {
                 let (Some(ttl_ms), Some(cell)) = (ttl_ms, whole()) else {
-                    counters.malformed += 1;
+                    counters.dropped_malformed += 1;
                     return Received::default();
                 };
-                self.replace(now_ms, word, envelope, ttl_ms, cell, counters)
+                self.replace(now_ms, kind, envelope, ttl_ms, cell, counters)
             }
         }
     }
@@ -287,7 +287,7 @@ impl Feed {
     fn renew(
         &mut self,
         now_ms: u64,
-        word: ReportKind,
+        kind: ReportKind,
         envelope: &Envelope,
         ttl_ms: Option<u64>,
     ) -> Received {
@@ -296,7 +296,7 @@ impl Feed {
             return Received::default();
         };
         known.touch(now_ms, pool_ms, envelope, ttl_ms);
-        if word == ReportKind::Advert {
+        if kind == ReportKind::Advert {
             known.advertised();
         }
         let (gone, settled) = known.drop_shown(None, envelope);
@@ -315,7 +315,7 @@ impl Feed {
         }
     }
 
-    /// All but these say that their last word holds: leases begin again, and nothing else changes.
+    /// All but these say that their last report holds: leases begin again, and nothing else changes.
     /// The cells' clocks went on as ours did.
     pub(crate) fn renew_all(&mut self, now_ms: u64, advertised: bool, except: &BTreeSet<Arc<str>>) {
         let pool_ms = self.time.now_ms();
@@ -335,18 +335,18 @@ impl Feed {
         }
     }
 
-    /// A new version, a new incarnation or a new cell: the whole word is read.
+    /// A new version, a new incarnation or a new cell: the whole report is read.
     fn replace(
         &mut self,
         now_ms: u64,
-        word: ReportKind,
+        kind: ReportKind,
         envelope: &Envelope,
         ttl_ms: u64,
         cell: Cell,
         counters: &mut Counters,
     ) -> Received {
         if cell.apps.len() > MAX_APPS {
-            counters.too_large += 1;
+            counters.dropped_too_large += 1;
             return Received::default();
         }
         let old = self
@@ -355,7 +355,7 @@ impl Feed {
             .map(|k| (k.incarnation, k.ttl_ms));
         match old {
             None if self.cells.len() >= MAX_CELLS => {
-                counters.pool_full += 1;
+                counters.dropped_pool_full += 1;
                 return Received::default();
             }
             Some((incarnation, ttl_ms)) if incarnation != envelope.incarnation => {
@@ -376,7 +376,7 @@ impl Feed {
         let known = known.or_insert_with(|| Known::new(envelope, ttl_ms));
         known.touch(now_ms, pool_ms, envelope, Some(ttl_ms));
         known.seq = envelope.seq;
-        if word == ReportKind::Advert {
+        if kind == ReportKind::Advert {
             known.advertised();
         }
         let (_, settled) = known.drop_shown(Some(envelope.seq), envelope);

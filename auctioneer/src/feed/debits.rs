@@ -1,4 +1,4 @@
-//! What was sent to cells and is not in their words yet.
+//! What was sent to cells and is not in their reports yet.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ impl Feed {
         }
     }
 
-    /// A cell's answer to a start: what it accepted is shown by its next word, what it refused is
+    /// A cell's answer to a start: what it accepted is shown by its next report, what it refused is
     /// given back, and then it knows better than we do what it has left.
     pub fn answered(&mut self, answer: &Acceptance) {
         let Some((name, known)) = get_mut(&mut self.cells, &answer.cell) else {
@@ -35,7 +35,7 @@ impl Feed {
             }
         }
         if known.seq >= answer.seq {
-            // a word that shows them was faster than the answer
+            // a report that shows them was faster than the answer
             let seq = known.seq;
             let shown: Vec<Debit> = known.take(|d| d.answered_seq.is_some_and(|s| s <= seq));
             self.return_all(&name, &shown);
@@ -95,8 +95,8 @@ impl Feed {
 }
 
 impl Known {
-    /// Takes out the debits that the word shows: answered by then, listed as recent, or past their
-    /// time on the cell's clock (then the word shows them or the cell will never take them). Returns
+    /// Takes out the debits that the report shows: answered by then, listed as recent, or past their
+    /// time on the cell's clock (then the report shows them or the cell will never take them). Returns
     /// them, and which of them were unanswered and are listed.
     pub(super) fn drop_shown(
         &mut self,

@@ -8,13 +8,13 @@ use shared::{Incarnation, InstanceId, clock::CellTime, wire::Envelope};
 pub struct Known {
     /// Its present incarnation.
     pub incarnation: Incarnation,
-    /// The version of its last whole word.
+    /// The version of its last whole report.
     pub seq: u64,
     /// Its own clock when it was last heard.
     pub clock_ms: CellTime,
     /// Our clock then.
     pub heard_at_ms: u64,
-    /// How long a word holds.
+    /// How long a report holds.
     pub ttl_ms: u64,
     /// In pool time.
     pub expires_at_ms: u64,
@@ -22,18 +22,18 @@ pub struct Known {
     pub silent: bool,
     /// Nobody listened there: until then (our clock) no work goes there.
     pub absent_until_ms: u64,
-    /// What was sent to it and is not in its word.
+    /// What was sent to it and is not in its report.
     pub debits: Vec<Debit>,
 }
 
-/// An instance that was sent to a cell whose word does not show it yet.
+/// An instance that was sent to a cell whose report does not show it yet.
 #[derive(Clone, Debug)]
 pub struct Debit {
     /// The instance.
     pub instance: InstanceId,
     /// What was debited.
     pub job: Job,
-    /// The cell's version in its answer: a word of that version or later shows it.
+    /// The cell's version in its answer: a report of that version or later shows it.
     pub answered_seq: Option<u64>,
     /// On the cell's clock: past it the cell refuses the start.
     pub expires_ms: CellTime,
@@ -76,7 +76,7 @@ impl Known {
     }
 }
 
-/// How long a word counts. Time is looked at ten times a second, and passes in such steps: a fiftieth
+/// How long a report counts. Time is looked at ten times a second, and passes in such steps: a fiftieth
 /// less than the ttl, so that a dead cell is gone when its ttl is over (15 s), not soon after.
 pub(super) fn lease_ms(ttl_ms: u64) -> u64 {
     ttl_ms - ttl_ms / 50

@@ -230,8 +230,8 @@ impl Owner {
 
     fn publish_counters(&self) {
         let mut counted = self.machine.counters();
-        counted.unsent = self.shell.unsent.load(Ordering::Relaxed);
-        counted.dropped = self.shell.bus.dropped.load(Ordering::Relaxed);
+        counted.dropped_unsent = self.shell.unsent.load(Ordering::Relaxed);
+        counted.dropped_too_fast = self.shell.bus.dropped.load(Ordering::Relaxed);
         let counters = self.shell.counters.lock();
         *counters.unwrap_or_else(PoisonError::into_inner) = counted;
     }

@@ -6,7 +6,7 @@ use shared::wire::{Acceptance, Refusal};
 use super::world::TestCell;
 use crate::{
     Counters,
-    feed::{Debit, Feed, MAX_APPS, MAX_WORD_BYTES, Received, ReportKind},
+    feed::{Debit, Feed, MAX_APPS, MAX_REPORT_BYTES, Received, ReportKind},
 };
 use shared::InstanceId;
 use shared::{AuctionId, Incarnation, clock::CellTime};
@@ -113,7 +113,7 @@ fn what_is_no_word_of_a_cell_is_counted_and_dropped() {
     many_apps.cell.apps = apps.collect();
     let mut negative = good.clone();
     negative.cell.total.memory_mb = -1;
-    let padded = format!("{}{}", text(&good), " ".repeat(MAX_WORD_BYTES));
+    let padded = format!("{}{}", text(&good), " ".repeat(MAX_REPORT_BYTES));
     let mut expected = Counters::default();
     let mut bench = Bench::new();
     for (what, subject, body, count) in [
@@ -131,11 +131,11 @@ fn what_is_no_word_of_a_cell_is_counted_and_dropped() {
             Received::default(),
             "{what}"
         );
-        expected.heard += 1;
+        expected.reports += 1;
         match count {
-            "malformed" => expected.malformed += 1,
-            "wrong_subject" => expected.wrong_subject += 1,
-            _ => expected.too_large += 1,
+            "malformed" => expected.dropped_malformed += 1,
+            "wrong_subject" => expected.dropped_wrong_subject += 1,
+            _ => expected.dropped_too_large += 1,
         }
         assert_eq!(bench.counters, expected, "{what}");
         assert!(bench.feed.pool().is_empty(), "{what}");
@@ -180,7 +180,7 @@ fn old_versions_and_old_incarnations_are_refused() {
     older.seq = 4;
     older.cell.available.memory_mb = 1;
     assert_eq!(bench.hear(&older), Received::default());
-    assert_eq!((bench.counters.old_seq, bench.free()), (1, 100));
+    assert_eq!((bench.counters.dropped_old_seq, bench.free()), (1, 100));
 
     let mut reborn = cell.clone();
     reborn.incarnation = Incarnation::from_u128(99);
@@ -194,14 +194,17 @@ fn old_versions_and_old_incarnations_are_refused() {
         Received::default(),
         "it never comes back"
     );
-    assert_eq!((bench.counters.old_incarnation, bench.free()), (1, 50));
+    assert_eq!(
+        (bench.counters.dropped_old_incarnation, bench.free()),
+        (1, 50)
+    );
     // two reps of one name: the younger one keeps the name
     for _ in 0..5 {
         bench.hear(&reborn);
         bench.hear(&cell);
     }
     assert_eq!(bench.feed.get("c").unwrap().incarnation, reborn.incarnation);
-    assert_eq!(bench.counters.old_incarnation, 6);
+    assert_eq!(bench.counters.dropped_old_incarnation, 6);
     // forgotten after two ttl: then a word of it would be a new cell's
     bench.pass(30_000);
     assert!(bench.hear(&cell).joined);
@@ -380,7 +383,7 @@ fn an_unchanged_bid_of_a_missed_word_asks_for_the_state() {
     assert_eq!((heard.from, heard.ask_state), (None, Some("c".into())));
     let stranger = TestCell::new("d", 100);
     assert_eq!(bid(&mut bench, &stranger).ask_state, Some("d".into()));
-    assert_eq!(bench.counters.missed_words, 2);
+    assert_eq!(bench.counters.missed_reports, 2);
 }
 
 #[test]

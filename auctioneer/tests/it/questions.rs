@@ -206,7 +206,7 @@ async fn it_is_a_nats_service() {
     }
     cluster.raw(&cluster.subjects.pool(), b"").await.unwrap();
     let counters = cluster.counters().await;
-    assert!(counters.values().next().unwrap()["heard"].is_u64());
+    assert!(counters.values().next().unwrap()["reports"].is_u64());
 }
 
 #[tokio::test]

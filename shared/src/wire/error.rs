@@ -7,11 +7,11 @@ use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 pub mod code {
     /// The message cannot be used as it is.
     pub const INVALID_REQUEST: &str = "invalid_request";
+    /// Nothing has that name. Only in the errors that the command line prints: no program sends it.
+    pub const NOT_FOUND: &str = "not_found";
     /// Too much is waiting already.
     pub const OVERLOADED: &str = "overloaded";
-    /// The name is not known.
-    pub const NOT_FOUND: &str = "not_found";
-    /// The program is ending.
+    /// The program is shutting down.
     pub const SHUTTING_DOWN: &str = "shutting_down";
     /// It failed for a reason of its own.
     pub const INTERNAL: &str = "internal";
@@ -62,7 +62,6 @@ impl WireError {
     pub fn status(&self) -> u16 {
         match self.code.as_str() {
             code::INVALID_REQUEST => 400,
-            code::NOT_FOUND => 404,
             code::OVERLOADED => 429,
             code::SHUTTING_DOWN => 503,
             _ => 500,

@@ -167,13 +167,13 @@ async fn dropped(cluster: &Cluster) -> anyhow::Result<u64> {
 /// The auctioneer's counters of what cells sent and it did not use. Versions that are older than the
 /// known one count: they take the place of newer ones on the way.
 const DROPPED: [&str; 7] = [
-    "dropped",
-    "malformed",
-    "wrong_subject",
-    "too_large",
-    "old_seq",
-    "old_incarnation",
-    "pool_full",
+    "dropped_too_fast",
+    "dropped_malformed",
+    "dropped_wrong_subject",
+    "dropped_too_large",
+    "dropped_old_seq",
+    "dropped_old_incarnation",
+    "dropped_pool_full",
 ];
 
 fn dropped_of(counters: &serde_json::Value) -> anyhow::Result<u64> {
@@ -279,14 +279,14 @@ mod tests {
     #[test]
     fn what_is_dropped_is_summed_by_the_names_that_the_auctioneer_counts_under() {
         let counters = auctioneer::Counters {
-            dropped: 1,
-            malformed: 2,
-            wrong_subject: 4,
-            too_large: 8,
-            old_seq: 16,
-            old_incarnation: 32,
-            pool_full: 64,
-            heard: 1_000,
+            dropped_too_fast: 1,
+            dropped_malformed: 2,
+            dropped_wrong_subject: 4,
+            dropped_too_large: 8,
+            dropped_old_seq: 16,
+            dropped_old_incarnation: 32,
+            dropped_pool_full: 64,
+            reports: 1_000,
             refused: 1_000,
             ..auctioneer::Counters::default()
         };

@@ -1,0 +1,186 @@
+//! When the machine wakes, what it counts, and what it draws from its seed.
+
+use std::time::Duration;
+
+use placement::Span;
+use shared::{AuctionId, random::SplitMix64};
+
+use super::world::{World, request};
+use crate::{
+    AuctioneerInput, AuctioneerOutput, BID_WAIT_MS, DEFAULT_DEADLINE_MS, DispatchId, GATHER_MS,
+    REQUEUE_MS, START_WAIT_MS, feed::ReportKind, sim::SimulatedInput,
+};
+
+fn hold(world: &mut World, id: &str) {
+    let mut request = request(id, "web", 5_000, 1);
+    request.queue_timeout = Some(Span(Duration::from_secs(60)));
+    world.ask(vec![request]);
+}
+
+#[test]
+fn it_wakes_for_leases_and_for_answers() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    assert_eq!(world.machine.next_work_ms(), u64::MAX);
+    assert_eq!(world.machine.next_wake_ms(), world.now_ms + 100);
+    world.ask_one("r1", "web", 100, 1);
+    let sent_ms = world.now_ms;
+    assert_eq!(world.machine.next_work_ms(), sent_ms + START_WAIT_MS);
+    world.silence(START_WAIT_MS - 1);
+    assert_eq!(world.machine.counters().unanswered, 0);
+    world.silence(1);
+    assert_eq!(world.machine.counters().unanswered, 1);
+    assert_eq!(world.machine.next_work_ms(), u64::MAX);
+}
+
+#[test]
+fn it_wakes_when_the_bids_are_due() {
+    let mut world = World::with_cells("diego", &["c1", "c2"]);
+    world.ask_one("r1", "web", 100, 1);
+    assert_eq!(world.machine.next_work_ms(), world.now_ms + BID_WAIT_MS);
+    world.silence(BID_WAIT_MS - 1);
+    assert_eq!(world.machine.counters().auctions, 0);
+    world.silence(1);
+    assert_eq!(world.machine.counters().auctions, 1);
+    assert_eq!(world.machine.counters().missed_bids, 2);
+}
+
+#[test]
+fn work_gathers_while_starts_are_on_their_way() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    world.ask_one("r1", "a", 100, 1);
+    let first = world.sent();
+    world.ask_one("r2", "b", 100, 1);
+    assert_eq!(world.machine.next_work_ms(), world.now_ms + GATHER_MS);
+    world.silence(GATHER_MS - 1);
+    assert!(world.sent().is_empty());
+    world.silence(1);
+    assert_eq!((first.len(), world.sent().len()), (1, 1));
+}
+
+#[test]
+fn held_work_comes_back_when_the_pool_changed_at_most_ten_times_a_second() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    hold(&mut world, "r1");
+    let asked_ms = world.now_ms;
+    assert_eq!(world.machine.waiting(), 1);
+    assert_eq!(world.machine.next_work_ms(), asked_ms + DEFAULT_DEADLINE_MS);
+    let change = |world: &mut World| {
+        world.cell("c1").seq += 1;
+        world.advertise("c1");
+        world.machine.counters().auctions
+    };
+    assert_eq!(change(&mut world), 2, "the first time at once");
+    world.now_ms += 10;
+    assert_eq!(change(&mut world), 2);
+    assert_eq!(world.machine.next_work_ms(), asked_ms + REQUEUE_MS);
+    world.silence(REQUEUE_MS - 11);
+    assert_eq!(world.machine.counters().auctions, 2);
+    world.silence(1);
+    assert_eq!(world.machine.counters().auctions, 3);
+    world.silence(2 * REQUEUE_MS);
+    assert_eq!(world.machine.counters().auctions, 3, "nothing changed");
+    world.silence(DEFAULT_DEADLINE_MS);
+    assert_eq!(world.machine.next_work_ms(), asked_ms + 60_000);
+}
+
+#[test]
+fn a_lost_connection_begins_every_lease_again() {
+    let lost_after = |interrupted: bool| {
+        let mut world = World::with_cells("dea", &["c1"]);
+        world.pass(14_000);
+        if interrupted {
+            world.input(AuctioneerInput::Connected(false));
+            world.input(AuctioneerInput::Connected(true));
+        }
+        world.pass(2_000);
+        world.machine.counters().cells_lost
+    };
+    assert_eq!((lost_after(false), lost_after(true)), (1, 0));
+}
+
+#[test]
+fn what_is_done_is_counted() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    world.ask_one("r1", "web", 100, 2);
+    world.deliver_all();
+    let counters = world.machine.counters();
+    assert_eq!((counters.requests, counters.auctions), (1, 1));
+    assert_eq!(
+        (counters.jobs, counters.starts_sent, counters.accepted),
+        (2, 1, 2)
+    );
+    world.input(AuctioneerInput::Unreadable);
+    assert_eq!(world.machine.counters().stray_answers, 1);
+    let dispatch = DispatchId::new(999);
+    world.input(AuctioneerInput::NoResponders { dispatch });
+    let counters = world.machine.counters();
+    assert_eq!((counters.stray_answers, counters.no_responders), (2, 0));
+    world.ask_one("r2", "db", 100, 1);
+    let dispatch = world.sent()[0].dispatch;
+    assert_eq!(world.free("c1"), 700);
+    world.input(AuctioneerInput::NoResponders { dispatch });
+    assert_eq!(world.machine.counters().no_responders, 1);
+    assert_eq!(world.free("c1"), 800, "nobody has it");
+}
+
+#[test]
+fn a_late_answer_settles_once() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    world.ask_one("r1", "web", 100, 1);
+    let sent = world.sent().remove(0);
+    world.silence(START_WAIT_MS);
+    let answer = world.cell("c1").answer(&sent.start);
+    world.answered(&sent, answer.clone());
+    let counters = world.machine.counters();
+    assert_eq!((counters.settled_late, counters.stray_answers), (1, 0));
+    world.answered(&sent, answer);
+    let counters = world.machine.counters();
+    assert_eq!((counters.settled_late, counters.stray_answers), (1, 1));
+}
+
+#[test]
+fn an_auction_and_its_seed_follow_from_the_machines_seed() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    world.ask_one("r1", "web", 100, 1);
+    let held = world.out.iter().find_map(|output| match output {
+        AuctioneerOutput::AuctionHeld { auction, seed, .. } => Some((*auction, *seed)),
+        _ => None,
+    });
+    let mut random = SplitMix64::new(1);
+    let (high, low) = (random.draw(), random.draw());
+    let bytes = ((u128::from(high) << 64) | u128::from(low)).to_be_bytes();
+    let id: AuctionId = uuid::Builder::from_random_bytes(bytes).into_uuid().into();
+    assert_eq!(held, Some((id, random.draw())));
+}
+
+#[test]
+fn a_state_that_was_asked_for_is_a_bid() {
+    let mut world = World::with_cells("diego", &["c1", "c2"]);
+    world.ask_one("r1", "web", 100, 1);
+    let auction = world.asked_bids().unwrap();
+    let bid = world.cells["c1"].unchanged(auction);
+    world.heard(ReportKind::Bid, None, bid);
+    assert!(world.sent().is_empty());
+    world.cell("c2").seq += 1;
+    let state = world.cells["c2"].word(None);
+    world.heard(ReportKind::State, None, state);
+    assert_eq!(world.sent().len(), 1);
+}
+
+#[test]
+fn many_bids_may_be_summarised() {
+    let mut world = World::with_cells("diego", &["c1", "c2", "c3"]);
+    world.ask_one("r1", "web", 100, 1);
+    let auction = world.asked_bids().unwrap();
+    let except = ["c2".into()].into();
+    let unchanged = SimulatedInput::Unchanged {
+        auction: Some(auction),
+        except,
+    };
+    world.input(AuctioneerInput::Simulated(unchanged));
+    assert!(world.sent().is_empty(), "c2 has not bid");
+    let bid = world.cells["c2"].unchanged(auction);
+    world.heard(ReportKind::Bid, None, bid);
+    assert_eq!(world.sent().len(), 1);
+    assert_eq!(world.machine.counters().missed_bids, 0);
+}
