@@ -89,7 +89,7 @@ fn admit(
         }
     }
     policy.check_request(&request)?;
-    warnings.extend(policy.unheeded(&request));
+    warnings.extend(policy.ignored_fields(&request));
     if request.id.is_empty() {
         Arc::make_mut(&mut request).id = new_id().to_string();
     }

@@ -2,6 +2,9 @@
 //!
 //! A [`Pool`] holds the cells as they are known. [`Pool::plan`] runs a batch auction: it takes
 //! [`Job`]s and a [`Policy`] and returns one [`Decision`] for each, with the reasons.
+//!
+//! Read `plain.rs` first: the plain engine takes one job through a policy, and is the definition of
+//! what the fast engines (`fast/`) decide as well. `planner.rs` is the auction around an engine.
 
 mod auction_view;
 mod batch;

@@ -139,7 +139,7 @@ impl Tally {
     pub fn in_words(&self) -> String {
         let cells = if self.cells == 1 { "cell" } else { "cells" };
         let mut out = match self.cells {
-            0 => format!("{}: lacking too", self.stage),
+            0 => format!("{}: also insufficient", self.stage),
             n => format!("{}: {n} {cells} dropped", self.stage),
         };
         if let Some(reason) = &self.reason {

@@ -15,8 +15,8 @@ fn what_a_policy_does_not_heed_is_said() {
         "overcommit": {"cpu": 1.0}, "objective": "r.TotalMemoryMB", "owner": "o",
     });
     let request: placement::Request = serde_json::from_value(all).unwrap();
-    let unheeded = |policy: &str| -> Vec<String> {
-        let lines = Policy::preset(policy).unwrap().unheeded(&request);
+    let ignored_fields = |policy: &str| -> Vec<String> {
+        let lines = Policy::preset(policy).unwrap().ignored_fields(&request);
         let field = |line: &String| line.split_once(':').unwrap().0.to_owned();
         lines.iter().map(field).collect()
     };
@@ -28,13 +28,13 @@ fn what_a_policy_does_not_heed_is_said() {
         &rest,
     ]
     .concat();
-    assert_eq!(unheeded("diego"), diego);
+    assert_eq!(ignored_fields("diego"), diego);
     let dapi = ["volume_drivers", "placement_tags", "objective"];
-    assert_eq!(unheeded("dapi"), dapi);
-    assert!(!unheeded("objective").contains(&"objective".to_owned()));
+    assert_eq!(ignored_fields("dapi"), dapi);
+    assert!(!ignored_fields("objective").contains(&"objective".to_owned()));
     let nothing = Policy::parse("name = \"n\"\n[[stage]]\npick = \"sample\"").unwrap();
-    assert_eq!(nothing.unheeded(&request).len(), 14);
-    let line = &nothing.unheeded(&request)[0];
+    assert_eq!(nothing.ignored_fields(&request).len(), 14);
+    let line = &nothing.ignored_fields(&request)[0];
     assert_eq!(line, "near: the policy n has no stage for it; ignored");
 
     let strict = placement::Request {
@@ -48,14 +48,14 @@ fn what_a_policy_does_not_heed_is_said() {
     };
     for preset in Policy::PRESETS {
         let policy = Policy::preset(preset).unwrap();
-        let own = policy.unheeded(&plain);
+        let own = policy.ignored_fields(&plain);
         assert_eq!(
             policy.check_request(&strict).is_ok(),
             policy.has_locality(),
             "{preset}"
         );
         assert!(policy.check_request(&plain).is_ok(), "{preset}: {own:?}");
-        assert_eq!(policy.unheld(), [""; 0], "{preset}");
+        assert_eq!(policy.unfiltered_resources(), [""; 0], "{preset}");
     }
     let error = Policy::preset("diego").unwrap().check_request(&strict);
     let error = error.unwrap_err().to_string();
@@ -66,13 +66,16 @@ fn what_a_policy_does_not_heed_is_said() {
 
     // a plan that nothing holds back
     assert_eq!(
-        nothing.unheld(),
+        nothing.unfiltered_resources(),
         ["memory", "disk", "containers", "cpu", "extra"]
     );
     let tasks_only = "name = \"n\"\n[[stage]]\nfilter = \"cpu\"\nkind = \"task\"\n\
         [[stage]]\nfilter = \"memory\"\n[[stage]]\npick = \"sample\"";
     let tasks_only = Policy::parse(tasks_only).unwrap();
-    assert_eq!(tasks_only.unheld(), ["disk", "containers", "cpu", "extra"]);
+    assert_eq!(
+        tasks_only.unfiltered_resources(),
+        ["disk", "containers", "cpu", "extra"]
+    );
 }
 
 #[test]
@@ -86,7 +89,7 @@ fn a_scenario_says_once_what_is_not_heeded() {
         "requests[1].far: the policy diego has no stage for it; ignored",
         "requests[1].objective: the policy diego has none; ignored (and 1 more alike)",
     ];
-    assert_eq!(scenario.unheeded(), expected);
+    assert_eq!(scenario.ignored_fields(), expected);
     let strict = text.replace(r#""far":["#, r#""strict":true,"far":["#);
     let error = OfflineAuction::from_json(&strict).unwrap_err().to_string();
     assert!(error.starts_with("requests[1].strict: true"), "{error}");
@@ -437,7 +440,7 @@ fn every_resource_that_is_lacking_has_a_row() {
     assert!(
         words
             .iter()
-            .any(|w| w == "disk: lacking too, needs 60, the best has 50"),
+            .any(|w| w == "disk: also insufficient, needs 60, the best has 50"),
         "{words:?}"
     );
 }

@@ -204,10 +204,10 @@ impl OfflineAuction {
 
     /// What the requests ask for and the policy has no stage for: each text once, with the first
     /// request that it is about.
-    pub fn unheeded(&self) -> Vec<String> {
+    pub fn ignored_fields(&self) -> Vec<String> {
         let mut seen: BTreeMap<String, (usize, usize)> = BTreeMap::new();
         for (i, request) in self.requests.iter().enumerate() {
-            for text in self.policy.unheeded(request) {
+            for text in self.policy.ignored_fields(request) {
                 seen.entry(text).or_insert((i, 0)).1 += 1;
             }
         }

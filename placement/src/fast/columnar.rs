@@ -1,6 +1,12 @@
-//! The columnar engine: serves every policy. It goes through the stages as the plain engine does, but
-//! over the pool's columns: filters that debits cannot change are judged once for each class of
-//! cells, places by memory and disk are kept in order, and the objective runs over blocks of cells.
+//! The columnar engine: serves every policy that the two others do not.
+//!
+//! **Why.** A policy that ranks cells against each other (Triton's), or computes an expression for each
+//! (`objective`), must look at all of them. Over columns a cell costs about 25 ns with the dearest
+//! presets; the plain engine takes some 0.2 µs for one.
+//!
+//! **Invariant.** It goes through the stages as the plain engine does and every term has the same bits,
+//! but filters that debits cannot change are judged once for each class of cells, places by memory
+//! and disk are kept in order, and the objective runs over blocks of cells.
 
 use super::{
     classes::is_dynamic,

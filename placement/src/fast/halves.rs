@@ -1,5 +1,12 @@
-//! The engine of draws from the upper half: cells stay sorted by memory, so that the middle one and
-//! all above it are found by bisection; then one pass over those draws the winner.
+//! The engine of draws from the upper half by memory (the DEA pool), and of plain draws (`random`).
+//!
+//! **Why.** Whatever is drawn from many cells with equal chances needs their number and the k-th of
+//! them, not a walk over all. With 5,000 cells this engine is 12 times as fast as the columnar one
+//! (232,000 decisions a second against 19,900), with 1,000 cells 5 times.
+//!
+//! **Invariant.** Each class's cells are sorted by free memory, so the candidates of a job are the end
+//! of each list from the memory that it needs, less a short list of exceptions: cells that lack
+//! something else, or hold the app. The middle one, and all above it, are found by bisection.
 
 use super::{
     classes::Classes,

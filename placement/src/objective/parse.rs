@@ -203,7 +203,7 @@ impl<'a> Parser<'a> {
             self.token = Token::Sign(first);
         } else {
             return Err(self.error(format!(
-                "{first:?} is no part of the language; expected a number, a name, + - * / mod ( ) or ,"
+                "unexpected character {first:?}; expected a number, a name, + - * / mod ( ) or ,"
             )));
         }
         self.next = self.at + length;

@@ -48,7 +48,7 @@ pub(super) fn objective(fields: &mut Fields, base: Option<&Objective>) -> Result
     }
     let Some((text, text_at)) = given else {
         if base.is_none() && weights_at.is_none() {
-            let message = "score objective says nothing; expected expression = \"…\", or alpha, \
+            let message = "score objective has nothing to compute; expected expression = \"…\", or alpha, \
                 beta, gamma and delta (weights >= 0 that sum to 1) for the preset's expression";
             return Err(Fault::new(at, message));
         }

@@ -1,7 +1,7 @@
 //! Policies: data, not code. An ordered list of named stages over the set of known cells.
 
+mod coverage;
 mod expression;
-mod heed;
 mod node;
 mod parse;
 mod presets;

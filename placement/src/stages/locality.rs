@@ -26,8 +26,8 @@ pub(crate) fn holds_any(cell: &Cell, items: &[String], now: Now<'_>) -> bool {
 /// Why a strict request cannot go there: something far is on it, or something near is not.
 pub(crate) fn strict_why(cell: &Cell, request: &Request, now: Now<'_>) -> Option<String> {
     if let Some(item) = request.far.iter().find(|item| holds(cell, item, now)) {
-        return Some(format!("holds {item}, to be far from"));
+        return Some(format!("violates far: has {item}"));
     }
     let missing = request.near.iter().find(|item| !holds(cell, item, now))?;
-    Some(format!("does not hold {missing}, to be near to"))
+    Some(format!("violates near: lacks {missing}"))
 }

@@ -8,7 +8,11 @@ use serde_json::Value;
 use shared::wire::{Instance, InstanceState, format_indices, instance_id};
 
 use super::instances::{self, Answers};
-use crate::{cluster::Cluster, output::counted};
+use crate::{
+    cluster::Cluster,
+    context::{Failure, failure_code},
+    output::counted,
+};
 
 /// Fails if instances of the requested apps run or wait that belong to other requests. A request
 /// that names indices is only refused for those. `requests` is one start request or an array.
@@ -26,13 +30,18 @@ pub(crate) async fn refuse(cluster: &Cluster, requests: &Value) -> anyhow::Resul
     let only = apps.first().copied().filter(|_| apps.len() == 1);
     let answers = instances::held_and_queued(cluster, only).await;
     let answers = match answers {
-        Err(e) if e.is::<instances::NoCellAnswers>() => return Ok(()),
+        Err(e) if is_unreachable(&e) => return Ok(()), // where nobody answers, nothing runs
         answers => answers?,
     };
     match refusal(&all, &answers) {
         Some(message) => Err(anyhow::anyhow!(message)),
         None => Ok(()),
     }
+}
+
+fn is_unreachable(error: &anyhow::Error) -> bool {
+    let failure = error.downcast_ref::<Failure>();
+    failure.is_some_and(|failure| failure.code == failure_code::UNREACHABLE)
 }
 
 /// What is there already, by app.

@@ -8,14 +8,14 @@ use shared::{
     ask::queued,
     wire::{
         AuctionRecord, DecisionRecord, ExplainAnswer, ExplainRequest, Outcome, QueuedGroup,
-        QueuedRequest, format_indices,
+        QueuedRequest, code, format_indices,
     },
 };
 
 use super::{decisions, instances, reasons::why};
 use crate::{
     cluster::{Cluster, Peer, TIMEOUT},
-    context::{Exit, Format, Global, Usage},
+    context::{Exit, Failure, Format, Global, Usage},
     output::{self, counted, number},
     table::Table,
 };
@@ -51,9 +51,12 @@ pub(crate) async fn explain(global: &Global, args: &ExplainArgs) -> anyhow::Resu
     let waiting = queued_now(&cluster, &args.app).await?;
     if answer.auctions.is_empty() && waiting.is_empty() {
         let (app, auctioneer) = (&args.app, &answer.auctioneer);
-        anyhow::bail!(
-            "no decision for {app}: it does not appear in the last 16 auctions of {auctioneer}"
-        );
+        return Err(Failure::because(
+            code::NOT_FOUND,
+            format_args!(
+                "no decision for {app}: it does not appear in the last 16 auctions of {auctioneer}"
+            ),
+        ));
     }
     match cluster.format {
         Format::Json => {

@@ -12,7 +12,10 @@ use shared::{
     },
 };
 
-use crate::cluster::{Cluster, Peer};
+use crate::{
+    cluster::{Cluster, Peer},
+    context::{Failure, failure_code},
+};
 
 /// An instance and where it is.
 #[derive(Clone, Debug)]
@@ -60,20 +63,12 @@ impl Located {
         Some(format!("{address}:{port}"))
     }
 
-    /// For programs: the cell's description with its place, the state as people read it, and how it
-    /// ended as a number (`exit_code` or `signal`) where it is one.
+    /// For programs: the cell's description with its place, and the state as people read it.
     pub(crate) fn document(&self) -> Value {
         let mut document = json!(self.instance);
         document["zone"] = json!(self.zone);
         document["cell"] = json!(self.cell);
         document["state"] = json!(self.state());
-        let ended = self.instance.ended.as_deref().unwrap_or_default();
-        for (words, field) in [("exit ", "exit_code"), ("signal ", "signal")] {
-            let number = ended.strip_prefix(words).map(str::parse::<i64>);
-            if let Some(Ok(number)) = number {
-                document[field] = json!(number);
-            }
-        }
         document
     }
 }
@@ -146,16 +141,14 @@ pub(crate) async fn held_and_queued(
     Ok(answers)
 }
 
-/// No cell answers, and no auctioneer either where one was asked.
-#[derive(Debug, thiserror::Error)]
-#[error("no cell answers on {subject}: no cell runs there, or --prefix names another cluster")]
-pub(crate) struct NoCellAnswers {
-    subject: String,
-}
-
 fn no_cells(cluster: &Cluster) -> anyhow::Error {
     let subject = cluster.subjects.instances();
-    NoCellAnswers { subject }.into()
+    Failure::because(
+        failure_code::UNREACHABLE,
+        format_args!(
+            "no cell answers on {subject}: no cell runs there, or --prefix names another cluster"
+        ),
+    )
 }
 
 impl Answers {

@@ -2,17 +2,21 @@
 
 use std::{
     collections::BTreeSet,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant, UNIX_EPOCH},
 };
 
 use anyhow::anyhow;
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use shared::wire::{LogLine, Logs, LogsAnswer};
+use placement::Span;
+use shared::{
+    InstanceId,
+    wire::{LogLine, Logs, LogsAnswer, code},
+};
 
 use super::{instances, one_cell};
 use crate::{
     cluster::Cluster,
-    context::{Exit, Format, Global, Usage},
+    context::{Exit, Failure, Format, Global, Usage},
     output::{self, counted, note},
 };
 
@@ -28,13 +32,16 @@ pub(crate) struct LogsArgs {
     /// Only instances with this index
     #[arg(long, value_name = "N")]
     index: Option<u32>,
+    /// Only the instance with this id (`vendue ps --wide` shows ids)
+    #[arg(long, value_name = "UUID")]
+    instance: Option<InstanceId>,
     /// How many of the last lines of each instance
     #[arg(long, short = 'n', default_value_t = 100, value_name = "N")]
     lines: usize,
     /// Only lines that are no older than this, such as 5m
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     since: Option<Duration>,
-    /// Begin each line with its time (UTC)
+    /// Begin each line with its time, by its cell's clock (UTC)
     #[arg(long, short)]
     timestamps: bool,
     /// Go on with what it prints from now on, until Ctrl-C
@@ -56,7 +63,10 @@ pub(crate) async fn logs(global: &Global, args: &LogsArgs) -> anyhow::Result<Exi
     let cells: BTreeSet<String> = answers.instances.into_iter().map(|i| i.cell).collect();
     if cells.is_empty() && !args.follow {
         let (app, cells) = (&args.app, counted(asked, "cell"));
-        return Err(anyhow!("no instance of {app} on {cells}"));
+        return Err(Failure::because(
+            code::NOT_FOUND,
+            format_args!("no instance of {app} on {cells}"),
+        ));
     }
     // what was printed since then comes on both ways
     let mut twice = Vec::new();
@@ -73,6 +83,7 @@ pub(crate) async fn logs(global: &Global, args: &LogsArgs) -> anyhow::Result<Exi
         match serde_json::from_slice::<LogLine>(&message.payload) {
             Ok(line) => match twice.iter().position(|seen| same(seen, &line)) {
                 Some(seen) => drop(twice.swap_remove(seen)),
+                None if args.instance.is_some_and(|id| id != line.instance) => {}
                 None => show(&line, args, cluster.format)?,
             },
             Err(e) => note(format_args!("{}: cannot be read: {e}", message.subject)),
@@ -82,17 +93,17 @@ pub(crate) async fn logs(global: &Global, args: &LogsArgs) -> anyhow::Result<Exi
 }
 
 fn same(a: &LogLine, b: &LogLine) -> bool {
-    (a.index, &a.cell, &a.stream, &a.text) == (b.index, &b.cell, &b.stream, &b.text)
+    (a.instance, a.time_ms, &a.stream, &a.text) == (b.instance, b.time_ms, &b.stream, &b.text)
 }
 
 /// What the cells still hold, oldest first.
 async fn remembered(cluster: &Cluster, args: &LogsArgs, cells: BTreeSet<String>) -> Vec<LogLine> {
     let question = Logs {
-        instance: None,
-        since: None,
         v: shared::VERSION,
         app: args.app.clone(),
         index: args.index,
+        instance: args.instance,
+        since: args.since.map(Span),
         lines: Some(args.lines),
     };
     let question = &question;
@@ -110,11 +121,6 @@ async fn remembered(cluster: &Cluster, args: &LogsArgs, cells: BTreeSet<String>)
             Err(e) => note(format_args!("{e:#}")),
         }
     }
-    let wanted = |line: &LogLine| match args.since {
-        Some(since) => u128::from(line.age_ms) <= since.as_millis(),
-        None => true,
-    };
-    lines.retain(wanted);
     lines.sort_by_key(|line| std::cmp::Reverse(line.age_ms));
     lines
 }
@@ -124,7 +130,7 @@ fn show(line: &LogLine, args: &LogsArgs, format: Format) -> anyhow::Result<()> {
         return output::json_line(line);
     }
     let time = if args.timestamps {
-        let printed = SystemTime::now() - Duration::from_millis(line.age_ms);
+        let printed = UNIX_EPOCH + Duration::from_millis(line.time_ms);
         format!("{} ", humantime::format_rfc3339_millis(printed))
     } else {
         String::new()

@@ -135,7 +135,7 @@ pub(crate) fn scenario(
     for warning in &scenario.warnings {
         note(format_args!("warning: {warning}: no such field; ignored"));
     }
-    for warning in scenario.unheeded() {
+    for warning in scenario.ignored_fields() {
         note(format_args!("warning: {warning}"));
     }
     Ok(scenario)

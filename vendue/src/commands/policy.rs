@@ -75,7 +75,7 @@ fn warnings(policy: &Policy) -> Vec<String> {
             "no stage has filter = {name:?} for all kinds of work: plans and dry runs promise more of it than cells have, and the cells refuse"
         )
     };
-    policy.unheld().iter().map(warning).collect()
+    policy.unfiltered_resources().iter().map(warning).collect()
 }
 
 /// The fault, and under it the line with a caret at the place.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use comfy_table::Cell;
 use serde_json::{Value, json};
-use shared::wire::QueuedGroup;
+use shared::wire::{QueuedGroup, code};
 
 use super::{
     app_status::AppStatus,
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     cluster::Cluster,
-    context::{Exit, Format, Global, Usage},
+    context::{Exit, Failure, Format, Global, Usage},
     output::{self, counted, note},
     table::Table,
 };
@@ -46,10 +46,13 @@ pub(crate) async fn status(global: &Global, args: &StatusArgs) -> anyhow::Result
 fn show_app(global: &Global, app: &str, answers: &Answers) -> anyhow::Result<Exit> {
     if answers.instances.is_empty() && answers.queued.is_empty() {
         let cells = counted(answers.cells.len(), "cell");
-        anyhow::bail!(
-            "no instance of {app} on {cells}\n\
-             `vendue explain {app}` says why it was not placed, if it was asked for"
-        );
+        return Err(Failure::because(
+            code::NOT_FOUND,
+            format_args!(
+                "no instance of {app} on {cells}\n\
+                 `vendue explain {app}` says why it was not placed, if it was asked for"
+            ),
+        ));
     }
     let status = AppStatus::new(&answers.instances, &answers.queued);
     if global.output == Format::Json {

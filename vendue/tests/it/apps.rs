@@ -291,6 +291,13 @@ async fn logs_and_events_have_times_and_filters() {
         .expect(0, &["| out"]);
     let none = up.run(&["logs", "talk", "--since", "0s"]);
     assert!(!none.expect(0, &[]).out.contains("| out"), "{none:?}");
+    let ps = up.json(&["ps", "talk"]);
+    let id = ps["instances"][0]["instance"].as_str().unwrap();
+    up.run(&["logs", "talk", "--instance", id])
+        .expect(0, &["| out"]);
+    let other = "3b2c0000-0000-5000-8000-000000000000";
+    let none = up.run(&["logs", "talk", "--instance", other]);
+    assert_eq!(none.expect(0, &[]).out, "");
     up.run(&["logs", "nothing"])
         .expect(1, &["no instance of nothing on 4 cells"]);
 
@@ -346,6 +353,18 @@ async fn a_misspelt_cell_is_answered_with_the_nearest_name() {
         1,
         &["there is no cell nosuch; there are z1-cell-0, z1-cell-1"],
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_found_has_one_shape() {
+    let up = Up::with(&["--cells", "1"]);
+    for command in ["status", "explain", "logs"] {
+        let said = up.run(&[command, "nothing", "--output", "json"]);
+        let error = &said.expect(1, &[]).json()["error"];
+        assert_eq!(error["code"], "not_found", "{command}: {error}");
+    }
+    let said = up.run(&["cells", "show", "z1-cel-0", "--output", "json"]);
+    assert_eq!(said.expect(1, &[]).json()["error"]["code"], "not_found");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What of a request, and of a cell's resources, a policy heeds.
+//! What of a request, and of a cell's resources, a policy looks at.
 
 use super::{Filter, Narrow, Policy, Step, Term};
 use crate::{
@@ -36,7 +36,7 @@ impl Policy {
 
     /// What the request asks for and no stage of this policy looks at: a line for each field, which
     /// begins with its name. Facts about the work (owner, tags, blob) are no demands.
-    pub fn unheeded(&self, request: &Request) -> Vec<String> {
+    pub fn ignored_fields(&self, request: &Request) -> Vec<String> {
         let kind = request.kind;
         let by = |filter: Filter| self.filters_by(&filter, kind);
         let mut out = Vec::new();
@@ -92,16 +92,16 @@ impl Policy {
 
     /// The resources that no filter of this policy holds, for one kind of work at least: a plan may
     /// promise more of them than cells have.
-    pub fn unheld(&self) -> Vec<&'static str> {
+    pub fn unfiltered_resources(&self) -> Vec<&'static str> {
         let held = |filter: &Filter| {
             let kinds = [Kind::Lrp, Kind::Task];
             kinds.iter().all(|kind| self.filters_by(filter, *kind))
         };
         let amounts = Resource::ALL.into_iter().map(Filter::Amount);
-        let unheld = amounts
+        let unfiltered_resources = amounts
             .chain([Filter::Extra])
             .filter(|filter| !held(filter));
-        unheld.map(|filter| filter.name()).collect()
+        unfiltered_resources.map(|filter| filter.name()).collect()
     }
 
     fn filters_by(&self, filter: &Filter, kind: Kind) -> bool {
