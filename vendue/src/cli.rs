@@ -15,7 +15,9 @@ use crate::{
 /// Places work on cells over NATS: cells advertise and bid, an auctioneer decides, cells run it.
 #[derive(Debug, Parser)]
 #[command(name = "vendue", version, styles = Styles::plain(), max_term_width = 100)]
-#[command(after_help = "Exit codes: 0 done, 1 failed, 2 bad usage or a bad file, 3 not placed.")]
+#[command(
+    after_help = "Exit codes: 0 done, 1 failed, 2 bad usage or a bad file, 3 unplaced or queued."
+)]
 pub(crate) struct Cli {
     #[command(flatten)]
     global: Global,
@@ -37,43 +39,47 @@ enum Command {
     Status(commands::status::StatusArgs),
     /// Wait until all instances of an app run, or its tasks have exited
     Wait(commands::wait::WaitArgs),
-    /// List cells; show one, or change what it says of itself
+    /// List cells; show one, or change its attributes
     Cells(commands::cells::CellsArgs),
     /// Show events as they happen
     Events(commands::events::EventsArgs),
     /// Show the output of an app's instances
     Logs(commands::logs::LogsArgs),
-    /// Empty a cell: no new work, its instances stop, it ends
+    /// Drain a cell: accept no new work, stop its instances, then exit
     Drain(commands::drain::DrainArgs),
     /// Explain why an app's instances were placed where they are, or not at all
     Explain(commands::explain::ExplainArgs),
-    /// Say where work would go: on a scenario file, or with --live on the cluster
+    /// Show where work would go: by a scenario file, or with --live on the cluster
     Place(Box<commands::place::PlaceArgs>),
-    /// Say how many more instances of a size fit: on the cluster, or on a scenario file
+    /// Count how many more instances of a size fit: on the cluster, or by a scenario file
     Capacity(Box<commands::capacity::CapacityArgs>),
-    /// Play a scenario in virtual time under one policy or several, and report
+    /// Simulate a scenario in virtual time under one policy or several, and report
     Sim(Box<commands::sim::SimArgs>),
     /// List, print and check policies; needs no cluster
     #[command(subcommand)]
     Policy(commands::policy::PolicyCommand),
-    /// Say whether a cluster is there; for containers and scripts
+    /// Check whether a cluster is there; for containers and scripts
     Health(commands::health::HealthArgs),
-    /// Say which version this is
+    /// Print the version
     Version,
-    /// Print the completions of a shell
+    /// Print shell completions
+    #[command(after_help = "To install:\n  \
+        bash:  vendue completions bash > ~/.local/share/bash-completion/completions/vendue\n  \
+        zsh:   vendue completions zsh > DIR/_vendue, where DIR is in $fpath\n  \
+        fish:  vendue completions fish > ~/.config/fish/completions/vendue.fish")]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Bring up a whole cluster here: a private nats-server, an auctioneer and cells
+    /// Start a whole cluster here: a private nats-server, an auctioneer and cells
     Up(commands::up::UpArgs),
-    /// Show a cluster at work, from the start to the end
+    /// Show a cluster at work from start to end
     Demo(commands::demo::DemoArgs),
-    /// Be one cell, until told to end
+    /// Run a cell agent until stopped
     Rep(Box<commands::rep_role::RepArgs>),
-    /// Be one auctioneer, until told to end
+    /// Run an auctioneer until stopped
     Auctioneer(commands::roles::AuctioneerArgs),
-    /// Measure vendue on this machine, beside plain NATS
+    /// Measure vendue on this machine, compared with plain NATS
     #[command(subcommand)]
     Bench(bench::Bench),
     /// A small HTTP server for examples: says on $PORT which instance it is

@@ -10,7 +10,7 @@ pub(crate) struct Global {
     /// Address of the NATS server, with its token: nats://TOKEN@HOST:PORT [env: NATS_URL]
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) nats: Option<String>,
-    /// The head of every subject; another one is another cluster
+    /// Subject prefix; clusters with different prefixes are separate
     #[arg(long, global = true, env = "VENDUE_PREFIX", default_value = "vendue")]
     pub(crate) prefix: String,
     /// A NATS credentials file

@@ -16,7 +16,7 @@ use crate::{
 pub(crate) struct DrainArgs {
     /// The cell
     cell: String,
-    /// How long its instances may go on
+    /// How long its instances may continue to run
     #[arg(long, value_name = "TIME", default_value = "30s",
           value_parser = humantime::parse_duration)]
     deadline: Duration,
@@ -39,7 +39,8 @@ pub(crate) async fn drain(global: &Global, args: &DrainArgs) -> anyhow::Result<E
     let (cell, count) = (&answer.cell, answer.instances);
     let deadline = humantime::format_duration(answer.deadline.0);
     output::say(format_args!(
-        "{cell} takes no new work; its {count} instances stop within {deadline}, then it ends"
+        "{cell} accepts no new work; its {} stop within {deadline}, then it exits",
+        output::counted(count, "instance")
     ))?;
     Ok(Exit::Ok)
 }
