@@ -29,20 +29,15 @@ fn taken(jobs: &[Job]) -> (Vec<u32>, Vec<(u32, u32)>) {
 #[test]
 fn the_same_index_of_an_app_is_one_job_in_whatever_order() {
     let (one, again, other) = (lrp("a").into(), lrp("a").into(), lrp("b").into());
-    let cases: [(&[u32], &[u32], &[(u32, u32)]); 5] = [
-        (&[0, 1, 2], &[0, 1, 2], &[]),
-        (&[0, 1, 1, 2], &[0, 1, 3], &[(2, 1)]),
-        (&[1, 0, 1, 0], &[0, 1], &[(2, 0), (3, 1)]),
-        (&[u32::MAX, u32::MAX], &[0], &[(1, 0)]),
-        (&[5, 3, 4, 5], &[0, 1, 2], &[(3, 0)]),
-    ];
-    for (indices, order, duplicates) in cases {
+    for (indices, order, duplicates) in [
+        (vec![0, 1, 2], vec![0, 1, 2], vec![]),
+        (vec![0, 1, 1, 2], vec![0, 1, 3], vec![(2, 1)]),
+        (vec![1, 0, 1, 0], vec![0, 1], vec![(2, 0), (3, 1)]),
+        (vec![u32::MAX, u32::MAX], vec![0], vec![(1, 0)]),
+        (vec![5, 3, 4, 5], vec![0, 1, 2], vec![(3, 0)]),
+    ] {
         let jobs: Vec<Job> = indices.iter().map(|i| job(&one, *i)).collect();
-        assert_eq!(
-            taken(&jobs),
-            (order.to_vec(), duplicates.to_vec()),
-            "{indices:?}"
-        );
+        assert_eq!(taken(&jobs), (order, duplicates), "{indices:?}");
     }
     let jobs = [job(&one, 0), job(&other, 0), job(&again, 0)];
     assert_eq!(taken(&jobs), (vec![0, 1], vec![(2, 0)]));

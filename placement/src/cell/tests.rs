@@ -76,10 +76,10 @@ fn the_bounds_of_what_a_cell_may_say() {
         c.total.extra.insert("gpu".into(), -1);
     });
     refused_as("available.disk_mb", &|c| {
-        c.available.disk_mb = Some(-MAX_AMOUNT - 1)
+        c.available.disk_mb = Some(-MAX_AMOUNT - 1);
     });
     refused_as("available.containers", &|c| {
-        c.available.containers = Some(11)
+        c.available.containers = Some(11);
     });
     refused_as("available.gpu", &|c| {
         c.available.extra.insert("gpu".into(), 1);
@@ -87,10 +87,10 @@ fn the_bounds_of_what_a_cell_may_say() {
     refused_as("stacks", &|c| c.attributes_mut().stacks = texts(10_001));
     refused_as("volumes", &|c| c.attributes_mut().volumes = texts(10_001));
     refused_as("cached_blobs", &|c| {
-        c.attributes_mut().cached_blobs = texts(10_001)
+        c.attributes_mut().cached_blobs = texts(10_001);
     });
     refused_as("recent_starts", &|c| {
-        c.recent_starts = vec![start.clone(); 1_001]
+        c.recent_starts = vec![start.clone(); 1_001];
     });
 }
 

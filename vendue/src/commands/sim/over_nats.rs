@@ -170,7 +170,7 @@ impl Cluster {
         for cells in scenario.base.cells.chunks(CELLS_A_CONNECTION) {
             let shared: Bus = bus("sim-cells").await?;
             for cell in cells {
-                let config = config(cell, scenario, seed)?;
+                let config = config(cell, scenario, seed);
                 let (bus, subjects, end) = (shared.clone(), subjects.clone(), shutdown.clone());
                 roles.spawn(async move {
                     rep::run(config, bus, subjects, end).await?;
@@ -325,7 +325,7 @@ impl Cluster {
 }
 
 /// The cell as a rep is set up for it.
-fn config(cell: &Cell, scenario: &Scenario, seed: u64) -> anyhow::Result<rep::Config> {
+fn config(cell: &Cell, scenario: &Scenario, seed: u64) -> rep::Config {
     let mut config = rep::Config::new(cell.cell.as_str(), cell.zone.as_str(), cell.total.clone());
     config.index = cell.index;
     // the zone stands at the top of a configuration
@@ -339,5 +339,5 @@ fn config(cell: &Cell, scenario: &Scenario, seed: u64) -> anyhow::Result<rep::Co
     });
     config.service = false;
     config.seed = seed;
-    Ok(config)
+    config
 }
