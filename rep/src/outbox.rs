@@ -188,9 +188,9 @@ impl Counters {
     /// For the service's statistics.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         serde_json::json!({
-            "unsent": self.unsent.load(Ordering::Relaxed),
-            "malformed": self.malformed.load(Ordering::Relaxed),
-            "lines_dropped": self.lines.load(Ordering::Relaxed),
+            "dropped_unsent": self.unsent.load(Ordering::Relaxed),
+            "dropped_malformed": self.malformed.load(Ordering::Relaxed),
+            "dropped_lines": self.lines.load(Ordering::Relaxed),
         })
     }
 }

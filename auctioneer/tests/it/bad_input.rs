@@ -138,11 +138,11 @@ async fn words_that_no_cell_may_say_are_counted() {
         cluster.client.publish(subject, body.into()).await.unwrap();
     }
     for counter in [
-        "malformed",
-        "wrong_subject",
-        "too_large",
-        "old_seq",
-        "old_incarnation",
+        "dropped_malformed",
+        "dropped_wrong_subject",
+        "dropped_too_large",
+        "dropped_old_seq",
+        "dropped_old_incarnation",
     ] {
         eventually(counter, async || match cluster.counter(counter).await {
             1 => Ok(()),

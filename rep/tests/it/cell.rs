@@ -312,7 +312,7 @@ async fn bad_input_is_answered_with_a_body_and_headers() {
     cell.must_start(vec![work("web", 0)]).await;
     let stats = cell.client.request("$SRV.STATS.vendue-cell", "".into());
     let stats: Value = from(&stats.await.unwrap().payload);
-    assert_eq!(stats["endpoints"][0]["data"]["malformed"], 9, "{stats}");
+    assert_eq!(stats["endpoints"][0]["data"]["dropped_malformed"], 9, "{stats}");
     cell.end().await;
 }
 
@@ -329,7 +329,7 @@ async fn a_malformed_bid_is_dropped_and_counted() {
     eventually("four counted", async || {
         let stats = cell.client.request("$SRV.STATS.vendue-cell", "".into());
         let stats: Value = from(&stats.await.unwrap().payload);
-        let malformed = stats["endpoints"][0]["data"]["malformed"].clone();
+        let malformed = stats["endpoints"][0]["data"]["dropped_malformed"].clone();
         if malformed == 4 {
             Ok(())
         } else {
