@@ -6,8 +6,8 @@ use placement::{Tally, Unplaced};
 use shared::wire::{Acceptance, Outcome, Refusal, kind, reason};
 
 use crate::{
-    FastMap, FastSet,
     dispatches::{Dispatch, START_WAIT_MS, Unsettled},
+    fast_map::{FastMap, FastSet},
     ids::DispatchId,
     io::AuctioneerOutput,
     parts::Parts,

@@ -13,8 +13,8 @@ use shared::{
 };
 
 use crate::{
-    FastMap,
     dispatches::Dispatch,
+    fast_map::FastMap,
     feed::Debit,
     io::AuctioneerOutput,
     parts::Parts,

@@ -13,8 +13,9 @@ use shared::{
 };
 
 use crate::{
-    Counters, answers,
+    answers,
     bidding::Bidding,
+    counters::Counters,
     dispatches::Dispatches,
     feed::{Feed, LostCell, Received, ReportKind},
     ids::ReplyKey,

@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
-    FastSet, auction,
+    auction,
+    fast_map::FastSet,
     feed::{Known, ReportKind},
     io::AuctioneerOutput,
     parts::Parts,

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use crate::{FastMap, ids::DispatchId, ticket::Slot};
+use crate::{fast_map::FastMap, ids::DispatchId, ticket::Slot};
 use shared::{AuctionId, InstanceId, RequestId};
 
 /// How long a start waits for its answer.

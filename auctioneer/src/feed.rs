@@ -19,7 +19,7 @@ use shared::{
 };
 
 use self::known::lease_ms;
-use crate::{Counters, FastMap, pool_time::PoolTime};
+use crate::{counters::Counters, fast_map::FastMap, pool_time::PoolTime};
 pub use known::{Debit, Known};
 use shared::{AuctionId, Incarnation, InstanceId, clock::CellTime};
 

@@ -2,7 +2,7 @@
 //! message is answered.
 
 use crate::{
-    FastMap,
+    fast_map::FastMap,
     ids::{GroupId, ReplyKey},
     reply,
     ticket::{Answer, Place},

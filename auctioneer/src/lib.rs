@@ -11,6 +11,7 @@ mod auctioneer;
 mod bidding;
 mod counters;
 mod dispatches;
+mod fast_map;
 pub mod feed;
 mod groups;
 mod ids;
@@ -35,11 +36,6 @@ mod warm_up;
 
 #[cfg(test)]
 mod tests;
-
-/// Ids are made by clients, so the hash is seeded; it is several times as fast as the default one.
-type FastMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;
-/// As [`FastMap`].
-type FastSet<T> = std::collections::HashSet<T, foldhash::fast::RandomState>;
 
 pub use auction::START_EXPIRES_MS;
 pub use auctioneer::Auctioneer;

@@ -11,7 +11,7 @@ use shared::{
 };
 
 use crate::{
-    FastMap,
+    fast_map::FastMap,
     ids::{LookupId, TicketId},
     io::AuctioneerOutput,
     parts::Parts,

@@ -7,7 +7,7 @@ use placement::{Invalid, MAX_INSTANCES, Request};
 use shared::RequestId;
 use shared::wire::{Outcome, StartReply, WireError, parse_indices, to_bytes};
 
-use crate::{FastMap, ticket::Answer};
+use crate::{fast_map::FastMap, ticket::Answer};
 
 /// How long an outcome is remembered.
 pub const REMEMBER_MS: u64 = 120_000;

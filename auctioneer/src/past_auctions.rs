@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 use placement::{Job, Policy, Unplaced};
 use shared::wire::{AuctionRecord, DecisionRecord, Outcome, instance_id};
 
-use crate::FastMap;
+use crate::fast_map::FastMap;
 use shared::{AuctionId, InstanceId};
 
 /// Auctions remembered.

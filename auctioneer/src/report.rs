@@ -5,7 +5,7 @@ use std::sync::Arc;
 use placement::Unplaced;
 use shared::wire::{Event, EventInstance, format_indices};
 
-use crate::FastMap;
+use crate::fast_map::FastMap;
 use shared::{AuctionId, InstanceId, RequestId};
 
 /// Instances listed in one event.

@@ -11,7 +11,7 @@ use placement::Unplaced;
 use shared::wire::{Outcome, Stop, kind, to_bytes};
 
 use crate::{
-    FastMap,
+    fast_map::FastMap,
     groups::Groups,
     ids::TicketId,
     io::AuctioneerOutput,

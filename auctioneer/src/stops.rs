@@ -9,7 +9,7 @@ use shared::{
 };
 
 use crate::{
-    FastMap,
+    fast_map::FastMap,
     ids::{ReplyKey, StopId},
     io::AuctioneerOutput,
     parts::Parts,

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use shared::wire::{Event, WireError};
 
-use crate::{Counters, ids::ReplyKey, io::AuctioneerOutput};
+use crate::{counters::Counters, ids::ReplyKey, io::AuctioneerOutput};
 
 /// What every part of the machine needs to take part in a call.
 #[derive(Debug)]

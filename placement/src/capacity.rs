@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Cell, Explain, Invalid, Job, MAX_INSTANCES, PlanContext, Policy, Pool, Request, Unplaced,
-    Verdict,
-    context::Now,
-    policy::{Filter, Step},
+    cell::Cell,
+    context::{Now, PlanContext},
+    decision::{Explain, Unplaced, Verdict},
+    invalid::Invalid,
+    policy::{Filter, Policy, Step},
+    pool::Pool,
+    request::{Job, MAX_INSTANCES, Request},
     stages::filter,
 };
 
@@ -24,7 +27,7 @@ pub struct Capacity {
     pub reason: Option<String>,
     /// The same in numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tally: Vec<crate::Tally>,
+    pub tally: Vec<crate::decision::Tally>,
 }
 
 /// How many more instances fit into one zone.

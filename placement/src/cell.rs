@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Invalid, Resource, Resources, check_count, check_name,
-    resources::MAX_AMOUNT,
+    invalid::{Invalid, check_count, check_name},
+    resources::{MAX_AMOUNT, Resource, Resources},
     times::{Span, Stamp, Timestamp},
 };
 
@@ -60,51 +60,6 @@ impl Deref for Cell {
 
     fn deref(&self) -> &Attributes {
         &self.attributes
-    }
-}
-
-/// A trait's value, on a cell or wanted by a request.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(untagged)]
-pub enum Trait {
-    /// True or false.
-    Flag(bool),
-    /// One word.
-    Word(String),
-    /// Any of these.
-    Words(Vec<String>),
-}
-
-impl<'de> Deserialize<'de> for Trait {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(AnyTrait)
-    }
-}
-
-/// Reads a trait; by hand, so that the error says what was expected.
-struct AnyTrait;
-
-impl<'de> serde::de::Visitor<'de> for AnyTrait {
-    type Value = Trait;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("true or false, a text or a list of texts")
-    }
-
-    fn visit_bool<E>(self, flag: bool) -> Result<Trait, E> {
-        Ok(Trait::Flag(flag))
-    }
-
-    fn visit_str<E>(self, word: &str) -> Result<Trait, E> {
-        Ok(Trait::Word(word.to_owned()))
-    }
-
-    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut items: A) -> Result<Trait, A::Error> {
-        let mut words = Vec::new();
-        while let Some(word) = items.next_element()? {
-            words.push(word);
-        }
-        Ok(Trait::Words(words))
     }
 }
 
@@ -167,12 +122,12 @@ impl Cell {
 
     /// What this cell will look like with one more instance of `job`'s request: everything a later
     /// job may look at is debited (resources, starting, apps or tasks, owners, tags, cpu counts).
-    pub fn debit(&mut self, request: &crate::Request) {
+    pub fn debit(&mut self, request: &crate::request::Request) {
         self.available.debit(request);
         self.starting += 1;
         match request.kind {
-            crate::Kind::Lrp => *self.apps.entry(request.app.clone()).or_insert(0) += 1,
-            crate::Kind::Task => self.tasks += 1,
+            crate::request::Kind::Lrp => *self.apps.entry(request.app.clone()).or_insert(0) += 1,
+            crate::request::Kind::Task => self.tasks += 1,
         }
         if let Some(owner) = &request.owner {
             *self.owners.entry(owner.clone()).or_insert(0) += 1;
@@ -189,12 +144,12 @@ impl Cell {
 
     /// The opposite of [`Cell::debit`]. No count falls below 0: what was debited may have been
     /// forgotten since, when the cell said anew what it has.
-    pub fn credit(&mut self, request: &crate::Request) {
+    pub fn credit(&mut self, request: &crate::request::Request) {
         self.available.credit(request);
         self.starting = self.starting.saturating_sub(1);
         match request.kind {
-            crate::Kind::Lrp => decrement(&mut self.apps, &request.app),
-            crate::Kind::Task => self.tasks = self.tasks.saturating_sub(1),
+            crate::request::Kind::Lrp => decrement(&mut self.apps, &request.app),
+            crate::request::Kind::Task => self.tasks = self.tasks.saturating_sub(1),
         }
         if let Some(owner) = &request.owner {
             decrement(&mut self.owners, owner);

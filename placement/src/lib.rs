@@ -14,6 +14,7 @@ mod context;
 mod decision;
 mod engine;
 mod fast;
+mod fit;
 mod invalid;
 mod near;
 mod objective;
@@ -29,15 +30,15 @@ mod stages;
 mod tie;
 mod times;
 mod trace;
+mod traits;
 mod words;
 
 pub use capacity::{Capacity, ZoneCapacity};
-pub use cell::{AttributeField, AttributeShape, Attributes, Cell, Platform, RecentStart, Trait};
+pub use cell::{AttributeField, AttributeShape, Attributes, Cell, Platform, RecentStart};
 pub use context::PlanContext;
 pub use decision::{
     Decision, Explain, Explanation, Plan, ScoreReport, StageReport, Tally, Unplaced, Verdict,
 };
-pub(crate) use invalid::check_count;
 pub use invalid::{Invalid, check_name};
 pub use objective::{Constants, Objective, ObjectiveError};
 pub use policy::{Policy, PolicyError};
@@ -47,4 +48,5 @@ pub use request::{Job, Kind, MAX_INSTANCES, Request, Run};
 pub use resources::{Amounts, MAX_AMOUNT, Resource, Resources};
 pub use tie::{hash_text, mix};
 pub use times::{NoDate, Span, Stamp, Timestamp};
+pub use traits::Trait;
 pub use words::nearest;

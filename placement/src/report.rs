@@ -4,7 +4,11 @@ use std::{fmt::Write, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Explanation, Job, Kind, Plan, Policy, ScoreReport, StageReport, Tally, Verdict};
+use crate::{
+    decision::{Explanation, Plan, ScoreReport, StageReport, Tally, Verdict},
+    policy::Policy,
+    request::{Job, Kind},
+};
 
 /// All decisions of one auction, in the order in which they were made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -80,7 +84,7 @@ impl Report {
     /// Puts a plan into words.
     pub fn new(jobs: &[Job], policy: &Policy, plan: Plan) -> Self {
         let decisions = plan.decisions.into_iter();
-        let report = |decision: crate::Decision| {
+        let report = |decision: crate::decision::Decision| {
             let job = &jobs[decision.job];
             let Explanation {
                 stages,

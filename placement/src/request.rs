@@ -5,10 +5,11 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Invalid, Trait, check_count, check_name,
+    invalid::{Invalid, check_count, check_name},
     near::Item,
     resources::{Amounts, MAX_AMOUNT, Resource},
     times::{Span, Stamp},
+    traits::Trait,
     words::shorten,
 };
 

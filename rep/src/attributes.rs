@@ -7,7 +7,7 @@ use placement::{AttributeShape as Shape, Attributes, Cell, Invalid, nearest};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::Config;
+use crate::config::Config;
 
 /// Changed attributes at one time, the parts of tables counted one by one.
 pub const MAX_CHANGED: usize = 256;

@@ -5,6 +5,7 @@
 
 mod attributes;
 mod config;
+mod error;
 mod events;
 mod executor;
 mod history;
@@ -20,6 +21,7 @@ pub mod supervisor;
 
 pub use attributes::{Changes, MAX_CHANGED, attribute_value};
 pub use config::{Config, ExecutorKind, MemoryLimit, ProcessConfig, SimulatedConfig};
+pub use error::RepError;
 pub use executor::{ExecutorError, Simulated};
 pub use machine::{CellBid, CellInput, CellMachine, CellOutput, CellSettings};
-pub use service::{Ended, RepError, run};
+pub use service::{Ended, run};

@@ -9,8 +9,8 @@ use placement::{Cell, Invalid};
 use shared::wire::{WireError, code};
 
 use crate::{
-    Config, ExecutorKind,
     attributes::{Changes, changed_cell, merge},
+    config::{Config, ExecutorKind},
 };
 
 /// A cell's configuration and what operators changed of it.

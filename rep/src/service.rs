@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::StreamExt;
-use placement::Invalid;
 use shared::{
     Subjects,
     nats::{Bus, BusError, is_no_responders},
@@ -13,8 +12,9 @@ use shared::{
 use tokio::time::{sleep_until, timeout};
 
 use crate::{
-    Config,
-    executor::{Executor, ExecutorError},
+    config::Config,
+    error::RepError,
+    executor::Executor,
     operators::Operators,
     outbox::{Counters, Outbox},
     shell::Shell,
@@ -43,30 +43,6 @@ impl Ended {
             Self::Shutdown => "shut down",
         }
     }
-}
-
-/// Why a cell cannot run.
-#[derive(Debug, thiserror::Error)]
-pub enum RepError {
-    /// Its configuration says what no cell may.
-    #[error("invalid configuration")]
-    Config(#[from] Invalid),
-    /// Another cell has its name.
-    #[error(
-        "another cell named {cell:?} is running (incarnation {incarnation}); cell names must be unique"
-    )]
-    NameTaken {
-        /// The name.
-        cell: String,
-        /// The other cell's incarnation, or what it answered.
-        incarnation: String,
-    },
-    /// NATS cannot be used.
-    #[error("cannot use NATS")]
-    Bus(#[from] BusError),
-    /// Instances cannot be run here.
-    #[error("cannot run instances")]
-    Executor(#[from] ExecutorError),
 }
 
 /// Runs a cell until it has drained or `shutdown` is cancelled; then its instances are ended, at

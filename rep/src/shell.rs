@@ -20,7 +20,8 @@ use shared::{
 use uuid::Uuid;
 
 use crate::{
-    Config, ExecutorKind, RepError,
+    config::{Config, ExecutorKind},
+    error::RepError,
     executor::Executor,
     ledger::{ExecutorReport, Ledger},
     machine::{CellBid, CellInput, CellMachine, CellOutput, CellSettings},

@@ -8,7 +8,7 @@ use shared::wire::Work;
 use crate::machine::CellMachine;
 
 impl CellMachine {
-    /// Like [`crate::CellInput::Tick`], but an interval that is over is no reason to advertise.
+    /// Like [`crate::machine::CellInput::Tick`], but an interval that is over is no reason to advertise.
     /// The first advertisement of a cell is news.
     pub fn tick_without_renewal(&mut self, now_ms: u64) {
         self.ledger.tick(now_ms);

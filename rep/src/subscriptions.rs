@@ -8,7 +8,7 @@ use futures_util::{StreamExt, stream::BoxStream, stream::SelectAll};
 use shared::{Subjects, nats::BusError};
 
 use crate::{
-    Config,
+    config::Config,
     outbox::{Counters, Question},
 };
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use placement::Kind;
 use shared::wire::{Acceptance, Envelope};
 
-use crate::FastSet;
+use crate::fast_map::FastSet;
 use shared::InstanceId;
 
 use super::{Debit, Feed, Known, get_mut};

@@ -29,7 +29,10 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use crate::{Auctioneer, AuctioneerInput, Counters, ReplyKey, Settings, WarmUp};
+use crate::{
+    auctioneer::Auctioneer, counters::Counters, ids::ReplyKey, io::AuctioneerInput,
+    parts::Settings, warm_up::WarmUp,
+};
 use auction_log::AuctionLog;
 use service::Door;
 

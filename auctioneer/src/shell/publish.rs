@@ -13,7 +13,7 @@ use shared::{
 };
 
 use super::Shell;
-use crate::{AuctioneerOutput, ECHO_MS, ReplyKey};
+use crate::{ids::ReplyKey, io::AuctioneerOutput, pool_time::ECHO_MS};
 
 /// Evidence that messages flow: ten times a second to ourselves.
 pub(super) async fn echo(shell: Shell, name: String) {

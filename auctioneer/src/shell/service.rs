@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use super::{AuctioneerError, Config, Shell, after};
-use crate::{AuctioneerInput, ReplyKey, admission};
+use crate::{admission, ids::ReplyKey, io::AuctioneerInput};
 
 /// All auctioneers share the requests.
 const QUEUE_GROUP: &str = "auctioneers";

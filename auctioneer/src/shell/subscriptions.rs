@@ -9,8 +9,8 @@ use shared::{
 use tokio::task::JoinSet;
 
 use super::Shell;
-use crate::{AuctioneerInput, feed::ReportKind};
-use crate::{DispatchId, LookupId, StopId};
+use crate::ids::{DispatchId, LookupId, StopId};
+use crate::{feed::ReportKind, io::AuctioneerInput};
 
 impl Shell {
     /// Subscribes to all that is said without being asked for, and to the answers.

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cell, Platform, RecentStart, Trait};
-use crate::{resources::Resources, times::Timestamp};
+use super::{Cell, Platform, RecentStart};
+use crate::{resources::Resources, times::Timestamp, traits::Trait};
 
 /// What an attribute holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -72,7 +72,7 @@ fn fingerprint(attributes: &Attributes) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Resources;
+    use crate::resources::Resources;
 
     #[test]
     fn cells_that_are_alike_share_until_one_changes() {

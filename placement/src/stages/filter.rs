@@ -4,12 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::locality;
 use crate::{
-    cell::{Cell, Trait},
-    context::Now,
-    policy::Filter,
-    request::Request,
-    resources::Resource,
-    times::Stamp,
+    cell::Cell, context::Now, policy::Filter, request::Request, resources::Resource, times::Stamp,
+    traits::Trait,
 };
 
 /// Why a filter dropped a cell.

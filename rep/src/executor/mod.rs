@@ -23,7 +23,11 @@ use shared::{
 
 use self::process::Processes;
 pub use self::simulated::Simulated;
-use crate::{Config, ExecutorKind, ledger::ExecutorReport, outbox::Counters};
+use crate::{
+    config::{Config, ExecutorKind},
+    ledger::ExecutorReport,
+    outbox::Counters,
+};
 
 /// Why instances cannot be run here.
 #[derive(Debug, thiserror::Error)]

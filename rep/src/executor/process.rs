@@ -36,7 +36,7 @@ use super::{
     user,
 };
 use crate::{
-    Config, ProcessConfig,
+    config::{Config, ProcessConfig},
     ledger::{EndReason, ExecutorReport, InstanceChange},
     outbox::{Counters, Outbox},
     supervisor::Orders,

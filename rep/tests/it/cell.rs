@@ -312,7 +312,10 @@ async fn bad_input_is_answered_with_a_body_and_headers() {
     cell.must_start(vec![work("web", 0)]).await;
     let stats = cell.client.request("$SRV.STATS.vendue-cell", "".into());
     let stats: Value = from(&stats.await.unwrap().payload);
-    assert_eq!(stats["endpoints"][0]["data"]["dropped_malformed"], 9, "{stats}");
+    assert_eq!(
+        stats["endpoints"][0]["data"]["dropped_malformed"], 9,
+        "{stats}"
+    );
     cell.end().await;
 }
 

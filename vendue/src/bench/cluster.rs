@@ -1,7 +1,7 @@
 //! `vendue bench cluster`: simulated cells in one process, the auctioneer in its own, a real
 //! nats-server, and plain NATS measured beside it.
 
-use std::{path::PathBuf, process::Stdio, time::Duration};
+use std::time::Duration;
 
 use anyhow::Context;
 use nats_server::{Options, Server};
@@ -9,13 +9,12 @@ use shared::{
     shutdown,
     wire::{Page, PoolAnswer, to_bytes},
 };
-use tokio::{
-    process::{Child, Command},
-    time::{Instant, sleep},
-};
+use tokio::time::{Instant, sleep};
 
 use super::{
-    footprint, load, raw,
+    footprint, load,
+    part::Part,
+    raw,
     report::{Adverts, Cpu, Raw, Report},
 };
 use crate::{
@@ -53,12 +52,6 @@ pub(crate) struct ClusterArgs {
     /// Connections that the cells share
     #[arg(long, default_value_t = 32)]
     connections: usize,
-}
-
-/// A child process of the bench; killed when it goes out of scope.
-pub(super) struct Part {
-    child: Child,
-    pub(super) pid: u32,
 }
 
 /// Runs the bench and prints what it found.
@@ -234,31 +227,6 @@ async fn pool_total(cluster: &Cluster) -> Option<usize> {
     serde_json::from_slice::<PoolAnswer>(&answer.payload)
         .ok()
         .map(|a| a.total)
-}
-
-impl Part {
-    pub(super) fn start(url: &str, arguments: &[String]) -> anyhow::Result<Self> {
-        let program: PathBuf = std::env::current_exe()?;
-        let child = Command::new(&program)
-            .args(arguments)
-            .env("NATS_URL", url)
-            .env("VENDUE_LOG", "error")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .process_group(0) // Ctrl-C is ours: parts end after the load
-            .kill_on_drop(true)
-            .spawn()
-            .with_context(|| format!("starting {}", program.display()))?;
-        let pid = child.id().context("it ended at once")?;
-        Ok(Self { child, pid })
-    }
-}
-
-impl Drop for Part {
-    fn drop(&mut self) {
-        // it may have ended already
-        let _ = self.child.start_kill();
-    }
 }
 
 fn print(format: Format, report: &Report) -> anyhow::Result<()> {

@@ -10,7 +10,7 @@ use shared::wire::{Acceptance, CellStart, Envelope, Work, to_bytes};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use super::{cluster::Part, report::Memory};
+use super::{part::Part, report::Memory};
 use crate::{cluster::Cluster, context::Global, process_usage};
 
 const CELL: &str = "bench-footprint";

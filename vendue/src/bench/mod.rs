@@ -4,6 +4,7 @@ mod cells;
 mod cluster;
 mod footprint;
 mod load;
+mod part;
 mod place;
 mod raw;
 mod report;

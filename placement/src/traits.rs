@@ -1,0 +1,48 @@
+//! Traits: named properties that operators give cells and requests demand (Triton).
+
+use serde::{Deserialize, Serialize};
+
+/// A trait's value, on a cell or wanted by a request.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Trait {
+    /// True or false.
+    Flag(bool),
+    /// One word.
+    Word(String),
+    /// Any of these.
+    Words(Vec<String>),
+}
+
+impl<'de> Deserialize<'de> for Trait {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(AnyTrait)
+    }
+}
+
+/// Reads a trait; by hand, so that the error says what was expected.
+struct AnyTrait;
+
+impl<'de> serde::de::Visitor<'de> for AnyTrait {
+    type Value = Trait;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("true or false, a text or a list of texts")
+    }
+
+    fn visit_bool<E>(self, flag: bool) -> Result<Trait, E> {
+        Ok(Trait::Flag(flag))
+    }
+
+    fn visit_str<E>(self, word: &str) -> Result<Trait, E> {
+        Ok(Trait::Word(word.to_owned()))
+    }
+
+    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut items: A) -> Result<Trait, A::Error> {
+        let mut words = Vec::new();
+        while let Some(word) = items.next_element()? {
+            words.push(word);
+        }
+        Ok(Trait::Words(words))
+    }
+}
