@@ -322,6 +322,13 @@ impl Said {
                 "cells": args.cells, "zones": args.zones, "pid": std::process::id(),
             }));
         }
+        // first, and alone on its line, so that it can be copied
+        if global.context.is_none() {
+            output::say(format_args!("export NATS_URL={}", self.url))?;
+        }
+        if global.prefix != "vendue" {
+            output::say(format_args!("export VENDUE_PREFIX={}", global.prefix))?;
+        }
         if let Some(port) = self.port {
             if args.port.is_none() && port != USUAL_PORT {
                 output::say(format_args!(
@@ -337,26 +344,24 @@ impl Said {
             counted(usize::try_from(cells)?, "cell"),
             counted(usize::try_from(zones)?, "zone"),
         ))?;
-        suggest(global, &self.url)?;
+        suggest(global)?;
         note("Ctrl-C stops everything");
         Ok(())
     }
 }
 
-/// Commands to type in another terminal; the first line says where the cluster is, alone on its line
-/// so that it can be copied.
-fn suggest(global: &Global, url: &str) -> anyhow::Result<()> {
-    let (mut vendue, mut nats) = ("vendue".to_owned(), "nats".to_owned());
-    output::say("in another terminal:")?;
+/// Commands to type in another terminal, after the exports.
+fn suggest(global: &Global) -> anyhow::Result<()> {
+    // as this one was typed: it need not be in PATH
+    let mut vendue = std::env::args().next().unwrap_or_else(|| "vendue".into());
+    let mut nats = "nats".to_owned();
+    let prefix = &global.prefix;
     if let Some(context) = &global.context {
         vendue += &format!(" --context {context}");
         nats += &format!(" --context {context}");
+        output::say("in another terminal:")?;
     } else {
-        output::say(format_args!("export NATS_URL={url}"))?;
-    }
-    let prefix = &global.prefix;
-    if prefix != "vendue" {
-        output::say(format_args!("export VENDUE_PREFIX={prefix}"))?;
+        output::say("in another terminal, after the line that begins with export:")?;
     }
     let hello = r#"{"app":"hello","memory_mb":16,"disk_mb":16,"run":{"command":["sleep","600"]}}"#;
     output::say(format_args!(

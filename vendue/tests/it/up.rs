@@ -169,17 +169,17 @@ async fn it_says_what_to_type_and_takes_another_port_when_4222_is_taken() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap())
+    let lines = BufReader::new(child.stdout.take().unwrap())
         .lines()
         .map(Result::unwrap);
+    // the last line is the third command, for the nats tool
     let mut said = Vec::new();
-    while said
-        .iter()
-        .filter(|l: &&String| l.starts_with("  "))
-        .count()
-        < 3
-    {
-        said.push(lines.next().expect("three commands"));
+    for line in lines {
+        let is_last = line.starts_with("nats ");
+        said.push(line);
+        if is_last {
+            break;
+        }
     }
     let text = said.join("\n");
     if taken.is_ok() {
@@ -189,15 +189,18 @@ async fn it_says_what_to_type_and_takes_another_port_when_4222_is_taken() {
         text.contains("3 cells in 2 zones") && text.contains("policy dea"),
         "{text}"
     );
-    let commands: Vec<&str> = said.iter().filter_map(|l| l.strip_prefix("  ")).collect();
-    for typed in &commands[..2] {
+    let [export, .., run, ps, nats] = &said[..] else {
+        panic!("an export and three commands: {text}");
+    };
+    let url = export.strip_prefix("export NATS_URL=").expect(&text);
+    for typed in [run, ps] {
         let mut shell = Command::new("sh");
-        shell.args(["-c", typed]).env_remove("NATS_URL");
+        shell
+            .args(["-c", &format!("{export}; {typed}")])
+            .env_remove("NATS_URL");
         end(&mut shell).expect(0, &["web"]);
     }
     // the nats tool may not be here: what it would send is what a client sends
-    let nats = commands[2];
-    let url = nats.split_whitespace().nth(2).unwrap();
     let (subject, body) = nats
         .split_once("request ")
         .unwrap()
