@@ -7,7 +7,7 @@ use placement::{AttributeShape as Shape, Attributes, Cell, Invalid, nearest};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::config::Config;
+use crate::config::RepConfig;
 
 /// Changed attributes at one time, the parts of tables counted one by one.
 pub const MAX_CHANGED: usize = 256;
@@ -100,7 +100,7 @@ pub(crate) fn merge(mut changed: Changes, set: Changes) -> Result<Changes, Inval
 }
 
 /// The configured cell with these changes; refuses what no cell may say.
-pub(crate) fn changed_cell(config: &Config, changed: &Changes) -> Result<Cell, Invalid> {
+pub(crate) fn changed_cell(config: &RepConfig, changed: &Changes) -> Result<Cell, Invalid> {
     let configured = serde_json::to_value(config.configured()).unwrap_or_default();
     let mut whole = match configured {
         Value::Object(map) => map,

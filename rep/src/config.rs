@@ -9,7 +9,7 @@ use serde::Deserialize;
 /// Everything a rep is told when it starts. In a file, unknown fields are refused.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Config {
+pub struct RepConfig {
     /// The cell's name: 1 to 128 of `A-Za-z0-9_-`, its own in the cluster.
     pub cell: String,
     /// Availability zone (default `default`).
@@ -112,7 +112,7 @@ pub struct SimulatedConfig {
     pub apps: usize,
 }
 
-impl Config {
+impl RepConfig {
     /// A cell of this name, zone and size; everything else at its default.
     pub fn new(cell: impl Into<String>, zone: impl Into<String>, total: Resources) -> Self {
         Self {
@@ -214,7 +214,7 @@ fn yes() -> bool {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Config, String> {
+    fn read(text: &str) -> Result<RepConfig, String> {
         serde_json::from_str(text).map_err(|e| e.to_string())
     }
 
@@ -225,7 +225,7 @@ mod tests {
             memory_mb: 1,
             ..Resources::default()
         };
-        assert_eq!(config, Config::new("a", "default", total.clone()));
+        assert_eq!(config, RepConfig::new("a", "default", total.clone()));
         let (cell, cadence) = config.check().unwrap();
         assert_eq!(cell, Cell::new("a", total));
         assert_eq!(cadence.ttl(), seconds::<15>());
@@ -276,7 +276,7 @@ mod tests {
             let refused = read(&text).unwrap().check().map(|_| ());
             assert_eq!(refused.map_err(|e| e.field), Err(field.to_owned()));
         }
-        let negative = Config::new("a", "z", Resources::new(-1, 0, 0)).check();
+        let negative = RepConfig::new("a", "z", Resources::new(-1, 0, 0)).check();
         assert_eq!(
             negative.map(|_| ()).map_err(|e| e.field),
             Err("total.memory_mb".into())

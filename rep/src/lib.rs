@@ -20,7 +20,7 @@ mod subscriptions;
 pub mod supervisor;
 
 pub use attributes::{Changes, MAX_CHANGED, attribute_value};
-pub use config::{Config, ExecutorKind, MemoryLimit, ProcessConfig, SimulatedConfig};
+pub use config::{ExecutorKind, MemoryLimit, ProcessConfig, RepConfig, SimulatedConfig};
 pub use error::RepError;
 pub use executor::{ExecutorError, Simulated};
 pub use machine::{CellBid, CellInput, CellMachine, CellOutput, CellSettings};

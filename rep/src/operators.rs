@@ -10,20 +10,20 @@ use shared::wire::{WireError, code};
 
 use crate::{
     attributes::{Changes, changed_cell, merge},
-    config::{Config, ExecutorKind},
+    config::{ExecutorKind, RepConfig},
 };
 
 /// A cell's configuration and what operators changed of it.
 #[derive(Debug)]
 pub(crate) struct Operators {
-    config: Config,
+    config: RepConfig,
     file: Option<PathBuf>,
     changed: Changes,
 }
 
 impl Operators {
     /// Reads the file, where there is one; what is in it must fit the configuration.
-    pub(crate) fn load(config: &Config) -> Result<Self, Invalid> {
+    pub(crate) fn load(config: &RepConfig) -> Result<Self, Invalid> {
         let file = file_of(config);
         let changed = match &file {
             None => Changes::new(),
@@ -76,7 +76,7 @@ impl Operators {
 }
 
 /// The configured file, else one in the state directory, where one is configured.
-fn file_of(config: &Config) -> Option<PathBuf> {
+fn file_of(config: &RepConfig) -> Option<PathBuf> {
     let in_state_dir = || match &config.executor {
         ExecutorKind::Process(process) => {
             let directory = process.state_dir.as_ref()?;

@@ -12,7 +12,7 @@ use shared::{
 use tokio::time::{sleep_until, timeout};
 
 use crate::{
-    config::Config,
+    config::RepConfig,
     error::RepError,
     executor::Executor,
     operators::Operators,
@@ -49,7 +49,7 @@ impl Ended {
 /// most the grace period and 5 s later. Losing NATS ends nothing. Needs tokio's time and I/O; one
 /// thread is enough.
 pub async fn run(
-    config: Config,
+    config: RepConfig,
     bus: Bus,
     subjects: Subjects,
     shutdown: CancellationToken,
@@ -95,7 +95,11 @@ async fn connected(bus: &Bus) {
 }
 
 /// Asks the name's holder for its state: nobody should answer.
-async fn ask_for_the_name(config: &Config, bus: &Bus, subjects: &Subjects) -> Result<(), RepError> {
+async fn ask_for_the_name(
+    config: &RepConfig,
+    bus: &Bus,
+    subjects: &Subjects,
+) -> Result<(), RepError> {
     let inbox = bus.client.new_inbox();
     let mut answers = bus
         .client

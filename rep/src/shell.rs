@@ -20,7 +20,7 @@ use shared::{
 use uuid::Uuid;
 
 use crate::{
-    config::{Config, ExecutorKind},
+    config::{ExecutorKind, RepConfig},
     error::RepError,
     executor::Executor,
     ledger::{ExecutorReport, Ledger},
@@ -53,7 +53,7 @@ pub(crate) struct Shell {
 
 impl Shell {
     pub(crate) fn new(
-        config: &Config,
+        config: &RepConfig,
         subjects: Subjects,
         executor: Executor,
         outbox: Outbox,

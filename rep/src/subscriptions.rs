@@ -8,7 +8,7 @@ use futures_util::{StreamExt, stream::BoxStream, stream::SelectAll};
 use shared::{Subjects, nats::BusError};
 
 use crate::{
-    config::Config,
+    config::RepConfig,
     outbox::{Counters, Question},
 };
 
@@ -43,7 +43,7 @@ const ENDPOINTS: [(&str, Topic); 6] = [
 
 /// Subscribes to everything. The service, where there is one, ends when it is stopped.
 pub(crate) async fn listen(
-    config: &Config,
+    config: &RepConfig,
     client: &async_nats::Client,
     subjects: &Subjects,
     counters: std::sync::Arc<Counters>,
@@ -81,7 +81,7 @@ pub(crate) async fn listen(
 /// Two cells of one name that start in one moment find nobody when they ask for it, so each listens
 /// to its own advertisements in its first time.
 async fn namesakes(
-    config: &Config,
+    config: &RepConfig,
     client: &async_nats::Client,
     subjects: &Subjects,
 ) -> Result<BoxStream<'static, (Topic, Question)>, BusError> {
@@ -94,7 +94,7 @@ async fn namesakes(
 }
 
 /// How long a cell listens for others of its name: both have advertised by then.
-pub(crate) fn namesake_time(config: &Config) -> Duration {
+pub(crate) fn namesake_time(config: &RepConfig) -> Duration {
     2 * config.interval.0
 }
 
@@ -105,7 +105,7 @@ fn plain(messages: async_nats::Subscriber, topic: Topic) -> BoxStream<'static, (
 }
 
 async fn serve(
-    config: &Config,
+    config: &RepConfig,
     client: &async_nats::Client,
     subjects: &Subjects,
     counters: std::sync::Arc<Counters>,

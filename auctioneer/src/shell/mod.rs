@@ -45,7 +45,7 @@ const LEAVE_MS: u64 = 5_000;
 
 /// How an auctioneer is set up.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct AuctioneerConfig {
     /// Its name: 1 to 128 of `A-Za-z0-9_-`; unique in the cluster.
     pub name: String,
     /// How it decides.
@@ -92,7 +92,7 @@ struct Shell {
 /// Runs an auctioneer until `shutdown` is cancelled: then it takes nothing new, finishes what is in
 /// flight (5 s at most) and leaves.
 pub async fn run(
-    config: Config,
+    config: AuctioneerConfig,
     bus: Bus,
     subjects: Subjects,
     shutdown: CancellationToken,

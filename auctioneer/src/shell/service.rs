@@ -19,7 +19,7 @@ use shared::{
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use super::{AuctioneerError, Config, Shell, after};
+use super::{AuctioneerConfig, AuctioneerError, Shell, after};
 use crate::{admission, ids::ReplyKey, io::AuctioneerInput};
 
 /// All auctioneers share the requests.
@@ -47,7 +47,10 @@ enum Entrance {
 
 impl Door {
     /// Starts the service, and asks the cells to advertise.
-    pub(super) async fn open(shell: &Shell, config: &Config) -> Result<Self, AuctioneerError> {
+    pub(super) async fn open(
+        shell: &Shell,
+        config: &AuctioneerConfig,
+    ) -> Result<Self, AuctioneerError> {
         let counters = Arc::clone(&shell.counters);
         let metadata = HashMap::from([
             ("name".to_owned(), config.name.clone()),

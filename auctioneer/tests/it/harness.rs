@@ -90,7 +90,7 @@ impl Cluster {
     async fn auctioneer_at(&self, url: String, name: &str, policy: &str) -> Running {
         let bus = bus(url, name).await;
         let shutdown = CancellationToken::new();
-        let config = auctioneer::Config {
+        let config = auctioneer::AuctioneerConfig {
             name: name.to_owned(),
             policy: Policy::preset(policy).unwrap(),
         };

@@ -12,7 +12,8 @@ async fn reps(cluster: &Cluster, count: usize, memory_mb: i64) -> Vec<Cancellati
     for n in 0..count {
         let name = format!("cell-{n}");
         let zone = format!("z{}", n % 2);
-        let mut config = rep::Config::new(&name, zone, Resources::new(memory_mb, 100_000, 1_000));
+        let mut config =
+            rep::RepConfig::new(&name, zone, Resources::new(memory_mb, 100_000, 1_000));
         config.executor = rep::ExecutorKind::Simulated(rep::SimulatedConfig::default());
         let (bus, token) = (cluster.bus(&name).await, CancellationToken::new());
         tokio::spawn(rep::run(

@@ -3,8 +3,8 @@ use serde_json::json;
 
 use super::*;
 
-fn config() -> Config {
-    let mut config = Config::new("a", "z1", Resources::new(100, 100, 10));
+fn config() -> RepConfig {
+    let mut config = RepConfig::new("a", "z1", Resources::new(100, 100, 10));
     config.attributes.rack = Some("r0".into());
     config
         .attributes

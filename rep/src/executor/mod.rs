@@ -24,7 +24,7 @@ use shared::{
 use self::process::Processes;
 pub use self::simulated::Simulated;
 use crate::{
-    config::{Config, ExecutorKind},
+    config::{ExecutorKind, RepConfig},
     ledger::ExecutorReport,
     outbox::Counters,
 };
@@ -71,7 +71,7 @@ pub(crate) enum Executor {
 
 impl Executor {
     pub(crate) fn start(
-        config: &Config,
+        config: &RepConfig,
         client: &Client,
         subjects: &Subjects,
         counters: Arc<Counters>,

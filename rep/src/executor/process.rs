@@ -36,7 +36,7 @@ use super::{
     user,
 };
 use crate::{
-    config::{Config, ProcessConfig},
+    config::{ProcessConfig, RepConfig},
     ledger::{EndReason, ExecutorReport, InstanceChange},
     outbox::{Counters, Outbox},
     supervisor::Orders,
@@ -104,7 +104,7 @@ impl Home {
 
 impl Processes {
     pub(crate) fn start(
-        config: &Config,
+        config: &RepConfig,
         process: &ProcessConfig,
         client: &Client,
         subjects: &Subjects,
@@ -309,7 +309,7 @@ impl Spawner {
     }
 }
 
-fn home(config: &Config, process: &ProcessConfig) -> io::Result<Home> {
+fn home(config: &RepConfig, process: &ProcessConfig) -> io::Result<Home> {
     if let Some(given) = &process.state_dir {
         let instances = given.join("instances");
         fs::create_dir_all(&instances)?;

@@ -22,7 +22,7 @@ fn run(args: Vec<String>) -> Result<(), Box<dyn Error>> {
     let [url, config]: [String; 2] = args
         .try_into()
         .map_err(|_| "usage: mini-rep URL CONFIG-AS-JSON")?;
-    let config: rep::Config = serde_json::from_str(&config)?;
+    let config: rep::RepConfig = serde_json::from_str(&config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

@@ -6,7 +6,7 @@ use async_nats::{Client, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use placement::{Kind, Resources, Run, Span};
-use rep::{Config, Ended, ExecutorKind, ProcessConfig, RepError, SimulatedConfig};
+use rep::{Ended, ExecutorKind, ProcessConfig, RepConfig, RepError, SimulatedConfig};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use shared::{
@@ -29,8 +29,8 @@ pub(crate) struct Cell {
 }
 
 /// A simulated cell with 1,000 MiB of each.
-pub(crate) fn config(name: &str) -> Config {
-    let mut config = Config::new(name, "z1", Resources::new(1_000, 1_000, 100));
+pub(crate) fn config(name: &str) -> RepConfig {
+    let mut config = RepConfig::new(name, "z1", Resources::new(1_000, 1_000, 100));
     config.executor = ExecutorKind::Simulated(SimulatedConfig::default());
     config.grace = Span(Duration::from_secs(2));
     config
@@ -51,7 +51,7 @@ pub(crate) async fn bus(url: &str) -> Bus {
 
 impl Cell {
     /// Starts a cell and waits until it answers.
-    pub(crate) async fn start(server: &NatsServer, config: Config) -> Self {
+    pub(crate) async fn start(server: &NatsServer, config: RepConfig) -> Self {
         let cell = Self::start_through(&server.url(), server.client().await, config).await;
         testkit::eventually("the cell's state", async || {
             cell.client
@@ -63,7 +63,7 @@ impl Cell {
     }
 
     /// Starts a cell that reaches the server at `url`.
-    pub(crate) async fn start_through(url: &str, client: Client, config: Config) -> Self {
+    pub(crate) async fn start_through(url: &str, client: Client, config: RepConfig) -> Self {
         let shutdown = CancellationToken::new();
         let name = config.cell.clone();
         let task = tokio::spawn(rep::run(
@@ -206,7 +206,7 @@ pub(crate) async fn next_where(
 }
 
 /// A cell that runs processes; what supervises them is the test's own small program.
-pub(crate) fn process_config(name: &str) -> Config {
+pub(crate) fn process_config(name: &str) -> RepConfig {
     let mut config = config(name);
     config.executor = ExecutorKind::Process(ProcessConfig {
         supervisor: Some(env!("CARGO_BIN_EXE_mini-rep").into()),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::sources::rust_sources;
 
 /// Names that still stand for more than one public type. It only ever gets shorter.
-const STILL_DOUBLE: &[&str] = &["Config"];
+const STILL_DOUBLE: &[&str] = &[];
 
 /// The files that define a public type, by its name.
 fn public_types() -> BTreeMap<String, Vec<String>> {

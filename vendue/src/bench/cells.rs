@@ -1,7 +1,7 @@
 //! The other process of the bench: simulated cells, and raw NATS beside them.
 
 use placement::Resources;
-use rep::{Config, ExecutorKind, SimulatedConfig};
+use rep::{ExecutorKind, RepConfig, SimulatedConfig};
 use shared::{
     Subjects,
     nats::Bus,
@@ -57,7 +57,7 @@ pub(crate) async fn run_cells(global: &Global, args: &CellsArgs) -> anyhow::Resu
 }
 
 async fn one_cell(
-    config: Config,
+    config: RepConfig,
     bus: Bus,
     subjects: Subjects,
     end: CancellationToken,
@@ -66,11 +66,11 @@ async fn one_cell(
     Ok(())
 }
 
-fn simulated(number: usize, apps: usize) -> Config {
+fn simulated(number: usize, apps: usize) -> RepConfig {
     let zone = format!("z{}", number % 4 + 1);
     let mut total = Resources::new(1 << 24, 1 << 24, 100_000);
     total.cpu_millis = 1 << 20;
-    let mut config = Config::new(format!("cell-{number}"), zone, total);
+    let mut config = RepConfig::new(format!("cell-{number}"), zone, total);
     config.executor = ExecutorKind::Simulated(SimulatedConfig {
         apps,
         ..SimulatedConfig::default()

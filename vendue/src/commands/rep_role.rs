@@ -146,7 +146,7 @@ fn read(file: &std::path::Path) -> anyhow::Result<RepSettings> {
 }
 
 impl RepSettings {
-    fn config(self) -> anyhow::Result<rep::Config> {
+    fn config(self) -> anyhow::Result<rep::RepConfig> {
         let cell = self.cell.ok_or_else(|| {
             Usage::because("a cell needs a name: --cell NAME, or `cell` in the file of --config")
         })?;
@@ -168,7 +168,7 @@ impl RepSettings {
         let extra = self.extra.into_iter().map(|(n, v)| (n, Value::from(v)));
         total.insert("extra".into(), Value::Table(extra.collect()));
         let zone = self.zone.unwrap_or_else(|| String::from("default"));
-        let mut config = rep::Config::new(cell, zone, from_table("total", total)?);
+        let mut config = rep::RepConfig::new(cell, zone, from_table("total", total)?);
 
         let mut attributes = self.attributes;
         let lists = [
@@ -219,7 +219,7 @@ impl RepSettings {
 
     /// Every setting: the default where there is one, else an example.
     fn example() -> Self {
-        let defaults = rep::Config::new("cell-a", "default", placement::Resources::default());
+        let defaults = rep::RepConfig::new("cell-a", "default", placement::Resources::default());
         let (first, last) = rep::ProcessConfig::default().ports;
         let list = |item: &str| vec![item.to_owned()];
         Self {
@@ -425,13 +425,13 @@ mod tests {
         line.map(|line| line.rep).map_err(|e| e.to_string())
     }
 
-    fn config(more: &[&str]) -> Result<rep::Config, String> {
+    fn config(more: &[&str]) -> Result<rep::RepConfig, String> {
         let config = args(more)?.merged().and_then(RepSettings::config);
         config.map_err(|e| e.to_string())
     }
 
     /// The configuration from a file with this text, and flags.
-    fn from_file(text: &str, more: &[&str]) -> Result<rep::Config, String> {
+    fn from_file(text: &str, more: &[&str]) -> Result<rep::RepConfig, String> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         let file = ["--config", file.path().to_str().unwrap()];

@@ -52,7 +52,7 @@ pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow
         );
     }
     let file: AuctioneerFile = from_table(table, args.config.as_ref())?;
-    let config = auctioneer::Config {
+    let config = auctioneer::AuctioneerConfig {
         name: file.name.unwrap_or_else(|| short_name("auctioneer")),
         policy: policy::load_to_run(file.policy.as_deref().unwrap_or(DEFAULT_POLICY))?,
     };

@@ -100,7 +100,7 @@ pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Exit> {
     };
     let stop_roles = CancellationToken::new();
     let mut roles = JoinSet::new();
-    let auctioneer = auctioneer::Config {
+    let auctioneer = auctioneer::AuctioneerConfig {
         name: if joins {
             short_name("auctioneer")
         } else {
@@ -147,8 +147,8 @@ async fn spawn(
     stop: &CancellationToken,
     subjects: &Subjects,
     options: &NatsOptions,
-    auctioneer: auctioneer::Config,
-    cells: Vec<rep::Config>,
+    auctioneer: auctioneer::AuctioneerConfig,
+    cells: Vec<rep::RepConfig>,
 ) -> anyhow::Result<()> {
     let bus = connect(options, "auctioneer").await?;
     let run = auctioneer::run(auctioneer, bus, subjects.clone(), stop.clone());
@@ -163,7 +163,7 @@ async fn spawn(
 }
 
 impl UpArgs {
-    fn configs(&self) -> Vec<rep::Config> {
+    fn configs(&self) -> Vec<rep::RepConfig> {
         let total = Resources {
             cpu_millis: self.cell_cpu,
             ..Resources::new(self.cell_memory, self.cell_disk, self.cell_containers)
@@ -175,7 +175,7 @@ impl UpArgs {
         for n in 0..self.cells {
             let zone = format!("z{}", n % self.zones + 1);
             let name = format!("{zone}-cell-{}", n / self.zones);
-            let mut config = rep::Config::new(name, zone, total.clone());
+            let mut config = rep::RepConfig::new(name, zone, total.clone());
             config.index = n / self.zones;
             config.attributes.stacks.clone_from(&self.cell_stacks);
             config.grace = placement::Span(self.grace);

@@ -156,7 +156,7 @@ impl Cluster {
             async move { connect(&options).await }
         };
         for n in 0..scenario.auctioneers {
-            let config = auctioneer::Config {
+            let config = auctioneer::AuctioneerConfig {
                 name: format!("auctioneer-{n}"),
                 policy: policy.clone(),
             };
@@ -325,8 +325,9 @@ impl Cluster {
 }
 
 /// The cell as a rep is set up for it.
-fn config(cell: &Cell, scenario: &Scenario, seed: u64) -> rep::Config {
-    let mut config = rep::Config::new(cell.cell.as_str(), cell.zone.as_str(), cell.total.clone());
+fn config(cell: &Cell, scenario: &Scenario, seed: u64) -> rep::RepConfig {
+    let mut config =
+        rep::RepConfig::new(cell.cell.as_str(), cell.zone.as_str(), cell.total.clone());
     config.index = cell.index;
     // the zone stands at the top of a configuration
     config.attributes = Attributes {
