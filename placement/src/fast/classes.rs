@@ -59,8 +59,8 @@ impl Classes {
 
     /// The cell's class, a new one if need be.
     pub(crate) fn of(&mut self, cell: &Cell) -> u32 {
-        let print = self.print(cell);
-        if let Some(class) = self.by_print.get(&print) {
+        let fingerprint = self.fingerprint(cell);
+        if let Some(class) = self.by_print.get(&fingerprint) {
             return *class;
         }
         // there are at most as many classes as cells came, far below 2^32
@@ -80,7 +80,7 @@ impl Classes {
             total: Amounts::from_fn(total),
             sample: sample(cell),
         });
-        self.by_print.insert(print, class);
+        self.by_print.insert(fingerprint, class);
         class
     }
 
@@ -118,7 +118,7 @@ impl Classes {
     }
 
     /// Everything about the cell that the filters read, as a text.
-    fn print(&self, cell: &Cell) -> String {
+    fn fingerprint(&self, cell: &Cell) -> String {
         let mut out = String::with_capacity(128);
         // writing to a String cannot fail
         let _ = self.write_print(cell, &mut out);

@@ -40,7 +40,7 @@ pub(crate) struct Columnar<'a> {
     scratch: Scratch,
 }
 
-/// What the leading static filters say of requests like this one, by kind of cell.
+/// What the leading static filters say of requests like this one, by class of cells.
 struct Judged<'a> {
     request: &'a Request,
     keeps: Vec<bool>,
@@ -99,9 +99,9 @@ impl<'a> Columnar<'a> {
         alive.resize(view.columns.len(), 0);
         // without a branch that the processor could guess wrong
         let mut kept = 0;
-        for ((slot, kind), row) in (0..).zip(&view.columns.kinds).zip(rows) {
+        for ((slot, class_slot), row) in (0..).zip(&view.columns.class_slots).zip(rows) {
             alive[kept] = slot;
-            kept += usize::from(keeps[*kind as usize] & need.fits(row));
+            kept += usize::from(keeps[*class_slot as usize] & need.fits(row));
         }
         alive.truncate(kept);
         self.scratch.terms.forget_seats();
@@ -230,7 +230,7 @@ fn keep(scratch: &mut Scratch, wanted: impl Fn(&u32) -> bool) {
 }
 
 /// Keeps what is wanted, unless that is nothing; says whether there was any.
-fn softly(scratch: &mut Scratch, wanted: impl Fn(&u32) -> bool) -> bool {
+fn keep_if_any(scratch: &mut Scratch, wanted: impl Fn(&u32) -> bool) -> bool {
     let any = scratch.alive.iter().any(&wanted);
     if any {
         keep(scratch, wanted);

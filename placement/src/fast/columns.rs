@@ -24,7 +24,7 @@ pub(super) use places::Places;
 
 /// No rack.
 pub(super) const NO_RACK: u32 = u32::MAX;
-/// The kind of a free slot, and of a cell that does not exist for an auction.
+/// The class slot of a free slot, and of a cell that does not exist for an auction.
 pub(super) const NOBODY: u32 = 0;
 
 /// Columns for one policy, by slot.
@@ -33,7 +33,7 @@ pub(crate) struct Columns {
     policy: Policy,
     classes: Classes,
     /// The cell's class plus one, or [`NOBODY`].
-    pub(super) kinds: Vec<u32>,
+    pub(super) class_slots: Vec<u32>,
     /// Whether the cell counts in zones and racks.
     pub(super) counted: Vec<bool>,
     pub(super) capped: Vec<u32>,
@@ -81,7 +81,7 @@ impl Columns {
         Self {
             policy: policy.clone(),
             classes: Classes::new(filters, false),
-            kinds: Vec::new(),
+            class_slots: Vec::new(),
             counted: Vec::new(),
             capped: Vec::new(),
             uncapped: Vec::new(),
@@ -120,14 +120,14 @@ impl Columns {
 
     /// How many slots there are, free ones included.
     pub(super) fn len(&self) -> usize {
-        self.kinds.len()
+        self.class_slots.len()
     }
 
     fn grow(&mut self, slots: usize) {
         if self.len() >= slots {
             return;
         }
-        self.kinds.resize(slots, NOBODY);
+        self.class_slots.resize(slots, NOBODY);
         self.counted.resize(slots, false);
         self.capped.resize(slots, 0);
         self.uncapped.resize(slots, 0);
@@ -160,7 +160,7 @@ impl Columns {
     }
 
     pub(super) fn remove(&mut self, slot: u32, cell: &Cell) {
-        self.kinds[slot as usize] = NOBODY;
+        self.class_slots[slot as usize] = NOBODY;
         self.counted[slot as usize] = false;
         self.reboots[slot as usize] = None;
         self.hold(slot, Some(cell), None);
@@ -168,13 +168,13 @@ impl Columns {
         self.by_reboot.touch(slot);
     }
 
-    /// The cell of a slot went from `old` to `new`, which may be of another kind.
+    /// The cell of a slot went from `old` to `new`, which may be of another class.
     pub(super) fn update_class(&mut self, slot: u32, old: &Cell, new: &Cell, row: Row) {
         self.write_kind(slot, new);
         self.update(slot, old, new, row);
     }
 
-    /// The cell of a slot went from `old` to `new`, which are of one kind.
+    /// The cell of a slot went from `old` to `new`, which are of one class.
     pub(super) fn update(&mut self, slot: u32, old: &Cell, new: &Cell, row: Row) {
         self.write_rest(slot, new);
         self.write_amounts(slot, new, row);
@@ -196,7 +196,7 @@ impl Columns {
     fn write_kind(&mut self, slot: u32, cell: &Cell) {
         let at = slot as usize;
         let ignored = self.policy.ignores_evacuating() && cell.evacuating;
-        self.kinds[at] = self.classes.of(cell) + 1;
+        self.class_slots[at] = self.classes.of(cell) + 1;
         self.counted[at] = !ignored;
         self.total_memory[at] = cell.total.memory_mb as f64;
         self.total_disk[at] = cell.total.disk_mb.unwrap_or(MAX_AMOUNT) as f64;
@@ -209,7 +209,7 @@ impl Columns {
         self.by_reboot.touch(slot);
     }
 
-    /// What may differ between cells of one kind, but for amounts and counts.
+    /// What may differ between cells of one class, but for amounts and counts.
     fn write_rest(&mut self, slot: u32, cell: &Cell) {
         let at = slot as usize;
         self.given_zone_numbers[at] = cell.zone_number.map_or(f64::NAN, f64::from);
@@ -274,11 +274,11 @@ impl Columns {
 
     /// Numbers the zones as the counted cells have them; returns how many those are.
     pub(super) fn number_zones(&mut self) -> usize {
-        let zone_of_kind = self.classes.zone_by_class();
+        let zone_of_class = self.classes.zone_by_class();
         let mut counts = vec![false; self.classes.zones()];
-        for (kind, counted) in self.kinds.iter().zip(&self.counted) {
-            if *counted && *kind != NOBODY {
-                counts[zone_of_kind[*kind as usize - 1] as usize] = true;
+        for (class_slot, counted) in self.class_slots.iter().zip(&self.counted) {
+            if *counted && *class_slot != NOBODY {
+                counts[zone_of_class[*class_slot as usize - 1] as usize] = true;
             }
         }
         let mut numbers = vec![0.0; counts.len()];
@@ -288,16 +288,16 @@ impl Columns {
             numbers[zone as usize] = zones as f64 + 1.0;
             zones += usize::from(counts[zone as usize]);
         }
-        for ((number, given), kind) in self
+        for ((number, given), class_slot) in self
             .zone_numbers
             .iter_mut()
             .zip(&self.given_zone_numbers)
-            .zip(&self.kinds)
+            .zip(&self.class_slots)
         {
-            *number = match *kind {
+            *number = match *class_slot {
                 NOBODY => 0.0,
                 _ if !given.is_nan() => *given,
-                kind => numbers[zone_of_kind[kind as usize - 1] as usize],
+                class_slot => numbers[zone_of_class[class_slot as usize - 1] as usize],
             };
         }
         zones
@@ -319,11 +319,11 @@ impl Columns {
 
     /// The cell's zone; none where there is no cell.
     pub(super) fn zone(&self, slot: u32) -> Option<u32> {
-        let kind = self.kinds[slot as usize];
-        (kind != NOBODY).then(|| self.classes.get(kind - 1).zone)
+        let class_slot = self.class_slots[slot as usize];
+        (class_slot != NOBODY).then(|| self.classes.get(class_slot - 1).zone)
     }
 
-    /// By kind: whether these filters keep its cells, as far as debits cannot change that.
+    /// By class slot: whether these filters keep its cells, as far as debits cannot change that.
     pub(super) fn judge(&self, filters: &[&Filter], request: &Request, now: Now<'_>) -> Vec<bool> {
         let classes = u32::try_from(self.classes.len()).unwrap_or(u32::MAX);
         let judge = |class| {
@@ -345,23 +345,23 @@ impl Columns {
 
     /// Seats every cell by its free memory.
     pub(super) fn settle_by_memory(&mut self, rows: &[Row]) {
-        let there = |slot: u32| self.kinds[slot as usize] != NOBODY;
+        let there = |slot: u32| self.class_slots[slot as usize] != NOBODY;
         let memory = |slot: u32| there(slot).then(|| rows[slot as usize].free[Resource::Memory]);
-        self.by_memory.settle(self.kinds.len(), memory);
+        self.by_memory.settle(self.class_slots.len(), memory);
     }
 
     /// Seats every cell by its free disk, the unlimited last.
     pub(super) fn settle_by_disk(&mut self, rows: &[Row]) {
-        let there = |slot: u32| self.kinds[slot as usize] != NOBODY;
+        let there = |slot: u32| self.class_slots[slot as usize] != NOBODY;
         let disk = |slot: u32| there(slot).then(|| rows[slot as usize].free[Resource::Disk]);
-        self.by_disk.settle(self.kinds.len(), disk);
+        self.by_disk.settle(self.class_slots.len(), disk);
     }
 
     /// Seats every cell that has one by its planned reboot.
     pub(super) fn settle_by_reboot(&mut self) {
         let reboots = &self.reboots;
         self.by_reboot
-            .settle(self.kinds.len(), |slot| reboots[slot as usize]);
+            .settle(self.class_slots.len(), |slot| reboots[slot as usize]);
     }
 }
 

@@ -34,7 +34,7 @@ mod order;
 mod search;
 
 use order::Order;
-use search::Hit;
+use search::Candidate;
 
 /// No class: the slot is not in the index.
 const OUT: u32 = u32::MAX;
@@ -75,7 +75,7 @@ impl Ordered {
                 .map(|(part, weight, _)| (*part, *weight))
                 .collect(),
             lists: Vec::new(),
-            seats: Vec::new(),
+            positions: Vec::new(),
             dirty: Vec::new(),
             is_dirty: Vec::new(),
         };
@@ -95,36 +95,42 @@ impl Ordered {
         !self.recipe.raw_index && self.recipe.terms.iter().any(places)
     }
 
-    /// Takes the cell out of every order, until it is touched.
-    fn unseat(&mut self, slot: u32, row: Row) {
-        let class = self.class_of.get(slot as usize).copied().unwrap_or(OUT);
-        if class != OUT {
-            let (kind, place) = (self.classes.get(class), self.places[slot as usize]);
+    /// Takes the cell out of every order, until it is marked dirty.
+    fn take_out(&mut self, slot: u32, row: Row) {
+        let class_id = self.class_of.get(slot as usize).copied().unwrap_or(OUT);
+        if class_id != OUT {
+            let (class, place) = (self.classes.get(class_id), self.places[slot as usize]);
             for order in &mut self.orders {
-                let seated_by = order.seated_by(slot, row);
-                order.unseat(slot, class, kind, place, seated_by);
+                let row_in_order = order.row_in_order(slot, row);
+                order.take_out(slot, class_id, class, place, row_in_order);
             }
         }
     }
 
     /// The cell's row changed from `before`: it finds its new place when somebody looks.
-    fn touch(&mut self, slot: u32, before: Row) {
+    fn mark_dirty(&mut self, slot: u32, before: Row) {
         for order in &mut self.orders {
-            order.touch(slot, before);
+            order.mark_dirty(slot, before);
         }
     }
 
-    /// Seats every touched cell by its row.
-    fn settle_in(&mut self, order: usize, rows: &[Row], hashes: &[u64]) {
+    /// Moves every dirty cell to where its row puts it.
+    fn apply_dirty(&mut self, order: usize, rows: &[Row], hashes: &[u64]) {
         let order = &mut self.orders[order];
         let mut dirty = std::mem::take(&mut order.dirty);
         for (slot, before) in dirty.drain(..) {
             let at = slot as usize;
             order.is_dirty[at] = false;
-            let class = self.class_of.get(at).copied().unwrap_or(OUT);
-            if class != OUT {
-                let (kind, place) = (self.classes.get(class), self.places[at]);
-                order.reseat((slot, hashes[at]), class, kind, place, (before, rows[at]));
+            let class_id = self.class_of.get(at).copied().unwrap_or(OUT);
+            if class_id != OUT {
+                let (class, place) = (self.classes.get(class_id), self.places[at]);
+                order.move_cell(
+                    (slot, hashes[at]),
+                    class_id,
+                    class,
+                    place,
+                    (before, rows[at]),
+                );
             }
         }
         // the few of one job are few again at the next
@@ -157,23 +163,23 @@ impl Index for Ordered {
             self.places[at] = cell.index;
         }
         self.class_of[at] = class;
-        // it has no seat: what it had before does not matter
-        self.touch(slot, Row::default());
+        // it stands in no bucket: what it had before does not matter
+        self.mark_dirty(slot, Row::default());
     }
 
     fn take(&mut self, slot: u32, _: &Cell, row: Row) {
-        self.unseat(slot, row);
+        self.take_out(slot, row);
         if let Some(class) = self.class_of.get_mut(slot as usize) {
             *class = OUT;
         }
     }
 
     fn change(&mut self, slot: u32, old: (&Cell, Row), _: (&Cell, Row)) {
-        self.touch(slot, old.1);
+        self.mark_dirty(slot, old.1);
     }
 
     fn debit(&mut self, slot: u32, old: Row, _: (&Cell, Row), _: &Request) {
-        self.touch(slot, old);
+        self.mark_dirty(slot, old);
     }
 
     fn depends_on_membership(&self) -> bool {
@@ -198,7 +204,7 @@ impl Index for Ordered {
 }
 
 /// What a shape of jobs costs in each class, beside the cells' own part; none = not admitted.
-type Fares = Vec<Option<f64>>;
+type JobCosts = Vec<Option<f64>>;
 
 /// One plan over an [`Ordered`] index.
 pub(crate) struct OrderedPlan<'a> {
@@ -208,12 +214,12 @@ pub(crate) struct OrderedPlan<'a> {
     /// Cells that do not exist for this auction, and their classes.
     absent: Vec<(u32, u32)>,
     /// By shape.
-    fares: Vec<Option<Fares>>,
+    job_costs: Vec<Option<JobCosts>>,
     /// Reused from job to job.
     zones: Vec<(u32, u32)>,
     /// Cost, class and tier.
-    heads: Vec<(f64, u32, usize)>,
-    hits: Vec<Hit>,
+    cheapest: Vec<(f64, u32, usize)>,
+    candidates: Vec<Candidate>,
 }
 
 impl<'a> OrderedPlan<'a> {
@@ -224,7 +230,7 @@ impl<'a> OrderedPlan<'a> {
     ) -> Self {
         let mut absent = Vec::new();
         for slot in &session.out {
-            index.unseat(*slot, *session.row(*slot));
+            index.take_out(*slot, *session.row(*slot));
             if let Some(class) = index.class_of.get_mut(*slot as usize) {
                 absent.push((*slot, std::mem::replace(class, OUT)));
             }
@@ -233,26 +239,26 @@ impl<'a> OrderedPlan<'a> {
             index,
             session,
             absent,
-            fares: vec![None; shapes.len()],
+            job_costs: vec![None; shapes.len()],
             shapes,
             zones: Vec::new(),
-            heads: Vec::new(),
-            hits: Vec::new(),
+            cheapest: Vec::new(),
+            candidates: Vec::new(),
         }
     }
 
-    fn learn_fares(&mut self, group: JobGroup, order: usize, request: &Request) {
-        if self.fares[group.shape as usize].is_some() {
+    fn learn_job_costs(&mut self, group: JobGroup, order: usize, request: &Request) {
+        if self.job_costs[group.shape as usize].is_some() {
             return;
         }
         let now = crate::context::Now::of(self.session.context);
-        let fare = |class| {
+        let job_cost = |class| {
             let admitted = self.index.classes.admits(class, request, now);
             admitted.then(|| self.index.orders[order].part(self.index.classes.get(class), request))
         };
         // as many classes as were counted in u32
         let classes = u32::try_from(self.index.classes.len()).unwrap_or(u32::MAX);
-        self.fares[group.shape as usize] = Some((0..classes).map(fare).collect());
+        self.job_costs[group.shape as usize] = Some((0..classes).map(job_cost).collect());
     }
 
     /// The zones, those with the fewest instances first; all alike where zones do not matter.
@@ -273,13 +279,13 @@ impl Engine for OrderedPlan<'_> {
         let request = self.shapes[group.shape as usize];
         let order = usize::from(request.kind == Kind::Task);
         self.index
-            .settle_in(order, self.session.parts.rows, self.session.parts.hashes);
+            .apply_dirty(order, self.session.parts.rows, self.session.parts.hashes);
         let zones = self.index.classes.zones();
         let index = &*self.index;
         self.session
             .meet(group, job, zones, |slot| index.zone_of(slot));
         self.session.mark_holders(group);
-        self.learn_fares(group, order, request);
+        self.learn_job_costs(group, order, request);
         self.rank_zones(group, request.kind);
         let need = self.index.recipe.need(request);
         let mut from = 0;
@@ -291,11 +297,11 @@ impl Engine for OrderedPlan<'_> {
                 .count();
             self.search(from..from + tied, order, request, group, &need);
             from += tied;
-            if self.hits.is_empty() {
+            if self.candidates.is_empty() {
                 continue;
             }
-            let cost = self.settle(order, request, group);
-            if self.hits.is_empty() {
+            let cost = self.keep_cheapest(order, request, group);
+            if self.candidates.is_empty() {
                 continue;
             }
             let all = self.session.context.first
@@ -325,7 +331,7 @@ impl Engine for OrderedPlan<'_> {
         let before = self
             .session
             .debit(slot, zone, self.shapes[group.shape as usize], group);
-        self.index.touch(slot, before);
+        self.index.mark_dirty(slot, before);
     }
 
     fn finish(self: Box<Self>) {
@@ -335,10 +341,10 @@ impl Engine for OrderedPlan<'_> {
             absent,
             ..
         } = *self;
-        session.roll_back(|slot, now, _| index.touch(slot, now));
+        session.roll_back(|slot, now, _| index.mark_dirty(slot, now));
         for (slot, class) in absent {
             index.class_of[slot as usize] = class;
-            index.touch(slot, Row::default());
+            index.mark_dirty(slot, Row::default());
         }
     }
 }

@@ -30,7 +30,7 @@ pub(super) struct Around<'c, 'a> {
 #[derive(Default)]
 pub(super) struct Scratch {
     /// By slot: its index among the survivors plus one; 0 = not alive.
-    seats: Vec<u32>,
+    positions: Vec<u32>,
     are_seated: bool,
     /// By slot.
     all: Vec<f64>,
@@ -46,14 +46,14 @@ impl Scratch {
     }
 
     /// Says which survivor sits in a slot, for walks over all slots in another order.
-    fn seat(&mut self, alive: &[u32], slots: usize) {
+    fn position(&mut self, alive: &[u32], slots: usize) {
         if std::mem::replace(&mut self.are_seated, true) {
             return;
         }
-        self.seats.clear();
-        self.seats.resize(slots, 0);
-        for (seat, slot) in (1..).zip(alive) {
-            self.seats[*slot as usize] = seat;
+        self.positions.clear();
+        self.positions.resize(slots, 0);
+        for (position, slot) in (1..).zip(alive) {
+            self.positions[*slot as usize] = position;
         }
     }
 }
@@ -220,8 +220,8 @@ fn kept_places(
         return;
     }
     let columns = &*around.view.columns;
-    around.scratch.seat(around.alive, columns.len());
-    let seats = &around.scratch.seats;
+    around.scratch.position(around.alive, columns.len());
+    let positions = &around.scratch.positions;
     let last = place(n) - 1.0;
     let mut rest = order(columns);
     let mut first = 0;
@@ -229,14 +229,14 @@ fn kept_places(
         let equal = rest.iter().take_while(|(other, _)| other == value);
         let (group, after) = rest.split_at(equal.count());
         rest = after;
-        let seats = group.iter().map(|(_, slot)| seats[*slot as usize]);
-        let taken = seats.clone().filter(|seat| *seat > 0).count();
+        let positions = group.iter().map(|(_, slot)| positions[*slot as usize]);
+        let taken = positions.clone().filter(|position| *position > 0).count();
         // the mean of the first and the last place of the group
         let mean = (place(first) + place(first + taken) - 1.0) / 2.0;
         let from_best = if ascending { mean } else { last - mean };
         let share = (last - from_best) / last;
-        for seat in seats.filter(|seat| *seat > 0) {
-            out[seat as usize - 1] = share;
+        for position in positions.filter(|position| *position > 0) {
+            out[position as usize - 1] = share;
         }
         first += taken;
     }
@@ -281,9 +281,9 @@ fn noise_places(around: &mut Around<'_, '_>, out: &mut Vec<f64>) {
         *start = sum;
     }
     sorted.resize(n, (0, 0));
-    for (seat, value) in (0..).zip(&*noise) {
+    for (position, value) in (0..).zip(&*noise) {
         let place = &mut buckets[bucket(*value)];
-        sorted[*place as usize] = (*value, seat);
+        sorted[*place as usize] = (*value, position);
         *place += 1;
     }
     // every cell is in its bucket: an insertion sort moves few, and those a step or two
@@ -296,11 +296,11 @@ fn noise_places(around: &mut Around<'_, '_>, out: &mut Vec<f64>) {
     }
     let last = place(n) - 1.0;
     let mut first = (0, 0);
-    for (i, (value, seat)) in sorted.iter().enumerate() {
+    for (i, (value, position)) in sorted.iter().enumerate() {
         if *value != first.0 || i == 0 {
             first = (*value, i);
         }
-        out[*seat as usize] = (last - place(first.1)) / last;
+        out[*position as usize] = (last - place(first.1)) / last;
     }
 }
 
@@ -315,8 +315,10 @@ fn reboot_places(around: &mut Around<'_, '_>, reversed: bool, out: &mut Vec<f64>
     let now_ms = around.view.now().ms;
     around.view.columns.settle_by_reboot();
     let columns = &*around.view.columns;
-    around.scratch.seat(around.alive, columns.len());
-    let Scratch { seats, buckets, .. } = &mut *around.scratch;
+    around.scratch.position(around.alive, columns.len());
+    let Scratch {
+        positions, buckets, ..
+    } = &mut *around.scratch;
     buckets.clear();
     buckets.resize(n, 0);
     let never = |p: &u32| columns.reboots[*p as usize].is_none_or(|at| at < now_ms);
@@ -324,12 +326,12 @@ fn reboot_places(around: &mut Around<'_, '_>, reversed: bool, out: &mut Vec<f64>
     let mut next = u32::from(around.alive.iter().any(never));
     let mut head = i64::MAX;
     for (date, slot) in columns.by_reboot.order().iter().rev() {
-        let seat = seats[*slot as usize];
+        let position = positions[*slot as usize];
         if *date < now_ms {
             // the rest is past
             break;
         }
-        if seat == 0 {
+        if position == 0 {
             continue;
         }
         if *date <= head - WEEK_MS {
@@ -337,7 +339,7 @@ fn reboot_places(around: &mut Around<'_, '_>, reversed: bool, out: &mut Vec<f64>
             bucket = next;
             next += 1;
         }
-        buckets[seat as usize - 1] = bucket;
+        buckets[position as usize - 1] = bucket;
     }
     let shares = places(&(0..=bucket as usize).collect::<Vec<_>>(), reversed);
     out.extend(buckets.iter().map(|bucket| shares[*bucket as usize]));

@@ -30,7 +30,7 @@ type Counts = Vec<(u32, u32)>;
 pub(super) struct View<'a> {
     pub(super) columns: &'a mut Columns,
     pub(super) session: Session<'a>,
-    /// Cells that do not exist for this auction: kind, and whether they count otherwise.
+    /// Cells that do not exist for this auction: class slot, and whether they count otherwise.
     absent: Vec<(u32, u32, bool)>,
     /// By slot: the place by index in its zone, where the policy looks at it.
     pub(super) ranks: Vec<u32>,
@@ -108,8 +108,8 @@ impl<'a> View<'a> {
         let mut absent = Vec::new();
         for slot in &session.out {
             let at = *slot as usize;
-            absent.push((*slot, columns.kinds[at], columns.counted[at]));
-            columns.kinds[at] = NOBODY;
+            absent.push((*slot, columns.class_slots[at], columns.counted[at]));
+            columns.class_slots[at] = NOBODY;
             columns.counted[at] = false;
         }
         columns.draw_lots(session.lots, session.parts.hashes);
@@ -149,8 +149,8 @@ impl<'a> View<'a> {
         session.roll_back(|slot, _, before| {
             columns.write_amounts(slot, &cells[slot as usize], before);
         });
-        for (slot, kind, counted) in absent {
-            columns.kinds[slot as usize] = kind;
+        for (slot, class_slot, counted) in absent {
+            columns.class_slots[slot as usize] = class_slot;
             columns.counted[slot as usize] = counted;
             columns.write_row(slot, *session.row(slot));
         }

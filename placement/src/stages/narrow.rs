@@ -78,7 +78,7 @@ fn nearby(
             return cells;
         };
         let free = |slot: u32| view.cell(slot).owners.get(owner).is_none_or(|n| *n == 0);
-        return softly(cells, free, || {
+        return keep_if_any(cells, free, || {
             notes.push(format!("every cell holds instances of {owner}"));
         });
     }
@@ -96,20 +96,20 @@ fn nearby(
     };
     if !request.far.is_empty() {
         let away = |slot| !locality::holds_any(view.cell(slot), &request.far, now);
-        cells = softly(cells, away, || {
+        cells = keep_if_any(cells, away, || {
             notes.push("far is ignored: every cell holds one".into());
         });
         let racks = racks(&request.far);
-        cells = softly(cells, |slot| !in_rack(slot, &racks), || ());
+        cells = keep_if_any(cells, |slot| !in_rack(slot, &racks), || ());
     }
     if !request.near.is_empty() {
         let held = |slot| locality::holds_any(view.cell(slot), &request.near, now);
         let before = cells.len();
         let mut holds_none = false;
-        cells = softly(cells, held, || holds_none = true);
+        cells = keep_if_any(cells, held, || holds_none = true);
         if holds_none && before > 0 {
             let racks = racks(&request.near);
-            cells = softly(
+            cells = keep_if_any(
                 cells,
                 |slot| in_rack(slot, &racks),
                 || {
@@ -124,7 +124,11 @@ fn nearby(
 }
 
 /// Keeps what is wanted, unless that is nothing.
-fn softly(cells: Vec<u32>, wanted: impl Fn(u32) -> bool, mut ignored: impl FnMut()) -> Vec<u32> {
+fn keep_if_any(
+    cells: Vec<u32>,
+    wanted: impl Fn(u32) -> bool,
+    mut ignored: impl FnMut(),
+) -> Vec<u32> {
     let kept: Vec<u32> = cells.iter().copied().filter(|slot| wanted(*slot)).collect();
     if kept.is_empty() {
         if !cells.is_empty() {

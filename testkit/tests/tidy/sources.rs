@@ -9,7 +9,7 @@ use std::{
 const MOST_LINES: usize = 70;
 
 /// Functions that are longer all the same. It only ever gets shorter.
-const STILL_LONG: &[&str] = &["search"];
+const STILL_LONG: &[&str] = &[];
 
 /// Crates with source files that count.
 const CRATES: [&str; 9] = [

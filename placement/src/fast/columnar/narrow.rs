@@ -1,6 +1,6 @@
 //! Narrowings over columns.
 
-use super::{Columnar, keep, softly};
+use super::{Columnar, keep, keep_if_any};
 use crate::{
     batch::JobGroup,
     fast::{columns::NO_RACK, view::count_at},
@@ -57,7 +57,7 @@ impl Columnar<'_> {
             if let Some(owner) = &request.owner {
                 let holders = view.owner(owner);
                 if !holders.is_empty() {
-                    softly(scratch, |p| count_at(holders, *p) == 0);
+                    keep_if_any(scratch, |p| count_at(holders, *p) == 0);
                 }
             }
             return;
@@ -68,15 +68,15 @@ impl Columnar<'_> {
         };
         if !request.far.is_empty() {
             let held = view.held(&request.far);
-            softly(scratch, |p| held[*p as usize] == 0);
+            keep_if_any(scratch, |p| held[*p as usize] == 0);
             let racks = view.racks_of(&held);
-            softly(scratch, |p| !in_rack(*p, &racks));
+            keep_if_any(scratch, |p| !in_rack(*p, &racks));
         }
         if !request.near.is_empty() {
             let held = view.held(&request.near);
-            if !softly(scratch, |p| held[*p as usize] > 0) {
+            if !keep_if_any(scratch, |p| held[*p as usize] > 0) {
                 let racks = view.racks_of(&held);
-                softly(scratch, |p| in_rack(*p, &racks));
+                keep_if_any(scratch, |p| in_rack(*p, &racks));
             }
         }
     }

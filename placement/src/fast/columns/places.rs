@@ -53,8 +53,8 @@ impl Places {
 
     fn move_one(&mut self, slot: u32, old: i64, new: i64) {
         let order = &mut self.order;
-        let from = order.partition_point(|seat| *seat < (old, slot));
-        let to = order.partition_point(|seat| *seat < (new, slot));
+        let from = order.partition_point(|entry| *entry < (old, slot));
+        let to = order.partition_point(|entry| *entry < (new, slot));
         match (old == NOWHERE, new == NOWHERE) {
             (true, true) => {}
             (true, false) => order.insert(to, (new, slot)),

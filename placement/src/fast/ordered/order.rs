@@ -55,15 +55,15 @@ pub(super) struct Order {
     pub(super) terms: Vec<(Part, f64)>,
     /// By class.
     pub(super) lists: Vec<List>,
-    /// By slot: its position in its bucket, or [`NO_SEAT`].
-    pub(super) seats: Vec<u32>,
-    /// Slots whose row changed since they were seated, and the row they were seated by.
+    /// By slot: its position in its bucket, or [`NO_POSITION`].
+    pub(super) positions: Vec<u32>,
+    /// Slots whose row changed since they were put in order, and the row that they were put there by.
     pub(super) dirty: Vec<(u32, Row)>,
     pub(super) is_dirty: Vec<bool>,
 }
 
 /// Not in any bucket.
-pub(super) const NO_SEAT: u32 = u32::MAX;
+pub(super) const NO_POSITION: u32 = u32::MAX;
 
 /// One class's cells in order, apart by how much memory is free: a cell without room for a job is
 /// mostly not even met.
@@ -78,14 +78,14 @@ pub(super) struct List {
 pub(super) struct Tier {
     pub(super) buckets: BTreeMap<Key, Bucket>,
     /// The lowest approximate cost.
-    pub(super) head: f64,
+    pub(super) lowest: f64,
 }
 
 impl Default for Tier {
     fn default() -> Self {
         Self {
             buckets: BTreeMap::new(),
-            head: f64::INFINITY,
+            lowest: f64::INFINITY,
         }
     }
 }
@@ -112,7 +112,7 @@ impl List {
 
 impl Order {
     /// The slot's row changed; `before` is how it was.
-    pub(super) fn touch(&mut self, slot: u32, before: Row) {
+    pub(super) fn mark_dirty(&mut self, slot: u32, before: Row) {
         let at = slot as usize;
         if self.is_dirty.len() <= at {
             self.is_dirty.resize(at + 1, false);
@@ -123,41 +123,41 @@ impl Order {
     }
 
     /// Moves the cell from where `before` put it to where `row` does.
-    pub(super) fn reseat(
+    pub(super) fn move_cell(
         &mut self,
         (slot, hash): (u32, u64),
-        class: u32,
-        kind: &Class,
+        class_id: u32,
+        class: &Class,
         place: u32,
         (before, row): (Row, Row),
     ) {
         let at = slot as usize;
-        if self.seats.len() <= at {
-            self.seats.resize(at + 1, NO_SEAT);
+        if self.positions.len() <= at {
+            self.positions.resize(at + 1, NO_POSITION);
         }
-        if self.seats[at] != NO_SEAT && before == row {
+        if self.positions[at] != NO_POSITION && before == row {
             return;
         }
-        self.unseat(slot, class, kind, place, before);
-        let Some(key) = self.key(kind, &row, place) else {
+        self.take_out(slot, class_id, class, place, before);
+        let Some(key) = self.key(class, &row, place) else {
             return;
         };
-        if self.lists.len() <= class as usize {
-            self.lists.resize_with(class as usize + 1, List::default);
+        if self.lists.len() <= class_id as usize {
+            self.lists.resize_with(class_id as usize + 1, List::default);
         }
-        let tiers = &mut self.lists[class as usize].tiers;
+        let tiers = &mut self.lists[class_id as usize].tiers;
         let at_tier = tier(row.free[Resource::Memory]);
         if tiers.len() <= at_tier {
             tiers.resize_with(at_tier + 1, Tier::default);
         }
         let tier = &mut tiers[at_tier];
-        tier.head = tier.head.min(from_ordered_bits(key.base));
+        tier.lowest = tier.lowest.min(from_ordered_bits(key.base));
         let spot = tier.buckets.entry(key).or_default().push(slot, hash);
-        self.seats[at] = spot;
+        self.positions[at] = spot;
     }
 
-    /// The row that the slot is seated by, when `row` is how it is now.
-    pub(super) fn seated_by(&self, slot: u32, row: Row) -> Row {
+    /// The row that the slot stands in the order by, when `row` is how it is now.
+    pub(super) fn row_in_order(&self, slot: u32, row: Row) -> Row {
         if !self.is_dirty.get(slot as usize).copied().unwrap_or(false) {
             return row;
         }
@@ -167,29 +167,36 @@ impl Order {
     }
 
     /// Takes the cell from where `row` put it.
-    pub(super) fn unseat(&mut self, slot: u32, class: u32, kind: &Class, place: u32, row: Row) {
-        let spot = match self.seats.get_mut(slot as usize) {
-            Some(seat) => std::mem::replace(seat, NO_SEAT),
-            None => NO_SEAT,
+    pub(super) fn take_out(
+        &mut self,
+        slot: u32,
+        class_id: u32,
+        class: &Class,
+        place: u32,
+        row: Row,
+    ) {
+        let spot = match self.positions.get_mut(slot as usize) {
+            Some(position) => std::mem::replace(position, NO_POSITION),
+            None => NO_POSITION,
         };
-        if spot == NO_SEAT {
+        if spot == NO_POSITION {
             return;
         }
-        let Some(key) = self.key(kind, &row, place) else {
+        let Some(key) = self.key(class, &row, place) else {
             return;
         };
-        let list = &mut self.lists[class as usize].tiers[tier(row.free[Resource::Memory])];
+        let list = &mut self.lists[class_id as usize].tiers[tier(row.free[Resource::Memory])];
         let Entry::Occupied(mut bucket) = list.buckets.entry(key) else {
             return;
         };
         if let Some(moved) = bucket.get_mut().swap_remove(spot) {
-            self.seats[moved as usize] = spot;
+            self.positions[moved as usize] = spot;
         }
         if bucket.get().is_empty() {
             bucket.remove();
-            if from_ordered_bits(key.base) <= list.head {
+            if from_ordered_bits(key.base) <= list.lowest {
                 let first = list.buckets.first_key_value();
-                list.head = first.map_or(f64::INFINITY, |(key, _)| from_ordered_bits(key.base));
+                list.lowest = first.map_or(f64::INFINITY, |(key, _)| from_ordered_bits(key.base));
             }
         }
     }

@@ -17,20 +17,20 @@ use crate::{
 
 /// A bucket, or a single cell that holds the app already, that may be the cheapest.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Hit {
+pub(super) struct Candidate {
     class: u32,
-    at: HitAt,
+    at: CandidateCells,
     cost: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum HitAt {
+enum CandidateCells {
     Bucket(Key),
     Cell(u32),
 }
 
 impl OrderedPlan<'_> {
-    /// Fills `hits` with what may be the cheapest of these zones.
+    /// Fills `candidates` with what may be the cheapest of these zones.
     pub(super) fn search(
         &mut self,
         zones: std::ops::Range<usize>,
@@ -42,15 +42,15 @@ impl OrderedPlan<'_> {
         let Self {
             index,
             session,
-            fares,
+            job_costs,
             zones: ranked,
-            heads,
-            hits,
+            cheapest,
+            candidates,
             ..
         } = self;
-        hits.clear();
-        heads.clear();
-        let Some(fares) = &fares[group.shape as usize] else {
+        candidates.clear();
+        cheapest.clear();
+        let Some(job_costs) = &job_costs[group.shape as usize] else {
             return;
         };
         let free = Free::new(session, need, request, group);
@@ -58,12 +58,12 @@ impl OrderedPlan<'_> {
         let least = tier(need.amounts[Resource::Memory]);
         for (_, zone) in &ranked[zones.clone()] {
             for class in &index.classes.of_zone[*zone as usize] {
-                if let (Some(fare), Some(list)) =
-                    (fares[*class as usize], lists.get(*class as usize))
+                if let (Some(job_cost), Some(list)) =
+                    (job_costs[*class as usize], lists.get(*class as usize))
                 {
                     for (at, tier) in list.tiers.iter().enumerate().skip(least) {
-                        if tier.head < f64::INFINITY {
-                            heads.push((tier.head + fare, *class, at));
+                        if tier.lowest < f64::INFINITY {
+                            cheapest.push((tier.lowest + job_cost, *class, at));
                         }
                     }
                 }
@@ -71,47 +71,69 @@ impl OrderedPlan<'_> {
         }
         let mut best = f64::INFINITY;
         // mostly one or two lists are looked into: no need to sort the rest
-        while let Some(next) = (0..heads.len()).min_by(|a, b| heads[*a].0.total_cmp(&heads[*b].0)) {
-            let (head, class, at) = heads.swap_remove(next);
-            if head > best + near(best.min(f64::MAX)) {
+        while let Some(next) =
+            (0..cheapest.len()).min_by(|a, b| cheapest[*a].0.total_cmp(&cheapest[*b].0))
+        {
+            let (lowest, class, at) = cheapest.swap_remove(next);
+            if lowest > best + near(best.min(f64::MAX)) {
                 break;
             }
-            let fare = fares[class as usize].unwrap_or(f64::INFINITY);
+            let job_cost = job_costs[class as usize].unwrap_or(f64::INFINITY);
             for (key, bucket) in &lists[class as usize].tiers[at].buckets {
-                let cost = from_ordered_bits(key.base) + fare;
+                let cost = from_ordered_bits(key.base) + job_cost;
                 if cost > best + near(best.min(f64::MAX)) {
                     break;
                 }
                 if need.fits(&key.row()) && (free.is_any() || bucket.any(&|slot| free.is(slot))) {
                     best = best.min(cost);
-                    hits.push(Hit {
+                    candidates.push(Candidate {
                         class,
-                        at: HitAt::Bucket(*key),
+                        at: CandidateCells::Bucket(*key),
                         cost,
                     });
                 }
             }
         }
-        hits.retain(|hit| hit.cost <= best + near(best.min(f64::MAX)));
-        let tied = &ranked[zones];
-        for (slot, _) in &session.app(group).holders {
+        candidates.retain(|candidate| candidate.cost <= best + near(best.min(f64::MAX)));
+        self.add_holders(zones, request, group, need);
+    }
+
+    /// Adds the cells of these zones that hold the app already, one by one: their cost is their own.
+    fn add_holders(
+        &mut self,
+        zones: std::ops::Range<usize>,
+        request: &Request,
+        group: JobGroup,
+        need: &Need,
+    ) {
+        let Some(job_costs) = &self.job_costs[group.shape as usize] else {
+            return;
+        };
+        let index = &*self.index;
+        let tied = &self.zones[zones];
+        for (slot, _) in &self.session.app(group).holders {
             let class = index.class_of[*slot as usize];
             let inside = class != OUT && {
                 let zone = index.classes.get(class).zone;
-                tied.iter().any(|(_, z)| *z == zone) && fares[class as usize].is_some()
+                tied.iter().any(|(_, z)| *z == zone) && job_costs[class as usize].is_some()
             };
-            if inside && session.fits(*slot, need, request) {
-                hits.push(Hit {
+            if inside && self.session.fits(*slot, need, request) {
+                self.candidates.push(Candidate {
                     class,
-                    at: HitAt::Cell(*slot),
+                    at: CandidateCells::Cell(*slot),
                     cost: 0.0,
                 });
             }
         }
     }
 
-    /// Works the hits out exactly and keeps the cheapest; returns their cost.
-    pub(super) fn settle(&mut self, order: usize, request: &Request, group: JobGroup) -> f64 {
+    /// Works the candidates out exactly and keeps the cheapest; returns their cost.
+    pub(super) fn keep_cheapest(
+        &mut self,
+        order: usize,
+        request: &Request,
+        group: JobGroup,
+    ) -> f64 {
         let (index, session) = (&*self.index, &self.session);
         let count_of = |slot: u32| {
             let holders = &session.app(group).holders;
@@ -119,33 +141,34 @@ impl OrderedPlan<'_> {
             at.map_or(0, |at| holders[at].1)
         };
         let mut best = f64::INFINITY;
-        for hit in &mut self.hits {
-            let (row, place, count) = match hit.at {
-                HitAt::Bucket(key) => (key.row(), key.place, 0),
-                HitAt::Cell(slot) => (
+        for candidate in &mut self.candidates {
+            let (row, place, count) = match candidate.at {
+                CandidateCells::Bucket(key) => (key.row(), key.place, 0),
+                CandidateCells::Cell(slot) => (
                     *session.row(slot),
                     index.places[slot as usize],
                     count_of(slot),
                 ),
             };
-            let class = index.classes.get(hit.class);
-            hit.cost = index.orders[order].cost(class, &row, place, count, request);
-            if hit.cost.is_finite() {
-                best = best.min(hit.cost);
+            let class = index.classes.get(candidate.class);
+            candidate.cost = index.orders[order].cost(class, &row, place, count, request);
+            if candidate.cost.is_finite() {
+                best = best.min(candidate.cost);
             }
         }
-        self.hits.retain(|hit| score::ties(hit.cost, best));
+        self.candidates
+            .retain(|candidate| score::ties(candidate.cost, best));
         best
     }
 
-    /// All cells of the hits that are left.
+    /// All cells of the candidates that are left.
     pub(super) fn finalists(&self, order: usize, request: &Request, need: &Need) -> Vec<u32> {
         let mut slots = Vec::new();
-        for hit in &self.hits {
-            match hit.at {
-                HitAt::Cell(slot) => slots.push(slot),
-                HitAt::Bucket(key) => {
-                    let list = &self.index.orders[order].lists[hit.class as usize];
+        for candidate in &self.candidates {
+            match candidate.at {
+                CandidateCells::Cell(slot) => slots.push(slot),
+                CandidateCells::Bucket(key) => {
+                    let list = &self.index.orders[order].lists[candidate.class as usize];
                     let members = list.bucket(&key).into_iter().flat_map(Bucket::slots);
                     let session = &self.session;
                     slots.extend(members.filter(|slot| {
@@ -157,7 +180,7 @@ impl OrderedPlan<'_> {
         self.session.by_name(slots)
     }
 
-    /// Of the hits that are left the cell whose lot comes first.
+    /// Of the candidates that are left the cell whose lot comes first.
     pub(super) fn nearest(
         &mut self,
         order: usize,
@@ -168,7 +191,7 @@ impl OrderedPlan<'_> {
         let Self {
             index,
             session,
-            hits,
+            candidates,
             ..
         } = self;
         let point = session.point(job, group);
@@ -176,14 +199,14 @@ impl OrderedPlan<'_> {
         let (session, hashes) = (&*session, session.parts.hashes);
         let free = Free::new(session, need, self.shapes[group.shape as usize], group);
         let mut best: Option<(u64, u32)> = None;
-        for hit in hits.iter() {
-            let found = match hit.at {
-                HitAt::Cell(slot) => {
+        for candidate in candidates.iter() {
+            let found = match candidate.at {
+                CandidateCells::Cell(slot) => {
                     let lot = lots.of_cell(hashes[slot as usize]);
                     Some((tie::distance(lot, point), slot))
                 }
-                HitAt::Bucket(key) => {
-                    let list = &mut index.orders[order].lists[hit.class as usize];
+                CandidateCells::Bucket(key) => {
+                    let list = &mut index.orders[order].lists[candidate.class as usize];
                     list.bucket_mut(&key)
                         .and_then(|bucket| bucket.nearest(lots, point, &|slot| free.is(slot)))
                 }
