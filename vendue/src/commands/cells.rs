@@ -117,7 +117,7 @@ async fn set(global: &Global, cell: &str, attributes: &[(String, Value)]) -> any
     }
     if !answer.kept {
         note(format_args!(
-            "{cell} has no file for it and forgets it when it ends: give it --attributes-file FILE"
+            "this lasts until {cell} restarts; to keep it, start its rep with --attributes-file FILE"
         ));
     }
     Ok(Exit::Ok)
