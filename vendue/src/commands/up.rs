@@ -136,6 +136,8 @@ pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Exit> {
     stop_roles.cancel();
     shut_down_roles(&mut roles, args.grace).await;
     if let Some(mut server) = server {
+        // first, or it would warn of a server that is gone
+        drop(cluster);
         server.stop().await;
     }
     done.map(|()| Exit::Ok)
