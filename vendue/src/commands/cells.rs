@@ -115,7 +115,7 @@ async fn set(global: &Global, cell: &str, attributes: &[(String, Value)]) -> any
             "{cell} differs from its configuration by: {changed}"
         ))?;
     }
-    if !answer.kept {
+    if !answer.kept && !answer.changed.is_empty() {
         note(format_args!(
             "this lasts until {cell} restarts; to keep it, start its rep with --attributes-file FILE"
         ));
