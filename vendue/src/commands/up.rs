@@ -321,7 +321,7 @@ impl Said {
         if global.output == Format::Json {
             return output::json_line(&json!({
                 "v": shared::VERSION, "nats": self.url, "prefix": global.prefix, "policy": args.policy,
-                "cells": args.cells, "zones": args.zones, "pid": std::process::id(),
+                "cells": args.cells, "zones": args.zones.min(args.cells), "pid": std::process::id(),
             }));
         }
         // first, and alone on its line, so that it can be copied
