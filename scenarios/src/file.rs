@@ -143,9 +143,11 @@ impl OfflineAuction {
         let tracked = serde_path_to_error::Deserializer::new(json, &mut track);
         let read: Result<File, _> =
             serde_ignored::deserialize(tracked, |path| warnings.push(path.to_string()));
-        let file = read.map_err(|e| ScenarioError::Field {
-            at: track.path().to_string(),
-            message: e.to_string(),
+        let file = read.map_err(|e| {
+            let path = track.path().to_string();
+            let at = if path == "." { "scenario".into() } else { path };
+            let message = e.to_string();
+            ScenarioError::Field { at, message }
         })?;
         Self::check(file, expanded, warnings)
     }

@@ -172,7 +172,7 @@ fn unanswered(
             failure_code::UNREACHABLE,
             format_args!(
                 "no auctioneer answers ({subject}): none is running, or --prefix is another\n\
-                 `vendue up` starts a whole cluster; `vendue health` says what is there"
+                 `vendue up` starts a whole cluster; `vendue health --role rep` says whether cells are there"
             ),
         ),
         (RequestErrorKind::TimedOut, who) => Failure::because(

@@ -116,7 +116,8 @@ impl Processes {
             source,
         })?;
         let (memory, text) = Memory::choose(process.memory, &config.cell);
-        tracing::info!(cell = config.cell, ?user, home = %home.path().display(), "{text}");
+        let runs_as = user.map_or_else(|| "own".to_owned(), |(uid, gid)| format!("{uid}:{gid}"));
+        tracing::info!(cell = config.cell, user = runs_as.as_str(), home = %home.path().display(), "{text}");
         let outbox = Outbox::new(client.clone(), Arc::clone(&counters));
         let logs = Logs::new(&config.cell, subjects.clone(), outbox, counters);
         let (reports_to, reports) = mpsc::channel(REPORTS);

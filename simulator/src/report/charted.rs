@@ -107,7 +107,7 @@ pub(super) const KINDS: [Kind; 3] = [
         of: |r| &r.wait_histogram,
     },
     Kind {
-        title: "Rounds",
+        title: "Auctions per instance",
         note: "Auctions that a placed instance was in.",
         unit: Unit::Count,
         thing: "instance",

@@ -130,7 +130,12 @@ impl There {
             counts.push(format!("{} queued", self.queued));
         }
         let counts = counts.join(", ");
-        format!("{app} runs already: {counts} (index {indices})")
+        let index = if self.indices.len() == 1 {
+            "index"
+        } else {
+            "indices"
+        };
+        format!("{app} runs already: {counts} ({index} {indices})")
     }
 }
 
@@ -169,7 +174,7 @@ mod tests {
         );
         let said = all(&[json!({})], &running).unwrap();
         assert!(
-            said.contains("a runs already: 2 instances (index 0-1)"),
+            said.contains("a runs already: 2 instances (indices 0-1)"),
             "{said}"
         );
         assert!(
@@ -185,7 +190,7 @@ mod tests {
         assert!(said.contains("1 instance (index 1)"), "{said}");
         let said = all(&[json!({})], &answers(&[], &["3-4"])).unwrap();
         assert!(
-            said.contains("a runs already: 2 queued (index 3-4)"),
+            said.contains("a runs already: 2 queued (indices 3-4)"),
             "{said}"
         );
         // what ended, and another app, are no hindrance

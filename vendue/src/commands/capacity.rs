@@ -30,7 +30,7 @@ pub(crate) struct CapacityArgs {
     /// A named resource for each instance, such as gpu=1; may be repeated
     #[arg(long, value_name = "NAME=N", value_parser = pair)]
     extra: Vec<(String, String)>,
-    /// The root filesystem they need
+    /// The stack they need
     #[arg(long)]
     stack: Option<String>,
     /// A placement tag they ask for; may be repeated

@@ -115,9 +115,9 @@ async fn set(global: &Global, cell: &str, attributes: &[(String, Value)]) -> any
             "{cell} differs from its configuration by: {changed}"
         ))?;
     }
-    if !answer.kept {
+    if !answer.kept && !answer.changed.is_empty() {
         note(format_args!(
-            "{cell} has no file for it and forgets it when it ends: give it --attributes-file FILE"
+            "this lasts until {cell} restarts; to keep it, start its rep with --attributes-file FILE"
         ));
     }
     Ok(Exit::Ok)

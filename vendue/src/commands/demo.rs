@@ -46,6 +46,7 @@ fn show(args: &DemoArgs) -> anyhow::Result<Exit> {
     let other = if args.policy == "dea" { "diego" } else { "dea" };
     let examples = Examples::find()?;
     let start = Instant::now();
+    super::policy::load_to_run(&args.policy)?;
     let cluster = Cluster::up(&args.policy)?;
     place_and_look(&cluster, &examples)?;
     fetch_pages(&cluster)?;
@@ -198,11 +199,13 @@ impl Cluster {
             return Err(anyhow!("`vendue up` ended with {status}"));
         }
         let said: Value = serde_json::from_str(&line)?;
-        said["nats"]
-            .as_str()
-            .unwrap_or_default()
-            .clone_into(&mut cluster.url);
-        let (policy, pid) = (&said["policy"], &said["pid"]);
+        // without an address the commands would go to whatever cluster is at the usual one
+        let Some(url) = said["nats"].as_str() else {
+            let why = said["error"]["message"].as_str().unwrap_or(line.trim());
+            return Err(anyhow!("`vendue up` failed: {why}"));
+        };
+        url.clone_into(&mut cluster.url);
+        let (policy, pid) = (said["policy"].as_str().unwrap_or_default(), &said["pid"]);
         output::say(format_args!("it is up: policy {policy}, process {pid}"))?;
         Ok(cluster)
     }

@@ -23,7 +23,7 @@ pub(crate) enum PolicyCommand {
         #[arg(value_name = "NAME|FILE")]
         policy: String,
     },
-    /// Judge a policy file: exit code 2 and the place of the fault when it is none
+    /// Check a policy file: exit code 2 and the line of the mistake when it is not valid
     Check {
         /// The file; - reads standard input
         file: String,
@@ -188,10 +188,14 @@ fn check(format: Format, file: &str, tree: bool) -> anyhow::Result<Exit> {
 }
 
 fn told(file: &str, fault: &PolicyError) -> Value {
-    json!({
+    let mut told = json!({
         "file": file, "valid": false, "line": fault.line, "column": fault.column,
         "message": fault.message, "nearest": fault.nearest,
-    })
+    });
+    if let Some(fields) = told.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
+    }
+    told
 }
 
 /// The objectives of a policy, as its own file names them.

@@ -19,6 +19,11 @@ pub(crate) fn why(reason: Option<&str>, tally: &[Tally]) -> String {
         parts.push(format!("{LACKING}{}", names.join(", ")));
     } else if !reason.is_empty() {
         parts.push(reason.to_owned());
+        // a refusal: `z1-cell-0 refused: draining` has it all
+        rest.retain(|row| {
+            let said = row.reason.as_deref();
+            row.cells != 1 || row.needs.is_some() || !said.is_some_and(|r| reason.ends_with(r))
+        });
     }
     parts.extend(rest.into_iter().map(Tally::in_words));
     parts.join("; ")
@@ -99,6 +104,13 @@ mod tests {
         assert_eq!(
             why(Some("no stack"), &[stack]),
             "no stack; stack: 2 cells dropped"
+        );
+        let refusal = "z1-cell-0 refused: draining";
+        let draining = |cells| row("cell", cells, None, Some("draining"));
+        assert_eq!(why(Some(refusal), &[draining(1)]), refusal);
+        assert_eq!(
+            why(Some(refusal), &[draining(2)]),
+            "z1-cell-0 refused: draining; cell: 2 cells dropped, draining"
         );
         assert_eq!(why(lacking, &[]), "insufficient resources: memory");
         assert_eq!(why(None, &[]), "");

@@ -177,9 +177,9 @@ fn print_replies(replies: &[Result<StartReply, ErrorBody>]) -> anyhow::Result<()
             Ok(reply) => rows(reply).into_iter().for_each(|row| {
                 table.add_row(row);
             }),
-            Err(refused) => {
-                let message = &refused.error.message;
-                table.add_row(vec!["-", "-", "refused", "-", message]);
+            Err(rejected) => {
+                let message = &rejected.error.message;
+                table.add_row(vec!["-", "-", "rejected", "-", message]);
             }
         }
     }

@@ -43,7 +43,7 @@ pub(crate) struct UpArgs {
     /// Thousandths of a core of each cell
     #[arg(long, default_value_t = 4000, value_name = "MILLIS")]
     cell_cpu: i64,
-    /// A root filesystem that every cell offers; may be repeated
+    /// A stack that every cell offers; may be repeated
     #[arg(long = "cell-stack", value_name = "STACK")]
     cell_stacks: Vec<String>,
     /// How the auctioneer decides: a preset's name or a file
@@ -55,7 +55,7 @@ pub(crate) struct UpArgs {
     /// Let everybody on this machine use the private server
     #[arg(long)]
     no_auth: bool,
-    /// The user that instances run as; as root: nobody, unless said
+    /// The user that instances run as; only root may name one [default: nobody for root]
     #[arg(long, value_name = "USER")]
     run_as: Option<String>,
     /// How long an instance may take to end when asked
@@ -136,6 +136,8 @@ pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Exit> {
     stop_roles.cancel();
     shut_down_roles(&mut roles, args.grace).await;
     if let Some(mut server) = server {
+        // first, or it would warn of a server that is gone
+        drop(cluster);
         server.stop().await;
     }
     done.map(|()| Exit::Ok)
@@ -319,7 +321,7 @@ impl Said {
         if global.output == Format::Json {
             return output::json_line(&json!({
                 "v": shared::VERSION, "nats": self.url, "prefix": global.prefix, "policy": args.policy,
-                "cells": args.cells, "zones": args.zones, "pid": std::process::id(),
+                "cells": args.cells, "zones": args.zones.min(args.cells), "pid": std::process::id(),
             }));
         }
         // first, and alone on its line, so that it can be copied

@@ -20,7 +20,7 @@ async fn what_runs_is_started_again_only_when_asked() {
     up.run(&["start", "examples/web.json"])
         .expect(0, &["placed"]);
     up.run(&["wait", "web"]).expect(0, &["web: 3 running"]);
-    let again = ["web runs already: 3 instances (index 0-2)", "--again"];
+    let again = ["web runs already: 3 instances (indices 0-2)", "--again"];
     up.run(&["start", "examples/web.json"]).expect(1, &again);
     assert_eq!(up.instances("web", "running").len(), 3, "none was started");
     // an array names each app that runs, and starts nothing
@@ -93,7 +93,7 @@ async fn queued_work_is_shown_and_waited_for() {
         &["lq is still queued after 1s", "4 of 6 running, 2 queued"],
     );
     up.run(&lq)
-        .expect(1, &["lq runs already: 4 instances, 2 queued (index 0-5)"]);
+        .expect(1, &["lq runs already: 4 instances, 2 queued (indices 0-5)"]);
     // room for both
     up.run(&["stop", "lq", "--indices", "0,2"])
         .expect(0, &["2 instances told to stop"]);

@@ -290,7 +290,7 @@ fn histograms(paper: &mut Paper, outcome: &SimOutcome) {
     }
 }
 
-/// `▁▃█▂  most in 2 to 5 ms (45 %); classes: 0.5 to 1 ms … 50 ms and more`
+/// `▁▃█▂  mostly 2 to 5 ms (45 %); classes: 0.5 to 1 ms … 50 ms and more`
 fn histogram_line(kind: &Kind, histogram: &Histogram, classes: Range<usize>) -> String {
     let all: u64 = histogram.counts.iter().sum();
     if all == 0 || classes.is_empty() {
@@ -311,7 +311,7 @@ fn histogram_line(kind: &Kind, histogram: &Histogram, classes: Range<usize>) -> 
     };
     let share = Unit::Share.show(count(most) as f64 / all as f64);
     format!(
-        "{}  most in {} ({share}){range}",
+        "{}  mostly {} ({share}){range}",
         bars(&counts, top),
         class_name(most)
     )
@@ -418,6 +418,6 @@ mod tests {
             counts: vec![0, 8, 4, 0],
         };
         let line = histogram_line(&KINDS[1], &histogram, 1..3);
-        assert_eq!(line, "█▄  most in 1 (66.7\u{a0}%); classes: 1 … 2");
+        assert_eq!(line, "█▄  mostly 1 (66.7\u{a0}%); classes: 1 … 2");
     }
 }

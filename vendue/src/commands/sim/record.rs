@@ -29,7 +29,7 @@ pub(crate) struct RecordArgs {
     /// File for the scenario, as TOML [default: standard output]
     file: Option<PathBuf>,
     /// How long to record [default: until Ctrl-C]
-    #[arg(long = "for", value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
     lasts: Option<Duration>,
     /// Name of the scenario
     #[arg(long, default_value = "recorded")]
