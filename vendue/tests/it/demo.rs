@@ -14,8 +14,8 @@ fn the_demo_shows_everything_and_leaves_nothing() {
     said.expect(
         0,
         &[
-            "policy \"diego\"",
-            "policy \"dea\"",
+            "policy diego",
+            "policy dea",
             "vendue start examples/web.json",
             "web: 3 running",
             "worker: 5 running",
