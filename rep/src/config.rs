@@ -151,6 +151,11 @@ impl RepConfig {
         }
     }
 
+    /// Refuses what no cell may say; [`crate::run`] does so too, once it is connected.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        self.check().map(drop)
+    }
+
     /// The cell that this describes, empty, and its cadence; refuses what no cell may say.
     pub(crate) fn check(&self) -> Result<(Cell, Cadence), Invalid> {
         let no_zone = Attributes::default().zone;

@@ -374,6 +374,8 @@ pub(crate) async fn rep(global: &Global, args: &RepArgs) -> anyhow::Result<Exit>
     }
     let global = in_cluster(global, settings.nats.take(), settings.prefix.take());
     let config = settings.config()?;
+    // before anything is said of the connection
+    config.validate().map_err(Usage::because)?;
     let subjects = Subjects::new(global.prefix.as_str()).map_err(Usage::because)?;
     let shutdown = shutdown::on_signals()?;
     let options = nats_options(&global, &short_name(&format!("rep-{}", config.cell)), true);

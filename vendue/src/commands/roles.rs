@@ -56,6 +56,8 @@ pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow
         name: file.name.unwrap_or_else(|| short_name("auctioneer")),
         policy: policy::load_to_run(file.policy.as_deref().unwrap_or(DEFAULT_POLICY))?,
     };
+    // before anything is said of the connection
+    placement::check_name("name", &config.name).map_err(Usage::because)?;
     let subjects = Subjects::new(global.prefix.as_str()).map_err(Usage::because)?;
     let shutdown = shutdown::on_signals()?;
     let options = nats_options(global, &short_name(&config.name), true);

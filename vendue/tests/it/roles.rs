@@ -136,13 +136,13 @@ async fn a_context_of_the_nats_tool() {
 }
 
 #[test]
-fn a_name_that_no_auctioneer_may_have_is_bad_usage() {
-    let server = run(&[
-        "auctioneer",
-        "--name",
-        "a b",
-        "--nats",
-        "nats://127.0.0.1:1",
-    ]);
-    server.expect(2, &["name: \"a b\" is not allowed"]);
+fn a_name_that_no_role_may_have_is_bad_usage_and_nothing_else_is_said() {
+    for (role, field) in [
+        (&["auctioneer", "--name", "a b"][..], "name"),
+        (&["rep", "--memory", "1", "--cell", "a b"], "cell"),
+    ] {
+        let ended = run(&[role, &["--nats", "nats://127.0.0.1:1"]].concat());
+        ended.expect(2, &[&format!("{field}: \"a b\" is not allowed")]);
+        assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+    }
 }
