@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use placement::{Policy, check_name};
 use serde_json::Value;
-use shared::RequestId;
 use shared::wire::{
     Parsed, PlaceExtra, StartBody, Stop, WireError, code, parse, parse_start, to_bytes,
 };
+use shared::{AuctionId, RequestId};
 use uuid::Uuid;
 
 use crate::ids::ReplyKey;
-use crate::io::{AdmittedRequest, AuctioneerInput, DryRun, Rejected, StartMessage};
+use crate::io::{AdmittedRequest, Announcement, AuctioneerInput, DryRun, Rejected, StartMessage};
 
 /// The longest deadline.
 const MAX_DEADLINE_S: u64 = 3_600;
@@ -66,6 +66,24 @@ pub fn read_start(
     }
 }
 
+/// Reads the announcement of an auctioneer that has begun requests: an `asked` event.
+pub fn read_announcement(body: &[u8]) -> Option<AuctioneerInput> {
+    #[derive(serde::Deserialize)]
+    struct Asked {
+        auction: AuctionId,
+        #[serde(default)]
+        request: Option<String>,
+        #[serde(default)]
+        requests: Vec<String>,
+    }
+    let asked: Asked = serde_json::from_slice(body).ok()?;
+    let ids = asked.request.into_iter().chain(asked.requests);
+    Some(AuctioneerInput::Announced(Announcement {
+        claim: asked.auction,
+        ids: ids.filter_map(|id| id.try_into().ok()).collect(),
+    }))
+}
+
 /// Checks what the request's own rules leave open, and gives it an id.
 fn admit(
     policy: &Policy,
@@ -90,11 +108,13 @@ fn admit(
     }
     policy.check_request(&request)?;
     warnings.extend(policy.ignored_fields(&request));
-    if request.id.is_empty() {
+    let given = !request.id.is_empty();
+    if !given {
         Arc::make_mut(&mut request).id = new_id().to_string();
     }
     Ok(AdmittedRequest {
         id: RequestId::new(&request.id)?,
+        given,
         request,
         warnings,
     })

@@ -15,6 +15,7 @@ use shared::{
 use crate::{
     answers,
     bidding::Bidding,
+    claims,
     counters::Counters,
     dispatches::Dispatches,
     feed::{Feed, LostCell, Received, ReportKind},
@@ -35,16 +36,22 @@ use crate::{
 /// How often leases are looked at.
 const EXPIRE_MS: u64 = 100;
 
+/// Between two messages, one of them its echo to itself ten times a second. After a longer pause it stood
+/// still or heard nothing: then what others said meanwhile may come only now, after what is asked of it.
+const MAX_PAUSE_MS: u64 = 1_000;
+
 /// The machine.
 #[derive(Debug)]
 pub struct Auctioneer {
-    parts: Parts,
+    pub(crate) parts: Parts,
     bidding: Bidding,
     lookups: Lookups,
     stops: Stops,
     /// The cells that were there before this auctioneer are known: another one has joined.
     warm: bool,
     next_expire_ms: u64,
+    /// When the last message came.
+    heard_ms: u64,
 }
 
 impl Auctioneer {
@@ -71,6 +78,7 @@ impl Auctioneer {
             stops: Stops::default(),
             warm: false,
             next_expire_ms: 0,
+            heard_ms: 0,
         }
     }
 
@@ -87,6 +95,10 @@ impl Auctioneer {
         self.parts.turn.now_ms = now_ms;
         if !matches!(input, Input::Connected(_) | Input::Shutdown) {
             self.parts.feed.evidence(now_ms);
+            let pause_ms = now_ms.saturating_sub(self.heard_ms);
+            if std::mem::replace(&mut self.heard_ms, now_ms) > 0 && pause_ms > MAX_PAUSE_MS {
+                self.missed(now_ms);
+            }
         }
         let parts = &mut self.parts;
         match input {
@@ -115,8 +127,12 @@ impl Auctioneer {
             }
             Input::NoResponders { dispatch } => answers::no_responders(parts, dispatch),
             Input::Unreadable => parts.turn.counters.stray_answers += 1,
-            Input::Outcome { id, body } => self.lookups.outcome(parts, &id, body),
-            Input::Announced(ids) => parts.requests.announced(now_ms, &ids),
+            Input::Outcome { id, body } => {
+                claims::outcome(parts, &mut self.lookups, &id, body);
+            }
+            Input::Announced(announced) => {
+                claims::announced(parts, &mut self.lookups, &announced);
+            }
             Input::InstancesReported { lookup, answer } => {
                 self.lookups.answered(parts, lookup, &answer);
             }
@@ -130,8 +146,12 @@ impl Auctioneer {
             Input::Queued { queued, reply } => questions::queued(parts, &queued, reply),
             Input::Capacity { size, reply } => questions::capacity(parts, &size, reply),
             Input::Rejected { rejected, reply } => self.reject(&[rejected], reply),
-            Input::Echo | Input::Connected(true) => {}
-            Input::Connected(false) => parts.feed.interrupted(),
+            Input::Echo => {}
+            Input::Missed | Input::Connected(true) => self.missed(now_ms),
+            Input::Connected(false) => {
+                parts.feed.interrupted();
+                self.missed(now_ms);
+            }
             Input::Shutdown => parts.requests.close(&mut parts.turn),
         }
         self.forget_ended();
@@ -146,7 +166,7 @@ impl Auctioneer {
         parts.requests.due(&mut parts.turn);
         self.forget_ended();
         let parts = &mut self.parts;
-        self.lookups.end_due(parts);
+        self.lookups.run(parts);
         self.stops.end_due(&mut parts.turn);
         if now_ms >= self.next_expire_ms {
             self.expire(now_ms);
@@ -212,6 +232,12 @@ impl Auctioneer {
     /// How many jobs wait for an auction or for room.
     pub fn waiting(&self) -> usize {
         self.parts.requests.waiting()
+    }
+
+    /// Messages may have been missed: what waits here may run already.
+    fn missed(&mut self, now_ms: u64) {
+        let unsure = self.parts.requests.missed(now_ms);
+        self.lookups.check(unsure);
     }
 
     /// A start message: each request is taken, repeated or rejected by itself.

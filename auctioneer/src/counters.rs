@@ -35,6 +35,10 @@ pub struct Counters {
     pub rejected: u64,
     /// Of the requests, those seen before.
     pub repeats: u64,
+    /// Requests that gave way to those of another auctioneer with the same id.
+    pub gave_way: u64,
+    /// Instances that ran twice, of which one was ended.
+    pub duplicates_ended: u64,
     /// Requests rejected because too much was waiting.
     pub overloaded: u64,
     /// Auctions held.

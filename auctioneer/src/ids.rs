@@ -50,3 +50,8 @@ number_ids! {
     /// A message to the auctioneer that awaits its reply; the driver knows its reply subject.
     ReplyKey;
 }
+
+impl StopId {
+    /// Of a stop for whose answer nobody waits.
+    pub const NOBODYS: Self = Self::new(0);
+}

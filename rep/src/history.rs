@@ -43,6 +43,11 @@ impl History {
         self.forget(now_ms);
     }
 
+    /// Remembers that an instance was killed because it runs elsewhere: a repeat of its start is refused.
+    pub(crate) fn killed(&mut self, now_ms: u64, id: InstanceId, expires_ms: u64) {
+        self.know(now_ms, id, true, expires_ms);
+    }
+
     /// Remembers that an id which is not here (yet) was told to stop. One that ended by itself
     /// stays as it was.
     pub(crate) fn stop_before_start(&mut self, now_ms: u64, id: InstanceId) {

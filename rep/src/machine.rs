@@ -62,6 +62,8 @@ pub enum CellOutput {
         instance: InstanceId,
         /// Which of its starts.
         attempt: u32,
+        /// Without asking it first.
+        at_once: bool,
     },
     /// Publish an event.
     Event(Box<Event>),
@@ -185,9 +187,15 @@ impl CellMachine {
                 Action::Launch { work, attempt } => {
                     self.out.push(CellOutput::Launch { work, attempt });
                 }
-                Action::End { instance, attempt } => {
-                    self.out.push(CellOutput::End { instance, attempt });
-                }
+                Action::End {
+                    instance,
+                    attempt,
+                    at_once,
+                } => self.out.push(CellOutput::End {
+                    instance,
+                    attempt,
+                    at_once,
+                }),
                 Action::Event {
                     kind,
                     app,

@@ -187,7 +187,11 @@ impl Shell {
         match output {
             CellOutput::Advertise(advert) | CellOutput::Withdraw(advert) => self.advertise(&advert),
             CellOutput::Launch { work, attempt } => self.executor.launch(now_ms, &work, attempt),
-            CellOutput::End { instance, attempt } => self.executor.end(now_ms, instance, attempt),
+            CellOutput::End {
+                instance,
+                attempt,
+                at_once,
+            } => self.executor.end(now_ms, instance, attempt, at_once),
             CellOutput::Event(event) => self.publish_event(&event),
         }
     }
@@ -337,6 +341,7 @@ fn adopt_apps(ledger: &mut Ledger, apps: usize) {
         tags: BTreeMap::new(),
         believed: None,
         run: None,
+        claim: None,
     };
     ledger.adopt((0..apps).map(work));
 }

@@ -11,6 +11,7 @@
 //! rest can be read without them.
 
 pub mod auctions_2014;
+pub mod check;
 pub mod demand;
 mod fields;
 pub mod measure;

@@ -134,6 +134,7 @@ pub async fn run(
         machine,
         clock,
         input,
+        dropped: 0,
     };
     // a task of its own: whoever waits for us may do so on a thread that is no worker's, and then
     // every message would have to wake it
@@ -151,6 +152,8 @@ struct Owner {
     machine: Auctioneer,
     clock: Clock,
     input: mpsc::Receiver<AuctioneerInput>,
+    /// Messages that the client had dropped at the last step.
+    dropped: u64,
 }
 
 impl Owner {
@@ -223,6 +226,10 @@ impl Owner {
 
     async fn step(&mut self, inputs: &mut Vec<AuctioneerInput>) {
         let now_ms = self.clock.now_ms();
+        let dropped = self.shell.bus.dropped.load(Ordering::Relaxed);
+        if std::mem::replace(&mut self.dropped, dropped) < dropped {
+            self.machine.take(now_ms, AuctioneerInput::Missed);
+        }
         for input in inputs.drain(..) {
             self.machine.take(now_ms, input);
         }

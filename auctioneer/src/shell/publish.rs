@@ -13,7 +13,11 @@ use shared::{
 };
 
 use super::Shell;
-use crate::{ids::ReplyKey, io::AuctioneerOutput, pool_time::ECHO_MS};
+use crate::{
+    ids::{ReplyKey, StopId},
+    io::AuctioneerOutput,
+    pool_time::ECHO_MS,
+};
 
 /// Evidence that messages flow: ten times a second to ourselves.
 pub(super) async fn echo(shell: Shell, name: String) {
@@ -51,12 +55,7 @@ impl Shell {
     /// nobody, and what waits here would stop everything else.
     pub(super) async fn send_all(&self, mut outputs: Vec<AuctioneerOutput>) {
         // observers come last: whoever waits for a start, a bid or an answer waits for nothing else
-        outputs.sort_by_key(|o| {
-            matches!(
-                o,
-                AuctioneerOutput::Event(_) | AuctioneerOutput::Outcome { .. }
-            )
-        });
+        outputs.sort_by_key(AuctioneerOutput::is_for_observers);
         let mut outputs = outputs.into_iter();
         while let Some(output) = outputs.next() {
             match self.send(output).await {
@@ -100,6 +99,11 @@ impl Shell {
             } => {
                 let subject = subjects.cell(&cell, "start");
                 self.ask(subject, &format!("start.{dispatch}"), body).await
+            }
+            AuctioneerOutput::EndDuplicates { cell, body } => {
+                let subject = subjects.cell(&cell, "stop");
+                self.ask(subject, &format!("stop.{}", StopId::NOBODYS), body)
+                    .await
             }
             AuctioneerOutput::StopCells { stop, body } => {
                 self.ask(subjects.cells_stop(), &format!("stop.{stop}"), body)

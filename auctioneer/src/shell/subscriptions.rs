@@ -9,6 +9,7 @@ use shared::{
 use tokio::task::JoinSet;
 
 use super::Shell;
+use crate::admission::read_announcement;
 use crate::ids::{DispatchId, LookupId, StopId};
 use crate::{feed::ReportKind, io::AuctioneerInput};
 
@@ -21,7 +22,7 @@ impl Shell {
             .await?;
         self.drain(
             subjects.event(kind::ASKED, "*"),
-            |_, m| Self::asked(m),
+            |_, m| read_announcement(&m.payload),
             tasks,
         )
         .await?;
@@ -88,21 +89,6 @@ impl Shell {
             id,
             body: message.payload.clone(),
         })
-    }
-
-    fn asked(message: &Message) -> Option<AuctioneerInput> {
-        #[derive(serde::Deserialize)]
-        struct Announced {
-            #[serde(default)]
-            request: Option<String>,
-            #[serde(default)]
-            requests: Vec<String>,
-        }
-        let asked: Announced = serde_json::from_slice(&message.payload).ok()?;
-        let ids = asked.request.into_iter().chain(asked.requests);
-        Some(AuctioneerInput::Announced(
-            ids.filter_map(|id| id.try_into().ok()).collect(),
-        ))
     }
 
     /// An answer to a start, a stop or the question what runs: the subject says to which.

@@ -15,6 +15,7 @@ fn stop(world: &mut World, app: &str, indices: Vec<u32>) -> StopId {
             app: app.into(),
             indices,
             instances: Vec::new(),
+            claim: None,
         },
         reply: Some(KEY),
     });

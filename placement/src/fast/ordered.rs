@@ -77,7 +77,7 @@ impl Ordered {
             lists: Vec::new(),
             positions: Vec::new(),
             dirty: Vec::new(),
-            is_dirty: Vec::new(),
+            dirty_at: Vec::new(),
         };
         Some(Self {
             policy: policy.clone(),
@@ -120,7 +120,7 @@ impl Ordered {
         let mut dirty = std::mem::take(&mut order.dirty);
         for (slot, before) in dirty.drain(..) {
             let at = slot as usize;
-            order.is_dirty[at] = false;
+            order.dirty_at[at] = NO_POSITION;
             let class_id = self.class_of.get(at).copied().unwrap_or(OUT);
             if class_id != OUT {
                 let (class, place) = (self.classes.get(class_id), self.places[at]);

@@ -97,10 +97,10 @@ impl Executor {
         }
     }
 
-    pub(crate) fn end(&mut self, now_ms: u64, instance: InstanceId, attempt: u32) {
+    pub(crate) fn end(&mut self, now_ms: u64, instance: InstanceId, attempt: u32, at_once: bool) {
         match self {
             Self::Simulated(simulated) => simulated.end(now_ms, instance, attempt),
-            Self::Process(processes) => processes.end(instance, attempt),
+            Self::Process(processes) => processes.end(instance, attempt, at_once),
         }
     }
 

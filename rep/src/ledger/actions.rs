@@ -21,6 +21,8 @@ pub enum Action {
         instance: InstanceId,
         /// Which of its starts.
         attempt: u32,
+        /// Without asking it first.
+        at_once: bool,
     },
     /// Something that observers want to know.
     Event {

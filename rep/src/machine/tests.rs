@@ -44,6 +44,7 @@ fn work(id: u128) -> Work {
         tags: std::collections::BTreeMap::new(),
         believed: None,
         run: None,
+        claim: None,
     }
 }
 
@@ -98,7 +99,14 @@ fn text(output: &CellOutput) -> String {
         }
         CellOutput::Withdraw(advert) => format!("withdraw, ttl {:?}", advert.ttl.0),
         CellOutput::Launch { work, attempt } => format!("launch {} {attempt}", work.instance),
-        CellOutput::End { instance, attempt } => format!("end {instance} {attempt}"),
+        CellOutput::End {
+            instance,
+            attempt,
+            at_once,
+        } => {
+            let how = if *at_once { "kill" } else { "end" };
+            format!("{how} {instance} {attempt}")
+        }
         CellOutput::Event(event) => format!("event {} {}", event.kind, event.count),
     }
 }

@@ -31,6 +31,8 @@ use crate::ledger::EndReason;
 
 /// What a rep writes to end the instance in order.
 pub(crate) const END: u8 = b't';
+/// What a rep writes to kill it without asking first.
+pub(crate) const KILL: u8 = b'k';
 /// How often the memory of an instance is looked at, where no control group holds it.
 const WATCH: Duration = Duration::from_millis(500);
 /// How often processes that do not go are killed again.
@@ -161,7 +163,7 @@ impl Supervisor {
             match read_rep(&mut self.rep) {
                 FromRep::Nothing => {}
                 FromRep::End => self.ask_to_end(orders, instance),
-                FromRep::Gone => return,
+                FromRep::Kill | FromRep::Gone => return,
             }
             reap(instance);
             if instance.kill_at.is_some_and(|at| at <= Instant::now()) {
@@ -340,6 +342,7 @@ fn drain(stream: &mut UnixStream) -> bool {
 enum FromRep {
     Nothing,
     End,
+    Kill,
     Gone,
 }
 
@@ -347,6 +350,7 @@ fn read_rep(rep: &mut UnixStream) -> FromRep {
     let mut byte = [0];
     match rep.read(&mut byte) {
         Ok(1) if byte[0] == END => FromRep::End,
+        Ok(1) if byte[0] == KILL => FromRep::Kill,
         Ok(0) => FromRep::Gone,
         Ok(_) => FromRep::Nothing,
         Err(e)

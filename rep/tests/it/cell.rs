@@ -49,6 +49,7 @@ async fn it_advertises_starts_stops_and_takes_its_leave() {
         app: "web".into(),
         indices: vec![],
         instances: vec![],
+        claim: None,
     };
     let stopped: StopAnswer = serde_json::from_value(cell.ask("stop", json(&stop)).await).unwrap();
     assert_eq!(stopped.stopped.len(), 1);

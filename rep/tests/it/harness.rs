@@ -156,6 +156,7 @@ pub(crate) fn work(app: &str, index: u32) -> Work {
         tags: std::collections::BTreeMap::new(),
         believed: None,
         run: None,
+        claim: None,
     }
 }
 

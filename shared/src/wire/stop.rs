@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{WireError, parse_strict};
-use crate::InstanceId;
+use crate::{AuctionId, InstanceId};
 
 /// What to stop: an app, or some of it. Filters are combined; on the wire a filter that is not there
 /// does not filter, and an empty one or a field that does not exist is refused.
@@ -28,13 +28,16 @@ pub struct Stop {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub instances: Vec<InstanceId>,
+    /// Only what runs for this claim, and at once: an instance that runs elsewhere for a lower one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<AuctionId>,
 }
 
 impl Stop {
     /// Reads a stop from the wire: nothing but what was meant may be stopped, so that a misspelt
     /// filter is an error.
     pub fn read(body: &[u8]) -> Result<Self, WireError> {
-        let stop: Self = parse_strict(body, "app, indices or instances")?;
+        let stop: Self = parse_strict(body, "app, indices, instances or claim")?;
         placement::check_name("app", &stop.app)?;
         Ok(stop)
     }

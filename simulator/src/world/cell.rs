@@ -213,7 +213,9 @@ impl SimCell {
                 published.push(Publication::Advert(advert));
             }
             CellOutput::Launch { work, attempt } => self.executor.launch(now_ms, &work, attempt),
-            CellOutput::End { instance, attempt } => self.executor.end(now_ms, instance, attempt),
+            CellOutput::End {
+                instance, attempt, ..
+            } => self.executor.end(now_ms, instance, attempt),
             CellOutput::Event(event) => published.push(Publication::Event(event)),
         }
     }
@@ -286,6 +288,7 @@ fn before(job: &Job, number: &mut u64) -> Work {
         tags: request.tags.clone(),
         believed: None,
         run: None,
+        claim: None,
     }
 }
 

@@ -59,7 +59,8 @@ pub(super) struct Order {
     pub(super) positions: Vec<u32>,
     /// Slots whose row changed since they were put in order, and the row that they were put there by.
     pub(super) dirty: Vec<(u32, Row)>,
-    pub(super) is_dirty: Vec<bool>,
+    /// By slot: where it stands in `dirty`.
+    pub(super) dirty_at: Vec<u32>,
 }
 
 /// Not in any bucket.
@@ -114,10 +115,12 @@ impl Order {
     /// The slot's row changed; `before` is how it was.
     pub(super) fn mark_dirty(&mut self, slot: u32, before: Row) {
         let at = slot as usize;
-        if self.is_dirty.len() <= at {
-            self.is_dirty.resize(at + 1, false);
+        if self.dirty_at.len() <= at {
+            self.dirty_at.resize(at + 1, NO_POSITION);
         }
-        if !std::mem::replace(&mut self.is_dirty[at], true) {
+        if self.dirty_at[at] == NO_POSITION {
+            // as many as slots, which are counted in u32
+            self.dirty_at[at] = u32::try_from(self.dirty.len()).unwrap_or(NO_POSITION);
             self.dirty.push((slot, before));
         }
     }
@@ -158,11 +161,8 @@ impl Order {
 
     /// The row that the slot stands in the order by, when `row` is how it is now.
     pub(super) fn row_in_order(&self, slot: u32, row: Row) -> Row {
-        if !self.is_dirty.get(slot as usize).copied().unwrap_or(false) {
-            return row;
-        }
-        // only for cells that go or are absent: few
-        let found = self.dirty.iter().find(|(dirty, _)| *dirty == slot);
+        let at = self.dirty_at.get(slot as usize).copied();
+        let found = self.dirty.get(at.unwrap_or(NO_POSITION) as usize);
         found.map_or(row, |(_, before)| *before)
     }
 

@@ -29,6 +29,7 @@ fn work(id: u128, app: &str) -> Work {
         tags: BTreeMap::new(),
         believed: None,
         run: None,
+        claim: None,
     }
 }
 
@@ -63,6 +64,7 @@ fn stop(app: &str, ids: &[u128]) -> Stop {
         app: app.into(),
         indices: Vec::new(),
         instances: ids.iter().copied().map(InstanceId::from_u128).collect(),
+        claim: None,
     }
 }
 
