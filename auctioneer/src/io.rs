@@ -32,7 +32,7 @@ pub struct StartMessage {
 /// A valid start request.
 #[derive(Clone, Debug)]
 pub struct AdmittedRequest {
-    /// Its id, given or made.
+    /// Its id, as sent or generated.
     pub id: RequestId,
     /// Its sender gave it its id, and may have sent it before.
     pub given: bool,
@@ -45,9 +45,9 @@ pub struct AdmittedRequest {
 /// A rejected request, and what is known of it.
 #[derive(Clone, Debug)]
 pub struct Rejected {
-    /// Its id when that is valid, else a new one.
+    /// Its id if that is valid, else a new one.
     pub id: RequestId,
-    /// Its app when that is a valid name.
+    /// Its app if that is a valid name.
     pub app: Option<String>,
     /// Why.
     pub error: WireError,
@@ -56,7 +56,7 @@ pub struct Rejected {
 /// A dry run: a decision that is only reported.
 #[derive(Clone, Debug)]
 pub struct DryRun {
-    /// The requests to decide.
+    /// The requests.
     pub requests: Vec<AdmittedRequest>,
     /// Cells to leave out.
     pub without: Vec<String>,
@@ -80,11 +80,11 @@ pub struct Announcement {
 pub enum AuctioneerInput {
     /// A start message.
     Start(StartMessage),
-    /// A message in which a cell describes itself.
+    /// A report of a cell.
     CellReport {
         /// What the message is.
         kind: ReportKind,
-        /// The cell that its subject names; none for bids and states.
+        /// The cell in its subject; none for bids and answers to `.state`.
         subject_cell: Option<String>,
         /// The message.
         body: Bytes,
@@ -96,7 +96,7 @@ pub enum AuctioneerInput {
         /// The answer.
         answer: Box<Acceptance>,
     },
-    /// The NATS server has no subscriber for a start.
+    /// There were no responders for a start.
     NoResponders {
         /// Which start.
         dispatch: DispatchId,
@@ -114,7 +114,7 @@ pub enum AuctioneerInput {
     Announced(Announcement),
     /// A cell's answer to the question which instances run.
     InstancesReported {
-        /// Which question.
+        /// Which request.
         lookup: LookupId,
         /// The answer.
         answer: Box<InstancesAnswer>,
@@ -140,42 +140,42 @@ pub enum AuctioneerInput {
         /// Where the reply goes.
         reply: ReplyKey,
     },
-    /// A question for the last decisions about an app.
+    /// A request for the last decisions about an app.
     Explain {
-        /// The question.
+        /// The request.
         explain: ExplainRequest,
         /// Where the reply goes.
         reply: ReplyKey,
     },
-    /// A question for the cells in the pool.
+    /// A request for the cells in the pool.
     Pool {
-        /// Which part of the list.
+        /// Which page.
         page: Page,
         /// Where the reply goes.
         reply: ReplyKey,
     },
-    /// A question for the work that waits.
+    /// A request for the queued work.
     Queued {
-        /// Which work, and how much of it.
+        /// The filter and the limit.
         queued: QueuedRequest,
         /// Where the reply goes.
         reply: ReplyKey,
     },
-    /// A question for how many more of a size fit.
+    /// A request for capacity.
     Capacity {
         /// The size, as a request for one instance.
         size: Box<AdmittedRequest>,
         /// Where the reply goes.
         reply: ReplyKey,
     },
-    /// A message that was rejected as a whole.
+    /// A message that is invalid as a whole.
     Rejected {
         /// Why.
         rejected: Rejected,
         /// Where the reply goes.
         reply: Option<ReplyKey>,
     },
-    /// The auctioneer's own echo: messages flow.
+    /// The auctioneer's own echo arrived.
     Echo,
     /// The connection to NATS is up, or down.
     Connected(bool),
@@ -187,7 +187,7 @@ pub enum AuctioneerInput {
     Simulated(SimulatedInput),
 }
 
-/// One thing to do.
+/// One output.
 #[derive(Clone, Debug)]
 pub enum AuctioneerOutput {
     /// Ask every cell for a bid.
@@ -200,9 +200,9 @@ pub enum AuctioneerOutput {
         /// The cell.
         cell: Arc<str>,
     },
-    /// Ask every cell which instances run.
+    /// Ask every cell for its instances.
     AskInstances {
-        /// Which question.
+        /// Which request.
         lookup: LookupId,
         /// The message.
         body: Bytes,
@@ -265,9 +265,9 @@ pub enum AuctioneerOutput {
         cells: usize,
         /// Jobs placed.
         placed: usize,
-        /// Jobs that wait for room.
+        /// Jobs queued.
         queued: usize,
-        /// Jobs that fit nowhere and do not wait.
+        /// Jobs unplaced.
         unplaced: usize,
     },
 }

@@ -33,7 +33,7 @@ mod bucket;
 mod order;
 mod search;
 
-use order::Order;
+use order::{NO_POSITION, Order};
 use search::Candidate;
 
 /// No class: the slot is not in the index.
