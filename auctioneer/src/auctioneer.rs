@@ -181,6 +181,12 @@ impl Auctioneer {
         std::mem::take(&mut self.parts.turn.out)
     }
 
+    /// What the last run returned is sent now: the wait for the cells' answers begins. For drivers whose
+    /// time passes while the machine decides.
+    pub fn sent(&mut self, now_ms: u64) {
+        self.parts.dispatches.sent(now_ms);
+    }
+
     /// When [`Auctioneer::run`] must be called at the latest.
     pub fn next_wake_ms(&self) -> u64 {
         self.next_work_ms().min(self.next_expire_ms)

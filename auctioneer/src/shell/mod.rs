@@ -234,6 +234,7 @@ impl Owner {
             self.machine.take(now_ms, input);
         }
         let outputs = self.machine.run(now_ms);
+        self.machine.sent(self.clock.now_ms());
         self.publish_counters();
         self.shell.send_all(outputs).await;
     }
