@@ -3,6 +3,7 @@ use shared::{AuctionId, clock::CellTime};
 
 use super::*;
 
+mod claims;
 mod lists;
 mod lives;
 mod promises;
