@@ -1,7 +1,5 @@
 //! An instance that was sent here for a claim, and runs elsewhere for a lower one.
 
-use shared::AuctionId;
-
 use super::*;
 
 fn claimed(claim: u128) -> CellStart {
