@@ -11,7 +11,7 @@ pub struct Counters {
     pub renewed: u64,
     /// Dropped: not a valid report of a cell.
     pub dropped_malformed: u64,
-    /// Dropped: advertised on another cell's subject.
+    /// Dropped: the body names another sender than the subject.
     pub dropped_wrong_subject: u64,
     /// Dropped: larger than any cell's report may be, or of more apps.
     pub dropped_too_large: u64,

@@ -92,6 +92,8 @@ pub enum AuctioneerInput {
     },
     /// An answer that could not be parsed.
     Unreadable,
+    /// A message whose body names another sender than its subject.
+    WrongSubject,
     /// The outcome of a request, of this auctioneer or another one.
     Outcome {
         /// The request.

@@ -188,7 +188,7 @@ impl Shell {
             CellOutput::Advertise(advert) | CellOutput::Withdraw(advert) => self.advertise(&advert),
             CellOutput::Launch { work, attempt } => self.executor.launch(now_ms, &work, attempt),
             CellOutput::End { instance, attempt } => self.executor.end(now_ms, instance, attempt),
-            CellOutput::Event(event) => self.publish_event(&event),
+            CellOutput::Event(event) => self.publish_event(*event),
         }
     }
 
@@ -200,9 +200,10 @@ impl Shell {
         }
     }
 
-    fn publish_event(&self, event: &Event) {
-        let subject = self.subjects.event(&event.kind, event.about());
-        self.outbox.publish(subject, to_bytes(event));
+    fn publish_event(&self, mut event: Event) {
+        event.stamp(self.cell_name());
+        let subject = self.subjects.event(&event.kind, event.about(), &event.by);
+        self.outbox.publish(subject, to_bytes(&event));
     }
 
     fn own_subject(&self, what: &str) -> String {

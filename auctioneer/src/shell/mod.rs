@@ -75,6 +75,8 @@ pub enum AuctioneerError {
 /// What the tasks around the machine share.
 #[derive(Clone)]
 struct Shell {
+    /// Our name.
+    name: Arc<str>,
     bus: Bus,
     subjects: Subjects,
     policy: Arc<Policy>,
@@ -113,6 +115,7 @@ pub async fn run(
     });
     let (inputs, input) = mpsc::channel(INPUTS);
     let shell = Shell {
+        name: config.name.as_str().into(),
         inbox: bus.client.new_inbox().into(),
         bus,
         subjects,
@@ -125,8 +128,8 @@ pub async fn run(
     };
     service::check_name_is_free(&shell, &config.name).await?;
     let mut tasks = JoinSet::new();
-    shell.listen(&config.name, &mut tasks).await?;
-    tasks.spawn(publish::echo(shell.clone(), config.name.clone()));
+    shell.listen(&mut tasks).await?;
+    tasks.spawn(publish::echo(shell.clone()));
     let door = Door::open(&shell, &config).await?;
     tasks.spawn(service::compare_policies(shell.clone()));
     let owner = Owner {

@@ -16,8 +16,8 @@ use super::Shell;
 use crate::{ids::ReplyKey, io::AuctioneerOutput, pool_time::ECHO_MS};
 
 /// Evidence that messages flow: ten times a second to ourselves.
-pub(super) async fn echo(shell: Shell, name: String) {
-    let subject = shell.subjects.echo(&name);
+pub(super) async fn echo(shell: Shell) {
+    let subject = shell.subjects.echo(&shell.name);
     let mut echoes = tokio::time::interval(Duration::from_millis(ECHO_MS));
     echoes.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -109,9 +109,10 @@ impl Shell {
             AuctioneerOutput::ReplyError { to, error } => {
                 self.reply(to, to_bytes(&error.body()), Some(&error)).await
             }
-            AuctioneerOutput::Event(event) => {
+            AuctioneerOutput::Event(mut event) => {
                 log_cell(&event);
-                let subject = subjects.event(&event.kind, event.about());
+                event.stamp(&self.name);
+                let subject = subjects.event(&event.kind, event.about(), &event.by);
                 in_time(self.bus.client.publish(subject, to_bytes(&*event))).await
             }
             AuctioneerOutput::Outcome { id, body } => {

@@ -14,19 +14,19 @@ use crate::{feed::ReportKind, io::AuctioneerInput};
 
 impl Shell {
     /// Subscribes to all that is said without being asked for, and to the answers.
-    pub(super) async fn listen(&self, name: &str, tasks: &mut JoinSet<()>) -> Result<(), BusError> {
+    pub(super) async fn listen(&self, tasks: &mut JoinSet<()>) -> Result<(), BusError> {
         let subjects = &self.subjects;
         self.drain(subjects.adverts(), Self::advert, tasks).await?;
         self.drain(subjects.outcomes(), |_, m| Self::outcome(m), tasks)
             .await?;
         self.drain(
-            subjects.event(kind::ASKED, "*"),
-            |_, m| Self::asked(m),
+            subjects.event(kind::ASKED, "*", "*"),
+            Self::asked,
             tasks,
         )
         .await?;
         self.drain(
-            subjects.echo(name),
+            subjects.echo(&self.name),
             |_, _| Some(AuctioneerInput::Echo),
             tasks,
         )
@@ -90,15 +90,22 @@ impl Shell {
         })
     }
 
-    fn asked(message: &Message) -> Option<AuctioneerInput> {
+    fn asked(&self, message: &Message) -> Option<AuctioneerInput> {
         #[derive(serde::Deserialize)]
         struct Announced {
+            by: String,
             #[serde(default)]
             request: Option<String>,
             #[serde(default)]
             requests: Vec<String>,
         }
-        let asked: Announced = serde_json::from_slice(&message.payload).ok()?;
+        let Ok(asked) = serde_json::from_slice::<Announced>(&message.payload) else {
+            return Some(AuctioneerInput::Unreadable);
+        };
+        let subject = self.subjects.event_of(&message.subject)?;
+        if asked.by != subject.by {
+            return Some(AuctioneerInput::WrongSubject);
+        }
         let ids = asked.request.into_iter().chain(asked.requests);
         Some(AuctioneerInput::Announced(
             ids.filter_map(|id| id.try_into().ok()).collect(),

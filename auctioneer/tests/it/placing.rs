@@ -21,7 +21,9 @@ async fn dea_decides_from_the_pool_alone() {
     let reply = cluster.start_app(&request("r1", "web", 100, 10)).await;
     assert_eq!(reply["outcome"], "placed");
     assert_eq!(cells_of(&reply).len(), 10);
-    watch.heard("vendue.event.placed.web").await;
+    let placed = watch.heard("vendue.event.placed.web.a1").await;
+    assert_eq!(placed["by"], "a1");
+    assert!(placed["time"].as_str().unwrap().ends_with('Z'), "{placed}");
     watch.heard("vendue.outcome.r1").await;
     assert_eq!(watch.count("vendue.bid"), 0, "it asks nobody");
     assert_eq!(watch.count("vendue.event.asked.web"), 1);

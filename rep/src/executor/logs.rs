@@ -72,6 +72,7 @@ pub(crate) struct Sink {
     app: String,
     index: u32,
     instance: InstanceId,
+    subject: String,
     rate: Mutex<Rate>,
     /// Lines not published since the last one that was.
     dropped: AtomicU64,
@@ -127,6 +128,9 @@ impl Logs {
             app: work.app.clone(),
             index: work.index,
             instance: work.instance,
+            subject: self
+                .subjects
+                .log(&work.app, &work.index.to_string(), &self.cell),
             rate: Mutex::new(Rate::new(self.clock.now_ms())),
             dropped: AtomicU64::new(0),
             logs: Arc::clone(self),
@@ -257,8 +261,7 @@ impl Sink {
         let dropped = self.dropped.swap(0, Ordering::Relaxed);
         let message = self.logs.line(&self.app, self.index, line);
         let body = to_bytes(&LogLine { dropped, ..message });
-        let subject = self.logs.subjects.log(&self.app, &self.index.to_string());
-        if !self.logs.outbox.publish_now(subject, body) {
+        if !self.logs.outbox.publish_now(self.subject.clone(), body) {
             self.dropped.fetch_add(dropped, Ordering::Relaxed);
             self.drop_one();
         }

@@ -245,14 +245,15 @@ async fn a_task_ends_and_is_remembered() {
 #[tokio::test]
 async fn events_are_gathered_per_app() {
     let server = NatsServer::start().await;
-    let mut events = subscribe(&server, "vendue.event.running.*").await;
+    let mut events = subscribe(&server, "vendue.event.running.web.a").await;
     let cell = Cell::start(&server, config("a")).await;
     cell.must_start((0..5).map(|i| work("web", i)).collect())
         .await;
     let event = next(&mut events).await;
     assert_eq!(event["count"], 5);
     assert_eq!(event["indices"], "0-4");
-    assert_eq!(event["cell"], "a");
+    assert_eq!((&event["cell"], &event["by"]), (&"a".into(), &"a".into()));
+    assert!(event["time"].as_str().unwrap().ends_with('Z'), "{event}");
     cell.end().await;
 }
 

@@ -56,7 +56,7 @@ async fn a_process_runs_with_its_environment_and_is_heard() {
     let cell = Cell::start(&server, process_config("env")).await;
     let mut log = cell
         .client
-        .subscribe(subjects().log("task", "*"))
+        .subscribe(subjects().log("task", "*", "*"))
         .await
         .unwrap();
     cell.client.flush().await.unwrap();
@@ -463,7 +463,7 @@ async fn a_flood_of_output_is_cut_down_and_counted() {
     let cell = Cell::start(&server, process_config("flood")).await;
     let mut log = cell
         .client
-        .subscribe(subjects().log("task", "0"))
+        .subscribe(subjects().log("task", "0", "flood"))
         .await
         .unwrap();
     cell.client.flush().await.unwrap();

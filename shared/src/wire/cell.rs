@@ -6,7 +6,7 @@ use placement::{Kind, Resources, Run, Span};
 use serde::{Deserialize, Serialize};
 
 use super::{WireError, parse_strict};
-use crate::{AuctionId, Incarnation, InstanceId, clock::CellTime};
+use crate::{AuctionId, Incarnation, InstanceId, LogSubject, clock::CellTime};
 
 /// Why a cell refuses an instance. Lack of room says `insufficient resources: …`.
 pub mod reason {
@@ -296,6 +296,15 @@ pub struct LogLine {
     /// How long ago.
     #[serde(default)]
     pub age_ms: u64,
+}
+
+impl LogLine {
+    /// Whether the body says of its sender, and of what it is, the same as the subject.
+    pub fn agrees_with(&self, subject: LogSubject<'_>) -> bool {
+        self.cell == subject.cell
+            && self.app == subject.app
+            && subject.index.parse() == Ok(self.index)
+    }
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature

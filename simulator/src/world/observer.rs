@@ -180,7 +180,7 @@ impl<'s> Observer<'s> {
                 self.world.client.outcome(self.world.now_us, id, body);
                 (Kind::Outcome, nodes)
             }
-            ["event", event, _] => {
+            ["event", event, _, _] => {
                 self.event(event, body);
                 (Kind::Event, if *event == kind::ASKED { nodes } else { 0 })
             }
