@@ -13,6 +13,8 @@ pub struct Counters {
     pub dropped_malformed: u64,
     /// Dropped: the body names another sender than the subject.
     pub dropped_wrong_subject: u64,
+    /// Answers not given: the request wants them on a subject that is no inbox.
+    pub dropped_reply_subject: u64,
     /// Dropped: larger than any cell's report may be, or of more apps.
     pub dropped_too_large: u64,
     /// Dropped: an older version of a cell than the one known.

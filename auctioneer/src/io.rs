@@ -73,7 +73,7 @@ pub enum AuctioneerInput {
     CellReport {
         /// What the message is.
         kind: ReportKind,
-        /// The cell that its subject names; none for bids and states.
+        /// The cell that its subject names.
         subject_cell: Option<String>,
         /// The message.
         body: Bytes,

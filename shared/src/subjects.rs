@@ -220,10 +220,11 @@ impl AnswerTo {
         Ok(Self(format!("{asker}.{token}")))
     }
 
-    /// What a broadcast's headers say; none where they say nothing, or nothing valid.
-    pub fn of(message: &async_nats::Message) -> Option<Self> {
-        let headers = message.headers.as_ref()?;
-        headers.get(ANSWER_TO)?.as_str().parse().ok()
+    /// What a broadcast's headers say; none where they say nothing.
+    pub fn of(message: &async_nats::Message) -> Result<Option<Self>, Invalid> {
+        let headers = message.headers.as_ref();
+        let to = headers.and_then(|headers| headers.get(ANSWER_TO));
+        to.map(|to| to.as_str().parse()).transpose()
     }
 
     /// The headers of a broadcast.

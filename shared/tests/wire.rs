@@ -131,7 +131,14 @@ fn a_stop_or_drain_with_a_misspelt_filter_is_refused() {
         (e.field.as_deref(), e.message.as_str()),
         (Some("dedline"), says)
     );
-    assert_eq!(wire::Drain::read(b"").unwrap().deadline, None);
+    assert_eq!(wire::Drain::read(b"{}").unwrap().deadline, None);
+    wire::Drain::read(b"").unwrap_err();
+    for nothing in ["", "{}", r#"{"v":1}"#] {
+        wire::read_nothing(nothing.as_bytes()).unwrap();
+    }
+    for meant_for_another in ["[]", "7", r#"{"v":1,"name":"vendue-cell"}"#] {
+        wire::read_nothing(meant_for_another.as_bytes()).unwrap_err();
+    }
 }
 
 #[test]

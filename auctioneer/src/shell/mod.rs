@@ -1,7 +1,8 @@
 //! Between NATS and the state machine: bytes, timers, subscriptions. One task owns the machine.
 
 mod auction_log;
-
+mod broadcasts;
+mod drop_notices;
 mod publish;
 mod service;
 mod subscriptions;
@@ -34,7 +35,9 @@ use crate::{
     parts::Settings, warm_up::WarmUp,
 };
 use auction_log::AuctionLog;
-use service::Door;
+use broadcasts::Broadcasts;
+use drop_notices::DropNotices;
+use service::{Door, Waiting};
 
 /// Inputs that may wait for the machine; then the subscriptions fill up.
 const INPUTS: usize = 65_536;
@@ -81,13 +84,17 @@ struct Shell {
     subjects: Subjects,
     policy: Arc<Policy>,
     /// Requests that await their answers.
-    pending: Arc<Mutex<HashMap<ReplyKey, async_nats::service::Request>>>,
+    pending: Arc<Mutex<HashMap<ReplyKey, Waiting>>>,
     counters: Arc<Mutex<Counters>>,
     /// Messages that the client did not take in time.
     unsent: Arc<AtomicU64>,
     inputs: mpsc::Sender<AuctioneerInput>,
-    /// Answers to what we ask arrive under this subject.
+    /// Requests that want their answer where none may go.
+    forbidden: Arc<AtomicU64>,
+    /// Answers to what we ask one cell arrive under this subject.
     inbox: Arc<str>,
+    /// Where the answers to what we ask all cells go.
+    broadcasts: Arc<Broadcasts>,
     auctions: Arc<AuctionLog>,
 }
 
@@ -117,6 +124,8 @@ pub async fn run(
     let shell = Shell {
         name: config.name.as_str().into(),
         inbox: bus.client.new_inbox().into(),
+        broadcasts: Arc::new(Broadcasts::new(&config.name)?),
+        forbidden: Arc::default(),
         bus,
         subjects,
         policy: Arc::new(config.policy.clone()),
@@ -137,6 +146,7 @@ pub async fn run(
         machine,
         clock,
         input,
+        notices: DropNotices::default(),
     };
     // a task of its own: whoever waits for us may do so on a thread that is no worker's, and then
     // every message would have to wake it
@@ -154,6 +164,7 @@ struct Owner {
     machine: Auctioneer,
     clock: Clock,
     input: mpsc::Receiver<AuctioneerInput>,
+    notices: DropNotices,
 }
 
 impl Owner {
@@ -234,8 +245,10 @@ impl Owner {
         self.shell.send_all(outputs).await;
     }
 
-    fn publish_counters(&self) {
+    fn publish_counters(&mut self) {
         let mut counted = self.machine.counters();
+        counted.dropped_reply_subject = self.shell.forbidden.load(Ordering::Relaxed);
+        self.notices.look(&counted);
         counted.dropped_unsent = self.shell.unsent.load(Ordering::Relaxed);
         counted.dropped_too_fast = self.shell.bus.dropped.load(Ordering::Relaxed);
         let counters = self.shell.counters.lock();

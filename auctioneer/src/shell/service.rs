@@ -13,7 +13,9 @@ use async_nats::service::{Request, Service, ServiceExt, endpoint::Endpoint};
 use futures_util::StreamExt;
 use placement::Policy;
 use shared::{
+    AnswerTo,
     ask::gather,
+    may_answer,
     wire::{WireError, to_bytes},
 };
 use tokio::task::JoinSet;
@@ -108,7 +110,7 @@ impl Door {
         ] {
             // what waits is known to the auctioneer that took it: each is in a group of its own
             let group = match entrance {
-                Entrance::Queued => &*shell.inbox,
+                Entrance::Queued => &*shell.name,
                 _ => QUEUE_GROUP,
             };
             let endpoint = service.endpoint_builder().name(name).queue_group(group);
@@ -143,9 +145,10 @@ impl Shell {
 async fn take(shell: Shell, mut endpoint: Endpoint, entrance: Entrance, keys: Arc<AtomicU64>) {
     while let Some(request) = endpoint.next().await {
         let body = request.message.payload.clone();
-        let key = request.message.reply.is_some().then(|| {
+        let key = Waiting::of(&shell, entrance, request).map(|waiting| {
             let key = ReplyKey::new(keys.fetch_add(1, Ordering::Relaxed));
-            remember(&shell, key, request);
+            let mut pending = shell.pending.lock().unwrap_or_else(PoisonError::into_inner);
+            pending.insert(key, waiting);
             key
         });
         match read(&shell.policy, entrance, &body, key) {
@@ -161,9 +164,34 @@ async fn take(shell: Shell, mut endpoint: Endpoint, entrance: Entrance, keys: Ar
     std::future::pending::<()>().await;
 }
 
-fn remember(shell: &Shell, key: ReplyKey, request: Request) {
-    let mut pending = shell.pending.lock().unwrap_or_else(PoisonError::into_inner);
-    pending.insert(key, request);
+/// Where an answer goes.
+pub(super) enum Waiting {
+    /// To whoever asked an endpoint, which counts its answers.
+    Endpoint(Box<Request>),
+    /// Below our own subject: the answer to a broadcast.
+    Broadcast(String),
+}
+
+impl Waiting {
+    /// None when no answer is wanted, or when it is wanted where none may go.
+    fn of(shell: &Shell, entrance: Entrance, request: Request) -> Option<Self> {
+        let to = match entrance {
+            Entrance::Queued => AnswerTo::of(&request.message),
+            _ => Ok(None),
+        };
+        match (to, &request.message.reply) {
+            (Ok(Some(to)), _) => {
+                let subject = shell.subjects.auctioneer_answer(&shell.name, &to);
+                Some(Self::Broadcast(subject))
+            }
+            (Ok(None), None) => None,
+            (Ok(None), Some(reply)) if may_answer(reply) => Some(Self::Endpoint(Box::new(request))),
+            _ => {
+                shell.forbidden.fetch_add(1, Ordering::Relaxed);
+                None
+            }
+        }
+    }
 }
 
 fn read(

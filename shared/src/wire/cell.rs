@@ -212,10 +212,9 @@ pub struct Drain {
 }
 
 impl Drain {
-    /// Reads a drain from the wire; no body = the cell's own deadline. A misspelt deadline is an
-    /// error.
+    /// Reads a drain from the wire; without a deadline, the cell's own. A misspelt deadline is an
+    /// error, and so is no body: that may have been meant for something else.
     pub fn read(body: &[u8]) -> Result<Self, WireError> {
-        let body = if body.is_empty() { b"{}" } else { body };
         parse_strict(body, "deadline")
     }
 }
