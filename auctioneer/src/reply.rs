@@ -13,7 +13,7 @@ use shared::RequestId;
 
 use crate::ticket::{Answer, Done, Instance, State, Ticket, because};
 
-/// The outcome of an instance at this moment.
+/// The current outcome of an instance.
 fn present(ticket: &Ticket, instance: &Instance) -> Done {
     match &instance.state {
         State::Done(done) => done.clone(),
@@ -38,7 +38,7 @@ fn present(ticket: &Ticket, instance: &Instance) -> Done {
     }
 }
 
-/// The answer to a request, with what is known now. It fits into `max_bytes`.
+/// The answer to a request, as far as it is known now. It fits into `max_bytes`.
 pub(crate) fn answer(ticket: &Ticket, max_bytes: usize) -> Answer {
     let present: Vec<(u32, &Instance, Done)> = ticket
         .instances
@@ -92,7 +92,7 @@ fn single(index: u32, instance: &Instance, done: &Done) -> InstanceOutcome {
     }
 }
 
-/// Every instance that has a cell by itself; equal failures are grouped.
+/// Each placed or unknown instance by itself; equal failures are grouped.
 fn each(present: &[(u32, &Instance, Done)]) -> Vec<InstanceOutcome> {
     let mut listed = Vec::new();
     let mut failed = Vec::new();
@@ -118,7 +118,7 @@ fn groups(failed: &[(u32, &Instance, &Done)]) -> Vec<InstanceOutcome> {
             done.duplicate_of.as_ref().map(RequestId::as_str),
         )
     }
-    // keyed by reason: one reason in one request has one set of numbers, or nearly the same
+    // by reason: within a request, one reason has the same numbers, or nearly so
     let mut groups: BTreeMap<Key<'_>, Vec<&(u32, &Instance, &Done)>> = BTreeMap::new();
     for member in failed {
         groups.entry(key(member.2)).or_default().push(member);
@@ -145,7 +145,7 @@ fn by_cell(present: &[(u32, &Instance, Done)]) -> Vec<InstanceOutcome> {
     groups(&all)
 }
 
-/// How many of each outcome.
+/// The number of instances with each outcome.
 fn counts(present: &[(u32, &Instance, Done)]) -> Vec<InstanceOutcome> {
     let mut counts: BTreeMap<Outcome, usize> = BTreeMap::new();
     for (_, _, done) in present {
@@ -164,7 +164,7 @@ fn counts(present: &[(u32, &Instance, Done)]) -> Vec<InstanceOutcome> {
     counts.into_iter().map(one).collect()
 }
 
-/// The answer to an array, from its elements' answers; it fits into `max_bytes`.
+/// The answer to an array, from the answers to its requests; it fits into `max_bytes`.
 pub(crate) fn array(answers: &[Answer], max_bytes: usize) -> Result<Bytes, WireError> {
     let outcome = answers
         .iter()
@@ -207,7 +207,7 @@ pub(crate) fn array(answers: &[Answer], max_bytes: usize) -> Result<Bytes, WireE
     Err(WireError::new(code::OVERLOADED, message))
 }
 
-/// The least that an element of an array can be answered.
+/// The shortest answer to a request of an array.
 #[derive(Serialize)]
 struct Bare {
     outcome: Outcome,

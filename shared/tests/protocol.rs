@@ -110,6 +110,7 @@ fn every_subject_is_documented() {
         s.cell("<cell>", "advert"),
         s.cell("<cell>", "start"),
         s.cell("<cell>", "heartbeat"),
+        s.cell("<cell>", "answer.<asker>.<n>"),
         s.event("<kind>", "<app or cell>", "<cell or auctioneer>"),
         s.outcome("<request id>"),
         s.log("<app>", "<index>", "<cell>"),

@@ -1,4 +1,4 @@
-//! One task for each subscription: it reads and hands on, and never waits for anything else.
+//! One task per subscription, which parses messages, passes them on, and waits for nothing else.
 
 use async_nats::{Message, Subscriber};
 use futures_util::StreamExt;
@@ -64,7 +64,7 @@ impl Shell {
         Ok(())
     }
 
-    // the signature of all readers
+    // all readers have the same signature
     #[allow(clippy::unnecessary_wraps)]
     fn advert(&self, message: &Message) -> Option<AuctioneerInput> {
         Some(AuctioneerInput::CellReport {
