@@ -15,7 +15,8 @@ pub mod wire;
 
 pub use ids::{AuctionId, Incarnation, InstanceId, RequestId};
 pub use subjects::{
-    ANSWER_TO, AnswerSubject, AnswerTo, EventSubject, LogSubject, Subjects, check_prefix, may_answer,
+    ANSWER_TO, AnswerSubject, AnswerTo, EventSubject, LogSubject, Subjects, check_prefix,
+    may_answer,
 };
 
 /// The version of every message: `"v":1`.

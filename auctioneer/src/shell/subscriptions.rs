@@ -19,12 +19,8 @@ impl Shell {
         self.drain(subjects.adverts(), Self::advert, tasks).await?;
         self.drain(subjects.outcomes(), |_, m| Self::outcome(m), tasks)
             .await?;
-        self.drain(
-            subjects.event(kind::ASKED, "*", "*"),
-            Self::asked,
-            tasks,
-        )
-        .await?;
+        self.drain(subjects.event(kind::ASKED, "*", "*"), Self::asked, tasks)
+            .await?;
         self.drain(
             subjects.echo(&self.name),
             |_, _| Some(AuctioneerInput::Echo),

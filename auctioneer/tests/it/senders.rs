@@ -109,15 +109,3 @@ async fn nobody_can_make_an_auctioneer_publish_on_a_subject_of_his_choice() {
     let heard = tokio::time::timeout(Duration::ZERO, elsewhere.next()).await;
     assert!(heard.is_err(), "{heard:?}");
 }
-
-#[tokio::test]
-async fn a_second_auctioneer_of_one_name_does_not_start() {
-    let cluster = Cluster::start().await;
-    let _first = cluster.warm("a1", "dea", 0).await;
-    let second = cluster.auctioneer("a1", "dea").await.ended().await;
-    let error = second.unwrap_err().to_string();
-    assert!(
-        error.contains("a1") && error.contains("another name"),
-        "{error}"
-    );
-}
