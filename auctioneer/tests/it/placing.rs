@@ -90,6 +90,31 @@ async fn diego_asks_once_per_batch_and_waits_for_nobody_who_answered() {
 }
 
 #[tokio::test]
+async fn a_request_goes_with_its_version_and_its_trace_to_the_cell_and_the_observers() {
+    const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let cluster = Cluster::start().await;
+    let cell = HandCell::start(&cluster, "c1", 1_000).await;
+    let _auctioneer = cluster.warm("a1", "dea", 1).await;
+    let watch = cluster.watch().await;
+    let mut body = request("r1", "web", 100, 1);
+    body["version"] = "v7".into();
+    body["traceparent"] = TRACE.into();
+    let reply = cluster.start_app(&body).await;
+    assert_eq!(reply["outcome"], "placed", "{reply}");
+    let work = cell.get(|s| s.heard_starts[0].work[0].clone());
+    assert_eq!(work.request.unwrap(), "r1");
+    assert_eq!(work.version.as_deref(), Some("v7"));
+    assert_eq!(work.traceparent.as_deref(), Some(TRACE));
+    let placed = watch.heard("vendue.event.placed.web.a1").await;
+    assert_eq!(placed["instances"][0]["traceparent"], TRACE);
+
+    body["id"] = "r2".into();
+    body["traceparent"] = "00-0-0-01".into();
+    let reply = cluster.start_app(&body).await;
+    assert_eq!(reply["error"]["field"], "traceparent", "{reply}");
+}
+
+#[tokio::test]
 async fn refused_work_goes_to_another_cell() {
     for policy in ["dea", "diego"] {
         let cluster = Cluster::start().await;

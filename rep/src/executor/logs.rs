@@ -59,6 +59,7 @@ struct Ring {
 #[derive(Debug)]
 struct Line {
     instance: InstanceId,
+    traceparent: Option<Arc<str>>,
     at_ms: u64,
     time_ms: u64,
     stream: &'static str,
@@ -72,6 +73,7 @@ pub(crate) struct Sink {
     app: String,
     index: u32,
     instance: InstanceId,
+    traceparent: Option<Arc<str>>,
     subject: String,
     rate: Mutex<Rate>,
     /// Lines not published since the last one that was.
@@ -128,6 +130,7 @@ impl Logs {
             app: work.app.clone(),
             index: work.index,
             instance: work.instance,
+            traceparent: work.traceparent.as_deref().map(Into::into),
             subject: self
                 .subjects
                 .log(&work.app, &work.index.to_string(), &self.cell),
@@ -188,6 +191,7 @@ impl Logs {
             text: line.text.clone(),
             dropped: 0,
             age_ms: 0,
+            traceparent: line.traceparent.as_deref().map(str::to_owned),
         }
     }
 
@@ -250,6 +254,7 @@ impl Sink {
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         Line {
             instance: self.instance,
+            traceparent: self.traceparent.clone(),
             at_ms,
             time_ms: since_1970.map_or(0, millis),
             stream,

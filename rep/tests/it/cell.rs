@@ -447,17 +447,21 @@ async fn large_answers_come_in_parts() {
         answers
     };
     let mut all = std::collections::BTreeSet::new();
-    let mut parts = 0;
+    let (mut parts, mut version) = (0, None);
     loop {
         let answer: InstancesAnswer = serde_json::from_value(next(&mut answers).await).unwrap();
         all.extend(answer.instances.iter().map(|i| i.instance));
         parts += 1;
+        assert_eq!(answer.part, parts);
+        let seen = *version.get_or_insert((answer.incarnation, answer.seq, answer.parts));
+        assert_eq!(seen, (answer.incarnation, answer.seq, answer.parts));
         if !answer.more {
             break;
         }
     }
     assert_eq!(all.len(), 100);
     assert!(parts > 1, "{parts} parts");
+    assert_eq!(version.unwrap().2, parts);
     next_where(&mut heartbeats, |h| h["more"] == true).await;
     next_where(&mut heartbeats, |h| h.get("more").is_none()).await;
     cell.end().await;

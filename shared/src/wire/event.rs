@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use placement::Tally;
+use placement::{Span, Tally};
 use serde::{Deserialize, Serialize};
 
 use crate::{AuctionId, EventSubject, InstanceId, RequestId};
@@ -116,6 +116,15 @@ pub struct EventInstance {
     /// How it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
+    /// It has ended, and is not started again on its cell.
+    #[serde(default, rename = "final", skip_serializing_if = "super::is_false")]
+    pub is_final: bool,
+    /// How long it had run when it ended; none when it never ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran: Option<Span>,
+    /// The trace that its request belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
 }
 
 impl Event {
