@@ -371,7 +371,7 @@ impl Run {
 }
 
 /// Whether a text has the form of a W3C `traceparent`.
-fn is_traceparent(text: &str) -> bool {
+pub fn is_traceparent(text: &str) -> bool {
     let hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
     let parts: Vec<&str> = text.split('-').collect();
     parts.iter().map(|part| part.len()).eq([2, 32, 16, 2])

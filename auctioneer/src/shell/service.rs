@@ -146,6 +146,7 @@ impl Shell {
 async fn take(shell: Shell, mut endpoint: Endpoint, entrance: Entrance, keys: Arc<AtomicU64>) {
     while let Some(request) = endpoint.next().await {
         let body = request.message.payload.clone();
+        let trace = trace_of(&request.message);
         let key = Waiting::of(&shell, entrance, request).map(|waiting| {
             let key = ReplyKey::new(keys.fetch_add(1, Ordering::Relaxed));
             let mut pending = shell.pending.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,7 +154,10 @@ async fn take(shell: Shell, mut endpoint: Endpoint, entrance: Entrance, keys: Ar
             key
         });
         match read(&shell.policy, entrance, &body, key) {
-            Ok(input) => {
+            Ok(mut input) => {
+                if let Some(trace) = trace {
+                    belong_to(&mut input, &trace);
+                }
                 if shell.inputs.send(input).await.is_err() {
                     return;
                 }
@@ -163,6 +167,24 @@ async fn take(shell: Shell, mut endpoint: Endpoint, entrance: Entrance, keys: Ar
     }
     // the other tasks continue until everything is answered
     std::future::pending::<()>().await;
+}
+
+/// The trace that the message belongs to, as its header says.
+fn trace_of(message: &async_nats::Message) -> Option<String> {
+    let trace = message.headers.as_ref()?.get("traceparent")?.as_str();
+    placement::is_traceparent(trace).then(|| trace.to_owned())
+}
+
+/// The requests of a message belong to its trace, unless they name another.
+fn belong_to(input: &mut AuctioneerInput, trace: &str) {
+    let AuctioneerInput::Start(message) = input else {
+        return;
+    };
+    for admitted in message.requests.iter_mut().flatten() {
+        if admitted.request.traceparent.is_none() {
+            Arc::make_mut(&mut admitted.request).traceparent = Some(trace.to_owned());
+        }
+    }
 }
 
 /// Where an answer goes.

@@ -108,6 +108,19 @@ async fn a_request_goes_with_its_version_and_its_trace_to_the_cell_and_the_obser
     let placed = watch.heard("vendue.event.placed.web.a1").await;
     assert_eq!(placed["instances"][0]["traceparent"], TRACE);
 
+    // what traces programs puts it into a header
+    let mut headers = async_nats::HeaderMap::new();
+    headers.insert("traceparent", TRACE);
+    let body_in_trace = serde_json::to_vec(&request("r3", "db", 100, 1)).unwrap();
+    let sent = cluster.client.request_with_headers(
+        cluster.subjects.start(),
+        headers,
+        body_in_trace.into(),
+    );
+    sent.await.unwrap();
+    let work = cell.get(|s| s.heard_starts[1].work[0].clone());
+    assert_eq!(work.traceparent.as_deref(), Some(TRACE));
+
     body["id"] = "r2".into();
     body["traceparent"] = "00-0-0-01".into();
     let reply = cluster.start_app(&body).await;
