@@ -1,7 +1,9 @@
 //! The search for the cheapest: what the index proposes, costed again by the plain formula.
 
+use std::ops::Range;
+
 use super::{
-    OUT, OrderedPlan,
+    OrderedPlan,
     bucket::Bucket,
     near,
     order::{Key, from_ordered_bits, tier},
@@ -33,7 +35,7 @@ impl OrderedPlan<'_> {
     /// Fills `candidates` with what may be the cheapest of these zones.
     pub(super) fn search(
         &mut self,
-        zones: std::ops::Range<usize>,
+        zones: Range<usize>,
         order: usize,
         request: &Request,
         group: JobGroup,
@@ -50,14 +52,12 @@ impl OrderedPlan<'_> {
         } = self;
         candidates.clear();
         cheapest.clear();
-        let Some(job_costs) = &job_costs[group.shape as usize] else {
-            return;
-        };
+        let job_costs = job_costs.by_class(group);
         let free = Free::new(session, need, request, group);
         let lists = &index.orders[order].lists;
         let least = tier(need.amounts[Resource::Memory]);
-        for (_, zone) in &ranked[zones.clone()] {
-            for class in &index.classes.of_zone[*zone as usize] {
+        for zone in ranked.numbers(zones.clone()) {
+            for class in &index.members.classes.of_zone[zone as usize] {
                 if let (Some(job_cost), Some(list)) =
                     (job_costs[*class as usize], lists.get(*class as usize))
                 {
@@ -101,22 +101,19 @@ impl OrderedPlan<'_> {
     /// Adds the cells of these zones that hold the app already, one by one: their cost is their own.
     fn add_holders(
         &mut self,
-        zones: std::ops::Range<usize>,
+        zones: Range<usize>,
         request: &Request,
         group: JobGroup,
         need: &Need,
     ) {
-        let Some(job_costs) = &self.job_costs[group.shape as usize] else {
-            return;
-        };
-        let index = &*self.index;
-        let tied = &self.zones[zones];
+        let (index, job_costs) = (&*self.index, self.job_costs.by_class(group));
         for (slot, _) in &self.session.app(group).holders {
-            let class = index.class_of[*slot as usize];
-            let inside = class != OUT && {
-                let zone = index.classes.get(class).zone;
-                tied.iter().any(|(_, z)| *z == zone) && job_costs[class as usize].is_some()
+            let Some(class) = index.members.class_of(*slot) else {
+                continue;
             };
+            let zone = index.members.classes.get(class).zone;
+            let inside = job_costs[class as usize].is_some()
+                && self.zones.numbers(zones.clone()).any(|z| z == zone);
             if inside && self.session.fits(*slot, need, request) {
                 self.candidates.push(Candidate {
                     class,
@@ -140,6 +137,7 @@ impl OrderedPlan<'_> {
             let at = holders.binary_search_by_key(&slot, |(s, _)| *s);
             at.map_or(0, |at| holders[at].1)
         };
+        let wanted = request.amounts();
         let mut best = f64::INFINITY;
         for candidate in &mut self.candidates {
             let (row, place, count) = match candidate.at {
@@ -150,8 +148,8 @@ impl OrderedPlan<'_> {
                     count_of(slot),
                 ),
             };
-            let class = index.classes.get(candidate.class);
-            candidate.cost = index.orders[order].cost(class, &row, place, count, request);
+            let class = index.members.classes.get(candidate.class);
+            candidate.cost = index.orders[order].cost(class, &row, place, count, &wanted);
             if candidate.cost.is_finite() {
                 best = best.min(candidate.cost);
             }
