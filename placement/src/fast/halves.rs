@@ -152,6 +152,7 @@ impl<'a> HalvesPlan<'a> {
             index.extract(*slot, *session.row(*slot));
         }
         for list in &mut index.lists {
+            // once for the batch: a draw then passes over 32-bit numbers and hashes nothing
             list.draw_lots(session.lots);
         }
         Self {
@@ -199,11 +200,13 @@ impl<'a> HalvesPlan<'a> {
                 if from.rank == list.len() {
                     continue;
                 }
+                // not counted cell by cell: the rank is known, and misfits are taken off below
                 total += list.len() - from.rank;
                 scratch.runs.push(Run { list: *class, from });
                 skip_misfits(list, from, session, need, request, &mut scratch.skipped);
             }
         }
+        // cells that hold none of the app come first, and mostly there are some
         let holders_go = index.recipe.has(Narrow::AppFewest, request.kind);
         if holders_go {
             for at in 0..session.app(group).holders.len() {
@@ -213,6 +216,7 @@ impl<'a> HalvesPlan<'a> {
                 let inside = scratch.runs.iter().any(|run| Some(run.list) == class);
                 if inside
                     && row.free[Resource::Memory] >= need.amounts[Resource::Memory]
+                    // a misfit is on the list already
                     && !session.is_marked(slot)
                 {
                     session.mark(slot);
@@ -221,6 +225,7 @@ impl<'a> HalvesPlan<'a> {
                 }
             }
         }
+        // where every candidate holds the app, how many each holds decides: that needs each of them
         if total > scratch.skipped.len() && scratch.skipped.len() <= MOST_SKIPPED {
             scratch.skipped.sort_unstable_by_key(|e| e.memory);
             return total - scratch.skipped.len();
@@ -279,6 +284,7 @@ impl<'a> HalvesPlan<'a> {
             runs.map(|run| (&self.index.lists[run.list as usize], run.from.rank))
         };
         let fewer_than = |memory: i64| -> usize {
+            // a bisection in each list, and nobody looks at a cell
             let inside = lists().map(|(list, from)| list.at_least(memory).rank.max(from) - from);
             let skipped = scratch.skipped.partition_point(|e| e.memory < memory);
             inside.sum::<usize>() - skipped
@@ -311,6 +317,7 @@ impl<'a> HalvesPlan<'a> {
         let Self { index, scratch, .. } = self;
         for run in &mut scratch.runs {
             let spot = index.lists[run.list as usize].at_least(memory);
+            // a run starts where the memory suffices, which may be higher
             if spot.rank > run.from.rank {
                 run.from = spot;
             }

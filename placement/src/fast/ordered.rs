@@ -142,10 +142,12 @@ impl Index for Ordered {
         if self.recipe.raw_index {
             self.places[at] = cell.index;
         }
+        // its bucket is found when the order is read: an advertisement alone costs no search
         self.mark_dirty(slot);
     }
 
     fn take(&mut self, slot: u32, _: &Cell, _: Row) {
+        // in this order: the class says which list it stands in
         self.take_out(slot);
         self.members.take(slot);
     }
@@ -202,6 +204,7 @@ impl<'a> OrderedPlan<'a> {
     ) -> Self {
         let mut absent = Vec::new();
         for slot in &session.out {
+            // out of the class as well, so that a mark from before the plan does not bring it back
             index.take_out(*slot);
             if let Some(class) = index.members.take(*slot) {
                 absent.push((*slot, class));
@@ -231,6 +234,7 @@ impl Engine for OrderedPlan<'_> {
         let zones = index.members.classes.zones();
         self.session
             .meet(group, job, zones, |slot| index.members.zone_of(slot));
+        // holders cost more than their bucket says: in buckets they are skipped
         self.session.mark_holders(group);
         let need = || index.recipe.need(request);
         let about = (&index.members, request, Now::of(self.session.context));
@@ -246,10 +250,12 @@ impl Engine for OrderedPlan<'_> {
             if self.candidates.is_empty() {
                 continue;
             }
+            // the narrowing keeps these zones alone: the next are for when nobody here has room
             let cost = self.keep_cheapest(order, request, group);
             if self.candidates.is_empty() {
                 continue;
             }
+            // to name them all takes a walk over the buckets, to draw one of them does not
             let all = self.session.context.first
                 || self.session.context.explain > crate::decision::Explain::Winner;
             let finalists = if all {
@@ -286,6 +292,7 @@ impl Engine for OrderedPlan<'_> {
             absent,
             ..
         } = *self;
+        // only marked: the next plan may change the same cells before it looks at them
         session.roll_back(|slot, _, _| index.mark_dirty(slot));
         for (slot, class) in absent {
             index.members.put_back(slot, class);

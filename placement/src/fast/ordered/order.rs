@@ -148,6 +148,7 @@ impl Order {
             self.positions.resize(at + 1, NO_POSITION);
             self.keys.resize(at + 1, Key::default());
         }
+        // an advertisement mostly repeats what is known, and cpu is in no key
         let key = self.key(class, row, place);
         if self.positions[at] != NO_POSITION && key == Some(self.keys[at]) {
             return;
@@ -181,16 +182,19 @@ impl Order {
         if spot == NO_POSITION {
             return;
         }
+        // the key that it was put there by: its row is another by now
         let key = self.keys[at];
         let list = &mut self.lists[class_id as usize].tiers[tier(key.memory)];
         let Entry::Occupied(mut bucket) = list.buckets.entry(key) else {
             return;
         };
+        // the last of the bucket fills the gap
         if let Some(moved) = bucket.get_mut().swap_remove(spot) {
             self.positions[moved as usize] = spot;
         }
         if bucket.get().is_empty() {
             bucket.remove();
+            // kept beside the map: the search reads it of every tier, and the map of few
             if from_ordered_bits(key.base) <= list.lowest {
                 let first = list.buckets.first_key_value();
                 list.lowest = first.map_or(f64::INFINITY, |(key, _)| from_ordered_bits(key.base));
@@ -215,11 +219,13 @@ impl Order {
                         key.starting = row.starting;
                         f64::from(row.starting)
                     }
+                    // the few holders are costed one by one
                     Part::AppInstances => continue,
                     Part::Tasks => {
                         key.tasks = row.tasks;
                         f64::from(row.tasks)
                     }
+                    // cells that differ in nothing that counts share a bucket
                     Part::Place if *weight == 0.0 => continue,
                     Part::Place => {
                         key.place = place;

@@ -55,6 +55,7 @@ impl OrderedPlan<'_> {
         let job_costs = job_costs.by_class(group);
         let free = Free::new(session, need, request, group);
         let lists = &index.orders[order].lists;
+        // a tier below has no cell with room; this one may have some without
         let least = tier(need.amounts[Resource::Memory]);
         for zone in ranked.numbers(zones.clone()) {
             for class in &index.members.classes.of_zone[zone as usize] {
@@ -75,6 +76,7 @@ impl OrderedPlan<'_> {
             (0..cheapest.len()).min_by(|a, b| cheapest[*a].0.total_cmp(&cheapest[*b].0))
         {
             let (lowest, class, at) = cheapest.swap_remove(next);
+            // min: there is no sum with infinity, which is the best so far before the first is found
             if lowest > best + near(best.min(f64::MAX)) {
                 break;
             }
@@ -84,6 +86,7 @@ impl OrderedPlan<'_> {
                 if cost > best + near(best.min(f64::MAX)) {
                     break;
                 }
+                // what the key does not say is asked cell by cell, of buckets that would win only
                 if need.fits(&key.row()) && (free.is_any() || bucket.any(&|slot| free.is(slot))) {
                     best = best.min(cost);
                     candidates.push(Candidate {
@@ -94,6 +97,7 @@ impl OrderedPlan<'_> {
                 }
             }
         }
+        // those found before the best one may be too far from it
         candidates.retain(|candidate| candidate.cost <= best + near(best.min(f64::MAX)));
         self.add_holders(zones, request, group, need);
     }
@@ -114,6 +118,7 @@ impl OrderedPlan<'_> {
             let zone = index.members.classes.get(class).zone;
             let inside = job_costs[class as usize].is_some()
                 && self.zones.numbers(zones.clone()).any(|z| z == zone);
+            // at any cost: there are few, and the exact one is worked out next
             if inside && self.session.fits(*slot, need, request) {
                 self.candidates.push(Candidate {
                     class,
@@ -150,6 +155,7 @@ impl OrderedPlan<'_> {
             };
             let class = index.members.classes.get(candidate.class);
             candidate.cost = index.orders[order].cost(class, &row, place, count, &wanted);
+            // a total of 0 gives infinity, which must not be the best
             if candidate.cost.is_finite() {
                 best = best.min(candidate.cost);
             }
@@ -210,6 +216,7 @@ impl OrderedPlan<'_> {
                 }
             };
             let Some(found) = found else { continue };
+            // two names may have one hash; the plain engine takes the first by name then
             let closer = best.is_none_or(|best| {
                 let by_name =
                     || session.parts.names[found.1 as usize] < session.parts.names[best.1 as usize];
