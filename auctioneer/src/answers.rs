@@ -42,7 +42,7 @@ pub(crate) fn answered(parts: &mut Parts, dispatch: DispatchId, answer: &Accepta
                 &dispatch,
                 slot,
                 instance,
-                "the cell's answer left it out",
+                "it is missing in the cell's answer",
             );
         }
     }

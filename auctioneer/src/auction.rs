@@ -325,7 +325,7 @@ fn dispatch(
         parts.feed.undebit(cell, &[instance]);
         let bytes = body.len();
         let why = because(format!(
-            "its start has {bytes} bytes; the server takes {max_bytes}"
+            "its start message has {bytes} bytes; the server accepts {max_bytes}"
         ));
         let outcome = (Outcome::Unplaced, Arc::clone(&why));
         parts

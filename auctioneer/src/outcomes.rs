@@ -148,7 +148,7 @@ fn asked_for(request: &Request) -> BTreeSet<u32> {
 
 /// An id names one request: the remembered answer is about another app.
 pub(crate) fn other_app(request: &Request, app: &str) -> WireError {
-    let expected = format!("an id of its own: the request of this id is for the app {app}");
+    let expected = format!("an unused id; the request with this id is for the app {app}");
     Invalid::new("id", format!("{:?}", request.id), expected).into()
 }
 

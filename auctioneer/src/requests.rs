@@ -331,7 +331,7 @@ impl Requests {
         };
         let why = match ticket.located {
             None => "another auctioneer owns this request; cells did not report its state in time",
-            Some(_) => "cells did not report in time where the instances are that it names",
+            Some(_) => "cells did not report in time where the instances in near and far run",
         };
         for position in 0..ticket.instances.len() {
             let slot = Slot::new(key, position);

@@ -94,6 +94,6 @@ fn text(filter: &Filter, job: &Job, lacking: &[Lack]) -> String {
         Filter::Sick => format!("{found_none} whose last starts succeeded"),
         Filter::OvercommitRatios => format!("{found_none} with the required overcommit ratios"),
         Filter::RebootWithin { .. } => format!("{found_none} that does not reboot soon"),
-        Filter::Locality => format!("{found_none} that is as near and far as required"),
+        Filter::Locality => format!("{found_none} that satisfies near and far"),
     }
 }

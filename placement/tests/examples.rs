@@ -512,6 +512,6 @@ fn a_near_and_far_batch_follows_itself() {
     assert_eq!(distinct.len(), 4, "{cells:?}");
     assert_eq!(
         cells[4],
-        "found no compatible cell that is as near and far as required"
+        "found no compatible cell that satisfies near and far"
     );
 }

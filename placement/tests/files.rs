@@ -61,7 +61,7 @@ fn faults_of_policy_files() {
             "preset = \"diego\"\nmax_in_flight = -1",
             2,
             17,
-            "a whole number from 0",
+            "an integer from 0",
             None,
         ),
         (

@@ -221,7 +221,7 @@ fn a_trait_says_what_it_may_be() {
         let error = error.to_string();
         assert!(error.starts_with("requests[0].traits.ssd: "), "{error}");
         assert!(
-            error.contains("expected true or false, a text or a list of texts"),
+            error.contains("expected true, false, a string or a list of strings"),
             "{error}"
         );
     }
@@ -269,7 +269,7 @@ fn a_reason_says_what_was_needed() {
     for (words, part) in [
         (
             asks(serde_json::json!({"traits": {"ssd": true}})),
-            "wanted: {\"ssd\":true}",
+            "required: {\"ssd\":true}",
         ),
         (
             asks(serde_json::json!({"volumes_from": ["v", "w"]})),
@@ -292,7 +292,7 @@ fn a_reason_says_what_was_needed() {
         ),
         (
             of("max_containers", 3.into()),
-            "as allowed (3), needs 1, the best has 0",
+            "instances (3), needs 1, the best has 0",
         ),
         (
             of("reboot_within", 7.into()),

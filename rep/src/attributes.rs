@@ -23,7 +23,7 @@ const INDEX: &str = "index";
 /// Everything that can be changed, by name.
 fn settable() -> impl Iterator<Item = (&'static str, Shape)> {
     let attributes = Attributes::FIELDS.iter();
-    let index = (INDEX, Shape::Whole);
+    let index = (INDEX, Shape::Integer);
     attributes
         .map(|field| (field.name, field.shape))
         .chain([index])
@@ -62,9 +62,9 @@ pub fn attribute_value(key: &str, text: &str) -> Result<Value, Invalid> {
     let words = || text.split(',').filter(|word| !word.is_empty()).collect();
     Ok(match (shape, part) {
         _ if text == "null" => Value::Null,
-        (Shape::Text | Shape::Date | Shape::Networks | Shape::Platform, Some(_))
-        | (Shape::Text | Shape::Date, None) => text.into(),
-        (Shape::Words, _) => words(),
+        (Shape::String | Shape::Date | Shape::Networks | Shape::Platform, Some(_))
+        | (Shape::String | Shape::Date, None) => text.into(),
+        (Shape::Strings, _) => words(),
         (Shape::Traits, Some(_)) => match text {
             "true" | "false" => (text == "true").into(),
             list if list.contains(',') => words(),

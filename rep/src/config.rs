@@ -162,7 +162,7 @@ impl RepConfig {
     pub(crate) fn check(&self) -> Result<(Cell, Cadence), Invalid> {
         let no_zone = Attributes::default().zone;
         if self.attributes.zone != no_zone {
-            let expected = "zone at the top of the configuration";
+            let expected = "zone as a key at the top level";
             return Err(Invalid::new(
                 "attributes.zone",
                 &self.attributes.zone,

@@ -170,7 +170,7 @@ impl OfflineAuction {
         let ttl_text = file.ttl.as_deref().unwrap_or("15s");
         let ttl = humantime::parse_duration(ttl_text)
             .ok()
-            .ok_or_else(|| wrong("ttl", ttl_text, "a length of time such as \"15s\""))?;
+            .ok_or_else(|| wrong("ttl", ttl_text, "a duration such as \"15s\""))?;
         let first = match file.pick.as_deref() {
             None | Some("draw") => false,
             Some("first") => true,

@@ -60,7 +60,7 @@ pub enum BusError {
     #[error("not sent within {} s: the connection to NATS is down", PUBLISH_TIMEOUT.as_secs())]
     Timeout,
     /// The client rejected it (a bad subject, a body over max_payload …).
-    #[error("NATS refused: {0}")]
+    #[error("NATS client: {0}")]
     Refused(String),
 }
 
@@ -169,7 +169,7 @@ fn settings(
             }
             match (&event, &notices) {
                 (Event::SlowConsumer(subscription), _) => {
-                    tracing::warn!(subscription, "messages dropped: they came too fast");
+                    tracing::warn!(subscription, "messages dropped: slow consumer");
                 }
                 (Event::ServerError(error), _) => {
                     tracing::warn!(%error, "the NATS server reports an error");

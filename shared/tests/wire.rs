@@ -25,7 +25,7 @@ run | expected an object at line 1 | {"app":"a","memory_mb":1,"disk_mb":1,"run":
 app | missing field `app` | {"memory_mb":1,"disk_mb":1}
 memory_mb | "64" | {"app":"a","memory_mb":"64","disk_mb":1}
 memory_mb | -1 | {"app":"a","memory_mb":-1,"disk_mb":1}
-memory_mb | expected a whole number | {"app":"a","memory_mb":1e30,"disk_mb":1}
+memory_mb | expected an integer | {"app":"a","memory_mb":1e30,"disk_mb":1}
 disk_mb | 2147483648 | {"app":"a","memory_mb":1,"disk_mb":2147483648}
 app | a b | {"app":"a b","memory_mb":1,"disk_mb":1}
 app | 1 to 128 | {"app":"","memory_mb":1,"disk_mb":1}

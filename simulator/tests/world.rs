@@ -363,7 +363,7 @@ kind = "nats-away"
         panic!("one note: {:?}", run.notes)
     };
     assert!(
-        note.contains("nothing changed: 3 instances are without an outcome"),
+        note.contains("nothing changed: 3 instances have no outcome"),
         "{note}"
     );
     // a fault that ends is waited for, however late

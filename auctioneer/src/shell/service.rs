@@ -61,7 +61,7 @@ impl Door {
             .bus
             .client
             .service_builder()
-            .description("takes start requests and places them on cells")
+            .description("accepts start requests and places instances on cells")
             .metadata(metadata)
             .stats_handler(move |_, stats| {
                 if stats.name != "start" {
@@ -126,7 +126,7 @@ impl Door {
         if let Some(service) = self.service.take()
             && let Err(error) = service.stop().await
         {
-            tracing::debug!(%error, "the service did not stop in order");
+            tracing::debug!(%error, "the service did not stop cleanly");
         }
     }
 }
@@ -233,7 +233,7 @@ pub(super) async fn compare_policies(shell: Shell) {
                     policy = policy.name(),
                     theirs,
                     auctioneer = name,
-                    "another auctioneer decides by another policy"
+                    "another auctioneer has a different policy"
                 );
             }
             false
@@ -242,7 +242,7 @@ pub(super) async fn compare_policies(shell: Shell) {
         let client = &shell.bus.client;
         let asked = gather(client, subject.clone(), "".into(), wait, None, heard).await;
         if let Err(error) = asked {
-            tracing::debug!(%error, "other auctioneers were not asked for their policies");
+            tracing::debug!(%error, "cannot compare policies with other auctioneers");
         }
         tokio::time::sleep_until(after(COMPARE)).await;
     }

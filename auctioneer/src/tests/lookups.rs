@@ -89,7 +89,7 @@ fn the_id_of_another_app_is_refused_and_that_app_is_not_told_to_be_placed() {
         let error = &world.reply(key).unwrap()["error"];
         assert_eq!(error["code"], "invalid_request");
         assert_eq!(error["field"], "id");
-        let says = "id: \"r\" is not allowed; expected an id of its own: the request of this id is \
+        let says = "id: \"r\" is not allowed; expected an unused id; the request with this id is \
                     for the app web";
         assert_eq!(error["message"], says);
     }

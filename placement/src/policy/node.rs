@@ -24,7 +24,7 @@ pub(super) enum Value {
 impl Value {
     fn what(&self) -> &'static str {
         match self {
-            Self::Text(_) => "a text",
+            Self::Text(_) => "a string",
             Self::Number(_) => "a number",
             Self::Flag(_) => "true or false",
             Self::List(_) => "a list",
@@ -163,7 +163,7 @@ impl Fields {
                 at,
                 value: Value::Text(text),
             }) => Ok(Some((text, at))),
-            Some(node) => Err(wrong(key, &node, "a text")),
+            Some(node) => Err(wrong(key, &node, "a string")),
         }
     }
 
@@ -209,7 +209,7 @@ impl Fields {
         }
     }
 
-    /// A whole number from 0.
+    /// An integer from 0.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked here
     pub(super) fn count(&mut self, key: &'static str) -> Result<Option<u32>, Fault> {
         let Some((n, at)) = self.number(key)? else {
@@ -217,7 +217,7 @@ impl Fields {
         };
         if n < 0.0 || n > f64::from(u32::MAX) || n.fract() != 0.0 {
             let message = format!(
-                "{key} is {n}; expected a whole number from 0 to {}",
+                "{key} is {n}; expected an integer from 0 to {}",
                 u32::MAX
             );
             return Err(Fault::new(at, message));

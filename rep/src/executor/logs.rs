@@ -237,7 +237,7 @@ impl Sink {
     pub(crate) fn close(&self) {
         if self.dropped.load(Ordering::Relaxed) > 0 {
             let now_ms = self.logs.clock.now_ms();
-            let text = "lines dropped: too many at once".into();
+            let text = "lines dropped by the rate limit".into();
             self.publish(&self.stamped(now_ms, "vendue", text));
         }
     }

@@ -210,7 +210,7 @@ async fn how_it_ended_is_said() {
         (
             "missing",
             &["echo hi; true"],
-            "no such program in PATH; the program's name contains blanks: a line of shell needs \
+            "no such program in PATH; the program's name contains spaces: a shell command needs \
              sh -c",
         ),
     ] {

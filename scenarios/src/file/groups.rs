@@ -70,7 +70,7 @@ fn take_age(cell: &mut Value, at: &str) -> Result<Option<Duration>, ScenarioErro
     let read = age
         .as_str()
         .and_then(|text| humantime::parse_duration(text).ok());
-    let expected = "a length of time such as \"2h\"";
+    let expected = "a duration such as \"2h\"";
     let wrong = || {
         wrong(
             &format!("{at}.age"),

@@ -142,7 +142,7 @@ where
 {
     let list = Vec::deserialize(deserializer)?;
     if list.is_empty() {
-        let message = "[] is not allowed; expected at least one entry, or no such field";
+        let message = "[] is not allowed; expected at least one entry; leave the field out for all";
         return Err(serde::de::Error::custom(message));
     }
     Ok(list)
@@ -194,9 +194,9 @@ impl WireError {
             said.replace_range(at..end, "expected an object");
         }
         let said = said
-            .replace("expected i64", "expected a whole number")
-            .replace("expected u32", "expected a whole number from 0 up")
-            .replace("expected u64", "expected a whole number from 0 up")
+            .replace("expected i64", "expected an integer")
+            .replace("expected u32", "expected a non-negative integer")
+            .replace("expected u64", "expected a non-negative integer")
             .replace("expected f64", "expected a number");
         let at = if matches!(path, "" | "." | "?") {
             ""

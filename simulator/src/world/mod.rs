@@ -372,9 +372,9 @@ impl<'s> World<'s> {
              change that. Give the scenario a duration, or its faults an end.",
             humantime::format_duration(quiet),
             match self.client.waiting() {
-                0 => "a message is without an answer".to_owned(),
-                1 => "1 instance is without an outcome".to_owned(),
-                n => format!("{n} instances are without an outcome"),
+                0 => "a message has no answer".to_owned(),
+                1 => "1 instance has no outcome".to_owned(),
+                n => format!("{n} instances have no outcome"),
             }
         )]
     }
