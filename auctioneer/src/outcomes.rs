@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_outcome_stands_for_two_minutes() {
+    fn the_first_outcome_is_kept_for_two_minutes() {
         let mut outcomes = Outcomes::default();
         outcomes.announced(0, &RequestId::new("a").unwrap());
         assert_eq!(outcomes.get("a"), Some(Seen::Announced));

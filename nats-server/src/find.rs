@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said_with_every_place_and_what_to_do() {
+    fn a_missing_program_is_reported_with_every_place() {
         let nowhere = Places::new(None, OsStr::new("/a:/b"), vec!["/c".into(), "/d".into()]);
         assert_eq!(nowhere.find(), None);
         let text = nowhere.to_string();

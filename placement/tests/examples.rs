@@ -439,7 +439,7 @@ fn capacity_by_zone() {
 
 /// As many as capacity says can be placed, and not one more.
 #[test]
-fn what_capacity_says_can_be_placed() {
+fn the_capacity_can_be_placed() {
     for name in Policy::PRESETS {
         let policy = Policy::preset(name).unwrap();
         let mut pool = pool([cell("a", "z1", 1000, 730), cell("b", "z2", 1000, 155)]);

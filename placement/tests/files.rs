@@ -229,7 +229,7 @@ fn a_scenario_is_decided() {
 }
 
 #[test]
-fn toml_says_the_same_as_json() {
+fn toml_and_json_are_equivalent() {
     let toml = r#"
         name = "two"
         now = 2026-01-01T00:00:00Z

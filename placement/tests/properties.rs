@@ -111,7 +111,7 @@ fn everyone_is_placed_or_explained(world: &World, plan: &Plan) {
 }
 
 /// Who is gone, or on its way out, wins nothing; who is reserved neither, where the policy says so.
-fn nobody_wins_who_must_not(world: &World, plan: &Plan) {
+fn excluded_cells_never_win(world: &World, plan: &Plan) {
     let stages = world.policy.to_toml();
     let says = |filter: &str| stages.contains(&format!("filter = \"{filter}\""));
     for (name, _) in placements(world, plan) {
@@ -141,7 +141,7 @@ fn order_does_not_matter(world: &World, plan: &Plan) {
 }
 
 /// Each stage leaves a part of what it found, and says where the rest went.
-fn stages_only_take_away(world: &World) {
+fn stages_never_add_cells(world: &World) {
     let draw = PlanContext {
         explain: placement::Explain::Cells,
         ..world.draw.clone()
@@ -177,9 +177,9 @@ proptest! {
         let plan = pool(&world.cells).plan(&world.jobs, &world.policy, &world.draw);
         never_over_commits(&world, &plan);
         everyone_is_placed_or_explained(&world, &plan);
-        nobody_wins_who_must_not(&world, &plan);
+        excluded_cells_never_win(&world, &plan);
         order_does_not_matter(&world, &plan);
-        stages_only_take_away(&world);
+        stages_never_add_cells(&world);
     }
 }
 

@@ -395,7 +395,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_address_says_of_its_user() {
+    fn credentials_are_read_from_addresses() {
         let some = |name: &str, password: Option<&str>| {
             Some((name.to_owned(), password.map(str::to_owned)))
         };
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_at_once_then_less_often() {
+    fn a_failure_is_logged_at_once_then_less_often() {
         let mut state = NoticeState::default();
         let start = Instant::now();
         let told: Vec<u64> = (0..200)

@@ -173,7 +173,7 @@ fn an_array_is_judged_one_by_one() {
 }
 
 #[test]
-fn an_advertisement_must_stand_on_its_own_subject() {
+fn an_advertisement_must_match_its_subject() {
     let body = br#"{"cell":"a","incarnation":"018f0000-0000-4000-8000-000000000001","seq":1,"total":{"memory_mb":1},"available":{"memory_mb":1}}"#;
     assert!(wire::Envelope::parse(body, Some("a")).is_ok());
     let e = wire::Envelope::parse(body, Some("b")).unwrap_err();

@@ -348,7 +348,7 @@ fn a_scenario_that_asks_for_nothing_ends_at_once() {
 }
 
 #[test]
-fn a_run_that_can_only_wait_ends_and_says_so() {
+fn a_run_without_progress_ends_with_a_note() {
     let text = r#"
 [[workload]]
 at = "1s"

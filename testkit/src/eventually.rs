@@ -104,7 +104,7 @@ mod tests {
 
     #[tokio::test]
     #[should_panic(expected = "for four; last seen: only 3")]
-    async fn says_what_was_last_seen() {
+    async fn a_failure_shows_what_was_last_seen() {
         let look = async || Err::<(), _>("only 3");
         eventually_within(Duration::from_millis(30), "four", look).await;
     }

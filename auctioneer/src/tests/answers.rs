@@ -39,7 +39,7 @@ fn refused_work_enters_three_auctions_at_most() {
 }
 
 #[test]
-fn the_belief_is_left_out_after_two_changed_refusals() {
+fn believed_is_left_out_after_two_changed_refusals() {
     let mut world = World::with_cells("dea", &["c1"]);
     let key = world.ask_one("r", "web", 100, 1);
     // another auctioneer places one of the app each time, just before
@@ -58,7 +58,7 @@ fn the_belief_is_left_out_after_two_changed_refusals() {
 }
 
 #[test]
-fn a_refusal_is_tried_where_the_cell_says_there_is_room() {
+fn a_refused_instance_goes_where_the_answers_show_room() {
     let mut world = World::with_cells("dea", &["c1", "c2"]);
     // c1 is full and has not said so yet; dea prefers the one with more memory
     world.cell("c2").cell.available.memory_mb = 400;
@@ -91,7 +91,7 @@ fn an_outdated_cell_is_asked_for_its_state_and_left_out() {
 }
 
 #[test]
-fn delivered_to_nobody_goes_elsewhere() {
+fn without_responders_an_instance_goes_elsewhere() {
     let mut world = World::with_cells("dea", &["c1", "c2"]);
     let key = world.ask_one("r", "web", 100, 1);
     let sent = world.sent();
@@ -160,7 +160,7 @@ fn no_answer_is_unknown_and_never_started_elsewhere() {
 }
 
 #[test]
-fn a_word_that_lists_it_settles_the_unknown() {
+fn a_report_that_lists_it_settles_an_unknown_instance() {
     let mut world = World::with_cells("dea", &["c1"]);
     world.ask_one("r", "web", 100, 1);
     let sent = world.sent();

@@ -45,7 +45,7 @@ fn it_wakes_when_the_bids_are_due() {
 }
 
 #[test]
-fn work_gathers_while_starts_are_on_their_way() {
+fn requests_gather_while_starts_are_in_flight() {
     let mut world = World::with_cells("dea", &["c1"]);
     world.ask_one("r1", "a", 100, 1);
     let first = world.sent();

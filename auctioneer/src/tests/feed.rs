@@ -104,7 +104,7 @@ fn acceptance(cell: &TestCell, seq: u64, accepted: &[u128], refused: &[u128]) ->
 }
 
 #[test]
-fn what_is_no_word_of_a_cell_is_counted_and_dropped() {
+fn invalid_reports_are_dropped_and_counted() {
     let good = TestCell::new("c", 100);
     let text = |cell: &TestCell| String::from_utf8(cell.word(None).to_vec()).unwrap();
     let no_ttl = text(&good).replace(r#""ttl":"15s","#, "");
@@ -259,7 +259,7 @@ fn nothing_expires_while_messages_do_not_flow() {
 }
 
 #[test]
-fn debits_stand_until_a_word_shows_them() {
+fn debits_stay_until_a_report_shows_them() {
     let mut cell = TestCell::new("c", 100);
     cell.seq = 10;
     // (what, words heard after a debit of 30 answered with version 12, free in the end)
@@ -287,7 +287,7 @@ fn debits_stand_until_a_word_shows_them() {
 }
 
 #[test]
-fn a_word_that_is_faster_than_the_answer_does_not_debit_twice() {
+fn a_report_before_the_answer_does_not_debit_twice() {
     let mut bench = Bench::new();
     let mut cell = TestCell::new("c", 100);
     bench.hear(&cell);
@@ -327,7 +327,7 @@ fn starts_without_an_answer_stay_debited_until_listed_or_expired() {
 }
 
 #[test]
-fn what_was_refused_is_given_back_and_the_cell_knows_best() {
+fn refusals_are_credited_and_the_answers_amounts_are_used() {
     let mut bench = Bench::new();
     let mut cell = TestCell::new("c", 100);
     bench.hear(&cell);
@@ -361,7 +361,7 @@ fn a_restarted_cell_owes_nothing() {
 }
 
 #[test]
-fn an_unchanged_bid_of_a_missed_word_asks_for_the_state() {
+fn an_unchanged_bid_after_a_missed_report_asks_for_the_state() {
     let mut bench = Bench::new();
     let mut cell = TestCell::new("c", 100);
     bench.hear(&cell);
@@ -387,7 +387,7 @@ fn an_unchanged_bid_of_a_missed_word_asks_for_the_state() {
 }
 
 #[test]
-fn absence_ends_with_an_interval_or_a_word() {
+fn a_missing_responder_counts_for_an_interval_or_until_a_report() {
     let mut bench = Bench::new();
     let mut cell = TestCell::new("c", 100);
     bench.hear(&cell);

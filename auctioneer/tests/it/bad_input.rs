@@ -109,7 +109,7 @@ async fn who_publishes_without_a_reply_subject_learns_by_event() {
 }
 
 #[tokio::test]
-async fn words_that_no_cell_may_say_are_counted() {
+async fn invalid_reports_are_counted() {
     let cluster = Cluster::start().await;
     let cell = HandCell::start(&cluster, "c1", 1_000).await;
     let _auctioneer = cluster.warm("a1", "dea", 1).await;

@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn nobody_listens_and_another_cell_gets_it() {
+async fn without_responders_another_cell_gets_it() {
     for policy in ["dea", "diego"] {
         let cluster = Cluster::start().await;
         let dead = HandCell::start(&cluster, "c1", 1_000).await;
@@ -59,7 +59,7 @@ async fn no_answer_is_unknown_and_a_late_one_settles_it() {
 }
 
 #[tokio::test]
-async fn a_later_word_settles_what_was_unknown() {
+async fn a_later_report_settles_unknown_instances() {
     let cluster = Cluster::start().await;
     let slow = HandCell::start(&cluster, "c1", 1_000).await;
     slow.set(|s| s.starts = Starts::AnswerLate);
@@ -109,7 +109,7 @@ async fn a_frozen_cell_delays_one_batch() {
 }
 
 #[tokio::test]
-async fn killed_and_started_again_it_is_warm_before_it_takes_requests() {
+async fn after_a_restart_it_warms_up_before_it_accepts_requests() {
     let cluster = Cluster::start().await;
     let mut cells = Vec::new();
     for n in 0..10 {
@@ -161,7 +161,7 @@ async fn a_server_restart_loses_no_cell() {
 }
 
 #[tokio::test]
-async fn cut_off_it_forgets_nobody() {
+async fn a_disconnected_auctioneer_expires_no_cell() {
     let cluster = Cluster::start().await;
     let cell = HandCell::start(&cluster, "c1", 1_000).await;
     // a word that holds for a second
@@ -192,7 +192,7 @@ async fn cut_off_it_forgets_nobody() {
 }
 
 #[tokio::test]
-async fn a_cell_that_is_not_heard_is_lost() {
+async fn a_cell_without_advertisements_is_lost() {
     let cluster = Cluster::start().await;
     let cell = HandCell::start(&cluster, "c1", 1_000).await;
     cell.set(|s| s.ttl = Duration::from_secs(1));

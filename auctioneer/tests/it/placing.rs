@@ -40,7 +40,7 @@ async fn dea_decides_from_the_pool_alone() {
 }
 
 #[tokio::test]
-async fn diego_asks_once_per_batch_and_waits_for_nobody_who_answered() {
+async fn diego_asks_once_per_batch_and_decides_when_all_have_bid() {
     let cluster = Cluster::start().await;
     let mut cells = Vec::new();
     for n in 0..5 {
@@ -109,7 +109,7 @@ async fn refused_work_goes_to_another_cell() {
 }
 
 #[tokio::test]
-async fn what_fits_nowhere_is_an_answer_with_numbers() {
+async fn unplaced_instances_are_answered_with_numbers() {
     let cluster = Cluster::start().await;
     let _cell = HandCell::start(&cluster, "c1", 1_000).await;
     let _auctioneer = cluster.warm("a1", "diego", 1).await;

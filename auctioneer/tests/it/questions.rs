@@ -64,7 +64,7 @@ async fn queued_work_is_cancelled_by_a_stop() {
 }
 
 #[tokio::test]
-async fn every_auctioneer_says_what_waits_there() {
+async fn every_auctioneer_lists_its_queued_work() {
     let cluster = Cluster::start().await;
     let _cell = HandCell::start(&cluster, "c1", 10).await;
     let _a1 = cluster.warm("a1", "dea", 1).await;
@@ -150,7 +150,7 @@ async fn how_many_more_fit() {
 }
 
 #[tokio::test]
-async fn why_it_went_where_it_went() {
+async fn explain_has_the_reasons() {
     let cluster = Cluster::start().await;
     let _cell = HandCell::start(&cluster, "c1", 1_000).await;
     let _auctioneer = cluster.warm("a1", "diego", 1).await;

@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn whoever_is_asked_again_gives_the_same_answer() {
+async fn every_auctioneer_gives_a_repeat_the_same_answer() {
     let cluster = Cluster::start().await;
     let cell = HandCell::start(&cluster, "c1", 1_000).await;
     let first = cluster.warm("a1", "dea", 1).await;
@@ -42,7 +42,7 @@ async fn whoever_is_asked_again_gives_the_same_answer() {
 }
 
 #[tokio::test]
-async fn what_a_dead_auctioneer_began_is_looked_for_first() {
+async fn what_a_dead_auctioneer_announced_is_looked_up_first() {
     let cluster = Cluster::start().await;
     let cell = HandCell::start(&cluster, "c1", 1_000).await;
     let other = HandCell::start(&cluster, "c2", 400).await;

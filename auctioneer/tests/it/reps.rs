@@ -50,7 +50,7 @@ async fn running(cluster: &Cluster, cells: usize) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn both_policies_start_what_they_say() {
+async fn both_policies_start_what_they_placed() {
     for policy in ["dea", "diego"] {
         let cluster = Cluster::start().await;
         let _reps = reps(&cluster, 4, 1_000).await;
@@ -117,7 +117,7 @@ async fn two_auctioneers_at_work_never_overcommit() {
 }
 
 #[tokio::test]
-async fn a_cell_that_leaves_is_gone_at_once() {
+async fn a_cell_that_withdraws_is_removed_at_once() {
     let cluster = Cluster::start().await;
     let reps = reps(&cluster, 2, 1_000).await;
     let _auctioneer = cluster.warm("a1", "dea", 2).await;

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attribute_that_is_not_said_has_its_default_and_is_not_written() {
+    fn an_absent_attribute_has_its_default_and_is_not_written() {
         let text = r#"{"cell":"a","total":{"memory_mb":1},"available":{"memory_mb":1}}"#;
         let cell: Cell = serde_json::from_str(text).unwrap();
         assert_eq!(*cell.attributes, Attributes::default());

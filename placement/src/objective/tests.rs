@@ -107,7 +107,7 @@ fn faults_and_where_they_are() {
 }
 
 #[test]
-fn the_caret_stands_below_the_fault() {
+fn the_caret_is_below_the_error() {
     let error = Objective::parse("1 +\n  r.Nothing", &constants()).unwrap_err();
     assert_eq!(error.picture(), "  r.Nothing\n  ^");
 }

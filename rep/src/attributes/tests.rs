@@ -87,7 +87,7 @@ fn changes_are_taken_back_one_by_one_or_with_their_table() {
 }
 
 #[test]
-fn what_no_cell_may_say_names_field_value_and_expectation() {
+fn invalid_attributes_are_rejected_with_field_value_and_expectation() {
     for (key, value, said) in [
         (
             "rak",

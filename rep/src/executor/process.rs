@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn the_request_has_the_last_word_on_the_environment() {
+    fn the_request_overrides_the_environment() {
         let work = work(&[("ZONE", "mine"), ("X", "1")]);
         let found = environment("a", "z1", &work, None, Path::new("/d")).unwrap();
         let expected = [

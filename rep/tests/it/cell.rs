@@ -20,7 +20,7 @@ async fn subscribe(server: &NatsServer, subject: &str) -> async_nats::Subscriber
 }
 
 #[tokio::test]
-async fn it_advertises_starts_stops_and_takes_its_leave() {
+async fn it_advertises_starts_stops_and_withdraws() {
     let server = NatsServer::start().await;
     let mut adverts = subscribe(&server, "vendue.cell.a.advert").await;
     let cell = Cell::start(&server, config("a")).await;
@@ -61,7 +61,7 @@ async fn it_advertises_starts_stops_and_takes_its_leave() {
 }
 
 #[tokio::test]
-async fn a_bid_is_short_when_the_last_advertisement_holds() {
+async fn a_bid_is_short_if_the_last_advertisement_is_still_right() {
     let server = NatsServer::start().await;
     let mut adverts = subscribe(&server, "vendue.cell.a.advert").await;
     let cell = Cell::start(&server, config("a")).await;
@@ -409,7 +409,7 @@ async fn large_answers_come_in_parts() {
 }
 
 #[tokio::test]
-async fn losing_the_server_ends_nothing_and_is_made_known_when_it_is_back() {
+async fn without_a_server_instances_continue_and_are_advertised_afterwards() {
     let mut server = NatsServer::start().await;
     let cell = Cell::start(&server, config("a")).await;
     let web = work("web", 0);

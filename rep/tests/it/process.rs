@@ -51,7 +51,7 @@ async fn lines(cell: &Cell, app: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_process_runs_with_its_environment_and_is_heard() {
+async fn a_process_runs_with_its_environment_and_its_output_is_published() {
     let server = NatsServer::start().await;
     let cell = Cell::start(&server, process_config("env")).await;
     let mut log = cell
@@ -116,7 +116,7 @@ __attribute__((constructor)) static void mark(void) {
 "#;
 
 #[tokio::test]
-async fn a_requests_environment_reaches_nobody_but_its_command() {
+async fn a_requests_environment_reaches_only_its_command() {
     let server = NatsServer::start().await;
     let cell = Cell::start(&server, process_config("preload")).await;
     let directory = tempfile::tempdir().unwrap();
@@ -169,7 +169,7 @@ async fn a_requests_environment_reaches_nobody_but_its_command() {
 }
 
 #[tokio::test]
-async fn what_was_open_where_the_rep_was_started_is_closed_to_instances() {
+async fn instances_inherit_no_open_files() {
     let server = NatsServer::start().await;
     // as by `9< file` in a shell
     let secret = fs::File::open("/proc/self/status").unwrap();
@@ -188,7 +188,7 @@ async fn what_was_open_where_the_rep_was_started_is_closed_to_instances() {
 }
 
 #[tokio::test]
-async fn how_it_ended_is_said() {
+async fn the_end_of_a_process_is_reported() {
     let server = NatsServer::start().await;
     let cell = Cell::start(&server, process_config("ended")).await;
     for (script, state, text) in [
@@ -276,7 +276,7 @@ async fn what_ignores_sigterm_is_killed_after_the_grace_period() {
 }
 
 #[tokio::test]
-async fn a_crash_is_told_and_started_again() {
+async fn a_crash_is_reported_and_restarted() {
     let server = NatsServer::start().await;
     let cell = Cell::start(&server, process_config("crash")).await;
     let mut events = cell.client.subscribe("vendue.event.>").await.unwrap();
@@ -514,7 +514,7 @@ async fn ports_are_free_and_differ() {
 }
 
 #[tokio::test]
-async fn who_has_left_bids_no_more_while_its_instances_end() {
+async fn a_withdrawn_cell_does_not_bid_while_its_instances_end() {
     let server = NatsServer::start().await;
     let cell = Cell::start(&server, process_config("left")).await;
     let mut adverts = cell

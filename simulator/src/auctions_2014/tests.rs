@@ -172,7 +172,7 @@ fn count(demand: &Demand) -> usize {
 }
 
 #[test]
-fn all_rebid_needs_rounds_where_auctions_get_in_each_others_way() {
+fn all_rebid_needs_rounds_under_contention() {
     let max_rounds = |at_once| {
         let mut setting = setting(Algorithm::AllRebid, 1);
         setting.rules.at_once = at_once;
@@ -185,7 +185,7 @@ fn all_rebid_needs_rounds_where_auctions_get_in_each_others_way() {
 }
 
 #[test]
-fn an_instance_that_fits_nowhere_uses_up_its_rounds() {
+fn an_instance_that_fits_nowhere_reaches_the_maximum_of_rounds() {
     for algorithm in Algorithm::ALL {
         let mut setting = setting(algorithm, 1);
         setting.rules.max_rounds = 7;

@@ -352,7 +352,7 @@ fn amount(value: &Value) -> Amount {
 }
 
 #[test]
-fn amounts_know_their_ends_and_unlikely_values_stay_away() {
+fn amounts_have_bounds_and_values_of_weight_0_never_occur() {
     for (value, low, high) in [
         (json!(4), 4, 4),
         (json!("-2..2"), -2, 2),

@@ -79,7 +79,7 @@ fn what_fits_is_taken_in_the_order_given() {
 }
 
 #[test]
-fn a_cell_that_holds_more_than_believed_refuses() {
+fn a_cell_with_more_of_the_app_than_expected_refuses() {
     // reserved before, the start's (id, believed) pairs, the answers
     type Case = (
         &'static [u128],
@@ -200,7 +200,7 @@ fn a_start_that_was_stopped_by_name_does_not_come_back() {
 }
 
 #[test]
-fn a_stop_tells_what_matches() {
+fn a_stop_lists_what_matches() {
     // app, indices, ids; the indices of what is told to stop
     type Case = (
         &'static str,
@@ -246,7 +246,7 @@ fn a_stop_tells_what_matches() {
 }
 
 #[test]
-fn work_that_no_cell_may_hold() {
+fn invalid_work() {
     for (field, broken) in [
         (
             "app",

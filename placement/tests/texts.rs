@@ -6,7 +6,7 @@ use scenarios::OfflineAuction;
 
 /// What a policy does not look at is said, and what it would break is refused.
 #[test]
-fn what_a_policy_does_not_heed_is_said() {
+fn fields_that_a_policy_ignores_are_warned_of() {
     let all = serde_json::json!({
         "app": "x", "memory_mb": 1, "disk_mb": 1, "cpu_millis": 1, "extra": {"gpu": 1},
         "near": ["app:y"], "far": ["app:z"], "traits": {"ssd": true}, "networks": [["n"]],
@@ -79,7 +79,7 @@ fn what_a_policy_does_not_heed_is_said() {
 }
 
 #[test]
-fn a_scenario_says_once_what_is_not_heeded() {
+fn a_scenario_warns_once_of_ignored_fields() {
     let text = r#"{"policy":"diego","cells":[],"requests":[
         {"app":"a","memory_mb":1,"disk_mb":1},
         {"app":"b","memory_mb":1,"disk_mb":1,"objective":"1","far":["app:a"]},
@@ -208,7 +208,7 @@ fn faults_of_stages_and_expressions() {
 }
 
 #[test]
-fn a_trait_says_what_it_may_be() {
+fn an_invalid_trait_names_what_is_expected() {
     let text = r#"{"cells":[],"requests":[
         {"app":"a","memory_mb":1,"disk_mb":1,"traits":{"ssd":TRAIT}}]}"#;
     for good in ["true", "\"x\"", "[\"x\",\"y\"]", "[]"] {
@@ -229,7 +229,7 @@ fn a_trait_says_what_it_may_be() {
 
 /// A row says what was needed, and is one row for all cells that lack the same.
 #[test]
-fn a_reason_says_what_was_needed() {
+fn a_reason_has_what_was_needed() {
     let told = |request: serde_json::Value, parameters: serde_json::Value| {
         let cell = |name: &str, own: serde_json::Value| {
             let mut cell = serde_json::json!({
