@@ -79,7 +79,7 @@ fn report(
     }
     line.cell = Some(Arc::clone(&dispatch.cell));
     line.why = why;
-    for event in parts.reports.heard(dispatch.auction, &app, kind, line) {
+    for event in parts.reports.record(dispatch.auction, &app, kind, line) {
         parts.turn.event(event);
     }
 }

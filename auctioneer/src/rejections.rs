@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// One event for each app, and the outcome of requests that cannot be answered.
-pub(crate) fn tell<'r>(
+pub(crate) fn report<'r>(
     turn: &mut Turn,
     rejected: impl Iterator<Item = &'r Rejected>,
     publish_outcome: bool,

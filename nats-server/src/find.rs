@@ -118,9 +118,9 @@ mod tests {
 
     #[test]
     fn a_missing_program_is_reported_with_every_place() {
-        let nowhere = Places::new(None, OsStr::new("/a:/b"), vec!["/c".into(), "/d".into()]);
-        assert_eq!(nowhere.find(), None);
-        let text = nowhere.to_string();
+        let places = Places::new(None, OsStr::new("/a:/b"), vec!["/c".into(), "/d".into()]);
+        assert_eq!(places.find(), None);
+        let text = places.to_string();
         for part in [
             "PATH: /a:/b",
             ".tools/ of /c",

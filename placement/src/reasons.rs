@@ -37,8 +37,8 @@ fn lacking_too(lacking: Vec<Lack>, tally: &mut Vec<Tally>) {
     for lack in lacking {
         let of_extra = lack.stage != lack.resource;
         let reason = of_extra.then_some(lack.resource);
-        let told = |row: &Tally| row.stage == lack.stage && row.reason == reason;
-        if !tally.iter().any(told) {
+        let listed = |row: &Tally| row.stage == lack.stage && row.reason == reason;
+        if !tally.iter().any(listed) {
             tally.push(Tally {
                 stage: lack.stage.to_owned(),
                 cells: 0,

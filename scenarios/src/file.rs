@@ -214,11 +214,11 @@ impl OfflineAuction {
                 seen.entry(text).or_insert((i, 0)).1 += 1;
             }
         }
-        let told = |(text, (first, times)): (String, (usize, usize))| match times {
+        let in_one_line = |(text, (first, times)): (String, (usize, usize))| match times {
             1 => format!("requests[{first}].{text}"),
             n => format!("requests[{first}].{text} (and {} more alike)", n - 1),
         };
-        seen.into_iter().map(told).collect()
+        seen.into_iter().map(in_one_line).collect()
     }
 
     /// The cells as a pool, the expired ones included: [`OfflineAuction::draw`] says which those are.

@@ -42,14 +42,14 @@ fn render_decision(decision: &DecisionReport, out: &mut String, wide: usize) -> 
     }
     writeln!(out)?;
     // the stages have the rest
-    let told = |row: &Tally| !decision.stages.is_empty() && row.cells > 0;
+    let listed = |row: &Tally| !decision.stages.is_empty() && row.cells > 0;
     for stage in &decision.stages {
         writeln!(out, "      {}: {} left", stage.stage, stage.survivors)?;
         for tally in &stage.rejected {
             writeln!(out, "        {}", tally.in_words())?;
         }
     }
-    for tally in decision.tally.iter().filter(|row| !told(row)) {
+    for tally in decision.tally.iter().filter(|row| !listed(row)) {
         writeln!(out, "      {}", tally.in_words())?;
     }
     for score in &decision.scores {

@@ -421,13 +421,13 @@ mod tests {
     fn a_failure_is_logged_at_once_then_less_often() {
         let mut state = NoticeState::default();
         let start = Instant::now();
-        let told: Vec<u64> = (0..200)
+        let logged: Vec<u64> = (0..200)
             .filter(|second| {
                 let now = start + Duration::from_secs(*second);
                 state.failure_due(now, "IO error").is_some()
             })
             .collect();
-        assert_eq!(told, [0, 2, 6, 14, 30, 62, 122, 182]);
+        assert_eq!(logged, [0, 2, 6, 14, 30, 62, 122, 182]);
     }
 
     #[test]

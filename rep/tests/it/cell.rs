@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use placement::{Kind, Span};
-use rep::{Ended, ExecutorKind, RepError, SimulatedConfig};
+use rep::{RepExit, ExecutorKind, RepError, SimulatedConfig};
 use serde_json::{Value, json as value};
 use shared::wire::{InstanceState, InstancesAnswer, Stop, StopAnswer, Work};
 use shared::{InstanceId, clock::CellTime};
@@ -56,7 +56,7 @@ async fn it_advertises_starts_stops_and_withdraws() {
     assert_eq!(gone.ended.as_deref(), Some("stopped"));
     next_where(&mut adverts, |a| a["available"]["memory_mb"] == 1_000).await;
 
-    assert_eq!(cell.end().await, Ended::Shutdown);
+    assert_eq!(cell.end().await, RepExit::Shutdown);
     next_where(&mut adverts, |a| a["ttl"] == "0s").await;
 }
 
@@ -184,7 +184,7 @@ async fn drain_takes_nothing_new_stops_the_rest_and_ends() {
         "{bid}"
     );
 
-    assert_eq!(cell.task.await.unwrap().unwrap(), Ended::Drained);
+    assert_eq!(cell.task.await.unwrap().unwrap(), RepExit::Drained);
     next_where(&mut adverts, |a| a["ttl"] == "0s").await;
     next_where(&mut events, |e| e["kind"] == "cell-draining").await;
     let stopped = next_where(&mut events, |e| e["kind"] == "stopped").await;
@@ -456,7 +456,7 @@ async fn of_two_cells_of_one_name_that_start_together_one_goes() {
         .await
         .unwrap();
     shutdown.cancel();
-    assert_eq!(left.await.unwrap().unwrap(), Ended::Shutdown);
+    assert_eq!(left.await.unwrap().unwrap(), RepExit::Shutdown);
 }
 
 #[tokio::test]

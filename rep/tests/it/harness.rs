@@ -6,7 +6,7 @@ use async_nats::{Client, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use placement::{Kind, Resources, Run, Span};
-use rep::{Ended, ExecutorKind, ProcessConfig, RepConfig, RepError, SimulatedConfig};
+use rep::{RepExit, ExecutorKind, ProcessConfig, RepConfig, RepError, SimulatedConfig};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use shared::{
@@ -25,7 +25,7 @@ pub(crate) struct Cell {
     pub(crate) name: String,
     pub(crate) client: Client,
     pub(crate) shutdown: CancellationToken,
-    pub(crate) task: JoinHandle<Result<Ended, RepError>>,
+    pub(crate) task: JoinHandle<Result<RepExit, RepError>>,
 }
 
 /// A simulated cell with 1,000 MiB of each.
@@ -135,7 +135,7 @@ impl Cell {
     }
 
     /// Ends the cell in order.
-    pub(crate) async fn end(self) -> Ended {
+    pub(crate) async fn end(self) -> RepExit {
         self.shutdown.cancel();
         self.task.await.unwrap().unwrap()
     }

@@ -363,7 +363,7 @@ async fn client_of(server: &NatsServer, name: &str) -> Cell {
         name: name.into(),
         client,
         shutdown: shared::shutdown::CancellationToken::new(),
-        task: tokio::spawn(async { Ok(rep::Ended::Shutdown) }),
+        task: tokio::spawn(async { Ok(rep::RepExit::Shutdown) }),
     }
 }
 
@@ -541,7 +541,7 @@ async fn a_withdrawn_cell_does_not_bid_while_its_instances_end() {
     assert_eq!(cell.send(&start).await.refused[0].reason, "draining");
 
     let client = cell.client.clone();
-    assert_eq!(cell.task.await.unwrap().unwrap(), rep::Ended::Shutdown);
+    assert_eq!(cell.task.await.unwrap().unwrap(), rep::RepExit::Shutdown);
     client.flush().await.unwrap();
     assert!(futures_util::FutureExt::now_or_never(bids.next()).is_none());
 }

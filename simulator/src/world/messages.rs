@@ -40,7 +40,7 @@ pub(super) enum Message {
         what: Box<ToNode>,
     },
     /// A client's message, to one of the auctioneers that accept requests.
-    Door(usize),
+    ToService(usize),
     /// The answer to a client's message; true when it is an error.
     Client(usize, Bytes, bool),
 }
@@ -215,7 +215,7 @@ impl World<'_> {
                     }
                 }
             }
-            Message::Door(message) => self.admit(message),
+            Message::ToService(message) => self.admit(message),
             Message::Client(message, body, error) => {
                 if self.away == 0 {
                     self.answered(message, &body, error);
