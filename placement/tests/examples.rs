@@ -437,7 +437,7 @@ fn capacity_by_zone() {
     }
 }
 
-/// As many as capacity says can be placed, and not one more.
+/// Exactly as many as the capacity can be placed.
 #[test]
 fn the_capacity_can_be_placed() {
     for name in Policy::PRESETS {

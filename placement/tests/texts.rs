@@ -1,10 +1,10 @@
-//! What people are told: of what is ignored, refused, lacking and misspelt.
+//! Texts for people: about what is ignored, rejected, lacking and misspelt.
 #![allow(clippy::unwrap_used, clippy::too_many_lines)] // a test may panic, a table may be long
 
 use placement::{Explain, Policy};
 use scenarios::OfflineAuction;
 
-/// What a policy does not look at is said, and what it would break is refused.
+/// Fields that a policy does not use are warned of, and what it would violate is rejected.
 #[test]
 fn fields_that_a_policy_ignores_are_warned_of() {
     let all = serde_json::json!({
@@ -64,7 +64,7 @@ fn fields_that_a_policy_ignores_are_warned_of() {
         "{error}"
     );
 
-    // a plan that nothing holds back
+    // a plan without resource filters
     assert_eq!(
         nothing.unfiltered_resources(),
         ["memory", "disk", "containers", "cpu", "extra"]
@@ -227,7 +227,7 @@ fn an_invalid_trait_names_what_is_expected() {
     }
 }
 
-/// A row says what was needed, and is one row for all cells that lack the same.
+/// A row has what was needed, and is one row for all cells that lack the same.
 #[test]
 fn a_reason_has_what_was_needed() {
     let told = |request: serde_json::Value, parameters: serde_json::Value| {
@@ -315,7 +315,7 @@ fn decided(scenario: &serde_json::Value, explain: Explain) -> Vec<placement::Dec
     decisions
 }
 
-/// What no cell tells of costs nobody anything: no stamp anywhere, no disk limit anywhere.
+/// Information that no cell has lowers no score: no stamp anywhere, no disk limit anywhere.
 #[test]
 fn a_term_that_no_cell_can_answer_is_out() {
     let cell = |name: &str, free: i64, stamp: Option<&str>, disk: Option<i64>| {
@@ -357,7 +357,7 @@ fn a_term_that_no_cell_can_answer_is_out() {
         decided(&scenario, Explain::Winner)[0].cell.as_deref() == Some("full")
     });
     assert!(wins.count() > 28);
-    // one that tells nothing beside others that do is the worst, as ever
+    // an unreadable one among readable ones is the worst, as always
     let mixed = [
         cell("full", 200, None, Some(1000)),
         cell("half", 500, Some("20260101T000000Z"), None),
@@ -366,7 +366,7 @@ fn a_term_that_no_cell_can_answer_is_out() {
     assert_eq!(decision.score, Some(0.0));
 }
 
-/// A failure tells of its own moment, whether or not anybody asked for an explanation.
+/// A failure describes its own moment, whether or not an explanation was asked for.
 #[test]
 fn a_failure_has_the_numbers_of_its_moment() {
     let scenario = serde_json::json!({

@@ -1,4 +1,4 @@
-//! What a role's log says of its connection to NATS.
+//! What a role logs about its connection to NATS.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 

@@ -16,7 +16,7 @@ fn refusal(body: &str) -> wire::WireError {
     }
 }
 
-/// The field (`-` = none) | what the message says | the body.
+/// The field (`-` = none) | the message | the body.
 const FAULTS: &str = r#"
 - | EOF | {
 - | expected an object at line 1 | 5
@@ -103,7 +103,7 @@ fn what_a_request_executes_is_never_quoted() {
     }
 }
 
-/// What stops or drains more than was meant is refused: field | says | body.
+/// A stop or drain of more than was meant is rejected: field | message | body.
 const TOO_MUCH: &str = r#"
 index | index: 0 is not allowed; expected app, indices or instances | {"app":"w","index":0}
 indices | [] is not allowed; expected at least one | {"app":"w","indices":[]}

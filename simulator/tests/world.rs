@@ -279,7 +279,7 @@ fn auctions_of_2014_are_contenders_too() {
     assert_eq!(scenario.contenders[2].label, "mine");
 }
 
-/// With many cells some message is always on its way; the run still ends after the last outcome.
+/// With many cells some message is always in transit; the run still ends after the last outcome.
 #[test]
 fn a_run_without_a_duration_ends_though_cells_keep_advertising() {
     let text = r#"

@@ -40,7 +40,7 @@ async fn is_killed_when_its_test_panics() {
     assert!(!runs(pid));
 }
 
-/// Not a test of its own: the process that the next one starts. It ends without running any Drop.
+/// Not a test by itself: the process that the next one starts. It ends without running any Drop.
 #[tokio::test]
 async fn start_and_abort() {
     if std::env::var_os("TESTKIT_ABORT").is_some() {

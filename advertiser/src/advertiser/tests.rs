@@ -29,7 +29,7 @@ fn run(advertiser: &mut Advertiser, happens: &[(u64, Happens)], until_ms: u64) -
     let mut version = advertiser.version;
     let mut sent = Vec::new();
     let mut happens = happens.iter().peekable();
-    // far more than any of these tests needs: whoever never comes to an end is wrong
+    // far more than any of these tests needs: reaching it is a failure
     for _ in 0..100_000 {
         let happens_at = happens.peek().map_or(u64::MAX, |(at, _)| *at);
         let due_ms = advertiser.next_ms().unwrap_or(u64::MAX);
@@ -76,7 +76,7 @@ fn changes_are_advertised_at_once_but_at_most_every_100_ms() {
         .to_vec();
     let sent = run(&mut advertiser(), &changes, 2_000);
     assert_eq!(sent, [0, 1_000, 1_100, 1_300]);
-    // one that comes with an advertisement just sent is told by the next one
+    // one that arrives with an advertisement just sent is answered by the next one
     let sent = run(
         &mut advertiser(),
         &[(1_000, Happens::Change), (1_001, Happens::Change)],
@@ -244,7 +244,7 @@ proptest! {
             let in_a_second = sent[i..].iter().take_while(|at| **at < first + 1_000).count();
             prop_assert!(in_a_second <= 15, "{} in a second", in_a_second);
         }
-        // every change is told within 100 ms, every discover answered within 500 ms
+        // every change is advertised within 100 ms, every discover answered within 500 ms
         for (at, what) in &inputs {
             let within = if *what == Happens::Change { 100 } else { 2 * ANSWER_MS };
             prop_assert!(sent.iter().any(|s| s >= at && *s <= at + within), "{:?} at {}", what, at);

@@ -265,7 +265,7 @@ fn a_requests_objective_is_checked_at_admission() {
         ask("objective", &long).unwrap_err().error.field.as_deref(),
         Some("objective")
     );
-    // where a policy has no objective, the sender hears that theirs does nothing
+    // if the policy has no objective, the sender is warned that its own has no effect
     let ignored = ask("diego", "r.AvailableMemoryMB").unwrap();
     assert_eq!(
         ignored.warnings,
@@ -273,7 +273,7 @@ fn a_requests_objective_is_checked_at_admission() {
     );
 }
 
-/// What a policy has no stage for is said, and a demand that nothing would hold is refused.
+/// Fields that no stage uses are warned of, and a demand that would have no effect is rejected.
 #[test]
 fn fields_that_the_policy_ignores_are_warned_of_at_admission() {
     let ask = |preset: &str, strict: bool| {

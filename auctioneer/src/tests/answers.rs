@@ -12,7 +12,7 @@ fn refused_work_enters_three_auctions_at_most() {
     for auction in 1..=3 {
         let sent = world.sent();
         assert_eq!(sent.len(), 1, "auction {auction}");
-        // the cell says it has room and refuses
+        // the cell advertises room and refuses
         let mut answer = world.cell("c1").clone().answer(&sent[0].start);
         let accepted = std::mem::take(&mut answer.accepted);
         answer.refused.push(shared::wire::Refusal {
@@ -60,7 +60,7 @@ fn believed_is_left_out_after_two_changed_refusals() {
 #[test]
 fn a_refused_instance_goes_where_the_answers_show_room() {
     let mut world = World::with_cells("dea", &["c1", "c2"]);
-    // c1 is full and has not said so yet; dea prefers the one with more memory
+    // c1 is full and has not advertised it yet; dea prefers the one with more memory
     world.cell("c2").cell.available.memory_mb = 400;
     world.cell("c2").seq += 1;
     world.advertise("c2");

@@ -98,7 +98,7 @@ fn diego_asks_once_and_decides_when_all_have_answered() {
         world.heard(ReportKind::Bid, None, bid);
         assert!(world.sent().is_empty(), "one is missing");
     }
-    // a full bid says more than the last advertisement did
+    // a full bid is newer than the last advertisement
     world.cell("c3").seq = 2;
     world.cell("c3").cell.available.memory_mb = 5;
     let bid = world.cells["c3"].word(Some(auction));

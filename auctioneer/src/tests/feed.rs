@@ -11,7 +11,7 @@ use crate::{
 use shared::InstanceId;
 use shared::{AuctionId, Incarnation, clock::CellTime};
 
-/// A feed with a clock, and one word after another.
+/// A feed with a clock, and reports one after another.
 struct Bench {
     feed: Feed,
     counters: Counters,
@@ -205,7 +205,7 @@ fn old_versions_and_old_incarnations_are_refused() {
     }
     assert_eq!(bench.feed.get("c").unwrap().incarnation, reborn.incarnation);
     assert_eq!(bench.counters.dropped_old_incarnation, 6);
-    // forgotten after two ttl: then a word of it would be a new cell's
+    // forgotten after two ttl: then a report of it would be from a new cell
     bench.pass(30_000);
     assert!(bench.hear(&cell).joined);
 }
@@ -262,7 +262,7 @@ fn nothing_expires_while_messages_do_not_flow() {
 fn debits_stay_until_a_report_shows_them() {
     let mut cell = TestCell::new("c", 100);
     cell.seq = 10;
-    // (what, words heard after a debit of 30 answered with version 12, free in the end)
+    // (what, reports after a debit of 30 answered with version 12, free in the end)
     for (what, words, free) in [
         ("no word yet", vec![], 70),
         ("an older word", vec![(11, 100)], 70),

@@ -93,7 +93,7 @@ fn an_id_used_by_another_app_is_rejected() {
                     for the app web";
         assert_eq!(error["message"], says);
     }
-    // heard of while the cells are asked for the request
+    // announced while the cells are asked about the request
     world.input(AuctioneerInput::Announced(vec!["s".parse().unwrap()]));
     let key = world.ask_one("s", "db", 100, 1);
     let body = r#"{"v":1,"id":"s","app":"web","outcome":"placed","instances":[]}"#;
@@ -273,7 +273,7 @@ fn named_instances_are_located_before_the_auction() {
     }
 }
 
-/// What ended is nowhere, and a policy that does not look at it asks nobody.
+/// An instance that has ended is not located, and a policy without locality asks no cells.
 #[test]
 fn only_what_runs_is_located_and_only_where_it_counts() {
     let there = InstanceId::from_u128(0xabcd);

@@ -145,7 +145,7 @@ fn explained(world: &mut World, app: &str) -> Vec<Value> {
 fn explain_has_the_cells_answers() {
     let mut world = World::with_cells("dea", &["c1"]);
     world.ask_one("r", "web", 100, 1);
-    // it has less room than it said, and refuses
+    // it has less room than advertised, and refuses
     world.cell("c1").cell.available.memory_mb = 50;
     world.deliver_all();
     let refused = explained(&mut world, "web");

@@ -1,4 +1,4 @@
-//! Cells that speak the wire, and a machine that hears them.
+//! Test cells, and a machine that gets their messages.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -113,7 +113,7 @@ impl TestCell {
     }
 }
 
-/// A start on its way to a cell.
+/// A start in flight.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
     pub(super) dispatch: DispatchId,
@@ -248,7 +248,7 @@ impl World {
         sent
     }
 
-    /// The cell takes what fits, and its answer is heard.
+    /// The cell takes what fits, and its answer arrives.
     pub(super) fn deliver(&mut self, sent: &Sent) {
         let answer = self.cell(&sent.cell).answer(&sent.start);
         self.answered(sent, answer);
@@ -284,7 +284,7 @@ impl World {
         })
     }
 
-    /// Every cell says that its last word holds.
+    /// Every cell bids "unchanged".
     pub(super) fn bid_all(&mut self) {
         let auction = self.asked_bids().expect("bids were asked for");
         let bids: Vec<Bytes> = self.cells.values().map(|c| c.unchanged(auction)).collect();

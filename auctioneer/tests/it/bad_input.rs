@@ -1,4 +1,4 @@
-//! What must not be, at the door and in the pool.
+//! Invalid messages: requests and reports of cells.
 
 use async_nats::HeaderMap;
 use serde_json::{Value, json};

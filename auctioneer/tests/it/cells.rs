@@ -1,4 +1,4 @@
-//! Cells made by hand: a client that speaks the wire, and does as the test says.
+//! Test cells: a client that speaks the protocol, and behaves as the test wants.
 
 use std::{
     sync::{Arc, Mutex},
@@ -34,7 +34,7 @@ pub(crate) struct State {
     pub(crate) incarnation: Incarnation,
     pub(crate) seq: u64,
     pub(crate) starts: Starts,
-    /// How long its word holds.
+    /// The ttl of its advertisements.
     pub(crate) ttl: Duration,
     /// Whether it bids.
     pub(crate) bids: bool,
@@ -47,7 +47,7 @@ pub(crate) struct State {
     since: Instant,
 }
 
-/// A cell. Dropped, it is gone without a word.
+/// A cell. When dropped, it ends without withdrawing.
 pub(crate) struct HandCell {
     pub(crate) state: Arc<Mutex<State>>,
     client: Client,
@@ -233,7 +233,7 @@ impl State {
         Some((reply, answer))
     }
 
-    /// Takes the instance, or says why not.
+    /// Accepts the instance, or returns the reason for refusing it.
     fn take(&mut self, work: &Work) -> Option<String> {
         if self.held.iter().any(|held| held.instance == work.instance) {
             return None;

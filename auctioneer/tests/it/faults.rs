@@ -164,7 +164,7 @@ async fn a_server_restart_loses_no_cell() {
 async fn a_disconnected_auctioneer_expires_no_cell() {
     let cluster = Cluster::start().await;
     let cell = HandCell::start(&cluster, "c1", 1_000).await;
-    // a word that holds for a second
+    // an advertisement that is valid for a second
     cell.set(|s| s.ttl = Duration::from_secs(1));
     let link = Link::to(cluster.server.port()).await;
     let _auctioneer = cluster.auctioneer_through(&link, "a1", "dea").await;

@@ -200,7 +200,7 @@ impl Cluster {
             .unwrap_or_default()
     }
 
-    /// Everything that is said from now on.
+    /// All messages from now on.
     pub(crate) async fn watch(&self) -> Watch {
         let client = self.server.client().await;
         let mut messages = client.subscribe("vendue.>").await.unwrap();
@@ -229,7 +229,7 @@ async fn bus(url: String, name: &str) -> Bus {
     connect(&options).await.unwrap()
 }
 
-/// What an observer has heard.
+/// The messages that an observer got.
 pub(crate) struct Watch {
     heard: Arc<Mutex<Vec<(String, Value)>>>,
 }

@@ -195,7 +195,7 @@ async fn it_is_a_nats_service() {
                     "capacity", "explain", "place", "pool", "queued", "start", "stop"
                 ]
             );
-            // whoever took the work knows what waits: all auctioneers answer that
+            // queued work is known to the auctioneer that took it: all auctioneers answer
             let shared = endpoints.iter().filter(|e| e["name"] != "queued");
             assert!(
                 shared

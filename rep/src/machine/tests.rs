@@ -172,7 +172,7 @@ fn a_drain_is_advertised_at_once_and_ends_everything_at_its_deadline() {
     let said = run(&mut machine, 2_000);
     assert_eq!(said, ["advertise 2", "event cell-draining 2"]);
     assert!(machine.ledger().cell().evacuating);
-    // a second drain says no more, but its deadline counts
+    // a second drain has no event, but its deadline counts
     let answer = machine.drain(2_001, br#"{"deadline":"5s"}"#).unwrap();
     assert_eq!(answer.deadline, seconds(5));
     assert!(run(&mut machine, 2_001).is_empty());

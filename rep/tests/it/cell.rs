@@ -1,4 +1,4 @@
-//! Bids, starts, stops, drain: what a cell says and does, with nothing real to run.
+//! Bids, starts, stops and drain of a cell with a simulated executor.
 
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ async fn a_bid_is_short_if_the_last_advertisement_is_still_right() {
     assert!(short.get("total").is_none(), "{short}");
 
     cell.must_start(vec![work("web", 0)]).await;
-    // whatever was advertised by then, the bid tells the version of the ledger
+    // whatever was advertised by then, the bid has the version of the ledger
     let seq = cell.state().await["seq"].clone();
     let bid = bid().await;
     assert_eq!(bid["seq"], seq);

@@ -80,7 +80,7 @@ impl Cell {
         }
     }
 
-    /// Asks the cell; the answer as it stands on the wire.
+    /// Asks the cell; returns the body of the answer.
     pub(crate) async fn ask(&self, what: &str, body: impl Into<Bytes>) -> Value {
         let subject = subjects().cell(&self.name, what);
         let answer = self.client.request(subject, body.into()).await.unwrap();
@@ -221,7 +221,7 @@ pub(crate) fn lives(pid: u32) -> bool {
         .is_ok_and(|stat| !stat.rsplit_once(')').unwrap().1.starts_with(" Z"))
 }
 
-/// All processes whose command line holds this word.
+/// All processes whose command line contains this word.
 pub(crate) fn processes_with(word: &str) -> Vec<u32> {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())

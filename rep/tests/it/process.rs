@@ -1,4 +1,4 @@
-//! Real processes: how they are started, ended, limited and heard, and that none is left.
+//! Real processes: how they are started, ended and limited, their output, and that none is left.
 
 use std::{
     fs,
@@ -101,7 +101,7 @@ fn parent(pid: u32) -> i32 {
     rest.split(' ').nth(1).unwrap().parse().unwrap()
 }
 
-/// Appends the user and the program of whoever loads it to the file named in `MARKER`.
+/// Appends the user and the program of each process that loads it to the file named in `MARKER`.
 const PRELOADED: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -327,7 +327,7 @@ async fn too_much_memory_is_seen_without_control_groups() {
     too_much(MemoryLimit::Watch, "watch").await;
 }
 
-/// A cell in a process of its own.
+/// A cell in its own process.
 struct Apart {
     child: std::process::Child,
 }

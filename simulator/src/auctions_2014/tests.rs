@@ -83,7 +83,7 @@ fn setting(algorithm: Algorithm, seed: u64) -> AuctionSettings {
     }
 }
 
-/// Runs it and checks what always holds.
+/// Runs it and checks the invariants.
 fn check(cells: &[Cell], demands: &[Demand], setting: &AuctionSettings) -> AuctionsResult {
     let result = run(cells, demands, setting);
     for cell in &result.cells {

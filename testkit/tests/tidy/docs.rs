@@ -1,4 +1,4 @@
-//! The documents say what the code says, and their links lead somewhere.
+//! The documents agree with the code, and their links are valid.
 
 use std::path::Path;
 

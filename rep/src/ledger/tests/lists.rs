@@ -1,4 +1,4 @@
-//! What a ledger tells of itself and of its instances.
+//! What a ledger reports of itself and of its instances.
 
 use super::*;
 

@@ -136,7 +136,7 @@ fn drain_refuses_at_once_and_ends_at_the_deadline() {
     assert_eq!(ledger.next_ms(), Some(1_100));
     ledger.tick(1_099);
     assert_eq!(summary(&mut ledger), [""; 0]);
-    // a second drain says when
+    // a second drain sets the time
     assert!(!ledger.drain(1_099, 0));
     assert_eq!(summary(&mut ledger), ["end 0", "end 0"]);
     assert!(!ledger.is_drained());

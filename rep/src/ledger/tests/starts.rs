@@ -187,7 +187,7 @@ fn a_start_that_was_stopped_by_name_does_not_come_back() {
         answers(&mut ledger, 10, &start(vec![work(1, "a"), work(2, "a")])),
         ["stopped", "+"]
     );
-    // an app's stop names nobody: later starts are new work
+    // an app's stop names no ids: later starts are new work
     ledger.stop(20, &stop("b", &[]));
     assert_eq!(answers(&mut ledger, 30, &start(vec![work(3, "b")])), ["+"]);
     // one that was reserved, stopped and is sent again
@@ -201,7 +201,7 @@ fn a_start_that_was_stopped_by_name_does_not_come_back() {
 
 #[test]
 fn a_stop_lists_what_matches() {
-    // app, indices, ids; the indices of what is told to stop
+    // app, indices, ids; the indices of stopped instances
     type Case = (
         &'static str,
         &'static [u32],
