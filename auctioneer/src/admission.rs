@@ -169,10 +169,9 @@ pub fn read_place(
     let mut requests = Vec::with_capacity(parsed.len());
     for request in parsed {
         let mut request = admit(policy, request, &mut new_id)?;
-        let of_ours = |w: &String| {
-            ["without", "add_cells", "explain"]
-                .iter()
-                .any(|field| w.starts_with(field))
+        let of_ours = |warning: &String| {
+            let field = warning.split_once(':').map(|(field, _)| field);
+            field.is_some_and(|field| ["without", "add_cells", "explain"].contains(&field))
         };
         request.warnings.retain(|w| !of_ours(w));
         requests.push(request);

@@ -171,19 +171,10 @@ pub(crate) fn array(answers: &[Answer], max_bytes: usize) -> Result<Bytes, WireE
         .map(|a| a.outcome)
         .max()
         .unwrap_or(Outcome::Placed);
-    let room = answers.iter().map(|a| a.body.len() + 1).sum::<usize>() + 64;
-    if room <= max_bytes {
-        let mut body = Vec::with_capacity(room);
-        body.extend_from_slice(
-            format!("{{\"v\":{VERSION},\"outcome\":\"{outcome}\",\"requests\":[").as_bytes(),
-        );
-        for (n, answer) in answers.iter().enumerate() {
-            if n > 0 {
-                body.push(b',');
-            }
-            body.extend_from_slice(&answer.body);
-        }
-        body.extend_from_slice(b"]}");
+    let each: Vec<&[u8]> = answers.iter().map(|a| a.body.as_ref()).collect();
+    let head = format!("{{\"v\":{VERSION},\"outcome\":\"{outcome}\",\"requests\":[");
+    let body = [head.as_bytes(), &each.join(&b','), b"]}"].concat();
+    if body.len() <= max_bytes {
         return Ok(body.into());
     }
     let short = |a: &Answer| StartReply {
@@ -219,4 +210,58 @@ fn shortened<T: Serialize>(outcome: Outcome, requests: impl Iterator<Item = T>) 
         outcome,
         requests: requests.collect::<Vec<T>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answers() -> Vec<Answer> {
+        let answer = |n: usize| Answer {
+            id: format!("r{n}").parse().unwrap(),
+            app: "web".into(),
+            outcome: [Outcome::Placed, Outcome::Unplaced][n % 2],
+            body: Bytes::from(format!(r#"{{"id":"r{n}","more":"{}"}}"#, "x".repeat(100))),
+        };
+        (0..30).map(answer).collect()
+    }
+
+    /// What the answer to an array tells in so many bytes: of each element whether there is more than
+    /// its id, its id, or its outcome alone.
+    fn told_in(max_bytes: usize) -> (&'static str, usize) {
+        let Ok(body) = array(&answers(), max_bytes) else {
+            return ("error", 0);
+        };
+        let reply: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(reply["outcome"], "unplaced", "the worst of them");
+        let requests = reply["requests"].as_array().unwrap();
+        assert_eq!(requests.len(), 30);
+        let last = &requests[29];
+        let level = match (last.get("more"), last.get("id")) {
+            (Some(_), _) => "all",
+            (None, Some(id)) => {
+                assert_eq!((id, &last["outcome"]), (&"r29".into(), &"unplaced".into()));
+                "ids"
+            }
+            (None, None) => {
+                assert_eq!(last["outcome"], "unplaced");
+                "outcomes"
+            }
+        };
+        (level, body.len())
+    }
+
+    #[test]
+    fn an_array_is_answered_with_as_much_as_fits() {
+        let mut max_bytes = usize::MAX;
+        for expected in ["all", "ids", "outcomes"] {
+            let (told, bytes) = told_in(max_bytes);
+            assert_eq!(told, expected, "in {max_bytes} bytes");
+            assert_eq!(told_in(bytes), (expected, bytes), "it just fits");
+            max_bytes = bytes - 1;
+        }
+        let error = array(&answers(), max_bytes).unwrap_err();
+        assert_eq!(error.code, code::OVERLOADED);
+        assert_eq!(error.message, "30 answers do not fit into one message");
+    }
 }
