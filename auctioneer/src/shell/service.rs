@@ -227,7 +227,7 @@ pub(super) async fn compare_policies(shell: Shell) {
     let ours = hash(&policy);
     let subject = format!("$SRV.INFO.{}", service_name(&shell));
     loop {
-        let heard = |answer: async_nats::Message| {
+        let on_answer = |answer: async_nats::Message| {
             if let Some((name, theirs)) = other_policy(&answer.payload, &ours) {
                 tracing::warn!(
                     policy = policy.name(),
@@ -240,8 +240,8 @@ pub(super) async fn compare_policies(shell: Shell) {
         };
         let wait = Duration::from_secs(1);
         let client = &shell.bus.client;
-        let asked = gather(client, subject.clone(), "".into(), wait, None, heard).await;
-        if let Err(error) = asked {
+        let ended = gather(client, subject.clone(), "".into(), wait, None, on_answer).await;
+        if let Err(error) = ended {
             tracing::debug!(%error, "cannot compare policies with other auctioneers");
         }
         tokio::time::sleep_until(after(COMPARE)).await;

@@ -95,7 +95,7 @@ fn a_refused_instance_goes_where_the_answers_show_room() {
     assert_eq!(world.deliver_all(), 2);
     let reply = world.start_reply(key);
     assert_eq!(reply.instances[0].cell.as_deref(), Some("c2"));
-    assert_eq!(world.free("c1"), 10, "its own word");
+    assert_eq!(world.free("c1"), 10, "its own report");
 }
 
 #[test]

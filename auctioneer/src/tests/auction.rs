@@ -95,14 +95,14 @@ fn diego_asks_once_and_decides_when_all_have_answered() {
     let auction = world.asked_bids().unwrap();
     for name in ["c1", "c2"] {
         let bid = world.cells[name].unchanged(auction);
-        world.heard(ReportKind::Bid, None, bid);
+        world.receive(ReportKind::Bid, None, bid);
         assert!(world.sent().is_empty(), "one is missing");
     }
     // a full bid is newer than the last advertisement
     world.cell("c3").seq = 2;
     world.cell("c3").cell.available.memory_mb = 5;
-    let bid = world.cells["c3"].word(Some(auction));
-    world.heard(ReportKind::Bid, None, bid);
+    let bid = world.cells["c3"].report(Some(auction));
+    world.receive(ReportKind::Bid, None, bid);
     let sent = world.sent();
     assert!(
         sent.iter().all(|s| s.cell != "c3"),
@@ -146,7 +146,7 @@ fn a_cell_that_misses_a_bid_delays_one_batch() {
     let bid = |world: &mut World, name: &str| {
         let auction = world.asked_bids().unwrap();
         let bid = world.cells[name].unchanged(auction);
-        world.heard(ReportKind::Bid, None, bid);
+        world.receive(ReportKind::Bid, None, bid);
     };
     world.ask_one("r1", "a", 100, 1);
     bid(&mut world, "c1");

@@ -115,7 +115,7 @@ fn cells_known_to_be_silent_are_not_counted() {
     world.ask_one("r", "tiny", 1, 1);
     let auction = world.asked_bids().unwrap();
     let bid = world.cells["c1"].unchanged(auction);
-    world.heard(crate::feed::ReportKind::Bid, None, bid);
+    world.receive(crate::feed::ReportKind::Bid, None, bid);
     world.silence(crate::BID_WAIT_MS);
     assert_eq!(fits(&mut world), 1);
     let answer = place(&mut world, 600, |_| {});

@@ -43,7 +43,7 @@ impl TestCell {
         }
     }
 
-    pub(super) fn word(&self, auction: Option<AuctionId>) -> Bytes {
+    pub(super) fn report(&self, auction: Option<AuctionId>) -> Bytes {
         to_bytes(&Advert {
             v: 1,
             auction,
@@ -178,9 +178,9 @@ impl World {
         self.out.extend(outputs);
     }
 
-    pub(super) fn heard(&mut self, word: ReportKind, subject_cell: Option<&str>, body: Bytes) {
+    pub(super) fn receive(&mut self, kind: ReportKind, subject_cell: Option<&str>, body: Bytes) {
         self.input(AuctioneerInput::CellReport {
-            kind: word,
+            kind,
             subject_cell: subject_cell.map(str::to_owned),
             body,
         });
@@ -191,8 +191,8 @@ impl World {
         let now_ms = self.now_ms;
         let cell = self.cell(name);
         cell.clock_ms = CellTime::from_ms(now_ms + 7_000_000);
-        let word = cell.word(None);
-        self.heard(ReportKind::Advert, Some(name), word);
+        let report = cell.report(None);
+        self.receive(ReportKind::Advert, Some(name), report);
     }
 
     /// Lets time pass, with an echo each 500 ms as evidence that messages flow.
@@ -292,7 +292,7 @@ impl World {
         let auction = self.asked_bids().expect("bids were asked for");
         let bids: Vec<Bytes> = self.cells.values().map(|c| c.unchanged(auction)).collect();
         for bid in bids {
-            self.heard(ReportKind::Bid, None, bid);
+            self.receive(ReportKind::Bid, None, bid);
         }
     }
 

@@ -123,7 +123,7 @@ async fn a_cell_that_withdraws_is_removed_at_once() {
     let _auctioneer = cluster.warm("a1", "dea", 2).await;
     let watch = cluster.watch().await;
     reps[0].cancel();
-    let lost = watch.heard("vendue.event.cell-lost.cell-0").await;
+    let lost = watch.received("vendue.event.cell-lost.cell-0").await;
     assert_eq!(lost["reason"], "cell withdrew");
     cluster.sees("a1", 1).await;
 }
