@@ -225,7 +225,7 @@ fn a_scenario_is_decided() {
         text.contains("      memory: 1 cell dropped, needs 60, the best has 40\n"),
         "{text}"
     );
-    assert!(text.ends_with("1 placed, 1 not placed\n"), "{text}");
+    assert!(text.ends_with("1 placed, 1 unplaced\n"), "{text}");
 }
 
 #[test]

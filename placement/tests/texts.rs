@@ -87,7 +87,7 @@ fn a_scenario_warns_once_of_ignored_fields() {
     let scenario = OfflineAuction::from_json(text).unwrap();
     let expected = [
         "requests[1].far: the policy diego has no stage for it; ignored",
-        "requests[1].objective: the policy diego has none; ignored (and 1 more alike)",
+        "requests[1].objective: the policy diego has none; ignored (and 1 more like it)",
     ];
     assert_eq!(scenario.ignored_fields(), expected);
     let strict = text.replace(r#""far":["#, r#""strict":true,"far":["#);

@@ -216,7 +216,7 @@ impl OfflineAuction {
         }
         let in_one_line = |(text, (first, times)): (String, (usize, usize))| match times {
             1 => format!("requests[{first}].{text}"),
-            n => format!("requests[{first}].{text} (and {} more alike)", n - 1),
+            n => format!("requests[{first}].{text} (and {} more like it)", n - 1),
         };
         seen.into_iter().map(in_one_line).collect()
     }

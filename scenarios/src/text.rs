@@ -16,7 +16,7 @@ pub fn render(report: &Report) -> String {
         let _ = render_decision(decision, &mut out, wide);
     }
     let unplaced = report.decisions.len() - report.placed();
-    let _ = writeln!(out, "{} placed, {unplaced} not placed", report.placed());
+    let _ = writeln!(out, "{} placed, {unplaced} unplaced", report.placed());
     out
 }
 
@@ -27,7 +27,7 @@ fn render_decision(decision: &DecisionReport, out: &mut String, wide: usize) -> 
         Some(cell) => write!(out, "{cell}")?,
         None => write!(
             out,
-            "not placed: {}",
+            "unplaced: {}",
             decision.reason.as_deref().unwrap_or_default()
         )?,
     }

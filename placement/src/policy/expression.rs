@@ -31,7 +31,7 @@ pub(super) fn objective(fields: &mut Fields, base: Option<&Objective>) -> Result
                 return Err(Fault::new(
                     at,
                     format!(
-                        "{name:?} cannot name a constant; expected a word of letters, digits and _ that is not mod, count, ai, r or AZs"
+                        "{name:?} cannot name a constant; expected a name of letters, digits and _ that is not mod, count, ai, r or AZs"
                     ),
                 ));
             }

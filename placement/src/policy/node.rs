@@ -205,7 +205,7 @@ impl Fields {
                 value: Value::Text(text),
                 ..
             }) => Ok(Some((None, Some(text)))),
-            Some(node) => Err(wrong(key, &node, "a number of days from 0, or a text")),
+            Some(node) => Err(wrong(key, &node, "a number of days from 0, or a string")),
         }
     }
 

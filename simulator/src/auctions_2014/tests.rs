@@ -234,7 +234,7 @@ fn only_cells_with_the_stack_and_tags_are_asked() {
     assert_eq!(with(Some("linux"), None), (vec![1], None));
     assert_eq!(with(None, Some("gold")), (vec![3], None));
     assert_eq!(with(None, Some("silver")), (vec![4], None));
-    let none = Some(("no cell offers what is asked for", 0));
+    let none = Some(("no cell has the requested stack and placement tags", 0));
     assert_eq!(with(Some("windows"), None), (vec![], none));
 }
 
@@ -334,7 +334,7 @@ fn a_lost_message_costs_a_timeout_and_may_leak_a_reservation() {
         assert_eq!(used, held, "what is used is placed or leaked");
         let why: BTreeSet<_> = result.failures.iter().map(|f| f.reason).collect();
         seen[0] += result.leaked;
-        seen[1] += u64::from(why.contains("the winner was not reached"));
+        seen[1] += u64::from(why.contains("the winner did not get the order to run"));
         seen[2] += u64::from(result.placements.iter().any(|p| p.wait_us > 1_000_000));
     }
     assert!(seen.iter().all(|n| *n > 0), "{seen:?}");
