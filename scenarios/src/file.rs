@@ -221,7 +221,7 @@ impl OfflineAuction {
         seen.into_iter().map(in_one_line).collect()
     }
 
-    /// The cells as a pool, the expired ones included: [`OfflineAuction::draw`] says which those are.
+    /// The cells as a pool, the expired ones included: [`OfflineAuction::draw`] has their names.
     pub fn pool(&self) -> Pool {
         let mut pool = Pool::default();
         for cell in self.cells.iter().chain(&self.expired) {

@@ -62,7 +62,7 @@ fn each_fault_of_a_request_names_its_field() {
     assert!(refusal("").message.contains("EOF"));
 }
 
-/// Nothing that a request executes is quoted: errors become events, which every observer hears. The
+/// Nothing that a request executes is quoted: errors become events, which every observer gets. The
 /// field | the body.
 const SECRETS: &str = r#"
 run.env | {"run":{"command":["x"],"env":"hunter2"}}

@@ -5,7 +5,7 @@ use shared::wire::{Acceptance, Outcome, Refusal, kind};
 use super::world::{Sent, World, request};
 use crate::{AuctioneerInput, AuctioneerOutput, START_WAIT_MS};
 
-/// The answer of a cell that says it has room and refuses all the same.
+/// The answer of a cell that has room and refuses all the same.
 fn refusal(world: &mut World, sent: &Sent) -> Acceptance {
     let before = world.cell(&sent.cell).clone();
     let mut answer = before.clone().answer(&sent.start);

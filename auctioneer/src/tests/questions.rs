@@ -448,7 +448,7 @@ fn an_explanation_that_does_not_fit_tells_of_the_latest() {
         let (told, bytes) = explain(&mut world, max_bytes);
         assert_eq!(told, expected, "in {max_bytes} bytes");
         assert!(bytes <= max_bytes);
-        // judged again an instance may be told in a few bytes more or less
+        // decided again, an instance may take a few bytes more or less
         max_bytes = if told.0 > 1 { bytes - 200 } else { bytes - 1 };
     }
 }

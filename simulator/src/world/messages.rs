@@ -227,7 +227,7 @@ impl World<'_> {
     fn arrives_at_cell(&mut self, c: usize, from: (usize, u32), bytes: u64, what: ToCell) {
         let cell = &self.cells[c];
         if cell.down > 0 && self.away == 0 {
-            // the server knows that there is no responder, and says so
+            // the server reports that there are no responders
             if let ToCell::Start { dispatch, body } = &what {
                 let (dispatch, rounds) = (*dispatch, body.clone());
                 self.client.undelivered(&rounds);

@@ -55,7 +55,7 @@ use crate::{
 
 /// How long the cluster runs before the first request, microseconds.
 const WARM_UP_US: u64 = 2_000_000;
-/// How long a run without a duration goes on after the last outcome, microseconds.
+/// How long a run without a duration continues after the last outcome, microseconds.
 const SETTLE_US: u64 = 1_000_000;
 /// How much longer it continues at most while messages are in transit, microseconds.
 const MAX_SETTLE_US: u64 = 60_000_000;

@@ -59,7 +59,7 @@ const FIGURES: &[(&str, &str, &str, &str, u64)] = &[
     ),
     (
         "ARCHITECTURE.md",
-        "(policies that ask nobody) | {} ms |",
+        "(policies without bids) | {} ms |",
         "auctioneer/src",
         "GATHER_MS",
         1,
