@@ -90,7 +90,7 @@ fn faults_and_where_they_are() {
         ("5 mod 0", 7, "the modulus is 0"),
         ("count(1, r.CachedBlobIDs)", 7, "first argument"),
         ("count(ai.InstanceNumber, r.CachedBlobIDs)", 7, "first argument"),
-        ("count(ai.AppID, ai.AppID)", 17, "second part"),
+        ("count(ai.AppID, ai.AppID)", 17, "second argument"),
         ("sin(1)", 1, "unknown name \"sin\""),
         ("\"text\"", 1, "unexpected character"),
         ("1e999", 1, "too large"),
