@@ -106,8 +106,8 @@ cells = ["z1-cell-1"]
     let aggregated = play(&read(&format!("duration = \"24h 1m\"\n{work}")), 1, false).figures;
     assert_eq!(simulated.asked, aggregated.asked);
     assert_eq!(
-        (simulated.placed, simulated.refused, simulated.lost),
-        (aggregated.placed, aggregated.refused, aggregated.lost)
+        (simulated.placed, simulated.unplaced, simulated.lost),
+        (aggregated.placed, aggregated.unplaced, aggregated.lost)
     );
     assert_eq!(simulated.auctions, aggregated.auctions);
     assert_eq!(simulated.per_cell, aggregated.per_cell);
@@ -135,7 +135,7 @@ fn every_instance_has_an_outcome_under_faults_and_losses() {
     for seed in 1..=5 {
         let run = play(&read(&text), seed, false);
         let f = &run.figures;
-        assert_eq!(f.placed + f.refused + f.waiting, f.asked, "seed {seed}");
+        assert_eq!(f.placed + f.unplaced + f.waiting, f.asked, "seed {seed}");
         assert_eq!(f.waiting, 0, "seed {seed}");
         assert!(f.lost > 0, "seed {seed}");
         assert_eq!(run.wait_histogram.counts.iter().sum::<u64>(), f.placed);
@@ -199,7 +199,7 @@ stop = { app = "big", indices = [0] }
 "#;
     let run = play(&read(text), 1, false);
     let f = &run.figures;
-    assert_eq!((f.asked, f.placed, f.refused, f.waiting), (7, 7, 0, 0));
+    assert_eq!((f.asked, f.placed, f.unplaced, f.waiting), (7, 7, 0, 0));
     assert!(
         f.wait_ms.max > 60_000.0 && f.wait_ms.max < 70_000.0,
         "{:?}",

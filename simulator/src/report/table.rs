@@ -82,7 +82,7 @@ const SPECS: &[Spec] = &[
     Spec("/asked", INSTANCES, "asked for", Unit::Count, Better::Open),
     Spec("/placed", INSTANCES, "placed", Unit::Count, Better::Higher),
     Spec(
-        "/refused",
+        "/unplaced",
         INSTANCES,
         "unplaced",
         Unit::Count,

@@ -80,7 +80,7 @@ pub(super) struct Client {
     pub(super) random: Random,
     pub(super) asked: u64,
     pub(super) placed: u64,
-    pub(super) refused: u64,
+    pub(super) unplaced: u64,
     pub(super) lost: u64,
     pub(super) repeats: u64,
     /// Messages that arrived at an auctioneer.
@@ -107,7 +107,7 @@ impl Client {
             random: Random::new(seed).fork("clients", 0),
             asked: 0,
             placed: 0,
-            refused: 0,
+            unplaced: 0,
             lost: 0,
             repeats: 0,
             admitted: 0,
@@ -120,7 +120,7 @@ impl Client {
 
     /// Instances without an outcome.
     pub(super) fn waiting(&self) -> u64 {
-        self.asked - self.placed - self.refused
+        self.asked - self.placed - self.unplaced
     }
 
     /// Whether demands, or requests after a loss, are still to come.
@@ -135,8 +135,8 @@ impl Client {
 
     /// A number that changes with every demand, admission, answer and outcome.
     pub(super) fn activity(&self) -> u64 {
-        // an instance may change from refused to placed, so the two have different weights
-        let outcomes = 2 * self.placed + self.refused;
+        // an instance may change from unplaced to placed, so the two have different weights
+        let outcomes = 2 * self.placed + self.unplaced;
         outcomes + self.asked + self.lost + self.stopped + self.admitted + self.unanswered as u64
     }
 
@@ -195,7 +195,7 @@ impl Client {
         let record = &mut self.records[record];
         let asked = &mut record.instances[position];
         if asked.status == InstanceStatus::Unplaced {
-            self.refused -= 1; // it was given up too early
+            self.unplaced -= 1; // it was given up too early
         }
         asked.status = InstanceStatus::Placed;
         self.placed += 1;
@@ -239,7 +239,7 @@ impl Client {
     pub(super) fn undelivered(&mut self, start: &Bytes) {
         if let Ok(start) = serde_json::from_slice::<CellStart>(start) {
             for work in start.work {
-                self.refused_by_cell(work.instance);
+                self.unplaced_by_cell(work.instance);
             }
         }
     }
@@ -253,7 +253,7 @@ impl Client {
         for instance in &mut self.records[record].instances {
             if index.is_none_or(|index| index == instance.index) && instance.status == InstanceStatus::Waiting {
                 instance.status = InstanceStatus::Unplaced;
-                self.refused += 1;
+                self.unplaced += 1;
                 *self.reasons.entry(reason.to_owned()).or_default() += 1;
             }
         }

@@ -54,7 +54,7 @@ impl World<'_> {
             virtual_ms,
             asked: self.client.asked,
             placed: self.client.placed,
-            refused: self.client.refused,
+            unplaced: self.client.unplaced,
             waiting: self.client.waiting(),
             lost: self.client.lost,
             wait_ms: Spread::of(&mut self.client.waits_ms),
