@@ -189,7 +189,7 @@ impl Fields {
         }
     }
 
-    /// A number of days from 0, or a text.
+    /// A number of days from 0, or a string.
     #[allow(clippy::type_complexity)] // one caller, which takes it apart at once
     pub(super) fn either(
         &mut self,
