@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     cell::Cell,
     context::{Now, PlanContext},
-    decision::{Explain, Unplaced, Verdict},
+    decision::{Unplaced, Verdict},
     invalid::Invalid,
     policy::{Filter, Policy, Step},
     pool::Pool,
@@ -74,11 +74,12 @@ impl Pool {
             request: request.clone().into(),
             index: 0,
         };
-        let context = PlanContext {
-            explain: Explain::Winner,
-            ..context.clone()
+        // the in-flight limit would come before any filter
+        let policy = Policy {
+            max_in_flight: 0,
+            ..policy.clone()
         };
-        let plan = self.plan_plainly(&[job], policy, &context);
+        let plan = self.plan_plainly(&[job], &policy, context);
         match plan
             .decisions
             .into_iter()
@@ -225,3 +226,6 @@ impl std::fmt::Display for Capacity {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -463,28 +463,6 @@ fn the_capacity_can_be_placed() {
 }
 
 #[test]
-fn a_cell_like_another_has_nothing_on_it() {
-    let mut full = cell("a", "z1", 1000, 10);
-    full.evacuating = true;
-    full.index = 3;
-    full.attributes_mut().rack = Some("r1".into());
-    full.debit(&Request {
-        cpu_millis: 100,
-        owner: Some("acme".into()),
-        tags: [("role".to_owned(), "db".to_owned())].into(),
-        ..Request::new("web", 10, 10)
-    });
-    full.attributes_mut().volumes = vec!["v".into()];
-    full.attributes_mut().cached_blobs = vec!["b".into()];
-    let mut expected = cell("a-new-1", "z1", 1000, 1000);
-    expected.index = 4;
-    expected.attributes_mut().rack = Some("r1".into());
-    let mut pool = pool([full]);
-    pool.add_like("a", 1).unwrap();
-    assert_eq!(pool.get("a-new-1"), Some(&expected));
-}
-
-#[test]
 fn what_if_there_were_more_cells() {
     let mut pool = pool([cell("a", "z1", 1000, 10)]);
     assert_eq!(pool.add_like("a", 2).unwrap(), ["a-new-1", "a-new-2"]);

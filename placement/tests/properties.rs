@@ -169,7 +169,8 @@ fn stages_never_add_cells(world: &World) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    // a seed cannot be made smaller: the first that fails is as good as any
+    #![proptest_config(ProptestConfig { cases: 400, max_shrink_iters: 0, ..ProptestConfig::default() })]
 
     #[test]
     fn what_holds_for_every_policy(seed in any::<u64>()) {
