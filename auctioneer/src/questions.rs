@@ -39,7 +39,10 @@ fn decide(parts: &mut Parts, dry_run: &DryRun) -> Result<bytes::Bytes, WireError
     let jobs = dry_run.requests.iter().flat_map(|r| r.request.jobs());
     let jobs: Vec<Job> = jobs.collect();
     if jobs.len() > MAX_BATCH {
-        let message = format!("{} instances; a dry run accepts at most {MAX_BATCH}", jobs.len());
+        let message = format!(
+            "{} instances; a dry run accepts at most {MAX_BATCH}",
+            jobs.len()
+        );
         return Err(invalid("instances", message));
     }
     let mut context = plan_context(parts, dry_run.explain);

@@ -30,7 +30,10 @@ fn present(ticket: &Ticket, instance: &Instance) -> Done {
             duplicate_of: None,
         },
         State::Sent => Done::unknown(None, "start sent; no reply before the deadline"),
-        State::Shares => Done::unknown(None, "the same instance of another request is being started"),
+        State::Shares => Done::unknown(
+            None,
+            "the same instance of another request is being started",
+        ),
         State::Checking => Done::unknown(
             None,
             &format!("{} was announced by another auctioneer", ticket.id),

@@ -70,7 +70,10 @@ impl Trace {
                 "expired" => "the advertisement expired",
                 _ => "gave no bid",
             };
-            let whys = left_out.iter().map(|slot| (*slot, Why::text(reason))).collect();
+            let whys = left_out
+                .iter()
+                .map(|slot| (*slot, Why::text(reason)))
+                .collect();
             let rejected = group(view, name, whys, self.with_names);
             self.stages.push(StageReport {
                 stage: (*name).to_owned(),

@@ -133,7 +133,11 @@ pub(crate) fn changed_cell(config: &RepConfig, changed: &Changes) -> Result<Cell
     let attributes = Attributes::deserialize(Value::Object(whole.clone())).map_err(|_| {
         // each attribute by itself is valid: only a platform can lack a part
         let platform = whole.get("platform").unwrap_or(&Value::Null);
-        Invalid::new("platform", shortened(platform), Shape::Platform.expected(false))
+        Invalid::new(
+            "platform",
+            shortened(platform),
+            Shape::Platform.expected(false),
+        )
     })?;
     let cell = config.described(index, attributes);
     check_cell(&cell)?;

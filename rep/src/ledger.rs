@@ -451,7 +451,13 @@ impl Ledger {
     }
 
     /// Releases an instance's reservation.
-    fn release(&mut self, now_ms: u64, id: &InstanceId, state: InstanceState, ended: Option<String>) {
+    fn release(
+        &mut self,
+        now_ms: u64,
+        id: &InstanceId,
+        state: InstanceState,
+        ended: Option<String>,
+    ) {
         let Some(mut entry) = self.instances.remove(id) else {
             return;
         };
@@ -469,7 +475,8 @@ impl Ledger {
         self.actions.push(entry.event(what, why.map(str::to_owned)));
         credit(&mut self.cell, &request_of(&entry.work));
         let reported = entry.describe(now_ms, &self.address);
-        self.history.add(now_ms, reported, stopped, entry.expires_ms);
+        self.history
+            .add(now_ms, reported, stopped, entry.expires_ms);
         self.seq += 1;
     }
 

@@ -310,7 +310,14 @@ fn starts_without_an_answer_stay_debited_until_listed_or_expired() {
         ("a report that lists it", 2, vec![id], 1_100, 90, true),
         ("a report from past its time", 2, vec![], 6_001, 90, false),
         ("a report from just before", 2, vec![], 6_000, 60, false),
-        ("the same report, past its time", 1, vec![], 6_001, 100, false),
+        (
+            "the same report, past its time",
+            1,
+            vec![],
+            6_001,
+            100,
+            false,
+        ),
     ] {
         let mut bench = Bench::new();
         let mut cell = TestCell::new("c", 100);
@@ -380,7 +387,10 @@ fn an_unchanged_bid_after_a_missed_report_asks_for_the_state() {
     assert_eq!(received.from, Some(("c".into(), Some(auction))));
     cell.seq = 2;
     let received = bid(&mut bench, &cell);
-    assert_eq!((received.from, received.ask_state), (None, Some("c".into())));
+    assert_eq!(
+        (received.from, received.ask_state),
+        (None, Some("c".into()))
+    );
     let stranger = TestCell::new("d", 100);
     assert_eq!(bid(&mut bench, &stranger).ask_state, Some("d".into()));
     assert_eq!(bench.counters.missed_reports, 2);

@@ -515,5 +515,8 @@ fn a_dry_run_is_bounded() {
     });
     let error = &answer["error"];
     assert_eq!(error["field"], "instances");
-    assert_eq!(error["message"], "10001 instances; a dry run accepts at most 10000");
+    assert_eq!(
+        error["message"],
+        "10001 instances; a dry run accepts at most 10000"
+    );
 }

@@ -69,7 +69,11 @@ async fn diego_asks_once_per_batch_and_decides_when_all_have_bid() {
     assert_eq!(watch.count("vendue.bid"), 1, "one question");
     for cell in &cells {
         assert_eq!(cell.get(|s| s.bids_received), 1);
-        assert_eq!(cell.get(|s| s.starts_received.len()), 1, "every cell won some");
+        assert_eq!(
+            cell.get(|s| s.starts_received.len()),
+            1,
+            "every cell won some"
+        );
     }
     assert_eq!(watch.count("vendue.event.asked."), 2, "one for each app");
     assert_eq!(watch.count("vendue.event.placed."), 2);

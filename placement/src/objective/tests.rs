@@ -89,7 +89,11 @@ fn faults_and_where_they_are() {
         ("5 mod r.Stack", 7, "the modulus is computed"),
         ("5 mod 0", 7, "the modulus is 0"),
         ("count(1, r.CachedBlobIDs)", 7, "first argument"),
-        ("count(ai.InstanceNumber, r.CachedBlobIDs)", 7, "first argument"),
+        (
+            "count(ai.InstanceNumber, r.CachedBlobIDs)",
+            7,
+            "first argument",
+        ),
         ("count(ai.AppID, ai.AppID)", 17, "second argument"),
         ("sin(1)", 1, "unknown name \"sin\""),
         ("\"text\"", 1, "unexpected character"),

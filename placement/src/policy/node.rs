@@ -216,10 +216,7 @@ impl Fields {
             return Ok(None);
         };
         if n < 0.0 || n > f64::from(u32::MAX) || n.fract() != 0.0 {
-            let message = format!(
-                "{key} is {n}; expected an integer from 0 to {}",
-                u32::MAX
-            );
+            let message = format!("{key} is {n}; expected an integer from 0 to {}", u32::MAX);
             return Err(Fault::new(at, message));
         }
         Ok(Some(n as u32))

@@ -88,7 +88,9 @@ pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>)
         }
         Filter::VolumeDrivers => {
             let wanted = short_list(&request.volume_drivers);
-            Why::text(format!("lacks some of the required volume drivers: {wanted}"))
+            Why::text(format!(
+                "lacks some of the required volume drivers: {wanted}"
+            ))
         }
         Filter::PlacementTags => Why::text(tags_why(cell, request)),
         Filter::Amount(resource) => {
@@ -131,7 +133,9 @@ pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>)
         Filter::Traits => {
             let wanted = serde_json::to_string(&request.traits).unwrap_or_default();
             let wanted = shortened(&wanted);
-            Why::text(format!("its traits are not exactly those required: {wanted}"))
+            Why::text(format!(
+                "its traits are not exactly those required: {wanted}"
+            ))
         }
         Filter::Sick => Why::text("the last two starts within 24 hours failed"),
         Filter::OvercommitRatios => Why::text(wrong_ratio(cell, request).unwrap_or_default()),

@@ -102,7 +102,11 @@ fn invalid_attributes_are_rejected_with_field_value_and_expectation() {
             &["reserved: \"yes\"", "true or false"],
         ),
         ("index", json!(-1), &["index: -1", "an integer"]),
-        ("stacks", json!("x"), &["stacks: \"x\"", "a list of strings"]),
+        (
+            "stacks",
+            json!("x"),
+            &["stacks: \"x\"", "a list of strings"],
+        ),
         (
             "next_reboot",
             json!("soon"),

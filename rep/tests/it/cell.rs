@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use placement::{Kind, Span};
-use rep::{RepExit, ExecutorKind, RepError, SimulatedConfig};
+use rep::{ExecutorKind, RepError, RepExit, SimulatedConfig};
 use serde_json::{Value, json as value};
 use shared::wire::{InstanceState, InstancesAnswer, Stop, StopAnswer, Work};
 use shared::{InstanceId, clock::CellTime};

@@ -6,7 +6,7 @@ use async_nats::{Client, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use placement::{Kind, Resources, Run, Span};
-use rep::{RepExit, ExecutorKind, ProcessConfig, RepConfig, RepError, SimulatedConfig};
+use rep::{ExecutorKind, ProcessConfig, RepConfig, RepError, RepExit, SimulatedConfig};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use shared::{

@@ -326,8 +326,9 @@ fn read<T: serde::de::DeserializeOwned>(value: Value, at: &str) -> Result<T, Sce
 }
 
 fn wrong_count(at: &str, value: &Value) -> ScenarioError {
-    let expected =
-        format!("a number from 1 to {MAX_COUNT}, or, for running instances, a range such as \"78..80\"");
+    let expected = format!(
+        "a number from 1 to {MAX_COUNT}, or, for running instances, a range such as \"78..80\""
+    );
     wrong(at, &short(value), &expected)
 }
 

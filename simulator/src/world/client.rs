@@ -251,7 +251,9 @@ impl Client {
     /// Gives up the waiting instances of a record with this index, or all.
     pub(super) fn give_up(&mut self, record: usize, index: Option<u32>, reason: &str) {
         for instance in &mut self.records[record].instances {
-            if index.is_none_or(|index| index == instance.index) && instance.status == InstanceStatus::Waiting {
+            if index.is_none_or(|index| index == instance.index)
+                && instance.status == InstanceStatus::Waiting
+            {
                 instance.status = InstanceStatus::Unplaced;
                 self.unplaced += 1;
                 *self.reasons.entry(reason.to_owned()).or_default() += 1;

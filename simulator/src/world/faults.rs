@@ -8,7 +8,7 @@ use rep::CellInput;
 use shared::{clock::millis, wire::Instance};
 
 use super::{ALERT_MS, Event, World, client::Lost};
-use crate::scenario::{Target, FaultKind};
+use crate::scenario::{FaultKind, Target};
 
 impl World<'_> {
     pub(super) fn fault(&mut self, fault: usize, begins: bool) {
