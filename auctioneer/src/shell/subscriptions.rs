@@ -73,7 +73,7 @@ impl Shell {
     /// The subject under which a cell was asked for its state names the cell.
     fn state(message: &Message) -> Option<AuctioneerInput> {
         let cell = message.subject.rsplit('.').next()?;
-        heard(ReportKind::State, cell, message)
+        cell_report(ReportKind::State, cell, message)
     }
 
     fn outcome(message: &Message) -> Option<AuctioneerInput> {
@@ -112,7 +112,7 @@ impl Shell {
         let body = &message.payload;
         let input = match self.broadcasts.asked(subject.token) {
             None => None,
-            Some(Asked::Bid) => return heard(ReportKind::Bid, subject.by, message),
+            Some(Asked::Bid) => return cell_report(ReportKind::Bid, subject.by, message),
             Some(Asked::Stop(stop)) => {
                 let answer: Option<StopAnswer> = serde_json::from_slice(body).ok();
                 answer.map(|answer| (answer.cell == subject.by, stopped(stop, answer)))
@@ -166,7 +166,7 @@ fn attributed(answer: Option<(bool, AuctioneerInput)>) -> AuctioneerInput {
     }
 }
 
-fn heard(kind: ReportKind, cell: &str, message: &Message) -> Option<AuctioneerInput> {
+fn cell_report(kind: ReportKind, cell: &str, message: &Message) -> Option<AuctioneerInput> {
     (!is_no_responders(message)).then(|| AuctioneerInput::CellReport {
         kind,
         subject_cell: Some(cell.to_owned()),

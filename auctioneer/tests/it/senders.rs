@@ -103,7 +103,7 @@ async fn nobody_can_make_an_auctioneer_publish_on_a_subject_of_his_choice() {
         sent.await.unwrap();
     }
     // the work is done all the same: its outcome is published
-    let outcome = watch.heard("vendue.outcome.r1").await;
+    let outcome = watch.received("vendue.outcome.r1").await;
     assert_eq!(outcome["outcome"], "placed");
     counted(&cluster, "dropped_reply_subject", 2).await;
     let heard = tokio::time::timeout(Duration::ZERO, elsewhere.next()).await;
