@@ -214,7 +214,10 @@ fn a_body_names_the_sender_that_its_subject_names() {
     running.stamp("c1");
     assert!(agrees(&running, "vendue.event.running.web.c1"));
     for other in ["running.web.c2", "crashed.web.c1", "running.db.c1"] {
-        assert!(!agrees(&running, &format!("vendue.event.{other}")), "{other}");
+        assert!(
+            !agrees(&running, &format!("vendue.event.{other}")),
+            "{other}"
+        );
     }
     running.cell = Some("c2".into());
     assert!(!agrees(&running, "vendue.event.running.web.c1"));
