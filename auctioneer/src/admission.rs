@@ -67,22 +67,30 @@ pub fn read_start(
     }
 }
 
-/// Reads the announcement of an auctioneer that has begun requests: an `asked` event.
-pub fn read_announcement(body: &[u8]) -> Option<AuctioneerInput> {
+/// Reads the announcement of an auctioneer that has begun requests: an `asked` event on the subject of
+/// this auctioneer.
+pub fn read_announcement(by: &str, body: &[u8]) -> AuctioneerInput {
     #[derive(serde::Deserialize)]
     struct Asked {
+        #[serde(default)]
+        by: String,
         auction: AuctionId,
         #[serde(default)]
         request: Option<String>,
         #[serde(default)]
         requests: Vec<String>,
     }
-    let asked: Asked = serde_json::from_slice(body).ok()?;
+    let Ok(asked) = serde_json::from_slice::<Asked>(body) else {
+        return AuctioneerInput::Unreadable;
+    };
+    if asked.by != by {
+        return AuctioneerInput::WrongSubject;
+    }
     let ids = asked.request.into_iter().chain(asked.requests);
-    Some(AuctioneerInput::Announced(Announcement {
+    AuctioneerInput::Announced(Announcement {
         claim: asked.auction,
         ids: ids.filter_map(|id| id.try_into().ok()).collect(),
-    }))
+    })
 }
 
 /// Checks what the request's own rules leave open, and gives it an id.
@@ -103,7 +111,7 @@ fn admit(
         let millis = span.map(|s| shared::clock::millis(s.0));
         if millis.is_some_and(|ms| ms < least_ms || ms > most_s * 1_000) {
             let value = serde_json::to_string(&span).unwrap_or_default();
-            let expected = format!("a length of time from {least_ms}ms to {most_s}s");
+            let expected = format!("a duration from {least_ms}ms to {most_s}s");
             return Err(placement::Invalid::new(field, value, expected).into());
         }
     }
@@ -263,5 +271,5 @@ pub fn read_capacity(
 
 /// The error for a request without a reply subject, which cannot be answered.
 pub fn no_reply() -> WireError {
-    WireError::new(code::INVALID_REQUEST, "a question needs a reply subject")
+    WireError::new(code::INVALID_REQUEST, "the request needs a reply subject")
 }

@@ -129,6 +129,7 @@ impl Auctioneer {
                 answers::answered(parts, dispatch, &answer);
             }
             Input::NoResponders { dispatch } => answers::no_responders(parts, dispatch),
+            Input::WrongSubject => parts.turn.counters.dropped_wrong_subject += 1,
             Input::Unreadable => parts.turn.counters.stray_answers += 1,
             Input::Outcome { id, body } => {
                 claims::outcome(parts, &mut self.lookups, &id, body);
@@ -273,7 +274,7 @@ impl Auctioneer {
             return self.reject(&rejected, reply);
         }
         parts.turn.counters.rejected += 1;
-        rejections::tell(
+        rejections::report(
             &mut parts.turn,
             rejected.iter().map(|(_, why)| why),
             reply.is_none(),
@@ -287,7 +288,7 @@ impl Auctioneer {
     fn reject(&mut self, rejected: &[Rejected], reply: Option<ReplyKey>) {
         let turn = &mut self.parts.turn;
         turn.counters.rejected += 1;
-        rejections::tell(turn, rejected.iter(), reply.is_none());
+        rejections::report(turn, rejected.iter(), reply.is_none());
         turn.reply(reply, Err(rejections::first_error(rejected)));
     }
 

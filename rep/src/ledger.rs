@@ -246,6 +246,7 @@ impl Ledger {
                 (entry.pid, entry.port) = (pid, port);
                 if entry.state == InstanceState::Starting {
                     (entry.state, entry.since_ms) = (InstanceState::Running, now_ms);
+                    entry.running_ms = Some(now_ms);
                     entry.ended = None;
                     (entry.exit_code, entry.signal) = (None, None);
                     let event = entry.event(kind::RUNNING, None);
@@ -380,6 +381,7 @@ impl Ledger {
             state: InstanceState::Starting,
             since_ms: now_ms,
             attempt: 0,
+            running_ms: None,
             strikes: 0,
             pid: None,
             port: None,
@@ -410,8 +412,9 @@ impl Ledger {
             InstanceState::Stopping => {}
             InstanceState::Restarting => {
                 entry.state = InstanceState::Stopping;
+                entry.running_ms = None;
                 self.restarts.retain(|(_, waiting)| waiting != id);
-                self.gone(now_ms, id, InstanceState::Exited, Some("stopped".into()));
+                self.release(now_ms, id, InstanceState::Exited, Some("stopped".into()));
             }
             state => {
                 (entry.state, entry.since_ms) = (InstanceState::Stopping, now_ms);
@@ -444,11 +447,11 @@ impl Ledger {
             EndReason::OverMemory | EndReason::Failed(_) => (None, None),
         };
         if entry.state == InstanceState::Stopping {
-            self.gone(now_ms, &id, InstanceState::Exited, Some("stopped".into()));
+            self.release(now_ms, &id, InstanceState::Exited, Some("stopped".into()));
         } else if *how == EndReason::Exit(0) {
-            self.gone(now_ms, &id, InstanceState::Exited, Some(text));
+            self.release(now_ms, &id, InstanceState::Exited, Some(text));
         } else if entry.work.kind == Kind::Task || entry.strikes == RESTART_DELAYS_MS.len() {
-            self.gone(now_ms, &id, InstanceState::Crashed, Some(text));
+            self.release(now_ms, &id, InstanceState::Crashed, Some(text));
         } else {
             let wait_ms = RESTART_DELAYS_MS[entry.strikes];
             (entry.state, entry.since_ms) = (InstanceState::Restarting, now_ms);
@@ -463,7 +466,13 @@ impl Ledger {
     }
 
     /// Releases an instance's reservation.
-    fn gone(&mut self, now_ms: u64, id: &InstanceId, state: InstanceState, ended: Option<String>) {
+    fn release(
+        &mut self,
+        now_ms: u64,
+        id: &InstanceId,
+        state: InstanceState,
+        ended: Option<String>,
+    ) {
         let Some(mut entry) = self.instances.remove(id) else {
             return;
         };
@@ -494,6 +503,7 @@ impl Ledger {
             return;
         };
         entry.attempt += 1;
+        entry.running_ms = None;
         (entry.state, entry.since_ms) = (InstanceState::Starting, now_ms);
         let launch = Action::Launch {
             work: Arc::clone(&entry.work),

@@ -16,7 +16,7 @@ fn refusal(body: &str) -> wire::WireError {
     }
 }
 
-/// The field (`-` = none) | what the message says | the body.
+/// The field (`-` = none) | the message | the body.
 const FAULTS: &str = r#"
 - | EOF | {
 - | expected an object at line 1 | 5
@@ -25,7 +25,7 @@ run | expected an object at line 1 | {"app":"a","memory_mb":1,"disk_mb":1,"run":
 app | missing field `app` | {"memory_mb":1,"disk_mb":1}
 memory_mb | "64" | {"app":"a","memory_mb":"64","disk_mb":1}
 memory_mb | -1 | {"app":"a","memory_mb":-1,"disk_mb":1}
-memory_mb | expected a whole number | {"app":"a","memory_mb":1e30,"disk_mb":1}
+memory_mb | expected an integer | {"app":"a","memory_mb":1e30,"disk_mb":1}
 disk_mb | 2147483648 | {"app":"a","memory_mb":1,"disk_mb":2147483648}
 app | a b | {"app":"a b","memory_mb":1,"disk_mb":1}
 app | 1 to 128 | {"app":"","memory_mb":1,"disk_mb":1}
@@ -62,7 +62,7 @@ fn each_fault_of_a_request_names_its_field() {
     assert!(refusal("").message.contains("EOF"));
 }
 
-/// Nothing that a request executes is quoted: errors become events, which every observer hears. The
+/// Nothing that a request executes is quoted: errors become events, which every observer gets. The
 /// field | the body.
 const SECRETS: &str = r#"
 run.env | {"run":{"command":["x"],"env":"hunter2"}}
@@ -103,7 +103,7 @@ fn what_a_request_executes_is_never_quoted() {
     }
 }
 
-/// What stops or drains more than was meant is refused: field | says | body.
+/// A stop or drain of more than was meant is rejected: field | message | body.
 const TOO_MUCH: &str = r#"
 index | index: 0 is not allowed; expected app, indices or instances | {"app":"w","index":0}
 indices | [] is not allowed; expected at least one | {"app":"w","indices":[]}
@@ -131,7 +131,14 @@ fn a_stop_or_drain_with_a_misspelt_filter_is_refused() {
         (e.field.as_deref(), e.message.as_str()),
         (Some("dedline"), says)
     );
-    assert_eq!(wire::Drain::read(b"").unwrap().deadline, None);
+    assert_eq!(wire::Drain::read(b"{}").unwrap().deadline, None);
+    wire::Drain::read(b"").unwrap_err();
+    for nothing in ["", "{}", r#"{"v":1}"#] {
+        wire::read_nothing(nothing.as_bytes()).unwrap();
+    }
+    for meant_for_another in ["[]", "7", r#"{"v":1,"name":"vendue-cell"}"#] {
+        wire::read_nothing(meant_for_another.as_bytes()).unwrap_err();
+    }
 }
 
 #[test]
@@ -173,7 +180,7 @@ fn an_array_is_judged_one_by_one() {
 }
 
 #[test]
-fn an_advertisement_must_stand_on_its_own_subject() {
+fn an_advertisement_must_match_its_subject() {
     let body = br#"{"cell":"a","incarnation":"018f0000-0000-4000-8000-000000000001","seq":1,"total":{"memory_mb":1},"available":{"memory_mb":1}}"#;
     assert!(wire::Envelope::parse(body, Some("a")).is_ok());
     let e = wire::Envelope::parse(body, Some("b")).unwrap_err();
@@ -193,6 +200,38 @@ fn subjects() {
     for bad in ["", ".", "a..b", "a.*", "a b", ">"] {
         assert!(Subjects::new(bad).is_err(), "{bad}");
     }
+}
+
+#[test]
+fn a_body_names_the_sender_that_its_subject_names() {
+    let s = Subjects::new("vendue").unwrap();
+    let agrees = |event: &wire::Event, subject: &str| {
+        s.event_of(subject)
+            .is_some_and(|subject| event.agrees_with(subject))
+    };
+    let mut running = wire::Event::app("running", "web");
+    running.cell = Some("c1".into());
+    running.stamp("c1");
+    assert!(agrees(&running, "vendue.event.running.web.c1"));
+    for other in ["running.web.c2", "crashed.web.c1", "running.db.c1"] {
+        assert!(
+            !agrees(&running, &format!("vendue.event.{other}")),
+            "{other}"
+        );
+    }
+    running.cell = Some("c2".into());
+    assert!(!agrees(&running, "vendue.event.running.web.c1"));
+    // what an auctioneer tells of a cell names that cell, and not as its sender
+    let mut lost = wire::Event::cell("cell-lost", "c1");
+    lost.stamp("a1");
+    assert!(agrees(&lost, "vendue.event.cell-lost.c1.a1"));
+    assert!(!agrees(&lost, "vendue.event.cell-lost.c1.c1"));
+
+    let line = r#"{"app":"web","index":3,"cell":"c1","stream":"stdout","text":"x"}"#;
+    let line: wire::LogLine = serde_json::from_str(line).unwrap();
+    let agrees = |subject: &str| line.agrees_with(s.log_of(subject).unwrap());
+    assert!(agrees("vendue.log.web.3.c1"));
+    assert!(!agrees("vendue.log.web.3.c2") && !agrees("vendue.log.web.4.c1"));
 }
 
 #[test]

@@ -13,7 +13,9 @@ use async_nats::service::{Request, Service, ServiceExt, endpoint::Endpoint};
 use futures_util::StreamExt;
 use placement::Policy;
 use shared::{
+    AnswerTo,
     ask::gather,
+    may_answer,
     wire::{WireError, to_bytes},
 };
 use tokio::task::JoinSet;
@@ -28,14 +30,14 @@ const QUEUE_GROUP: &str = "auctioneers";
 const COMPARE: Duration = Duration::from_secs(60);
 
 /// The service, at first without endpoints.
-pub(super) struct Door {
+pub(super) struct RequestService {
     service: Option<Service>,
     joined: bool,
 }
 
 /// One endpoint.
 #[derive(Clone, Copy, Debug)]
-enum Entrance {
+enum RequestKind {
     Start,
     Stop,
     Place,
@@ -45,7 +47,7 @@ enum Entrance {
     Queued,
 }
 
-impl Door {
+impl RequestService {
     /// Starts the service, and asks the cells to advertise.
     pub(super) async fn open(
         shell: &Shell,
@@ -61,7 +63,7 @@ impl Door {
             .bus
             .client
             .service_builder()
-            .description("takes start requests and places them on cells")
+            .description("accepts start requests and places instances on cells")
             .metadata(metadata)
             .stats_handler(move |_, stats| {
                 if stats.name != "start" {
@@ -97,25 +99,25 @@ impl Door {
         self.joined = true;
         let keys = Arc::new(AtomicU64::new(0));
         let subjects = &shell.subjects;
-        for (name, subject, entrance) in [
-            ("start", subjects.start(), Entrance::Start),
-            ("stop", subjects.stop(), Entrance::Stop),
-            ("place", subjects.place(), Entrance::Place),
-            ("explain", subjects.explain(), Entrance::Explain),
-            ("pool", subjects.pool(), Entrance::Pool),
-            ("capacity", subjects.capacity(), Entrance::Capacity),
-            ("queued", subjects.queued(), Entrance::Queued),
+        for (name, subject, kind) in [
+            ("start", subjects.start(), RequestKind::Start),
+            ("stop", subjects.stop(), RequestKind::Stop),
+            ("place", subjects.place(), RequestKind::Place),
+            ("explain", subjects.explain(), RequestKind::Explain),
+            ("pool", subjects.pool(), RequestKind::Pool),
+            ("capacity", subjects.capacity(), RequestKind::Capacity),
+            ("queued", subjects.queued(), RequestKind::Queued),
         ] {
             // queued work is known only to the auctioneer that received it, so each is in its own
             // group
-            let group = match entrance {
-                Entrance::Queued => &*shell.inbox,
+            let group = match kind {
+                RequestKind::Queued => &*shell.name,
                 _ => QUEUE_GROUP,
             };
             let endpoint = service.endpoint_builder().name(name).queue_group(group);
             let endpoint = endpoint.add(subject).await;
             let endpoint = endpoint.map_err(AuctioneerError::Service)?;
-            tasks.spawn(take(shell.clone(), endpoint, entrance, Arc::clone(&keys)));
+            tasks.spawn(take(shell.clone(), endpoint, kind, Arc::clone(&keys)));
         }
         tracing::info!(cells, "ready: accepting requests");
         Ok(())
@@ -126,7 +128,7 @@ impl Door {
         if let Some(service) = self.service.take()
             && let Err(error) = service.stop().await
         {
-            tracing::debug!(%error, "the service did not stop in order");
+            tracing::debug!(%error, "the service did not stop cleanly");
         }
     }
 }
@@ -141,16 +143,21 @@ impl Shell {
 }
 
 /// Reads requests and hands them to the machine. Ends when the service is stopped.
-async fn take(shell: Shell, mut endpoint: Endpoint, entrance: Entrance, keys: Arc<AtomicU64>) {
+async fn take(shell: Shell, mut endpoint: Endpoint, kind: RequestKind, keys: Arc<AtomicU64>) {
     while let Some(request) = endpoint.next().await {
         let body = request.message.payload.clone();
-        let key = request.message.reply.is_some().then(|| {
+        let trace = trace_of(&request.message);
+        let key = Waiting::of(&shell, kind, request).map(|waiting| {
             let key = ReplyKey::new(keys.fetch_add(1, Ordering::Relaxed));
-            remember(&shell, key, request);
+            let mut pending = shell.pending.lock().unwrap_or_else(PoisonError::into_inner);
+            pending.insert(key, waiting);
             key
         });
-        match read(&shell.policy, entrance, &body, key) {
-            Ok(input) => {
+        match read(&shell.policy, kind, &body, key) {
+            Ok(mut input) => {
+                if let Some(trace) = trace {
+                    belong_to(&mut input, &trace);
+                }
                 if shell.inputs.send(input).await.is_err() {
                     return;
                 }
@@ -162,28 +169,71 @@ async fn take(shell: Shell, mut endpoint: Endpoint, entrance: Entrance, keys: Ar
     std::future::pending::<()>().await;
 }
 
-fn remember(shell: &Shell, key: ReplyKey, request: Request) {
-    let mut pending = shell.pending.lock().unwrap_or_else(PoisonError::into_inner);
-    pending.insert(key, request);
+/// The trace that the message belongs to, as its header says.
+fn trace_of(message: &async_nats::Message) -> Option<String> {
+    let trace = message.headers.as_ref()?.get("traceparent")?.as_str();
+    placement::is_traceparent(trace).then(|| trace.to_owned())
+}
+
+/// The requests of a message belong to its trace, unless they name another.
+fn belong_to(input: &mut AuctioneerInput, trace: &str) {
+    let AuctioneerInput::Start(message) = input else {
+        return;
+    };
+    for admitted in message.requests.iter_mut().flatten() {
+        if admitted.request.traceparent.is_none() {
+            Arc::make_mut(&mut admitted.request).traceparent = Some(trace.to_owned());
+        }
+    }
+}
+
+/// Where an answer goes.
+pub(super) enum Waiting {
+    /// To whoever asked an endpoint, which counts its answers.
+    Endpoint(Box<Request>),
+    /// Below our own subject: the answer to a broadcast.
+    Broadcast(String),
+}
+
+impl Waiting {
+    /// None when no answer is wanted, or when it is wanted where none may go.
+    fn of(shell: &Shell, kind: RequestKind, request: Request) -> Option<Self> {
+        let to = match kind {
+            RequestKind::Queued => AnswerTo::of(&request.message),
+            _ => Ok(None),
+        };
+        match (to, &request.message.reply) {
+            (Ok(Some(to)), _) => {
+                let subject = shell.subjects.auctioneer_answer(&shell.name, &to);
+                Some(Self::Broadcast(subject))
+            }
+            (Ok(None), None) => None,
+            (Ok(None), Some(reply)) if may_answer(reply) => Some(Self::Endpoint(Box::new(request))),
+            _ => {
+                shell.forbidden.fetch_add(1, Ordering::Relaxed);
+                None
+            }
+        }
+    }
 }
 
 fn read(
     policy: &Policy,
-    entrance: Entrance,
+    kind: RequestKind,
     body: &[u8],
     key: Option<ReplyKey>,
 ) -> Result<AuctioneerInput, WireError> {
-    match (entrance, key) {
-        (Entrance::Start, key) => Ok(admission::read_start(policy, body, key, Uuid::now_v7)),
-        (Entrance::Stop, key) => Ok(admission::read_stop(body, key, Uuid::now_v7)),
+    match (kind, key) {
+        (RequestKind::Start, key) => Ok(admission::read_start(policy, body, key, Uuid::now_v7)),
+        (RequestKind::Stop, key) => Ok(admission::read_stop(body, key, Uuid::now_v7)),
         (_, None) => Err(admission::no_reply()),
-        (Entrance::Place, Some(key)) => admission::read_place(policy, body, key, Uuid::now_v7),
-        (Entrance::Explain, Some(key)) => admission::read_explain(body, key),
-        (Entrance::Capacity, Some(key)) => {
+        (RequestKind::Place, Some(key)) => admission::read_place(policy, body, key, Uuid::now_v7),
+        (RequestKind::Explain, Some(key)) => admission::read_explain(body, key),
+        (RequestKind::Capacity, Some(key)) => {
             admission::read_capacity(policy, body, key, Uuid::now_v7)
         }
-        (Entrance::Queued, Some(key)) => admission::read_queued(body, key),
-        (Entrance::Pool, Some(key)) => admission::read_pool(body, key),
+        (RequestKind::Queued, Some(key)) => admission::read_queued(body, key),
+        (RequestKind::Pool, Some(key)) => admission::read_pool(body, key),
     }
 }
 
@@ -227,22 +277,22 @@ pub(super) async fn compare_policies(shell: Shell) {
     let ours = hash(&policy);
     let subject = format!("$SRV.INFO.{}", service_name(&shell));
     loop {
-        let heard = |answer: async_nats::Message| {
+        let on_answer = |answer: async_nats::Message| {
             if let Some((name, theirs)) = other_policy(&answer.payload, &ours) {
                 tracing::warn!(
                     policy = policy.name(),
                     theirs,
                     auctioneer = name,
-                    "another auctioneer decides by another policy"
+                    "another auctioneer has a different policy"
                 );
             }
             false
         };
         let wait = Duration::from_secs(1);
         let client = &shell.bus.client;
-        let asked = gather(client, subject.clone(), "".into(), wait, None, heard).await;
-        if let Err(error) = asked {
-            tracing::debug!(%error, "other auctioneers were not asked for their policies");
+        let ended = gather(client, subject.clone(), "".into(), wait, None, on_answer).await;
+        if let Err(error) = ended {
+            tracing::debug!(%error, "cannot compare policies with other auctioneers");
         }
         tokio::time::sleep_until(after(COMPARE)).await;
     }

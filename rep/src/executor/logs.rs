@@ -59,6 +59,7 @@ struct Ring {
 #[derive(Debug)]
 struct Line {
     instance: InstanceId,
+    traceparent: Option<Arc<str>>,
     at_ms: u64,
     time_ms: u64,
     stream: &'static str,
@@ -72,6 +73,8 @@ pub(crate) struct Sink {
     app: String,
     index: u32,
     instance: InstanceId,
+    traceparent: Option<Arc<str>>,
+    subject: String,
     rate: Mutex<Rate>,
     /// Lines not published since the last one that was.
     dropped: AtomicU64,
@@ -127,6 +130,10 @@ impl Logs {
             app: work.app.clone(),
             index: work.index,
             instance: work.instance,
+            traceparent: work.traceparent.as_deref().map(Into::into),
+            subject: self
+                .subjects
+                .log(&work.app, &work.index.to_string(), &self.cell),
             rate: Mutex::new(Rate::new(self.clock.now_ms())),
             dropped: AtomicU64::new(0),
             logs: Arc::clone(self),
@@ -184,6 +191,7 @@ impl Logs {
             text: line.text.clone(),
             dropped: 0,
             age_ms: 0,
+            traceparent: line.traceparent.as_deref().map(str::to_owned),
         }
     }
 
@@ -237,7 +245,7 @@ impl Sink {
     pub(crate) fn close(&self) {
         if self.dropped.load(Ordering::Relaxed) > 0 {
             let now_ms = self.logs.clock.now_ms();
-            let text = "lines dropped: too many at once".into();
+            let text = "lines dropped by the rate limit".into();
             self.publish(&self.stamped(now_ms, "vendue", text));
         }
     }
@@ -246,6 +254,7 @@ impl Sink {
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         Line {
             instance: self.instance,
+            traceparent: self.traceparent.clone(),
             at_ms,
             time_ms: since_1970.map_or(0, millis),
             stream,
@@ -257,8 +266,7 @@ impl Sink {
         let dropped = self.dropped.swap(0, Ordering::Relaxed);
         let message = self.logs.line(&self.app, self.index, line);
         let body = to_bytes(&LogLine { dropped, ..message });
-        let subject = self.logs.subjects.log(&self.app, &self.index.to_string());
-        if !self.logs.outbox.publish_now(subject, body) {
+        if !self.logs.outbox.publish_now(self.subject.clone(), body) {
             self.dropped.fetch_add(dropped, Ordering::Relaxed);
             self.drop_one();
         }
@@ -273,7 +281,7 @@ impl Sink {
 /// Cuts output into lines of at most [`LINE`] bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
-    begun: Vec<u8>,
+    partial: Vec<u8>,
 }
 
 impl Lines {
@@ -285,13 +293,13 @@ impl Lines {
                 None => (part, false),
             };
             let mut text = text;
-            while self.begun.len() + text.len() > LINE {
-                let (now, later) = text.split_at(LINE - self.begun.len());
-                self.begun.extend_from_slice(now);
+            while self.partial.len() + text.len() > LINE {
+                let (now, later) = text.split_at(LINE - self.partial.len());
+                self.partial.extend_from_slice(now);
                 line(self.take());
                 text = later;
             }
-            self.begun.extend_from_slice(text);
+            self.partial.extend_from_slice(text);
             if ends {
                 line(self.take());
             }
@@ -300,13 +308,13 @@ impl Lines {
 
     /// The last output if it does not end with a newline.
     pub(crate) fn rest(&mut self) -> Option<String> {
-        (!self.begun.is_empty()).then(|| self.take())
+        (!self.partial.is_empty()).then(|| self.take())
     }
 
     fn take(&mut self) -> String {
         // one character for one: a line stays as short as it was cut
-        let text = String::from_utf8_lossy(&self.begun).replace('\u{fffd}', "?");
-        self.begun.clear();
+        let text = String::from_utf8_lossy(&self.partial).replace('\u{fffd}', "?");
+        self.partial.clear();
         match text.strip_suffix('\r') {
             Some(text) => text.to_owned(),
             None => text,

@@ -1,12 +1,13 @@
-//! Bids, starts, stops, drain: what a cell says and does, with nothing real to run.
+//! Bids, starts, stops and drain of a cell with a simulated executor.
 
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use placement::{Kind, Span};
-use rep::{Ended, ExecutorKind, RepError, SimulatedConfig};
+use rep::{ExecutorKind, RepError, RepExit, SimulatedConfig};
 use serde_json::{Value, json as value};
 use shared::wire::{InstanceState, InstancesAnswer, Stop, StopAnswer, Work};
-use shared::{InstanceId, clock::CellTime};
+use shared::{ANSWER_TO, InstanceId, clock::CellTime};
 use testkit::{NatsServer, eventually};
 use uuid::Uuid;
 
@@ -20,7 +21,7 @@ async fn subscribe(server: &NatsServer, subject: &str) -> async_nats::Subscriber
 }
 
 #[tokio::test]
-async fn it_advertises_starts_stops_and_takes_its_leave() {
+async fn it_advertises_starts_stops_and_withdraws() {
     let server = NatsServer::start().await;
     let mut adverts = subscribe(&server, "vendue.cell.a.advert").await;
     let cell = Cell::start(&server, config("a")).await;
@@ -57,12 +58,12 @@ async fn it_advertises_starts_stops_and_takes_its_leave() {
     assert_eq!(gone.ended.as_deref(), Some("stopped"));
     next_where(&mut adverts, |a| a["available"]["memory_mb"] == 1_000).await;
 
-    assert_eq!(cell.end().await, Ended::Shutdown);
+    assert_eq!(cell.end().await, RepExit::Shutdown);
     next_where(&mut adverts, |a| a["ttl"] == "0s").await;
 }
 
 #[tokio::test]
-async fn a_bid_is_short_when_the_last_advertisement_holds() {
+async fn a_bid_is_short_if_the_last_advertisement_is_still_right() {
     let server = NatsServer::start().await;
     let mut adverts = subscribe(&server, "vendue.cell.a.advert").await;
     let cell = Cell::start(&server, config("a")).await;
@@ -80,7 +81,7 @@ async fn a_bid_is_short_when_the_last_advertisement_holds() {
     assert!(short.get("total").is_none(), "{short}");
 
     cell.must_start(vec![work("web", 0)]).await;
-    // whatever was advertised by then, the bid tells the version of the ledger
+    // whatever was advertised by then, the bid has the version of the ledger
     let seq = cell.state().await["seq"].clone();
     let bid = bid().await;
     assert_eq!(bid["seq"], seq);
@@ -185,7 +186,7 @@ async fn drain_takes_nothing_new_stops_the_rest_and_ends() {
         "{bid}"
     );
 
-    assert_eq!(cell.task.await.unwrap().unwrap(), Ended::Drained);
+    assert_eq!(cell.task.await.unwrap().unwrap(), RepExit::Drained);
     next_where(&mut adverts, |a| a["ttl"] == "0s").await;
     next_where(&mut events, |e| e["kind"] == "cell-draining").await;
     let stopped = next_where(&mut events, |e| e["kind"] == "stopped").await;
@@ -246,14 +247,15 @@ async fn a_task_ends_and_is_remembered() {
 #[tokio::test]
 async fn events_are_gathered_per_app() {
     let server = NatsServer::start().await;
-    let mut events = subscribe(&server, "vendue.event.running.*").await;
+    let mut events = subscribe(&server, "vendue.event.running.web.a").await;
     let cell = Cell::start(&server, config("a")).await;
     cell.must_start((0..5).map(|i| work("web", i)).collect())
         .await;
     let event = next(&mut events).await;
     assert_eq!(event["count"], 5);
     assert_eq!(event["indices"], "0-4");
-    assert_eq!(event["cell"], "a");
+    assert_eq!((&event["cell"], &event["by"]), (&"a".into(), &"a".into()));
+    assert!(event["time"].as_str().unwrap().ends_with('Z'), "{event}");
     cell.end().await;
 }
 
@@ -317,6 +319,59 @@ async fn bad_input_is_answered_with_a_body_and_headers() {
         stats["endpoints"][0]["data"]["dropped_malformed"], 9,
         "{stats}"
     );
+    cell.end().await;
+}
+
+#[tokio::test]
+async fn a_broadcast_is_answered_below_the_cells_own_subject_and_nowhere_else() {
+    let server = NatsServer::start().await;
+    let cell = Cell::start(&server, config("a")).await;
+    let mut answers = subscribe(&server, "vendue.cell.*.answer.alice.n1").await;
+    let mut elsewhere = cell.client.subscribe("elsewhere.>").await.unwrap();
+    let ask = async |to: Option<&str>, reply: &str| {
+        let mut headers = async_nats::HeaderMap::new();
+        if let Some(to) = to {
+            headers.insert(ANSWER_TO, to);
+        }
+        let (subject, reply) = (subjects().instances(), reply.to_owned());
+        let body = "{\"v\":1}".into();
+        let sent = cell
+            .client
+            .publish_with_reply_and_headers(subject, reply, headers, body);
+        sent.await.unwrap();
+    };
+    ask(None, "elsewhere.inbox").await;
+    ask(Some("alice.n1.elsewhere"), "elsewhere.header").await;
+    ask(Some("alice.n1"), "elsewhere.both").await;
+    let answer = tokio::time::timeout(testkit::DEFAULT_DEADLINE, answers.next()).await;
+    let answer = answer.unwrap().unwrap();
+    assert_eq!(answer.subject.as_str(), "vendue.cell.a.answer.alice.n1");
+    assert_eq!(from::<InstancesAnswer>(&answer.payload).cell, "a");
+    // what the cell sends is in order: an answer to the first would be here before this one
+    cell.state().await;
+    let heard = tokio::time::timeout(Duration::ZERO, elsewhere.next()).await;
+    assert!(heard.is_err(), "{heard:?}");
+    let stats = cell.client.request("$SRV.STATS.vendue-cell", "".into());
+    let stats: Value = from(&stats.await.unwrap().payload);
+    assert_eq!(stats["endpoints"][0]["data"]["dropped_reply_subject"], 2);
+    cell.end().await;
+}
+
+#[tokio::test]
+async fn a_message_meant_for_another_subject_changes_nothing() {
+    let server = NatsServer::start().await;
+    let cell = Cell::start(&server, config("a")).await;
+    let info = cell.client.request("$SRV.INFO.vendue-cell", "".into());
+    let info = info.await.unwrap().payload;
+    for what in ["drain", "set", "stop", "start", "state", "logs"] {
+        let answer = cell.ask(what, info.clone()).await;
+        assert_eq!(answer["error"]["code"], "invalid_request", "{what}");
+    }
+    for what in ["drain", "set", "stop", "start"] {
+        let answer = cell.ask(what, "").await;
+        assert_eq!(answer["error"]["code"], "invalid_request", "{what}");
+    }
+    assert_eq!(cell.state().await.get("evacuating"), None);
     cell.end().await;
 }
 
@@ -393,24 +448,28 @@ async fn large_answers_come_in_parts() {
         answers
     };
     let mut all = std::collections::BTreeSet::new();
-    let mut parts = 0;
+    let (mut parts, mut version) = (0, None);
     loop {
         let answer: InstancesAnswer = serde_json::from_value(next(&mut answers).await).unwrap();
         all.extend(answer.instances.iter().map(|i| i.instance));
         parts += 1;
+        assert_eq!(answer.part, parts);
+        let seen = *version.get_or_insert((answer.incarnation, answer.seq, answer.parts));
+        assert_eq!(seen, (answer.incarnation, answer.seq, answer.parts));
         if !answer.more {
             break;
         }
     }
     assert_eq!(all.len(), 100);
     assert!(parts > 1, "{parts} parts");
+    assert_eq!(version.unwrap().2, parts);
     next_where(&mut heartbeats, |h| h["more"] == true).await;
     next_where(&mut heartbeats, |h| h.get("more").is_none()).await;
     cell.end().await;
 }
 
 #[tokio::test]
-async fn losing_the_server_ends_nothing_and_is_made_known_when_it_is_back() {
+async fn without_a_server_instances_continue_and_are_advertised_afterwards() {
     let mut server = NatsServer::start().await;
     let cell = Cell::start(&server, config("a")).await;
     let web = work("web", 0);
@@ -457,7 +516,7 @@ async fn of_two_cells_of_one_name_that_start_together_one_goes() {
         .await
         .unwrap();
     shutdown.cancel();
-    assert_eq!(left.await.unwrap().unwrap(), Ended::Shutdown);
+    assert_eq!(left.await.unwrap().unwrap(), RepExit::Shutdown);
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Real processes: how they are started, ended, limited and heard, and that none is left.
+//! Real processes: how they are started, ended and limited, their output, and that none is left.
 
 use std::{
     fs,
@@ -51,12 +51,12 @@ async fn lines(cell: &Cell, app: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_process_runs_with_its_environment_and_is_heard() {
+async fn a_process_runs_with_its_environment_and_its_output_is_published() {
     let server = NatsServer::start().await;
     let cell = Cell::start(&server, process_config("env")).await;
     let mut log = cell
         .client
-        .subscribe(subjects().log("task", "*"))
+        .subscribe(subjects().log("task", "*", "*"))
         .await
         .unwrap();
     cell.client.flush().await.unwrap();
@@ -101,7 +101,7 @@ fn parent(pid: u32) -> i32 {
     rest.split(' ').nth(1).unwrap().parse().unwrap()
 }
 
-/// Appends the user and the program of whoever loads it to the file named in `MARKER`.
+/// Appends the user and the program of each process that loads it to the file named in `MARKER`.
 const PRELOADED: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,7 +116,7 @@ __attribute__((constructor)) static void mark(void) {
 "#;
 
 #[tokio::test]
-async fn a_requests_environment_reaches_nobody_but_its_command() {
+async fn a_requests_environment_reaches_only_its_command() {
     let server = NatsServer::start().await;
     let cell = Cell::start(&server, process_config("preload")).await;
     let directory = tempfile::tempdir().unwrap();
@@ -169,7 +169,7 @@ async fn a_requests_environment_reaches_nobody_but_its_command() {
 }
 
 #[tokio::test]
-async fn what_was_open_where_the_rep_was_started_is_closed_to_instances() {
+async fn instances_inherit_no_open_files() {
     let server = NatsServer::start().await;
     // as by `9< file` in a shell
     let secret = fs::File::open("/proc/self/status").unwrap();
@@ -188,7 +188,7 @@ async fn what_was_open_where_the_rep_was_started_is_closed_to_instances() {
 }
 
 #[tokio::test]
-async fn how_it_ended_is_said() {
+async fn the_end_of_a_process_is_reported() {
     let server = NatsServer::start().await;
     let cell = Cell::start(&server, process_config("ended")).await;
     for (script, state, text) in [
@@ -210,7 +210,7 @@ async fn how_it_ended_is_said() {
         (
             "missing",
             &["echo hi; true"],
-            "no such program in PATH; the program's name contains blanks: a line of shell needs \
+            "no such program in PATH; the program's name contains spaces: a shell command needs \
              sh -c",
         ),
     ] {
@@ -276,7 +276,42 @@ async fn what_ignores_sigterm_is_killed_after_the_grace_period() {
 }
 
 #[tokio::test]
-async fn a_crash_is_told_and_started_again() {
+async fn a_trace_goes_on_in_the_environment_the_output_and_the_events() {
+    const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let server = NatsServer::start().await;
+    let cell = Cell::start(&server, process_config("trace")).await;
+    let mut events = cell.client.subscribe("vendue.event.>").await.unwrap();
+    let mut log = cell.client.subscribe("vendue.log.>").await.unwrap();
+    cell.client.flush().await.unwrap();
+    let work = Work {
+        traceparent: Some(TRACE.into()),
+        request: Some("r-1".parse().unwrap()),
+        owner: Some("acme".into()),
+        version: Some("v7".into()),
+        ..task("echo $TRACEPARENT; exit 3")
+    };
+    let id = work.instance;
+    cell.must_start(vec![work]).await;
+    let line = next_where(&mut log, |line| line["text"] == TRACE).await;
+    assert_eq!(line["traceparent"], TRACE);
+    let crashed = next_where(&mut events, |e| e["kind"] == "crashed").await;
+    let ended = &crashed["instances"][0];
+    assert_eq!(ended["traceparent"], TRACE);
+    assert_eq!(ended["final"], true, "a task is not started again");
+    assert!(ended["ran"].is_string(), "{ended}");
+    let kept = cell.ask("logs", json(&value!({"app": "task"}))).await;
+    assert_eq!(kept["lines"][0]["traceparent"], TRACE);
+    let listed = cell.wait_for(id, InstanceState::Crashed).await;
+    assert_eq!(listed.request.unwrap(), "r-1");
+    assert_eq!(
+        (listed.owner.as_deref(), listed.version.as_deref()),
+        (Some("acme"), Some("v7"))
+    );
+    cell.end().await;
+}
+
+#[tokio::test]
+async fn a_crash_is_reported_and_restarted() {
     let server = NatsServer::start().await;
     let cell = Cell::start(&server, process_config("crash")).await;
     let mut events = cell.client.subscribe("vendue.event.>").await.unwrap();
@@ -289,6 +324,8 @@ async fn a_crash_is_told_and_started_again() {
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     let crashed = next_where(&mut events, |e| e["kind"] == "crashed").await;
     assert_eq!(crashed["instances"][0]["ended"], "signal 9");
+    assert_eq!(crashed["instances"][0].get("final"), None);
+    assert!(crashed["instances"][0]["ran"].is_string(), "{crashed}");
     assert_eq!(crashed["reason"], "starts again in 1 s");
     next_where(&mut events, |e| e["kind"] == "restarted").await;
     let again = cell.wait_for(id, InstanceState::Running).await;
@@ -327,7 +364,7 @@ async fn too_much_memory_is_seen_without_control_groups() {
     too_much(MemoryLimit::Watch, "watch").await;
 }
 
-/// A cell in a process of its own.
+/// A cell in its own process.
 struct Apart {
     child: std::process::Child,
 }
@@ -363,7 +400,7 @@ async fn client_of(server: &NatsServer, name: &str) -> Cell {
         name: name.into(),
         client,
         shutdown: shared::shutdown::CancellationToken::new(),
-        task: tokio::spawn(async { Ok(rep::Ended::Shutdown) }),
+        task: tokio::spawn(async { Ok(rep::RepExit::Shutdown) }),
     }
 }
 
@@ -463,7 +500,7 @@ async fn a_flood_of_output_is_cut_down_and_counted() {
     let cell = Cell::start(&server, process_config("flood")).await;
     let mut log = cell
         .client
-        .subscribe(subjects().log("task", "0"))
+        .subscribe(subjects().log("task", "0", "flood"))
         .await
         .unwrap();
     cell.client.flush().await.unwrap();
@@ -514,7 +551,7 @@ async fn ports_are_free_and_differ() {
 }
 
 #[tokio::test]
-async fn who_has_left_bids_no_more_while_its_instances_end() {
+async fn a_withdrawn_cell_does_not_bid_while_its_instances_end() {
     let server = NatsServer::start().await;
     let cell = Cell::start(&server, process_config("left")).await;
     let mut adverts = cell
@@ -541,7 +578,7 @@ async fn who_has_left_bids_no_more_while_its_instances_end() {
     assert_eq!(cell.send(&start).await.refused[0].reason, "draining");
 
     let client = cell.client.clone();
-    assert_eq!(cell.task.await.unwrap().unwrap(), rep::Ended::Shutdown);
+    assert_eq!(cell.task.await.unwrap().unwrap(), rep::RepExit::Shutdown);
     client.flush().await.unwrap();
     assert!(futures_util::FutureExt::now_or_never(bids.next()).is_none());
 }

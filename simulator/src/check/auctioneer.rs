@@ -176,7 +176,7 @@ impl AuctioneerNode {
                 id: message.last_token().parse().ok()?,
                 body: body.clone(),
             }),
-            "asked" => auctioneer::read_announcement(body),
+            "asked" => Some(auctioneer::read_announcement("", body)),
             "echo" => Some(AuctioneerInput::Echo),
             _ => self.answer(message, &report),
         }

@@ -104,7 +104,7 @@ async fn run_a_command() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_task_ends_and_one_that_fails_is_said_to() {
+async fn a_task_ends_and_a_failed_one_is_reported() {
     let up = Up::start();
     up.run(&["start", "examples/task.json"])
         .expect(0, &["placed"]);
@@ -128,7 +128,7 @@ async fn a_task_ends_and_one_that_fails_is_said_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn events_and_logs_follow_until_told_to_end() {
+async fn events_and_logs_follow_until_interrupted() {
     let up = Up::start();
     let follow = |args: &[&str]| {
         let mut child = up
@@ -145,6 +145,20 @@ async fn events_and_logs_follow_until_told_to_end() {
     let mut line = String::new();
     err.read_line(&mut line).unwrap();
     assert!(line.contains("listening"), "{line}");
+    // what one cell says in another's name is not shown
+    let forger = shared::nats::NatsOptions {
+        url: up.url.clone(),
+        name: "forger".into(),
+        ..Default::default()
+    };
+    let forger = shared::nats::connect(&forger).await.unwrap().client;
+    let forged = r#"{"v":1,"kind":"crashed","app":"worker","cell":"z1-cell-0","by":"z1-cell-0"}"#;
+    let subject = "vendue.event.crashed.worker.z2-cell-0";
+    forger.publish(subject, forged.into()).await.unwrap();
+    forger.flush().await.unwrap();
+    let mut dropped = String::new();
+    err.read_line(&mut dropped).unwrap();
+    assert!(dropped.contains("1 message dropped"), "{dropped}");
     up.run(&["start", "examples/worker.json"]).expect(0, &[]);
     let mut kinds = Vec::new();
     while !kinds.contains(&"running".to_owned()) {
@@ -158,7 +172,9 @@ async fn events_and_logs_follow_until_told_to_end() {
         kinds.push(event["kind"].as_str().unwrap().to_owned());
     }
     assert!(
-        kinds.contains(&"asked".into()) && kinds.contains(&"placed".into()),
+        kinds.contains(&"asked".into())
+            && kinds.contains(&"placed".into())
+            && !kinds.contains(&"crashed".into()),
         "{kinds:?}"
     );
     interrupt(&events);
@@ -183,7 +199,7 @@ fn interrupt(child: &std::process::Child) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_does_not_fit_ends_with_3_and_says_why() {
+async fn unplaced_work_exits_with_3_and_a_reason() {
     let up = Up::start();
     let too_large = [
         "run", "--app", "huge", "--memory", "100000", "--disk", "1", "--", "sleep", "1",

@@ -27,6 +27,9 @@ fn work(id: u128, app: &str) -> Work {
         cpu_millis: 0,
         extra: BTreeMap::new(),
         owner: None,
+        request: None,
+        version: None,
+        traceparent: None,
         tags: BTreeMap::new(),
         believed: None,
         run: None,
@@ -109,7 +112,7 @@ fn state_of(ledger: &Ledger, now_ms: u64, id: u128) -> InstanceState {
     all.iter().rfind(|i| i.instance == id).unwrap().state
 }
 
-/// Kinds of what is told, and the launches and ends asked for.
+/// Kinds of events, and the launches and ends.
 fn summary(ledger: &mut Ledger) -> Vec<String> {
     let summary = |action: &Action| match action {
         Action::Launch { attempt, .. } => format!("launch {attempt}"),

@@ -40,6 +40,9 @@ fn work_of(id: u128, believed: u32) -> Work {
         memory_mb: 50 * i64::try_from(id % 7).unwrap(),
         cpu_millis: i64::try_from(id % 2).unwrap(),
         owner: id.is_multiple_of(5).then(|| "anna".into()),
+        request: None,
+        version: None,
+        traceparent: None,
         tags: [("role".to_owned(), app.to_owned())].into(),
         believed: (believed < 3).then_some(believed),
         ..work(id, app)
@@ -84,7 +87,7 @@ proptest! {
                         prop_assert!(again.accepted.contains(id), "accepted, then not");
                     }
                     // what was refused may be taken now (its believed count has come true), but
-                    // what was accepted takes nothing more
+                    // repeats of accepted work reserve nothing more
                     if first.refused.is_empty() {
                         prop_assert_eq!(ledger.cell(), &between);
                     }
