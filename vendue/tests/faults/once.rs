@@ -172,10 +172,10 @@ async fn a_flood_of_announcements_pushes_no_outcome_out() {
     let url = once.server.url();
     let _auctioneer = once.auctioneer(&url).await;
     once.ask("r").await;
-    let subject = once.observer.subjects.event("asked", "x");
+    let subject = once.observer.subjects.event("asked", "x", "a9");
     for part in 0..110 {
         let ids: Vec<String> = (0..1_000).map(|n| format!("x{part}-{n}")).collect();
-        let event = json!({"v": 1, "kind": "asked", "app": "x", "requests": ids,
+        let event = json!({"v": 1, "kind": "asked", "by": "a9", "app": "x", "requests": ids,
             "auction": "0190b2c3-0000-7000-8000-000000000001"});
         let publish = once
             .observer
