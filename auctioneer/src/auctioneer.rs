@@ -247,6 +247,7 @@ impl Auctioneer {
     /// Messages may have been missed: what waits here may run already.
     fn missed(&mut self, now_ms: u64) {
         let unsure = self.parts.requests.missed(now_ms);
+        self.lookups.ask_again();
         self.lookups.check(unsure);
     }
 

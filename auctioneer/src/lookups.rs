@@ -104,6 +104,14 @@ impl Lookups {
         self.wanted.extend(keys);
     }
 
+    /// Answers may have been missed: who waits for any asks again.
+    pub(crate) fn ask_again(&mut self) {
+        for lookup in self.open.values_mut().filter(|lookup| lookup.own) {
+            self.wanted.append(&mut lookup.tickets.drain(..).collect());
+        }
+        self.open.retain(|_, lookup| !lookup.own);
+    }
+
     /// A request gave way to another auctioneer's: what that starts is looked for until it is found.
     pub(crate) fn follow(&mut self, now_ms: u64, key: TicketId) {
         self.forget(&[key]);

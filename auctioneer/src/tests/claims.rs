@@ -104,7 +104,8 @@ fn a_restarted_auctioneer_asks_the_cells_for_every_id_that_it_was_given() {
 #[test]
 fn what_comes_together_is_asked_for_in_one_question() {
     let mut world = restarted(&["c1"]);
-    let requests = (0..10).map(|n| super::world::request(&format!("r{n}"), "web", 1, 2));
+    let requests =
+        (0..10).map(|n| super::world::request(&format!("r{n}"), &format!("app{n}"), 1, 2));
     world.ask(requests.collect());
     let asked = questions(&mut world);
     assert_eq!(asked.len(), 1);
@@ -146,7 +147,13 @@ fn after_a_pause_a_reconnection_or_a_loss_the_cells_are_asked_again() {
 #[test]
 fn what_waited_during_a_disconnection_is_looked_for_before_it_is_started() {
     let mut world = restarted(&["c1"]);
-    let mut waits = super::world::request("r", "web", 1_500, 1);
+    let room = |world: &mut World, memory_mb| {
+        world.cell("c1").cell.available.memory_mb = memory_mb;
+        world.cell("c1").seq += 1;
+        world.advertise("c1");
+    };
+    room(&mut world, 100);
+    let mut waits = super::world::request("r", "web", 500, 1);
     waits.queue_timeout = Some(placement::Span(std::time::Duration::from_secs(60)));
     world.ask(vec![waits]);
     let asked = questions(&mut world);
@@ -154,9 +161,7 @@ fn what_waited_during_a_disconnection_is_looked_for_before_it_is_started() {
     assert!(world.sent().is_empty(), "it fits nowhere");
     world.input(AuctioneerInput::Connected(false));
     world.input(AuctioneerInput::Connected(true));
-    world.cell("c1").cell.available.memory_mb = 2_000;
-    world.cell("c1").seq += 1;
-    world.advertise("c1");
+    room(&mut world, 1_000);
     world.pass(400);
     assert!(world.sent().is_empty(), "another one may have started it");
     let asked = questions(&mut world);
@@ -271,7 +276,8 @@ fn of_what_runs_twice_the_lowest_claim_stays_whoever_sees_it() {
     // and it goes on looking for a while: starts may still be on their way
     world.pass(2_000);
     assert!(questions(&mut world).len() >= 2);
-    world.pass(10_000);
+    // nobody answers: it ends when they are lost
+    world.pass(20_000);
     questions(&mut world);
     world.pass(10_000);
     assert!(questions(&mut world).is_empty());
