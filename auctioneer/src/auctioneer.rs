@@ -98,7 +98,14 @@ impl Auctioneer {
             } => {
                 let counters = &mut parts.turn.counters;
                 let cell = subject_cell.as_deref();
-                let received = parts.feed.receive(now_ms, kind, cell, &body, counters);
+                let mut received = parts.feed.receive(now_ms, kind, cell, &body, counters);
+                if let Some(error) = received.error.take().map(Box::new) {
+                    let cell = subject_cell;
+                    parts
+                        .turn
+                        .out
+                        .push(AuctioneerOutput::Dropped { cell, error });
+                }
                 self.reported(kind, received);
             }
             Input::Simulated(SimulatedInput::Report { kind, report }) => {
@@ -114,7 +121,7 @@ impl Auctioneer {
                 answers::answered(parts, dispatch, &answer);
             }
             Input::NoResponders { dispatch } => answers::no_responders(parts, dispatch),
-            Input::Unreadable => parts.turn.counters.stray_answers += 1,
+            Input::Unreadable => parts.turn.counters.dropped_malformed += 1,
             Input::Outcome { id, body } => self.lookups.outcome(parts, &id, body),
             Input::Announced(ids) => parts.requests.announced(now_ms, &ids),
             Input::InstancesReported { lookup, answer } => {

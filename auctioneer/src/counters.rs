@@ -9,7 +9,7 @@ pub struct Counters {
     pub reports: u64,
     /// Of these, reports that only renewed a lease.
     pub renewed: u64,
-    /// Dropped: not a valid report of a cell.
+    /// Dropped: not a valid message, or of another version.
     pub dropped_malformed: u64,
     /// Dropped: advertised on another cell's subject.
     pub dropped_wrong_subject: u64,
@@ -53,7 +53,7 @@ pub struct Counters {
     pub unanswered: u64,
     /// Unknown instances that a late answer or a later report settled.
     pub settled_late: u64,
-    /// Answers that could not be read, or belong to nothing.
+    /// Answers that belong to nothing.
     pub stray_answers: u64,
     /// Messages to us that the client dropped because they came too fast.
     pub dropped_too_fast: u64,

@@ -15,7 +15,7 @@ use std::{
 use placement::{Cell, Pool};
 use shared::{
     clock::millis,
-    wire::{Advert, Envelope, parse_cell},
+    wire::{Advert, Envelope, WireError, code, parse_cell},
 };
 
 use self::known::lease_ms;
@@ -58,6 +58,8 @@ pub struct Received {
     pub ask_state: Option<Arc<str>>,
     /// Instances without an answer that its report shows: they were accepted.
     pub settled: Vec<InstanceId>,
+    /// What is wrong with the report: it was dropped.
+    pub error: Option<WireError>,
 }
 
 /// A cell that is known no more, and what it had: its last advertisement and what was sent to it
@@ -180,15 +182,15 @@ impl Feed {
             counters.dropped_too_large += 1;
             return Received::default();
         }
-        let Ok(envelope) = Envelope::parse(body, None) else {
-            counters.dropped_malformed += 1;
-            return Received::default();
+        let envelope = match Envelope::parse(body, None) {
+            Ok(envelope) => envelope,
+            Err(error) => return malformed(error, counters),
         };
         if subject_cell.is_some_and(|cell| cell != envelope.cell) {
             counters.dropped_wrong_subject += 1;
             return Received::default();
         }
-        self.take(now_ms, kind, &envelope, || parse_cell(body).ok(), counters)
+        self.take(now_ms, kind, &envelope, || parse_cell(body), counters)
     }
 
     /// The same of a report that was never written out: what a driver in the same process hands over.
@@ -201,6 +203,7 @@ impl Feed {
     ) -> Received {
         counters.reports += 1;
         let envelope = Envelope {
+            v: report.v,
             cell: report.cell.cell.clone(),
             auction: report.auction,
             incarnation: report.incarnation,
@@ -214,7 +217,7 @@ impl Feed {
             now_ms,
             kind,
             &envelope,
-            || Some(Arc::unwrap_or_clone(report).cell),
+            || Ok(Arc::unwrap_or_clone(report).cell),
             counters,
         )
     }
@@ -224,7 +227,7 @@ impl Feed {
         now_ms: u64,
         kind: ReportKind,
         envelope: &Envelope,
-        whole: impl FnOnce() -> Option<Cell>,
+        whole: impl FnOnce() -> Result<Cell, WireError>,
         counters: &mut Counters,
     ) -> Received {
         if self.former.contains_key(&envelope.incarnation) {
@@ -254,11 +257,15 @@ impl Feed {
                 }
             }
             _ => {
-                let (Some(ttl_ms), Some(cell)) = (ttl_ms, whole()) else {
-                    counters.dropped_malformed += 1;
-                    return Received::default();
+                let Some(ttl_ms) = ttl_ms else {
+                    let missing = "not a valid message: missing field `ttl`";
+                    let error = WireError::new(code::INVALID_REQUEST, missing);
+                    return malformed(error, counters);
                 };
-                self.replace(now_ms, kind, envelope, ttl_ms, cell, counters)
+                match whole() {
+                    Ok(cell) => self.replace(now_ms, kind, envelope, ttl_ms, cell, counters),
+                    Err(error) => malformed(error, counters),
+                }
             }
         }
     }
@@ -431,6 +438,15 @@ impl Feed {
         if let Some(known) = self.cells.get_mut(cell) {
             known.silent = false;
         }
+    }
+}
+
+/// A report that cannot be used changes nothing.
+fn malformed(error: WireError, counters: &mut Counters) -> Received {
+    counters.dropped_malformed += 1;
+    Received {
+        error: Some(error),
+        ..Received::default()
     }
 }
 

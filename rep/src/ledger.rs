@@ -19,7 +19,7 @@ use shared::wire::{
 use shared::{Incarnation, InstanceId};
 
 pub use self::{
-    actions::{Action, EndReason, ExecutorReport, InstanceChange},
+    actions::{Action, EndReason, ExecutorOrder, ExecutorReport, InstanceChange},
     room::check_work,
 };
 use self::{
@@ -370,10 +370,10 @@ impl Ledger {
         let work = Arc::new(work.clone());
         self.cell.debit(&request_of(&work));
         self.recent.push_back((now_ms, work.instance));
-        self.actions.push(Action::Launch {
+        self.actions.push(Action::Execute(ExecutorOrder::Launch {
             work: Arc::clone(&work),
             attempt: 0,
-        });
+        }));
         let entry = Entry {
             state: InstanceState::Starting,
             since_ms: now_ms,
@@ -404,10 +404,10 @@ impl Ledger {
             }
             state => {
                 (entry.state, entry.since_ms) = (InstanceState::Stopping, now_ms);
-                self.actions.push(Action::End {
+                self.actions.push(Action::Execute(ExecutorOrder::End {
                     instance: *id,
                     attempt: entry.attempt,
-                });
+                }));
                 if state == InstanceState::Starting {
                     self.left_starting();
                 }
@@ -479,10 +479,10 @@ impl Ledger {
         };
         entry.attempt += 1;
         (entry.state, entry.since_ms) = (InstanceState::Starting, now_ms);
-        let launch = Action::Launch {
+        let launch = Action::Execute(ExecutorOrder::Launch {
             work: Arc::clone(&entry.work),
             attempt: entry.attempt,
-        };
+        });
         let event = entry.event(kind::RESTARTED, None);
         self.actions.extend([launch, event]);
         self.cell.starting += 1;

@@ -6,15 +6,17 @@ mod set;
 use std::{
     collections::BTreeMap,
     sync::{Arc, atomic::Ordering},
+    time::Instant,
 };
 
 use bytes::Bytes;
 use placement::Kind;
 use shared::{
-    Incarnation, Subjects,
+    Incarnation, LogLimit, Subjects,
     clock::{Clock, millis},
     wire::{
-        Advert, BidRequest, Envelope, Event, Logs, LogsAnswer, WireError, Work, parse, to_bytes,
+        Advert, BidRequest, Envelope, Event, Logs, LogsAnswer, WireError, Work, check_version,
+        parse, to_bytes,
     },
 };
 use uuid::Uuid;
@@ -32,6 +34,8 @@ use crate::{
 
 /// An answer's messages leave this much of max_payload for the subject and headers.
 const MARGIN: usize = 4_096;
+/// Malformed messages in a second that are logged.
+const MALFORMED_LOGGED: u32 = 5;
 
 /// See the module.
 pub(crate) struct Shell {
@@ -44,6 +48,8 @@ pub(crate) struct Shell {
     executor: Executor,
     outbox: Outbox,
     counters: Arc<Counters>,
+    /// The log's lines about malformed messages.
+    malformed: LogLimit,
     heartbeat_at_ms: u64,
     /// Cells older than this do not look for others of their name any more.
     namesake_ms: u64,
@@ -85,6 +91,7 @@ impl Shell {
             executor,
             outbox,
             counters,
+            malformed: LogLimit::new(MALFORMED_LOGGED),
             // cells that start together do not all send in one moment
             heartbeat_at_ms: incarnation.uuid().as_u64_pair().1 % heartbeat_ms,
             namesake_ms: millis(namesake_time(config)),
@@ -186,8 +193,7 @@ impl Shell {
     fn carry_out(&mut self, now_ms: u64, output: CellOutput) {
         match output {
             CellOutput::Advertise(advert) | CellOutput::Withdraw(advert) => self.advertise(&advert),
-            CellOutput::Launch { work, attempt } => self.executor.launch(now_ms, &work, attempt),
-            CellOutput::End { instance, attempt } => self.executor.end(now_ms, instance, attempt),
+            CellOutput::Execute(order) => self.executor.execute(now_ms, &order),
             CellOutput::Event(event) => self.publish_event(&event),
         }
     }
@@ -226,16 +232,15 @@ impl Shell {
         let now_ms = self.now_ms();
         let body = question.message().payload.clone();
         let answer = match topic {
-            Topic::Discover => {
+            Topic::Discover => check_version(&body).map(|()| {
                 self.machine.take(now_ms, CellInput::Discover);
-                return;
-            }
-            Topic::Namesake => {
-                self.check_namesake(&body);
-                return;
-            }
+                Vec::new()
+            }),
+            Topic::Namesake => self.check_namesake(&body).map(|()| Vec::new()),
             Topic::Bid => self.bid(now_ms, &body),
-            Topic::State => Ok(vec![to_bytes(&self.machine.state(now_ms, None))]),
+            Topic::State => {
+                check_version(&body).map(|()| vec![to_bytes(&self.machine.state(now_ms, None))])
+            }
             Topic::Start => self
                 .machine
                 .start(now_ms, &body)
@@ -253,9 +258,12 @@ impl Shell {
             Ok(bodies) => self.answer(question, bodies),
             Err(error) => {
                 self.counters.malformed.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(?topic, %error, "malformed message");
+                let (logged, left_out) = self.malformed.next(Instant::now());
+                if logged {
+                    tracing::warn!(?topic, %error, left_out, "malformed message");
+                }
                 // a thousand cells do not all complain of one question
-                if topic != Topic::Bid {
+                if !matches!(topic, Topic::Bid | Topic::Discover) {
                     self.outbox.error(question, error);
                 }
             }
@@ -264,17 +272,15 @@ impl Shell {
 
     /// Gives way to a cell that was there before us; of two that begin together, to the smaller
     /// incarnation, as the other one does not.
-    fn check_namesake(&mut self, body: &[u8]) {
-        let Ok(other) = Envelope::parse(body, Some(self.cell_name())) else {
-            self.counters.malformed.fetch_add(1, Ordering::Relaxed);
-            return;
-        };
+    fn check_namesake(&mut self, body: &[u8]) -> Result<(), WireError> {
+        let other = Envelope::parse(body, Some(self.cell_name()))?;
         let own = self.machine.ledger().incarnation();
         let leaving = other.ttl.is_some_and(|ttl| ttl.0.is_zero());
         let was_first = other.clock_ms.as_ms() > self.namesake_ms || other.incarnation < own;
         if other.incarnation != own && !leaving && was_first {
             self.namesake = Some(other.incarnation);
         }
+        Ok(())
     }
 
     fn answer(&self, question: Question, bodies: Vec<Bytes>) {

@@ -33,7 +33,7 @@ pub(crate) fn document(body: &impl Serialize) -> anyhow::Result<()> {
 /// Every document is an object with a version.
 #[derive(Serialize)]
 struct Versioned<'a, T> {
-    v: u8,
+    v: shared::wire::Version,
     #[serde(flatten)]
     body: &'a T,
 }

@@ -1,7 +1,5 @@
 //! Between NATS and the state machine: bytes, timers, subscriptions. One task owns the machine.
 
-mod auction_log;
-
 mod publish;
 mod service;
 mod subscriptions;
@@ -17,7 +15,7 @@ use std::{
 
 use placement::{Invalid, Policy, check_name};
 use shared::{
-    Subjects,
+    LogLimit, Subjects,
     clock::{Clock, wall_ms},
     nats::{Bus, BusError},
     shutdown::CancellationToken,
@@ -33,7 +31,6 @@ use crate::{
     auctioneer::Auctioneer, counters::Counters, ids::ReplyKey, io::AuctioneerInput,
     parts::Settings, warm_up::WarmUp,
 };
-use auction_log::AuctionLog;
 use service::Door;
 
 /// Inputs that may wait for the machine; then the subscriptions fill up.
@@ -42,6 +39,11 @@ const INPUTS: usize = 65_536;
 const AT_ONCE: usize = 4_096;
 /// How long what is in flight may take at the end.
 const LEAVE_MS: u64 = 5_000;
+
+/// Auctions logged at level info in a second, so that each can be replayed; those beyond at level debug.
+const AUCTIONS_LOGGED: u32 = 20;
+/// Messages in a second that could not be used and are logged.
+const DROPPED_LOGGED: u32 = 5;
 
 /// How an auctioneer is set up.
 #[derive(Clone, Debug)]
@@ -86,7 +88,10 @@ struct Shell {
     inputs: mpsc::Sender<AuctioneerInput>,
     /// Answers to what we ask arrive under this subject.
     inbox: Arc<str>,
-    auctions: Arc<AuctionLog>,
+    /// The log's lines about auctions.
+    auctions: Arc<LogLimit>,
+    /// The log's lines about messages that could not be used.
+    dropped: Arc<LogLimit>,
 }
 
 /// Runs an auctioneer until `shutdown` is cancelled: then it takes nothing new, finishes what is in
@@ -120,7 +125,8 @@ pub async fn run(
         pending: Arc::default(),
         counters: Arc::default(),
         unsent: Arc::default(),
-        auctions: Arc::default(),
+        auctions: Arc::new(LogLimit::new(AUCTIONS_LOGGED)),
+        dropped: Arc::new(LogLimit::new(DROPPED_LOGGED)),
         inputs,
     };
     service::check_name_is_free(&shell, &config.name).await?;

@@ -4,7 +4,7 @@ use async_nats::{Message, Subscriber};
 use futures_util::StreamExt;
 use shared::{
     nats::{BusError, is_no_responders},
-    wire::{Acceptance, InstancesAnswer, StopAnswer, kind},
+    wire::{Version, WireError, check_version, kind, read},
 };
 use tokio::task::JoinSet;
 
@@ -17,14 +17,10 @@ impl Shell {
     pub(super) async fn listen(&self, name: &str, tasks: &mut JoinSet<()>) -> Result<(), BusError> {
         let subjects = &self.subjects;
         self.drain(subjects.adverts(), Self::advert, tasks).await?;
-        self.drain(subjects.outcomes(), |_, m| Self::outcome(m), tasks)
+        self.drain(subjects.outcomes(), Self::outcome, tasks)
             .await?;
-        self.drain(
-            subjects.event(kind::ASKED, "*"),
-            |_, m| Self::asked(m),
-            tasks,
-        )
-        .await?;
+        self.drain(subjects.event(kind::ASKED, "*"), Self::asked, tasks)
+            .await?;
         self.drain(
             subjects.echo(name),
             |_, _| Some(AuctioneerInput::Echo),
@@ -39,7 +35,7 @@ impl Shell {
             tasks,
         )
         .await?;
-        self.drain(format!("{}.*.*", self.inbox), |_, m| Self::answer(m), tasks)
+        self.drain(format!("{}.*.*", self.inbox), Self::answer, tasks)
             .await
     }
 
@@ -82,23 +78,31 @@ impl Shell {
         heard(ReportKind::State, message)
     }
 
-    fn outcome(message: &Message) -> Option<AuctioneerInput> {
+    fn outcome(&self, message: &Message) -> Option<AuctioneerInput> {
         let id = message.subject.rsplit('.').next()?.parse().ok()?;
+        if let Err(error) = check_version(&message.payload) {
+            return Some(self.unreadable(message, &error));
+        }
         Some(AuctioneerInput::Outcome {
             id,
             body: message.payload.clone(),
         })
     }
 
-    fn asked(message: &Message) -> Option<AuctioneerInput> {
+    fn asked(&self, message: &Message) -> Option<AuctioneerInput> {
         #[derive(serde::Deserialize)]
         struct Announced {
+            #[serde(default, rename = "v")]
+            _v: Version,
             #[serde(default)]
             request: Option<String>,
             #[serde(default)]
             requests: Vec<String>,
         }
-        let asked: Announced = serde_json::from_slice(&message.payload).ok()?;
+        let asked: Announced = match read(&message.payload) {
+            Ok(asked) => asked,
+            Err(error) => return Some(self.unreadable(message, &error)),
+        };
         let ids = asked.request.into_iter().chain(asked.requests);
         Some(AuctioneerInput::Announced(
             ids.filter_map(|id| id.try_into().ok()).collect(),
@@ -106,36 +110,35 @@ impl Shell {
     }
 
     /// An answer to a start, a stop or the question what runs: the subject says to which.
-    fn answer(message: &Message) -> Option<AuctioneerInput> {
+    fn answer(&self, message: &Message) -> Option<AuctioneerInput> {
         let mut tokens = message.subject.rsplit('.');
         let number: u64 = tokens.next()?.parse().ok()?;
         let nobody = is_no_responders(message);
         let body = &message.payload;
         let input = match tokens.next()? {
-            "start" if nobody => Some(AuctioneerInput::NoResponders {
+            "start" if nobody => Ok(AuctioneerInput::NoResponders {
                 dispatch: DispatchId::new(number),
             }),
-            "start" => serde_json::from_slice::<Acceptance>(body)
-                .ok()
-                .map(|answer| AuctioneerInput::StartAnswered {
-                    dispatch: DispatchId::new(number),
-                    answer: Box::new(answer),
-                }),
+            "start" => read(body).map(|answer| AuctioneerInput::StartAnswered {
+                dispatch: DispatchId::new(number),
+                answer: Box::new(answer),
+            }),
             _ if nobody => return None, // no cell at all: the time that it is given ends it
-            "stop" => serde_json::from_slice::<StopAnswer>(body)
-                .ok()
-                .map(|answer| AuctioneerInput::StopAnswered {
-                    stop: StopId::new(number),
-                    answer: Box::new(answer),
-                }),
-            _ => serde_json::from_slice::<InstancesAnswer>(body)
-                .ok()
-                .map(|answer| AuctioneerInput::InstancesReported {
-                    lookup: LookupId::new(number),
-                    answer: Box::new(answer),
-                }),
+            "stop" => read(body).map(|answer| AuctioneerInput::StopAnswered {
+                stop: StopId::new(number),
+                answer: Box::new(answer),
+            }),
+            _ => read(body).map(|answer| AuctioneerInput::InstancesReported {
+                lookup: LookupId::new(number),
+                answer: Box::new(answer),
+            }),
         };
-        Some(input.unwrap_or(AuctioneerInput::Unreadable))
+        Some(input.unwrap_or_else(|error| self.unreadable(message, &error)))
+    }
+
+    fn unreadable(&self, message: &Message, error: &WireError) -> AuctioneerInput {
+        self.log_dropped(&message.subject, error);
+        AuctioneerInput::Unreadable
     }
 }
 

@@ -89,7 +89,7 @@ fn acceptance(cell: &TestCell, seq: u64, accepted: &[u128], refused: &[u128]) ->
         has: None,
     };
     Acceptance {
-        v: 1,
+        v: shared::VERSION,
         cell: cell.cell.cell.clone(),
         incarnation: cell.incarnation,
         seq,
@@ -108,6 +108,7 @@ fn what_is_no_word_of_a_cell_is_counted_and_dropped() {
     let good = TestCell::new("c", 100);
     let text = |cell: &TestCell| String::from_utf8(cell.word(None).to_vec()).unwrap();
     let no_ttl = text(&good).replace(r#""ttl":"15s","#, "");
+    let other_version = text(&good).replace(r#""v":1,"#, r#""v":2,"#);
     let mut many_apps = good.clone();
     let apps = (0..=MAX_APPS).map(|n| (format!("a{n}"), 1));
     many_apps.cell.apps = apps.collect();
@@ -121,16 +122,19 @@ fn what_is_no_word_of_a_cell_is_counted_and_dropped() {
         ("another JSON", "c", "[1,2]".to_owned(), "malformed"),
         ("an empty body", "c", String::new(), "malformed"),
         ("no ttl", "c", no_ttl, "malformed"),
+        ("v: 2 is not allowed", "c", other_version, "malformed"),
         ("a negative total", "c", text(&negative), "malformed"),
         ("another cell's subject", "d", text(&good), "wrong_subject"),
         ("too many apps", "c", text(&many_apps), "too_large"),
         ("too many bytes", "c", padded, "too_large"),
     ] {
-        assert_eq!(
-            bench.hear_on(subject, body.as_bytes()),
-            Received::default(),
-            "{what}"
-        );
+        let mut received = bench.hear_on(subject, body.as_bytes());
+        let error = received.error.take().map(|error| error.to_string());
+        assert_eq!(received, Received::default(), "{what}");
+        assert_eq!(error.is_some(), count == "malformed", "{what}");
+        if let (true, Some(error)) = (what.starts_with("v:"), error) {
+            assert!(error.starts_with(what), "{error}");
+        }
         expected.reports += 1;
         match count {
             "malformed" => expected.dropped_malformed += 1,

@@ -33,7 +33,7 @@ fn found(cell: &str, ids: &[InstanceId]) -> InstancesAnswer {
         signal: None,
     };
     InstancesAnswer {
-        v: 1,
+        v: shared::VERSION,
         cell: cell.into(),
         zone: "default".into(),
         incarnation: shared::Incarnation::from_u128(1),

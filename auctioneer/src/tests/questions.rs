@@ -128,7 +128,7 @@ fn cells_known_to_be_silent_are_not_counted() {
 fn explained(world: &mut World, app: &str) -> Vec<Value> {
     world.out.clear();
     let explain = ExplainRequest {
-        v: 1,
+        v: shared::VERSION,
         app: app.into(),
         cells: false,
     };
@@ -179,7 +179,7 @@ fn the_last_decisions_for_an_app() {
     let ask = |world: &mut World, app: &str| {
         world.out.clear();
         let explain = ExplainRequest {
-            v: 1,
+            v: shared::VERSION,
             app: app.into(),
             cells: false,
         };
@@ -216,7 +216,7 @@ fn judged_again_with_every_stage_and_every_cell_by_name() {
     world.deliver_all();
     world.out.clear();
     let explain = ExplainRequest {
-        v: 1,
+        v: shared::VERSION,
         app: "web".into(),
         cells: true,
     };
@@ -287,7 +287,7 @@ fn queued(world: &mut World, app: Option<&str>, limit: Option<usize>) -> QueuedA
     world.out.clear();
     world.input(AuctioneerInput::Queued {
         queued: QueuedRequest {
-            v: 1,
+            v: shared::VERSION,
             app: app.map(str::to_owned),
             limit,
         },

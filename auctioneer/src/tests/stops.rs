@@ -11,7 +11,7 @@ use shared::InstanceId;
 fn stop(world: &mut World, app: &str, indices: Vec<u32>) -> StopId {
     world.input(AuctioneerInput::Stop {
         stop: Stop {
-            v: 1,
+            v: shared::VERSION,
             app: app.into(),
             indices,
             instances: Vec::new(),
@@ -34,7 +34,7 @@ fn answer(world: &mut World, query: StopId, cell: &str, stopped: u32) {
     world.input(AuctioneerInput::StopAnswered {
         stop: query,
         answer: Box::new(StopAnswer {
-            v: 1,
+            v: shared::VERSION,
             cell: cell.into(),
             stopped: (0..stopped).map(one).collect(),
         }),

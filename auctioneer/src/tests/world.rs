@@ -42,7 +42,7 @@ impl TestCell {
 
     pub(super) fn word(&self, auction: Option<AuctionId>) -> Bytes {
         to_bytes(&Advert {
-            v: 1,
+            v: shared::VERSION,
             auction,
             incarnation: self.incarnation,
             seq: self.seq,
@@ -55,7 +55,7 @@ impl TestCell {
 
     pub(super) fn unchanged(&self, auction: AuctionId) -> Bytes {
         to_bytes(&Bid {
-            v: 1,
+            v: shared::VERSION,
             auction,
             cell: self.cell.cell.clone(),
             incarnation: self.incarnation,
@@ -101,7 +101,7 @@ impl TestCell {
             .iter()
             .map(|w| (w.app.clone(), self.cell.count_of(&w.app)));
         Acceptance {
-            v: 1,
+            v: shared::VERSION,
             cell: self.cell.cell.clone(),
             incarnation: self.incarnation,
             seq: self.seq,

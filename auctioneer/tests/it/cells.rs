@@ -145,7 +145,7 @@ impl HandCell {
 impl State {
     pub(crate) fn word(&self, auction: Option<AuctionId>) -> Bytes {
         to_bytes(&Advert {
-            v: 1,
+            v: shared::VERSION,
             auction,
             incarnation: self.incarnation,
             seq: self.seq,
@@ -185,7 +185,7 @@ impl State {
             return self.word(Some(auction));
         }
         to_bytes(&Bid {
-            v: 1,
+            v: shared::VERSION,
             auction,
             cell: self.cell.cell.clone(),
             incarnation: self.incarnation,
@@ -216,7 +216,7 @@ impl State {
             }
         }
         let answer = to_bytes(&Acceptance {
-            v: 1,
+            v: shared::VERSION,
             cell: self.cell.cell.clone(),
             incarnation: self.incarnation,
             seq: self.seq,

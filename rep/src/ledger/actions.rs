@@ -5,9 +5,9 @@ use std::sync::Arc;
 use shared::InstanceId;
 use shared::wire::{EventInstance, Work};
 
-/// What the executor is to do, and what is to be told.
+/// What the executor is to do.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Action {
+pub enum ExecutorOrder {
     /// Start the instance's process; reports about it carry this attempt's number.
     Launch {
         /// What to run.
@@ -22,6 +22,13 @@ pub enum Action {
         /// Which of its starts.
         attempt: u32,
     },
+}
+
+/// What is to be done, and what is to be told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Something for the executor.
+    Execute(ExecutorOrder),
     /// Something that observers want to know.
     Event {
         /// One of [`shared::wire::kind`].

@@ -2,13 +2,13 @@ use std::time::Duration;
 
 use placement::{Kind, Resources};
 use shared::{
-    AuctionId, Incarnation,
+    AuctionId, Incarnation, InstanceId,
     clock::CellTime,
-    wire::{CellStart, InstanceState, to_bytes},
+    wire::{CellStart, InstanceState, Work, to_bytes},
 };
 
 use super::*;
-use crate::ledger::{EndReason, InstanceChange};
+use crate::ledger::{EndReason, ExecutorOrder, InstanceChange};
 
 const LIFE: Incarnation = Incarnation::from_u128(1);
 
@@ -49,7 +49,7 @@ fn work(id: u128) -> Work {
 
 fn start(machine: &mut CellMachine, now_ms: u64, ids: &[u128]) {
     let start = CellStart {
-        v: 1,
+        v: shared::VERSION,
         auction: AuctionId::nil(),
         incarnation: LIFE,
         expires_ms: CellTime::from_ms(now_ms + 5_000),
@@ -97,8 +97,12 @@ fn text(output: &CellOutput) -> String {
             format!("advertise {}", advert.cell.apps.values().sum::<u32>())
         }
         CellOutput::Withdraw(advert) => format!("withdraw, ttl {:?}", advert.ttl.0),
-        CellOutput::Launch { work, attempt } => format!("launch {} {attempt}", work.instance),
-        CellOutput::End { instance, attempt } => format!("end {instance} {attempt}"),
+        CellOutput::Execute(ExecutorOrder::Launch { work, attempt }) => {
+            format!("launch {} {attempt}", work.instance)
+        }
+        CellOutput::Execute(ExecutorOrder::End { instance, attempt }) => {
+            format!("end {instance} {attempt}")
+        }
         CellOutput::Event(event) => format!("event {} {}", event.kind, event.count),
     }
 }
@@ -285,7 +289,7 @@ fn lists_are_bounded_and_the_error_names_the_field() {
 fn a_start_with_work_that_no_cell_may_hold_names_it() {
     let mut machine = machine();
     let start = CellStart {
-        v: 1,
+        v: shared::VERSION,
         auction: AuctionId::nil(),
         incarnation: LIFE,
         expires_ms: CellTime::from_ms(5_000),

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use placement::{Kind, Resources, Run, Span};
 use serde::{Deserialize, Serialize};
 
-use super::{WireError, parse_strict};
+use super::{Version, WireError, parse_strict};
 use crate::{AuctionId, Incarnation, InstanceId, clock::CellTime};
 
 /// Why a cell refuses an instance. Lack of room says `insufficient resources: …`.
@@ -26,8 +26,8 @@ pub mod reason {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CellStart {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// The auction.
     pub auction: AuctionId,
     /// Whom it is meant for: another incarnation refuses `restarted`.
@@ -79,8 +79,8 @@ pub struct Work {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Acceptance {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// The cell.
     pub cell: String,
     /// The cell's incarnation.
@@ -178,8 +178,8 @@ pub struct Instance {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CellSet {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// Attributes by name (`rack`, `traits.ssd`); null = as configured.
     pub set: BTreeMap<String, serde_json::Value>,
 }
@@ -188,8 +188,8 @@ pub struct CellSet {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CellSetAnswer {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// The cell.
     pub cell: String,
     /// The ledger's version from which on it says so.
@@ -204,8 +204,8 @@ pub struct CellSetAnswer {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Drain {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// Until when instances may go on; `"0s"` stops them at once.
     #[serde(default)]
     pub deadline: Option<Span>,
@@ -224,8 +224,8 @@ impl Drain {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DrainAnswer {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// The cell.
     pub cell: String,
     /// Instances still there.
@@ -238,8 +238,8 @@ pub struct DrainAnswer {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Logs {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// The app.
     pub app: String,
     /// Instances with this index only.
@@ -260,8 +260,8 @@ pub struct Logs {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LogsAnswer {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// The cell.
     pub cell: String,
     /// Oldest first.
@@ -272,8 +272,8 @@ pub struct LogsAnswer {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LogLine {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// The app.
     pub app: String,
     /// Which instance of it.

@@ -3,15 +3,15 @@
 use placement::{Capacity, Cell, DecisionReport, Kind, Tally};
 use serde::{Deserialize, Serialize};
 
-use super::{Instance, is_false};
+use super::{Instance, Version, is_false};
 use crate::{AuctionId, Incarnation, InstanceId, RequestId};
 
 /// To every cell: what runs. Filters are combined; absent = all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Instances {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// This app only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app: Option<String>,
@@ -25,8 +25,8 @@ pub struct Instances {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InstancesAnswer {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// The cell.
     pub cell: String,
     /// Its zone.
@@ -44,8 +44,8 @@ pub struct InstancesAnswer {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Page {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// Skip so many.
     #[serde(default)]
     pub offset: usize,
@@ -58,8 +58,8 @@ pub struct Page {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PoolAnswer {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// Which auctioneer.
     pub auctioneer: String,
     /// Its policy's name.
@@ -97,8 +97,8 @@ pub struct PoolCell {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CapacityAnswer {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// Which auctioneer.
     pub auctioneer: String,
     /// Its policy's name.
@@ -117,8 +117,8 @@ pub struct CapacityAnswer {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExplainRequest {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// The app.
     pub app: String,
     /// Judge it again over the pool as it is now, and say what each stage dropped, cells by name.
@@ -130,8 +130,8 @@ pub struct ExplainRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExplainAnswer {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// The app.
     pub app: String,
     /// Which auctioneer remembers.
@@ -207,8 +207,8 @@ pub struct PlaceExtra {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlaceAnswer {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// Which auctioneer.
     pub auctioneer: String,
     /// Its policy's name.
@@ -226,8 +226,8 @@ pub struct PlaceAnswer {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct QueuedRequest {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// This app only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app: Option<String>,
@@ -240,8 +240,8 @@ pub struct QueuedRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueuedAnswer {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// Which auctioneer.
     pub auctioneer: String,
     /// How many instances wait, also those that are not listed.

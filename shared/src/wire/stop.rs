@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{WireError, parse_strict};
+use super::{Version, WireError, parse_strict};
 use crate::InstanceId;
 
 /// What to stop: an app, or some of it. Filters are combined; on the wire a filter that is not there
@@ -10,8 +10,8 @@ use crate::InstanceId;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stop {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// The app.
     pub app: String,
     /// These indices only.
@@ -56,8 +56,8 @@ pub struct Stopped {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StopAnswer {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// The cell.
     pub cell: String,
     /// What it stops.
@@ -81,8 +81,8 @@ pub enum StopOutcome {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StopReply {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// The app.
     pub app: String,
     /// How it ended.

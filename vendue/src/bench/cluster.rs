@@ -213,7 +213,7 @@ async fn known_cells(cluster: &Cluster, cells: usize) -> anyhow::Result<()> {
 
 async fn pool_total(cluster: &Cluster) -> Option<usize> {
     let page = Page {
-        v: 1,
+        v: shared::VERSION,
         offset: 0,
         limit: Some(1),
     };

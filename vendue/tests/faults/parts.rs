@@ -176,7 +176,7 @@ impl Observer {
                 &self.client,
                 self.subjects.instances(),
                 to_bytes(&Instances {
-                    v: 1,
+                    v: shared::VERSION,
                     ..Instances::default()
                 }),
                 Duration::from_secs(2),
