@@ -14,7 +14,7 @@ use tokio::time::{sleep_until, timeout};
 use crate::{
     config::RepConfig,
     error::RepError,
-    executor::Executor,
+    executor::{self, Executor},
     operators::Operators,
     outbox::{Counters, Outbox},
     shell::Shell,
@@ -45,6 +45,13 @@ impl Ended {
     }
 }
 
+/// Refuses what no cell can be run with; [`run`] does so too, before it is connected.
+pub fn validate(config: &RepConfig) -> Result<(), RepError> {
+    config.check()?;
+    Operators::load(config)?;
+    Ok(executor::check(config)?)
+}
+
 /// Runs a cell until it has drained or `shutdown` is cancelled; then its instances are ended, at
 /// most the grace period and 5 s later. Losing NATS ends nothing. Needs tokio's time and I/O; one
 /// thread is enough.
@@ -54,8 +61,7 @@ pub async fn run(
     subjects: Subjects,
     shutdown: CancellationToken,
 ) -> Result<Ended, RepError> {
-    config.check()?;
-    Operators::load(&config)?;
+    validate(&config)?;
     let Some(()) = shutdown.run_until_cancelled(connected(&bus)).await else {
         return Ok(Ended::Shutdown);
     };

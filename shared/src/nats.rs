@@ -81,6 +81,8 @@ pub struct Bus {
     pub connected: watch::Receiver<bool>,
     /// Messages that this client dropped because a subscription was full.
     pub dropped: Arc<AtomicU64>,
+    /// The addresses of the server, without secrets.
+    pub url: String,
 }
 
 /// A context of the `nats` tool: the part of `~/.config/nats/context/NAME.json` that we use.
@@ -135,6 +137,7 @@ pub async fn connect(options: &NatsOptions) -> Result<Bus, BusError> {
         client,
         connected,
         dropped,
+        url: without_secrets(&url),
     })
 }
 

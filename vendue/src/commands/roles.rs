@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use serde::{Deserialize, de::DeserializeOwned};
-use shared::{Subjects, nats, shutdown};
+use shared::{Subjects, shutdown};
 use toml::{Table, Value};
 
 use super::policy;
@@ -62,11 +62,10 @@ pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow
     let shutdown = shutdown::on_signals()?;
     let options = nats_options(global, &short_name(&config.name), true);
     let bus = crate::cluster::connect(&options).await?;
-    let url = nats::without_secrets(&options.url);
     tracing::info!(
         name = config.name,
         policy = config.policy.name(),
-        url,
+        url = bus.url,
         "starting auctioneer"
     );
     let ended = auctioneer::run(config, bus, subjects, shutdown).await;

@@ -136,13 +136,24 @@ async fn a_context_of_the_nats_tool() {
 }
 
 #[test]
-fn a_name_that_no_role_may_have_is_bad_usage_and_nothing_else_is_said() {
-    for (role, field) in [
-        (&["auctioneer", "--name", "a b"][..], "name"),
-        (&["rep", "--memory", "1", "--cell", "a b"], "cell"),
+fn settings_that_no_role_may_have_are_bad_usage_and_nothing_else_is_said() {
+    let rep = ["rep", "--cell", "a", "--memory"];
+    let rep = |settings: &[&'static str]| [&rep, settings].concat();
+    for (role, fault) in [
+        (vec!["auctioneer", "--name", "a b"], "name: \"a b\""),
+        (rep(&["1", "--zone", "a b"]), "--zone: \"a b\""),
+        (rep(&["0"]), "--memory: 0"),
+        (rep(&["1", "--containers", "0"]), "--containers: 0"),
+        (rep(&["1", "--address", "a b"]), "--address: \"a b\""),
+        (rep(&["1", "--ttl", "1s"]), "--interval: 5s"),
+        (rep(&["1", "--heartbeat", "1ms"]), "--heartbeat: 1ms"),
+        (
+            rep(&["1", "--run-as", "no-such-user"]),
+            "no user \"no-such-user\"",
+        ),
     ] {
-        let ended = run(&[role, &["--nats", "nats://127.0.0.1:1"]].concat());
-        ended.expect(2, &[&format!("{field}: \"a b\" is not allowed")]);
+        let ended = run(&[&role[..], &["--nats", "nats://127.0.0.1:1"]].concat());
+        ended.expect(2, &[fault]);
         assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
     }
 }
