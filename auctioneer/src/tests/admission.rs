@@ -139,7 +139,7 @@ fn deadlines_and_waits_are_bounded() {
         ("queue_timeout", "24h", true),
         ("queue_timeout", "86400001ms", false),
     ] {
-        let body = format!(r#"{{"app":"a","memory_mb":1,"disk_mb":1,"{field}":"{span}"}}"#);
+        let body = format!(r#"{{"app":"a",{FINE},"{field}":"{span}"}}"#);
         let refused = one(&body).err().and_then(|rejected| rejected.error.field);
         assert_eq!(refused.is_none(), taken, "{field} {span}");
         assert!(refused.is_none_or(|named| named == field), "{span}");
