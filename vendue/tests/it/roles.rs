@@ -136,7 +136,7 @@ async fn a_context_of_the_nats_tool() {
 }
 
 #[test]
-fn settings_that_no_role_may_have_are_bad_usage_and_nothing_else_is_said() {
+fn invalid_settings_of_a_role_are_bad_usage_and_the_only_error() {
     let rep = ["rep", "--cell", "a", "--memory"];
     let rep = |settings: &[&'static str]| [&rep, settings].concat();
     for (role, fault) in [
