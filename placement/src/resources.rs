@@ -100,10 +100,13 @@ impl Amounts {
     /// Whether there is enough of everything.
     #[inline]
     pub fn covers(&self, needed: &Self) -> bool {
-        let (Self([a, b, c, d]), Self([e, f, g, h])) = (self, needed);
+        let Self([memory, disk, containers, cpu]) = self;
         // written out, without a branch that the processor could mispredict: in the walk over all
-        // cells the compiler leaves a loop a loop
-        (a >= e) & (b >= f) & (c >= g) & (d >= h)
+        // cells the compiler does not unroll a loop
+        (*memory >= needed[Resource::Memory])
+            & (*disk >= needed[Resource::Disk])
+            & (*containers >= needed[Resource::Containers])
+            & (*cpu >= needed[Resource::Cpu])
     }
 
     /// The minimum of each.
