@@ -14,9 +14,10 @@ use placement::Kind;
 use shared::{
     Incarnation, LogLimit, Subjects,
     clock::{Clock, millis},
+    telemetry::Seldom,
     wire::{
-        Advert, BidRequest, Envelope, Event, Logs, LogsAnswer, WireError, Work, check_version,
-        parse, to_bytes,
+        Advert, BidRequest, Envelope, Event, Logs, LogsAnswer, WireError, Work, parse,
+        read_nothing, to_bytes,
     },
 };
 use uuid::Uuid;
@@ -28,7 +29,7 @@ use crate::{
     ledger::{ExecutorReport, Ledger},
     machine::{CellBid, CellInput, CellMachine, CellOutput, CellSettings},
     operators::Operators,
-    outbox::{Counters, Outbox, Question},
+    outbox::{Counters, Outbox, Question, Target},
     subscriptions::{Topic, namesake_time},
 };
 
@@ -50,6 +51,8 @@ pub(crate) struct Shell {
     counters: Arc<Counters>,
     /// Bounds the log lines about malformed messages.
     malformed: LogLimit,
+    /// Answers that may not go where they are wanted.
+    forbidden: Seldom,
     heartbeat_at_ms: u64,
     /// Until this age a cell looks for others of its name.
     namesake_ms: u64,
@@ -92,6 +95,7 @@ impl Shell {
             outbox,
             counters,
             malformed: LogLimit::new(MALFORMED_LOGGED),
+            forbidden: Seldom::new(),
             // so that cells which start together do not all send at the same moment
             heartbeat_at_ms: incarnation.uuid().as_u64_pair().1 % heartbeat_ms,
             namesake_ms: millis(namesake_time(config)),
@@ -194,7 +198,7 @@ impl Shell {
         match output {
             CellOutput::Advertise(advert) | CellOutput::Withdraw(advert) => self.advertise(&advert),
             CellOutput::Execute(order) => self.executor.execute(now_ms, &order),
-            CellOutput::Event(event) => self.publish_event(&event),
+            CellOutput::Event(event) => self.publish_event(*event),
         }
     }
 
@@ -206,9 +210,10 @@ impl Shell {
         }
     }
 
-    fn publish_event(&self, event: &Event) {
-        let subject = self.subjects.event(&event.kind, event.about());
-        self.outbox.publish(subject, to_bytes(event));
+    fn publish_event(&self, mut event: Event) {
+        event.stamp(self.cell_name());
+        let subject = self.subjects.event(&event.kind, event.about(), &event.by);
+        self.outbox.publish(subject, to_bytes(&event));
     }
 
     fn own_subject(&self, what: &str) -> String {
@@ -232,14 +237,14 @@ impl Shell {
         let now_ms = self.now_ms();
         let body = question.message().payload.clone();
         let answer = match topic {
-            Topic::Discover => check_version(&body).map(|()| {
+            Topic::Discover => read_nothing(&body).map(|()| {
                 self.machine.take(now_ms, CellInput::Discover);
                 Vec::new()
             }),
             Topic::Namesake => self.check_namesake(&body).map(|()| Vec::new()),
             Topic::Bid => self.bid(now_ms, &body),
             Topic::State => {
-                check_version(&body).map(|()| vec![to_bytes(&self.machine.state(now_ms, None))])
+                read_nothing(&body).map(|()| vec![to_bytes(&self.machine.state(now_ms, None))])
             }
             Topic::Start => self
                 .machine
@@ -263,8 +268,10 @@ impl Shell {
                     tracing::warn!(?topic, %error, left_out, "malformed message");
                 }
                 // a thousand cells would all answer a malformed broadcast
-                if !matches!(topic, Topic::Bid | Topic::Discover) {
-                    self.outbox.error(question, error);
+                if !matches!(topic, Topic::Bid | Topic::Discover)
+                    && let Some(to) = self.target(question)
+                {
+                    self.outbox.error(to, error);
                 }
             }
         }
@@ -284,16 +291,32 @@ impl Shell {
     }
 
     fn answer(&self, question: Question, bodies: Vec<Bytes>) {
-        let reply = question.message().reply.clone();
         let mut bodies = bodies.into_iter();
-        if let Some(first) = bodies.next() {
-            self.outbox.answer(question, first);
-        }
-        if let Some(reply) = reply {
+        let Some(first) = bodies.next() else {
+            return;
+        };
+        let Some(to) = self.target(question) else {
+            return;
+        };
+        let rest = if bodies.len() > 0 { to.subject() } else { None };
+        self.outbox.answer(to, first);
+        if let Some(subject) = rest {
             for body in bodies {
-                self.outbox.publish_now(reply.to_string(), body);
+                self.outbox.publish_now(subject.clone(), body);
             }
         }
+    }
+
+    /// Where the answer goes, when one is wanted and may go there.
+    fn target(&self, question: Question) -> Option<Target> {
+        let to = Target::of(question, &self.subjects, self.cell_name());
+        to.unwrap_or_else(|_| {
+            self.counters.reply_subject.fetch_add(1, Ordering::Relaxed);
+            if let Some(times) = self.forbidden.happened(std::time::Instant::now(), 1) {
+                tracing::warn!(times, "not answered: the reply subject is no inbox");
+            }
+            None
+        })
     }
 
     fn bid(&self, now_ms: u64, body: &[u8]) -> Result<Vec<Bytes>, WireError> {
@@ -340,6 +363,9 @@ fn adopt_apps(ledger: &mut Ledger, apps: usize) {
         cpu_millis: 0,
         extra: BTreeMap::new(),
         owner: None,
+        request: None,
+        version: None,
+        traceparent: None,
         tags: BTreeMap::new(),
         believed: None,
         run: None,

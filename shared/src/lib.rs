@@ -16,7 +16,10 @@ pub mod wire;
 
 pub use ids::{AuctionId, Incarnation, InstanceId, RequestId};
 pub use log_limit::LogLimit;
-pub use subjects::{Subjects, check_prefix};
+pub use subjects::{
+    ANSWER_TO, AnswerSubject, AnswerTo, EventSubject, LogSubject, Subjects, check_prefix,
+    may_answer,
+};
 
 /// The version of every message: `"v":1`.
 pub const VERSION: wire::Version = wire::Version;

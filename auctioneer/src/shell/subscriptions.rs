@@ -4,39 +4,41 @@ use async_nats::{Message, Subscriber};
 use futures_util::StreamExt;
 use shared::{
     nats::{BusError, is_no_responders},
-    wire::{Version, WireError, check_version, kind, read},
+    wire::{
+        Acceptance, InstancesAnswer, StopAnswer, Version, WireError, check_version, kind, read,
+    },
 };
 use tokio::task::JoinSet;
 
-use super::Shell;
+use super::{Shell, broadcasts::Asked};
 use crate::ids::{DispatchId, LookupId, StopId};
 use crate::{feed::ReportKind, io::AuctioneerInput};
 
 impl Shell {
-    /// Subscribes to everything that is published, and to the answers.
-    pub(super) async fn listen(&self, name: &str, tasks: &mut JoinSet<()>) -> Result<(), BusError> {
+    /// Subscribes to all that is said without being asked for, and to the answers.
+    pub(super) async fn listen(&self, tasks: &mut JoinSet<()>) -> Result<(), BusError> {
         let subjects = &self.subjects;
         self.drain(subjects.adverts(), Self::advert, tasks).await?;
         self.drain(subjects.outcomes(), Self::outcome, tasks)
             .await?;
-        self.drain(subjects.event(kind::ASKED, "*"), Self::asked, tasks)
+        self.drain(subjects.event(kind::ASKED, "*", "*"), Self::asked, tasks)
             .await?;
         self.drain(
-            subjects.echo(name),
+            subjects.echo(&self.name),
             |_, _| Some(AuctioneerInput::Echo),
             tasks,
         )
         .await?;
-        self.drain(format!("{}.bid", self.inbox), |_, m| Self::bid(m), tasks)
-            .await?;
+        let answers = subjects.cell_answers(&self.name, "*");
+        self.drain(answers, Self::answer_to_all, tasks).await?;
         self.drain(
-            format!("{}.state", self.inbox),
+            format!("{}.state.*", self.inbox),
             |_, m| Self::state(m),
             tasks,
         )
         .await?;
-        self.drain(format!("{}.*.*", self.inbox), Self::answer, tasks)
-            .await
+        let starts = format!("{}.start.*.*", self.inbox);
+        self.drain(starts, |_, m| Self::started(m), tasks).await
     }
 
     async fn drain(
@@ -70,12 +72,10 @@ impl Shell {
         })
     }
 
-    fn bid(message: &Message) -> Option<AuctioneerInput> {
-        cell_report(ReportKind::Bid, message)
-    }
-
+    /// The subject under which a cell was asked for its state names the cell.
     fn state(message: &Message) -> Option<AuctioneerInput> {
-        cell_report(ReportKind::State, message)
+        let cell = message.subject.rsplit('.').next()?;
+        cell_report(ReportKind::State, cell, message)
     }
 
     fn outcome(&self, message: &Message) -> Option<AuctioneerInput> {
@@ -94,6 +94,7 @@ impl Shell {
         struct Announced {
             #[serde(default, rename = "v")]
             _v: Version,
+            by: String,
             #[serde(default)]
             request: Option<String>,
             #[serde(default)]
@@ -103,49 +104,85 @@ impl Shell {
             Ok(asked) => asked,
             Err(error) => return Some(self.unreadable(message, &error)),
         };
+        let subject = self.subjects.event_of(&message.subject)?;
+        if asked.by != subject.by {
+            return Some(AuctioneerInput::WrongSubject);
+        }
         let ids = asked.request.into_iter().chain(asked.requests);
         Some(AuctioneerInput::Announced(
             ids.filter_map(|id| id.try_into().ok()).collect(),
         ))
     }
 
-    /// An answer to a start, a stop or a request for instances; the subject says which.
-    fn answer(&self, message: &Message) -> Option<AuctioneerInput> {
-        let mut tokens = message.subject.rsplit('.');
-        let number: u64 = tokens.next()?.parse().ok()?;
-        let nobody = is_no_responders(message);
-        let body = &message.payload;
-        let input = match tokens.next()? {
-            "start" if nobody => Ok(AuctioneerInput::NoResponders {
-                dispatch: DispatchId::new(number),
-            }),
-            "start" => read(body).map(|answer| AuctioneerInput::StartAnswered {
-                dispatch: DispatchId::new(number),
-                answer: Box::new(answer),
-            }),
-            _ if nobody => return None, // no cell at all: it ends when its time is over
-            "stop" => read(body).map(|answer| AuctioneerInput::StopAnswered {
-                stop: StopId::new(number),
-                answer: Box::new(answer),
-            }),
-            _ => read(body).map(|answer| AuctioneerInput::InstancesReported {
-                lookup: LookupId::new(number),
-                answer: Box::new(answer),
-            }),
-        };
-        Some(input.unwrap_or_else(|error| self.unreadable(message, &error)))
-    }
-
     fn unreadable(&self, message: &Message, error: &WireError) -> AuctioneerInput {
         self.log_dropped(&message.subject, error);
         AuctioneerInput::Unreadable
     }
+
+    /// An answer to what was asked of every cell: the subject says to which question, and by whom.
+    fn answer_to_all(&self, message: &Message) -> Option<AuctioneerInput> {
+        let subject = self.subjects.answer_of(&message.subject)?;
+        let body = &message.payload;
+        let input = match self.broadcasts.asked(subject.token) {
+            None => None,
+            Some(Asked::Bid) => return cell_report(ReportKind::Bid, subject.by, message),
+            Some(Asked::Stop(stop)) => {
+                let answer: Option<StopAnswer> = serde_json::from_slice(body).ok();
+                answer.map(|answer| (answer.cell == subject.by, stopped(stop, answer)))
+            }
+            Some(Asked::Instances(lookup)) => {
+                let answer: Option<InstancesAnswer> = serde_json::from_slice(body).ok();
+                answer.map(|answer| (answer.cell == subject.by, reported(lookup, answer)))
+            }
+        };
+        Some(attributed(input))
+    }
+
+    /// An answer to a start: the subject says to which, and which cell was asked.
+    fn started(message: &Message) -> Option<AuctioneerInput> {
+        let mut tokens = message.subject.rsplit('.');
+        let cell = tokens.next()?;
+        let dispatch = DispatchId::new(tokens.next()?.parse().ok()?);
+        if is_no_responders(message) {
+            return Some(AuctioneerInput::NoResponders { dispatch });
+        }
+        let answer: Option<Acceptance> = serde_json::from_slice(&message.payload).ok();
+        let input = answer.map(|answer| {
+            let answer = Box::new(answer);
+            let own = answer.cell == cell;
+            (own, AuctioneerInput::StartAnswered { dispatch, answer })
+        });
+        Some(attributed(input))
+    }
 }
 
-fn cell_report(kind: ReportKind, message: &Message) -> Option<AuctioneerInput> {
-    (!is_no_responders(message)).then_some(AuctioneerInput::CellReport {
+fn stopped(stop: StopId, answer: StopAnswer) -> AuctioneerInput {
+    AuctioneerInput::StopAnswered {
+        stop,
+        answer: Box::new(answer),
+    }
+}
+
+fn reported(lookup: LookupId, answer: InstancesAnswer) -> AuctioneerInput {
+    AuctioneerInput::InstancesReported {
+        lookup,
+        answer: Box::new(answer),
+    }
+}
+
+/// An answer, with whether its body names the sender that its subject names.
+fn attributed(answer: Option<(bool, AuctioneerInput)>) -> AuctioneerInput {
+    match answer {
+        None => AuctioneerInput::Unreadable,
+        Some((false, _)) => AuctioneerInput::WrongSubject,
+        Some((true, input)) => input,
+    }
+}
+
+fn cell_report(kind: ReportKind, cell: &str, message: &Message) -> Option<AuctioneerInput> {
+    (!is_no_responders(message)).then(|| AuctioneerInput::CellReport {
         kind,
-        subject_cell: None,
+        subject_cell: Some(cell.to_owned()),
         body: message.payload.clone(),
     })
 }

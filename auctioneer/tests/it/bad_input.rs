@@ -93,7 +93,7 @@ async fn what_others_say_in_another_version_is_dropped_and_counted() {
     for (subject, body) in [
         (subjects.outcome("r1"), json!({ "v": 2, "id": "r1" })),
         (
-            subjects.event("asked", "web"),
+            subjects.event("asked", "web", "a2"),
             json!({ "v": 2, "request": "r1" }),
         ),
         (

@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::Args;
 use placement::Span;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
-use shared::{Subjects, shutdown, size::parse_mib};
+use shared::{Subjects, nats::NatsOptions, shutdown, size::parse_mib};
 use toml::{Table, Value};
 
 use crate::{
@@ -378,7 +378,10 @@ pub(crate) async fn rep(global: &Global, args: &RepArgs) -> anyhow::Result<Exit>
     rep::validate(&config).map_err(unusable)?;
     let subjects = Subjects::new(global.prefix.as_str()).map_err(Usage::because)?;
     let shutdown = shutdown::on_signals()?;
-    let options = nats_options(&global, &short_name(&format!("rep-{}", config.cell)), true);
+    let options = NatsOptions {
+        identity: Some(config.cell.clone()),
+        ..nats_options(&global, &short_name(&format!("rep-{}", config.cell)), true)
+    };
     let bus = connect(&options).await?;
     let (cell, zone, url) = (&config.cell, &config.zone, &bus.url);
     tracing::info!(cell, zone, url, "starting rep");
