@@ -156,7 +156,8 @@ fn platform_limits_include_their_own_stamp_and_pass_versions_beyond() {
 #[test]
 fn platform_limits_keep_out_only_what_lies_beyond_them() {
     let filter = "filter = \"platform\"";
-    let cell = |version: &str| json!({"platform": {"version": version, "stamp": "20260301T000000Z"}});
+    let cell =
+        |version: &str| json!({"platform": {"version": version, "stamp": "20260301T000000Z"}});
     let late = "20270101T000000Z";
     let min = json!({"min_platform": {"7.0": late, "8.0": late}});
     let max = json!({"max_platform": {"7.0": late, "8.0": late}});

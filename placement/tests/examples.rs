@@ -510,7 +510,10 @@ fn what_was_debited_is_gone_in_the_next_auction() {
     pool.debit("nobody", &job);
     pool.debit("a", &job);
     let debited = pool.get("a").unwrap();
-    assert_eq!((debited.available.memory_mb, debited.count_of("app")), (40, 1));
+    assert_eq!(
+        (debited.available.memory_mb, debited.count_of("app")),
+        (40, 1)
+    );
     let outcome = outcomes(&mut pool, &[job], &policy);
     assert_eq!(outcome, ["insufficient resources: memory"]);
 }

@@ -307,7 +307,11 @@ mod tests {
             "hardware_priority": -1, "reboot_batch": "b7", "overcommit": {"memory": 1.5},
         });
         let names = all.as_object().unwrap();
-        assert!(Attributes::FIELDS.iter().all(|field| names.contains_key(field.name)));
+        assert!(
+            Attributes::FIELDS
+                .iter()
+                .all(|field| names.contains_key(field.name))
+        );
         let cell: Cell = serde_json::from_value(all.clone()).unwrap();
         assert_eq!(serde_json::to_value(&cell).unwrap(), all);
     }
@@ -320,7 +324,11 @@ mod tests {
             (Shape::Date, Timestamp::EXPECTED, Timestamp::EXPECTED),
             (Shape::Flag, "true or false", "true or false"),
             (Shape::Words, "a list of texts", "a list of texts"),
-            (Shape::Platform, "a version and a stamp", "a version, or a stamp"),
+            (
+                Shape::Platform,
+                "a version and a stamp",
+                "a version, or a stamp",
+            ),
             (Shape::Traits, "a table of traits", "true, false, a text"),
             (Shape::Networks, "a table of networks", "a state"),
             (Shape::Ratios, "a table of ratios", "a number above 0"),

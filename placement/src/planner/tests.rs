@@ -28,7 +28,8 @@ impl<'a> Told<'a> {
     }
 
     fn again(&mut self) -> Option<Unplaced> {
-        self.failures.again(self.job, self.group, &mut self.explainer)
+        self.failures
+            .again(self.job, self.group, &mut self.explainer)
     }
 
     /// How much the best cell has, by the text that a job alike gets.
@@ -162,7 +163,9 @@ fn whoever_asks_for_the_stages_gets_those_of_every_job() {
     let plan = pool.plan(&jobs, &Policy::preset("diego").unwrap(), &context);
     let kept = |decision: &Decision| {
         let stages = &decision.explanation.as_ref()?.stages;
-        stages.last().map(|stage| (stage.stage.clone(), stage.survivors))
+        stages
+            .last()
+            .map(|stage| (stage.stage.clone(), stage.survivors))
     };
     let last: Vec<_> = plan.decisions.iter().map(kept).collect();
     let (kept, dropped) = (("zone-fewest".to_owned(), 1), ("memory".to_owned(), 0));

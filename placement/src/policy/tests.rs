@@ -9,14 +9,16 @@ fn a_policy_says_how_it_picks_and_which_end_wins() {
         ("first-of\"", "first-of", Some(false)),
         ("first-of\"\norder = \"highest\"", "first-of", Some(true)),
     ] {
-        let text = format!(
-            "name = \"t\"\n[[stage]]\nscore = \"memory\"\n[[stage]]\npick = \"{pick}\n"
-        );
+        let text =
+            format!("name = \"t\"\n[[stage]]\nscore = \"memory\"\n[[stage]]\npick = \"{pick}\n");
         let policy = Policy::parse(&text).unwrap();
         assert_eq!((policy.pick_name(), policy.highest_wins()), (name, highest));
     }
     let random = Policy::preset("random").unwrap();
-    assert_eq!((random.pick_name(), random.highest_wins()), ("sample", None));
+    assert_eq!(
+        (random.pick_name(), random.highest_wins()),
+        ("sample", None)
+    );
 }
 
 /// Which fields of the request a policy of only these stages ignores.
@@ -55,5 +57,65 @@ fn nearness_is_heeded_by_a_narrowing_or_where_it_is_strict_by_a_filter() {
         };
         let ignored = ignored(&format!("[[stage]]\n{stage}\n"), &request);
         assert_eq!(ignored, expected, "{stage}, strict = {strict}");
+    }
+}
+
+/// What is told of a policy that says this of one of its fields.
+fn fault(json: serde_json::Value) -> String {
+    let error = Policy::from_json(&json).expect_err("it is wrong");
+    error.message
+}
+
+#[test]
+fn a_value_of_another_sort_is_named_with_what_it_is_and_what_was_expected() {
+    use serde_json::json;
+    for (value, what) in [
+        (json!(5), "a number"),
+        (json!(true), "true or false"),
+        (json!([]), "a list"),
+        (json!({}), "a table"),
+        (json!(null), "nothing"),
+    ] {
+        let message = fault(json!({"preset": value}));
+        assert_eq!(message, format!("preset is {what}; expected a text"));
+    }
+    for (field, expected) in [
+        ("bids", "true or false"),
+        ("max_in_flight", "a finite number"),
+        ("stage", "a list of tables, [[stage]]"),
+    ] {
+        let message = fault(json!({"name": "x", field: "y"}));
+        assert_eq!(message, format!("{field} is a text; expected {expected}"));
+    }
+    let message = fault(json!(["diego"]));
+    assert_eq!(message, "the policy is a list; expected a table");
+}
+
+#[test]
+fn a_number_out_of_its_range_is_named_with_the_range() {
+    use serde_json::json;
+    let whole = "expected a whole number from 0 to 4294967295";
+    for n in [-1.0, 1.5, 4_294_967_296.0] {
+        let message = fault(json!({"preset": "diego", "max_in_flight": n}));
+        assert_eq!(message, format!("max_in_flight is {n}; {whole}"));
+    }
+    for n in [0, u32::MAX] {
+        let policy = Policy::from_json(&json!({"preset": "diego", "max_in_flight": n}));
+        assert_eq!(policy.unwrap().max_in_flight, n);
+    }
+    for n in [-2.0, 0.0, 0.5, 1.5] {
+        let message = fault(json!({"preset": "objective", "azs": n}));
+        let expected = format!("azs is {n}; expected a whole number from 1");
+        assert_eq!(message, expected);
+    }
+    assert!(Policy::from_json(&json!({"preset": "objective", "azs": 1})).is_ok());
+    let message = fault(json!({"preset": "dapi", "reboot_within": -1}));
+    let expected = "reboot_within is a number; expected a number of days from 0, or a text";
+    assert_eq!(message, expected);
+    assert!(Policy::from_json(&json!({"preset": "dapi", "reboot_within": 0})).is_ok());
+    for number in ["nan", "inf", "-inf"] {
+        let error = Policy::parse(&format!("preset = \"diego\"\nindex_weight = {number}"));
+        let expected = "index_weight is a number; expected a finite number";
+        assert_eq!(error.unwrap_err().message, expected);
     }
 }
