@@ -119,3 +119,37 @@ fn a_number_out_of_its_range_is_named_with_the_range() {
         assert_eq!(error.unwrap_err().message, expected);
     }
 }
+
+#[test]
+fn a_policy_has_at_most_64_stages_and_its_days_are_not_negative() {
+    let stages = |filters: usize| {
+        let filters = "[[stage]]\nfilter = \"memory\"\n".repeat(filters);
+        Policy::parse(&format!(
+            "name = \"t\"\n{filters}[[stage]]\npick = \"sample\""
+        ))
+    };
+    assert!(stages(63).is_ok());
+    assert_eq!(stages(64).unwrap_err().message, "more than 64 stages");
+    let days = |days: f64| {
+        Policy::parse(&format!(
+            "name = \"t\"\n[[stage]]\nfilter = \"reboot-within\"\ndays = {days:?}\n[[stage]]\npick = \"sample\""
+        ))
+    };
+    assert!(days(0.0).is_ok());
+    assert_eq!(
+        days(-0.5).unwrap_err().to_string(),
+        "line 4, column 8: days is -0.5; expected a number from 0"
+    );
+}
+
+/// Only what came as a text has lines.
+#[test]
+fn a_fault_names_its_line_where_there_are_lines() {
+    let unknown = "unknown preset \"digo\"; expected one of";
+    let of_file = Policy::parse("preset = \"digo\"").unwrap_err().to_string();
+    assert!(of_file.starts_with(&format!("line 1, column 10: {unknown}")));
+    assert!(of_file.ends_with("; did you mean \"diego\"?"));
+    let json = serde_json::json!({"preset": "digo"});
+    let of_json = Policy::from_json(&json).unwrap_err().to_string();
+    assert!(of_json.starts_with(unknown), "{of_json}");
+}
