@@ -153,3 +153,15 @@ fn a_fault_names_its_line_where_there_are_lines() {
     let of_json = Policy::from_json(&json).unwrap_err().to_string();
     assert!(of_json.starts_with(unknown), "{of_json}");
 }
+
+#[test]
+fn an_unknown_score_is_told_all_that_there_are() {
+    let text = "name = \"t\"\n[[stage]]\nscore = \"memroy\"\n[[stage]]\npick = \"lowest\"";
+    let error = Policy::parse(text).unwrap_err();
+    assert_eq!(
+        error.message,
+        "unknown score \"memroy\"; expected one of resources, starting, app-instances, tasks, index, \
+         memory, disk, platform, reboot, owner, random, hardware, objective"
+    );
+    assert_eq!(error.nearest.as_deref(), Some("memory"));
+}
