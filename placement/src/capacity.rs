@@ -49,11 +49,11 @@ impl Pool {
     pub fn capacity(&self, request: &Request, policy: &Policy, context: &PlanContext) -> Capacity {
         let now = Now::of(context);
         let mut capacity = Capacity::default();
-        let gone = |cell: &Cell| {
+        let left_out = |cell: &Cell| {
             let name = cell.cell.as_str();
             context.absent.contains(name) || context.expired.contains(name)
         };
-        for cell in self.cells().filter(|cell| !gone(cell)) {
+        for cell in self.cells().filter(|cell| !left_out(cell)) {
             let fits = room(cell, request, policy, now);
             let zone = capacity.zones.entry(cell.zone.clone()).or_default();
             zone.fits += fits;

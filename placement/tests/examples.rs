@@ -437,9 +437,9 @@ fn capacity_by_zone() {
     }
 }
 
-/// As many as capacity says can be placed, and not one more.
+/// Exactly as many as the capacity can be placed.
 #[test]
-fn what_capacity_says_can_be_placed() {
+fn the_capacity_can_be_placed() {
     for name in Policy::PRESETS {
         let policy = Policy::preset(name).unwrap();
         let mut pool = pool([cell("a", "z1", 1000, 730), cell("b", "z2", 1000, 155)]);
@@ -490,7 +490,7 @@ fn a_near_and_far_batch_follows_itself() {
     assert_eq!(distinct.len(), 4, "{cells:?}");
     assert_eq!(
         cells[4],
-        "found no compatible cell that is as near and far as required"
+        "found no compatible cell that satisfies near and far"
     );
 }
 
