@@ -320,19 +320,19 @@ mod tests {
     fn a_wrong_value_is_told_what_the_attribute_holds_and_a_wrong_part_what_the_part_holds() {
         use AttributeShape as Shape;
         for (shape, whole, part) in [
-            (Shape::Text, "a text", "a text"),
+            (Shape::String, "a string", "a string"),
             (Shape::Date, Timestamp::EXPECTED, Timestamp::EXPECTED),
-            (Shape::Flag, "true or false", "true or false"),
-            (Shape::Words, "a list of texts", "a list of texts"),
+            (Shape::Boolean, "true or false", "true or false"),
+            (Shape::Strings, "a list of strings", "a list of strings"),
             (
                 Shape::Platform,
                 "a version and a stamp",
                 "a version, or a stamp",
             ),
-            (Shape::Traits, "a table of traits", "true, false, a text"),
+            (Shape::Traits, "a table of traits", "true, false, a string"),
             (Shape::Networks, "a table of networks", "a state"),
             (Shape::Ratios, "a table of ratios", "a number above 0"),
-            (Shape::Whole, "a whole number", "a whole number"),
+            (Shape::Integer, "an integer", "an integer"),
         ] {
             assert!(shape.expected(false).starts_with(whole), "{shape:?}");
             assert!(shape.expected(true).starts_with(part), "{shape:?}");

@@ -77,7 +77,7 @@ fn a_value_of_another_sort_is_named_with_what_it_is_and_what_was_expected() {
         (json!(null), "nothing"),
     ] {
         let message = fault(json!({"preset": value}));
-        assert_eq!(message, format!("preset is {what}; expected a text"));
+        assert_eq!(message, format!("preset is {what}; expected a string"));
     }
     for (field, expected) in [
         ("bids", "true or false"),
@@ -85,7 +85,7 @@ fn a_value_of_another_sort_is_named_with_what_it_is_and_what_was_expected() {
         ("stage", "a list of tables, [[stage]]"),
     ] {
         let message = fault(json!({"name": "x", field: "y"}));
-        assert_eq!(message, format!("{field} is a text; expected {expected}"));
+        assert_eq!(message, format!("{field} is a string; expected {expected}"));
     }
     let message = fault(json!(["diego"]));
     assert_eq!(message, "the policy is a list; expected a table");
@@ -94,7 +94,7 @@ fn a_value_of_another_sort_is_named_with_what_it_is_and_what_was_expected() {
 #[test]
 fn a_number_out_of_its_range_is_named_with_the_range() {
     use serde_json::json;
-    let whole = "expected a whole number from 0 to 4294967295";
+    let whole = "expected an integer from 0 to 4294967295";
     for n in [-1.0, 1.5, 4_294_967_296.0] {
         let message = fault(json!({"preset": "diego", "max_in_flight": n}));
         assert_eq!(message, format!("max_in_flight is {n}; {whole}"));
@@ -105,12 +105,12 @@ fn a_number_out_of_its_range_is_named_with_the_range() {
     }
     for n in [-2.0, 0.0, 0.5, 1.5] {
         let message = fault(json!({"preset": "objective", "azs": n}));
-        let expected = format!("azs is {n}; expected a whole number from 1");
+        let expected = format!("azs is {n}; expected an integer from 1");
         assert_eq!(message, expected);
     }
     assert!(Policy::from_json(&json!({"preset": "objective", "azs": 1})).is_ok());
     let message = fault(json!({"preset": "dapi", "reboot_within": -1}));
-    let expected = "reboot_within is a number; expected a number of days from 0, or a text";
+    let expected = "reboot_within is a number; expected a number of days from 0, or a string";
     assert_eq!(message, expected);
     assert!(Policy::from_json(&json!({"preset": "dapi", "reboot_within": 0})).is_ok());
     for number in ["nan", "inf", "-inf"] {
