@@ -117,6 +117,7 @@ pub(crate) fn nats_options(global: &Global, name: &str, patient: bool) -> NatsOp
         creds: global.creds.clone(),
         context: global.context.clone(),
         name: name.into(),
+        identity: global.identity.clone(),
         patient,
     }
 }

@@ -11,6 +11,7 @@ mod context;
 mod output;
 mod process_usage;
 mod report;
+mod senders;
 mod table;
 
 use std::process::ExitCode;
