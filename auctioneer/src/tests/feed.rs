@@ -206,7 +206,9 @@ fn old_versions_and_old_incarnations_are_refused() {
     assert_eq!(bench.feed.get("c").unwrap().incarnation, reborn.incarnation);
     assert_eq!(bench.counters.dropped_old_incarnation, 6);
     // forgotten after two ttl: then a word of it would be a new cell's
-    bench.pass(30_000);
+    bench.pass(29_999);
+    assert_eq!(bench.hear(&cell), Received::default());
+    bench.pass(1);
     assert!(bench.hear(&cell).joined);
 }
 
@@ -225,6 +227,8 @@ fn a_ttl_of_0_removes_at_once() {
     cell.ttl_ms = 0;
     assert!(bench.hear(&cell).left.is_some());
     assert!(bench.feed.pool().is_empty());
+    let counters = &bench.counters;
+    assert_eq!((counters.cells_joined, counters.cells_lost), (1, 1));
     cell.ttl_ms = 15_000;
     assert_eq!(
         bench.hear(&cell),
@@ -311,6 +315,7 @@ fn starts_without_an_answer_stay_debited_until_listed_or_expired() {
         ("a word from past its time", 2, vec![], 6_001, 90, false),
         ("a word from just before", 2, vec![], 6_000, 60, false),
         ("the same word, past its time", 1, vec![], 6_001, 100, false),
+        ("the same word, listing it", 1, vec![id], 1_100, 100, true),
     ] {
         let mut bench = Bench::new();
         let mut cell = TestCell::new("c", 100);
@@ -320,8 +325,10 @@ fn starts_without_an_answer_stay_debited_until_listed_or_expired() {
         cell.recent = recent.into_iter().collect();
         cell.clock_ms = CellTime::from_ms(clock_ms);
         cell.cell.available.memory_mb = 90;
+        let version = bench.feed.version();
         let heard = bench.hear(&cell);
         assert_eq!(bench.free(), free, "{what}");
+        assert_eq!(bench.feed.version(), version + 1, "{what}: work may fit");
         assert_eq!(heard.settled.contains(&id), settled, "{what}");
     }
 }
@@ -397,4 +404,61 @@ fn absence_ends_with_an_interval_or_a_word() {
     cell.seq += 1;
     bench.hear(&cell);
     assert_eq!(bench.feed.get("c").unwrap().absent_until_ms, 0);
+}
+
+#[test]
+fn the_largest_words_are_read() {
+    for (bytes, taken) in [(MAX_REPORT_BYTES, true), (MAX_REPORT_BYTES + 1, false)] {
+        let mut bench = Bench::new();
+        let mut body = TestCell::new("c", 100).word(None).to_vec();
+        body.resize(bytes, b' ');
+        assert_eq!(bench.hear_on("c", &body).joined, taken, "{bytes} bytes");
+        assert_eq!(bench.counters.dropped_too_large, u64::from(!taken));
+    }
+    let mut bench = Bench::new();
+    let mut cell = TestCell::new("c", 100);
+    cell.cell.apps = (0..MAX_APPS).map(|n| (format!("a{n}"), 1)).collect();
+    assert!(bench.hear(&cell).joined);
+}
+
+#[test]
+fn a_word_is_valid_for_an_hour_at_most() {
+    let mut bench = Bench::new();
+    let mut cell = TestCell::new("c", 100);
+    cell.ttl_ms = 24 * 3_600_000;
+    bench.hear(&cell);
+    let known = bench.feed.get("c").unwrap();
+    assert_eq!(known.ttl_ms, 3_600_000);
+}
+
+#[test]
+fn a_word_that_was_never_written_out_counts_the_same() {
+    let (mut written, mut parsed) = (Bench::new(), Bench::new());
+    let mut cell = TestCell::new("c", 100);
+    let mut words = vec![cell.clone(), cell.clone()];
+    cell.seq = 2;
+    cell.cell.available.memory_mb = 60;
+    cell.recent = [InstanceId::from_u128(1)].into();
+    words.push(cell.clone());
+    cell.seq = 1;
+    words.push(cell.clone());
+    (cell.seq, cell.ttl_ms) = (3, 0);
+    words.push(cell);
+    for (n, word) in words.iter().enumerate() {
+        let heard = written.hear(word);
+        let heard_parsed = parsed.feed.receive_parsed(
+            parsed.now_ms,
+            ReportKind::Advert,
+            Arc::new(word.advert(None)),
+            &mut parsed.counters,
+        );
+        assert_eq!(heard, heard_parsed, "word {n}");
+        assert_eq!(written.counters, parsed.counters, "word {n}");
+        for bench in [&mut written, &mut parsed] {
+            if n == 0 {
+                bench.debit(1, 30);
+            }
+        }
+    }
+    assert!(written.feed.pool().is_empty() && parsed.feed.pool().is_empty());
 }
