@@ -49,8 +49,8 @@ impl PastAuctions {
         self.decisions += past.decisions.len();
         self.past.push_back(past);
         while self.past.len() > REMEMBERED || self.decisions > MAX_DECISIONS {
-            let gone = self.past.pop_front();
-            self.decisions -= gone.map_or(0, |gone| gone.decisions.len());
+            let dropped = self.past.pop_front();
+            self.decisions -= dropped.map_or(0, |dropped| dropped.decisions.len());
         }
     }
 
@@ -114,12 +114,12 @@ impl PastDecision {
         outcomes: &FastMap<InstanceId, LateOutcome>,
     ) -> DecisionRecord {
         let (request, highest) = (&self.job.request, policy.highest_wins());
-        let told = self.cell.as_ref().and_then(|_| {
+        let later = self.cell.as_ref().and_then(|_| {
             let instance = instance_id(&request.id, &request.app, request.kind, self.job.index);
             outcomes.get(&instance)
         });
-        let why = self.why.as_ref().or(told.map(|(_, why)| why));
-        let outcome = match (&self.cell, told) {
+        let why = self.why.as_ref().or(later.map(|(_, why)| why));
+        let outcome = match (&self.cell, later) {
             (None, _) => Outcome::Unplaced,
             (Some(_), None) => Outcome::Placed,
             (Some(_), Some((outcome, _))) => *outcome,

@@ -132,7 +132,7 @@ fn cells_without_a_bid_and_those_that_are_away_are_not_counted() {
     world.ask_one("r1", "web", 10, 1);
     let auction = world.asked_bids().unwrap();
     let bid = world.cells["c1"].unchanged(auction);
-    world.heard(crate::feed::ReportKind::Bid, None, bid);
+    world.receive(crate::feed::ReportKind::Bid, None, bid);
     world.silence(crate::BID_WAIT_MS);
     assert_eq!(held(&world)[0].cells, 1);
 }

@@ -88,7 +88,9 @@ pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>)
         }
         Filter::VolumeDrivers => {
             let wanted = short_list(&request.volume_drivers);
-            Why::text(format!("has not all required volume drivers: {wanted}"))
+            Why::text(format!(
+                "lacks some of the required volume drivers: {wanted}"
+            ))
         }
         Filter::PlacementTags => Why::text(tags_why(cell, request)),
         Filter::Amount(resource) => {
@@ -105,7 +107,7 @@ pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>)
         }
         Filter::VolumesFrom => {
             let wanted = short_list(&request.volumes_from);
-            Why::text(format!("does not hold all the volumes: {wanted}"))
+            Why::text(format!("lacks some of the required volumes: {wanted}"))
         }
         Filter::Reserved => Why::text("reserved"),
         Filter::ControlPlane => Why::text("a control plane cell"),
@@ -113,7 +115,7 @@ pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>)
         Filter::ContainerCount { limit } => Why {
             needs: Some(1.0),
             has: Some(f64::from(*limit) - containers(cell) as f64),
-            reason: Some(format!("holds as many instances as allowed ({limit})")),
+            reason: Some(format!("has the maximum number of instances ({limit})")),
         },
         Filter::Capness => Why::text(if request.cpu_millis > 0 {
             "holds instances without a cpu cap"
@@ -131,7 +133,9 @@ pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>)
         Filter::Traits => {
             let wanted = serde_json::to_string(&request.traits).unwrap_or_default();
             let wanted = shortened(&wanted);
-            Why::text(format!("the traits are not exactly those wanted: {wanted}"))
+            Why::text(format!(
+                "its traits are not exactly those required: {wanted}"
+            ))
         }
         Filter::Sick => Why::text("the last two starts within 24 hours failed"),
         Filter::OvercommitRatios => Why::text(wrong_ratio(cell, request).unwrap_or_default()),
@@ -228,11 +232,11 @@ fn tags_why(cell: &Cell, request: &Request) -> String {
     let desired = &request.placement_tags;
     let asked = short_list(desired);
     if subset(&cell.placement_tags, desired) {
-        format!("does not offer all the placement tags: {asked}")
+        format!("lacks some of the requested placement tags: {asked}")
     } else if desired.is_empty() {
         "requires placement tags, and none were asked for".into()
     } else {
-        format!("requires placement tags that were not asked for beside {asked}")
+        format!("requires placement tags in addition to {asked}")
     }
 }
 

@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_condition_says_what_one_is() {
+    fn an_invalid_condition_names_what_is_expected() {
         for (text, said) in [
             ("rack", "expected FIELD"),
             ("=r1", "expected FIELD"),
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_that_a_cell_can_say_is_known() {
+    fn every_field_of_a_cell_is_known() {
         let cell = serde_json::to_value(cell()).unwrap();
         let known = fields();
         for name in cell.as_object().unwrap().keys() {

@@ -136,7 +136,7 @@ async fn a_context_of_the_nats_tool() {
 }
 
 #[test]
-fn a_name_that_no_role_may_have_is_bad_usage_and_nothing_else_is_said() {
+fn an_invalid_role_name_is_bad_usage_and_the_only_error() {
     for (role, field) in [
         (&["auctioneer", "--name", "a b"][..], "name"),
         (&["rep", "--memory", "1", "--cell", "a b"], "cell"),
