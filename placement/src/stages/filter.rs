@@ -84,11 +84,11 @@ pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>)
         Filter::Running => Why::text(format!("status is {:?}", cell.status)),
         Filter::Stack => {
             let wanted = request.stack.as_deref().unwrap_or_default();
-            Why::text(format!("has no stack {wanted:?}"))
+            Why::text(format!("no stack {wanted:?}"))
         }
         Filter::VolumeDrivers => {
             let wanted = short_list(&request.volume_drivers);
-            Why::text(format!("has not all required volume drivers: {wanted}"))
+            Why::text(format!("without all the required volume drivers: {wanted}"))
         }
         Filter::PlacementTags => Why::text(tags_why(cell, request)),
         Filter::Amount(resource) => {
@@ -105,27 +105,27 @@ pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>)
         }
         Filter::VolumesFrom => {
             let wanted = short_list(&request.volumes_from);
-            Why::text(format!("does not hold all the volumes: {wanted}"))
+            Why::text(format!("without all the volumes: {wanted}"))
         }
         Filter::Reserved => Why::text("reserved"),
-        Filter::ControlPlane => Why::text("a control plane cell"),
+        Filter::ControlPlane => Why::text("kept for the control plane"),
         // in places left, so that more is better, as in every tally
         Filter::ContainerCount { limit } => Why {
             needs: Some(1.0),
             has: Some(f64::from(*limit) - containers(cell) as f64),
-            reason: Some(format!("holds as many instances as allowed ({limit})")),
+            reason: Some(format!("there are as many instances as allowed ({limit})")),
         },
         Filter::Capness => Why::text(if request.cpu_millis > 0 {
-            "holds instances without a cpu cap"
+            "instances without a cpu cap are there"
         } else {
-            "holds instances with a cpu cap"
+            "instances with a cpu cap are there"
         }),
         Filter::Networks => Why::text(missing_network(cell, request).unwrap_or_default()),
         Filter::Platform => {
             let wanted = limits(request);
             Why::text(match &cell.platform {
                 Some(own) => format!("platform is {} {}{wanted}", own.version, own.stamp),
-                None => format!("has no platform{wanted}"),
+                None => format!("no platform is stated{wanted}"),
             })
         }
         Filter::Traits => {
@@ -147,10 +147,10 @@ fn reboot_why(days: Option<f64>, batch: Option<&str>, cell: &Cell, now: Now<'_>)
         (Some(days), Some(left)) if left <= days => Why {
             needs: Some(days),
             has: Some((left * 10.0).floor() / 10.0),
-            reason: Some(format!("its planned reboot is within {days} days")),
+            reason: Some(format!("a reboot is planned within {days} days")),
         },
         _ => Why::text(format!(
-            "is in the reboot batch {:?}",
+            "the reboot batch is {:?}",
             batch.unwrap_or_default()
         )),
     }
@@ -227,11 +227,11 @@ fn tags_why(cell: &Cell, request: &Request) -> String {
     let desired = &request.placement_tags;
     let asked = short_list(desired);
     if subset(&cell.placement_tags, desired) {
-        format!("does not offer all the placement tags: {asked}")
+        format!("without all the placement tags: {asked}")
     } else if desired.is_empty() {
-        "requires placement tags, and none were asked for".into()
+        "placement tags are required, and none were asked for".into()
     } else {
-        format!("requires placement tags that were not asked for beside {asked}")
+        format!("placement tags are required that were not asked for beside {asked}")
     }
 }
 
