@@ -4,7 +4,8 @@ use placement::Span;
 
 use crate::cadence::{Cadence, JITTER_PART};
 
-/// The answers to `discover` of all cells are spread over this long, and no cell answers twice in it.
+/// The answers of all cells to one `discover` are spread over this long, and no cell answers twice
+/// within it.
 const ANSWER_MS: u64 = 250;
 
 /// Why an advertisement may be due.
@@ -12,7 +13,7 @@ const ANSWER_MS: u64 = 250;
 pub enum Trigger {
     /// Time passed.
     Tick,
-    /// It must be heard at once: a new connection, the begin of a drain.
+    /// At once: a new connection, the beginning of a drain.
     AtOnce,
     /// Somebody asked every cell to advertise.
     Discover,
@@ -33,13 +34,13 @@ pub enum Due {
 #[derive(Clone, Debug)]
 pub struct Advertiser {
     cadence: Cadence,
-    /// Where in the 250 ms this cell answers.
+    /// This cell's delay within the 250 ms.
     answer_delay_ms: u64,
     random: u64,
     next_regular_ms: u64,
-    /// The last version that [`Advertiser::update`] was told.
+    /// The version given to the last [`Advertiser::update`].
     version: u64,
-    /// The version that was advertised last; none when that was not sent.
+    /// The version that was advertised last; none if it could not be sent.
     advertised: Option<u64>,
     changed: bool,
     answer_at_ms: Option<u64>,
@@ -50,7 +51,7 @@ pub struct Advertiser {
 
 impl Advertiser {
     /// For a cell that starts at `now_ms` with its state at this version. The cell's name and the
-    /// seed decide where in the 250 ms after a `discover` it answers, and its jitter.
+    /// seed determine its jitter and its delay after a `discover`.
     pub fn new(cadence: Cadence, cell: &str, seed: u64, version: u64, now_ms: u64) -> Self {
         let hash = hash(cell.as_bytes(), seed);
         Self {
@@ -68,8 +69,8 @@ impl Advertiser {
         }
     }
 
-    /// Says what is to be published now, with the state at this version; after
-    /// [`Due::Withdrawal`] nothing is.
+    /// What is to be published now, with the state at this version; nothing after
+    /// [`Due::Withdrawal`].
     pub fn handle(&mut self, now_ms: u64, version: u64, trigger: Trigger) -> Option<Due> {
         if self.left {
             return None;
@@ -90,7 +91,7 @@ impl Advertiser {
         (self.due_ms() <= now_ms).then(|| self.send(now_ms, version))
     }
 
-    /// The state may have changed: it has, when this version is another one than at the last update.
+    /// The state has changed if this version differs from that of the last update.
     pub fn update(&mut self, now_ms: u64, version: u64) -> Option<Due> {
         if version == self.version {
             return None;
@@ -100,17 +101,17 @@ impl Advertiser {
         self.handle(now_ms, version, Trigger::Tick)
     }
 
-    /// What was due could not be sent: nobody can rely on the last advertisement.
+    /// What was due could not be sent: auctioneers may not have the last advertisement.
     pub fn not_sent(&mut self) {
         self.advertised = None;
     }
 
-    /// Whether the last advertisement was sent and told of this version.
+    /// Whether the last advertisement was sent and had this version.
     pub fn is_advertised(&self, version: u64) -> bool {
         self.advertised == Some(version)
     }
 
-    /// Whether anything was advertised that could be sent.
+    /// Whether any advertisement has been sent.
     pub fn has_advertised(&self) -> bool {
         self.advertised.is_some()
     }
@@ -128,7 +129,7 @@ impl Advertiser {
         self.cadence.ttl()
     }
 
-    /// When it wants to be told of the time next; none once the cell has withdrawn.
+    /// When it must be called next; none once the cell has withdrawn.
     pub fn next_ms(&self) -> Option<u64> {
         (!self.left).then(|| self.due_ms())
     }
@@ -158,7 +159,7 @@ impl Advertiser {
             .map_or(0, |last| last.saturating_add(self.cadence.on_change_ms))
     }
 
-    /// Whatever the reason, all that wait for an advertisement hear this one.
+    /// One advertisement serves all reasons that are pending.
     fn send(&mut self, now_ms: u64, version: u64) -> Due {
         if self.answer_at_ms.take().is_some() {
             self.last_answer_ms = Some(now_ms);

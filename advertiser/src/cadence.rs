@@ -1,14 +1,14 @@
-//! How often a cell advertises and how long that is valid.
+//! How often a cell advertises, and how long an advertisement is valid.
 
 use std::time::Duration;
 
 use placement::{Invalid, Span};
 
-/// The shortest time between two advertisements that changes cause, unless a cadence says another.
+/// The default of the shortest time between two advertisements caused by changes.
 const ON_CHANGE_MS: u64 = 100;
 /// The shortest interval.
 const MIN_INTERVAL_MS: u64 = 10;
-/// An interval is shortened by a random part of itself, at most one in so many.
+/// An interval is shortened by a random part, at most one in this many.
 pub(crate) const JITTER_PART: u64 = 10;
 
 /// The times of a cell's advertisements.
@@ -32,7 +32,8 @@ impl Default for Cadence {
 }
 
 impl Cadence {
-    /// Refuses an interval under 10 ms or over half the ttl: one lost message must not lose a cell.
+    /// Rejects an interval under 10 ms or over half the ttl: one lost message must not expire a
+    /// cell.
     pub fn new(interval: Span, ttl: Span) -> Result<Self, Invalid> {
         let (interval_ms, ttl_ms) = (millis(interval.0), millis(ttl.0));
         if interval_ms < MIN_INTERVAL_MS {

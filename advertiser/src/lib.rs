@@ -1,8 +1,8 @@
-//! Advertisements of a cell: how often they are sent, how soon after a change, in answer to
-//! `discover`; how long each is valid; and their withdrawal.
+//! Advertisements of a cell: how often they are sent, how soon after a change or a `discover`, how
+//! long they are valid, and their withdrawal.
 //!
-//! Pure state machines over the cell's own clock. They know the version of what is advertised and
-//! nothing else of it, and send nothing themselves.
+//! Pure state machines over the cell's own clock. They know only the version of the cell's state,
+//! and send nothing themselves.
 
 mod advertiser;
 mod cadence;

@@ -1,5 +1,5 @@
-//! Only for the simulator: what a driver of virtual time needs to count advertisements that hold
-//! nothing new instead of making them, and cells that advertise no changes. A rep needs none of it.
+//! Only for the simulator: counting advertisements without news instead of simulating them, and
+//! cells that do not advertise changes. A rep needs none of it.
 
 use placement::Span;
 
@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl Cadence {
-    /// Another shortest time between two advertisements that changes cause. Above the interval,
+    /// Changes the shortest time between two advertisements caused by changes. Above the interval,
     /// changes cause none: the DEAs of 2014 advertised only every few seconds.
     pub fn with_on_change(self, gap: Span) -> Self {
         Self {
@@ -18,21 +18,21 @@ impl Cadence {
         }
     }
 
-    /// Whether a change is advertised sooner than without it.
+    /// Whether a change is advertised before the interval is over.
     pub fn advertises_changes(&self) -> bool {
         self.on_change_ms < self.interval_ms
     }
 
-    /// Milliseconds between two advertisements without news, on average: an interval less the mean
-    /// of its jitter.
+    /// The mean interval between two advertisements without news, milliseconds: the interval less
+    /// the mean of its jitter.
     pub fn mean_interval_ms(&self) -> f64 {
         self.interval_ms as f64 - (self.interval_ms / JITTER_PART) as f64 / 2.0
     }
 }
 
 impl Advertiser {
-    /// When it wants to be told of the time next for another reason than that an interval is over:
-    /// a change, an answer to `discover`. None when there is none.
+    /// When it must be called next for a reason other than the end of an interval: a change, an
+    /// answer to `discover`. None when there is no such reason.
     pub fn next_news_ms(&self) -> Option<u64> {
         let due_ms = self.change_ms().min(self.answer_ms());
         (!self.has_left() && due_ms < u64::MAX).then_some(due_ms)

@@ -1,4 +1,5 @@
-//! The front door: bytes become valid requests, or an error that names what is wrong.
+//! Admission: messages are parsed into valid requests, or rejected with an error that names the
+//! field.
 
 use std::sync::Arc;
 
@@ -15,13 +16,13 @@ use crate::io::{AdmittedRequest, AuctioneerInput, DryRun, Rejected, StartMessage
 
 /// The longest deadline.
 const MAX_DEADLINE_S: u64 = 3_600;
-/// The longest time to wait for room.
+/// The longest `queue_timeout`.
 const MAX_QUEUE_S: u64 = 24 * 3_600;
 
-/// What an app is called that nobody named.
+/// The app's name in events about a request without a valid one.
 const NO_APP: &str = "-";
 
-/// Reads a start message. `new_id` makes an id for each request that has none.
+/// Parses a start message. `new_id` makes an id for each request without one.
 pub fn read_start(
     policy: &Policy,
     body: &[u8],
@@ -46,7 +47,7 @@ pub fn read_start(
             let mut elements: Option<Vec<Value>> = None;
             let mut admit_one = |(n, request): (usize, Result<Parsed, WireError>)| {
                 admit(policy, request, &mut new_id).map_err(|error| {
-                    // read again only when something is wrong
+                    // parsed again only if something is wrong
                     let elements = elements
                         .get_or_insert_with(|| serde_json::from_slice(body).unwrap_or_default());
                     let hints = elements.get(n).map_or((None, None), hints);
@@ -66,7 +67,7 @@ pub fn read_start(
     }
 }
 
-/// Checks what the request's own rules leave open, and gives it an id.
+/// Checks what [`Request`] itself does not check, and sets its id.
 fn admit(
     policy: &Policy,
     parsed: Result<Parsed, WireError>,
@@ -100,8 +101,7 @@ fn admit(
     })
 }
 
-/// What can be told of a message that is not valid: its id and app, where they can stand in a
-/// subject.
+/// What is known of an invalid message: its id and app, if they can be tokens of a subject.
 fn hints(value: &Value) -> (Option<RequestId>, Option<String>) {
     let name = |field: &str| {
         let text = value.get(field)?.as_str()?;
@@ -127,7 +127,7 @@ fn reject(
     }
 }
 
-/// Reads a stop.
+/// Parses a stop.
 pub fn read_stop(
     body: &[u8],
     reply: Option<ReplyKey>,
@@ -142,8 +142,8 @@ pub fn read_stop(
     }
 }
 
-/// Reads a dry run: a start request or an array of them; an object may say `without`, `add_cells`
-/// and `explain` beside its own fields, or hold the request (or array) under `request`.
+/// Parses a dry run: a start request or an array of them; an object may have `without`, `add_cells`
+/// and `explain` beside its own fields, or have the request (or array) under `request`.
 pub fn read_place(
     policy: &Policy,
     body: &[u8],
@@ -169,10 +169,9 @@ pub fn read_place(
     let mut requests = Vec::with_capacity(parsed.len());
     for request in parsed {
         let mut request = admit(policy, request, &mut new_id)?;
-        let of_ours = |w: &String| {
-            ["without", "add_cells", "explain"]
-                .iter()
-                .any(|field| w.starts_with(field))
+        let of_ours = |warning: &String| {
+            let field = warning.split_once(':').map(|(field, _)| field);
+            field.is_some_and(|field| ["without", "add_cells", "explain"].contains(&field))
         };
         request.warnings.retain(|w| !of_ours(w));
         requests.push(request);
@@ -198,13 +197,13 @@ pub fn read_place(
     })
 }
 
-/// Reads the question why an app went where it went.
+/// Parses a request to explain an app's placement.
 pub fn read_explain(body: &[u8], reply: ReplyKey) -> Result<AuctioneerInput, WireError> {
     let explain = parse(body, &mut Vec::new())?;
     Ok(AuctioneerInput::Explain { explain, reply })
 }
 
-/// Reads the question for the pool; an empty body asks for its beginning.
+/// Parses a request for the pool; an empty body asks for the first page.
 pub fn read_pool(body: &[u8], reply: ReplyKey) -> Result<AuctioneerInput, WireError> {
     let page = if body.is_empty() {
         shared::wire::Page::default()
@@ -214,7 +213,7 @@ pub fn read_pool(body: &[u8], reply: ReplyKey) -> Result<AuctioneerInput, WireEr
     Ok(AuctioneerInput::Pool { page, reply })
 }
 
-/// Reads the question which work waits; an empty body asks for all.
+/// Parses a request for queued work; an empty body asks for all.
 pub fn read_queued(body: &[u8], reply: ReplyKey) -> Result<AuctioneerInput, WireError> {
     let queued = if body.is_empty() {
         shared::wire::QueuedRequest::default()
@@ -224,7 +223,7 @@ pub fn read_queued(body: &[u8], reply: ReplyKey) -> Result<AuctioneerInput, Wire
     Ok(AuctioneerInput::Queued { queued, reply })
 }
 
-/// Reads the question how many more fit: a start request, whose app may be left out.
+/// Parses a request for capacity: a start request whose app is optional.
 pub fn read_capacity(
     policy: &Policy,
     body: &[u8],
@@ -242,7 +241,7 @@ pub fn read_capacity(
     Ok(AuctioneerInput::Capacity { size, reply })
 }
 
-/// The error for a question without a reply subject: nobody could hear the answer.
+/// The error for a request without a reply subject, which cannot be answered.
 pub fn no_reply() -> WireError {
     WireError::new(code::INVALID_REQUEST, "a question needs a reply subject")
 }

@@ -1,4 +1,4 @@
-//! What cells say to a start: accepted, refused, nothing, or too late.
+//! The cells' answers to starts: accepted, refused, missing, or late.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ pub(crate) fn answered(parts: &mut Parts, dispatch: DispatchId, answer: &Accepta
         }
     }
     if outdated {
-        // what we know of it is of no use; its state tells more
+        // what we know of the cell is out of date: ask for its state
         parts.feed.absent(&dispatch.cell, parts.turn.now_ms);
         parts.turn.out.push(AuctioneerOutput::AskState {
             cell: Arc::clone(&dispatch.cell),
@@ -55,7 +55,7 @@ pub(crate) fn answered(parts: &mut Parts, dispatch: DispatchId, answer: &Accepta
     }
 }
 
-/// Tells what became of an instance that was sent.
+/// Records and reports what became of an instance that was sent.
 fn report(
     parts: &mut Parts,
     dispatch: &Dispatch,
@@ -109,14 +109,14 @@ fn refused(parts: &mut Parts, dispatch: &Dispatch, slot: Slot, refusal: &Refusal
     again(parts, slot, why);
 }
 
-/// Into the next auction, if there is one for it.
+/// Puts the instance into the next auction, if it may enter one.
 fn again(parts: &mut Parts, slot: Slot, why: Arc<Unplaced>) {
     if !parts.requests.again(parts.turn.now_ms, slot) {
         parts.requests.give_up(&mut parts.turn, slot, why);
     }
 }
 
-/// Delivered to nobody: the next auction does without that cell.
+/// No responders: the next auction leaves out that cell.
 pub(crate) fn no_responders(parts: &mut Parts, dispatch: DispatchId) {
     let Some(dispatch) = parts.dispatches.undelivered(dispatch) else {
         parts.turn.counters.stray_answers += 1;
@@ -139,7 +139,7 @@ pub(crate) fn no_responders(parts: &mut Parts, dispatch: DispatchId) {
     }
 }
 
-/// Starts without an answer in time: they may be running.
+/// Starts without an answer in time: the instances are unknown.
 pub(crate) fn unanswered(parts: &mut Parts) {
     while let Some(dispatch) = parts.dispatches.next_unanswered(parts.turn.now_ms) {
         parts.turn.counters.unanswered += 1;
@@ -168,7 +168,7 @@ fn unknown(parts: &mut Parts, dispatch: &Dispatch, slot: Slot, instance: Instanc
     parts.requests.finish(&mut parts.turn, slot, done);
 }
 
-/// An answer that came after its time settles what was unknown, by event.
+/// A late answer settles unknown instances, and is reported by events.
 fn late(parts: &mut Parts, answer: &Acceptance) {
     let mut any = false;
     for instance in &answer.accepted {
@@ -181,7 +181,8 @@ fn late(parts: &mut Parts, answer: &Acceptance) {
     parts.turn.counters.stray_answers += u64::from(!any);
 }
 
-/// An unknown instance is known to run, or, with a reason, not to. Whether it was unknown.
+/// An unknown instance is now known to run or, with a reason, not to. Returns whether it was
+/// unknown.
 pub(crate) fn settle(parts: &mut Parts, instance: InstanceId, why: Option<Arc<Unplaced>>) -> bool {
     let Some(unsettled) = parts.dispatches.settle(instance) else {
         return false;

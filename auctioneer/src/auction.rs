@@ -1,4 +1,4 @@
-//! One auction: drawing up its batch, deciding it, sending what was placed to the winning cells.
+//! One auction: assembling its batch, deciding it, sending the placed instances to their cells.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,10 +25,10 @@ use crate::{
 };
 use shared::{AuctionId, InstanceId, RequestId};
 
-/// How long after it was sent a cell still takes a start.
+/// How long after it was sent a cell still accepts a start.
 pub const START_EXPIRES_MS: u64 = 5_000;
-/// After so many refusals because the cell held more of the app than believed, the next start says
-/// nothing of what it believes: somebody must be able to place it.
+/// After this many refusals because the cell had more of the app than expected, the next start has
+/// no `believed`: otherwise the instance might never be placed.
 const MAX_CHANGED: u8 = 2;
 
 /// The jobs of one auction.
@@ -37,11 +37,11 @@ struct Batch {
     seed: u64,
     slots: Vec<Slot>,
     jobs: Vec<Job>,
-    /// Where instances run that `near` and `far` name.
+    /// Where the instances named in `near` and `far` run.
     located: BTreeMap<String, Arc<str>>,
 }
 
-/// How the jobs of an auction ended.
+/// The outcomes of an auction's jobs.
 #[derive(Default)]
 struct Counts {
     placed: usize,
@@ -49,11 +49,12 @@ struct Counts {
     unplaced: usize,
 }
 
-/// The requests of one app that a batch begins: their ids, and all their instances' indices.
+/// The requests of one app that enter their first auction: their ids, and all their instances'
+/// indices.
 type Begun = (Vec<RequestId>, Vec<u32>);
 
-/// Holds an auction without the cells that did not bid. The batch is drawn up only now: what came
-/// while bids were awaited takes part.
+/// Holds an auction without the cells that did not bid. The batch is assembled only now, so work
+/// that arrived while waiting for bids takes part.
 pub(crate) fn decide(parts: &mut Parts, auction: AuctionId, no_bid: Vec<Arc<str>>) {
     let seed = parts.random.draw();
     let mut batch = draw_up(parts, auction, seed);
@@ -112,7 +113,8 @@ fn draw_up(parts: &mut Parts, auction: AuctionId, seed: u64) -> Batch {
     batch
 }
 
-/// Says which requests are begun, so that no other auctioneer begins them: one event for each app.
+/// Announces new requests to the other auctioneers, which then do not start them: one event for
+/// each app.
 fn announce(parts: &mut Parts, batch: &Batch) {
     let mut apps: BTreeMap<Arc<str>, Begun> = BTreeMap::new();
     for slot in &batch.slots {
@@ -151,7 +153,7 @@ fn carry_out(parts: &mut Parts, batch: &Batch, decisions: Vec<Decision>, cells: 
     let mut winners: BTreeMap<Arc<str>, Vec<usize>> = BTreeMap::new();
     let mut unplaced: BTreeMap<(&'static str, Arc<str>), Lines> = BTreeMap::new();
     let mut counts = Counts::default();
-    // first of all, while every request of the batch is still open
+    // before anything else, while every request of the batch is still open
     for decision in &decisions {
         if let Verdict::Duplicate { of } = decision.verdict {
             let (slot, first) = (batch.slots[decision.job], batch.slots[of]);
@@ -203,7 +205,7 @@ fn carry_out(parts: &mut Parts, batch: &Batch, decisions: Vec<Decision>, cells: 
     counts
 }
 
-/// It fits nowhere: it waits if it may, and is told of once.
+/// It fits nowhere: it is queued if its request allows that, which is reported once.
 fn no_room(
     parts: &mut Parts,
     slot: Slot,
@@ -224,11 +226,11 @@ fn no_room(
     first.then_some((kind::QUEUED, line))
 }
 
-/// Sends a cell its share of the batch, in as few messages as max_payload allows.
+/// Sends a cell its part of the batch, in as few messages as max_payload allows.
 fn send(parts: &mut Parts, batch: &Batch, cell: &Arc<str>, jobs: &[usize]) {
     let now_ms = parts.turn.now_ms;
     let Some(known) = parts.feed.get(cell) else {
-        return; // planned over the pool, which holds the known cells alone
+        return; // cannot happen: the plan is over the cells in the pool
     };
     let expires = Duration::from_millis(START_EXPIRES_MS);
     let start = CellStart {
@@ -242,7 +244,7 @@ fn send(parts: &mut Parts, batch: &Batch, cell: &Arc<str>, jobs: &[usize]) {
     let mut sent = Vec::with_capacity(jobs.len());
     for &n in jobs {
         let (slot, job) = (batch.slots[n], &batch.jobs[n]);
-        // what is said to be there is what was there before this instance is debited
+        // `believed` is the count before this instance is debited
         let Some(item) = work_of(parts, cell, slot, job) else {
             continue;
         };
@@ -284,7 +286,7 @@ fn work_of(parts: &Parts, cell: &str, slot: Slot, job: &Job) -> Option<Work> {
     })
 }
 
-/// One message, or two halves when it is too large.
+/// One message, or two halves if it is too large.
 fn dispatch(
     parts: &mut Parts,
     cell: &Arc<str>,

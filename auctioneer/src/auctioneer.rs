@@ -1,8 +1,11 @@
-//! The auctioneer's state machine: every input goes to the part that it concerns, and what is due is done.
+//! The auctioneer's state machine: passes every input to the part that it concerns, and does what
+//! is due.
 //!
-//! Pure: it is told the time, draws from the seed it was given, and returns what is to be done.
-//! A start request passes through `requests` (open), `lookups` (what the cells must be asked first),
-//! `bidding` (when the auction is held), `auction` (decided and sent) and `answers` (what the cells said).
+//! Pure: the time is an argument, random numbers come from the given seed, and outputs are
+//! returned.
+//! A start request passes through `requests` (opened), `lookups` (what the cells must be asked
+//! first), `bidding` (when the auction is held), `auction` (decided and sent) and `answers` (the
+//! cells' answers).
 
 use std::time::Duration;
 
@@ -32,23 +35,23 @@ use crate::{
     turn::Turn,
 };
 
-/// How often leases are looked at.
+/// How often leases are checked.
 const EXPIRE_MS: u64 = 100;
 
-/// The machine.
+/// The auctioneer's state machine.
 #[derive(Debug)]
 pub struct Auctioneer {
     parts: Parts,
     bidding: Bidding,
     lookups: Lookups,
     stops: Stops,
-    /// The cells that were there before this auctioneer are known: another one has joined.
+    /// The initial cells are known: a further one has joined.
     warm: bool,
     next_expire_ms: u64,
 }
 
 impl Auctioneer {
-    /// A machine that knows nobody yet.
+    /// A machine with an empty pool.
     pub fn new(settings: Settings) -> Self {
         Self {
             parts: Parts {
@@ -74,13 +77,13 @@ impl Auctioneer {
         }
     }
 
-    /// One thing happened, and what follows at once: [`Auctioneer::take`], then [`Auctioneer::run`].
+    /// Takes one input and does what is due: [`Auctioneer::take`], then [`Auctioneer::run`].
     pub fn handle(&mut self, now_ms: u64, input: AuctioneerInput) -> Vec<AuctioneerOutput> {
         self.take(now_ms, input);
         self.run(now_ms)
     }
 
-    /// One thing happened. Several may be taken before the next [`Auctioneer::run`]: then they share
+    /// Takes one input. Several may be taken before the next [`Auctioneer::run`]: then they share
     /// an auction.
     pub fn take(&mut self, now_ms: u64, input: AuctioneerInput) {
         use AuctioneerInput as Input;
@@ -137,8 +140,8 @@ impl Auctioneer {
         self.forget_ended();
     }
 
-    /// Does what is due: deadlines, leases, the next auction. Returns everything to be done since
-    /// the last run.
+    /// Does what is due: deadlines, leases, the next auction. Returns all outputs since the last
+    /// run.
     pub fn run(&mut self, now_ms: u64) -> Vec<AuctioneerOutput> {
         let parts = &mut self.parts;
         parts.turn.now_ms = now_ms;
@@ -163,8 +166,8 @@ impl Auctioneer {
         self.next_work_ms().min(self.next_expire_ms)
     }
 
-    /// The same but for the look at leases ten times a second. Only for the simulator, which leaps over
-    /// hours in which no lease can end.
+    /// As [`Auctioneer::next_wake_ms`], without the check of leases ten times a second. Only for the
+    /// simulator, which skips hours in which no lease can end.
     pub fn next_work_ms(&self) -> u64 {
         let parts = &self.parts;
         [
@@ -181,13 +184,13 @@ impl Auctioneer {
         .unwrap_or(u64::MAX)
     }
 
-    /// From now on a cell that is heard for the first time has joined: before that it was there
-    /// and this auctioneer was not.
+    /// From now on a cell that advertises for the first time is reported as joined: earlier ones
+    /// were there before this auctioneer.
     pub fn warmed_up(&mut self) {
         self.warm = true;
     }
 
-    /// The largest message that the server takes now, bytes.
+    /// The largest message that the server accepts now, bytes.
     pub fn set_max_payload(&mut self, max_payload: usize) {
         self.parts.turn.max_payload = max_payload;
     }
@@ -199,7 +202,7 @@ impl Auctioneer {
         counters
     }
 
-    /// The cells as they are known.
+    /// The pool.
     pub fn feed(&self) -> &Feed {
         &self.parts.feed
     }
@@ -209,12 +212,12 @@ impl Auctioneer {
         self.parts.requests.is_empty() && self.stops.is_empty()
     }
 
-    /// How many jobs wait for an auction or for room.
+    /// How many jobs wait for an auction or are queued.
     pub fn waiting(&self) -> usize {
         self.parts.requests.waiting()
     }
 
-    /// A start message: each request is taken, repeated or rejected by itself.
+    /// A start message: each of its requests is opened, recognised as a repeat, or rejected.
     fn start(&mut self, message: StartMessage) {
         let parts = &mut self.parts;
         let group = parts.requests.open_group(&message);
@@ -248,7 +251,7 @@ impl Auctioneer {
         }
     }
 
-    /// A message of which nothing can be used: it gets one error.
+    /// A message that is invalid as a whole: it is answered with one error.
     fn reject(&mut self, rejected: &[Rejected], reply: Option<ReplyKey>) {
         let turn = &mut self.parts.turn;
         turn.counters.rejected += 1;
@@ -296,15 +299,15 @@ impl Auctioneer {
         turn.event(lost_event(lost, why, turn.max_payload / 2));
     }
 
-    /// Nobody needs to know any more what runs of a request that has ended.
+    /// Forgets what was asked for requests that have ended.
     fn forget_ended(&mut self) {
         let ended = self.parts.requests.take_ended();
         self.lookups.forget(&ended);
     }
 }
 
-/// Says what a lost cell had: whoever replaces instances must know which are gone. As many apps as fit
-/// into `max_bytes`.
+/// Reports what a lost cell was running, for whatever replaces instances. As many apps as fit into
+/// `max_bytes`.
 fn lost_event(lost: LostCell, why: String, max_bytes: usize) -> Event {
     let mut event = Event::cell(kind::CELL_LOST, lost.name.as_ref());
     event.reason = Some(why);

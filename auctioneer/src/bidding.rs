@@ -1,4 +1,4 @@
-//! When an auction begins, and for which bids it waits.
+//! When an auction begins, and which bids it waits for.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -14,16 +14,16 @@ use shared::AuctionId;
 
 /// How long an auction waits for bids, milliseconds.
 pub const BID_WAIT_MS: u64 = 300;
-/// A policy that asks nobody would hold an auction for every message under load, each with a start
-/// for hardly more than one instance a cell. So while starts of an earlier auction are on their way,
-/// work gathers for so long. A start on an idle cluster never waits.
+/// Under load, a policy without bids would hold an auction for every message, each with a start of
+/// hardly more than one instance per cell. So while starts of an earlier auction are in flight,
+/// requests gather for this long. A start on an idle cluster never waits.
 pub const GATHER_MS: u64 = 20;
 
-/// The auction that waits for bids, or for more work.
+/// The auction that waits for bids or gathers requests.
 #[derive(Debug, Default)]
 pub(crate) struct Bidding {
     asking: Option<Asking>,
-    /// Until when work gathers for the next auction, see [`GATHER_MS`].
+    /// Until when requests gather for the next auction, see [`GATHER_MS`].
     gather_until_ms: Option<u64>,
 }
 
@@ -33,7 +33,8 @@ struct Asking {
     auction: AuctionId,
     missing: BTreeSet<Arc<str>>,
     answered: FastSet<Arc<str>>,
-    /// Beside those, all but these, see [`SimulatedInput::Unchanged`](crate::sim::SimulatedInput).
+    /// In addition to those, all except these, see
+    /// [`SimulatedInput::Unchanged`](crate::sim::SimulatedInput).
     all_but: Option<BTreeSet<Arc<str>>>,
     until_ms: u64,
 }
@@ -46,7 +47,7 @@ impl Asking {
 }
 
 impl Bidding {
-    /// Begins an auction when there is work, and ends it when the bids are in.
+    /// Begins an auction if there is work, and holds it when the bids are in.
     pub(crate) fn hold_auction(&mut self, parts: &mut Parts) {
         let work = parts.requests.for_auction() > 0;
         if self.asking.is_none() && work && self.gathered(parts) {
@@ -64,7 +65,7 @@ impl Bidding {
         }
     }
 
-    /// Whether the next auction may begin: it gathers work while starts are on their way.
+    /// Whether the next auction may begin: requests gather while starts are in flight.
     fn gathered(&mut self, parts: &Parts) -> bool {
         let now_ms = parts.turn.now_ms;
         let enough = parts.requests.is_closing() || parts.requests.for_auction() >= MAX_BATCH;
@@ -87,7 +88,7 @@ impl Bidding {
             .map(|(name, _)| Arc::clone(name))
             .collect();
         if missing.is_empty() {
-            // when all were silent it may have been us: then everybody is waited for again
+            // if all are silent the fault may be ours: then all are waited for again
             let live = parts.feed.cells().filter(present);
             missing = live.map(|(name, _)| Arc::clone(name)).collect();
         }
@@ -114,7 +115,7 @@ impl Bidding {
         let Some(asking) = &mut self.asking else {
             return;
         };
-        // a state was asked for because the bid said "unchanged" of a report we missed
+        // its state was asked for because its bid was "unchanged" since a report we missed
         let bid = auction == Some(asking.auction) || kind == ReportKind::State;
         if bid && asking.answered.insert(Arc::clone(cell)) {
             asking.missing.remove(cell);
@@ -122,7 +123,7 @@ impl Bidding {
         }
     }
 
-    /// Every known cell but these bid that its state did not change.
+    /// Every known cell except these bid "unchanged".
     pub(crate) fn unchanged(&mut self, auction: Option<AuctionId>, except: BTreeSet<Arc<str>>) {
         let asking = self.asking.as_mut();
         if let Some(asking) = asking.filter(|asking| auction == Some(asking.auction)) {
@@ -134,7 +135,7 @@ impl Bidding {
         }
     }
 
-    /// The cell will not bid any more.
+    /// The cell will not bid in this auction.
     pub(crate) fn cell_gone(&mut self, cell: &Arc<str>) {
         if let Some(asking) = &mut self.asking {
             asking.missing.remove(cell);
@@ -142,7 +143,7 @@ impl Bidding {
         }
     }
 
-    /// When the auction that is due, of the work that waits for one, is held at the latest.
+    /// When the auction of the work that now waits is held at the latest.
     pub(crate) fn next_ms(&self, work: bool) -> Option<u64> {
         match &self.asking {
             Some(asking) => Some(asking.until_ms),
@@ -152,7 +153,7 @@ impl Bidding {
 }
 
 impl Asking {
-    /// Remembers who missed the deadline, and returns all who did not bid.
+    /// Marks the cells that missed the deadline as silent, and returns all that did not bid.
     fn end(&self, parts: &mut Parts) -> Vec<Arc<str>> {
         for cell in &self.missing {
             parts.feed.missed_bid(cell, &mut parts.turn.counters);

@@ -1,4 +1,4 @@
-//! Starts on their way to cells, and the instances whose cells did not answer in time.
+//! Starts in flight, and the instances whose cells did not answer in time.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -10,7 +10,7 @@ pub const START_WAIT_MS: u64 = 1_000;
 /// The most unknown instances whose late answers are awaited.
 const MAX_UNSETTLED: usize = 100_000;
 
-/// A start on its way to a cell.
+/// A start in flight.
 #[derive(Debug)]
 pub(crate) struct Dispatch {
     pub(crate) cell: Arc<str>,
@@ -28,11 +28,11 @@ pub(crate) struct Unsettled {
     pub(crate) auction: AuctionId,
 }
 
-/// What was sent to cells and is not answered.
+/// Starts without an answer so far.
 #[derive(Debug, Default)]
 pub(crate) struct Dispatches {
     sent: FastMap<DispatchId, Dispatch>,
-    /// When each is given up; the wait is the same for all, so this is in order.
+    /// When each is given up; the wait is the same for all, so they are in order.
     ends: VecDeque<(u64, DispatchId)>,
     unsettled: FastMap<InstanceId, Unsettled>,
     unsettled_order: VecDeque<InstanceId>,
@@ -40,7 +40,7 @@ pub(crate) struct Dispatches {
 }
 
 impl Dispatches {
-    /// A start is sent now.
+    /// Records a start that is sent now.
     pub(crate) fn add(&mut self, now_ms: u64, dispatch: Dispatch) -> DispatchId {
         self.next += 1;
         let id = DispatchId::new(self.next);
@@ -49,7 +49,7 @@ impl Dispatches {
         id
     }
 
-    /// The cell answers. None when the start is not on its way (any more), or to another cell.
+    /// The cell answered. None if the start is not in flight (any more), or went to another cell.
     pub(crate) fn answered_by(&mut self, id: DispatchId, cell: &str) -> Option<Dispatch> {
         let ours = self.sent.get(&id)?.cell.as_ref() == cell;
         if ours { self.sent.remove(&id) } else { None }
@@ -77,12 +77,12 @@ impl Dispatches {
         self.sent.is_empty()
     }
 
-    /// When the next answer is overdue.
+    /// When the next answer becomes overdue.
     pub(crate) fn next_ms(&self) -> Option<u64> {
         self.ends.front().map(|(at_ms, _)| *at_ms)
     }
 
-    /// A late answer, or the cell's next advertisement, may say what became of this instance.
+    /// Expects a late answer, or the cell's next advertisement, to settle this instance.
     pub(crate) fn await_late(&mut self, instance: InstanceId, unsettled: Unsettled) {
         self.unsettled.insert(instance, unsettled);
         self.unsettled_order.push_back(instance);
@@ -93,7 +93,7 @@ impl Dispatches {
         }
     }
 
-    /// What became of an unknown instance is known now. None when it was not unknown.
+    /// Settles an unknown instance. None if it was not unknown.
     pub(crate) fn settle(&mut self, instance: InstanceId) -> Option<Unsettled> {
         self.unsettled.remove(&instance)
     }

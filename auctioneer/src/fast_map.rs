@@ -1,6 +1,6 @@
 //! Maps of the hot paths.
 
-/// Ids are made by clients, so the hash is seeded; it is several times as fast as the default one.
+/// A map with a fast hash. The hash is seeded, because clients choose ids.
 pub(crate) type FastMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;
 /// As [`FastMap`].
 pub(crate) type FastSet<T> = std::collections::HashSet<T, foldhash::fast::RandomState>;

@@ -1,7 +1,7 @@
-//! The pool feed: what cells report of themselves, how long that is valid, and what was sent to
-//! them that their reports do not show yet. Keeps the [`Pool`] (last report minus debits) up to date.
+//! The pool feed: the cells' reports, how long they are valid, and the debits for what was sent and
+//! is not in the reports yet. Keeps the [`Pool`] (last report less debits) up to date.
 //!
-//! Pure: it is told the time and never sends anything.
+//! Pure: the time is an argument, and nothing is sent.
 
 mod debits;
 mod known;
@@ -25,48 +25,48 @@ use shared::{AuctionId, Incarnation, InstanceId, clock::CellTime};
 
 /// The largest report of a cell, bytes.
 pub const MAX_REPORT_BYTES: usize = 256 * 1024;
-/// The most apps that a cell may name.
+/// The most apps in a report.
 pub const MAX_APPS: usize = 10_000;
 /// The most cells.
 pub const MAX_CELLS: usize = 50_000;
-/// The longest time a report may be valid, milliseconds.
+/// The longest ttl, milliseconds.
 const MAX_TTL_MS: u64 = 3_600_000;
 /// The most replaced incarnations remembered.
 const MAX_FORMER: usize = 100_000;
 
-/// What a report was.
+/// The kinds of reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportKind {
     /// An advertisement.
     Advert,
     /// A bid.
     Bid,
-    /// The answer to a question for its state.
+    /// The answer to `.state`.
     State,
 }
 
-/// What receiving a report did.
+/// The result of receiving a report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// The cell, and for which auction it bids, when the report was used.
+    /// If the report was used: the cell, and the auction for which it bids.
     pub from: Option<(Arc<str>, Option<AuctionId>)>,
-    /// The cell was not known before.
+    /// The cell was not in the pool before.
     pub joined: bool,
-    /// The cell withdrew: what it had.
+    /// The cell withdrew; what it was running.
     pub left: Option<LostCell>,
-    /// Its state must be asked for: it says "unchanged" of a report that was not received.
+    /// Its state must be asked for: it bids "unchanged" since a report that was not received.
     pub ask_state: Option<Arc<str>>,
-    /// Instances without an answer that its report shows: they were accepted.
+    /// Unanswered instances that the report lists as accepted.
     pub settled: Vec<InstanceId>,
 }
 
-/// A cell that is known no more, and what it had: its last advertisement and what was sent to it
-/// since.
+/// A cell that left the pool, with what it was running: from its last advertisement and what was
+/// sent to it since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostCell {
     /// Its name.
     pub name: Arc<str>,
-    /// How long its advertisements were valid, milliseconds.
+    /// The ttl of its advertisements, milliseconds.
     pub ttl_ms: u64,
     /// Its long-running instances, by app.
     pub apps: BTreeMap<String, u32>,
@@ -74,13 +74,13 @@ pub struct LostCell {
     pub tasks: u32,
 }
 
-/// All cells as they are known.
+/// All cells in the pool, and what is known of each.
 #[derive(Debug, Default)]
 pub struct Feed {
     cells: BTreeMap<Arc<str>, Known>,
     pool: Pool,
     time: PoolTime,
-    /// Cells to which no work goes for now; some may be past their time.
+    /// Cells to which nothing is sent for now; the time of some may be over.
     away: BTreeSet<Arc<str>>,
     former: FastMap<Incarnation, u64>,
     former_order: VecDeque<(u64, Incarnation)>,
@@ -88,12 +88,12 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// The cells with all debits taken off.
+    /// The cells less all debits.
     pub fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// The same, for planning (which leaves it as it is).
+    /// As [`Feed::pool`], for planning (which leaves it unchanged).
     pub fn pool_mut(&mut self) -> &mut Pool {
         &mut self.pool
     }
@@ -108,17 +108,18 @@ impl Feed {
         self.cells.get(cell)
     }
 
-    /// Grows whenever a cell joins or says something new: waiting work may fit now.
+    /// Increases whenever a cell joins or changes: waiting work may fit now.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Milliseconds until a cell's report expires, if messages flow all the time.
+    /// Milliseconds until a cell's report expires if messages keep arriving.
     pub fn left_ms(&self, known: &Known) -> u64 {
         known.expires_at_ms.saturating_sub(self.time.now_ms())
     }
 
-    /// Any message is evidence that messages flow. After an interruption every lease begins again.
+    /// A message arrived, which lets pool time pass. After an interruption every lease begins
+    /// again.
     pub fn evidence(&mut self, now_ms: u64) {
         if !self.time.evidence(now_ms) {
             let pool_ms = self.time.now_ms();
@@ -128,12 +129,12 @@ impl Feed {
         }
     }
 
-    /// The connection is down: nothing expires.
+    /// The connection is down: pool time stops.
     pub fn interrupted(&mut self) {
         self.time.interrupted();
     }
 
-    /// Forgets the cells whose advertisements have expired, and returns them.
+    /// Removes the cells whose advertisements have expired, and returns them.
     pub fn expire(&mut self, now_ms: u64, counters: &mut Counters) -> Vec<LostCell> {
         let pool_ms = self.time.now_ms();
         let ended = self
@@ -166,7 +167,7 @@ impl Feed {
         Some(lost)
     }
 
-    /// A cell's report. `subject_cell`: the cell that the subject names, for advertisements.
+    /// Takes a report. `subject_cell`: the cell named in the subject of an advertisement.
     pub fn receive(
         &mut self,
         now_ms: u64,
@@ -191,7 +192,8 @@ impl Feed {
         self.take(now_ms, kind, &envelope, || parse_cell(body).ok(), counters)
     }
 
-    /// The same of a report that was never written out: what a driver in the same process hands over.
+    /// As [`Feed::receive`], for a report that was never serialised, from a driver in the same
+    /// process.
     pub fn receive_parsed(
         &mut self,
         now_ms: u64,
@@ -283,7 +285,7 @@ impl Feed {
         self.former_order.push_back((until_ms, incarnation));
     }
 
-    /// The version is the one known: only the lease begins again.
+    /// The version is already known: only the lease begins again.
     fn renew(
         &mut self,
         now_ms: u64,
@@ -315,8 +317,8 @@ impl Feed {
         }
     }
 
-    /// All but these say that their last report holds: leases begin again, and nothing else changes.
-    /// The cells' clocks went on as ours did.
+    /// All cells except these report no change: their leases begin again. Their clocks have
+    /// advanced as ours has.
     pub(crate) fn renew_all(&mut self, now_ms: u64, advertised: bool, except: &BTreeSet<Arc<str>>) {
         let pool_ms = self.time.now_ms();
         for (name, known) in &mut self.cells {
@@ -335,7 +337,7 @@ impl Feed {
         }
     }
 
-    /// A new version, a new incarnation or a new cell: the whole report is read.
+    /// A new version, incarnation or cell: the whole report is parsed.
     fn replace(
         &mut self,
         now_ms: u64,
@@ -359,7 +361,7 @@ impl Feed {
                 return Received::default();
             }
             Some((incarnation, ttl_ms)) if incarnation != envelope.incarnation => {
-                // what was sent to the old one died with it
+                // what was sent to the old incarnation ended with it
                 self.remember_former(now_ms, incarnation, ttl_ms);
                 self.cells.remove(envelope.cell.as_str());
             }
@@ -393,7 +395,7 @@ impl Feed {
         }
     }
 
-    /// When a start for this cell shall expire, on the cell's clock: `after` from now.
+    /// The expiry of a start for this cell, on the cell's clock: `after` from now.
     pub fn expires_ms(&self, cell: &str, now_ms: u64, after: Duration) -> CellTime {
         self.cells.get(cell).map_or(CellTime::default(), |known| {
             let since = Duration::from_millis(now_ms.saturating_sub(known.heard_at_ms));
@@ -401,16 +403,17 @@ impl Feed {
         })
     }
 
-    /// No work goes there until the cell advertises again, or one advertisement's interval passed.
+    /// Nothing is sent there until the cell advertises again, or one interval of its advertisements
+    /// has passed.
     pub fn absent(&mut self, cell: &str, now_ms: u64) {
         if let Some((name, known)) = get_mut(&mut self.cells, cell) {
             self.away.insert(name);
-            // an interval is a third of the ttl as reps have it, and half of it at most
+            // an interval is a third of the ttl by default, and half of it at most
             known.absent_until_ms = now_ms + known.ttl_ms / 3;
         }
     }
 
-    /// The cells to which no work goes now.
+    /// The cells to which nothing is sent now.
     pub fn away(&mut self, now_ms: u64) -> BTreeSet<Arc<str>> {
         let cells = &self.cells;
         let still = |name: &Arc<str>| cells.get(name).is_some_and(|k| k.absent_until_ms > now_ms);

@@ -1,5 +1,4 @@
-//! Messages with start requests that await their replies: one reply each, when every request of the
-//! message is answered.
+//! Messages with start requests: each gets one reply, when all of its requests are answered.
 
 use crate::{
     fast_map::FastMap,
@@ -9,14 +8,14 @@ use crate::{
     turn::Turn,
 };
 
-/// The messages that await their replies.
+/// The messages without a reply so far.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     open: FastMap<GroupId, Group>,
     next: u64,
 }
 
-/// The answers that one message awaits.
+/// The answers that one message waits for.
 #[derive(Debug)]
 struct Group {
     reply: Option<ReplyKey>,
@@ -26,7 +25,7 @@ struct Group {
 }
 
 impl Groups {
-    /// A message with so many requests.
+    /// A message with this many requests.
     pub(crate) fn open(
         &mut self,
         requests: usize,
@@ -45,12 +44,12 @@ impl Groups {
         id
     }
 
-    /// The message is answered otherwise.
+    /// The message got another answer.
     pub(crate) fn forget(&mut self, id: GroupId) {
         self.open.remove(&id);
     }
 
-    /// The answer to one request of a message; after the last one the message is answered.
+    /// The answer to one request of a message; after the last one the reply is returned.
     pub(crate) fn fill(&mut self, turn: &mut Turn, place: Place, answer: Answer) {
         let Some(group) = self.open.get_mut(&place.group) else {
             return;

@@ -1,4 +1,5 @@
-//! Numbers by which the auctioneer finds what it waits for. They mean nothing to other processes.
+//! Numbers under which the auctioneer keeps what is in progress. They mean nothing to other
+//! processes.
 
 use std::{fmt, str::FromStr};
 
@@ -39,14 +40,14 @@ macro_rules! number_ids {
 number_ids! {
     /// An open start request.
     TicketId;
-    /// A message with one or more start requests that awaits its reply.
+    /// A message with one or more start requests, until its reply.
     GroupId;
     /// A start message that awaits a cell's answer.
     DispatchId;
-    /// A question to all cells about which instances run.
+    /// A request to all cells for their instances.
     LookupId;
-    /// A stop that awaits the cells' answers.
+    /// A stop that waits for the cells' answers.
     StopId;
-    /// A message to the auctioneer that awaits its reply; the driver knows its reply subject.
+    /// A message to the auctioneer that waits for its reply; the driver knows the reply subject.
     ReplyKey;
 }

@@ -32,7 +32,7 @@ pub struct StartMessage {
 /// A valid start request.
 #[derive(Clone, Debug)]
 pub struct AdmittedRequest {
-    /// Its id, given or made.
+    /// Its id, as sent or generated.
     pub id: RequestId,
     /// The request, with the same id.
     pub request: Arc<Request>,
@@ -43,9 +43,9 @@ pub struct AdmittedRequest {
 /// A rejected request, and what is known of it.
 #[derive(Clone, Debug)]
 pub struct Rejected {
-    /// Its id when that is valid, else a new one.
+    /// Its id if that is valid, else a new one.
     pub id: RequestId,
-    /// Its app when that is a valid name.
+    /// Its app if that is a valid name.
     pub app: Option<String>,
     /// Why.
     pub error: WireError,
@@ -54,7 +54,7 @@ pub struct Rejected {
 /// A dry run: a decision that is only reported.
 #[derive(Clone, Debug)]
 pub struct DryRun {
-    /// The requests to decide.
+    /// The requests.
     pub requests: Vec<AdmittedRequest>,
     /// Cells to leave out.
     pub without: Vec<String>,
@@ -64,16 +64,16 @@ pub struct DryRun {
     pub explain: placement::Explain,
 }
 
-/// One thing that happened.
+/// One input.
 #[derive(Clone, Debug)]
 pub enum AuctioneerInput {
     /// A start message.
     Start(StartMessage),
-    /// A message in which a cell describes itself.
+    /// A report of a cell.
     CellReport {
         /// What the message is.
         kind: ReportKind,
-        /// The cell that its subject names; none for bids and states.
+        /// The cell in its subject; none for bids and answers to `.state`.
         subject_cell: Option<String>,
         /// The message.
         body: Bytes,
@@ -85,7 +85,7 @@ pub enum AuctioneerInput {
         /// The answer.
         answer: Box<Acceptance>,
     },
-    /// The NATS server has no subscriber for a start.
+    /// There were no responders for a start.
     NoResponders {
         /// Which start.
         dispatch: DispatchId,
@@ -99,11 +99,11 @@ pub enum AuctioneerInput {
         /// The whole reply.
         body: Bytes,
     },
-    /// Requests that an auctioneer, this one or another, has put into an auction.
+    /// Requests that an auctioneer, this one or another, has announced.
     Announced(Vec<RequestId>),
-    /// A cell's answer to the question which instances run.
+    /// A cell's answer to a request for its instances.
     InstancesReported {
-        /// Which question.
+        /// Which request.
         lookup: LookupId,
         /// The answer.
         answer: Box<InstancesAnswer>,
@@ -129,42 +129,42 @@ pub enum AuctioneerInput {
         /// Where the reply goes.
         reply: ReplyKey,
     },
-    /// A question for the last decisions about an app.
+    /// A request for the last decisions about an app.
     Explain {
-        /// The question.
+        /// The request.
         explain: ExplainRequest,
         /// Where the reply goes.
         reply: ReplyKey,
     },
-    /// A question for the cells in the pool.
+    /// A request for the cells in the pool.
     Pool {
-        /// Which part of the list.
+        /// Which page.
         page: Page,
         /// Where the reply goes.
         reply: ReplyKey,
     },
-    /// A question for the work that waits.
+    /// A request for the queued work.
     Queued {
-        /// Which work, and how much of it.
+        /// The filter and the limit.
         queued: QueuedRequest,
         /// Where the reply goes.
         reply: ReplyKey,
     },
-    /// A question for how many more of a size fit.
+    /// A request for capacity.
     Capacity {
         /// The size, as a request for one instance.
         size: Box<AdmittedRequest>,
         /// Where the reply goes.
         reply: ReplyKey,
     },
-    /// A message that was rejected as a whole.
+    /// A message that is invalid as a whole.
     Rejected {
         /// Why.
         rejected: Rejected,
         /// Where the reply goes.
         reply: Option<ReplyKey>,
     },
-    /// The auctioneer's own echo: messages flow.
+    /// The auctioneer's own echo arrived.
     Echo,
     /// The connection to NATS is up, or down.
     Connected(bool),
@@ -174,7 +174,7 @@ pub enum AuctioneerInput {
     Simulated(SimulatedInput),
 }
 
-/// One thing to do.
+/// One output.
 #[derive(Clone, Debug)]
 pub enum AuctioneerOutput {
     /// Ask every cell for a bid.
@@ -187,9 +187,9 @@ pub enum AuctioneerOutput {
         /// The cell.
         cell: Arc<str>,
     },
-    /// Ask every cell which instances run.
+    /// Ask every cell for its instances.
     AskInstances {
-        /// Which question.
+        /// Which request.
         lookup: LookupId,
         /// The message.
         body: Bytes,
@@ -245,9 +245,9 @@ pub enum AuctioneerOutput {
         cells: usize,
         /// Jobs placed.
         placed: usize,
-        /// Jobs that wait for room.
+        /// Jobs queued.
         queued: usize,
-        /// Jobs that fit nowhere and do not wait.
+        /// Jobs unplaced.
         unplaced: usize,
     },
 }

@@ -1,8 +1,8 @@
-//! The front door for start requests: the pool feed, bid gathering, the batch auction, dispatch.
+//! The auctioneer: admission, the pool feed, bids, the batch auction, dispatch.
 //!
-//! The behaviour is in [`Auctioneer`], a pure state machine over [`AuctioneerInput`] and [`AuctioneerOutput`]; [`run`]
-//! moves bytes and timers between it and NATS. It keeps nothing that matters: killed and started
-//! again it asks the cells to advertise and goes on.
+//! The behaviour is in [`Auctioneer`], a pure state machine over [`AuctioneerInput`] and
+//! [`AuctioneerOutput`]; [`run`] connects it to NATS and to timers. It has no durable state: after
+//! a restart it asks the cells to advertise and goes on.
 
 pub mod admission;
 mod answers;

@@ -1,5 +1,5 @@
-//! What the cells are asked before a request is queued: where the instances run that it wants to be
-//! near to or far from; and whether it runs itself, when another auctioneer has announced it.
+//! What the cells are asked before a request enters an auction: where the instances named in `near`
+//! and `far` run; and whether it runs already, if another auctioneer has announced it.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -20,9 +20,9 @@ use crate::{
 };
 use shared::{InstanceId, RequestId};
 
-/// How long the cells' answers are awaited.
+/// How long to wait for the cells' answers.
 const LOOKUP_WAIT_MS: u64 = 500;
-/// More instances than this are asked for by app.
+/// More instances than this are looked up by app instead of by id.
 const ASKED_BY_ID: usize = 1_000;
 
 /// The requests for which the cells are being asked.
@@ -31,16 +31,16 @@ pub(crate) struct Lookups {
     open: FastMap<TicketId, Lookup>,
 }
 
-/// A request for which the cells are being asked.
+/// The lookup of one request.
 #[derive(Debug)]
 struct Lookup {
     missing: BTreeSet<Arc<str>>,
-    /// Its own instances, where another auctioneer has announced it.
+    /// Its own instances, if another auctioneer has announced it.
     positions: FastMap<InstanceId, usize>,
     until_ms: u64,
 }
 
-/// The items of `near` and `far` that name an instance: its id as it was written, and read.
+/// The items of `near` and `far` that name an instance: the text and the parsed id.
 fn named(request: &Request) -> impl Iterator<Item = (&str, InstanceId)> {
     let items = request.near.iter().chain(&request.far);
     items.filter_map(|item| {
@@ -50,7 +50,8 @@ fn named(request: &Request) -> impl Iterator<Item = (&str, InstanceId)> {
 }
 
 impl Lookups {
-    /// A request was opened: it is queued once the cells said what must be known of it.
+    /// A request was opened: it enters the next auction, after the cells have been asked if
+    /// necessary.
     pub(crate) fn begin(&mut self, parts: &mut Parts, opened: Opened) {
         if opened.announced {
             self.find_own(parts, opened.ticket);
@@ -59,7 +60,7 @@ impl Lookups {
         }
     }
 
-    /// Asks the cells what runs of the request.
+    /// Asks the cells for the instances that the request needs to know of.
     fn find_own(&mut self, parts: &mut Parts, key: TicketId) {
         parts.turn.counters.repeats += 1;
         let Some(ticket) = parts.requests.get(key) else {
@@ -80,7 +81,7 @@ impl Lookups {
         self.ask(parts, key, &question, positions);
     }
 
-    /// Into the next auction, once it is known where the instances are that the request names.
+    /// Puts the request into the next auction, now that the named instances are located.
     fn find_named(&mut self, parts: &mut Parts, key: TicketId) {
         let locality = parts.settings.policy.has_locality();
         let Some(ticket) = parts.requests.get_mut(key) else {
@@ -123,7 +124,8 @@ impl Lookups {
         self.open.insert(key, lookup);
     }
 
-    /// A cell's answer: what it holds of the request is placed, what else was asked for is located.
+    /// A cell's answer: those of its instances that belong to the request are placed, named ones
+    /// are located.
     pub(crate) fn answered(
         &mut self,
         parts: &mut Parts,
@@ -154,7 +156,7 @@ impl Lookups {
         }
     }
 
-    /// What was not found in time is started.
+    /// Instances that were not found in time are started.
     pub(crate) fn end_due(&mut self, parts: &mut Parts) {
         let now_ms = parts.turn.now_ms;
         let over = self.open.iter().filter(|(_, l)| l.until_ms <= now_ms);
@@ -166,7 +168,7 @@ impl Lookups {
         }
     }
 
-    /// The cell answers no more.
+    /// The cell will not answer any more.
     pub(crate) fn cell_gone(&mut self, cell: &Arc<str>) {
         for lookup in self.open.values_mut() {
             lookup.missing.remove(cell);
@@ -176,20 +178,20 @@ impl Lookups {
         }
     }
 
-    /// These requests have ended: nothing needs to be known of them.
+    /// These requests have ended: their lookups are dropped.
     pub(crate) fn forget(&mut self, ended: &[TicketId]) {
         for key in ended {
             self.open.remove(key);
         }
     }
 
-    /// An outcome, ours come back or another auctioneer's.
+    /// An outcome, our own or another auctioneer's.
     pub(crate) fn outcome(&mut self, parts: &mut Parts, id: &RequestId, body: Bytes) {
         let Some(key) = parts.requests.by_id(id) else {
             let now_ms = parts.turn.now_ms;
             return parts.requests.remember_outcome(now_ms, id, &body);
         };
-        // the other one ended while we asked the cells: its answer is the answer
+        // the other auctioneer has answered while we asked the cells: its answer is used
         if self.open.remove(&key).is_some() {
             parts.requests.end_with(&mut parts.turn, key, body);
         }
@@ -201,7 +203,7 @@ impl Lookups {
     }
 }
 
-/// Remembers for the auction which of the instances that a request names a cell holds.
+/// Records for the auction which of the named instances a cell has.
 fn locate(parts: &mut Parts, key: TicketId, answer: &InstancesAnswer) {
     let Some(ticket) = parts.requests.get_mut(key) else {
         return;

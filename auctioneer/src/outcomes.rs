@@ -1,4 +1,4 @@
-//! Outcomes of requests, ours and other auctioneers': the same request again gets the same answer.
+//! Outcomes of requests, ours and other auctioneers': a repeated request gets the same answer.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -16,13 +16,13 @@ pub const MAX_OUTCOMES: usize = 100_000;
 /// The most bytes of outcomes.
 const MAX_BYTES: usize = 64 << 20;
 
-/// What is remembered of requests.
+/// The remembered requests.
 #[derive(Debug, Default)]
 pub(crate) struct Outcomes {
     known: FastMap<RequestId, Option<Bytes>>,
     order: VecDeque<(u64, RequestId)>,
     bytes: usize,
-    /// Dropped before their time.
+    /// Outcomes dropped early.
     dropped: u64,
 }
 
@@ -31,17 +31,17 @@ pub(crate) struct Outcomes {
 pub(crate) enum Seen {
     /// Its outcome.
     Ended(Bytes),
-    /// An auctioneer has announced it, and its outcome was not heard.
+    /// An auctioneer has announced it, and its outcome has not arrived.
     Announced,
 }
 
 impl Outcomes {
-    /// How many were dropped before their time.
+    /// How many were dropped early.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// What is known of the request.
+    /// What is known of this request.
     pub(crate) fn get(&self, id: &str) -> Option<Seen> {
         self.known.get(id).map(|body| match body {
             Some(body) => Seen::Ended(body.clone()),
@@ -49,7 +49,7 @@ impl Outcomes {
         })
     }
 
-    /// An auctioneer has announced the request.
+    /// An auctioneer announced the request.
     pub(crate) fn announced(&mut self, now_ms: u64, id: &RequestId) {
         if !self.known.contains_key(id) {
             self.known.insert(id.clone(), None);
@@ -58,7 +58,7 @@ impl Outcomes {
         }
     }
 
-    /// The request's outcome. The first one stands, until it is `settled` better.
+    /// Records the request's outcome. The first one stays, unless a later one is `settled`.
     pub(crate) fn ended(&mut self, now_ms: u64, id: &RequestId, body: &Bytes, settled: bool) {
         match self.known.get_mut(id) {
             Some(Some(_)) if !settled => return,
@@ -75,7 +75,7 @@ impl Outcomes {
         self.prune(now_ms);
     }
 
-    /// Forgets what is old, and the oldest when there is too much.
+    /// Forgets what is too old, and the oldest if there is too much.
     pub(crate) fn prune(&mut self, now_ms: u64) {
         while let Some((at_ms, id)) = self.order.front() {
             let old = now_ms.saturating_sub(*at_ms) >= REMEMBER_MS;
@@ -92,8 +92,8 @@ impl Outcomes {
 }
 
 impl Answer {
-    /// The outcome of an earlier request with this id. That of another app is an error; where it
-    /// tells of other instances, that is warned of, as far as `max_bytes` allow.
+    /// The outcome of an earlier request with this id. If that was for another app, an error; if it
+    /// has other instances, a warning is added as far as `max_bytes` allow.
     pub(crate) fn remembered(
         id: &RequestId,
         request: &Request,
@@ -106,7 +106,7 @@ impl Answer {
             outcome: Outcome::Unplaced,
             body,
         };
-        // an error (it was turned away) has neither an app nor an outcome
+        // an error (of a rejected request) has neither an app nor an outcome
         let Ok(mut told) = serde_json::from_slice::<StartReply>(&answer.body) else {
             return Ok(answer);
         };
@@ -126,7 +126,7 @@ impl Answer {
     }
 }
 
-/// The indices that an answer tells of; none where it had no room to list them.
+/// The indices in an answer; none if the answer had no room to list them.
 fn told_of(reply: &StartReply) -> Option<BTreeSet<u32>> {
     let mut told = BTreeSet::new();
     for instance in &reply.instances {
@@ -146,7 +146,7 @@ fn asked_for(request: &Request) -> BTreeSet<u32> {
     }
 }
 
-/// An id names one request: its answer would tell of the other app.
+/// An id names one request: the remembered answer is about another app.
 pub(crate) fn other_app(request: &Request, app: &str) -> WireError {
     let expected = format!("an id of its own: the request of this id is for the app {app}");
     Invalid::new("id", format!("{:?}", request.id), expected).into()

@@ -1,4 +1,4 @@
-//! The parts of the auctioneer that an auction, its answers and the questions share.
+//! The parts of the auctioneer that are used by auctions, answers and queries.
 
 use placement::Policy;
 use shared::random::SplitMix64;
@@ -9,23 +9,22 @@ use crate::{
 };
 use shared::AuctionId;
 
-/// What a machine is made with.
+/// The settings of a machine.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Its name, as answers tell it.
+    /// Its name in answers.
     pub name: String,
     /// How it decides.
     pub policy: Policy,
-    /// The largest message the server takes, bytes.
+    /// The largest message that the server accepts, bytes.
     pub max_payload: usize,
-    /// Every seed and id is drawn from this.
+    /// All seeds and generated ids follow from this.
     pub seed: u64,
     /// Milliseconds since the Unix epoch at time 0.
     pub wall_start_ms: i64,
 }
 
-/// Each part keeps its state to itself; what is done across them stands in `auction`, `answers` and
-/// `questions`.
+/// Each part has private state; `auction`, `answers` and `questions` combine them.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) settings: Settings,
@@ -39,7 +38,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// The wall clock's time of this call, for dates that operators set.
+    /// The wall clock at this call, for dates that operators set.
     pub(crate) fn wall_ms(&self) -> i64 {
         let now_ms = i64::try_from(self.turn.now_ms).unwrap_or(i64::MAX);
         self.settings.wall_start_ms.saturating_add(now_ms)

@@ -1,4 +1,4 @@
-//! The last auctions, so that somebody can ask why.
+//! The last auctions, for `explain`.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -10,7 +10,7 @@ use shared::{AuctionId, InstanceId};
 
 /// Auctions remembered.
 pub(crate) const REMEMBERED: usize = 16;
-/// Decisions remembered in all of them; the oldest auctions go first.
+/// The most decisions remembered in all of them; the oldest auctions are dropped first.
 pub(crate) const MAX_DECISIONS: usize = 40_000;
 
 /// One auction.
@@ -21,14 +21,14 @@ pub(crate) struct PastAuction {
     pub(crate) at_ms: u64,
     pub(crate) cells: usize,
     pub(crate) decisions: Vec<PastDecision>,
-    /// What became of those that no cell accepted, by instance.
+    /// The outcomes of instances that no cell accepted.
     pub(crate) outcomes: FastMap<InstanceId, LateOutcome>,
 }
 
-/// What became of an instance that was sent to a cell, and why.
+/// The outcome of an instance that was sent to a cell, and its reason.
 type LateOutcome = (Outcome, Arc<Unplaced>);
 
-/// One decision of it.
+/// One decision.
 #[derive(Debug)]
 pub(crate) struct PastDecision {
     pub(crate) job: Job,
@@ -56,7 +56,7 @@ impl PastAuctions {
         }
     }
 
-    /// An instance that an auction placed was not taken by its cell, or nobody knows.
+    /// An instance that an auction placed was refused by its cell, or is unknown.
     pub(crate) fn record_outcome(
         &mut self,
         auction: AuctionId,
@@ -69,7 +69,7 @@ impl PastAuctions {
         }
     }
 
-    /// An instance of which nobody knew runs after all.
+    /// An unknown instance is running after all.
     pub(crate) fn clear_outcome(&mut self, auction: AuctionId, instance: InstanceId) {
         let mut past = self.past.iter_mut().rev();
         if let Some(past) = past.find(|past| past.auction == auction) {
@@ -77,7 +77,7 @@ impl PastAuctions {
         }
     }
 
-    /// The app's jobs in the last auction that dealt with it, at most so many.
+    /// The app's jobs in the last auction with jobs of the app, at most this many.
     pub(crate) fn last_jobs(&self, app: &str, most: usize) -> Vec<Job> {
         let of_app = |past: &PastAuction| {
             let of_app = past.decisions.iter().filter(|d| d.job.request.app == app);
@@ -89,7 +89,7 @@ impl PastAuctions {
             .unwrap_or_default()
     }
 
-    /// The auctions that dealt with the app, the newest first.
+    /// The auctions with jobs of the app, the newest first.
     pub(crate) fn of_app(&self, now_ms: u64, policy: &Policy, app: &str) -> Vec<AuctionRecord> {
         let record = |past: &PastAuction| {
             let of_app = past.decisions.iter().filter(|d| d.job.request.app == app);

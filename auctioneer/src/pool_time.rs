@@ -1,12 +1,13 @@
-//! Pool time: it passes only while messages demonstrably flow.
+//! Pool time: it passes only while messages arrive.
 
-/// Between two echoes to ourselves: time passes only with evidence, so a lease may end so much late.
+/// The interval of our echo to ourselves; a lease may end this much late.
 pub const ECHO_MS: u64 = 100;
 /// The longest pause between two messages in which time passes. The auctioneer's echo to itself
 /// comes ten times a second.
 pub const MAX_GAP_MS: u64 = 2_500;
 
-/// A clock for leases. Blocked, disconnected or frozen, we hear nobody, and nobody is lost for it.
+/// A clock for leases. While we are blocked, disconnected or suspended we receive nothing, and no
+/// cell expires.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PoolTime {
     now_ms: u64,
@@ -14,13 +15,13 @@ pub(crate) struct PoolTime {
 }
 
 impl PoolTime {
-    /// Milliseconds of flowing messages.
+    /// Milliseconds during which messages arrived.
     pub(crate) fn now_ms(&self) -> u64 {
         self.now_ms
     }
 
-    /// A message arrived. Returns false when the flow was interrupted before it: then every lease
-    /// is to begin again, so that nothing expires before one whole ttl of evidence.
+    /// A message arrived. Returns false if there was an interruption before it: then every lease
+    /// begins again, so that nothing expires before messages have arrived for one whole ttl.
     pub(crate) fn evidence(&mut self, now_ms: u64) -> bool {
         let last = self.last_evidence_ms.replace(now_ms);
         let gap = last.map(|last| now_ms.saturating_sub(last));

@@ -1,4 +1,4 @@
-//! Questions that change nothing: dry runs, past decisions, the pool, what waits, how many more fit.
+//! Queries that change nothing: dry runs, past decisions, the pool, queued work, capacity.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -20,16 +20,16 @@ use crate::{
     requests::MAX_BATCH,
 };
 
-/// Cells on one page of the pool, at most and unless asked for less.
+/// Cells on one page of the pool, by default and at most.
 const PAGE: usize = 500;
-/// Jobs that an explanation judges again.
+/// Jobs that an explanation decides again.
 const JUDGED_AGAIN: usize = 10;
-/// Bytes of an answer beside what it lists, at most.
+/// The most bytes of an answer beside what it lists.
 const ENVELOPE_BYTES: usize = 512;
 /// Cells that a dry run may add.
 const MAX_ADDED: usize = 10_000;
 
-/// A dry run over the pool as it is now: nothing is debited, nothing is sent.
+/// A dry run over the current pool: nothing is debited, nothing is sent.
 pub(crate) fn dry_run(parts: &mut Parts, dry_run: &DryRun, reply: ReplyKey) {
     let answer = decide(parts, dry_run);
     parts.turn.reply(Some(reply), answer);
@@ -61,7 +61,7 @@ fn decide(parts: &mut Parts, dry_run: &DryRun) -> Result<bytes::Bytes, WireError
         if body.len() <= parts.turn.max_payload {
             return Ok(body);
         }
-        // an answer that does not fit explains less
+        // if the answer does not fit, its explanation is shortened
         context.explain = match context.explain {
             Explain::Cells => Explain::Stages,
             Explain::Stages => Explain::Finalists,
@@ -75,7 +75,7 @@ fn decide(parts: &mut Parts, dry_run: &DryRun) -> Result<bytes::Bytes, WireError
     }
 }
 
-/// What a decision made only for the asker depends on.
+/// What a decision for a query depends on.
 fn plan_context(parts: &mut Parts, explain: Explain) -> PlanContext {
     PlanContext {
         seed: parts.random.draw(),
@@ -87,8 +87,8 @@ fn plan_context(parts: &mut Parts, explain: Explain) -> PlanContext {
     }
 }
 
-/// The cells that an auction would do without: nobody listened there, or they are silent. When
-/// all are, an auction waits for everybody again.
+/// The cells that an auction would leave out: those without responders or silent. If all are, an
+/// auction waits for all again.
 fn absent(feed: &mut Feed, now_ms: u64) -> BTreeSet<Arc<str>> {
     let mut absent = feed.away(now_ms);
     let mut cells = feed.cells();
@@ -99,10 +99,10 @@ fn absent(feed: &mut Feed, now_ms: u64) -> BTreeSet<Arc<str>> {
     absent
 }
 
-/// The pool with the cells that the dry run adds and without those that it leaves out; none when
-/// it does neither.
+/// The pool with the cells that the dry run adds and without those that it leaves out; none if it
+/// does neither.
 fn other_pool(feed: &Feed, dry_run: &DryRun) -> Result<Option<Pool>, WireError> {
-    // each is bounded before they are added up: the sum cannot overflow
+    // each is bounded before adding: the sum cannot overflow
     let counts = dry_run.add_cells.iter().map(|a| a.count.min(MAX_ADDED + 1));
     let count: usize = counts.sum();
     if count > MAX_ADDED {
@@ -154,7 +154,7 @@ pub(crate) fn explain(parts: &mut Parts, explain: &ExplainRequest, reply: ReplyK
         body = to_bytes(&answer);
     }
     while !fits(&body) && !answer.auctions.is_empty() {
-        // the oldest go first, then the last one's decisions
+        // the oldest auctions are dropped first, then decisions of the last one
         if answer.auctions.len() > 1 {
             answer.auctions.pop();
         } else if let Some(last) = answer.auctions.first_mut() {
@@ -169,7 +169,7 @@ pub(crate) fn explain(parts: &mut Parts, explain: &ExplainRequest, reply: ReplyK
     parts.turn.reply(Some(reply), Ok(body));
 }
 
-/// The app's last jobs, judged again over the pool as it is now, with everything explained.
+/// The app's last jobs, decided again over the current pool, fully explained.
 fn judged_again(parts: &mut Parts, app: &str) -> Vec<DecisionReport> {
     let jobs = parts.past_auctions.last_jobs(app, JUDGED_AGAIN);
     let context = plan_context(parts, Explain::Cells);
@@ -178,7 +178,7 @@ fn judged_again(parts: &mut Parts, app: &str) -> Vec<DecisionReport> {
     Report::new(&jobs, policy, plan).decisions
 }
 
-/// What waits here, for everybody who looks for instances that no cell has yet.
+/// The work queued here.
 pub(crate) fn queued(parts: &mut Parts, asked: &QueuedRequest, reply: ReplyKey) {
     let name = &parts.settings.name;
     let (now_ms, max_bytes) = (parts.turn.now_ms, parts.turn.max_payload);
@@ -186,7 +186,8 @@ pub(crate) fn queued(parts: &mut Parts, asked: &QueuedRequest, reply: ReplyKey) 
     parts.turn.reply(Some(reply), Ok(to_bytes(&answer)));
 }
 
-/// How many more of a size fit over the pool as it is now: nothing is debited, nothing is sent.
+/// How many more instances of a size fit into the current pool: nothing is debited, nothing is
+/// sent.
 pub(crate) fn capacity(parts: &mut Parts, asked: &AdmittedRequest, reply: ReplyKey) {
     let context = plan_context(parts, Explain::Winner);
     let (pool, policy) = (parts.feed.pool(), &parts.settings.policy);
@@ -201,7 +202,7 @@ pub(crate) fn capacity(parts: &mut Parts, asked: &AdmittedRequest, reply: ReplyK
     parts.turn.reply(Some(reply), Ok(body));
 }
 
-/// A part of the pool, by name.
+/// A page of the pool, by name.
 pub(crate) fn pool(parts: &mut Parts, page: &Page, reply: ReplyKey) {
     let (feed, now_ms) = (&parts.feed, parts.turn.now_ms);
     let limit = page.limit.unwrap_or(PAGE).clamp(1, PAGE);

@@ -1,4 +1,4 @@
-//! Which work waits for an auction or for room, as it is told to whoever asks.
+//! The work that waits for an auction or for room, as an answer.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,12 +10,12 @@ use shared::{
 
 use crate::ticket::{State, Ticket, because};
 
-/// Groups in one answer, at most and unless asked for less.
+/// Groups in one answer, by default and at most.
 pub(crate) const MAX_GROUPS: usize = 500;
-/// Bytes of an answer beside its groups, at most.
+/// The most bytes of an answer beside its groups.
 const ENVELOPE_BYTES: usize = 512;
 
-/// What waits of these requests, by app, then by request. The answer fits into `max_bytes`.
+/// The waiting work of these requests, by app, then by request. The answer fits into `max_bytes`.
 pub(crate) fn answer<'t>(
     auctioneer: &str,
     tickets: impl Iterator<Item = &'t Ticket>,
@@ -39,7 +39,8 @@ pub(crate) fn answer<'t>(
     for ticket in tickets {
         for (count, group) in groups(ticket, now_ms) {
             answer.count += count;
-            // once one was left out, so are all after it: the list has no holes
+            // after the first group that was left out, all others are left out: the list has no
+            // gaps
             answer.more |= answer.queued.len() >= limit;
             if !answer.more {
                 bytes += to_bytes(&group).len() + 1;
@@ -53,7 +54,7 @@ pub(crate) fn answer<'t>(
     answer
 }
 
-/// What waits of one request, by reason; with the number of instances.
+/// The waiting instances of one request, by reason; with their number.
 fn groups(ticket: &Ticket, now_ms: u64) -> Vec<(usize, QueuedGroup)> {
     let mut by_reason: BTreeMap<String, (Arc<Unplaced>, u64, Vec<u32>)> = BTreeMap::new();
     for instance in &ticket.instances {

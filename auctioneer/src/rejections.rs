@@ -1,4 +1,4 @@
-//! What is told of requests that were rejected: an event for each app, and the error.
+//! Reports rejected requests: an event for each app, and the error.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::{
     turn::Turn,
 };
 
-/// One event for each app, and for those who cannot be answered the outcome.
+/// One event for each app, and the outcome of requests that cannot be answered.
 pub(crate) fn tell<'r>(
     turn: &mut Turn,
     rejected: impl Iterator<Item = &'r Rejected>,
@@ -36,7 +36,7 @@ pub(crate) fn tell<'r>(
     }
 }
 
-/// The first error, which tells how many others there are.
+/// The first error, with the number of the others.
 pub(crate) fn first_error(rejected: &[Rejected]) -> WireError {
     let Some((first, others)) = rejected.split_first() else {
         return WireError::new(code::INVALID_REQUEST, "no request");

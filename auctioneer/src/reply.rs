@@ -13,7 +13,7 @@ use shared::RequestId;
 
 use crate::ticket::{Answer, Done, Instance, State, Ticket, because};
 
-/// The outcome of an instance at this moment.
+/// The current outcome of an instance.
 fn present(ticket: &Ticket, instance: &Instance) -> Done {
     match &instance.state {
         State::Done(done) => done.clone(),
@@ -38,7 +38,7 @@ fn present(ticket: &Ticket, instance: &Instance) -> Done {
     }
 }
 
-/// The answer to a request, with what is known now. It fits into `max_bytes`.
+/// The answer to a request, as far as it is known now. It fits into `max_bytes`.
 pub(crate) fn answer(ticket: &Ticket, max_bytes: usize) -> Answer {
     let present: Vec<(u32, &Instance, Done)> = ticket
         .instances
@@ -92,7 +92,7 @@ fn single(index: u32, instance: &Instance, done: &Done) -> InstanceOutcome {
     }
 }
 
-/// Every instance that has a cell by itself; equal failures are grouped.
+/// Each placed or unknown instance by itself; equal failures are grouped.
 fn each(present: &[(u32, &Instance, Done)]) -> Vec<InstanceOutcome> {
     let mut listed = Vec::new();
     let mut failed = Vec::new();
@@ -118,7 +118,7 @@ fn groups(failed: &[(u32, &Instance, &Done)]) -> Vec<InstanceOutcome> {
             done.duplicate_of.as_ref().map(RequestId::as_str),
         )
     }
-    // keyed by reason: one reason in one request has one set of numbers, or nearly the same
+    // by reason: within a request, one reason has the same numbers, or nearly so
     let mut groups: BTreeMap<Key<'_>, Vec<&(u32, &Instance, &Done)>> = BTreeMap::new();
     for member in failed {
         groups.entry(key(member.2)).or_default().push(member);
@@ -145,7 +145,7 @@ fn by_cell(present: &[(u32, &Instance, Done)]) -> Vec<InstanceOutcome> {
     groups(&all)
 }
 
-/// How many of each outcome.
+/// The number of instances with each outcome.
 fn counts(present: &[(u32, &Instance, Done)]) -> Vec<InstanceOutcome> {
     let mut counts: BTreeMap<Outcome, usize> = BTreeMap::new();
     for (_, _, done) in present {
@@ -164,26 +164,17 @@ fn counts(present: &[(u32, &Instance, Done)]) -> Vec<InstanceOutcome> {
     counts.into_iter().map(one).collect()
 }
 
-/// The answer to an array, from its elements' answers; it fits into `max_bytes`.
+/// The answer to an array, from the answers to its requests; it fits into `max_bytes`.
 pub(crate) fn array(answers: &[Answer], max_bytes: usize) -> Result<Bytes, WireError> {
     let outcome = answers
         .iter()
         .map(|a| a.outcome)
         .max()
         .unwrap_or(Outcome::Placed);
-    let room = answers.iter().map(|a| a.body.len() + 1).sum::<usize>() + 64;
-    if room <= max_bytes {
-        let mut body = Vec::with_capacity(room);
-        body.extend_from_slice(
-            format!("{{\"v\":{VERSION},\"outcome\":\"{outcome}\",\"requests\":[").as_bytes(),
-        );
-        for (n, answer) in answers.iter().enumerate() {
-            if n > 0 {
-                body.push(b',');
-            }
-            body.extend_from_slice(&answer.body);
-        }
-        body.extend_from_slice(b"]}");
+    let each: Vec<&[u8]> = answers.iter().map(|a| a.body.as_ref()).collect();
+    let head = format!("{{\"v\":{VERSION},\"outcome\":\"{outcome}\",\"requests\":[");
+    let body = [head.as_bytes(), &each.join(&b','), b"]}"].concat();
+    if body.len() <= max_bytes {
         return Ok(body.into());
     }
     let short = |a: &Answer| StartReply {
@@ -207,7 +198,7 @@ pub(crate) fn array(answers: &[Answer], max_bytes: usize) -> Result<Bytes, WireE
     Err(WireError::new(code::OVERLOADED, message))
 }
 
-/// The least that an element of an array can be answered.
+/// The shortest answer to a request of an array.
 #[derive(Serialize)]
 struct Bare {
     outcome: Outcome,
@@ -219,4 +210,58 @@ fn shortened<T: Serialize>(outcome: Outcome, requests: impl Iterator<Item = T>) 
         outcome,
         requests: requests.collect::<Vec<T>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answers() -> Vec<Answer> {
+        let answer = |n: usize| Answer {
+            id: format!("r{n}").parse().unwrap(),
+            app: "web".into(),
+            outcome: [Outcome::Placed, Outcome::Unplaced][n % 2],
+            body: Bytes::from(format!(r#"{{"id":"r{n}","more":"{}"}}"#, "x".repeat(100))),
+        };
+        (0..30).map(answer).collect()
+    }
+
+    /// What the answer to an array tells in so many bytes: of each element whether there is more than
+    /// its id, its id, or its outcome alone.
+    fn told_in(max_bytes: usize) -> (&'static str, usize) {
+        let Ok(body) = array(&answers(), max_bytes) else {
+            return ("error", 0);
+        };
+        let reply: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(reply["outcome"], "unplaced", "the worst of them");
+        let requests = reply["requests"].as_array().unwrap();
+        assert_eq!(requests.len(), 30);
+        let last = &requests[29];
+        let level = match (last.get("more"), last.get("id")) {
+            (Some(_), _) => "all",
+            (None, Some(id)) => {
+                assert_eq!((id, &last["outcome"]), (&"r29".into(), &"unplaced".into()));
+                "ids"
+            }
+            (None, None) => {
+                assert_eq!(last["outcome"], "unplaced");
+                "outcomes"
+            }
+        };
+        (level, body.len())
+    }
+
+    #[test]
+    fn an_array_is_answered_with_as_much_as_fits() {
+        let mut max_bytes = usize::MAX;
+        for expected in ["all", "ids", "outcomes"] {
+            let (told, bytes) = told_in(max_bytes);
+            assert_eq!(told, expected, "in {max_bytes} bytes");
+            assert_eq!(told_in(bytes), (expected, bytes), "it just fits");
+            max_bytes = bytes - 1;
+        }
+        let error = array(&answers(), max_bytes).unwrap_err();
+        assert_eq!(error.code, code::OVERLOADED);
+        assert_eq!(error.message, "30 answers do not fit into one message");
+    }
 }

@@ -11,14 +11,14 @@ use shared::{AuctionId, InstanceId, RequestId};
 /// Instances listed in one event.
 const LISTED: usize = 100;
 
-/// What became of an app's instances in an auction, until all of them are heard of.
+/// The results of an app's instances in an auction, until all of them are known.
 #[derive(Debug, Default)]
 struct AppReport {
     pending: usize,
     kinds: Vec<(&'static str, Lines)>,
 }
 
-/// One event in the making.
+/// One event being assembled.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     indices: Vec<u32>,
@@ -27,7 +27,7 @@ pub(crate) struct Lines {
     requests: Vec<RequestId>,
 }
 
-/// One instance, as an event tells of it.
+/// One instance in an event.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) request: RequestId,
@@ -80,12 +80,12 @@ pub(crate) struct Reports {
 }
 
 impl Reports {
-    /// An instance of the app was sent to a cell by this auction.
+    /// An instance of the app was sent to a cell in this auction.
     pub(crate) fn sent(&mut self, auction: AuctionId, app: Arc<str>) {
         self.auctions.entry((auction, app)).or_default().pending += 1;
     }
 
-    /// What became of one that was sent. After the last one the events are returned.
+    /// The result of one that was sent. After the last one the events are returned.
     pub(crate) fn heard(
         &mut self,
         auction: AuctionId,

@@ -1,5 +1,5 @@
-//! Start requests from admission to their answers: which are open, how far each instance is, and who is
-//! told when.
+//! Start requests from admission to their answers: which are open, the state of each instance, and
+//! when replies are sent.
 
 mod intake;
 mod queue;
@@ -39,7 +39,7 @@ pub(crate) struct Requests {
     queue: queue::Queue,
     deadlines: BTreeSet<(u64, TicketId)>,
     queue_ends: BTreeSet<(u64, TicketId)>,
-    /// Tickets that ended since they were last asked for.
+    /// Tickets that have ended since the last call of [`Requests::take_ended`].
     ended: Vec<TicketId>,
     closing: bool,
     next_ticket: u64,
@@ -66,7 +66,7 @@ impl Requests {
         self.tickets.get(&key)
     }
 
-    /// A ticket, whose instances' states only [`Requests`] changes.
+    /// A ticket; only [`Requests`] changes the states of its instances.
     pub(crate) fn get_mut(&mut self, key: TicketId) -> Option<&mut Ticket> {
         self.tickets.get_mut(&key)
     }
@@ -84,12 +84,12 @@ impl Requests {
         self.tickets.is_empty()
     }
 
-    /// Whether nothing new is taken any more.
+    /// Whether new requests are rejected.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing
     }
 
-    /// Takes nothing new from now on; what waits for room is given up.
+    /// Rejects new requests from now on; queued work is given up.
     pub(crate) fn close(&mut self, turn: &mut Turn) {
         self.closing = true;
         for key in self.keys(|_| true) {
@@ -100,7 +100,8 @@ impl Requests {
         }
     }
 
-    /// What was not sent to a cell yet and is meant by the stop will not be sent. How many instances.
+    /// Cancels the instances that match the stop and have not been sent to a cell. Returns their
+    /// number.
     pub(crate) fn cancel(&mut self, turn: &mut Turn, stop: &Stop) -> usize {
         let mut cancelled = 0;
         for key in self.keys(|ticket| ticket.request.app == stop.app) {
@@ -114,7 +115,7 @@ impl Requests {
         cancelled
     }
 
-    /// In the order in which they came: what is done to each is the same for the same seed.
+    /// In order of arrival, so that the same seed gives the same run.
     fn keys(&self, which: impl Fn(&Ticket) -> bool) -> Vec<TicketId> {
         let tickets = self.tickets.iter().filter(|(_, ticket)| which(ticket));
         let mut keys: Vec<TicketId> = tickets.map(|(key, _)| *key).collect();
@@ -122,13 +123,13 @@ impl Requests {
         keys
     }
 
-    /// How far an instance is; none when its request has ended.
+    /// The state of an instance; none if its request has ended.
     pub(crate) fn state(&self, slot: Slot) -> Option<&State> {
         let ticket = self.tickets.get(&slot.ticket)?;
         Some(&ticket.instances[slot.position].state)
     }
 
-    /// Moves an instance on. The counts of what waits follow.
+    /// Changes the state of an instance, and the counts of waiting ones.
     fn set_state(&mut self, slot: Slot, state: State) {
         if let Some(ticket) = self.tickets.get_mut(&slot.ticket) {
             let old = &mut ticket.instances[slot.position].state;
@@ -137,12 +138,12 @@ impl Requests {
         }
     }
 
-    /// It is sent to a cell.
+    /// The instance is sent to a cell.
     pub(crate) fn sent(&mut self, slot: Slot) {
         self.set_state(slot, State::Sent);
     }
 
-    /// The same instance as another request's: it shares that one's outcome.
+    /// The instance is the same as another request's, and shares its outcome.
     pub(crate) fn share(&mut self, slot: Slot, first: Slot) {
         if let Some(ticket) = self.tickets.get_mut(&first.ticket) {
             ticket.instances[first.position].sharers.push(slot);
@@ -155,7 +156,7 @@ impl Requests {
         Some(Arc::clone(&ticket.app))
     }
 
-    /// What events tell of an instance.
+    /// The instance as it appears in events.
     pub(crate) fn line(&self, slot: Slot) -> Option<Line> {
         let ticket = self.tickets.get(&slot.ticket)?;
         let instance = &ticket.instances[slot.position];
@@ -168,9 +169,9 @@ impl Requests {
         })
     }
 
-    /// An instance's final outcome, which those who share it get as well.
+    /// The final outcome of an instance, and of those that share it.
     pub(crate) fn finish(&mut self, turn: &mut Turn, slot: Slot, done: Done) {
-        // a list, not a recursion: a chain of sharers may be as long as a batch
+        // a list, not a recursion: a chain of shared outcomes may be as long as a batch
         let mut ended = vec![(slot, done)];
         while let Some((slot, done)) = ended.pop() {
             if matches!(self.state(slot), None | Some(State::Done(_))) {
@@ -195,7 +196,7 @@ impl Requests {
         }
     }
 
-    /// An instance is given up, and that is told by an event of its own.
+    /// An instance is given up, which is reported by an event.
     pub(crate) fn give_up(&mut self, turn: &mut Turn, slot: Slot, why: Arc<Unplaced>) {
         if let (Some(app), Some(mut line)) = (self.app_of(slot), self.line(slot)) {
             line.why = Some(Arc::clone(&why));
@@ -207,7 +208,7 @@ impl Requests {
         self.finish(turn, slot, Done::unplaced(why));
     }
 
-    /// Gives up those instances of a request for which there is a reason, with one event.
+    /// Gives up the instances of a request for which there is a reason, with one event.
     fn give_up_all(
         &mut self,
         turn: &mut Turn,
@@ -246,7 +247,7 @@ impl Requests {
         Some(ticket)
     }
 
-    /// The tickets that ended since the last call.
+    /// The tickets that have ended since the last call.
     pub(crate) fn take_ended(&mut self) -> Vec<TicketId> {
         std::mem::take(&mut self.ended)
     }
@@ -298,7 +299,7 @@ impl Requests {
         }
     }
 
-    /// Deadlines of requests and of waiting for room.
+    /// Deadlines of requests and queue timeouts.
     pub(crate) fn due(&mut self, turn: &mut Turn) {
         while let Some(key) = pop_due(&mut self.queue_ends, turn.now_ms) {
             self.give_up_all(turn, key, |instance| match &instance.state {
@@ -323,7 +324,7 @@ impl Requests {
         }
     }
 
-    /// The deadline passed while the cells were still asked whether it runs already.
+    /// The deadline passed while the cells were still being asked whether the request runs already.
     fn end_unchecked(&mut self, turn: &mut Turn, key: TicketId) {
         let Some(ticket) = self.tickets.get(&key) else {
             return;
@@ -340,13 +341,13 @@ impl Requests {
         }
     }
 
-    /// When [`Requests::due`] has something to do.
+    /// When [`Requests::due`] must be called next.
     pub(crate) fn next_due_ms(&self) -> Option<u64> {
         let ends = [self.deadlines.first(), self.queue_ends.first()];
         ends.into_iter().flatten().map(|(at_ms, _)| *at_ms).min()
     }
 
-    /// Requests that an auctioneer has begun. Ours come back to us, too.
+    /// Requests that an auctioneer has announced; our own announcements also arrive here.
     pub(crate) fn announced(&mut self, now_ms: u64, ids: &[RequestId]) {
         for id in ids {
             if !self.by_id.contains_key(id) {
@@ -355,17 +356,17 @@ impl Requests {
         }
     }
 
-    /// The outcome of a request that another auctioneer took, or that has ended here.
+    /// The outcome of a request of another auctioneer, or of one that has ended here.
     pub(crate) fn remember_outcome(&mut self, now_ms: u64, id: &RequestId, body: &Bytes) {
         self.outcomes.ended(now_ms, id, body, false);
     }
 
-    /// Forgets outcomes that are old.
+    /// Forgets old outcomes.
     pub(crate) fn forget_outcomes(&mut self, now_ms: u64) {
         self.outcomes.prune(now_ms);
     }
 
-    /// Remembered outcomes that were dropped before their time.
+    /// Remembered outcomes that were dropped early.
     pub(crate) fn forgotten(&self) -> u64 {
         self.outcomes.dropped()
     }

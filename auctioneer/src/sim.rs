@@ -1,5 +1,5 @@
-//! Only for the simulator: inputs and questions that a driver of virtual time uses in place of
-//! many single messages. The auctioneer under NATS needs none of this.
+//! Only for the simulator: inputs and queries that a driver of virtual time uses in place of many
+//! single messages. The auctioneer under NATS needs none of this.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -7,7 +7,7 @@ use shared::{AuctionId, wire::Advert};
 
 use crate::feed::ReportKind;
 
-/// One thing that happened, as a driver of virtual time summarises it.
+/// One input, as a driver of virtual time summarises it.
 #[derive(Clone, Debug)]
 pub enum SimulatedInput {
     /// A cell report that was never serialised.

@@ -1,5 +1,5 @@
-//! Stopping an app or some of it: what waits is cancelled here, what runs is stopped by its cells,
-//! and one answer tells of all.
+//! Stops: waiting work is cancelled here, running instances are stopped by their cells, and one
+//! answer reports both.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -16,21 +16,21 @@ use crate::{
     turn::Turn,
 };
 
-/// How long the cells' answers are awaited.
+/// How long to wait for the cells' answers.
 const STOP_WAIT_MS: u64 = 1_000;
-/// Stopped instances listed in an answer.
+/// The most stopped instances listed in an answer.
 const LISTED: usize = 1_000;
-/// The most stops at a time.
+/// The most stops in progress.
 const MAX_STOPS: usize = 1_000;
 
-/// The stops that wait for the cells.
+/// The stops in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Stops {
     open: FastMap<StopId, Stopping>,
     next: u64,
 }
 
-/// A stop that waits for the cells.
+/// A stop that waits for the cells' answers.
 #[derive(Debug)]
 struct Stopping {
     reply: Option<ReplyKey>,
@@ -53,7 +53,7 @@ impl Stops {
         let cancelled = parts.requests.cancel(&mut parts.turn, &stop);
         self.next += 1;
         let id = StopId::new(self.next);
-        // sent also when no cell is known: there may be one that we have not heard yet
+        // sent even if the pool is empty: there may be a cell that has not advertised yet
         parts.turn.out.push(AuctioneerOutput::StopCells {
             stop: id,
             body: to_bytes(&stop),
@@ -86,7 +86,7 @@ impl Stops {
         }));
     }
 
-    /// Answers the stops that every cell has answered, or whose time is up.
+    /// Answers the stops that every cell has answered, or whose time is over.
     pub(crate) fn end_due(&mut self, turn: &mut Turn) {
         let over = self
             .open
@@ -102,7 +102,7 @@ impl Stops {
         }
     }
 
-    /// The cell answers no more.
+    /// The cell will not answer any more.
     pub(crate) fn cell_gone(&mut self, cell: &Arc<str>) {
         for stopping in self.open.values_mut() {
             stopping.missing.remove(cell);

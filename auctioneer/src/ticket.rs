@@ -1,4 +1,4 @@
-//! Requests on their way: what became of each instance, and who is to be told.
+//! Open requests: the state of each instance, and where the reply goes.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use shared::wire::Outcome;
 use crate::ids::{GroupId, TicketId};
 use shared::{AuctionId, InstanceId, RequestId};
 
-/// An instance of a request on its way.
+/// An instance of an open request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Slot {
     pub(crate) ticket: TicketId,
@@ -22,36 +22,36 @@ impl Slot {
     }
 }
 
-/// Where the answer to a request goes: one of those that a message awaits.
+/// Where the answer to a request goes: to a message that waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) group: GroupId,
     pub(crate) position: usize,
 }
 
-/// A request on its way.
+/// An open request.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     pub(crate) id: RequestId,
-    /// Shared by all that is kept of it.
+    /// Its id; cheap to clone.
     pub(crate) app: Arc<str>,
     pub(crate) request: Arc<Request>,
     /// What the cells execute.
     pub(crate) run: Option<Arc<Run>>,
-    /// Where the instances run that its `near` and `far` name, once the cells were asked.
+    /// Where the instances named in `near` and `far` run, once the cells were asked.
     pub(crate) located: Option<Vec<(String, Arc<str>)>>,
     pub(crate) warnings: Vec<String>,
     pub(crate) instances: Vec<Instance>,
     /// Instances without a final outcome.
     pub(crate) open: usize,
-    /// Who is told.
+    /// Where the reply goes.
     pub(crate) places: Vec<Place>,
     pub(crate) asked_ms: u64,
     pub(crate) deadline_ms: u64,
-    /// Until then what fits nowhere waits.
+    /// The end of its queue timeout.
     pub(crate) queue_end_ms: u64,
     pub(crate) replied: bool,
-    /// Its `asked` event is out.
+    /// Its `asked` event was published.
     pub(crate) announced: bool,
     pub(crate) auction: Option<AuctionId>,
 }
@@ -62,18 +62,18 @@ pub(crate) struct Instance {
     pub(crate) index: u32,
     pub(crate) id: InstanceId,
     pub(crate) state: State,
-    /// Auctions after which a cell did not take it.
+    /// How many auctions it was in without being accepted.
     pub(crate) failures: u8,
-    /// Of these, refusals because the cell held more of the app than believed.
+    /// Of these, refusals because the cell had more of the app than expected.
     pub(crate) changed: u8,
-    /// Its `queued` event is out.
+    /// Its `queued` event was published.
     pub(crate) queued: bool,
     /// Instances of other requests that share its outcome.
     pub(crate) sharers: Vec<Slot>,
 }
 
 impl Instance {
-    /// An instance of which nothing is known yet.
+    /// A new instance.
     pub(crate) fn new(index: u32, id: InstanceId) -> Self {
         Self {
             index,
@@ -87,18 +87,18 @@ impl Instance {
     }
 }
 
-/// How far an instance is.
+/// The state of an instance.
 #[derive(Clone, Debug)]
 pub(crate) enum State {
-    /// Cells are asked whether it runs already.
+    /// Cells are being asked whether it runs already.
     Checking,
-    /// For the next auction.
+    /// Waits for the next auction.
     Waiting,
-    /// Fits nowhere now; waits for the pool to change.
+    /// Queued: fits nowhere now, and waits for the pool to change.
     Held(Arc<Unplaced>),
     /// Sent to a cell.
     Sent,
-    /// Another request's instance is the same one.
+    /// The same as another request's instance, whose outcome it shares.
     Shares,
     /// Final.
     Done(Done),

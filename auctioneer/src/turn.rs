@@ -1,19 +1,19 @@
-//! One call into the state machine: its time, what is counted, and what is to be done.
+//! One call of the state machine: its time, its counters and its outputs.
 
 use bytes::Bytes;
 use shared::wire::{Event, WireError};
 
 use crate::{counters::Counters, ids::ReplyKey, io::AuctioneerOutput};
 
-/// What every part of the machine needs to take part in a call.
+/// What each part of the machine needs during a call.
 #[derive(Debug)]
 pub(crate) struct Turn {
     /// The time of this call.
     pub(crate) now_ms: u64,
-    /// The largest message that the server takes, bytes.
+    /// The largest message that the server accepts, bytes.
     pub(crate) max_payload: usize,
     pub(crate) counters: Counters,
-    /// What is to be done since the machine was run last, in order.
+    /// The outputs since the machine was last run, in order.
     pub(crate) out: Vec<AuctioneerOutput>,
 }
 
@@ -22,7 +22,7 @@ impl Turn {
         self.out.push(AuctioneerOutput::Event(Box::new(event)));
     }
 
-    /// A reply, where somebody waits for one.
+    /// Sends a reply if there is a reply subject.
     pub(crate) fn reply(&mut self, to: Option<ReplyKey>, answer: Result<Bytes, WireError>) {
         let Some(to) = to else {
             return;

@@ -1,4 +1,4 @@
-//! Where the nats-server program is.
+//! Finds the nats-server program.
 
 use std::{
     env,
@@ -9,10 +9,10 @@ use std::{
 
 const PROGRAM: &str = "nats-server";
 
-/// Where a nats-server was looked for, in this order. Shown as a list of lines.
+/// Where to look for a nats-server, in this order. Displayed as a list of lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
-    /// The value of `NATS_SERVER_BIN`; when it is set, nothing else is looked at.
+    /// The value of `NATS_SERVER_BIN`; if it is set, nothing else is tried.
     pub named: Option<PathBuf>,
     /// The directories of `PATH`.
     pub path: Vec<PathBuf>,
@@ -21,7 +21,8 @@ pub struct Places {
 }
 
 impl Places {
-    /// The places of this process: its environment, its directory and the program's own.
+    /// The places for this process: its environment, its working directory and the directory of its
+    /// program.
     pub fn of_this_process() -> Self {
         let program = env::current_exe().ok();
         let program = program.and_then(|file| file.parent().map(Path::to_owned));
@@ -109,9 +110,9 @@ mod tests {
         assert_eq!(find(Some(&named), &path), Some(named.clone()));
         assert_eq!(find(None, &path), Some(on_path));
         assert_eq!(find(None, no_path), Some(in_tools.clone()));
-        // set to nothing is as good as not set
+        // an empty value counts as unset
         assert_eq!(find(Some(Path::new("")), no_path), Some(in_tools));
-        // a name that is wrong is not made up for
+        // a wrong name is an error, not a reason to look elsewhere
         assert_eq!(find(Some(Path::new("/no/where")), &path), None);
     }
 

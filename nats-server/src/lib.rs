@@ -1,6 +1,6 @@
-//! A private nats-server on 127.0.0.1: finding the program ([`Places`]), starting it, and never
-//! leaving it behind. `vendue up`, `demo`, `bench` and `sim --over nats` run on one, and so does
-//! every test that needs a server.
+//! A private nats-server on 127.0.0.1: finds the program ([`Places`]), starts it, and always ends
+//! it. `vendue up`, `demo`, `bench` and `sim --over nats` use one, and so does every test that
+//! needs a server.
 
 mod find;
 mod spawn;
@@ -27,47 +27,47 @@ use tokio::{
 
 pub use find::Places;
 
-/// The port that NATS servers have when nobody says otherwise.
+/// The default port of NATS servers.
 pub const USUAL_PORT: u16 = 4222;
-/// How long a server may take to listen: it needs some 10 ms.
+/// How long a server may take to listen; it usually needs 10 ms.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long a server that was asked to end may take.
+/// How long a server may take to end after SIGTERM.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
-/// Lines of its log that are kept for error messages.
+/// The lines of its log that are kept for error messages.
 const LOG_LINES: usize = 200;
 
 /// Which port to listen on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Port {
-    /// One that the server chooses.
+    /// A free port that the server chooses.
     #[default]
     Any,
-    /// [`USUAL_PORT`] when it is free, else any.
+    /// [`USUAL_PORT`] if it is free, else any.
     Usual,
-    /// This one.
+    /// This port.
     Fixed(u16),
 }
 
-/// How a server is started. The default: any port, no authentication, the server's own limits.
+/// The options of a server. The default: any port, no authentication, the server's own limits.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The port.
     pub port: Port,
-    /// Clients must show this token.
+    /// The token that clients must send.
     pub token: Option<String>,
     /// The largest message, bytes (the server's own default: 1 MiB).
     pub max_payload: Option<u32>,
-    /// Text of a configuration file; the fields above win over what it says.
+    /// Text of a configuration file; the fields above override it.
     pub config: String,
 }
 
-/// Why there is no server.
+/// Why the server could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The program was not found in any of these places.
     #[error("{0}")]
     NotFound(Places),
-    /// Somebody else listens on the port that was asked for.
+    /// Another process listens on the requested port.
     #[error("port {0} of 127.0.0.1 is in use")]
     PortInUse(u16),
     /// Its directory or its configuration could not be written.
@@ -76,7 +76,7 @@ pub enum Error {
     /// The program could not be started.
     #[error("starting {}", .0.display())]
     Spawn(PathBuf, #[source] io::Error),
-    /// Its state could not be asked for.
+    /// Its state could not be read.
     #[error("waiting for nats-server")]
     Wait(#[source] io::Error),
     /// It ended before it listened.
@@ -95,8 +95,8 @@ pub enum Error {
     },
 }
 
-/// A nats-server that belongs to this process: dropped, it is killed, and it is killed with the
-/// process however that ends.
+/// A nats-server that belongs to this process. It is killed when this is dropped, and when the
+/// process ends, however that ends.
 #[derive(Debug)]
 pub struct Server {
     program: PathBuf,
@@ -104,7 +104,7 @@ pub struct Server {
     port: u16,
     child: Option<Child>,
     log: Log,
-    /// Closed when the process has closed its standard error, which it does when it ends.
+    /// Closed when the server closes its standard error, that is, when it ends.
     running: watch::Receiver<()>,
 }
 
@@ -140,7 +140,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts it again on the port it had, after killing it if it still runs.
+    /// Starts it again on the same port, after killing it if it still runs.
     pub async fn restart(&mut self) -> Result<(), Error> {
         self.kill();
         self.launch(self.port).await
@@ -151,7 +151,7 @@ impl Server {
         self.port
     }
 
-    /// What clients must show.
+    /// The token that clients must send.
     pub fn token(&self) -> Option<&str> {
         self.options.token.as_deref()
     }
@@ -162,7 +162,7 @@ impl Server {
         self.url_through(self.port)
     }
 
-    /// The same through another port of this machine, such as a proxy's.
+    /// The same through another port of this machine, such as that of a proxy.
     pub fn url_through(&self, port: u16) -> String {
         match self.token() {
             Some(token) => format!("nats://{token}@127.0.0.1:{port}"),
@@ -175,13 +175,13 @@ impl Server {
         self.child.as_ref().map(Child::id)
     }
 
-    /// The last lines of its log since it was started last.
+    /// The last lines of its log since it was last started.
     pub fn log(&self) -> String {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         log.iter().cloned().collect::<Vec<_>>().join("\n")
     }
 
-    /// Waits until it ends by itself, which it should not; none when it does not run.
+    /// Waits until it ends by itself, which is a failure; none if it is not running.
     pub async fn ended(&mut self) -> Result<Option<ExitStatus>, Error> {
         // the channel closes with the server's standard error; nothing is ever sent
         let _ = self.running.changed().await;
@@ -193,7 +193,7 @@ impl Server {
         }
     }
 
-    /// Sends it a signal; does nothing when it does not run.
+    /// Sends it a signal; does nothing if it is not running.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         match &self.child {
             Some(child) => Ok(kill_process(Pid::from_child(child), signal)?),
@@ -201,20 +201,20 @@ impl Server {
         }
     }
 
-    /// Ends it at once (SIGKILL), as a crash of its machine would.
+    /// Kills it (SIGKILL), like a crash of its machine.
     pub fn kill(&mut self) {
         let Some(mut child) = self.child.take() else {
             return;
         };
-        // a child that ended by itself cannot be killed, and need not be
+        // a child that has already ended cannot be killed
         let _ = child.kill();
         let _ = child.wait();
     }
 
-    /// Asks it to end (SIGTERM), and kills it when it does not.
+    /// Asks it to end (SIGTERM), and kills it if it does not.
     pub async fn stop(&mut self) {
         let deadline = Instant::now() + STOP_TIMEOUT;
-        // ended already is as good
+        // already ended: the same
         let _ = self.signal(Signal::TERM);
         while matches!(self.exit_status(), Ok(None)) && Instant::now() < deadline {
             sleep(Duration::from_millis(2)).await;
@@ -232,7 +232,7 @@ impl Server {
         if port != 0 && TcpListener::bind(("127.0.0.1", port)).is_err() {
             return Err(Error::PortInUse(port));
         }
-        // only until it listens: the configuration holds the token
+        // only until it listens: the configuration contains the token
         let home = tempfile::Builder::new().prefix("nats-server-").tempdir();
         let home = home.map_err(Error::Configuration)?;
         let config = home.path().join("server.conf");
@@ -246,7 +246,7 @@ impl Server {
             }
             Err(error) => {
                 self.kill();
-                // somebody took the port between our look and the server's
+                // another process took the port between our check and the server's bind
                 let taken = self.log().contains("address already in use");
                 Err(if taken { Error::PortInUse(port) } else { error })
             }
@@ -261,7 +261,7 @@ impl Server {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
-            // a terminal's Ctrl-C is for its owner, who ends it last
+            // Ctrl-C at a terminal is for the parent, which ends the server last
             .process_group(0);
         let started = spawn::spawn(command);
         let mut child = started.map_err(|error| Error::Spawn(self.program.clone(), error))?;
@@ -287,7 +287,7 @@ impl Server {
                 return Ok(port);
             }
             if let Some(status) = self.exit_status()? {
-                // its last lines may still be on their way through the pipe
+                // its last lines may still be in the pipe
                 let _ = tokio::time::timeout(STOP_TIMEOUT, self.running.changed()).await;
                 let log = self.log();
                 return Err(Error::Ended { status, log });
@@ -306,11 +306,11 @@ impl Drop for Server {
     }
 }
 
-/// The configuration file. Of a field that stands there twice, the server takes the last.
+/// The configuration file. If a field is set twice, the server uses the last value.
 fn configuration(options: &Options, home: &Path, port: u16) -> String {
     let mut text = options.config.clone();
     let home = home.display();
-    // to the server, 0 is the usual port, and -1 any
+    // for the server, port 0 is the default port, and -1 any
     let port = if port == 0 { -1 } else { i32::from(port) };
     // writing to a string cannot fail
     let _ = write!(
@@ -329,12 +329,12 @@ fn configuration(options: &Options, home: &Path, port: u16) -> String {
 fn port_in_file(home: &Path) -> Option<u16> {
     let mut files = fs::read_dir(home).ok()?.flatten().map(|entry| entry.path());
     let file = files.find(|file| file.extension().is_some_and(|e| e == "ports"))?;
-    // half-written is as good as absent
+    // a partly written file counts as absent
     let ports: PortsFile = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
     ports.nats.first()?.rsplit(':').next()?.parse().ok()
 }
 
-/// Keeps the last lines of the server's log, and passes all of them on.
+/// Keeps the last lines of the server's log, and forwards all of them.
 fn keep_lines(stderr: ChildStderr, log: &Log) {
     for line in BufReader::new(stderr).lines().map_while(Result::ok) {
         tracing::debug!(target: "nats_server", "{line}");

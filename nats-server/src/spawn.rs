@@ -1,4 +1,4 @@
-//! Starting a process that does not outlive this one.
+//! Starts processes that do not outlive this one.
 
 use std::{
     env, io,
@@ -10,22 +10,22 @@ use std::{
 
 type Job = (Command, mpsc::Sender<io::Result<Child>>);
 
-/// The kernel ends a child with the *thread* that started it, not with the process: a test's own
-/// thread, or a worker of a runtime, may end long before the program does. This one lasts.
+/// The kernel ends a child with the *thread* that started it, not with the process: the thread of a
+/// test, or a runtime's worker, may end long before the program. This one lasts.
 static SPAWNER: LazyLock<mpsc::Sender<Job>> = LazyLock::new(|| {
     let (jobs, queue) = mpsc::channel::<Job>();
     thread::spawn(move || {
         for (mut command, answer) in queue {
-            // nobody waits for the answer any more: the child is dropped, and runs until we end
+            // the receiver is gone: the child is dropped, and runs until this process ends
             let _ = answer.send(command.spawn());
         }
     });
     jobs
 });
 
-/// A command that the kernel kills when this process ends, also when that is by SIGKILL: `setpriv`
-/// of util-linux asks for it and then becomes the program. Where there is no `setpriv`, an ordinary
-/// command, which a SIGKILL of this process leaves behind.
+/// A command that the kernel kills when this process ends, even by SIGKILL: `setpriv` of util-linux
+/// sets that up and then executes the program. Without `setpriv`, an ordinary command, which
+/// survives a SIGKILL of this process.
 pub(crate) fn command(program: &Path) -> Command {
     let Some(setpriv) = setpriv() else {
         return Command::new(program);
@@ -43,7 +43,7 @@ fn setpriv() -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Starts the command on the thread that lasts.
+/// Starts the command on the lasting thread.
 pub(crate) fn spawn(command: Command) -> io::Result<Child> {
     let (answer, receive) = mpsc::channel();
     let gone = || io::Error::other("the thread that starts processes is gone");

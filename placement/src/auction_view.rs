@@ -1,4 +1,4 @@
-//! The cells of one auction as the plain engine sees them: the pool's, and over them the debits of
+//! The cells of one auction as the plain engine sees them: those of the pool, with the debits of
 //! this batch.
 
 use std::{
@@ -26,15 +26,16 @@ pub(crate) struct PoolCells<'a> {
 pub(crate) struct AuctionView<'a> {
     names: &'a [Arc<str>],
     base: &'a [Cell],
-    /// Cells that got work in this batch, as they look with it.
+    /// Cells that got work in this batch, with that work debited.
     changed: HashMap<u32, Cell>,
     /// All cells but the absent ones, by name.
     live: Vec<u32>,
-    /// Those that count in zones, racks and starts: not the evacuating ones, where the policy says.
+    /// Those that count in zones, racks and starts in flight: not the evacuating ones, if the
+    /// policy filters them.
     counted: Vec<u32>,
-    /// Stage name and cells that do not exist for this auction.
+    /// Cells that are left out of this auction, by the name of the stage that reports them.
     gone: Vec<(&'static str, Vec<u32>)>,
-    /// By slot: the place by index in its zone.
+    /// By slot: the cell's place by index in its zone.
     ranks: Vec<u32>,
     /// By slot: the zone's number in the objective language.
     zone_numbers: Vec<u32>,
@@ -111,17 +112,17 @@ impl<'a> AuctionView<'a> {
         &self.names[slot as usize]
     }
 
-    /// All cells that exist for this auction, by name.
+    /// All cells of this auction, by name.
     pub(crate) fn live(&self) -> &[u32] {
         &self.live
     }
 
-    /// The cells whose instances, racks and starts count, by name.
+    /// The cells that count in zones, racks and starts in flight, by name.
     pub(crate) fn counted(&self) -> &[u32] {
         &self.counted
     }
 
-    /// The cells that do not exist for this auction, by the reason why.
+    /// The cells that are left out of this auction, by reason.
     pub(crate) fn gone(&self) -> &[(&'static str, Vec<u32>)] {
         &self.gone
     }
@@ -167,7 +168,7 @@ impl<'a> AuctionView<'a> {
     }
 }
 
-/// By slot: the place by `index` among the counted cells of the zone; they come by name.
+/// By slot: the place by index among the counted cells of the zone; ties go by name.
 pub(crate) fn ranks(cells: &[Cell], mut counted: Vec<u32>) -> Vec<u32> {
     counted.sort_by_key(|slot| cells[*slot as usize].index);
     let mut ranks = vec![0; cells.len()];

@@ -1,5 +1,5 @@
-//! A batch of jobs: in which order they are taken, which of them are the same instance, and which
-//! ask for the same.
+//! A batch of jobs: the order in which they are decided, which of them are the same instance, and
+//! which are alike.
 
 use std::{
     collections::HashMap,
@@ -13,13 +13,13 @@ use crate::{
     tie,
 };
 
-/// The jobs to decide, in order, and what they share.
+/// The jobs to decide, in order, and what they have in common.
 pub(crate) struct Batch<'a> {
-    /// Positions in the order in which they are taken.
+    /// Positions in the order of decision.
     pub(crate) order: Vec<u32>,
-    /// Later copies, and the position of the job they are copies of.
+    /// Duplicates, each with the position of the job it duplicates.
     pub(crate) duplicates: Vec<(u32, u32)>,
-    /// By position: which group it belongs to.
+    /// By position: the group that it belongs to.
     group_of: Vec<u32>,
     groups: Vec<JobGroup>,
     /// The names of the apps, in order of their first job.
@@ -39,7 +39,7 @@ pub(crate) struct JobGroup {
     pub(crate) app_hash: u64,
 }
 
-/// Hashes small integers; what comes in is no attacker's choice, as names are interned before.
+/// Hashes small integers; clients cannot choose them, as names are interned before.
 #[derive(Default)]
 pub(crate) struct IntHasher(u64);
 
@@ -83,7 +83,7 @@ impl<'a> Batch<'a> {
         batch
     }
 
-    /// What the job at this position shares with others.
+    /// What the job at this position has in common with others.
     pub(crate) fn group(&self, position: u32) -> JobGroup {
         self.groups[self.group_of[position as usize] as usize]
     }
@@ -117,11 +117,11 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// The same instance asked for twice is one job: `app.index` of an LRP, request id and index of
-    /// a task (a task without an id is the same only as itself).
+    /// The same instance in two jobs: app and index of an LRP, request id and index of a task (a
+    /// task without an id has no duplicates).
     fn drop_duplicates(&mut self, jobs: &'a [Job]) {
         let mut owners = Owners::default();
-        // by owner: one more than the last index, as long as they only rise, as they mostly do
+        // by owner: one more than the last index, as long as indices only increase, which is usual
         let mut rising: Vec<u32> = Vec::new();
         let mut first: IntMap<(u32, u32), u32> = IntMap::default();
         for (position, job) in jobs.iter().enumerate() {
@@ -156,7 +156,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Numbers whoever indices belong to: apps, and the requests of tasks.
+/// Numbers what indices belong to: apps, and the requests of tasks.
 #[derive(Default)]
 struct Owners<'a> {
     tasks: HashMap<(&'a str, usize), u32>,
@@ -180,13 +180,13 @@ impl<'a> Owners<'a> {
     }
 }
 
-/// Batches hold far fewer than 2^32 jobs.
+/// Batches have far fewer than 2^32 jobs.
 fn count(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
-/// First instances, tasks, the rest by index; in each the largest memory first. The sort is stable,
-/// so ties keep their order of arrival.
+/// First instances, then tasks, then the rest by index; the largest memory first in each. The sort
+/// is stable, so ties keep their order of arrival.
 fn diego_place(job: &Job) -> (u8, u32, std::cmp::Reverse<i64>) {
     let (group, index) = match (job.request.kind, job.index) {
         (Kind::Lrp, 0) => (0, 0),
@@ -206,7 +206,7 @@ fn shape_hash(request: &Request) -> u64 {
     hasher.finish()
 }
 
-/// Whether every filter judges the two alike, on any cell.
+/// Whether no filter can tell the two apart, on any cell.
 fn same_shape(a: &Request, b: &Request) -> bool {
     same_demands(a, b)
         && a.amounts() == b.amounts()
@@ -216,7 +216,7 @@ fn same_shape(a: &Request, b: &Request) -> bool {
         && a.strict == b.strict
 }
 
-/// Whether every filter that debits cannot change judges the two alike.
+/// Whether no filter can tell the two apart, except filters that depend on debits.
 pub(crate) fn same_demands(a: &Request, b: &Request) -> bool {
     std::ptr::eq(a, b)
         || (a.kind == b.kind

@@ -1,4 +1,4 @@
-//! How many more instances of one size fit, and what would be with other cells.
+//! How many more instances of one size fit, also with additional cells.
 
 use std::collections::BTreeMap;
 
@@ -20,12 +20,12 @@ use crate::{
 pub struct Capacity {
     /// On all cells together.
     pub fits: u64,
-    /// In each zone, by name; those without room as well.
+    /// In each zone, by name, including zones without room.
     pub zones: BTreeMap<String, ZoneCapacity>,
-    /// The reason why none fits, in one line.
+    /// Why none fits, in one line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The same in numbers.
+    /// Why none fits, in numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tally: Vec<crate::decision::Tally>,
 }
@@ -42,9 +42,10 @@ pub struct ZoneCapacity {
 }
 
 impl Pool {
-    /// How many more instances of the request fit under the policy's filters, each cell filled for
-    /// itself. Narrowings and scores choose between cells and forbid none, so they do not matter; nor
-    /// does the in-flight limit, which passes. A cell counts for at most [`MAX_INSTANCES`].
+    /// How many more instances of the request fit under the policy's filters, with each cell filled
+    /// on its own. Narrowings and scores choose between cells and exclude none, so they do not
+    /// matter; nor does the limit of starts in flight, which is temporary. At most
+    /// [`MAX_INSTANCES`] are counted on a cell.
     pub fn capacity(&self, request: &Request, policy: &Policy, context: &PlanContext) -> Capacity {
         let now = Now::of(context);
         let mut capacity = Capacity::default();
@@ -85,7 +86,7 @@ impl Pool {
             .map(|decision| decision.verdict)
         {
             Some(Verdict::Unplaced(why)) => *why,
-            // an objective of the cell's own that takes none, or the like
+            // for example an objective of the request that gives no finite number
             _ => Unplaced {
                 reason: "no cell passes the filters".into(),
                 tally: Vec::new(),
@@ -93,9 +94,9 @@ impl Pool {
         }
     }
 
-    /// Adds empty cells of the same make as one that is there: what if there were `count` more?
-    /// Nothing is on them, they are not on their way out, and they are the last of their zone by
-    /// index. Returns their names, `LIKE-new-1` and so on; of a long name only the beginning.
+    /// Adds empty cells like an existing one: what if there were `count` more? They have no
+    /// instances, are not evacuating, and are the last of their zone by index. Returns their names,
+    /// `LIKE-new-1` and so on; a long name is shortened.
     pub fn add_like(&mut self, like: &str, count: u32) -> Result<Vec<String>, Invalid> {
         let model = self
             .get(like)
@@ -124,10 +125,10 @@ impl Pool {
     }
 }
 
-/// The most characters of a cell's name that stand in the name of one like it.
+/// How many characters of a cell's name are used in the name of a copy.
 const MAX_STEM: usize = 100;
 
-/// The cell without anything that work brought to it.
+/// The cell without anything that depends on its work.
 fn emptied(cell: &Cell) -> Cell {
     let mut empty = Cell {
         available: cell.total.clone(),
@@ -167,7 +168,7 @@ fn room(cell: &Cell, request: &Request, policy: &Policy, now: Now<'_>) -> u64 {
         .min()
         .unwrap_or(i64::MAX)
         .clamp(0, i64::from(MAX_INSTANCES));
-    // the first may keep others away: far from its own kind, strictly
+    // the first instance may exclude others: `far` from itself, with `strict`
     let mut after = cell.clone();
     after.debit(request);
     after.available.clone_from(&cell.available);

@@ -1,4 +1,4 @@
-//! A cell as it describes itself: the body of an advertisement, of a bid, and of a scenario's cell.
+//! A cell as it describes itself, in advertisements, bids and scenarios.
 
 use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 
@@ -17,41 +17,42 @@ pub use attributes::{AttributeField, AttributeShape, Attributes};
 
 pub(crate) use interner::AttributeInterner;
 
-/// A machine that runs work. Only `cell`, `total` and `available` are required; a field at its
-/// default is left out when it is written.
+/// A machine that runs work. Only `cell`, `total` and `available` are required; fields with their
+/// default value are not written.
 ///
-/// What operators say of it, which is alike on many cells and seldom changes, stands in
-/// [`Attributes`]; its fields are read as if they were the cell's own.
+/// What operators set, which is the same on many cells and rarely changes, is in [`Attributes`];
+/// its fields can be read as if they were the cell's own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "attributes::Flat", into = "attributes::Flat")]
 pub struct Cell {
     /// The cell's name: 1 to 128 of `A-Za-z0-9_-`.
     pub cell: String,
-    /// The cell's ordinal in its deployment (a BOSH index).
+    /// The cell's index in its deployment (a BOSH index).
     pub index: u32,
-    /// All it has, overcommit factors included. A total of 0 never wins for that resource.
+    /// All resources, overcommit included. A cell with a total of 0 of a resource never wins,
+    /// except for cpu and extras.
     pub total: Resources,
-    /// What is still free; may be negative.
+    /// What is not reserved; may be negative.
     pub available: Resources,
-    /// Instances promised but not yet running.
+    /// Instances reserved but not yet running.
     pub starting: u32,
-    /// Instances of each app here, whatever their state.
+    /// Instances of each app, whatever their state.
     pub apps: BTreeMap<String, u32>,
-    /// Tasks here.
+    /// Tasks.
     pub tasks: u32,
-    /// On its way out: takes no new work.
+    /// Draining: accepts no new work.
     pub evacuating: bool,
-    /// Instances here by owner.
+    /// Instances by owner.
     pub owners: BTreeMap<String, u32>,
-    /// Instances here by tag, `"key=value"`.
+    /// Instances by tag, `"key=value"`.
     pub tags: BTreeMap<String, u32>,
-    /// Instances here with a cpu cap.
+    /// Instances with a cpu limit.
     pub cpu_capped: u32,
-    /// Instances here without one.
+    /// Instances without one.
     pub cpu_uncapped: u32,
-    /// The last starts here, newest first or not: each has its age.
+    /// The last starts, in any order: each has its age.
     pub recent_starts: Vec<RecentStart>,
-    /// What operators say of it. Cells of a pool that are alike share one.
+    /// What operators set. Equal attributes of a pool's cells are shared.
     pub attributes: Arc<Attributes>,
 }
 
@@ -102,26 +103,26 @@ impl Cell {
         }
     }
 
-    /// Its attributes, to be changed; a copy is made where other cells share them.
+    /// Its attributes, to be changed; they are copied if other cells share them.
     pub fn attributes_mut(&mut self) -> &mut Attributes {
         Arc::make_mut(&mut self.attributes)
     }
 
-    /// How many instances of `app` it holds.
+    /// The number of instances of `app`.
     pub fn count_of(&self, app: &str) -> u32 {
         self.apps.get(app).copied().unwrap_or(0)
     }
 
-    /// The planned reboot in milliseconds since the Unix epoch, unless it is past: before now, or
-    /// before the last boot.
+    /// The planned reboot in milliseconds since the Unix epoch, unless it is in the past: before
+    /// now, or before the last boot.
     pub(crate) fn planned_reboot_ms(&self, now_ms: i64) -> Option<i64> {
         let planned = self.next_reboot.as_ref()?.ms();
         let booted = self.last_boot.as_ref().map(Timestamp::ms);
         (planned >= now_ms && booted.is_none_or(|booted| planned >= booted)).then_some(planned)
     }
 
-    /// What this cell will look like with one more instance of `job`'s request: everything a later
-    /// job may look at is debited (resources, starting, apps or tasks, owners, tags, cpu counts).
+    /// Adds one instance of `job`'s request, with everything that stages look at (resources,
+    /// starting, apps or tasks, owners, tags, cpu counts).
     pub fn debit(&mut self, request: &crate::request::Request) {
         self.available.debit(request);
         self.starting += 1;
@@ -142,8 +143,8 @@ impl Cell {
         }
     }
 
-    /// The opposite of [`Cell::debit`]. No count falls below 0: what was debited may have been
-    /// forgotten since, when the cell said anew what it has.
+    /// The opposite of [`Cell::debit`]. No count falls below 0: a newer report of the cell may no
+    /// longer include what was debited.
     pub fn credit(&mut self, request: &crate::request::Request) {
         self.available.credit(request);
         self.starting = self.starting.saturating_sub(1);
@@ -165,7 +166,7 @@ impl Cell {
         *counted = counted.saturating_sub(1);
     }
 
-    /// Refuses what no cell may say: a bad name, negative or absurd totals, over-long lists.
+    /// Rejects what is not valid: a bad name, negative or absurd totals, lists that are too long.
     pub fn check(&self) -> Result<(), Invalid> {
         check_name("cell", &self.cell)?;
         check_name("zone", &self.zone)?;
@@ -189,7 +190,7 @@ impl Cell {
         check_count("recent_starts", self.recent_starts.len(), 1_000)
     }
 
-    /// Nothing is more available than there is: fractions of the total would leave 0..1.
+    /// No more is available than the total, so that used fractions are in 0..1.
     fn check_within_total(&self) -> Result<(), Invalid> {
         let (available, total) = (&self.available, &self.total);
         let limit = |resource| Some((available.get(resource)?, total.get(resource)?));

@@ -7,20 +7,22 @@ use std::{
 
 use crate::decision::Explain;
 
-/// What a plan depends on besides cells, jobs and policy: the same context decides the same way.
+/// What a plan depends on besides cells, jobs and policy: the same context gives the same
+/// decisions.
 #[derive(Clone, Debug, Default)]
 pub struct PlanContext {
     /// Decides ties and samples.
     pub seed: u64,
-    /// The auction's id: the same jobs in another auction draw differently.
+    /// The auction's id: the same jobs are drawn differently in another auction.
     pub auction: u128,
     /// Milliseconds since the Unix epoch, for dates that operators set (a planned reboot).
     pub now_ms: i64,
-    /// Take the smallest cell id among the finalists instead of drawing (scenario `pick: "first"`).
+    /// Pick the first cell by name among the finalists instead of drawing (scenario `pick:
+    /// "first"`).
     pub first: bool,
-    /// Cells that do not exist for this auction (gave no bid, were just unreachable).
+    /// Cells left out of this auction (no bid, or no responders).
     pub absent: BTreeSet<Arc<str>>,
-    /// Cells that do not exist for this auction because their advertisement expired.
+    /// Cells left out of this auction because their advertisement expired.
     pub expired: BTreeSet<Arc<str>>,
     /// Where named instances run, for `near` and `far` of `instance:UUID`: instance id to cell.
     pub instances: BTreeMap<String, Arc<str>>,
@@ -29,13 +31,13 @@ pub struct PlanContext {
 }
 
 impl PlanContext {
-    /// Whether every cell of the pool exists for this auction.
+    /// Whether no cell of the pool is left out of this auction.
     pub(crate) fn has_all_cells(&self) -> bool {
         self.absent.is_empty() && self.expired.is_empty()
     }
 }
 
-/// What a stage looks at besides cells and the request.
+/// What a stage depends on besides cells and the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Now<'a> {
     /// Milliseconds since the Unix epoch.

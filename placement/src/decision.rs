@@ -1,4 +1,4 @@
-//! What a batch auction decided, and why.
+//! The decisions of a batch auction, and their reasons.
 
 use std::sync::Arc;
 
@@ -7,40 +7,40 @@ use serde::{Deserialize, Serialize};
 /// How much a plan explains. More costs more; a job that is not placed always has its tally.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Explain {
-    /// The winner only: what the auctioneer needs.
+    /// Only the winner: what the auctioneer needs.
     #[default]
     Winner,
-    /// And the finalists.
+    /// Also the finalists.
     Finalists,
-    /// And every stage's survivors and rejections, and each finalist's score terms.
+    /// Also every stage's survivors and rejections, and each finalist's score terms.
     Stages,
-    /// And in each rejection the cells by name.
+    /// Also the names of the cells in each rejection.
     Cells,
 }
 
-/// What a batch auction decided: one decision for each job, in the order they were taken.
+/// The result of a batch auction: one decision for each job, in the order of decision.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// In the order the auction took the jobs; duplicates come last.
+    /// In the order of decision; duplicates come last.
     pub decisions: Vec<Decision>,
 }
 
-/// One job's outcome. Decisions come in the order in which the auction took the jobs.
+/// The decision of one job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// The job, as its position in the batch that was given.
+    /// The job's position in the given batch.
     pub job: usize,
-    /// Where it goes, or why nowhere.
+    /// The cell, or why there is none.
     pub verdict: Verdict,
-    /// The cells the final draw was made from, sorted; empty unless asked for.
+    /// The cells from which the winner was drawn, sorted; empty unless asked for.
     pub finalists: Vec<Arc<str>>,
-    /// The winner's cost (policies whose lowest wins) or score (highest wins).
+    /// The winner's cost (if the lowest wins) or score (if the highest wins).
     pub value: Option<f64>,
     /// Stages and score terms; none unless asked for.
     pub explanation: Option<Box<Explanation>>,
 }
 
-/// Where a job goes.
+/// The result for one job.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// To this cell.
@@ -50,7 +50,7 @@ pub enum Verdict {
     },
     /// Nowhere.
     Unplaced(Box<Unplaced>),
-    /// The same instance stands earlier in the batch and lends this one its outcome.
+    /// The same instance is earlier in the batch, and this one shares its outcome.
     Duplicate {
         /// The earlier job's position in the batch.
         of: usize,
@@ -60,9 +60,9 @@ pub enum Verdict {
 /// Why a job was not placed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Unplaced {
-    /// One line, with Diego's familiar texts where Diego has one.
+    /// One line, with Diego's texts where Diego has one.
     pub reason: String,
-    /// What each stage dropped; grouped, so its size does not depend on the number of cells.
+    /// What each stage dropped, grouped by reason: its size does not depend on the number of cells.
     pub tally: Vec<Tally>,
 }
 
@@ -71,19 +71,19 @@ pub struct Unplaced {
 pub struct Tally {
     /// The stage's name.
     pub stage: String,
-    /// How many cells it dropped; 0 for a resource that every cell lacked as well, but that another
-    /// stage had dropped them for already.
+    /// How many cells it dropped; 0 for a further resource that the cells lack, for which another
+    /// stage has dropped them already.
     pub cells: usize,
-    /// What was needed, where it is a number.
+    /// What was needed, if it is a number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs: Option<f64>,
-    /// The best that a cell it would drop had, where it is a number.
+    /// The best that a dropped cell had, if it is a number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best: Option<f64>,
-    /// In words, where numbers do not say it.
+    /// The reason in words, if numbers do not express it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The cells by name, when asked for.
+    /// The cells by name, if asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
 }
@@ -95,11 +95,11 @@ pub struct Explanation {
     pub stages: Vec<StageReport>,
     /// Each finalist's score, term by term.
     pub scores: Vec<ScoreReport>,
-    /// Whether the terms are multiplied, and the product scaled to 0..1 after each; else they are
-    /// added up.
+    /// Whether the terms are multiplied, with the product scaled to 0..1 after each; otherwise they
+    /// are added.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub product: bool,
-    /// Hints that were ignored, and the like.
+    /// Ignored hints and other notes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }

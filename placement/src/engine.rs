@@ -1,30 +1,30 @@
-//! What every engine does, and the planner relies on: decide one job, then take its resources.
+//! The interface between the planner and the engines: decide one job, then debit its resources.
 
 use crate::{batch::JobGroup, objective::Objective, request::Job, trace::Trace};
 
-/// What one job got.
+/// The result for one job.
 #[derive(Debug, Default)]
 pub(crate) struct Choice {
-    /// The winner's slot; none when no cell is left.
+    /// The winner's slot; none if no cell is left.
     pub(crate) winner: Option<u32>,
-    /// The slots that the winner was drawn from, by name. An engine may leave them out where the
-    /// plan explains no more than the winner.
+    /// The slots from which the winner was drawn, by name. An engine may leave them out if only the
+    /// winner is asked for.
     pub(crate) finalists: Vec<u32>,
-    /// The winner's cost or score, where the policy has one.
+    /// The winner's cost or score, if the policy has one.
     pub(crate) value: Option<f64>,
-    /// What happened stage by stage, from an engine that keeps track of it: the plain one.
+    /// The record of each stage, from an engine that keeps one: the plain engine.
     pub(crate) trace: Option<Box<Trace>>,
 }
 
-/// Decides the jobs of one batch, one after the other. All engines give the same [`Choice`]s, seed
-/// for seed; the plain engine ([`crate::plain`]) is the definition.
+/// Decides the jobs of one batch, one after the other. All engines give the same [`Choice`]s for
+/// the same seed; the plain engine ([`crate::plain`]) is the definition.
 pub(crate) trait Engine {
-    /// Where the job goes. `objective` is the job's own one, where it brings one.
+    /// Chooses a cell for the job. `objective` is the request's own one, if it has one.
     fn choose(&mut self, job: &Job, group: JobGroup, objective: Option<&Objective>) -> Choice;
 
-    /// Takes the job's resources from the cell, for the jobs after it.
+    /// Debits the job's resources from the cell, for the jobs after it.
     fn debit(&mut self, slot: u32, job: &Job, group: JobGroup);
 
-    /// Leaves what the engine works on as it was before the batch.
+    /// Reverts all debits of the batch.
     fn finish(self: Box<Self>);
 }

@@ -1,4 +1,4 @@
-//! A request against the resources of a cell: whether it fits, and what it takes and gives back.
+//! A request against the resources of a cell: whether it fits, and debits and credits.
 
 use crate::{
     request::Request,
@@ -6,12 +6,13 @@ use crate::{
 };
 
 impl Resources {
-    /// Takes one instance of `request` away. What is unlimited stays so; the rest may go negative.
+    /// Subtracts one instance of `request`. Unlimited amounts stay so; the others may become
+    /// negative.
     pub fn debit(&mut self, request: &Request) {
         self.apply(request, -1);
     }
 
-    /// Gives one instance of `request` back: the opposite of [`Resources::debit`].
+    /// Adds one instance of `request`: the opposite of [`Resources::debit`].
     pub fn credit(&mut self, request: &Request) {
         self.apply(request, 1);
     }
@@ -28,9 +29,9 @@ impl Resources {
         }
     }
 
-    /// What `request` needs and this does not have, each with what is needed and what there is, in
-    /// alphabetical order (`containers`, `cpu`, `disk`, `memory`, then extras by name); empty = it
-    /// fits.
+    /// The resources that are too small for `request`, each with what is needed and what is there,
+    /// in alphabetical order (`containers`, `cpu`, `disk`, `memory`, then extras by name); empty =
+    /// it fits.
     pub fn lacks(&self, request: &Request) -> Vec<(String, i64, i64)> {
         let (have, needs) = (self.amounts(), request.needs());
         let lacking = |resource: &Resource| have[*resource] < needs[*resource];
@@ -44,12 +45,12 @@ impl Resources {
         lacking
     }
 
-    /// Whether one instance of `request` fits; equality fits.
+    /// Whether one instance of `request` fits; exactly enough fits.
     pub fn fits(&self, request: &Request) -> bool {
         self.amounts().covers(&request.needs()) && self.has_extras(request)
     }
 
-    /// Whether one instance of `request` finds all named resources that it asks for.
+    /// Whether the extra resources suffice for one instance of `request`.
     pub(crate) fn has_extras(&self, request: &Request) -> bool {
         let mut wanted = request.extra.iter();
         wanted.all(|(name, amount)| self.extra(name) >= *amount)

@@ -1,16 +1,16 @@
-//! What is wrong with a value, said so that its sender can mend it.
+//! An invalid value, described so that its sender can correct it.
 
 use std::fmt::Display;
 
-/// A field that no message may hold: which one, what it held, and what was expected.
+/// An invalid field: which one, its value, and what was expected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {value} is not allowed; expected {expected}")]
 pub struct Invalid {
     /// The field, as a path (`total.memory_mb`).
     pub field: String,
-    /// What it held, shortened.
+    /// Its value, shortened.
     pub value: String,
-    /// What would have been right.
+    /// What was expected.
     pub expected: String,
 }
 
@@ -25,7 +25,7 @@ impl Invalid {
     }
 }
 
-/// Accepts 1 to 128 of `A-Za-z0-9_-`: what may stand in a subject as one token.
+/// Accepts 1 to 128 of `A-Za-z0-9_-`: a valid token of a subject.
 pub fn check_name(field: &str, name: &str) -> Result<(), Invalid> {
     let fine = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
     if (1..=128).contains(&name.len()) && name.bytes().all(fine) {

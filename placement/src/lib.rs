@@ -1,10 +1,11 @@
-//! Where work goes. Pure functions over plain data: no clock, no I/O, no unseeded randomness.
+//! Placement. Pure functions over plain data: no clock, no I/O, no unseeded randomness.
 //!
-//! A [`Pool`] holds the cells as they are known. [`Pool::plan`] runs a batch auction: it takes
-//! [`Job`]s and a [`Policy`] and returns one [`Decision`] for each, with the reasons.
+//! A [`Pool`] has the known cells. [`Pool::plan`] runs a batch auction: it takes [`Job`]s and a
+//! [`Policy`] and returns a [`Decision`] for each job, with the reasons.
 //!
-//! Read `plain.rs` first: the plain engine takes one job through a policy, and is the definition of
-//! what the fast engines (`fast/`) decide as well. `planner.rs` is the auction around an engine.
+//! Read `plain.rs` first: the plain engine takes one job through the stages of a policy, and
+//! defines what the fast engines (`fast/`) must decide as well. `planner.rs` is the auction around
+//! an engine.
 
 mod auction_view;
 mod batch;

@@ -1,8 +1,8 @@
-//! What `near` and `far` of a request may name.
+//! The items of a request's `near` and `far`.
 
 use crate::{invalid::Invalid, words::shorten};
 
-/// What `near` or `far` may name.
+/// One item.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Item<'a> {
     App(&'a str),
@@ -24,7 +24,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Refuses an item that names nothing.
+    /// Rejects an item without a name.
     pub(crate) fn check(field: &str, text: &'a str) -> Result<(), Invalid> {
         if Self::parse(text).is_some() && text.len() <= 300 {
             return Ok(());

@@ -1,9 +1,9 @@
 //! The plain engine: the definition of what every engine decides.
 //!
 //! It takes one job at a time through the policy's stages, over all cells: a filter drops cells, a
-//! narrowing keeps the preferred among those left, a score rates them, and the pick names the winner.
-//! What the single stages do stands in [`crate::stages`]. It takes notes of all it does, as it runs
-//! only where somebody wants an explanation, or compares a fast engine with it.
+//! narrowing keeps the preferred among those left, a score rates them, and the pick names the
+//! winner. The single stages are in [`crate::stages`]. It records every step, as it only runs if an
+//! explanation is needed, or to be compared with a fast engine.
 
 use crate::{
     auction_view::{AuctionView, PoolCells},
@@ -40,12 +40,12 @@ impl<'a> PlainEngine<'a> {
         &self.view
     }
 
-    /// Takes one instance of the job's request from the cell.
+    /// Debits one instance of the job's request from the cell.
     pub(crate) fn take(&mut self, slot: u32, job: &Job) {
         self.view.debit(slot, job);
     }
 
-    /// Takes one job through the stages of the policy that are for its kind, and picks the winner.
+    /// Takes one job through the stages of the policy for its kind, and picks the winner.
     pub(crate) fn decide(&self, job: &Job, objective: Option<&Objective>) -> Choice {
         let mut trace = Trace::new(self.context.explain >= Explain::Cells);
         let mut cells = self.view.live().to_vec();
@@ -112,7 +112,7 @@ impl<'a> PlainEngine<'a> {
             Some(ratings) => ratings.by_cell().collect(),
             None => cells.iter().map(|slot| (*slot, 0.0)).collect(),
         };
-        // a rating that is not a finite number costs the cell the auction
+        // a rating that is not finite disqualifies the cell
         rated.retain(|(_, rating)| rating.is_finite());
         if rated.len() < cells.len() {
             trace.unrated(&self.view, cells, &rated);
@@ -135,7 +135,7 @@ impl<'a> PlainEngine<'a> {
         }
     }
 
-    /// The cells that could win, by name.
+    /// The finalists, by name.
     fn finalists(&self, job: &Job, rated: &[(u32, f64)]) -> Vec<u32> {
         match &self.policy.pick {
             Pick::Sample => rated.iter().map(|(slot, _)| *slot).collect(),
@@ -199,7 +199,7 @@ impl Engine for PlainEngine<'_> {
         self.take(slot, job);
     }
 
-    /// The debits are in the view alone, which goes with the engine.
+    /// The debits are only in the view, which is dropped with the engine.
     fn finish(self: Box<Self>) {}
 }
 
@@ -217,13 +217,13 @@ fn best(rated: &[(u32, f64)], highest: bool) -> Vec<u32> {
 /// How many the pick `first-of` draws from.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 0 <= fraction <= 1
 pub(crate) fn first_k(fraction: f64, n: usize) -> usize {
-    // 0.07 of 100 is 7, whatever the float says
+    // 0.07 × 100 is 7, in spite of rounding
     (fraction * n as f64 + 1e-9).floor() as usize
 }
 
-/// What the score stages gave each cell so far.
+/// The totals of the score stages so far.
 struct Ratings {
-    /// By name; the lists below are in the same order.
+    /// By cell name; the lists below are in the same order.
     cells: Vec<u32>,
     totals: Vec<f64>,
     terms: Vec<(&'static str, Vec<f64>)>,

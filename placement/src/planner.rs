@@ -16,7 +16,7 @@ use crate::{
     trace::{Emptied, Trace},
 };
 
-/// What an auction works on, whichever engine decides.
+/// What an auction works on, whatever the engine.
 #[derive(Clone, Copy)]
 pub(crate) struct Auction<'a> {
     pub(crate) pool: PoolCells<'a>,
@@ -85,15 +85,15 @@ pub(crate) fn plan(auction: Auction<'_>, mut engine: Box<dyn Engine + '_>) -> Pl
     Plan { decisions }
 }
 
-/// Puts choices into words. Where the engine takes no notes, a failed job is taken once more through
-/// the plain engine, which is brought up to date only then: a batch that fits costs no explanation.
+/// Puts choices into words. If the engine keeps no record, a failed job is decided again by the
+/// plain engine, which is brought up to date only then: a batch that fits costs no explanation.
 struct Explainer<'a> {
     auction: Auction<'a>,
     plain: Option<PlainEngine<'a>>,
-    /// Placements so far: slot and job; the plain engine has taken the first `seen` of them.
+    /// Placements so far: slot and job; the first `seen` of them are debited in the plain engine.
     log: Vec<(u32, u32)>,
     seen: usize,
-    /// Stands in a decision until [`Explainer::name_cells`].
+    /// A placeholder in a decision until [`Explainer::name_cells`].
     nobody: Arc<str>,
 }
 
@@ -152,7 +152,7 @@ impl<'a> Explainer<'a> {
         }
     }
 
-    /// Says where each job was placed. Each name is a cold cache line: in a loop of their own the
+    /// Fills in the names of the cells. Each is a cold cache line: in a loop of its own the
     /// processor fetches many at a time.
     fn name_cells(&self, decisions: &mut [Decision]) {
         let placed = decisions.iter_mut().filter_map(|d| match &mut d.verdict {
@@ -164,7 +164,7 @@ impl<'a> Explainer<'a> {
         }
     }
 
-    /// Stages and score terms, where they are wanted.
+    /// Stages and score terms, if they are asked for.
     fn explanation(&self, trace: &Trace) -> Option<Box<Explanation>> {
         let Auction {
             policy, context, ..
@@ -180,36 +180,36 @@ impl<'a> Explainer<'a> {
     }
 }
 
-/// Failures that later jobs of the same shape share. Debits only take away, so what fits nowhere
-/// fits nowhere for the rest of the batch, unless a stage looks at what other jobs bring. Only the
-/// text may change, as the cells have less by then: it is made anew where anything was placed since.
+/// Failures that later jobs of the same shape share. Debits only reduce what is available, so what
+/// fits nowhere fits nowhere for the rest of the batch, unless a stage depends on other jobs. Only
+/// the text may change, as less is available by then: it is made anew if anything was placed since.
 struct Failures {
     shareable: bool,
     /// The last text of each shape, and how many jobs had been placed by then.
     by_shape: HashMap<u32, (Unplaced, usize)>,
-    /// By shape: whether `near` makes it depend on what is placed meanwhile.
+    /// By shape: whether `near` makes it depend on jobs placed meanwhile.
     near: Vec<bool>,
-    /// How many cells may still be looked at to make texts anew.
+    /// How many more cells may be visited to make texts anew.
     looks_left: usize,
 }
 
-/// The most cells that one plan looks at to make the texts of failures anew; past it a job gets the
-/// text of the job of its shape that failed before it. Without a bound, a batch in which every second
-/// job fails would cost a walk over all cells for each. A look takes some 0.2 µs: 0.1 s in all.
+/// The most cells that one plan visits to make the texts of failures anew; after that, a job gets
+/// the text of the previous failure of its shape. Without this bound, a batch in which every second
+/// job fails would cost a walk over all cells for each. A visit takes some 0.2 µs: 0.1 s in all.
 const MAX_LOOKS: usize = 500_000;
 
 impl Failures {
     fn new(auction: Auction<'_>) -> Self {
         let is_filter = |step: &Step| matches!(step, Step::Filter(_));
         let mut steps = auction.policy.stages.iter().map(|stage| &stage.step);
-        // a filter behind a narrowing sees other cells for each job
+        // a filter after a narrowing gets different cells for each job
         let filters_first = steps
             .by_ref()
             .skip_while(|step| is_filter(step))
             .all(|step| !is_filter(step));
         let shapes = auction.batch.shapes.iter();
         Self {
-            // whoever wants the stages gets those of each job's own run
+            // if stages are asked for, each job has its own
             shareable: filters_first && auction.context.explain < Explain::Stages,
             by_shape: HashMap::new(),
             near: shapes.map(|request| !request.near.is_empty()).collect(),
@@ -217,7 +217,7 @@ impl Failures {
         }
     }
 
-    /// Why one more job of a shape that failed before fails; none where its shape has not failed.
+    /// Why a further job of a failed shape fails; none if its shape has not failed.
     fn again(
         &mut self,
         job: &Job,
@@ -228,7 +228,7 @@ impl Failures {
         let (placed, cells) = (explainer.log.len(), explainer.auction.pool.by_name.len());
         if *then != placed && cells <= self.looks_left {
             self.looks_left -= cells;
-            // it fails in a filter, before any score: its objective has no say
+            // it fails in a filter, before any score: its objective does not matter
             *known = reasons::unplaced(job, explainer.trace(job, None));
             *then = placed;
         }
@@ -263,7 +263,7 @@ fn duplicate(job: u32, of: u32) -> Decision {
     }
 }
 
-/// Starts in flight against the policy's limit.
+/// The number of starts in flight against the policy's limit.
 struct InFlight {
     /// 0 = none.
     limit: u64,
@@ -324,10 +324,10 @@ struct Objectives {
 }
 
 impl Objectives {
-    /// The job's own objective, where the policy has one to replace. An unsound one is refused at
-    /// the door already; what comes here all the same is not placed.
+    /// The request's own objective, if the policy has one to replace. An invalid one is rejected at
+    /// admission; if it comes here all the same, it is not placed.
     fn of(&mut self, job: &Job, policy: &Policy) -> Result<Option<&Objective>, Unplaced> {
-        // mostly there is none to replace, and the request is a cold cache line
+        // usually there is none, and the request is a cold cache line
         let Some(base) = policy.objective() else {
             return Ok(None);
         };

@@ -1,4 +1,4 @@
-//! The cells as they are known, and the batch auction over them.
+//! The known cells, and the batch auction over them.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -25,12 +25,12 @@ use crate::{
 
 /// The known cells, by name.
 ///
-/// Beside them it keeps what the fast engines need: each cell's amounts in a few words, which cells
-/// hold which app, and the cells in the order of the last policy that planned.
+/// It also keeps what the fast engines need: each cell's amounts in a few words, which cells have
+/// which app, and the cells in the order of the last policy that planned.
 #[derive(Clone, Debug, Default)]
 pub struct Pool {
     by_name: BTreeMap<Arc<str>, u32>,
-    /// By slot; a free slot's name is empty.
+    /// By slot; the name of a free slot is empty.
     names: Vec<Arc<str>>,
     cells: Vec<Cell>,
     rows: Vec<Row>,
@@ -91,11 +91,11 @@ impl Pool {
         self.cells.push(Cell::new("", Resources::default()));
         self.rows.push(Row::default());
         self.hashes.push(0);
-        // a pool of 2^32 cells does not fit any memory
+        // a pool of 2^32 cells does not fit into memory
         u32::try_from(self.cells.len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// Gives up an index that the change of one cell makes wrong, or too large.
+    /// Drops the index if the change of one cell makes it invalid, or too large.
     fn drop_stale_index(&mut self) {
         let cells = self.cells.len();
         if self
@@ -107,7 +107,7 @@ impl Pool {
         }
     }
 
-    /// Forgets the cell.
+    /// Removes the cell.
     pub fn remove(&mut self, cell: &str) -> Option<Cell> {
         let slot = self.by_name.remove(cell)?;
         let at = slot as usize;
@@ -164,10 +164,10 @@ impl Pool {
         }
     }
 
-    /// Runs the batch auction over the pool plus the debits of this batch. The pool itself is the
-    /// same afterwards: what is really sent is debited with [`Pool::debit`].
+    /// Runs the batch auction over the pool plus the debits of this batch. The pool is unchanged
+    /// afterwards: what is really sent is debited with [`Pool::debit`].
     pub fn plan(&mut self, jobs: &[Job], policy: &Policy, context: &PlanContext) -> Plan {
-        // whoever wants everything explained has the plain engine do it
+        // full explanations come from the plain engine
         if context.explain >= Explain::Stages {
             return self.plan_plainly(jobs, policy, context);
         }
@@ -195,13 +195,13 @@ impl Pool {
             context,
         };
         let plan = planner::plan(auction, index.begin(session, &batch));
-        // one made for an auction with cells missing is of no use to the next
+        // an index for an auction with cells left out is useless for the next
         let is_lasting = !index.depends_on_membership() || context.has_all_cells();
         self.index = is_lasting.then_some(index);
         plan
     }
 
-    /// The index of the last plan where it is the right one, else a new one.
+    /// The index of the last plan if it fits this one, else a new one.
     fn take_index(&mut self, policy: &Policy, context: &PlanContext) -> Box<dyn Index> {
         let fits = |index: &dyn Index| {
             index.policy() == policy && (!index.depends_on_membership() || context.has_all_cells())
@@ -219,7 +219,7 @@ impl Pool {
         fast::build_index(policy, &self.cells, &self.rows, &self.hashes, by_name)
     }
 
-    /// Builds the fast engine's index for a policy ahead of the first plan.
+    /// Builds the fast engine's index for a policy before the first plan.
     pub fn prepare(&mut self, policy: &Policy) {
         self.index = Some(self.take_index(policy, &PlanContext::default()));
     }
@@ -229,8 +229,8 @@ impl Pool {
         fast::engine_name(policy)
     }
 
-    /// The same by the plain engine, which walks all cells for every job: the readable definition
-    /// that the fast engines are compared with.
+    /// The same with the plain engine, which walks all cells for every job: the readable definition
+    /// to which the fast engines are compared.
     pub fn plan_plainly(&self, jobs: &[Job], policy: &Policy, context: &PlanContext) -> Plan {
         let batch = Batch::new(jobs, policy.order);
         let pool = PoolCells {

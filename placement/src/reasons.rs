@@ -1,4 +1,5 @@
-//! One line for a job that was not placed: one text per stage, the same in every policy.
+//! The reason of a job that was not placed, in one line: one text per stage, the same for every
+//! policy.
 
 use crate::{
     decision::{Tally, Unplaced},
@@ -8,7 +9,7 @@ use crate::{
     words,
 };
 
-/// The text of a job that came when as many starts were in flight as allowed.
+/// The reason of a job that was decided when the limit of starts in flight was reached.
 pub(crate) const IN_FLIGHT: &str = "waiting to start instance: reached in-flight start limit";
 
 /// The reason and the tally of a job for which no cell was left.
@@ -30,8 +31,8 @@ pub(crate) fn unplaced(job: &Job, trace: Trace) -> Unplaced {
     Unplaced { reason, tally }
 }
 
-/// The first filter that asks for a resource takes all cells; each other resource that the reason
-/// names gets a row as well, without cells of its own.
+/// The first resource filter drops all cells; each further resource in the reason gets a row as
+/// well, with 0 cells.
 fn lacking_too(lacking: Vec<Lack>, tally: &mut Vec<Tally>) {
     for lack in lacking {
         let of_extra = lack.stage != lack.resource;

@@ -1,4 +1,4 @@
-//! Decisions as they are answered: as JSON, and the one-line words for a tally and for score terms.
+//! Decisions for answers: as JSON, and one-line texts for a tally and for score terms.
 
 use std::{fmt::Write, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::{
 /// All decisions of one auction, in the order in which they were made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// One for each job; none for a dropped duplicate.
+    /// One for each job; none for a duplicate.
     pub decisions: Vec<DecisionReport>,
 }
 
@@ -24,14 +24,14 @@ pub struct DecisionReport {
     pub app: String,
     /// The instance's index.
     pub index: u32,
-    /// What it is.
+    /// LRP or task.
     pub kind: Kind,
     /// Whether a cell was found.
     pub outcome: DecisionOutcome,
-    /// Where it goes.
+    /// The cell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<Arc<str>>,
-    /// The cells the final draw was made from, sorted.
+    /// The cells from which the winner was drawn, sorted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub finalists: Vec<Arc<str>>,
     /// The winner's cost, where the lowest wins.
@@ -52,22 +52,22 @@ pub struct DecisionReport {
     /// Each finalist's score terms, when asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scores: Vec<ScoreReport>,
-    /// Whether the terms are multiplied, and the product scaled to 0..1 after each; else they are
-    /// added up.
+    /// Whether the terms are multiplied, with the product scaled to 0..1 after each; otherwise they
+    /// are added.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub product: bool,
-    /// Hints that were ignored, and the like.
+    /// Ignored hints and other notes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// How a decision ended.
+/// The outcome of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DecisionOutcome {
     /// A cell was found.
     Placed,
-    /// No cell can take it.
+    /// No cell fits.
     Unplaced,
 }
 
@@ -81,7 +81,7 @@ impl std::fmt::Display for DecisionOutcome {
 }
 
 impl Report {
-    /// Puts a plan into words.
+    /// Describes a plan.
     pub fn new(jobs: &[Job], policy: &Policy, plan: Plan) -> Self {
         let decisions = plan.decisions.into_iter();
         let report = |decision: crate::decision::Decision| {
@@ -129,7 +129,7 @@ impl Report {
     }
 }
 
-/// Score terms as they make one score: added up, or multiplied.
+/// Score terms as a formula: added or multiplied.
 pub fn joined(terms: &[String], product: bool) -> String {
     if product {
         format!("{}, scaled", terms.join(" × "))

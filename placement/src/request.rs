@@ -1,4 +1,4 @@
-//! A start request and the jobs it explodes into.
+//! A start request and its jobs.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -41,10 +41,10 @@ impl fmt::Display for Kind {
 /// A request to start instances of an app. Required: `app`, `memory_mb`, `disk_mb`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
-    /// Names the request: the same id again is the same request. Empty = none was given.
+    /// Identifies the request: the same id is the same request. Empty = none was given.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id: String,
-    /// A long-running process unless said.
+    /// A long-running process by default.
     #[serde(default)]
     pub kind: Kind,
     /// The app's name: 1 to 128 of `A-Za-z0-9_-`.
@@ -59,13 +59,13 @@ pub struct Request {
     pub memory_mb: i64,
     /// MiB for each instance.
     pub disk_mb: i64,
-    /// Thousandths of a core; 0 asks for none, and is "not capped".
+    /// Thousandths of a core; 0 = no cpu limit.
     #[serde(default, skip_serializing_if = "crate::resources::is_zero")]
     pub cpu_millis: i64,
-    /// Named, countable resources for each instance.
+    /// Extra resources for each instance.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, i64>,
-    /// The root filesystem it needs; none = any cell.
+    /// The stack it needs; none = any cell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stack: Option<String>,
     /// Placement tags it asks for (Diego).
@@ -74,10 +74,10 @@ pub struct Request {
     /// Volume drivers it needs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volume_drivers: Vec<String>,
-    /// The blob it is made from, for cells that cached it.
+    /// The blob from which it is made, for cells that have it cached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_blob: Option<String>,
-    /// Who it belongs to.
+    /// The tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     /// Each entry is a requirement: at least one of its networks must be up.
@@ -98,10 +98,10 @@ pub struct Request {
     /// Near any of these: `app:NAME`, `tag:KEY=VALUE`, `rack:NAME`, `instance:UUID`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub near: Vec<String>,
-    /// Far from all of these; the same forms.
+    /// Far from all of these; the same items.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub far: Vec<String>,
-    /// Near and far are demands, not hints.
+    /// Near and far are demands, not preferences.
     #[serde(default, skip_serializing_if = "is_false")]
     pub strict: bool,
     /// Tags of the new instances.
@@ -113,13 +113,13 @@ pub struct Request {
     /// An objective of its own, where the policy has one; at most 2 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objective: Option<String>,
-    /// When the reply goes out at the latest (default 4 s).
+    /// The longest time until the reply (default 4 s).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Span>,
-    /// How long work that fits nowhere waits (default 0).
+    /// How long work that fits nowhere is queued (default 0).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_timeout: Option<Span>,
-    /// What the cell executes; placement never reads it.
+    /// What the cell executes; placement does not use it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<Run>,
 }
@@ -127,12 +127,12 @@ pub struct Request {
 /// What a cell executes for an instance.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// The program and its arguments; at least one word.
+    /// The program and its arguments; at least the program.
     pub command: Vec<String>,
-    /// Laid over the environment that the cell gives.
+    /// Added to the environment that the cell sets, and overriding it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Whether it wants a port of its own, named in `PORT`.
+    /// Whether it needs a port, given to it as `PORT`.
     #[serde(default, skip_serializing_if = "is_false")]
     pub port: bool,
 }
@@ -140,9 +140,9 @@ pub struct Run {
 /// One instance to be placed: a request and an index of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
-    /// What is asked for.
+    /// The request.
     pub request: Arc<Request>,
-    /// Which of its instances this is.
+    /// The index of the instance.
     pub index: u32,
 }
 
@@ -181,7 +181,7 @@ impl Request {
         }
     }
 
-    /// What one instance takes of each resource; it always takes one place among the containers.
+    /// What one instance uses of each resource; always one container.
     pub fn amounts(&self) -> Amounts {
         Amounts::from_fn(|resource| match resource {
             Resource::Memory => self.memory_mb,
@@ -191,8 +191,8 @@ impl Request {
         })
     }
 
-    /// What a cell must have for one instance. Who asks for no cpu fits even where more was promised
-    /// than there is.
+    /// What a cell must have for one instance. A request without cpu fits even if the cell's cpu is
+    /// overcommitted.
     pub fn needs(&self) -> Amounts {
         let mut needs = self.amounts();
         if self.cpu_millis == 0 {
@@ -213,8 +213,8 @@ impl Request {
         }
     }
 
-    /// Refuses what no request may ask: bad names, negative or absurd sizes, too many instances,
-    /// indices outside `0..instances`, over-long texts and lists.
+    /// Rejects an invalid request: bad names, negative or absurd sizes, too many instances, indices
+    /// outside `0..instances`, texts and lists that are too long.
     pub fn check(&self) -> Result<(), Invalid> {
         check_name("app", &self.app)?;
         if !self.id.is_empty() {
@@ -327,9 +327,9 @@ impl Request {
 }
 
 impl Run {
-    /// Refuses what no system can execute: no program, a NUL in any text, and names of the
-    /// environment that are empty or hold a `=`. The errors say where, and never quote a value: they
-    /// are published as events, and values here hold passwords.
+    /// Rejects what cannot be executed: no program, a NUL in any text, and names of environment
+    /// variables that are empty or contain a `=`. The errors give the place and never the value:
+    /// they are published as events, and values may be secrets.
     pub fn check(&self) -> Result<(), Invalid> {
         if self.command.first().is_none_or(String::is_empty) {
             let expected = "the program and its arguments";

@@ -1,5 +1,5 @@
-//! What a cell has and what a job asks for. The resources that every cell has are listed here and
-//! nowhere else: whoever works on amounts goes through [`Resource::ALL`].
+//! What a cell has and what a job asks for. The resources of every cell are listed here and nowhere
+//! else: all code on amounts uses [`Resource::ALL`].
 
 use std::{
     collections::BTreeMap,
@@ -8,17 +8,17 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// The largest memory, disk, cpu or `extra` a message may name: 2^31 - 1.
+/// The largest memory, disk, cpu or `extra` in a message: 2^31 - 1.
 pub const MAX_AMOUNT: i64 = (1 << 31) - 1;
 
-/// A resource that every cell has, as opposed to the named ones (`extra`) that operators add.
+/// A resource of every cell, as opposed to the `extra` ones that operators add.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Resource {
     /// MiB.
     Memory,
     /// MiB.
     Disk,
-    /// Places for instances.
+    /// The number of instances.
     Containers,
     /// Thousandths of a core.
     Cpu,
@@ -48,7 +48,7 @@ impl Resource {
         }
     }
 
-    /// Whether a cell with a total of 0 gets no work at all, not even work that asks for none of it.
+    /// Whether a cell with a total of 0 gets no work at all, not even work that needs none of it.
     pub(crate) const fn is_vital(self) -> bool {
         !matches!(self, Self::Cpu)
     }
@@ -73,12 +73,12 @@ impl IndexMut<Resource> for Amounts {
 }
 
 impl Amounts {
-    /// A cell's amount that never runs out; debits leave it as it is.
+    /// A cell's unlimited amount; debits do not change it.
     pub const UNLIMITED: i64 = i64::MAX;
     /// A need that any amount meets, even a negative one.
     pub const NO_NEED: i64 = i64::MIN;
 
-    /// The amount that `amount` says for each resource.
+    /// The result of `amount` for each resource.
     pub fn from_fn(amount: impl Fn(Resource) -> i64) -> Self {
         Self(Resource::ALL.map(amount))
     }
@@ -88,7 +88,7 @@ impl Amounts {
         Self([amount; Resource::ALL.len()])
     }
 
-    /// Takes `wanted` away, but for what is unlimited.
+    /// Subtracts `wanted`, except from what is unlimited.
     pub fn debit(&mut self, wanted: &Self) {
         for (have, wanted) in self.0.iter_mut().zip(wanted.0) {
             if *have != Self::UNLIMITED {
@@ -97,10 +97,10 @@ impl Amounts {
         }
     }
 
-    /// Whether there is at least `needed` of everything.
+    /// Whether there is enough of everything.
     #[inline]
     pub fn covers(&self, needed: &Self) -> bool {
-        // without a branch that the processor could guess wrong
+        // without a branch that the processor could mispredict
         let mut covers = true;
         for (have, needed) in self.0.iter().zip(&needed.0) {
             covers &= have >= needed;
@@ -108,15 +108,15 @@ impl Amounts {
         covers
     }
 
-    /// The lower of each.
+    /// The minimum of each.
     pub fn lower(self, other: Self) -> Self {
         Self::from_fn(|resource| self[resource].min(other[resource]))
     }
 }
 
-/// A cell's capacity, in all (`total`) or still free (`available`).
+/// A cell's resources, in all (`total`) or not reserved (`available`).
 ///
-/// `available` may be negative: an over-committed cell says so. Absent disk or containers mean
+/// `available` may be negative if a cell is overcommitted. Absent disk or containers mean
 /// "unlimited"; absent cpu or `extra` mean none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Resources {
@@ -131,7 +131,7 @@ pub struct Resources {
     /// Thousandths of a core.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cpu_millis: i64,
-    /// Named, countable resources: `gpu`, licence seats and the like.
+    /// Extra resources: `gpu`, licence seats and the like.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, i64>,
 }
@@ -147,7 +147,7 @@ impl Resources {
         }
     }
 
-    /// How much there is; none = unlimited.
+    /// The amount; none = unlimited.
     pub fn get(&self, resource: Resource) -> Option<i64> {
         match resource {
             Resource::Memory => Some(self.memory_mb),
@@ -157,7 +157,7 @@ impl Resources {
         }
     }
 
-    /// The same to be changed.
+    /// The amount, to be changed.
     pub(crate) fn get_mut(&mut self, resource: Resource) -> Option<&mut i64> {
         match resource {
             Resource::Memory => Some(&mut self.memory_mb),
@@ -167,27 +167,28 @@ impl Resources {
         }
     }
 
-    /// All amounts but the named ones; [`Amounts::UNLIMITED`] where there is no limit.
+    /// All amounts except extra ones; [`Amounts::UNLIMITED`] if there is no limit.
     pub fn amounts(&self) -> Amounts {
         Amounts::from_fn(|resource| self.get(resource).unwrap_or(Amounts::UNLIMITED))
     }
 
-    /// Every limited amount by its field's name, the named resources included.
+    /// Every limited amount by its field's name, extra resources included.
     pub fn fields(&self) -> impl Iterator<Item = (&str, i64)> {
         let limited = |resource: Resource| Some((resource.field(), self.get(resource)?));
         let extra = self.extra.iter().map(|(name, amount)| (&**name, *amount));
         Resource::ALL.into_iter().filter_map(limited).chain(extra)
     }
 
-    /// How much of a named resource there is; absent = 0.
+    /// The amount of an extra resource; absent = 0.
     pub fn extra(&self, name: &str) -> i64 {
         self.extra.get(name).copied().unwrap_or(0)
     }
 }
 
-/// Diego's resource term: the mean of the fractions of memory, disk and containers that are used when
-/// `wanted` is placed where `available` is left of `total` ([`crate::policy::Term::Resources`]; cpu has
-/// no part in it). What is unlimited, in either, adds nothing; a total of 0 gives no finite number.
+/// Diego's resource term: the mean of the fractions of memory, disk and containers that are used
+/// when `wanted` is placed on a cell with `available` left of `total`
+/// ([`crate::policy::Term::Resources`]; cpu is not included). What is unlimited, in either, adds 0;
+/// a total of 0 gives no finite number.
 #[inline]
 pub(crate) fn used_after(available: &Amounts, wanted: &Amounts, total: &Amounts) -> f64 {
     let used = |resource: Resource| {

@@ -1,9 +1,9 @@
-//! Ties and draws, defined: any engine that follows these few lines decides alike.
+//! Ties and draws: an engine that follows these functions decides as all others do.
 //!
-//! Every cell gets a lot for the auction, every job a point on the same circle of 2^64 numbers. Of
-//! tied cells the first at or after the job's point wins. So a tie is fair over auctions, depends on
-//! nothing but seed, auction, app, index and the cell's name, and an index that keeps cells in the
-//! order of their lots finds the winner without looking at all of them.
+//! Every cell has a lot for the auction, every job a point on the same circle of 2^64 numbers. Of
+//! tied cells, the first at or after the job's point wins. So ties are fair over many auctions and
+//! depend only on seed, auction, app, index and the cell's name; and an index that keeps cells in
+//! the order of their lots finds the winner without visiting all of them.
 
 /// The finaliser of splitmix64: every input bit moves about half of the output bits.
 pub const fn mix(mut x: u64) -> u64 {
@@ -43,14 +43,14 @@ impl Lots {
     }
 
     /// A job's point on the circle, from the hash of its app and its index. Its low half is 0, so
-    /// that the high half of a distance needs the high half of a lot only.
+    /// that the high half of a distance depends only on the high half of the lot.
     pub(crate) fn of_job(self, app_hash: u64, index: u32) -> u64 {
         let point = mix(mix(app_hash.rotate_left(32) ^ self.key).wrapping_add(u64::from(index)));
         point & !0xffff_ffff
     }
 }
 
-/// How far a cell's lot lies after the job's point: of tied cells the lowest wins.
+/// The distance from the job's point to a cell's lot: of tied cells the lowest wins.
 pub(crate) fn distance(cell_lot: u64, job_point: u64) -> u64 {
     cell_lot.wrapping_sub(job_point)
 }

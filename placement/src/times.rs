@@ -1,4 +1,4 @@
-//! Dates, stamps and spans: read once, from the texts that messages and files carry.
+//! Dates, stamps and durations, parsed once from messages and files.
 
 use std::{
     fmt,
@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
 use crate::words::shorten;
 
-/// A date that operators set: RFC 3339, or a day such as `2026-12-01`. Written as it was read.
+/// A date that operators set: RFC 3339, or a day such as `2026-12-01`. Written as it was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timestamp {
     text: String,
@@ -18,7 +18,7 @@ pub struct Timestamp {
 }
 
 impl Timestamp {
-    /// What a text that is no date is told.
+    /// What is expected of a date.
     pub const EXPECTED: &'static str = "a date such as \"2026-12-01\" or \"2026-12-01T04:00:00Z\"";
 
     /// Milliseconds since the Unix epoch.
@@ -26,13 +26,13 @@ impl Timestamp {
         self.ms
     }
 
-    /// As it was written.
+    /// The original text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 }
 
-/// A text that is neither an RFC 3339 date nor a day.
+/// The text is neither an RFC 3339 date nor a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected {}", Timestamp::EXPECTED)]
 pub struct NoDate;
@@ -72,8 +72,8 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
-/// The build stamp of a platform image, `YYYYMMDDTHHMMSSZ`; another text is kept, and is older than
-/// every date.
+/// The build stamp of a platform image, `YYYYMMDDTHHMMSSZ`; another text is kept, and counts as
+/// older than every date.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Stamp {
     text: String,
@@ -81,12 +81,12 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// As it was written.
+    /// The original text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Milliseconds since the Unix epoch; none where the text is no stamp.
+    /// Milliseconds since the Unix epoch; none if the text is not a stamp.
     pub fn ms(&self) -> Option<i64> {
         self.ms
     }
@@ -123,7 +123,7 @@ impl<'de> Deserialize<'de> for Stamp {
     }
 }
 
-/// A length of time, written like `"4s"` or `"250ms"` on the wire and in files.
+/// A duration, written as `"4s"` or `"250ms"` in messages and files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(pub Duration);
 

@@ -1,5 +1,5 @@
-//! Notes that the plain engine takes of one decision, stage by stage: what explanations, reasons and
-//! tallies are made from.
+//! The plain engine's record of one decision, stage by stage, from which explanations, reasons and
+//! tallies are made.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,22 +11,22 @@ use crate::{
     stages::filter::{self, Why},
 };
 
-/// The most different reasons that one stage tells apart.
+/// The most different reasons that are kept apart in one stage.
 const MAX_REASONS: usize = 8;
 /// The most notes on one decision.
 const MAX_NOTES: usize = 16;
 
-/// What happened on the way, stage by stage.
+/// The record, stage by stage.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     pub(crate) stages: Vec<StageReport>,
-    /// Hints that were ignored, and the like.
+    /// Ignored hints and other notes.
     pub(crate) notes: Vec<String>,
     /// Each term of each finalist.
     pub(crate) scores: Vec<ScoreReport>,
-    /// Name the dropped cells.
+    /// Whether to name the dropped cells.
     with_names: bool,
-    /// What every cell that came to the last resource filters lacked, by name.
+    /// The resources that every cell lacked at the last resource filters, by name.
     pub(crate) lacking: Vec<Lack>,
     /// The stage that left nothing.
     pub(crate) emptied_by: Option<Emptied>,
@@ -63,7 +63,7 @@ impl Trace {
         }
     }
 
-    /// Before the first stage: the cells that do not exist for this auction.
+    /// Before the first stage: the cells that are left out of this auction.
     pub(crate) fn begin(&mut self, view: &AuctionView<'_>, live: &[u32]) {
         for (name, gone) in view.gone() {
             let reason = match *name {
@@ -109,7 +109,7 @@ impl Trace {
         }
     }
 
-    /// Before the first of a run of resource filters: what does every cell here lack?
+    /// Before the first of consecutive resource filters: which resources does every cell lack?
     pub(crate) fn resources(
         &mut self,
         view: &AuctionView<'_>,
@@ -207,7 +207,7 @@ fn group(
     groups.into_values().collect()
 }
 
-/// The resources that each of the cells has too little of, each once, by name.
+/// The resources that every one of the cells lacks, each once, by name.
 fn lacked_by_all(view: &AuctionView<'_>, job: &Job, run: &[Filter], cells: &[u32]) -> Vec<Lack> {
     let Some((first, others)) = cells.split_first() else {
         return Vec::new();

@@ -1,8 +1,8 @@
-//! Traits: named properties that operators give cells and requests demand (Triton).
+//! Traits: named properties that operators give to cells and requests demand (Triton).
 
 use serde::{Deserialize, Serialize};
 
-/// A trait's value, on a cell or wanted by a request.
+/// A trait's value, on a cell or demanded by a request.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Trait {
@@ -20,7 +20,7 @@ impl<'de> Deserialize<'de> for Trait {
     }
 }
 
-/// Reads a trait; by hand, so that the error says what was expected.
+/// Parses a trait; by hand, so that the error says what was expected.
 struct AnyTrait;
 
 impl<'de> serde::de::Visitor<'de> for AnyTrait {

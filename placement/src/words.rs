@@ -1,4 +1,4 @@
-//! Lists in words, and words that were meant.
+//! Lists as text, and corrections of misspelt words.
 
 /// `a`, `a or b`, `a, b or c`.
 pub(crate) fn or(items: &[String]) -> String {
@@ -19,8 +19,7 @@ fn join(items: &[String], word: &str) -> String {
     }
 }
 
-/// The valid name that `name` was probably meant to be: the one with the fewest edits, when they are
-/// few.
+/// The valid name nearest to `name` by edits, if it is near enough to be a misspelling.
 pub fn nearest<'n>(name: &str, valid: &[&'n str]) -> Option<&'n str> {
     let name: String = name.chars().take(64).collect();
     let distance = |candidate: &str| strsim::osa_distance(&name, candidate);
@@ -28,7 +27,7 @@ pub fn nearest<'n>(name: &str, valid: &[&'n str]) -> Option<&'n str> {
     (distance(best) <= 1 + best.len() / 3).then_some(*best)
 }
 
-/// A text as an error quotes it: its first 40 characters.
+/// A text for an error: its first 40 characters, quoted.
 pub(crate) fn shorten(text: &str) -> String {
     let mut short: String = text.chars().take(40).collect();
     if short.len() < text.len() {

@@ -1,5 +1,5 @@
-//! Attributes that operators change while a cell runs: what they may be, and how they lie over the
-//! configured ones. Pure: [`crate::operators`] keeps them in a file.
+//! Attributes that operators change while a cell runs: which values are valid, and how they
+//! override the configured ones. Pure: [`crate::operators`] keeps them in a file.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,15 @@ use serde_json::{Map, Value};
 
 use crate::config::RepConfig;
 
-/// Changed attributes at one time, the parts of tables counted one by one.
+/// The most changed attributes; each entry of a table counts as one.
 pub const MAX_CHANGED: usize = 256;
-/// The longest text, in bytes; of a list or table, the longest it may be when written as JSON.
+/// The longest value, in bytes; of a list or table, its length as JSON.
 const MAX_TEXT: usize = 4_096;
 
-/// Attributes by name (`rack`, `traits.ssd`) and what they shall be; null = as configured.
+/// Attributes by name (`rack`, `traits.ssd`) and their new values; null = as configured.
 pub type Changes = BTreeMap<String, Value>;
 
-/// What stands beside the attributes in a cell, and is changed like one.
+/// Not one of [`Attributes`], but changed in the same way.
 const INDEX: &str = "index";
 
 /// Everything that can be changed, by name.
@@ -29,7 +29,7 @@ fn settable() -> impl Iterator<Item = (&'static str, Shape)> {
         .chain([index])
 }
 
-/// The attribute's first name, its part where it names one, and its shape.
+/// The name of the attribute, the entry of its table if one is named, and the shape.
 fn find(key: &str) -> Result<(&str, Option<&str>, Shape), Invalid> {
     let (name, part) = match key.split_once('.') {
         None => (key, None),
@@ -54,8 +54,8 @@ fn find(key: &str) -> Result<(&str, Option<&str>, Shape), Invalid> {
     }
 }
 
-/// A value as people type it: `true`, `3`, `a,b`, `2026-12-01`, or JSON for whole tables; `null` =
-/// as configured.
+/// Parses a value as typed on the command line: `true`, `3`, `a,b`, `2026-12-01`, or JSON for whole
+/// tables; `null` = as configured.
 pub fn attribute_value(key: &str, text: &str) -> Result<Value, Invalid> {
     let (_, part, shape) = find(key)?;
     let wrong = || Invalid::new(key, shown(&text.into()), shape.expected(part.is_some()));
@@ -74,7 +74,7 @@ pub fn attribute_value(key: &str, text: &str) -> Result<Value, Invalid> {
     })
 }
 
-/// Lays `set` over what was changed before; null takes a change back.
+/// Merges `set` into the earlier changes; null removes a change.
 pub(crate) fn merge(mut changed: Changes, set: Changes) -> Result<Changes, Invalid> {
     for (key, value) in set {
         let (name, part, _) = find(&key)?;
@@ -99,7 +99,7 @@ pub(crate) fn merge(mut changed: Changes, set: Changes) -> Result<Changes, Inval
     Ok(changed)
 }
 
-/// The configured cell with these changes; refuses what no cell may say.
+/// The configured cell with these changes; an error if that is not a valid cell.
 pub(crate) fn changed_cell(config: &RepConfig, changed: &Changes) -> Result<Cell, Invalid> {
     let configured = serde_json::to_value(config.configured()).unwrap_or_default();
     let mut whole = match configured {
@@ -131,7 +131,7 @@ pub(crate) fn changed_cell(config: &RepConfig, changed: &Changes) -> Result<Cell
         }
     }
     let attributes = Attributes::deserialize(Value::Object(whole.clone())).map_err(|_| {
-        // each by itself is right: only a platform can lack a part
+        // each attribute by itself is valid: only a platform can lack a part
         let platform = whole.get("platform").unwrap_or(&Value::Null);
         Invalid::new("platform", shown(platform), Shape::Platform.expected(false))
     })?;
@@ -140,7 +140,7 @@ pub(crate) fn changed_cell(config: &RepConfig, changed: &Changes) -> Result<Cell
     Ok(cell)
 }
 
-/// Whether the attribute alone can be read.
+/// Checks one attribute by itself.
 fn check(name: &str, value: &Value, wrong: impl Fn() -> Invalid) -> Result<(), Invalid> {
     let alone = Map::from_iter([(name.to_owned(), value.clone())]);
     let read = Attributes::deserialize(Value::Object(alone)).map_err(|_| wrong())?;
@@ -163,7 +163,7 @@ fn check_cell(cell: &Cell) -> Result<(), Invalid> {
     }
 }
 
-/// A value, shortened.
+/// A value, shortened for messages.
 fn shown(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(60) {

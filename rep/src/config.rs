@@ -1,4 +1,4 @@
-//! How a cell is set up.
+//! The configuration of a cell.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -6,50 +6,50 @@ use advertiser::Cadence;
 use placement::{Attributes, Cell, Invalid, Resources, Span};
 use serde::Deserialize;
 
-/// Everything a rep is told when it starts. In a file, unknown fields are refused.
+/// The configuration of a rep. In a file, unknown fields are rejected.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RepConfig {
-    /// The cell's name: 1 to 128 of `A-Za-z0-9_-`, its own in the cluster.
+    /// The cell's name: 1 to 128 of `A-Za-z0-9_-`, unique in the cluster.
     pub cell: String,
     /// Availability zone (default `default`).
     #[serde(default = "default_zone")]
     pub zone: String,
-    /// Its ordinal in its deployment (default 0).
+    /// Its index in its deployment (default 0).
     #[serde(default)]
     pub index: u32,
-    /// All that may be promised; overcommit included.
+    /// The total resources, overcommit included.
     pub total: Resources,
-    /// What operators say of the cell beside its zone.
+    /// The attributes that operators set, except the zone.
     #[serde(default)]
     pub attributes: Attributes,
-    /// Where changes that operators make while it runs are kept (default: in the executor's
-    /// `state_dir`; without that, they are not).
+    /// The file that keeps changes which operators make while the cell runs (default: in the
+    /// executor's `state_dir`; without that, they are not kept).
     #[serde(default)]
     pub attributes_file: Option<PathBuf>,
     /// How often it advertises (default 5 s); at most half of `ttl`.
     #[serde(default = "seconds::<5>")]
     pub interval: Span,
-    /// How long its word holds (default 15 s).
+    /// How long an advertisement is valid (default 15 s).
     #[serde(default = "seconds::<15>")]
     pub ttl: Span,
-    /// How often it tells observers of all its instances (default 10 s).
+    /// How often it publishes a heartbeat with all its instances (default 10 s).
     #[serde(default = "seconds::<10>")]
     pub heartbeat: Span,
     /// How long an instance may take to end after SIGTERM, before SIGKILL (default 10 s).
     #[serde(default = "seconds::<10>")]
     pub grace: Span,
-    /// How long instances go on when a drain does not say (default 30 s).
+    /// The deadline of a drain that does not give one (default 30 s).
     #[serde(default = "seconds::<30>")]
     pub drain_deadline: Span,
     /// What runs instances (default: processes).
     #[serde(default)]
     pub executor: ExecutorKind,
-    /// Where instances with a port can be reached (default `127.0.0.1`).
+    /// The address of instances with a port (default `127.0.0.1`).
     #[serde(default = "default_address")]
     pub address: String,
     /// Answer `$SRV.PING/INFO/STATS` (default true). Thousands of simulated cells in one process do
-    /// without: it is nine subscriptions each.
+    /// without, as it takes nine subscriptions each.
     #[serde(default = "yes")]
     pub service: bool,
     /// Mixed with the cell's name for the jitter of its advertisements.
@@ -57,58 +57,60 @@ pub struct RepConfig {
     pub seed: u64,
 }
 
-/// What runs instances.
+/// Which executor runs instances.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "lowercase", tag = "kind")]
 pub enum ExecutorKind {
-    /// A process for each instance.
+    /// One process per instance.
     Process(ProcessConfig),
-    /// Nothing runs; for load tests.
+    /// Simulated: nothing runs; for load tests.
     Simulated(SimulatedConfig),
 }
 
-/// How processes are run.
+/// Settings of the process executor.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProcessConfig {
-    /// The user that instances run as; only root may name another. As root: `nobody` unless said.
+    /// The user that instances run as; only root may name another one. The default for root is
+    /// `nobody`.
     pub run_as: Option<String>,
     /// Where instances get their directories (default: one of the rep's own under the system's
     /// temporary directory). Other users must be able to pass through it.
     pub state_dir: Option<PathBuf>,
-    /// The ports handed to instances that ask for one, first and last (default 61001 to 65535: no
-    /// system hands these out by itself).
+    /// The ports for instances that ask for one, first and last (default 61001 to 65535, outside
+    /// the ranges from which systems choose ports themselves).
     pub ports: (u16, u16),
     /// The program that supervises an instance when called with `supervise` (default:
     /// `vendue-supervisor` beside `vendue`, else this one).
     #[serde(skip)]
     pub supervisor: Option<PathBuf>,
-    /// How memory limits are held (default: the best that works).
+    /// How memory limits are enforced (default: the best way that works).
     pub memory: MemoryLimit,
 }
 
-/// How memory limits are held.
+/// How memory limits are enforced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MemoryLimit {
-    /// cgroup v2, else v1, else by watching.
+    /// cgroup v2, else v1, else by polling.
     #[default]
     Auto,
-    /// The supervisor watches the resident size of the instance's processes, twice a second.
+    /// By polling: the supervisor checks the resident memory of the instance's processes twice a
+    /// second.
     Watch,
     /// Not at all.
     Off,
 }
 
-/// How instances are pretended.
+/// Settings of simulated instances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SimulatedConfig {
-    /// How long an instance takes to run (default: no time).
+    /// How long an instance takes to start (default: no time).
     pub start: Span,
     /// How long a task takes; absent = it never ends.
     pub task: Option<Span>,
-    /// So many apps, `held-0` and so on, have an instance of 1 MiB here from the start.
+    /// This many apps, `held-0` and so on, have an instance of 1 MiB on the cell from the start.
     pub apps: usize,
 }
 
@@ -134,7 +136,7 @@ impl RepConfig {
         }
     }
 
-    /// What operators say of the cell as configured, its zone included.
+    /// The configured attributes, the zone included.
     pub(crate) fn configured(&self) -> Attributes {
         Attributes {
             zone: self.zone.clone(),
@@ -142,7 +144,7 @@ impl RepConfig {
         }
     }
 
-    /// The empty cell of this name and size, as operators describe it.
+    /// The empty cell of this name and size, with these attributes.
     pub(crate) fn described(&self, index: u32, attributes: Attributes) -> Cell {
         Cell {
             index,
@@ -151,12 +153,12 @@ impl RepConfig {
         }
     }
 
-    /// Refuses what no cell may say; [`crate::run`] does so too, once it is connected.
+    /// Rejects what is not a valid cell; [`crate::run`] also does so, once it is connected.
     pub fn validate(&self) -> Result<(), Invalid> {
         self.check().map(drop)
     }
 
-    /// The cell that this describes, empty, and its cadence; refuses what no cell may say.
+    /// The empty cell and its cadence; an error if one of them is not valid.
     pub(crate) fn check(&self) -> Result<(Cell, Cadence), Invalid> {
         let no_zone = Attributes::default().zone;
         if self.attributes.zone != no_zone {

@@ -5,10 +5,10 @@ use shared::nats::BusError;
 
 use crate::executor::ExecutorError;
 
-/// Why a cell cannot run.
+/// Why a rep cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum RepError {
-    /// Its configuration says what no cell may.
+    /// The configuration is not valid.
     #[error("invalid configuration")]
     Config(#[from] Invalid),
     /// Another cell has its name.
@@ -18,13 +18,13 @@ pub enum RepError {
     NameTaken {
         /// The name.
         cell: String,
-        /// The other cell's incarnation, or what it answered.
+        /// The other cell's incarnation, or its answer.
         incarnation: String,
     },
     /// NATS cannot be used.
     #[error("cannot use NATS")]
     Bus(#[from] BusError),
-    /// Instances cannot be run here.
+    /// The executor cannot run instances on this machine.
     #[error("cannot run instances")]
     Executor(#[from] ExecutorError),
 }

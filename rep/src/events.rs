@@ -1,19 +1,19 @@
-//! Events of instances, gathered: one message for each app and kind in a short while, not one for
+//! Collects events of instances: one message for each app and kind in a short time, not one for
 //! each instance.
 
 use std::collections::BTreeMap;
 
 use shared::wire::{Event, EventInstance, format_indices};
 
-/// How long events are gathered.
+/// How long events are collected.
 const GATHER_MS: u64 = 100;
-/// An event names at most so many instances; their number and indices are always told.
+/// The most instances listed in one event; the event always has their number and indices.
 const NAMED: usize = 100;
 
 /// Kind, app and reason: what one event is about.
 pub(crate) type About = (&'static str, String, Option<String>);
 
-/// See the module.
+/// Collected events.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Events {
     /// In the order in which each came up first.
@@ -38,7 +38,7 @@ impl Events {
         self.due_ms
     }
 
-    /// The events of this while.
+    /// The collected events.
     pub(crate) fn take(&mut self, cell: &str) -> Vec<Event> {
         self.due_ms = None;
         let mut gathered = std::mem::take(&mut self.gathered);

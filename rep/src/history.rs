@@ -1,63 +1,64 @@
-//! What a cell remembers of instances that are gone, or that were stopped before they came. All of
-//! it is bounded, by time and by number.
+//! What a cell remembers of instances that have ended, or that were stopped before their start
+//! arrived. Bounded by time and by number.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use shared::InstanceId;
 use shared::wire::Instance;
 
-/// Ended instances stay visible this long …
+/// How long ended instances are reported …
 const ENDED_MS: u64 = 600_000;
-/// … and at most so many of them.
+/// … and the most of them.
 const ENDED: usize = 1_000;
-/// A start that was stopped by name before it arrived is refused this long; starts live 5 s.
+/// How long a start is refused if its instance was stopped by id before it arrived; starts expire
+/// after 5 s.
 const STOPPED_MS: u64 = 60_000;
-/// The longest that an id is remembered for repeats of its start, whatever the start says.
+/// The longest that an id is remembered, to recognise repeats of its start.
 const REPEAT_MS: u64 = 600_000;
-/// At most so many ids are remembered.
+/// The most ids remembered.
 const KNOWN: usize = 20_000;
 
-/// See the module.
+/// Ended instances and known ids.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
-    /// Oldest first, with when it ended.
+    /// Oldest first, with the time of the end.
     ended: VecDeque<(u64, Instance)>,
     known: BTreeMap<InstanceId, Known>,
-    /// When to forget which id, earliest first.
+    /// When to forget each id, earliest first.
     forget: BTreeSet<(u64, InstanceId)>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// Somebody stopped it; else it ended by itself.
+    /// Stopped on request; otherwise it ended by itself.
     stopped: bool,
     until_ms: u64,
 }
 
 impl History {
-    /// Remembers an instance that is gone: for people, and for repeats of its start, which may come
-    /// until `expires_ms`.
+    /// Remembers an instance that has ended: for queries, and for repeats of its start, which may
+    /// arrive until `expires_ms`.
     pub(crate) fn add(&mut self, now_ms: u64, ended: Instance, stopped: bool, expires_ms: u64) {
         self.know(now_ms, ended.instance, stopped, expires_ms);
         self.ended.push_back((now_ms, ended));
         self.forget(now_ms);
     }
 
-    /// Remembers that an id which is not here (yet) was told to stop. One that ended by itself
-    /// stays as it was.
+    /// Remembers that an instance was stopped although its start has not arrived (yet). An instance
+    /// that ended by itself stays as it was.
     pub(crate) fn stop_before_start(&mut self, now_ms: u64, id: InstanceId) {
         if !self.known.contains_key(&id) {
             self.know(now_ms, id, true, now_ms + STOPPED_MS);
         }
     }
 
-    /// Whether an id is known: stopped by somebody (true), or ended by itself (false).
+    /// Whether an id is known: stopped on request (true), or ended by itself (false).
     pub(crate) fn stopped(&self, now_ms: u64, id: &InstanceId) -> Option<bool> {
         let known = self.known.get(id)?;
         (now_ms <= known.until_ms).then_some(known.stopped)
     }
 
-    /// A repeat of a known start may itself be repeated, until it expires.
+    /// A repeated start may itself be repeated until it expires.
     pub(crate) fn extend(&mut self, now_ms: u64, id: InstanceId, expires_ms: u64) {
         if let Some(known) = self.known.get(&id).copied()
             && known.until_ms < expires_ms
@@ -66,7 +67,7 @@ impl History {
         }
     }
 
-    /// What ended lately, oldest first.
+    /// Recently ended instances, oldest first.
     pub(crate) fn ended(&self, now_ms: u64) -> impl Iterator<Item = Instance> {
         self.ended
             .iter()
@@ -77,7 +78,7 @@ impl History {
             })
     }
 
-    /// Drops what is too old or too much.
+    /// Drops what is too old, and the oldest if there are too many.
     pub(crate) fn forget(&mut self, now_ms: u64) {
         while let Some((at, _)) = self.ended.front()
             && (at + ENDED_MS <= now_ms || self.ended.len() > ENDED)

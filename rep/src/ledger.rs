@@ -1,5 +1,5 @@
-//! What a cell has reserved and what runs on it. A state machine: no clock, no I/O, no randomness;
-//! it decides what a cell accepts, and says what to launch, to end and to report.
+//! What a cell has reserved and what it runs. A state machine: no clock, no I/O, no randomness; it
+//! decides what the cell accepts, and what to launch, end and report.
 
 mod actions;
 mod attributes;
@@ -28,32 +28,32 @@ use self::{
 };
 use crate::history::History;
 
-/// How long to wait before each restart in place; after the last one the instance is `crashed`.
+/// The delay before each restart; after the last one the instance is `crashed`.
 pub const RESTART_DELAYS_MS: [u64; 3] = [1_000, 2_000, 4_000];
-/// An LRP that ran this long is healthy again: its restarts are counted anew.
+/// An LRP that ran this long is healthy again: its restarts count from zero.
 pub const HEALTHY_MS: u64 = 300_000;
-/// The longest account of how an instance ended, characters.
+/// The longest text about how an instance ended, characters.
 const MAX_ENDED_CHARS: usize = 200;
-/// How many ids an advertisement repeats of those accepted last …
+/// How many of the ids accepted last are in an advertisement …
 const RECENT: usize = 64;
-/// … and how long: an auctioneer has given up on its starts by then.
+/// … and for how long: by then no auctioneer waits for their starts any more.
 const RECENT_MS: u64 = 60_000;
 
-/// One cell's reservations. See the module.
+/// One cell's reservations and instances.
 #[derive(Clone, Debug)]
 pub struct Ledger {
-    /// The cell as it is advertised; `available` and the counts follow the instances.
+    /// The cell as it is advertised; `available` and the counts are kept up to date.
     cell: Cell,
     incarnation: Incarnation,
-    /// Where instances with a port can be reached.
+    /// The address of instances with a port.
     address: String,
     seq: u64,
     instances: BTreeMap<InstanceId, Entry>,
     history: History,
     recent: VecDeque<(u64, InstanceId)>,
-    /// Those that wait to be started again, and when.
+    /// Instances that wait for their restart, and when it is due.
     restarts: BTreeSet<(u64, InstanceId)>,
-    /// When the instances of a draining cell are ended; none once that has begun.
+    /// When the instances of a draining cell are stopped; none once that has begun.
     drain_at_ms: Option<u64>,
     actions: Vec<Action>,
     /// Whether an instance without a command can be started.
@@ -79,12 +79,12 @@ impl Ledger {
         }
     }
 
-    /// Whether work without a command is refused: only a simulated executor can start it.
+    /// Sets whether work without a command is refused: only a simulated executor can start it.
     pub fn needs_run(&mut self, needs_run: bool) {
         self.needs_run = needs_run;
     }
 
-    /// Reserves this work without judging it: what a simulated cell holds from the start.
+    /// Reserves this work without checks: what a simulated cell runs from the start.
     pub fn adopt(&mut self, work: impl Iterator<Item = Work>) {
         for work in work {
             self.accept(0, 0, &work);
@@ -98,12 +98,12 @@ impl Ledger {
         &self.cell
     }
 
-    /// Its version: it grows with every change of [`Ledger::cell`].
+    /// Its version: it increases with every change of [`Ledger::cell`].
     pub fn seq(&self) -> u64 {
         self.seq
     }
 
-    /// Which run of the rep this is.
+    /// The rep's incarnation.
     pub fn incarnation(&self) -> Incarnation {
         self.incarnation
     }
@@ -123,20 +123,20 @@ impl Ledger {
         self.instances.len()
     }
 
-    /// Whether the cell has drained: it takes nothing new and nothing is left.
+    /// Whether the drain is complete: no new work is accepted, and no instance is left.
     pub fn is_drained(&self) -> bool {
         self.cell.evacuating && self.instances.is_empty()
     }
 
-    /// Hands over what is to be done since the last call, in order.
+    /// Returns what is to be done since the last call, in order.
     pub fn take_actions(&mut self) -> Vec<Action> {
         std::mem::take(&mut self.actions)
     }
 
-    /// Judges each instance of a start by itself: accepted and reserved, or refused with the
-    /// reason. What is reserved already is accepted again and changes nothing.
+    /// Judges each instance of a start: accepted and reserved, or refused with the reason. An
+    /// instance that is already reserved is accepted again, without effect.
     pub fn start(&mut self, now_ms: u64, start: &CellStart) -> Acceptance {
-        // repeats of what is reserved, by how often their app is still to come in this message
+        // for each app, the repeats of reserved instances that come later in this message
         let mut to_come: BTreeMap<&str, u32> = BTreeMap::new();
         let mut seen = BTreeSet::new();
         for work in &start.work {
@@ -182,7 +182,7 @@ impl Ledger {
         }
     }
 
-    /// Stops what matches, and remembers ids that are named but not here (yet).
+    /// Stops what matches, and remembers named ids that have not arrived (yet).
     pub fn stop(&mut self, now_ms: u64, stop: &Stop) -> StopAnswer {
         let indices: BTreeSet<&u32> = stop.indices.iter().collect();
         let ids: BTreeSet<&InstanceId> = stop.instances.iter().collect();
@@ -219,8 +219,8 @@ impl Ledger {
         }
     }
 
-    /// Takes no new work from now on, and ends what still runs `after_ms` from now. A second drain
-    /// replaces the time of the first. Returns whether the cell was not draining yet.
+    /// Accepts no new work from now on, and stops all instances `after_ms` from now. A second drain
+    /// replaces the time of the first. Returns whether the cell was not draining before.
     pub fn drain(&mut self, now_ms: u64, after_ms: u64) -> bool {
         let first = !self.cell.evacuating;
         self.drain_at_ms = Some(now_ms.saturating_add(after_ms));
@@ -232,7 +232,7 @@ impl Ledger {
         first
     }
 
-    /// Takes an executor's report. One about an earlier start of the instance is ignored.
+    /// Takes a report of the executor. A report about an earlier attempt is ignored.
     pub fn report(&mut self, now_ms: u64, report: ExecutorReport) {
         let Some(entry) = self.instances.get_mut(&report.instance) else {
             return;
@@ -256,7 +256,7 @@ impl Ledger {
         }
     }
 
-    /// Lets time pass: restarts that are due, the end of a drain, what need not be remembered.
+    /// Lets time pass: restarts that are due, the end of a drain, forgetting.
     pub fn tick(&mut self, now_ms: u64) {
         self.history.forget(now_ms);
         if self.drain_at_ms.is_some_and(|at| at <= now_ms) {
@@ -274,13 +274,13 @@ impl Ledger {
         }
     }
 
-    /// When [`Ledger::tick`] has something to do next.
+    /// When [`Ledger::tick`] must be called next.
     pub fn next_ms(&self) -> Option<u64> {
         let restart = self.restarts.first().map(|(at, _)| *at);
         restart.into_iter().chain(self.drain_at_ms).min()
     }
 
-    /// What is reserved and what ended lately, filtered.
+    /// Current and recently ended instances that match the filter.
     pub fn find_instances(&self, now_ms: u64, filter: &Instances) -> Vec<Instance> {
         let ids: BTreeSet<&InstanceId> = filter.ids.iter().collect();
         let wanted = |instance: &Instance| {
@@ -295,7 +295,7 @@ impl Ledger {
         entry.chain(ended).filter(wanted).collect()
     }
 
-    /// Everything that holds a reservation.
+    /// All instances that hold a reservation.
     pub fn current_instances(&self, now_ms: u64) -> Vec<Instance> {
         let entry = self.instances.values();
         entry
@@ -390,7 +390,7 @@ impl Ledger {
         self.instances.insert(entry.work.instance, entry);
     }
 
-    /// Ends an instance: at once where no process is, else when the executor says so.
+    /// Ends an instance: at once if it has no process, else when the executor reports the end.
     fn end(&mut self, now_ms: u64, id: &InstanceId) {
         let Some(entry) = self.instances.get_mut(id) else {
             return;
@@ -450,14 +450,14 @@ impl Ledger {
         }
     }
 
-    /// Releases an instance's reservation for good.
+    /// Releases an instance's reservation.
     fn gone(&mut self, now_ms: u64, id: &InstanceId, state: InstanceState, ended: Option<String>) {
         let Some(mut entry) = self.instances.remove(id) else {
             return;
         };
         let stopped = entry.state == InstanceState::Stopping;
         (entry.state, entry.since_ms, entry.pid) = (state, now_ms, None);
-        // its port may be another's soon
+        // the port may soon be another instance's
         entry.port = None;
         entry.ended = ended;
         let (what, why) = match state {
@@ -495,7 +495,7 @@ impl Ledger {
     }
 }
 
-/// Whether an accepted instance is one that the cell knows.
+/// Whether the cell already knows an accepted instance.
 enum Known {
     Already,
     New,

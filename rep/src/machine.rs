@@ -1,10 +1,10 @@
-//! One cell as a state machine: what it has reserved and what runs (the ledger), when it
-//! advertises, and the events that it gathers. No clock, no I/O, no randomness: the rep drives it
-//! over NATS and with processes, the simulator in virtual time.
+//! One cell as a state machine: what it has reserved and runs (the ledger), when it advertises, and
+//! the events that it collects. No clock, no I/O, no randomness: the rep drives it over NATS and
+//! with processes, the simulator in virtual time.
 //!
-//! A driver hands inputs to [`CellMachine::take`], or asks one of the questions of
+//! A driver passes inputs to [`CellMachine::take`], or calls one of the functions in
 //! `machine/replies.rs`, and then carries out what [`CellMachine::run`] returns until it returns
-//! nothing. What the executor reports in the same moment is taken before the next run: so an
+//! nothing. What the executor reports at the same moment is taken before the next run, so an
 //! instance that starts at once is advertised once, as running.
 
 mod replies;
@@ -32,13 +32,13 @@ pub enum CellInput {
     Tick,
     /// Somebody asked every cell to advertise.
     Discover,
-    /// The connection is back: everybody may have forgotten the cell.
+    /// The connection is back: auctioneers may have removed the cell.
     Reconnected,
     /// The last advertisement could not be sent.
     NotSent,
     /// The executor reports about an instance.
     Report(ExecutorReport),
-    /// The cell withdraws at once and ends everything that runs.
+    /// The cell withdraws at once and ends all instances.
     Leave,
 }
 
@@ -56,29 +56,29 @@ pub enum CellOutput {
         /// 0 for the first start here, one more for each restart.
         attempt: u32,
     },
-    /// End an instance's process: ask it, then make it.
+    /// End an instance's process: SIGTERM, then SIGKILL.
     End {
         /// Which instance.
         instance: InstanceId,
-        /// Which of its starts.
+        /// Which attempt.
         attempt: u32,
     },
     /// Publish an event.
     Event(Box<Event>),
 }
 
-/// How a cell is set up, beside what it is.
+/// Settings beside the cell itself.
 #[derive(Clone, Copy, Debug)]
 pub struct CellSettings {
-    /// The times of its advertisements.
+    /// How often it advertises, and for how long that is valid.
     pub cadence: Cadence,
-    /// How long instances go on when a drain does not say.
+    /// The deadline of a drain that does not give one.
     pub drain_deadline: Span,
     /// Mixed with the cell's name for the jitter of its advertisements.
     pub seed: u64,
 }
 
-/// See the module.
+/// The ledger, the advertiser and the events of one cell.
 #[derive(Clone, Debug)]
 pub struct CellMachine {
     pub(crate) ledger: Ledger,
@@ -107,12 +107,12 @@ impl CellMachine {
         &self.ledger
     }
 
-    /// Whether the last advertisement was sent and tells of the cell as it is now.
+    /// Whether the last advertisement was sent and shows the cell as it is now.
     pub fn is_advertised(&self) -> bool {
         self.advertiser.is_advertised(self.ledger.seq())
     }
 
-    /// Takes one thing that happened.
+    /// Takes one input.
     pub fn take(&mut self, now_ms: u64, input: CellInput) {
         match input {
             CellInput::Tick => {
@@ -136,15 +136,15 @@ impl CellMachine {
         }
     }
 
-    /// Takes over what operators say of the cell, and advertises a change at once.
+    /// Takes over the attributes that operators set, and advertises a change at once.
     pub fn describe(&mut self, now_ms: u64, cell: &Cell) {
         if self.ledger.describe(cell) {
             self.advertise(now_ms, Trigger::AtOnce);
         }
     }
 
-    /// What is to be done since the last run. Launches and ends come before what follows from
-    /// them: the driver takes the executor's reports of this moment and runs again.
+    /// What is to be done since the last run. Launches and ends come before what follows from them:
+    /// the driver takes the executor's reports of this moment and runs again.
     pub fn run(&mut self, now_ms: u64) -> Vec<CellOutput> {
         self.carry_over_actions(now_ms);
         if self.out.is_empty() {
@@ -157,7 +157,7 @@ impl CellMachine {
         std::mem::take(&mut self.out)
     }
 
-    /// The end: every event that is still gathered, and the withdrawal.
+    /// Shutdown: the remaining events and the withdrawal.
     pub fn close(&mut self, now_ms: u64) -> Vec<CellOutput> {
         self.carry_over_actions(now_ms);
         self.publish_events();
@@ -174,7 +174,7 @@ impl CellMachine {
             .min()
     }
 
-    /// Everything that holds a reservation, for observers.
+    /// All instances that hold a reservation, for heartbeats.
     pub fn current_instances(&self, now_ms: u64) -> Vec<Instance> {
         self.ledger.current_instances(now_ms)
     }

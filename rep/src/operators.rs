@@ -1,4 +1,4 @@
-//! The operators' changes in a file, so that they survive a restart.
+//! Operators' changes of attributes, kept in a file so that they survive a restart.
 
 use std::{
     fs, io,
@@ -13,7 +13,7 @@ use crate::{
     config::{ExecutorKind, RepConfig},
 };
 
-/// A cell's configuration and what operators changed of it.
+/// A cell's configuration, and the attributes that operators have changed.
 #[derive(Debug)]
 pub(crate) struct Operators {
     config: RepConfig,
@@ -22,7 +22,7 @@ pub(crate) struct Operators {
 }
 
 impl Operators {
-    /// Reads the file, where there is one; what is in it must fit the configuration.
+    /// Reads the file, if there is one; its contents must fit the configuration.
     pub(crate) fn load(config: &RepConfig) -> Result<Self, Invalid> {
         let file = file_of(config);
         let changed = match &file {
@@ -45,12 +45,12 @@ impl Operators {
         Ok(operators)
     }
 
-    /// The cell as configured and changed, empty.
+    /// The empty cell with the configured and the changed attributes.
     pub(crate) fn cell(&self) -> Result<Cell, Invalid> {
         changed_cell(&self.config, &self.changed)
     }
 
-    /// Everything changed.
+    /// All changed attributes.
     pub(crate) fn changed(&self) -> &Changes {
         &self.changed
     }
@@ -60,7 +60,7 @@ impl Operators {
         self.file.is_some()
     }
 
-    /// Changes attributes: all of them, and on disk first, or none.
+    /// Changes all of these attributes or none; the file is written first.
     pub(crate) fn set(&mut self, set: Changes) -> Result<Cell, WireError> {
         let changed = merge(self.changed.clone(), set)?;
         let cell = changed_cell(&self.config, &changed)?;
@@ -75,7 +75,7 @@ impl Operators {
     }
 }
 
-/// The configured file, else one in the state directory, where one is configured.
+/// The configured file, else one in the state directory, if one is configured.
 fn file_of(config: &RepConfig) -> Option<PathBuf> {
     let in_state_dir = || match &config.executor {
         ExecutorKind::Process(process) => {
@@ -95,7 +95,7 @@ fn read(file: &Path) -> io::Result<Changes> {
     }
 }
 
-/// Whole or not at all: a power cut leaves the old file or the new one.
+/// Atomic: after a power cut the file is the old one or the new one.
 fn write(file: &Path, changed: &Changes) -> io::Result<()> {
     if let Some(directory) = file.parent() {
         fs::create_dir_all(directory)?;

@@ -1,5 +1,5 @@
-//! What a cell sends. The cell hands messages over and goes on; a task of its own waits for the
-//! connection, so that a slow or lost server never holds up the cell.
+//! Sending. The cell hands messages over and goes on; a separate task waits for the connection, so
+//! that a slow or lost server never blocks the cell.
 
 use std::{
     sync::{
@@ -17,23 +17,23 @@ use shared::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// At most so many messages wait to be sent; the rest are dropped and counted.
+/// The most messages that wait to be sent; further ones are dropped and counted.
 const WAITING: usize = 4_096;
-/// How long the last messages may take.
+/// The longest that sending the last messages may take.
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// What a cell could not use or could not send.
+/// What a cell dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Messages not sent: no connection, too many waiting, or refused by the client.
+    /// Messages not sent: no connection, too many waiting, or rejected by the client.
     pub(crate) unsent: AtomicU64,
-    /// Messages that could not be understood.
+    /// Malformed messages.
     pub(crate) malformed: AtomicU64,
-    /// Lines of output not published because there were too many.
+    /// Lines of output not published because of the rate limit.
     pub(crate) lines: AtomicU64,
 }
 
-/// A question, as it came in.
+/// A request as it was received.
 #[derive(Debug)]
 pub(crate) enum Question {
     /// Through a plain subscription.
@@ -56,11 +56,11 @@ enum Out {
     Publish(String, Bytes),
     Answer(Question, Bytes),
     Error(Question, WireError),
-    /// Everything before this has been handed to the client.
+    /// Everything before this has been passed to the client.
     Flushed(oneshot::Sender<()>),
 }
 
-/// Where messages are handed over.
+/// The sending end of the queue.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     client: Client,
@@ -79,12 +79,12 @@ impl Outbox {
         }
     }
 
-    /// Whether something sent now has a chance to arrive.
+    /// Whether there is a connection.
     pub(crate) fn connected(&self) -> bool {
         self.client.connection_state() == State::Connected
     }
 
-    /// The largest body that the server takes.
+    /// The largest body that the server accepts.
     pub(crate) fn max_payload(&self) -> usize {
         match self.client.max_payload() {
             0 => 1 << 20, // not connected yet
@@ -92,7 +92,7 @@ impl Outbox {
         }
     }
 
-    /// Publishes while there is a connection; what is only worth something now is dropped without.
+    /// Publishes if there is a connection; for messages that would be useless later.
     pub(crate) fn publish_now(&self, subject: String, body: Bytes) -> bool {
         if !self.connected() {
             self.counters.unsent.fetch_add(1, Ordering::Relaxed);
@@ -101,12 +101,12 @@ impl Outbox {
         self.hand_over(Out::Publish(subject, body))
     }
 
-    /// Publishes, also after the connection has come back, within the client's own bounds.
+    /// Publishes, if necessary after the connection has come back, within the client's own bounds.
     pub(crate) fn publish(&self, subject: String, body: Bytes) {
         self.hand_over(Out::Publish(subject, body));
     }
 
-    /// Answers a question; nothing happens when it wants no answer.
+    /// Answers a request; does nothing if it has no reply subject.
     pub(crate) fn answer(&self, question: Question, body: Bytes) {
         if question.message().reply.is_some() {
             if body.len() > self.max_payload() {
@@ -126,7 +126,7 @@ impl Outbox {
         }
     }
 
-    /// Sends what waits, for a short time.
+    /// Sends what is waiting, for a short time at most.
     pub(crate) async fn flush(&self) {
         let rest = async {
             let (sent, all_sent) = oneshot::channel();

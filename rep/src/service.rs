@@ -1,4 +1,4 @@
-//! A cell's program: it takes its name, listens, and lives until it is told to end or has drained.
+//! The rep: it checks that its name is free, subscribes, and runs until it is shut down or drained.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,22 +21,22 @@ use crate::{
     subscriptions::{Messages, listen},
 };
 
-/// How long another cell of the same name gets to say so.
+/// How long another cell of the same name has to answer.
 const NAME_WAIT: Duration = Duration::from_millis(500);
 /// How much longer than the grace period the last instances may take.
 const END_MS: u64 = 5_000;
 
-/// Why a cell's program ended well.
+/// Why a rep ended without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It was drained, and everything it ran has ended.
+    /// It was drained, and all instances have ended.
     Drained,
-    /// It was told to shut down.
+    /// It was shut down.
     Shutdown,
 }
 
 impl Ended {
-    /// In words, for the log.
+    /// The text for the log.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Drained => "drained",
@@ -45,9 +45,9 @@ impl Ended {
     }
 }
 
-/// Runs a cell until it has drained or `shutdown` is cancelled; then its instances are ended, at
-/// most the grace period and 5 s later. Losing NATS ends nothing. Needs tokio's time and I/O; one
-/// thread is enough.
+/// Runs a cell until it is drained or `shutdown` is cancelled; then its instances are ended, within
+/// the grace period and 5 s. Losing NATS ends nothing. Needs tokio's time and I/O; one thread is
+/// enough.
 pub async fn run(
     config: RepConfig,
     bus: Bus,
@@ -63,7 +63,7 @@ pub async fn run(
     let counters = Arc::new(Counters::default());
     let (messages, service) =
         listen(&config, &bus.client, &subjects, Arc::clone(&counters)).await?;
-    // the server must know the subscriptions before anybody hears of the cell
+    // the server must know the subscriptions before the first advertisement
     let _ = timeout(shared::nats::PUBLISH_TIMEOUT, bus.client.flush()).await;
     let outbox = Outbox::new(bus.client.clone(), Arc::clone(&counters));
     let executor = Executor::start(&config, &bus.client, &subjects, counters.clone())?;
@@ -90,11 +90,11 @@ pub async fn run(
 
 async fn connected(bus: &Bus) {
     let mut connected = bus.connected.clone();
-    // an error means that the client is gone; the next request says so
+    // an error means that the client is gone; the next request reports it
     let _ = connected.wait_for(|connected| *connected).await;
 }
 
-/// Asks the name's holder for its state: nobody should answer.
+/// Asks a cell of our name for its state: none should answer.
 async fn ask_for_the_name(
     config: &RepConfig,
     bus: &Bus,
@@ -126,7 +126,7 @@ async fn ask_for_the_name(
     }
 }
 
-/// The cell's one loop: whatever comes first is handled, and never waited for.
+/// The main loop: each event is handled as it comes, without blocking.
 async fn live(
     shell: &mut Shell,
     bus: Bus,

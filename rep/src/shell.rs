@@ -1,5 +1,5 @@
-//! A cell's shell: it parses messages, hands them to the cell machine, and carries out what the
-//! machine wants. Nothing here waits.
+//! The shell of a cell: it parses messages, passes them to the cell machine, and carries out its
+//! outputs. Nothing here blocks.
 
 mod set;
 
@@ -30,10 +30,10 @@ use crate::{
     subscriptions::{Topic, namesake_time},
 };
 
-/// An answer's messages leave this much of max_payload for the subject and headers.
+/// The part of max_payload that an answer leaves for its subject and headers.
 const MARGIN: usize = 4_096;
 
-/// See the module.
+/// The I/O around a cell machine.
 pub(crate) struct Shell {
     subjects: Subjects,
     clock: Clock,
@@ -45,9 +45,9 @@ pub(crate) struct Shell {
     outbox: Outbox,
     counters: Arc<Counters>,
     heartbeat_at_ms: u64,
-    /// Cells older than this do not look for others of their name any more.
+    /// Until this age a cell looks for others of its name.
     namesake_ms: u64,
-    /// Another cell of our name, to which we give way.
+    /// Another cell of our name, because of which this one ends.
     namesake: Option<Incarnation>,
 }
 
@@ -85,7 +85,7 @@ impl Shell {
             executor,
             outbox,
             counters,
-            // cells that start together do not all send in one moment
+            // so that cells which start together do not all send at the same moment
             heartbeat_at_ms: incarnation.uuid().as_u64_pair().1 % heartbeat_ms,
             namesake_ms: millis(namesake_time(config)),
             namesake: None,
@@ -97,11 +97,11 @@ impl Shell {
     }
 
     pub(crate) fn instant(&self, at_ms: u64) -> tokio::time::Instant {
-        // timers do not reach for ever
+        // timers cannot be arbitrarily far in the future
         self.clock.instant(at_ms.min(self.now_ms() + 3_600_000))
     }
 
-    /// When [`Shell::tick`] has something to do next.
+    /// When [`Shell::tick`] must be called next.
     pub(crate) fn next_ms(&self) -> u64 {
         [
             self.machine.next_ms(),
@@ -114,12 +114,12 @@ impl Shell {
         .unwrap_or(u64::MAX)
     }
 
-    /// Whether the cell has drained and nothing of it is left.
+    /// Whether the drain is complete and all instances have ended.
     pub(crate) fn is_drained(&self) -> bool {
         self.machine.ledger().is_drained()
     }
 
-    /// The other cell of our name, when there is one and we are the one to go.
+    /// The other cell of our name, if there is one and this one must end.
     pub(crate) fn namesake(&self) -> Option<Incarnation> {
         self.namesake
     }
@@ -143,20 +143,20 @@ impl Shell {
         }
     }
 
-    /// The connection is back: everybody may have forgotten us.
+    /// The connection is back: auctioneers may have removed the cell.
     pub(crate) fn reconnected(&mut self) {
         let now_ms = self.now_ms();
         self.machine.take(now_ms, CellInput::Reconnected);
     }
 
-    /// Withdraws at once and ends everything; returns when the grace period is over.
+    /// Withdraws at once and ends all instances; returns when the grace period is over.
     pub(crate) fn shut_down(&mut self) -> u64 {
         let now_ms = self.now_ms();
         self.machine.take(now_ms, CellInput::Leave);
         now_ms + self.grace_ms
     }
 
-    /// Publishes the last events and the withdrawal, and sends what waits.
+    /// Publishes the last events and the withdrawal, and sends what is waiting.
     pub(crate) async fn close(mut self) {
         let now_ms = self.now_ms();
         for output in self.machine.close(now_ms) {
@@ -166,7 +166,7 @@ impl Shell {
         self.outbox.flush().await;
     }
 
-    /// Carries out what the machine wants, until it wants nothing more.
+    /// Carries out the machine's outputs until there are none.
     pub(crate) fn settle(&mut self) {
         let now_ms = self.now_ms();
         loop {
@@ -221,7 +221,7 @@ impl Shell {
         }
     }
 
-    /// Handles one message; what cannot be understood is answered with an error and counted.
+    /// Handles one message; a malformed one is answered with an error and counted.
     pub(crate) fn handle(&mut self, topic: Topic, question: Question) {
         let now_ms = self.now_ms();
         let body = question.message().payload.clone();
@@ -254,7 +254,7 @@ impl Shell {
             Err(error) => {
                 self.counters.malformed.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!(?topic, %error, "malformed message");
-                // a thousand cells do not all complain of one question
+                // debug only: a malformed broadcast would be logged by a thousand cells
                 if topic != Topic::Bid {
                     self.outbox.error(question, error);
                 }
@@ -262,8 +262,8 @@ impl Shell {
         }
     }
 
-    /// Gives way to a cell that was there before us; of two that begin together, to the smaller
-    /// incarnation, as the other one does not.
+    /// Ends this cell if another one of its name was there before; of two that start together, the
+    /// one with the greater incarnation ends.
     fn check_namesake(&mut self, body: &[u8]) {
         let Ok(other) = Envelope::parse(body, Some(self.cell_name())) else {
             self.counters.malformed.fetch_add(1, Ordering::Relaxed);
@@ -315,14 +315,14 @@ impl Shell {
         }))
     }
 
-    /// The size of an answer's message, at most.
+    /// The largest size of an answer's message.
     fn max_bytes(&self) -> usize {
         self.outbox.max_payload().saturating_sub(MARGIN)
     }
 }
 
-/// Small instances that a simulated cell holds from the start, so that it has as much to say as
-/// one that is in use.
+/// Small instances that a simulated cell has from the start, so that its advertisements are as
+/// large as those of a cell in use.
 fn adopt_apps(ledger: &mut Ledger, apps: usize) {
     let work = |index| Work {
         instance: Uuid::new_v4().into(),

@@ -1,6 +1,5 @@
-//! Only for the simulator: what a driver of virtual time needs to count advertisements that hold
-//! nothing new instead of making them, and to begin with cells that hold something. A rep needs
-//! none of it.
+//! Only for the simulator: counting advertisements without news instead of simulating them, and
+//! cells that have instances from the start. A rep needs none of it.
 
 use advertiser::Trigger;
 use shared::wire::Work;
@@ -8,8 +7,8 @@ use shared::wire::Work;
 use crate::machine::CellMachine;
 
 impl CellMachine {
-    /// Like [`crate::machine::CellInput::Tick`], but an interval that is over is no reason to advertise.
-    /// The first advertisement of a cell is news.
+    /// Like [`crate::machine::CellInput::Tick`], but the end of an interval causes no
+    /// advertisement. The first advertisement of a cell counts as news.
     pub fn tick_without_renewal(&mut self, now_ms: u64) {
         self.ledger.tick(now_ms);
         let news_ms = self.advertiser.next_news_ms();
@@ -18,7 +17,7 @@ impl CellMachine {
         }
     }
 
-    /// When [`CellMachine::tick_without_renewal`] has something to do next.
+    /// When [`CellMachine::tick_without_renewal`] must be called next.
     pub fn next_news_ms(&self) -> Option<u64> {
         let first = self.advertiser.next_ms();
         let first = first.filter(|_| !self.advertiser.has_advertised());
@@ -32,7 +31,7 @@ impl CellMachine {
         .min()
     }
 
-    /// Reserves these without judging them.
+    /// Reserves these without checks.
     pub fn adopt(&mut self, works: impl Iterator<Item = Work>) {
         self.ledger.adopt(works);
     }

@@ -1,5 +1,5 @@
-//! Everything a cell listens to, as one stream: plain subscriptions for what goes to every cell, a
-//! NATS service for what goes to this one.
+//! Everything a cell subscribes to, as one stream: plain subscriptions for broadcasts, a NATS
+//! service for requests to this cell.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
     outbox::{Counters, Question},
 };
 
-/// What a message asks for, by the subject it came on.
+/// The kinds of messages, by subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Topic {
     Discover,
@@ -24,14 +24,14 @@ pub(crate) enum Topic {
     Set,
     State,
     Logs,
-    /// An advertisement under our own name.
+    /// An advertisement with our own name.
     Namesake,
 }
 
 /// Every message for this cell.
 pub(crate) type Messages = SelectAll<BoxStream<'static, (Topic, Question)>>;
 
-/// What is question of one cell.
+/// Requests to one cell.
 const ENDPOINTS: [(&str, Topic); 6] = [
     ("start", Topic::Start),
     ("stop", Topic::Stop),
@@ -41,7 +41,7 @@ const ENDPOINTS: [(&str, Topic); 6] = [
     ("logs", Topic::Logs),
 ];
 
-/// Subscribes to everything. The service, where there is one, ends when it is stopped.
+/// Subscribes to everything. The service, if any, ends when it is stopped.
 pub(crate) async fn listen(
     config: &RepConfig,
     client: &async_nats::Client,
@@ -78,8 +78,8 @@ pub(crate) async fn listen(
     Ok((all, service))
 }
 
-/// Two cells of one name that start in one moment find nobody when they ask for it, so each listens
-/// to its own advertisements in its first time.
+/// Two cells of one name that start at the same moment do not see each other when they ask for the
+/// name, so each also listens to its own advertisements for a while.
 async fn namesakes(
     config: &RepConfig,
     client: &async_nats::Client,
@@ -93,7 +93,7 @@ async fn namesakes(
     Ok(messages.boxed())
 }
 
-/// How long a cell listens for others of its name: both have advertised by then.
+/// How long a cell listens for others of its name: by then both have advertised.
 pub(crate) fn namesake_time(config: &RepConfig) -> Duration {
     2 * config.interval.0
 }
@@ -117,7 +117,7 @@ async fn serve(
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value.clone()))
         .collect();
-    // a service's name may hold no dots
+    // a service's name must not contain dots
     let name = format!("{}-cell", subjects.prefix().replace('.', "-"));
     let service = client
         .service_builder()

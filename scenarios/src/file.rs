@@ -9,53 +9,54 @@ use placement::{
 };
 use serde::Deserialize;
 
-/// An offline auction: the cells, what is asked for, and how it is decided.
+/// An offline auction: the cells, the requests, and the policy.
 #[derive(Clone, Debug)]
 pub struct OfflineAuction {
-    /// Its name, for people.
+    /// Its name.
     pub name: String,
-    /// Milliseconds since the Unix epoch: what "now" is for planned reboots.
+    /// Milliseconds since the Unix epoch: the time to which planned reboots are compared.
     pub now_ms: i64,
     /// The policy.
     pub policy: Policy,
-    /// Take the smallest cell id among the finalists instead of drawing.
+    /// Pick the first cell by name among the finalists instead of drawing.
     pub first: bool,
     /// Decides ties and samples.
     pub seed: u64,
-    /// The cells whose advertisement still counts.
+    /// The cells whose advertisement is valid.
     pub cells: Vec<Cell>,
-    /// The cells whose advertisement is too old.
+    /// The cells whose advertisement has expired.
     pub expired: Vec<Cell>,
-    /// What is asked for, in order.
+    /// The requests, in order.
     pub requests: Vec<Arc<Request>>,
-    /// What runs already, by cell, where the file says so one by one (`running`); the cells show it.
+    /// The instances that run already, by cell, if the file lists them (`running`); the cells
+    /// include them.
     pub running: BTreeMap<String, Vec<Job>>,
-    /// Fields that nothing reads: misspelt, perhaps.
+    /// Unknown fields: perhaps misspelt.
     pub warnings: Vec<String>,
 }
 
-/// What is wrong with a scenario.
+/// An error in a scenario.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScenarioError {
-    /// It is not JSON or TOML at all.
+    /// It is neither JSON nor TOML.
     #[error("line {line}, column {column}: {message}")]
     Syntax {
         /// From 1.
         line: usize,
         /// From 1.
         column: usize,
-        /// What the parser says.
+        /// The parser's message.
         message: String,
     },
-    /// A field holds what it must not.
+    /// A field is invalid.
     #[error("{at}: {message}")]
     Field {
         /// The field, as a path (`cells[3].total.memory_mb`).
         at: String,
-        /// What it held and what was expected.
+        /// Its value and what was expected.
         message: String,
     },
-    /// The policy is wrong.
+    /// The policy is invalid.
     #[error("policy: {0}")]
     Policy(#[from] PolicyError),
 }
@@ -79,7 +80,7 @@ struct File {
     requests: Vec<Request>,
 }
 
-/// What only the simulator reads.
+/// The fields that only the simulator reads.
 const SIMULATOR: [&str; 13] = [
     "array",
     "auctioneers",
@@ -96,21 +97,21 @@ const SIMULATOR: [&str; 13] = [
     "reboots",
 ];
 
-/// A policy that is named nowhere is this one.
+/// The default policy.
 const DEFAULT_POLICY: &str = "diego";
 
 impl OfflineAuction {
-    /// Reads a scenario in JSON.
+    /// Parses a scenario in JSON.
     pub fn from_json(text: &str) -> Result<Self, ScenarioError> {
         Self::from_value(Self::value(text, false)?)
     }
 
-    /// Reads a scenario in TOML.
+    /// Parses a scenario in TOML.
     pub fn from_toml(text: &str) -> Result<Self, ScenarioError> {
         Self::from_value(Self::value(text, true)?)
     }
 
-    /// The file as a tree, whichever way it is written; nothing of it is checked.
+    /// The file as a tree, in either format; nothing is validated.
     pub fn value(text: &str, toml: bool) -> Result<serde_json::Value, ScenarioError> {
         if !toml {
             return serde_json::from_str(text).map_err(|e| ScenarioError::Syntax {
@@ -204,8 +205,8 @@ impl OfflineAuction {
         })
     }
 
-    /// What the requests ask for and the policy has no stage for: each text once, with the first
-    /// request that it is about.
+    /// What the requests ask for and the policy does not use: each text once, with the first
+    /// request that it concerns.
     pub fn ignored_fields(&self) -> Vec<String> {
         let mut seen: BTreeMap<String, (usize, usize)> = BTreeMap::new();
         for (i, request) in self.requests.iter().enumerate() {
@@ -229,12 +230,12 @@ impl OfflineAuction {
         pool
     }
 
-    /// All jobs, in the order asked.
+    /// All jobs, in the order of the requests.
     pub fn jobs(&self) -> Vec<Job> {
         self.requests.iter().flat_map(Request::jobs).collect()
     }
 
-    /// Seed, date and what else the plan depends on.
+    /// The seed, the date and what else the plan depends on.
     pub fn draw(&self, explain: Explain) -> PlanContext {
         let name = |cell: &Cell| Arc::from(cell.cell.as_str());
         PlanContext {
@@ -247,7 +248,7 @@ impl OfflineAuction {
         }
     }
 
-    /// Decides everything. Finalists are always said; stages and scores when asked for.
+    /// Decides everything. Finalists are always included; stages and scores if asked for.
     pub fn run(&self, explain: Explain) -> Report {
         let jobs = self.jobs();
         let draw = self.draw(explain.max(Explain::Finalists));
@@ -256,7 +257,7 @@ impl OfflineAuction {
     }
 }
 
-/// Each cell by itself and each name once; those that are too old are set apart.
+/// Validates each cell and its name; those with expired advertisements are kept apart.
 fn check_cells(
     all: impl Iterator<Item = (String, Cell, bool)>,
 ) -> Result<(Vec<Cell>, Vec<Cell>), ScenarioError> {
@@ -291,7 +292,7 @@ fn field(prefix: &str, e: &Invalid) -> ScenarioError {
     }
 }
 
-/// serde_json ends its messages with the place, which is said apart.
+/// serde_json ends its messages with the position, which is given separately
 fn strip_place(message: &str) -> String {
     message
         .rsplit_once(" at line ")
@@ -299,7 +300,7 @@ fn strip_place(message: &str) -> String {
         .to_owned()
 }
 
-/// The same tree in JSON, which knows no numbers without end.
+/// The same tree in JSON, which has no infinite numbers.
 fn to_json(value: toml::Value, at: &str) -> Result<serde_json::Value, ScenarioError> {
     Ok(match value {
         toml::Value::String(text) => text.into(),

@@ -1,5 +1,5 @@
-//! Cells and work that are given instead of heard: scenario files, decided without any cluster, and
-//! made-up load for measurements. Pure functions: the caller reads the files.
+//! Cells and work without a cluster: scenario files for offline auctions, and synthetic load for
+//! measurements. Pure functions: the caller reads the files.
 
 mod file;
 mod synthetic;

@@ -1,20 +1,20 @@
-//! Made-up work for measurements: the same numbers for the same seed.
+//! Synthetic load for measurements: the same for the same seed.
 
 use std::{collections::HashMap, sync::Arc};
 
 use placement::{Attributes, Cell, Job, Kind, Platform, Request, Resources, mix};
 
-/// So many jobs on so many cells, sized so that the jobs fill 70 % of them.
+/// This many jobs and cells, sized so that the jobs fill 70 % of the cells.
 ///
-/// The cells stand in four zones and are of four sizes; the jobs are of four sizes, 10 % of them
-/// tasks, the others four instances to an app.
+/// The cells are in four zones and of four sizes; the jobs are of four sizes, 10 % of them tasks,
+/// the others in apps of four instances.
 #[derive(Clone, Copy, Debug)]
 pub struct SyntheticLoad {
     /// How many cells.
     pub cells: u32,
     /// How many jobs.
     pub jobs: u32,
-    /// What sizes and zones come from.
+    /// Determines sizes and zones.
     pub seed: u64,
 }
 
@@ -48,11 +48,11 @@ impl SyntheticLoad {
         let mean_job = SIZES.iter().sum::<i64>() as f64 / SIZES.len() as f64;
         let mean = f64::from(self.jobs) * mean_job / FILL / f64::from(self.cells.max(1));
         let containers = i64::from(self.jobs / self.cells.max(1)) * 4 + 16;
-        // cells that are alike share their attributes, as those of a pool do
+        // cells with equal attributes share them, as in a pool
         let mut attributes: HashMap<(u32, u64), Arc<Attributes>> = HashMap::new();
         let cell = |i: u32| {
             let dice = self.dice(1, i);
-            // zones and sizes in turn, so that every zone has the same of each
+            // zones and sizes in turn, so that every zone has the same sizes
             let share = SHARES[(i / 4 % 4) as usize];
             let memory = (mean * share).max(1024.0) as i64;
             let total = Resources {
@@ -74,7 +74,7 @@ impl SyntheticLoad {
         (0..self.cells).map(cell).collect()
     }
 
-    /// The jobs, in the order asked.
+    /// The jobs, in the order of the requests.
     pub fn jobs(&self) -> Vec<Job> {
         let mut jobs = Vec::with_capacity(self.jobs as usize);
         let mut number = 0;

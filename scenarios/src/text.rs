@@ -1,10 +1,10 @@
-//! A decided scenario as lines of text.
+//! A decided scenario as text.
 
 use std::fmt::Write;
 
 use placement::{DecisionReport, Report, Tally, joined};
 
-/// A report for people: one line for each decision, its explanation indented below.
+/// A report for people: one line per decision, with its explanation indented below.
 pub fn render(report: &Report) -> String {
     let mut out = String::new();
     let width = |name: fn(&DecisionReport) -> usize| {
@@ -41,7 +41,7 @@ fn render_decision(decision: &DecisionReport, out: &mut String, wide: usize) -> 
         write!(out, "  drawn from {}", decision.finalists.len())?;
     }
     writeln!(out)?;
-    // the stages tell the rest themselves
+    // the stages have the rest
     let told = |row: &Tally| !decision.stages.is_empty() && row.cells > 0;
     for stage in &decision.stages {
         writeln!(out, "      {}: {} left", stage.stage, stage.survivors)?;

@@ -1,4 +1,4 @@
-//! Asking many at once: one question, answers until there are enough or time is up.
+//! //! Scatter-gather: one request to many, answers until there are enough or the time is over.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use crate::{
     wire::{QueuedAnswer, QueuedRequest, to_bytes},
 };
 
-/// How long the slowest auctioneer may take to say what waits there.
+/// The longest wait for auctioneers to answer which work is queued.
 const QUEUED_DEADLINE: Duration = Duration::from_secs(1);
-/// Nobody knows how many auctioneers there are: this long after the last answer there are no more.
+/// The number of auctioneers is not known: when none has answered for this long, all have.
 const QUEUED_QUIET: Duration = Duration::from_millis(150);
 
 /// What ended a [`gather`].
@@ -23,9 +23,9 @@ const QUEUED_QUIET: Duration = Duration::from_millis(150);
 pub enum GatherEnd {
     /// `enough` said so.
     Enough,
-    /// The deadline passed, or the quiet time after the last answer.
+    /// The deadline passed, or no answer came during the quiet time.
     TimeUp,
-    /// The server said at once that nobody listens.
+    /// The server reported that there are no responders.
     NoResponders,
     /// The connection was closed.
     Closed,
@@ -68,8 +68,8 @@ pub async fn gather(
     }
 }
 
-/// Asks every auctioneer which work waits there. One answer for each, in the order of their names;
-/// none when no auctioneer runs. An answer that cannot be read is left out.
+/// Asks every auctioneer which work is queued there. One answer for each, in the order of their
+/// names; none when no auctioneer runs. An answer that cannot be parsed is left out.
 pub async fn queued(
     client: &Client,
     subjects: &Subjects,

@@ -7,8 +7,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// A process's monotonic clock, in milliseconds since it was made. Only its owner can compare its
-/// readings: others get them back in what they are asked to hold against it.
+/// A process's monotonic clock, in milliseconds since it was made. Its readings mean something only
+/// to its owner: other processes send them back unchanged.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock(Instant);
 
@@ -51,7 +51,7 @@ pub fn millis(duration: Duration) -> u64 {
 pub struct CellTime(u64);
 
 impl CellTime {
-    /// The cell's own reading of its clock.
+    /// The number that the cell's clock showed.
     pub const fn from_ms(ms: u64) -> Self {
         Self(ms)
     }
@@ -61,7 +61,7 @@ impl CellTime {
         self.0
     }
 
-    /// What the cell's clock shows this much later.
+    /// The reading of the cell's clock this much later.
     pub fn after(self, span: Duration) -> Self {
         Self(self.0.saturating_add(millis(span)))
     }

@@ -1,4 +1,5 @@
-//! Ids that cross processes, each a type of its own: an auction cannot be passed for an instance.
+//! Ids in messages, each with its own type, so that an auction's id cannot be passed for an
+//! instance's.
 
 use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
 
@@ -26,7 +27,7 @@ macro_rules! uuid_ids {
                 Self(Uuid::from_u128(number))
             }
 
-            /// The id with only zero bits.
+            /// The nil id: all bits zero.
             pub const fn nil() -> Self {
                 Self(Uuid::nil())
             }

@@ -1,5 +1,5 @@
-//! What crosses processes: every subject, every message, connecting to NATS, asking many at once,
-//! logging and shutdown. Knows nothing of auctions, ledgers or the command line.
+//! What all processes share: every subject, every message, connecting to NATS, scatter-gather
+//! requests, logging and shutdown. Knows nothing of auctions, ledgers or the command line.
 
 pub mod ask;
 pub mod clock;

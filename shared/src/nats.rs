@@ -1,4 +1,4 @@
-//! Connecting to NATS, and what every program must know of its connection.
+//! Connecting to NATS, and following the state of the connection.
 
 mod context;
 
@@ -25,7 +25,7 @@ pub use context::{context_names, selected_context};
 /// queues, and then waits for ever.
 pub const PUBLISH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Where the server is and who we are.
+/// The address of the server and the credentials for it.
 #[derive(Clone, Debug, Default)]
 pub struct NatsOptions {
     /// Server addresses, separated by commas; may hold `user:password@` or `token@`.
@@ -37,17 +37,17 @@ pub struct NatsOptions {
     pub context: Option<String>,
     /// The connection's name, shown in the server's monitoring; also its private inbox prefix.
     pub name: String,
-    /// Keep trying when the first connect fails, and log what becomes of the connection (roles do;
+    /// Keep trying when the first connect fails, and log changes of the connection (roles do;
     /// commands fail at once).
     pub patient: bool,
     /// Once cancelled, nothing is logged of the connection: its server is about to end.
     pub ending: CancellationToken,
 }
 
-/// Why the bus could not be used.
+/// Why NATS could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BusError {
-    /// No server, or it refused us.
+    /// No server answered, or it rejected the connection.
     #[error("cannot connect to NATS at {url}")]
     Connect {
         /// The address without secrets.
@@ -63,10 +63,10 @@ pub enum BusError {
         /// What is wrong with it.
         why: String,
     },
-    /// Not accepted by the client in [`PUBLISH_TIMEOUT`]: we are disconnected.
+    /// The client did not accept it in [`PUBLISH_TIMEOUT`]: it is disconnected.
     #[error("not sent within {} s: the connection to NATS is down", PUBLISH_TIMEOUT.as_secs())]
     Timeout,
-    /// The client refused it (a bad subject, a body over max_payload …).
+    /// The client rejected it (a bad subject, a body over max_payload …).
     #[error("NATS refused: {0}")]
     Refused(String),
 }
@@ -79,7 +79,7 @@ impl BusError {
     }
 }
 
-/// A connection and what its shell watches.
+/// A connection, and the state of it that a shell watches.
 #[derive(Clone, Debug)]
 pub struct Bus {
     /// The client: cheap to clone.
@@ -121,7 +121,7 @@ pub async fn connect(options: &NatsOptions) -> Result<Bus, BusError> {
     let addresses: Vec<String> = url.split(',').map(|u| u.trim().to_owned()).collect();
     let first = connect.clone().connect(addresses.clone()).await;
     let client = match first {
-        // an address that cannot be read will not be readable later
+        // a malformed address stays malformed: trying again is useless
         Err(error) if options.patient && error.kind() != ConnectErrorKind::ServerParse => {
             notices.failed(&error.to_string());
             let again = connect.retry_on_initial_connect();
@@ -156,7 +156,7 @@ fn settings(
         given => given.to_owned(),
     };
     let dropped = Arc::clone(dropped);
-    // a command that fails says so itself
+    // a command reports its failure itself
     let notices = options.patient.then(|| Arc::clone(notices));
     let ending = options.ending.clone();
     connect
@@ -196,12 +196,12 @@ fn reason(error: &ClientError) -> String {
     }
 }
 
-/// Between two lines that say that no server can be reached, at first and at most.
+/// The first and the longest interval between two log lines about a server that cannot be reached.
 const NOTICE_FIRST: Duration = Duration::from_secs(2);
 const NOTICE_MAX: Duration = Duration::from_secs(60);
 
-/// What a role's log says of its connection: the client tries several times a second and for ever,
-/// so a failure is told at once and then less and less often.
+/// Logs changes of a role's connection: the client retries several times a second and for ever, so
+/// the first failure is logged at once and later ones at growing intervals.
 #[derive(Debug)]
 struct Notices {
     /// The addresses without secrets.
@@ -211,7 +211,7 @@ struct Notices {
 
 #[derive(Debug, Default)]
 struct NoticeState {
-    /// When the next failure is told, and how long after the last one that is; none = at once.
+    /// When the next failure is logged, and how long after that the next one; none = at once.
     next: Option<(Instant, Duration)>,
     /// The last reason with its source, which only the first attempt knows.
     detailed: String,
@@ -253,7 +253,7 @@ impl Notices {
 }
 
 impl NoticeState {
-    /// The reason to tell now, when it is time to tell one.
+    /// The reason to log, if a line is due.
     fn failure_due(&mut self, now: Instant, reason: &str) -> Option<String> {
         let wait = match self.next {
             Some((at, _)) if now < at => return None,
@@ -279,8 +279,9 @@ fn reconnect_delay(attempt: usize) -> Duration {
 /// A user and a password, or a token alone.
 type UserInfo = (String, Option<String>);
 
-/// What stands before the `@` of an address: a token, or a user and a password. The `nats` tool takes
-/// them from there; the client library does not, and knows one for all addresses.
+/// The part before the `@` of an address: a token, or a user and a password. The `nats` tool takes
+/// credentials from there; the client library does not, and has one set of credentials for all
+/// addresses.
 fn userinfo(url: &str) -> Result<Option<UserInfo>, BusError> {
     let mut given = url.split(',').filter_map(|address| {
         let address = address.trim();
@@ -354,7 +355,7 @@ pub async fn in_time<E: std::fmt::Display>(
     }
 }
 
-/// Whether the server answered in nobody's stead: nobody listens on that subject.
+/// Whether this is the server's "no responders" status instead of an answer.
 pub fn is_no_responders(message: &Message) -> bool {
     message.status == Some(StatusCode::NO_RESPONDERS)
 }

@@ -1,5 +1,5 @@
-//! What the kernel says of the processes of this machine, read from `/proc` (Linux). A process that
-//! has ended meanwhile is none, or no part of an answer; it never is an error.
+//! Processes of this machine, read from `/proc` (Linux). A process that has ended meanwhile is left
+//! out; it is never an error.
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
@@ -45,14 +45,14 @@ impl Process {
         })
     }
 
-    /// Whether it has ended and is only kept for its parent.
+    /// Whether it is a zombie: it has ended and its parent has not collected it.
     pub fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }
 }
 
-/// All processes below this one. The kernel's lists of children are used where it keeps them, else
-/// every process is looked at.
+/// All descendants of this process. Uses the kernel's lists of children where it keeps them, else
+/// looks at every process.
 pub fn descendants(root: u32) -> Vec<Process> {
     let lists = fs::metadata(format!("/proc/{root}/task/{root}/children")).is_ok();
     // a process that has ended has no list either, and no children

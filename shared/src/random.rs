@@ -1,4 +1,4 @@
-//! Random numbers that follow from a seed, for what must be the same again with the same seed.
+//! Random numbers from a seed, for what must be reproducible.
 
 /// The generator splitmix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
 /// Not for secrets.

@@ -1,10 +1,10 @@
-//! Ending cleanly: one token that every task watches.
+//! Clean shutdown: one token that every task watches.
 
 use tokio::signal::unix::{SignalKind, signal};
 pub use tokio_util::sync::CancellationToken;
 
-/// A token that is cancelled by the first SIGINT, SIGTERM or SIGHUP (a lost terminal). A second
-/// one, whoever waited too long for the first, ends the process at once through the default action.
+/// A token that is cancelled by the first SIGINT, SIGTERM or SIGHUP (a closed terminal). A second
+/// signal ends the process at once through its default action.
 pub fn on_signals() -> std::io::Result<CancellationToken> {
     let token = CancellationToken::new();
     let mut int = signal(SignalKind::interrupt())?;

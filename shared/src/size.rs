@@ -1,20 +1,20 @@
 //! Sizes of memory and disk as people write them.
 
-/// What [`parse_mib`] does not accept.
+/// Why [`parse_mib`] rejected a text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SizeError {
-    /// Not a size, or one that no number holds.
+    /// Not a size, or too large.
     #[error("expected a size: a number of MiB such as 512, or one with a unit such as 64M or 1.5G")]
     NotASize,
-    /// The unit is none of those known.
+    /// The unit is not known.
     #[error("unknown unit {0:?}: expected K, M, G or T (each also as KiB, MiB, ...)")]
     Unit(String),
-    /// Smaller than what is counted in.
+    /// Not a whole number of MiB.
     #[error("expected a whole number of MiB")]
     Fraction,
 }
 
-/// The most characters of an unknown unit that an error repeats.
+/// The most characters of an unknown unit that an error shows.
 const MAX_UNIT_CHARS: usize = 16;
 /// Digits after the decimal point, at most.
 const MAX_DECIMALS: usize = 6;

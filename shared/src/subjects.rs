@@ -2,15 +2,14 @@
 
 use placement::Invalid;
 
-/// The subjects of one cluster. `vendue` is the default prefix; another one lets several clusters
-/// share a NATS account.
+/// The subjects of one cluster. The default prefix is `vendue`; with different prefixes several
+/// clusters share a NATS account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subjects {
     prefix: String,
 }
 
-/// Accepts what can stand at the head of a subject: 1 to 64 of `A-Za-z0-9_-`, in tokens set apart
-/// by dots.
+/// Accepts a valid prefix of subjects: 1 to 64 of `A-Za-z0-9_-`, in tokens separated by dots.
 pub fn check_prefix(prefix: &str) -> Result<(), Invalid> {
     let tokens = prefix.split('.');
     if prefix.len() <= 64
@@ -47,13 +46,13 @@ fixed! {
     stop = "stop";
     /// The cells as an auctioneer sees them, paged.
     pool = "pool";
-    /// Anyone → every auctioneer: which work waits.
+    /// Anyone → every auctioneer: the queued work.
     queued = "queued";
     /// Anyone → every cell: advertise.
     discover = "discover";
     /// Auctioneer → every cell: bid.
     bid = "bid";
-    /// Anyone → every cell: what runs.
+    /// Anyone → every cell: its instances.
     instances = "instances";
     /// Auctioneer → every cell: stop what matches.
     cells_stop = "cells.stop";

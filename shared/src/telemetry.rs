@@ -38,9 +38,9 @@ pub enum LogFormat {
     Json,
 }
 
-/// Starts logging; `filter` is a tracing directive such as `"info"` or `"rep=debug"`. The NATS client's
-/// own lines are left out unless the filter names `async_nats`: what they tell of a connection is in
-/// our errors and lines already. Later calls change nothing.
+/// Starts logging; `filter` is a tracing directive such as `"info"` or `"rep=debug"`. The NATS
+/// client's own lines are left out unless the filter names `async_nats`: our own errors and log
+/// lines report the state of the connection. Later calls have no effect.
 pub fn init(filter: &str, format: LogFormat) {
     let filter = if filter.contains("async_nats") {
         filter.to_owned()

@@ -1,27 +1,27 @@
-//! What is asked of the cluster, and when. Every workload, trace and recording becomes a list of
-//! these.
+//! What is requested of the cluster, and when. Every workload, trace and recording becomes a list
+//! of demands.
 
 use std::sync::Arc;
 
 use placement::Request;
 
-/// One thing that is asked for.
+/// A request or a stop, with its time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Demand {
     /// When, in milliseconds of virtual time from the beginning of the workload.
     pub at_ms: u64,
-    /// What is asked for.
+    /// The request or the stop.
     pub action: DemandAction,
 }
 
-/// What a [`Demand`] asks for.
+/// What a [`Demand`] is.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DemandAction {
     /// Start these instances (`request.indices`, else `request.instances` of them).
     Start {
         /// The request, with its id; its `run` is not read.
         request: Arc<Request>,
-        /// How long after it began to run each instance ends by itself; `None`: it runs on.
+        /// How long after it began to run each instance ends by itself; `None`: it runs to the end.
         lifetime_ms: Option<u64>,
     },
     /// Stop instances.

@@ -1,14 +1,13 @@
-//! What would a policy do? The production state machines (pool, batch, plan, ledger, advertisement
-//! schedule) under virtual time, with faults, and reports of the result.
+//! The production state machines (pool, batch, plan, ledger, advertisement schedule) in virtual
+//! time, with faults, and reports of the result: what would a policy do?
 //!
-//! [`scenario`] describes a cluster, [`workload`] and [`trace`] what is asked of it ([`demand`]);
-//! [`run`] simulates it under one contender and returns an [`outcome::SimRun`], which [`report`] shows.
-//! Everything that is drawn follows from the seed ([`random`]).
+//! [`scenario`] describes a cluster, [`workload`] and [`trace`] the demands on it ([`demand`]);
+//! [`run`] simulates it under one contender and returns an [`outcome::SimRun`], which [`report`]
+//! shows. All random choices follow from the seed ([`random`]).
 //!
-//! [`auctions_2014`] stands beside all this: the distributed auctions that Diego held over NATS in 2014,
-//! as one more contender over the same cells and demands. They have their own messages and cells and
-//! share with the simulator only the event queue, the random numbers and the form of the result. The
-//! rest can be read without them.
+//! [`auctions_2014`] is separate: the distributed auctions that Diego held over NATS in 2014, as
+//! one more contender over the same cells and demands. They have their own messages and cells and
+//! share with the simulator only the event queue, the random numbers and the form of the result.
 
 pub mod auctions_2014;
 pub mod demand;
@@ -36,7 +35,7 @@ pub use world::{Observer, Progress, RunSettings, ToSend};
 /// The version of the format of [`SimOutcome`].
 const VERSION: u32 = 1;
 
-/// An outcome of this scenario without any run yet.
+/// An outcome of this scenario, without runs so far.
 pub fn outcome(scenario: &Scenario, seed: u64, command: &str) -> SimOutcome {
     SimOutcome {
         v: VERSION,
@@ -53,8 +52,8 @@ pub fn outcome(scenario: &Scenario, seed: u64, command: &str) -> SimOutcome {
     }
 }
 
-/// Simulates the scenario under one contender. `watch` gets the progress now and then, and ends the run
-/// by returning false; then the second value is true.
+/// Simulates the scenario under one contender. `watch` is called with the progress now and then,
+/// and ends the run by returning false; then the second value is true.
 pub fn run(
     scenario: &Scenario,
     contender: &Contender,
@@ -117,7 +116,7 @@ fn run_auctions_2014(
     (run, interrupted)
 }
 
-/// Refuses requests that the policy cannot judge.
+/// Rejects requests that the policy cannot decide.
 fn check(demands: &[Demand], policy: &placement::Policy) -> Result<(), ScenarioError> {
     for request in demands.iter().filter_map(Demand::request) {
         policy

@@ -1,4 +1,4 @@
-//! Figures from lists of numbers: the same formulas for every policy that is compared.
+//! Statistics of lists of numbers: the same formulas for every policy.
 
 mod meter;
 
@@ -17,8 +17,8 @@ pub const ROUNDS_BOUNDS: [f64; 8] = [2.0, 3.0, 4.0, 5.0, 6.0, 11.0, 21.0, 41.0];
 pub const LOAD_BOUNDS: [f64; 9] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
 
 impl Spread {
-    /// The spread of these values, in any order; they are left sorted. Percentiles are values that
-    /// occur (nearest rank).
+    /// The spread of these values, in any order; they are sorted in place. Percentiles are values
+    /// that occur (nearest rank).
     pub fn of(values: &mut [f64]) -> Self {
         values.sort_unstable_by(f64::total_cmp);
         let (Some(min), Some(max)) = (values.first(), values.last()) else {
@@ -69,9 +69,9 @@ impl Balance {
     }
 }
 
-/// Standard deviation / mean of the memory used per cell, from (used, total) of each cell in MiB. Where
-/// all cells have the same total it is that of the used MiB; where totals differ it is that of the
-/// used shares, because equally full cells are even then. Cells without memory have no share.
+/// Standard deviation / mean of the memory used per cell, from (used, total) of each cell in MiB.
+/// If all cells have the same total it is that of the used MiB; otherwise that of the used shares,
+/// because equally full cells are even then. Cells without memory have no share.
 pub fn memory_distribution(cells: &[(i64, i64)]) -> f64 {
     let equal = cells.windows(2).all(|pair| pair[0].1 == pair[1].1);
     let values: Vec<f64> = if equal {

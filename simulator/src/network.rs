@@ -1,8 +1,8 @@
-//! The network between the roles: every message takes its time and may be lost.
+//! The network between the roles: every message takes time and may be lost.
 
 use crate::random::Distribution;
 
-/// What messages go through.
+/// The properties of the network.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Network {
     /// How long a message takes from its sender to one receiver.

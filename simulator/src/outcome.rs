@@ -12,25 +12,25 @@ pub struct SimOutcome {
     pub v: u32,
     /// The scenario's name.
     pub name: String,
-    /// What it shows; may be empty.
+    /// Its description; may be empty.
     pub description: String,
-    /// Decides every draw.
+    /// Determines every random choice.
     pub seed: u64,
-    /// The command that made this, without its output paths.
+    /// The command that produced this, without its output paths.
     pub command: String,
-    /// The scenario's file, as it was read.
+    /// The scenario's file, as read.
     pub scenario: String,
     /// `in-process` or `nats`.
     pub over: String,
-    /// It was interrupted: the figures are those of the time until then.
+    /// It was interrupted: the figures are for the time until then.
     pub interrupted: bool,
-    /// What is doubtful about the scenario, such as work that is never asked for.
+    /// Warnings about the scenario, such as work that is never requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// The figures over all seeds, where several were simulated; `runs` are those of `seed`.
+    /// The figures over all seeds, if several were simulated; `runs` are those of `seed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seeds: Option<Seeds>,
-    /// One run for each policy, in the order asked.
+    /// One run for each policy, in the order given.
     pub runs: Vec<SimRun>,
 }
 
@@ -41,11 +41,11 @@ pub struct Seeds {
     pub v: u32,
     /// The scenario's name.
     pub name: String,
-    /// The command that made this.
+    /// The command that produced this.
     pub command: String,
     /// The seeds that were simulated to the end.
     pub seeds: Vec<u64>,
-    /// One entry for each policy, in the order asked.
+    /// One entry for each policy, in the order given.
     pub runs: Vec<SeedsRun>,
 }
 
@@ -79,7 +79,7 @@ pub struct SimRun {
     pub series: Vec<Sample>,
     /// Why instances are unplaced, most frequent first; at most 20.
     pub refusals: Vec<(String, u64)>,
-    /// What a reader of the figures must know, such as why a run ended early.
+    /// Notes on the figures, such as why a run ended early.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -98,7 +98,7 @@ impl SimRun {
 pub struct Figures {
     /// Virtual time that passed, milliseconds.
     pub virtual_ms: u64,
-    /// Asked for, every repeat after a loss included.
+    /// Requested, including those requested again after a loss.
     pub asked: u64,
     /// Placed.
     pub placed: u64,
@@ -132,17 +132,17 @@ pub struct Figures {
     pub apps_sharing_cells: u64,
     /// Apps whose fullest and emptiest zone differ by more than one instance.
     pub apps_sharing_zones: u64,
-    /// Memory that is free on cells whose total could hold the largest size that the workload asks for
-    /// and where it does not fit now, MiB.
+    /// Memory that is free on cells whose total could hold the largest size that the workload asks
+    /// for, and where it does not fit now, MiB.
     pub stranded_mb: OverTime,
     /// The largest memory that still fits on a cell, MiB.
     pub largest_fit_mb: OverTime,
-    /// Cells that hold nothing.
+    /// Cells without instances.
     pub empty_cells: OverTime,
-    /// Cells that were never needed: empty all the time after the first tenth of the run. One of them
-    /// is kept where no other cell could hold the largest size.
+    /// Cells that were never needed: always empty after the first tenth of the run. One of them is
+    /// left out if no other cell could hold the largest size.
     pub spare_cells: u64,
-    /// What these cells cost in the time of the run, where the scenario names a price per cell and hour.
+    /// The cost of these cells over the run, if the scenario has a price per cell and hour.
     pub saved: Option<f64>,
     /// Figures that only some scenarios have, by name (`stopped`, `communications`, …).
     pub extra: BTreeMap<String, f64>,
@@ -219,14 +219,14 @@ pub struct CellEnd {
     pub cell: String,
     /// Its zone.
     pub zone: String,
-    /// All memory it has, MiB.
+    /// Its memory, MiB.
     pub memory_mb: i64,
     /// Memory in use, MiB.
     pub used_mb: i64,
     /// It is down at the end.
     pub gone: bool,
-    /// What it holds: one entry for each instance; above 20,000 instances in all cells one entry for
-    /// each app (`count` > 1).
+    /// Its instances: one entry for each; above 20,000 instances in all cells one entry for each
+    /// app (`count` > 1).
     pub instances: Vec<InstanceEnd>,
 }
 
@@ -252,7 +252,7 @@ pub struct InstanceEnd {
 pub struct Sample {
     /// When, virtual milliseconds.
     pub at_ms: u64,
-    /// Instances that hold a place.
+    /// Placed instances that have not ended.
     pub instances: u64,
     /// Instances without an outcome.
     pub waiting: u64,
@@ -268,7 +268,7 @@ pub struct Sample {
     pub stranded_mb: f64,
     /// The largest memory that still fits on a cell, MiB.
     pub largest_fit_mb: f64,
-    /// Cells that hold nothing.
+    /// Cells without instances.
     pub empty_cells: u64,
     /// Cells that are up.
     pub cells: u64,

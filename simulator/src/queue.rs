@@ -1,4 +1,4 @@
-//! Events in virtual time: the earliest first, and at one moment in the order in which they were
+//! Events in virtual time: the earliest first; those of one moment in the order in which they were
 //! added.
 
 use std::{
@@ -6,7 +6,8 @@ use std::{
     collections::BinaryHeap,
 };
 
-/// A queue of events. Both cluster simulations run on one: [`crate::world`] and
+/// A queue of events, used by both cluster simulations: [`crate::world`] and
+/// [`crate::auctions_2014`].
 /// [`crate::auctions_2014`].
 pub(crate) struct EventQueue<E> {
     entries: BinaryHeap<Reverse<Entry<E>>>,

@@ -1,4 +1,4 @@
-//! Random numbers and distributions: everything that is drawn follows from one seed.
+//! Random numbers and distributions that follow from one seed.
 
 use std::time::Duration;
 
@@ -26,8 +26,8 @@ impl Random {
         Self { state: mix(seed) }
     }
 
-    /// An independent stream for a purpose and a number, so that a draw that is added in one place
-    /// does not shift all others. This stream does not advance.
+    /// An independent stream for a purpose and a number, so that an additional draw does not change
+    /// all others. This stream does not advance.
     pub fn fork(&self, purpose: &str, number: u64) -> Self {
         let hash = purpose.bytes().fold(0xcbf2_9ce4_8422_2325, |h, byte| {
             (h ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3_u64)
@@ -138,7 +138,7 @@ const EXPECTED: &str = "\"constant:30s\", \"exponential:30s\", \"uniform:1s..2s\
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 impl Distribution {
-    /// Reads a distribution; no duration may be above a hundred years.
+    /// Parses a distribution; no duration may be above a hundred years.
     pub fn parse(text: &str) -> Result<Self, DistributionError> {
         let wrong = |what: &str| DistributionError {
             value: text.chars().take(80).collect(),

@@ -1,4 +1,4 @@
-//! Scenario files: a cluster, what is asked of it and what goes wrong, in TOML or JSON.
+//! Scenario files: a cluster, its workload and its faults, in TOML or JSON.
 //!
 //! The format is that of `vendue place` with more fields; docs/SIMULATOR.md lists them.
 
@@ -33,34 +33,34 @@ const MAX_LINKS: usize = 1_000_000;
 /// A scenario, checked.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// What `vendue place` reads as well: the cells, what runs on them, the policy, the date.
+    /// What `vendue place` also reads: the cells, their instances, the policy, the date.
     pub base: OfflineAuction,
-    /// What it shows.
+    /// Its description.
     pub description: String,
     /// The file as it was read.
     pub text: String,
     /// What it is simulated under, in order; at least one.
     pub contenders: Vec<Contender>,
-    /// How long it runs; none: until everything that was asked for has an outcome.
+    /// How long it runs; none: until every request has an outcome.
     pub duration_ms: Option<u64>,
     /// How many auctioneers.
     pub auctioneers: u32,
     /// The price of a cell for an hour.
     pub price_per_cell_hour: Option<f64>,
-    /// The most requests of one moment that go in one message.
+    /// The most requests of one moment in one message.
     pub array: usize,
     /// From a cell's acceptance of an instance until it runs.
     pub start_takes: Span,
-    /// A minimal health manager: instances that are lost with a cell are asked for again after this
+    /// A minimal health manager: instances that are lost with a cell are requested again after this
     /// time.
     pub restart_lost_after_ms: Option<u64>,
     /// How messages travel.
     pub network: Network,
     /// How often cells advertise.
     pub cadence: Cadence,
-    /// What goes wrong.
+    /// The faults.
     pub faults: Vec<Fault>,
-    /// What is doubtful about it: work that is never asked for, stops of unknown apps.
+    /// Warnings: work that is never requested, stops of unknown apps.
     pub warnings: Vec<String>,
     workload: Vec<WorkloadTable>,
     /// The work of a trace.
@@ -102,7 +102,7 @@ const SHARED_FIELDS: [&str; 9] = [
 ];
 
 impl Scenario {
-    /// Reads a scenario: TOML, or else JSON.
+    /// Parses a scenario: TOML, or else JSON.
     pub fn read(text: &str, toml: bool) -> Result<Self, ScenarioError> {
         let value = OfflineAuction::value(text, toml)?;
         check_fields(&value)?;
@@ -214,7 +214,7 @@ impl Scenario {
         warnings
     }
 
-    /// Everything that is asked for, sorted by time. The seed decides what the workload draws.
+    /// All demands, sorted by time. The seed determines the workload's draws.
     pub fn demands(&self, seed: u64) -> Result<Vec<Demand>, ScenarioError> {
         let mut demands = self.trace.clone();
         for (n, request) in self.base.requests.iter().enumerate() {
@@ -237,7 +237,7 @@ impl Scenario {
     }
 }
 
-/// A misspelt field at the top is refused: silently ignored, it would change the experiment.
+/// A misspelt field at the top level is an error: silently ignored, it would change the experiment.
 fn check_fields(value: &Value) -> Result<(), ScenarioError> {
     let Some(file) = value.as_object() else {
         return Ok(()); // refused where the file is read
@@ -264,9 +264,9 @@ fn unknown_field(path: &str, known: &[&str]) -> ScenarioError {
     }
 }
 
-/// The part that `place` reads as well; there, an unknown field is only a warning.
+/// The part that `place` also reads; there, an unknown field is only a warning.
 fn read_base(value: Value) -> Result<OfflineAuction, ScenarioError> {
-    // what a group or a running list calls "available" is a copy of its total
+    // the "available" of a group, or of a list of running instances, is a copy of its total
     let has_available = value["cells"]
         .as_array()
         .is_some_and(|cells| cells.iter().any(|cell| cell.get("available").is_some()));
@@ -306,7 +306,7 @@ fn read_base(value: Value) -> Result<OfflineAuction, ScenarioError> {
     }
 }
 
-/// What runs on a cell before the first request must fit there.
+/// The instances on a cell before the first request must fit there.
 fn check_room(cells: &[Cell]) -> Result<(), ScenarioError> {
     for cell in cells {
         let (total, free) = (&cell.total, &cell.available);
@@ -333,8 +333,8 @@ fn check_room(cells: &[Cell]) -> Result<(), ScenarioError> {
     Ok(())
 }
 
-/// Where a file lists only the apps of a cell and what is available, each of their instances gets the
-/// same share of what is used; without apps one instance holds all of it.
+/// If a file has only the apps of a cell and what is available, each of their instances gets the
+/// same share of what is used; without apps one instance has all of it.
 fn fill_running(base: &mut OfflineAuction) {
     for cell in &base.cells {
         let used_mb = cell.total.memory_mb - cell.available.memory_mb;

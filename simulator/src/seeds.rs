@@ -1,4 +1,4 @@
-//! One scenario under several seeds: how far the figures of one run can be trusted.
+//! One scenario under several seeds, to show how much the figures vary.
 
 use std::collections::BTreeMap;
 

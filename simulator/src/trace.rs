@@ -4,12 +4,13 @@
 //! A node becomes a cell: memory and cpu as they are, disk and containers unlimited unless mapped,
 //! its gpus the named resource `gpu_milli`, 1,000 for each. A pod becomes an app of one instance
 //! that lives from `creation_time` to `deletion_time`; it asks for `num_gpu` × `gpu_milli`.
-//! A cell's gpus are one sum: four pods of 0.6 gpu each fit on three gpus here; in reality they need
-//! four.
+//! A cell's gpus are one sum: four pods of 0.6 gpu each fit on three gpus here; in reality they
+//! need four.
 //!
 //! `gpu_spec` (models with `|` between them) becomes a stack, because every policy checks stacks:
-//! the request asks for the stack named by the models, and every cell of one of these models offers
-//! it. The decisions of the trace's own scheduler (`pod_phase`, `scheduled_time`, `qos`) are not read.
+//! the request asks for the stack named by the models, and every cell with one of these models
+//! offers it. The decisions of the trace's own scheduler (`pod_phase`, `scheduled_time`, `qos`) are
+//! not read.
 
 mod columns;
 mod table;
@@ -27,7 +28,7 @@ use table::{Row, Table};
 
 use crate::demand::{Demand, DemandAction};
 
-/// The named resource for gpus, in thousandths of a gpu.
+/// The extra resource for gpus, in thousandths of a gpu.
 pub const GPU_MILLI: &str = "gpu_milli";
 /// The most nodes of a trace.
 pub const MAX_NODES: usize = 100_000;
@@ -78,7 +79,7 @@ pub enum TraceError {
         /// The columns of the file.
         there: String,
     },
-    /// A field has a value that is not allowed.
+    /// A field has an invalid value.
     #[error(
         "{file}: line {line}, column {column:?}: {value:?} is not allowed; expected {expected}"
     )]
@@ -104,7 +105,7 @@ pub enum TraceError {
     },
 }
 
-/// Reads nodes and pods. `kind` decides whether pods become apps or tasks.
+/// Reads nodes and pods. `kind` determines whether pods become apps or tasks.
 pub fn read<N: Read, P: Read>(
     nodes: Source<'_, N>,
     pods: Source<'_, P>,

@@ -1,20 +1,20 @@
-//! Waiting for what must come true.
+//! Waiting for a condition.
 
 use std::{fmt::Display, time::Duration};
 
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// How long [`eventually`] waits. Generous: it is reached only by a test that fails.
+/// How long [`eventually`] waits. Generous: only a failing test waits this long.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(20);
 
-/// The pause between two looks.
+/// The pause between two checks.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What one look can find: the value waited for, or what is there instead.
+/// The result of one check: the value, or what was there instead.
 pub trait Look {
     /// What [`eventually`] returns.
     type Value;
-    /// The value, or what was seen in its place.
+    /// The value, or what was found in its place.
     fn found(self) -> Result<Self::Value, String>;
 }
 

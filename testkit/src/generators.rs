@@ -1,5 +1,5 @@
-//! Valid cells and requests for property tests. Names come from small sets, so that apps, zones and
-//! stacks meet each other; everything shrinks towards one plain, empty cell and one small request.
+//! Valid cells and requests for property tests. Names are from small sets, so that apps, zones and
+//! stacks coincide; everything shrinks towards one plain, empty cell and one small request.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ fn one_of(words: &'static [&'static str]) -> impl Strategy<Value = String> {
     sample::select(words).prop_map(String::from)
 }
 
-/// Sizes as they occur: a fifth of the cells know no disk or container limit.
+/// Realistic sizes: a fifth of the cells have no disk or container limit.
 fn total() -> impl Strategy<Value = Resources> {
     let extra = option::weighted(0.2, 1..8_i64);
     (
@@ -42,7 +42,7 @@ fn total() -> impl Strategy<Value = Resources> {
         )
 }
 
-/// What is left of a total: any share of each, 10 % more than all of it taken at worst.
+/// What is available of a total: any share of each, down to an overcommitment of 10 %.
 fn available(total: &Resources) -> impl Strategy<Value = Resources> + use<> {
     let total = total.clone();
     collection::vec(-10..=100_i64, 5).prop_map(move |percent| {

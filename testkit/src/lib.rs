@@ -1,11 +1,11 @@
-//! For tests only: what a test needs to meet the real world without depending on its speed.
+//! For tests only: what integration tests need in order not to depend on the machine's speed.
 //!
-//! - [`NatsServer`]: a real nats-server of the test's own, gone when the test ends.
-//! - [`eventually()`]: wait for what must come true, with a deadline instead of a sleep.
+//! - [`NatsServer`]: a real nats-server for one test, which ends with the test.
+//! - [`eventually()`]: wait for a condition, with a deadline instead of a sleep.
 //! - [`Link`]: a network link that can be blocked or cut.
 //! - [`generators`]: valid cells and requests for property tests.
 //!
-//! Everything here panics when it fails, as assertions do: there is nothing a test could mend.
+//! Everything here panics on failure, as assertions do: a test could not handle it anyway.
 
 mod eventually;
 pub mod generators;

@@ -1,4 +1,4 @@
-//! A network link between clients and a server of this machine.
+//! A network link between clients and a server on this machine.
 
 use std::{io, net::SocketAddr};
 
@@ -18,8 +18,8 @@ struct State {
     epoch: u64,
 }
 
-/// A TCP proxy that can be blocked as a broken network would block it: no byte moves, and nobody is
-/// told. Dropped, it closes everything. It lives on the runtime that made it.
+/// A TCP proxy that can be blocked as a broken network would block it: no byte moves, and no side
+/// is notified. When dropped, it closes everything. It lives on the runtime that made it.
 #[derive(Debug)]
 pub struct Link {
     port: u16,
@@ -28,8 +28,8 @@ pub struct Link {
 }
 
 impl Link {
-    /// A link to a port of 127.0.0.1; whether something listens there matters only when a client
-    /// connects (its connection is closed when nothing does).
+    /// A link to a port of 127.0.0.1. Something must listen there only when a client connects;
+    /// otherwise that connection is closed.
     pub async fn to(server_port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0")
             .await
@@ -55,8 +55,8 @@ impl Link {
         format!("nats://127.0.0.1:{}", self.port)
     }
 
-    /// From now on no byte moves, either way. Connections stay open, new ones are accepted and hang,
-    /// and what is sent meanwhile arrives after [`Link::unblock`], late.
+    /// From now on no byte moves, in either direction. Connections stay open, new ones are accepted
+    /// and hang, and what is sent meanwhile arrives late, after [`Link::unblock`].
     pub fn block(&self) {
         self.state.send_modify(|state| state.blocked = true);
     }
@@ -66,7 +66,7 @@ impl Link {
         self.state.send_modify(|state| state.blocked = false);
     }
 
-    /// Closes all connections of this moment. New ones are served (or hang while blocked).
+    /// Closes all current connections. New ones are served (or hang while blocked).
     pub fn cut(&self) {
         self.state.send_modify(|state| state.epoch += 1);
     }
@@ -83,7 +83,7 @@ async fn accept(listener: TcpListener, server: SocketAddr, state: watch::Receive
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            // out of file descriptors or the like: the test that waits for its client says so
+            // out of file descriptors or the like: the waiting client's test reports it
             Ok((client, _)) = listener.accept() => {
                 connections.spawn(serve(client, server, state.clone()));
             }
@@ -92,14 +92,14 @@ async fn accept(listener: TcpListener, server: SocketAddr, state: watch::Receive
     }
 }
 
-/// One connection, from its start to its end or the next cut. Both sockets close when it returns.
+/// One connection, until its end or the next cut. Both sockets close when it returns.
 async fn serve(client: TcpStream, server: SocketAddr, mut state: watch::Receiver<State>) {
     let epoch = state.borrow().epoch;
     let pass = state.clone();
     let forward = async {
         unblocked(&mut pass.clone()).await;
         let server = TcpStream::connect(server).await?;
-        // both are links of small messages: delaying them would only slow tests down
+        // small messages in both directions: delaying them would only slow tests down
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
         let (client_read, client_write) = client.into_split();
@@ -110,13 +110,13 @@ async fn serve(client: TcpStream, server: SocketAddr, mut state: watch::Receiver
         }
     };
     tokio::select! {
-        // an error of either side closes both, which is all that can be told
+        // an error of either side closes both
         _ended = forward => {}
         _cut = state.wait_for(|now| now.epoch != epoch) => {}
     }
 }
 
-/// Moves bytes one way until either side closes, holding them while the link is blocked.
+/// Copies bytes in one direction until either side closes, holding them while the link is blocked.
 async fn pump(
     mut from: tcp::OwnedReadHalf,
     mut to: tcp::OwnedWriteHalf,
@@ -124,8 +124,8 @@ async fn pump(
 ) -> io::Result<()> {
     let mut buffer = vec![0; 64 * 1024];
     loop {
-        // before the read, so that a sender feels a full pipe; after it, so that bytes that were
-        // on their way when the link was blocked do not slip through
+        // before the read, so that a sender's pipe fills up; after it, so that bytes that were in
+        // transit when the link was blocked do not pass
         unblocked(&mut state).await;
         let count = from.read(&mut buffer).await?;
         unblocked(&mut state).await;
@@ -137,6 +137,6 @@ async fn pump(
 }
 
 async fn unblocked(state: &mut watch::Receiver<State>) {
-    // an error means that the link is gone, and then this task is too
+    // an error means that the link is gone, and this task with it
     let _ = state.wait_for(|now| !now.blocked).await;
 }

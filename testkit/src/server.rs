@@ -9,11 +9,11 @@ use nats_server::{Error, Options, Places, Server};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
-/// How long a server may take to freeze, and how long another test may hold its port.
+/// How long a server may take to freeze, and how long another test may occupy its port.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A nats-server on 127.0.0.1 that belongs to one test. Dropped, it is killed and leaves nothing;
-/// it also dies with the test's process.
+/// A nats-server on 127.0.0.1 that belongs to one test. When dropped, it is killed and its files
+/// are removed; it also ends with the test's process.
 #[derive(Debug)]
 pub struct NatsServer(Server);
 
@@ -23,7 +23,7 @@ impl NatsServer {
         Self::start_with(Options::default()).await
     }
 
-    /// A server that asks for this token.
+    /// A server that requires this token.
     pub async fn with_token(token: &str) -> Self {
         let token = Some(token.to_owned());
         Self::start_with(Options {
@@ -70,7 +70,7 @@ impl NatsServer {
         self.0.url()
     }
 
-    /// The same through another port of this machine, such as a [`crate::Link`]'s.
+    /// The same through another port of this machine, such as that of a [`crate::Link`].
     pub fn url_of(&self, port: u16) -> String {
         self.0.url_through(port)
     }
@@ -80,7 +80,8 @@ impl NatsServer {
         self.client_through(self.port()).await
     }
 
-    /// A client that connects through another port of this machine, such as a [`crate::Link`]'s.
+    /// A client that connects through another port of this machine, such as that of a
+    /// [`crate::Link`].
     pub async fn client_through(&self, port: u16) -> async_nats::Client {
         let options = match self.0.token() {
             Some(token) => async_nats::ConnectOptions::with_token(token.to_owned()),
@@ -90,7 +91,7 @@ impl NatsServer {
         connected.unwrap_or_else(|e| panic!("no client at port {port}: {e}\n{}", self.log()))
     }
 
-    /// The last lines of its log since it was started last.
+    /// The last lines of its log since it was last started.
     pub fn log(&self) -> String {
         self.0.log()
     }
@@ -100,7 +101,7 @@ impl NatsServer {
         self.0.pid()
     }
 
-    /// Ends it at once (SIGKILL), as a crash of its machine would. Already stopped: does nothing.
+    /// Kills it (SIGKILL), like a crash of its machine. Does nothing if it is already stopped.
     pub fn stop(&mut self) {
         self.0.kill();
     }

@@ -1,4 +1,4 @@
-//! What was sent to cells and is not in their reports yet.
+//! Debits: what was sent to cells and is not in their reports yet.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ impl Feed {
         }
     }
 
-    /// A cell's answer to a start: what it accepted is shown by its next report, what it refused is
-    /// given back, and then it knows better than we do what it has left.
+    /// A cell's answer to a start: what it accepted will be in its next report, what it refused is
+    /// credited, and the answer has the amounts that are now available.
     pub fn answered(&mut self, answer: &Acceptance) {
         let Some((name, known)) = get_mut(&mut self.cells, &answer.cell) else {
             return;
@@ -35,7 +35,7 @@ impl Feed {
             }
         }
         if known.seq >= answer.seq {
-            // a report that shows them was faster than the answer
+            // a report with them arrived before the answer
             let seq = known.seq;
             let shown: Vec<Debit> = known.take(|d| d.answered_seq.is_some_and(|s| s <= seq));
             self.return_all(&name, &shown);
@@ -45,7 +45,7 @@ impl Feed {
         }
     }
 
-    /// Takes the answer's numbers instead of ours, minus what is sent and not in them.
+    /// Uses the amounts of the answer, less what was sent and is not in them.
     fn correct(&mut self, name: &Arc<str>, answer: &Acceptance) {
         let refused: Vec<InstanceId> = answer.refused.iter().map(|r| r.instance).collect();
         self.undebit(name, &refused);
@@ -74,7 +74,7 @@ impl Feed {
         self.pool.put(cell);
     }
 
-    /// These were not taken by the cell: their debits are given back.
+    /// The cell did not accept these: their debits are credited.
     pub fn undebit(&mut self, cell: &str, instances: &[InstanceId]) {
         let Some((name, known)) = get_mut(&mut self.cells, cell) else {
             return;
@@ -95,9 +95,9 @@ impl Feed {
 }
 
 impl Known {
-    /// Takes out the debits that the report shows: answered by then, listed as recent, or past their
-    /// time on the cell's clock (then the report shows them or the cell will never take them). Returns
-    /// them, and which of them were unanswered and are listed.
+    /// Removes the debits that the report already shows: answered before it, listed as recent, or
+    /// expired on the cell's clock (then the report shows them, or the cell will never accept
+    /// them). Returns them, and which of them were unanswered and are listed.
     pub(super) fn drop_shown(
         &mut self,
         seq: Option<u64>,

@@ -8,21 +8,21 @@ use shared::{Incarnation, InstanceId, clock::CellTime, wire::Envelope};
 pub struct Known {
     /// Its present incarnation.
     pub incarnation: Incarnation,
-    /// The version of its last whole report.
+    /// The version of its last full report.
     pub seq: u64,
-    /// Its own clock when it was last heard.
+    /// The cell's clock in its last report.
     pub clock_ms: CellTime,
     /// Our clock then.
     pub heard_at_ms: u64,
-    /// How long a report holds.
+    /// How long a report is valid.
     pub ttl_ms: u64,
     /// In pool time.
     pub expires_at_ms: u64,
-    /// It missed a bid deadline: nobody waits for it until it advertises again.
+    /// Silent: it missed a bid deadline, and auctions do not wait for it until it advertises again.
     pub silent: bool,
-    /// Nobody listened there: until then (our clock) no work goes there.
+    /// There were no responders: nothing is sent to it until then (our clock).
     pub absent_until_ms: u64,
-    /// What was sent to it and is not in its report.
+    /// What was sent to it and is not in its report yet.
     pub debits: Vec<Debit>,
 }
 
@@ -33,9 +33,9 @@ pub struct Debit {
     pub instance: InstanceId,
     /// What was debited.
     pub job: Job,
-    /// The cell's version in its answer: a report of that version or later shows it.
+    /// The cell's version in its answer: reports of that version or later show it.
     pub answered_seq: Option<u64>,
-    /// On the cell's clock: past it the cell refuses the start.
+    /// On the cell's clock; later the cell refuses the start.
     pub expires_ms: CellTime,
 }
 
@@ -69,15 +69,16 @@ impl Known {
         }
     }
 
-    /// It advertised by itself: it is there, and may be waited for.
+    /// It advertised by itself, so it is not silent any more.
     pub(super) fn advertised(&mut self) {
         self.silent = false;
         self.absent_until_ms = 0;
     }
 }
 
-/// How long a report counts. Time is looked at ten times a second, and passes in such steps: a fiftieth
-/// less than the ttl, so that a dead cell is gone when its ttl is over (15 s), not soon after.
+/// How long a report is treated as valid. Time is checked, and passes, in steps of a tenth of a
+/// second: a fiftieth less than the ttl, so that a dead cell is removed when its ttl is over (15
+/// s), not soon after.
 pub(super) fn lease_ms(ttl_ms: u64) -> u64 {
     ttl_ms - ttl_ms / 50
 }

@@ -1,4 +1,4 @@
-//! Taking requests: a request is new, or a repetition of another one, or rejected.
+//! Opening requests: a request is new, a repeat of another one, or rejected.
 
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ use crate::{
     turn::Turn,
 };
 
-/// The most jobs that wait for an auction or for room.
+/// The most jobs that may wait for an auction or be queued.
 pub const MAX_WAITING: usize = 100_000;
-/// When a reply goes out at the latest, unless the request says otherwise.
+/// The default deadline of a reply.
 pub const DEFAULT_DEADLINE_MS: u64 = 4_000;
 
-/// A request that was opened.
+/// A new request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Opened {
     pub(crate) ticket: TicketId,
@@ -32,13 +32,13 @@ pub(crate) struct Opened {
 }
 
 impl Requests {
-    /// A message whose requests are taken next, one by one.
+    /// A message whose requests are opened one by one.
     pub(crate) fn open_group(&mut self, message: &StartMessage) -> GroupId {
         let count = message.requests.len();
         self.groups.open(count, message.array, message.reply)
     }
 
-    /// Takes a request: it is new, or gets the answer of the one with the same id, or is rejected.
+    /// Opens a request: it is new, gets the answer of the one with the same id, or is rejected.
     pub(crate) fn take(
         &mut self,
         turn: &mut Turn,
@@ -125,7 +125,7 @@ impl Requests {
         key
     }
 
-    /// The request is open already: both askers get its answer.
+    /// The request is already open: both senders get its answer.
     fn repeat(
         &mut self,
         turn: &mut Turn,
@@ -156,7 +156,7 @@ impl Requests {
         Ok(())
     }
 
-    /// Every request of a message was rejected: the message gets one error.
+    /// Every request of a message was rejected: the message is answered with one error.
     pub(crate) fn reject_group(&mut self, group: GroupId) {
         self.groups.forget(group);
     }

@@ -1,4 +1,4 @@
-//! Work that waits: for the next auction, or for room.
+//! Waiting work: for the next auction, or for room.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -13,26 +13,27 @@ use shared::AuctionId;
 
 /// The most jobs of one auction.
 pub const MAX_BATCH: usize = 10_000;
-/// Between two auctions of work that waits for room.
+/// The interval of auctions of queued work.
 pub const REQUEUE_MS: u64 = 100;
-/// The most auctions that refused or undelivered work enters.
+/// The most auctions that an instance may enter after failures.
 pub const MAX_AUCTIONS: u8 = 3;
 
-/// Which instances wait. A list may name an instance that has moved on since: its state counts.
+/// Lists of waiting instances. A list may have an instance that has changed since: its state
+/// decides.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     waiting: VecDeque<Slot>,
     held: VecDeque<Slot>,
-    /// Instances in the states `Waiting` and `Held`.
+    /// The number of instances in the states `Waiting` and `Held`.
     waiting_count: usize,
     held_count: usize,
-    /// The pool's version at the last auction of held work: until it changes nothing more fits.
+    /// The pool's version at the last auction of queued work: until it changes nothing more fits.
     held_version: u64,
     requeued_ms: u64,
 }
 
 impl Queue {
-    /// An instance's state changes: the counts follow.
+    /// An instance changes its state: the counts are updated.
     pub(super) fn moved(&mut self, old: &State, new: &State) {
         let waits = |s: &State| usize::from(matches!(s, State::Waiting | State::Held(_)));
         let holds = |s: &State| usize::from(matches!(s, State::Held(_)));
@@ -40,24 +41,24 @@ impl Queue {
         self.held_count = self.held_count + holds(new) - holds(old);
     }
 
-    /// Instances that wait for an auction or for room.
+    /// Instances that wait for an auction or are queued.
     pub(super) fn count(&self) -> usize {
         self.waiting_count
     }
 }
 
 impl Requests {
-    /// How many instances wait, for an auction or for room.
+    /// How many instances wait for an auction or are queued.
     pub(crate) fn waiting(&self) -> usize {
         self.queue.waiting_count
     }
 
-    /// How many instances wait for an auction, not for room.
+    /// How many instances wait for an auction.
     pub(crate) fn for_auction(&self) -> usize {
         self.queue.waiting_count - self.queue.held_count
     }
 
-    /// What is not known to run goes into the next auction.
+    /// Puts the instances of a request that are not known to run into the next auction.
     pub(crate) fn queue(&mut self, key: TicketId) {
         let Some(ticket) = self.tickets.get(&key) else {
             return;
@@ -84,7 +85,8 @@ impl Requests {
         Some((slot, ticket))
     }
 
-    /// It fits nowhere and waits for room, where the pool has this version. Whether for the first time.
+    /// The instance fits nowhere and is queued; the pool has this version. Returns whether this is
+    /// the first time.
     pub(crate) fn hold(&mut self, slot: Slot, why: Arc<Unplaced>, pool_version: u64) -> bool {
         let Some(ticket) = self.tickets.get_mut(&slot.ticket) else {
             return false;
@@ -99,7 +101,7 @@ impl Requests {
         first
     }
 
-    /// Work that waits for room comes back when the pool has changed.
+    /// Queued work enters the next auction if the pool has changed.
     pub(crate) fn requeue(&mut self, now_ms: u64, pool_version: u64) {
         if self
             .next_requeue_ms(pool_version)
@@ -117,15 +119,15 @@ impl Requests {
         }
     }
 
-    /// When held work comes back; none while there is none or the pool is as it was.
+    /// When queued work enters an auction again; none if there is none or the pool has not changed.
     pub(crate) fn next_requeue_ms(&self, pool_version: u64) -> Option<u64> {
         let queue = &self.queue;
         (queue.held_count > 0 && queue.held_version != pool_version)
             .then_some(queue.requeued_ms + REQUEUE_MS)
     }
 
-    /// A cell did not take it. Into the next auction, unless it was in enough of them or nobody waits
-    /// for it any more; then returns false.
+    /// A cell did not accept the instance. It enters the next auction, unless it was in enough of
+    /// them or its deadline has passed; then returns false.
     pub(crate) fn again(&mut self, now_ms: u64, slot: Slot) -> bool {
         let Some(ticket) = self.tickets.get_mut(&slot.ticket) else {
             return true;

@@ -1,14 +1,14 @@
-//! The log's lines about auctions, so that each can be replayed; under load not all of them.
+//! Log lines about auctions, so that each can be replayed; under load only some at level info.
 
 use std::{
     sync::{Mutex, PoisonError},
     time::Instant,
 };
 
-/// Auctions logged at level info in a second; those beyond are logged at level debug.
+/// Auctions logged at level info per second; further ones are logged at level debug.
 const LOGGED_A_SECOND: u32 = 20;
 
-/// How many auctions were logged in this second.
+/// The number of auctions logged in this second.
 #[derive(Debug, Default)]
 pub(super) struct AuctionLog(Mutex<Second>);
 
@@ -19,7 +19,8 @@ struct Second {
 }
 
 impl AuctionLog {
-    /// Whether the next auction is logged at level info; and how many were not in the second before it.
+    /// Whether the next auction is logged at level info; and how many were not in the second
+    /// before.
     pub(super) fn next(&self, now: Instant) -> (bool, u32) {
         let mut second = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut left_out = 0;

@@ -1,4 +1,4 @@
-//! Between NATS and the state machine: bytes, timers, subscriptions. One task owns the machine.
+//! The I/O around the state machine: messages, timers, subscriptions. One task owns the machine.
 
 mod auction_log;
 
@@ -36,14 +36,14 @@ use crate::{
 use auction_log::AuctionLog;
 use service::Door;
 
-/// Inputs that may wait for the machine; then the subscriptions fill up.
+/// The most inputs that wait for the machine; beyond that the subscriptions fill up.
 const INPUTS: usize = 65_536;
-/// Inputs taken before an auction is held.
+/// The most inputs taken before an auction is held.
 const AT_ONCE: usize = 4_096;
-/// How long what is in flight may take at the end.
+/// How long to wait at the end for what is in flight.
 const LEAVE_MS: u64 = 5_000;
 
-/// How an auctioneer is set up.
+/// The settings of an auctioneer.
 #[derive(Clone, Debug)]
 pub struct AuctioneerConfig {
     /// Its name: 1 to 128 of `A-Za-z0-9_-`; unique in the cluster.
@@ -52,7 +52,7 @@ pub struct AuctioneerConfig {
     pub policy: Policy,
 }
 
-/// Why an auctioneer ended before it was told to.
+/// Why an auctioneer failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AuctioneerError {
     /// A setting that cannot be used.
@@ -67,7 +67,7 @@ pub enum AuctioneerError {
     /// The NATS service could not be started.
     #[error("starting the auctioneer's NATS service")]
     Service(#[source] async_nats::Error),
-    /// A subscription ended by itself: the connection is closed for good.
+    /// A subscription ended: the connection is closed for good.
     #[error("the auctioneer's connection to NATS was closed")]
     Closed,
 }
@@ -81,16 +81,16 @@ struct Shell {
     /// Requests that await their answers.
     pending: Arc<Mutex<HashMap<ReplyKey, async_nats::service::Request>>>,
     counters: Arc<Mutex<Counters>>,
-    /// Messages that the client did not take in time.
+    /// Messages that the client did not accept in time.
     unsent: Arc<AtomicU64>,
     inputs: mpsc::Sender<AuctioneerInput>,
-    /// Answers to what we ask arrive under this subject.
+    /// The subject under which answers arrive.
     inbox: Arc<str>,
     auctions: Arc<AuctionLog>,
 }
 
-/// Runs an auctioneer until `shutdown` is cancelled: then it takes nothing new, finishes what is in
-/// flight (5 s at most) and leaves.
+/// Runs an auctioneer until `shutdown` is cancelled: then it accepts nothing new, finishes what is
+/// in flight (5 s at most) and returns.
 pub async fn run(
     config: AuctioneerConfig,
     bus: Bus,
@@ -135,8 +135,8 @@ pub async fn run(
         clock,
         input,
     };
-    // a task of its own: whoever waits for us may do so on a thread that is no worker's, and then
-    // every message would have to wake it
+    // a task of its own: the caller may wait on a thread that is not a worker's, and then every
+    // message would have to wake that thread
     let mut owner_task = JoinSet::new();
     owner_task.spawn(owner.own(door, tasks, shutdown));
     match owner_task.join_next().await {
@@ -239,7 +239,7 @@ impl Owner {
         *counters.unwrap_or_else(PoisonError::into_inner) = counted;
     }
 
-    /// Sends what is left to be sent.
+    /// Sends the remaining messages.
     async fn finish(mut self, tasks: &mut JoinSet<()>) -> Result<(), AuctioneerError> {
         let rest = self.machine.run(self.clock.now_ms());
         self.shell.send_all(rest).await;
@@ -252,7 +252,7 @@ impl Owner {
     }
 }
 
-/// The instant that is so far from now.
+/// The instant this much later than now.
 fn after(duration: Duration) -> Instant {
     Instant::now() + duration
 }

@@ -1,4 +1,4 @@
-//! Sending what the machine wants sent.
+//! Sends the machine's outputs.
 
 use std::{
     sync::{PoisonError, atomic::Ordering},
@@ -15,7 +15,7 @@ use shared::{
 use super::Shell;
 use crate::{ids::ReplyKey, io::AuctioneerOutput, pool_time::ECHO_MS};
 
-/// Evidence that messages flow: ten times a second to ourselves.
+/// Sends our echo ten times a second: the evidence that messages arrive.
 pub(super) async fn echo(shell: Shell, name: String) {
     let subject = shell.subjects.echo(&name);
     let mut echoes = tokio::time::interval(Duration::from_millis(ECHO_MS));
@@ -31,7 +31,7 @@ pub(super) async fn echo(shell: Shell, name: String) {
     }
 }
 
-/// The log's line about a cell that came or went.
+/// Logs a cell that joined or was lost.
 fn log_cell(event: &Event) {
     let cell = event.about();
     match event.kind.as_str() {
@@ -46,11 +46,11 @@ fn log_cell(event: &Event) {
 }
 
 impl Shell {
-    /// Sends all of it. Where the client takes no more, because the connection is down or
-    /// stands still, the rest is dropped and counted: late starts would expire, late answers find
-    /// nobody, and what waits here would stop everything else.
+    /// Sends all outputs. If the client accepts no more, because the connection is down or blocked,
+    /// the rest is dropped and counted: late starts would expire, late answers would not be
+    /// awaited, and waiting here would block everything else.
     pub(super) async fn send_all(&self, mut outputs: Vec<AuctioneerOutput>) {
-        // observers come last: whoever waits for a start, a bid or an answer waits for nothing else
+        // events last: starts, bids and answers are waited for
         outputs.sort_by_key(|o| {
             matches!(
                 o,
@@ -145,7 +145,7 @@ impl Shell {
         in_time(self.bus.client.publish_with_reply(subject, inbox, body)).await
     }
 
-    /// Answers a question that cannot be read.
+    /// Answers a request that could not be parsed.
     pub(super) async fn refuse(&self, to: Option<ReplyKey>, error: &WireError) {
         if let Some(to) = to
             && let Err(error) = self.reply(to, to_bytes(&error.body()), Some(error)).await

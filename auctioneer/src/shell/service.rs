@@ -1,4 +1,4 @@
-//! The NATS service: who we are for `$SRV`, and the subjects that requests come in on.
+//! The NATS service: our entry under `$SRV`, and the request subjects.
 
 use std::{
     collections::HashMap,
@@ -22,18 +22,18 @@ use uuid::Uuid;
 use super::{AuctioneerConfig, AuctioneerError, Shell, after};
 use crate::{admission, ids::ReplyKey, io::AuctioneerInput};
 
-/// All auctioneers share the requests.
+/// All auctioneers share these requests.
 const QUEUE_GROUP: &str = "auctioneers";
-/// How often other auctioneers' policies are compared with ours.
+/// How often the policies of other auctioneers are compared with ours.
 const COMPARE: Duration = Duration::from_secs(60);
 
-/// The service, at first without a subject to take requests on.
+/// The service, at first without endpoints.
 pub(super) struct Door {
     service: Option<Service>,
     joined: bool,
 }
 
-/// A subject for requests.
+/// One endpoint.
 #[derive(Clone, Copy, Debug)]
 enum Entrance {
     Start,
@@ -84,7 +84,7 @@ impl Door {
         self.joined
     }
 
-    /// Begins to take requests.
+    /// Starts to accept requests.
     pub(super) async fn join(
         &mut self,
         shell: &Shell,
@@ -106,7 +106,8 @@ impl Door {
             ("capacity", subjects.capacity(), Entrance::Capacity),
             ("queued", subjects.queued(), Entrance::Queued),
         ] {
-            // what waits is known to the auctioneer that took it: each is in a group of its own
+            // queued work is known only to the auctioneer that received it, so each is in its own
+            // group
             let group = match entrance {
                 Entrance::Queued => &*shell.inbox,
                 _ => QUEUE_GROUP,
@@ -120,7 +121,7 @@ impl Door {
         Ok(())
     }
 
-    /// Takes no more requests.
+    /// Stops accepting requests.
     pub(super) async fn close(&mut self) {
         if let Some(service) = self.service.take()
             && let Err(error) = service.stop().await
@@ -157,7 +158,7 @@ async fn take(shell: Shell, mut endpoint: Endpoint, entrance: Entrance, keys: Ar
             Err(error) => shell.refuse(key, &error).await,
         }
     }
-    // the other tasks go on until all is answered
+    // the other tasks continue until everything is answered
     std::future::pending::<()>().await;
 }
 
@@ -186,7 +187,7 @@ fn read(
     }
 }
 
-/// The service's name: the prefix's dots cannot stand in it.
+/// The service's name, which must not contain the prefix's dots.
 fn service_name(shell: &Shell) -> String {
     format!("{}-auctioneer", shell.subjects.prefix().replace('.', "-"))
 }
@@ -195,7 +196,8 @@ fn hash(policy: &Policy) -> String {
     format!("{:016x}", policy.hash())
 }
 
-/// Two auctioneers of one name would take each other's echoes for their own: the later one does not start.
+/// Two auctioneers of one name would take each other's echoes for their own: the later one does not
+/// start.
 pub(super) async fn check_name_is_free(shell: &Shell, name: &str) -> Result<(), AuctioneerError> {
     let mut taken = false;
     let take = |answer: async_nats::Message| {
@@ -213,13 +215,13 @@ pub(super) async fn check_name_is_free(shell: &Shell, name: &str) -> Result<(), 
     Ok(())
 }
 
-/// The part of an auctioneer's service information that others look at.
+/// The part of an auctioneer's service information that is used here.
 #[derive(serde::Deserialize)]
 struct Info {
     metadata: HashMap<String, String>,
 }
 
-/// Warns of auctioneers that decide by another policy: now and once a minute.
+/// Warns of auctioneers with another policy: now and once a minute.
 pub(super) async fn compare_policies(shell: Shell) {
     let policy = Arc::clone(&shell.policy);
     let ours = hash(&policy);
@@ -246,7 +248,7 @@ pub(super) async fn compare_policies(shell: Shell) {
     }
 }
 
-/// Who decides by another policy than ours, and by which.
+/// The auctioneers with another policy than ours, and their policies.
 fn other_policy(info: &[u8], ours: &str) -> Option<(String, String)> {
     let mut info: Info = serde_json::from_slice(info).ok()?;
     if info.metadata.get("policy_hash")? == ours {

@@ -1,4 +1,4 @@
-//! One task for each subscription: it reads and hands on, and never waits for anything else.
+//! One task per subscription, which parses messages, passes them on, and waits for nothing else.
 
 use async_nats::{Message, Subscriber};
 use futures_util::StreamExt;
@@ -13,7 +13,7 @@ use crate::ids::{DispatchId, LookupId, StopId};
 use crate::{feed::ReportKind, io::AuctioneerInput};
 
 impl Shell {
-    /// Subscribes to all that is said without being asked for, and to the answers.
+    /// Subscribes to everything that is published, and to the answers.
     pub(super) async fn listen(&self, name: &str, tasks: &mut JoinSet<()>) -> Result<(), BusError> {
         let subjects = &self.subjects;
         self.drain(subjects.adverts(), Self::advert, tasks).await?;
@@ -64,7 +64,7 @@ impl Shell {
         Ok(())
     }
 
-    // the signature of all readers
+    // all readers have the same signature
     #[allow(clippy::unnecessary_wraps)]
     fn advert(&self, message: &Message) -> Option<AuctioneerInput> {
         Some(AuctioneerInput::CellReport {
@@ -105,7 +105,7 @@ impl Shell {
         ))
     }
 
-    /// An answer to a start, a stop or the question what runs: the subject says to which.
+    /// An answer to a start, a stop or a request for instances; the subject says which.
     fn answer(message: &Message) -> Option<AuctioneerInput> {
         let mut tokens = message.subject.rsplit('.');
         let number: u64 = tokens.next()?.parse().ok()?;
@@ -121,7 +121,7 @@ impl Shell {
                     dispatch: DispatchId::new(number),
                     answer: Box::new(answer),
                 }),
-            _ if nobody => return None, // no cell at all: the time that it is given ends it
+            _ if nobody => return None, // no cell at all: it ends when its time is over
             "stop" => serde_json::from_slice::<StopAnswer>(body)
                 .ok()
                 .map(|answer| AuctioneerInput::StopAnswered {

@@ -126,6 +126,24 @@ fn what_cannot_be_asked_names_its_field() {
 }
 
 #[test]
+fn deadlines_and_waits_are_bounded() {
+    for (field, span, taken) in [
+        ("deadline", "0ms", false),
+        ("deadline", "1ms", true),
+        ("deadline", "1h", true),
+        ("deadline", "3600001ms", false),
+        ("queue_timeout", "0ms", true),
+        ("queue_timeout", "24h", true),
+        ("queue_timeout", "86400001ms", false),
+    ] {
+        let body = format!(r#"{{"app":"a","memory_mb":1,"disk_mb":1,"{field}":"{span}"}}"#);
+        let refused = one(&body).err().and_then(|rejected| rejected.error.field);
+        assert_eq!(refused.is_none(), taken, "{field} {span}");
+        assert!(refused.is_none_or(|named| named == field), "{span}");
+    }
+}
+
+#[test]
 fn the_id_of_what_is_turned_away_is_kept_when_it_can_be() {
     let rejected = one(r#"{"id":"mine","app":"a","memory_mb":-1,"disk_mb":1}"#).unwrap_err();
     assert_eq!(rejected.id, "mine");
@@ -210,6 +228,8 @@ fn dry_runs_in_each_of_their_forms() {
             "{what}"
         );
     }
+    let misspelt = place(&format!(r#"{{{request},"withouts":["c1"],"explains":1}}"#)).unwrap();
+    assert_eq!(misspelt.requests[0].warnings.len(), 2, "{misspelt:?}");
     for (body, field) in [
         (format!(r#"{{{request},"explain":"all"}}"#), Some("explain")),
         (format!(r#"{{{request},"without":"c1"}}"#), Some("without")),

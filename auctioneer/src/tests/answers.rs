@@ -1,9 +1,25 @@
 //! What cells say to a start, and what becomes of it.
 
-use shared::wire::{Outcome, kind};
+use shared::wire::{Acceptance, Outcome, Refusal, kind};
 
-use super::world::{World, request};
-use crate::{AuctioneerInput, AuctioneerOutput};
+use super::world::{Sent, World, request};
+use crate::{AuctioneerInput, AuctioneerOutput, START_WAIT_MS};
+
+/// The answer of a cell that says it has room and refuses all the same.
+fn refusal(world: &mut World, sent: &Sent) -> Acceptance {
+    let before = world.cell(&sent.cell).clone();
+    let mut answer = before.clone().answer(&sent.start);
+    let refuse = |instance| Refusal {
+        instance,
+        reason: "odd".into(),
+        needs: Some(5),
+        has: Some(4),
+    };
+    answer.refused = answer.accepted.drain(..).map(refuse).collect();
+    answer.available = before.cell.available.clone();
+    answer.apps.clear();
+    answer
+}
 
 #[test]
 fn refused_work_enters_three_auctions_at_most() {
@@ -12,17 +28,7 @@ fn refused_work_enters_three_auctions_at_most() {
     for auction in 1..=3 {
         let sent = world.sent();
         assert_eq!(sent.len(), 1, "auction {auction}");
-        // the cell says it has room and refuses
-        let mut answer = world.cell("c1").clone().answer(&sent[0].start);
-        let accepted = std::mem::take(&mut answer.accepted);
-        answer.refused.push(shared::wire::Refusal {
-            instance: accepted[0],
-            reason: "odd".into(),
-            needs: Some(5),
-            has: Some(4),
-        });
-        answer.available = world.cells["c1"].cell.available.clone();
-        answer.apps.clear();
+        let answer = refusal(&mut world, &sent[0]);
         world.answered(&sent[0], answer);
         assert_eq!(world.free("c1"), if auction < 3 { 900 } else { 1_000 });
     }
@@ -36,6 +42,25 @@ fn refused_work_enters_three_auctions_at_most() {
     assert_eq!(reply.instances[0].tally[0].needs, Some(5.0));
     assert_eq!(world.events(kind::REFUSED).len(), 3);
     assert_eq!(world.events(kind::UNPLACED).len(), 1);
+    assert_eq!(world.machine.counters().refused, 3);
+}
+
+#[test]
+fn a_refusal_that_comes_late_settles_what_was_unknown() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    world.ask_one("r", "web", 100, 2);
+    let sent = world.sent().remove(0);
+    world.silence(START_WAIT_MS);
+    let answer = refusal(&mut world, &sent);
+    world.answered(&sent, answer.clone());
+    let told = world.events(kind::UNPLACED);
+    assert_eq!(told.len(), 2);
+    assert_eq!(told[0].reason.as_deref(), Some("c1 refused late: odd"));
+    let counters = world.machine.counters();
+    assert_eq!((counters.settled_late, counters.stray_answers), (2, 0));
+    assert_eq!(world.free("c1"), 1_000, "given back");
+    world.answered(&sent, answer);
+    assert_eq!(world.machine.counters().stray_answers, 1, "the second time");
 }
 
 #[test]
@@ -193,4 +218,77 @@ fn the_deadline_answers_with_what_is_known() {
     );
     assert_eq!(world.outcomes("r").len(), 1, "the outcome is told once");
     assert!(world.machine.is_idle());
+}
+
+#[test]
+fn an_answer_that_does_not_fit_tells_less() {
+    let told = |max_payload: usize| {
+        let mut world = World::with_cells("dea", &["c1", "c2"]);
+        let key = world.ask_one("r", "web", 10, 40);
+        // another body under the same id is warned of
+        world.ask_one("r", "web", 20, 40);
+        let sent = world.sent();
+        world.machine.set_max_payload(max_payload);
+        for sent in sent {
+            world.deliver(&sent);
+        }
+        let reply = world.start_reply(key);
+        assert_eq!(reply.outcome, Outcome::Placed);
+        let bytes = shared::wire::to_bytes(&reply).len();
+        let first = &reply.instances[0];
+        let instances = match (&first.instance, &first.indices, &first.reason) {
+            (Some(_), None, None) => "each",
+            (None, Some(_), None) => "by cell",
+            (None, None, Some(reason)) => {
+                assert_eq!(reason, "40 instances; too many to list");
+                "counts"
+            }
+            _ => panic!("{first:?}"),
+        };
+        let warned = reply.warnings.len();
+        ((instances, reply.instances.len(), warned), bytes)
+    };
+    let mut max_payload = 1 << 20;
+    for expected in [
+        ("each", 40, 1),
+        ("by cell", 2, 1),
+        ("counts", 1, 1),
+        ("counts", 1, 0),
+    ] {
+        let (is, bytes) = told(max_payload);
+        assert_eq!(is, expected, "in {max_payload} bytes");
+        assert_eq!(told(bytes).0, expected, "it just fits");
+        max_payload = bytes - 1;
+    }
+}
+
+#[test]
+fn an_event_lists_a_hundred_instances_and_counts_all() {
+    for (instances, listed) in [(100, 100), (101, 100)] {
+        let mut world = World::with_cells("dea", &["c1"]);
+        world.ask_one("r", "web", 1, instances);
+        world.deliver_all();
+        let placed = &world.events(kind::PLACED)[0];
+        assert_eq!(placed.count, instances as usize);
+        assert_eq!(placed.instances.len(), listed);
+        let last = instances - 1;
+        assert_eq!(placed.indices, Some(format!("0-{last}")));
+    }
+}
+
+#[test]
+fn an_event_names_its_request_when_it_is_of_one() {
+    for (ids, named) in [(vec!["r1"], Some("r1")), (vec!["r1", "r2"], None)] {
+        let mut world = World::with_cells("diego", &["c1"]);
+        for (index, id) in (0..).zip(&ids) {
+            let mut asked = request(id, "web", 10, 2);
+            asked.indices = Some(vec![index, index + 10]);
+            world.ask(vec![asked]);
+        }
+        world.bid_all();
+        world.deliver_all();
+        let placed = &world.events(kind::PLACED)[0];
+        let request = placed.request.as_ref().map(shared::RequestId::as_str);
+        assert_eq!((request, placed.count), (named, 2 * ids.len()));
+    }
 }

@@ -317,7 +317,7 @@ fn starts_without_an_answer_stay_debited_until_listed_or_expired() {
         bench.hear(&cell);
         bench.debit(1, 30);
         cell.seq = seq;
-        cell.recent = recent;
+        cell.recent = recent.into_iter().collect();
         cell.clock_ms = CellTime::from_ms(clock_ms);
         cell.cell.available.memory_mb = 90;
         let heard = bench.hear(&cell);

@@ -353,3 +353,167 @@ fn a_long_list_of_what_waits_is_cut() {
     assert_eq!(answer.count, 5);
     assert!(shared::wire::to_bytes(&answer).len() <= 900);
 }
+
+/// The pool from `offset` on, `limit` at a time: how many cells, and where the next page begins.
+fn page(world: &mut World, offset: usize, limit: Option<usize>) -> (usize, Option<u64>) {
+    world.out.clear();
+    let page = Page {
+        offset,
+        limit,
+        ..Page::default()
+    };
+    world.input(AuctioneerInput::Pool { page, reply: KEY });
+    let answer = world.reply(KEY).unwrap();
+    let cells = answer["cells"].as_array().unwrap().len();
+    (cells, answer["next"].as_u64())
+}
+
+#[test]
+fn a_page_of_the_pool_has_as_many_cells_as_were_asked_for_and_500_at_most() {
+    let names: Vec<String> = (0..503).map(|n| format!("c{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut world = World::with_cells("dea", &names);
+    for (offset, limit, cells, next) in [
+        (0, None, 500, Some(500)),
+        (500, None, 3, None),
+        (3, None, 500, None),
+        (0, Some(501), 500, Some(500)),
+        (0, Some(2), 2, Some(2)),
+        (501, Some(2), 2, None),
+        (502, Some(2), 1, None),
+        (503, Some(2), 0, None),
+        (usize::MAX, None, 0, None),
+        (0, Some(0), 1, Some(1)),
+    ] {
+        let found = page(&mut world, offset, limit);
+        assert_eq!(found, (cells, next), "{offset} {limit:?}");
+    }
+    // a page is never empty: who asks for the next one would ask for ever
+    world.machine.set_max_payload(100);
+    assert_eq!(page(&mut world, 7, None), (1, Some(8)));
+}
+
+#[test]
+fn a_cell_in_the_pool_says_how_old_its_word_is_and_how_long_it_counts() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    world.pass(2_000);
+    world.input(AuctioneerInput::Pool {
+        page: Page::default(),
+        reply: KEY,
+    });
+    let cell = &world.reply(KEY).unwrap()["cells"][0];
+    assert_eq!(
+        (&cell["age_ms"], &cell["left_ms"]),
+        (&2_000.into(), &12_700.into())
+    );
+}
+
+#[test]
+fn an_explanation_that_does_not_fit_tells_of_the_latest() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    for (id, instances) in [("r1", 2), ("r2", 3), ("r3", 12)] {
+        world.ask_one(id, "web", 10, instances);
+        world.deliver_all();
+    }
+    let explain = |world: &mut World, max_bytes: usize| {
+        world.machine.set_max_payload(max_bytes);
+        world.out.clear();
+        let explain = ExplainRequest {
+            v: 1,
+            app: "web".into(),
+            cells: true,
+        };
+        world.input(AuctioneerInput::Explain {
+            explain,
+            reply: KEY,
+        });
+        let answer: shared::wire::ExplainAnswer =
+            serde_json::from_value(world.reply(KEY).unwrap()).unwrap();
+        let decisions = answer.auctions.first().map_or(0, |a| a.decisions.len());
+        let told = (answer.now.len(), answer.auctions.len(), decisions);
+        (told, shared::wire::to_bytes(&answer).len())
+    };
+    let mut max_bytes = 1 << 20;
+    for expected in [
+        (10, 3, 12),
+        (1, 3, 12),
+        (0, 3, 12),
+        (0, 2, 12),
+        (0, 1, 12),
+        (0, 1, 6),
+        (0, 1, 3),
+        (0, 1, 1),
+        (0, 0, 0),
+    ] {
+        let (told, bytes) = explain(&mut world, max_bytes);
+        assert_eq!(told, expected, "in {max_bytes} bytes");
+        assert!(bytes <= max_bytes);
+        // judged again an instance may be told in a few bytes more or less
+        max_bytes = if told.0 > 1 { bytes - 200 } else { bytes - 1 };
+    }
+}
+
+#[test]
+fn a_dry_run_that_does_not_fit_explains_less() {
+    let mut world = World::with_cells("dea", &["c1", "c2", "c3"]);
+    let mut told = |max_bytes: usize| {
+        world.machine.set_max_payload(max_bytes);
+        let answer = place(&mut world, 100, |place| place.explain = HowMuch::Cells);
+        let bytes = answer.to_string().len();
+        if answer["error"]["code"] == "overloaded" {
+            let says = answer["error"]["message"].as_str().unwrap();
+            assert!(says.ends_with("bytes; ask for less at a time"), "{says}");
+            return ("error", bytes);
+        }
+        assert!(bytes <= max_bytes, "{bytes} of {max_bytes}");
+        let decision = &answer["decisions"][0];
+        let has = |field: &str| decision.get(field).is_some_and(|v| v.as_array().is_some());
+        let level = match (
+            answer.to_string().contains("\"names\""),
+            has("stages"),
+            has("finalists"),
+        ) {
+            (true, _, _) => "cells",
+            (false, true, _) => "stages",
+            (false, false, true) => "finalists",
+            _ => "winner",
+        };
+        (level, bytes)
+    };
+    let mut max_bytes = 1 << 20;
+    let mut levels = Vec::new();
+    while levels.last() != Some(&"error") {
+        let (level, bytes) = told(max_bytes);
+        levels.push(level);
+        max_bytes = bytes - 1;
+    }
+    assert_eq!(levels, ["cells", "stages", "finalists", "winner", "error"]);
+}
+
+#[test]
+fn a_dry_run_is_bounded() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    let like = "c1".to_owned();
+    for (counts, taken) in [
+        (vec![10_000], true),
+        (vec![10_001], false),
+        (vec![4_000, 6_001], false),
+        (vec![usize::MAX, usize::MAX], false),
+    ] {
+        let answer = place(&mut world, 10, |place| {
+            let add = |count: &usize| AddCells {
+                count: *count,
+                like: like.clone(),
+            };
+            place.add_cells = counts.iter().map(add).collect();
+            place.explain = HowMuch::Winner;
+        });
+        assert_eq!(answer.get("error").is_none(), taken, "{counts:?}: {answer}");
+    }
+    let answer = place(&mut world, 10, |place| {
+        Arc::make_mut(&mut place.requests[0].request).instances = 10_001;
+    });
+    let error = &answer["error"];
+    assert_eq!(error["field"], "instances");
+    assert_eq!(error["message"], "10001 instances; a dry run takes 10000");
+}

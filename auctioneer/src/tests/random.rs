@@ -1,7 +1,7 @@
 //! Any interleaving: every request gets exactly one answer, nothing is ever at two cells, no cell
 //! is promised more than it has.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use proptest::prelude::*;
 use shared::wire::{Acceptance, Outcome};
@@ -153,7 +153,7 @@ impl Fleet {
                 let (high, low) = cell.incarnation.uuid().as_u64_pair();
                 cell.incarnation = Uuid::from_u64_pair(high + 1, low).into();
                 cell.cell = placement::Cell::new(CELLS[*n], cell.cell.total.clone());
-                (cell.seq, cell.recent) = (1, Vec::new());
+                (cell.seq, cell.recent) = (1, BTreeSet::new());
             }
             Step::Elsewhere { cell, app } => {
                 let work = request("x", &format!("app{app}"), 100, 1);

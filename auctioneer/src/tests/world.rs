@@ -1,6 +1,9 @@
 //! Cells that speak the wire, and a machine that hears them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use placement::{Cell, Policy, Request, Resources, Span};
@@ -23,7 +26,7 @@ pub(super) struct TestCell {
     pub(super) seq: u64,
     pub(super) clock_ms: CellTime,
     pub(super) ttl_ms: u64,
-    pub(super) recent: Vec<InstanceId>,
+    pub(super) recent: BTreeSet<InstanceId>,
 }
 
 impl TestCell {
@@ -36,7 +39,7 @@ impl TestCell {
             seq: 1,
             clock_ms: CellTime::from_ms(1_000),
             ttl_ms: 15_000,
-            recent: Vec::new(),
+            recent: BTreeSet::new(),
         }
     }
 
@@ -48,7 +51,7 @@ impl TestCell {
             seq: self.seq,
             clock_ms: self.clock_ms,
             ttl: Span(Duration::from_millis(self.ttl_ms)),
-            recent: self.recent.clone(),
+            recent: self.recent.iter().copied().collect(),
             cell: self.cell.clone(),
         })
     }
@@ -80,7 +83,7 @@ impl TestCell {
                 Some("changed".to_owned())
             } else if self.cell.available.fits(&request) {
                 self.cell.debit(&request);
-                self.recent.push(work.instance);
+                self.recent.insert(work.instance);
                 self.seq += 1;
                 None
             } else {

@@ -1,6 +1,6 @@
-//! What operators say of a cell: one table, from which come the fields of a cell in messages and files,
-//! what `vendue cells set` and `--where` know, a rep's configuration and docs/ATTRIBUTES.md. A new
-//! attribute is a new entry here, and its meaning in a stage.
+//! The attributes of a cell: one table, which defines the fields of a cell in messages and files,
+//! those of a rep's configuration, `vendue cells set` and `--where`, and docs/ATTRIBUTES.md. A new
+//! attribute is a new entry here, and its use in a stage.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{Cell, Platform, RecentStart};
 use crate::{resources::Resources, times::Timestamp, traits::Trait};
 
-/// What an attribute holds.
+/// The type of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttributeShape {
     /// A string.
@@ -33,7 +33,7 @@ pub enum AttributeShape {
 }
 
 impl AttributeShape {
-    /// What a wrong value, or a wrong part of one, is told.
+    /// What is expected of a value, or of an entry of a table.
     pub fn expected(self, part: bool) -> &'static str {
         match (self, part) {
             (Self::Text, _) => "a text",
@@ -69,7 +69,7 @@ impl AttributeShape {
         }
     }
 
-    /// Whether its parts can be named, as in `traits.ssd`.
+    /// Whether it has entries that can be named, as in `traits.ssd`.
     pub fn has_parts(self) -> bool {
         matches!(
             self,
@@ -78,18 +78,18 @@ impl AttributeShape {
     }
 }
 
-/// An attribute as the table describes it.
+/// An entry of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttributeField {
     /// Its name in messages, files and commands.
     pub name: &'static str,
-    /// What it holds.
+    /// Its type.
     pub shape: AttributeShape,
-    /// What it says of the cell.
+    /// Its meaning.
     pub doc: &'static str,
 }
 
-/// Whether a value is the default of its type, and is left out when a cell is written.
+/// Whether a value is the default of its type, which is not written.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
@@ -100,7 +100,7 @@ macro_rules! attributes {
         #[serde($($serde:tt)*)]
         $name:ident: $type:ty = $default:expr, $shape:ident;
     )*) => {
-        /// What operators say of a cell. A file may leave out any of it, and may say nothing else.
+        /// The attributes that operators set. All are optional; unknown fields are rejected.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(default, deny_unknown_fields)]
         pub struct Attributes {
@@ -123,7 +123,7 @@ macro_rules! attributes {
         }
 
         /// A cell as it is written: the fields of [`Cell`], where they are documented, and those of
-        /// [`Attributes`] side by side.
+        /// [`Attributes`] at the same level.
         #[derive(Serialize, Deserialize)]
         #[serde(rename = "Cell")]
         pub(super) struct Flat {
@@ -278,7 +278,7 @@ fn is_default_status(status: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// docs/ATTRIBUTES.md lists what the table lists.
+    /// docs/ATTRIBUTES.md has the entries of the table.
     #[test]
     fn the_documentation_has_every_attribute() {
         let text = include_str!("../../../docs/ATTRIBUTES.md");

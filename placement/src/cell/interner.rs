@@ -1,4 +1,4 @@
-//! Attributes that many cells have in common are kept once.
+//! Keeps equal attributes of many cells once.
 
 use std::{
     collections::HashMap,
@@ -12,15 +12,15 @@ use crate::times::Timestamp;
 /// The different attributes of a pool's cells.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AttributeInterner {
-    /// By the hash of what mostly differs; very rarely more than one. Only the cells themselves hold on to them.
+    /// By a hash of what differs most; a bucket rarely has more than one. Only cells own them.
     by_fingerprint: HashMap<u64, Vec<Weak<Attributes>>>,
-    /// With so many what nobody has any more is dropped.
+    /// At this number of entries the unused ones are dropped.
     tidy_at: usize,
 }
 
 impl AttributeInterner {
-    /// Has the cell share its attributes with one of the pool's that has the same. `before` is what
-    /// the pool knew of this cell.
+    /// Makes the cell share its attributes with one of the pool's that has equal ones. `before` is
+    /// the earlier state of this cell.
     pub(crate) fn share(&mut self, cell: &mut Cell, before: Option<&Cell>) {
         if let Some(before) = before
             && before.attributes == cell.attributes
@@ -47,7 +47,7 @@ impl AttributeInterner {
     }
 }
 
-/// A hash of what mostly tells attributes apart.
+/// A hash of what usually tells attributes apart.
 fn fingerprint(attributes: &Attributes) -> u64 {
     let mut hasher = DefaultHasher::new();
     let platform = attributes.platform.as_ref();

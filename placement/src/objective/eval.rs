@@ -1,9 +1,9 @@
-//! What an objective sees of a job and a cell.
+//! The values that an objective reads of a job and a cell.
 
 use super::parse::{Id, List, OfCell, OfJob};
 use crate::{cell::Cell, request::Job, resources::MAX_AMOUNT};
 
-/// The job's side, worked out once for all cells.
+/// The job's values, computed once for all cells.
 #[derive(Clone, Debug)]
 pub(crate) struct JobFacts {
     pub(crate) required_disk: f64,
@@ -68,7 +68,7 @@ impl Facts<'_> {
         let Cell {
             available, total, ..
         } = self.cell;
-        // unlimited counts as all free, whatever it is divided by
+        // unlimited counts as all free, whatever the total
         let disk = |amount: Option<i64>| amount.unwrap_or(MAX_AMOUNT) as f64;
         match attribute {
             OfCell::AvailableMemory => available.memory_mb as f64,

@@ -1,4 +1,4 @@
-//! The objective language: arithmetic over a request (`ai`) and a bid (`r`), small on purpose.
+//! The objective language: arithmetic over a request (`ai`) and a bid (`r`), deliberately small.
 //!
 //! ```text
 //! expr   = term { ("+" | "-") term }
@@ -36,7 +36,7 @@ pub struct Constants {
 }
 
 impl Constants {
-    /// Sets a constant; false when the name is not one, or taken by the language.
+    /// Sets a constant; false if the name is invalid, or reserved by the language.
     pub fn set(&mut self, name: &str, value: f64) -> bool {
         let mut letters = name.chars();
         let first = letters.next().is_some_and(|c| c.is_ascii_alphabetic());
@@ -88,7 +88,7 @@ impl Objective {
         })
     }
 
-    /// The expression as it was written.
+    /// The expression as written.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -105,17 +105,17 @@ impl Objective {
         out
     }
 
-    /// Whether it counts what cells have cached.
+    /// Whether it uses the cells' cached blobs.
     pub(crate) fn counts_blobs(&self) -> bool {
         self.counts().any(|(_, list)| list == List::Blobs)
     }
 
-    /// Whether it counts what runs on cells.
+    /// Whether it uses the cells' instances.
     pub(crate) fn counts_apps(&self) -> bool {
         self.counts().any(|(_, list)| list == List::Apps)
     }
 
-    /// The names that it counts among what runs on cells.
+    /// The names whose instances it counts.
     pub(crate) fn counted_apps<'a>(
         &'a self,
         request: &'a crate::request::Request,
@@ -145,7 +145,7 @@ impl Objective {
         value.is_finite().then_some(value)
     }
 
-    /// What `AZs` stands for where there are so many zones.
+    /// The value of `AZs` with this many zones.
     pub(crate) fn azs(&self, zones: usize) -> f64 {
         self.constants.azs.unwrap_or(zones.max(1) as f64)
     }

@@ -1,15 +1,15 @@
-//! Text to tree, with every check that can be made before a cell is seen.
+//! Parses an expression, with every check that needs no cell.
 
 use super::Constants;
 
-/// At most this many nodes in an expression.
+/// The most nodes in an expression.
 const MAX_NODES: usize = 256;
-/// At most this many levels of parentheses, calls and signs.
+/// The most levels of parentheses, calls and signs.
 const MAX_LEVELS: usize = 32;
-/// At most this many bytes of text.
+/// The longest text, bytes.
 const MAX_BYTES: usize = 2048;
 
-/// What is wrong with an objective, and where.
+/// An error in an objective, and its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("column {column}: {message}")]
 pub struct ObjectiveError {
@@ -36,7 +36,7 @@ impl ObjectiveError {
         }
     }
 
-    /// The line with a caret under the place.
+    /// The line with a caret under the error.
     pub fn picture(&self) -> String {
         format!("{}\n{}^", self.line, " ".repeat(self.line_column - 1))
     }
@@ -140,7 +140,7 @@ enum Token<'a> {
 struct Parser<'a> {
     text: &'a str,
     constants: &'a Constants,
-    /// Where the current token starts and the next one may.
+    /// The byte offsets of the current token and the next one.
     at: usize,
     next: usize,
     token: Token<'a>,

@@ -1,4 +1,4 @@
-//! The tree as a list of operations on a stack, so that nothing is allocated while it runs.
+//! The tree as a list of stack operations, so that evaluation allocates nothing.
 
 use super::{
     eval::Facts,
@@ -93,8 +93,8 @@ pub(crate) fn apply(op: Binary, a: f64, b: f64) -> f64 {
     }
 }
 
-/// The largest whole number not above `x`. Adding and taking away 2^52 leaves no room for a fraction,
-/// so that rounds; without a branch or a call the compiler does several at a time.
+/// The largest whole number not above `x`. Adding and subtracting 2^52 removes the fraction by
+/// rounding; without a branch or a call, the compiler vectorises it.
 fn floor(x: f64) -> f64 {
     /// From here on every number is whole.
     const WHOLE: f64 = 4_503_599_627_370_496.0;

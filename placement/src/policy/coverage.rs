@@ -1,4 +1,4 @@
-//! What of a request, and of a cell's resources, a policy looks at.
+//! Which fields of a request, and which resources of a cell, a policy uses.
 
 use super::{Filter, Narrow, Policy, Step, Term};
 use crate::{
@@ -9,8 +9,8 @@ use crate::{
 };
 
 impl Policy {
-    /// Refuses what this policy cannot judge: an objective that does not parse, and demands of
-    /// nearness (`strict`) that nothing here would hold.
+    /// Rejects what this policy cannot decide: an objective that does not parse, and `strict`
+    /// without a filter for it.
     pub fn check_request(&self, request: &Request) -> Result<(), Invalid> {
         let demands = request.strict && !(request.near.is_empty() && request.far.is_empty());
         if demands && !self.filters_by(&Filter::Locality, request.kind) {
@@ -34,8 +34,8 @@ impl Policy {
             .map_err(|e| Invalid::new("objective", &e, "an expression of the objective language"))
     }
 
-    /// What the request asks for and no stage of this policy looks at: a line for each field, which
-    /// begins with its name. Facts about the work (owner, tags, blob) are no demands.
+    /// What the request asks for and no stage of this policy uses: a line for each field, which
+    /// begins with its name. Facts about the work (owner, tags, blob) are not demands.
     pub fn ignored_fields(&self, request: &Request) -> Vec<String> {
         let kind = request.kind;
         let by = |filter: Filter| self.filters_by(&filter, kind);
@@ -90,7 +90,7 @@ impl Policy {
         out
     }
 
-    /// The resources that no filter of this policy holds, for one kind of work at least: a plan may
+    /// The resources without a filter in this policy, for at least one kind of work: a plan may
     /// promise more of them than cells have.
     pub fn unfiltered_resources(&self) -> Vec<&'static str> {
         let held = |filter: &Filter| {

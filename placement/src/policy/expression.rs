@@ -1,4 +1,4 @@
-//! The expression and constants of an `objective` stage, as a policy's file or its parameters say.
+//! The expression and constants of an `objective` stage, from a policy's file or its parameters.
 
 use super::node::{Fault, Fields, Value, wrong};
 use crate::objective::{Constants, Objective};
@@ -6,7 +6,7 @@ use crate::objective::{Constants, Objective};
 /// The weights of the preset's expression.
 const WEIGHTS: [&str; 4] = ["alpha", "beta", "gamma", "delta"];
 
-/// The objective's text and constants; `base` holds what a preset already says.
+/// The objective's text and constants; `base` has those of a preset.
 pub(super) fn objective(fields: &mut Fields, base: Option<&Objective>) -> Result<Objective, Fault> {
     let at = fields.at;
     let given = fields.text("expression")?;
@@ -59,7 +59,7 @@ pub(super) fn objective(fields: &mut Fields, base: Option<&Objective>) -> Result
                 constants.set(key, 0.0);
             }
         }
-        // the text is not the author's: what is wrong is a number
+        // the expression is the preset's: a parameter is wrong
         let place = weights_at.unwrap_or(at);
         return Objective::parse(text, &constants)
             .map_err(|e| Fault::new(place, format!("expression: {e}")));

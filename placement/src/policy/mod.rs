@@ -1,4 +1,4 @@
-//! Policies: data, not code. An ordered list of named stages over the set of known cells.
+//! Policies: data, not code. An ordered list of named stages over the known cells.
 
 mod coverage;
 mod expression;
@@ -13,7 +13,7 @@ pub use parse::PolicyError;
 
 use crate::{objective::Objective, request::Kind, resources::Resource};
 
-/// An ordered list of named stages, and how a batch is taken.
+/// An ordered list of named stages, and the order of a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     pub(crate) name: String,
@@ -25,12 +25,12 @@ pub struct Policy {
     pub(crate) pick: Pick,
 }
 
-/// In which order a batch's jobs are taken.
+/// The order in which a batch's jobs are decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// As they were asked.
+    /// In the order of the requests.
     Asked,
-    /// Diego's: first instances, tasks, the rest; the largest memory first.
+    /// Diego's order: first instances, tasks, the rest; the largest memory first.
     Diego,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Stage {
     pub(crate) kind: Option<Kind>,
 }
 
-/// What a stage does.
+/// The kinds of stages.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Step {
     Filter(Filter),
@@ -67,9 +67,9 @@ pub(crate) enum Filter {
     Stack,
     VolumeDrivers,
     PlacementTags,
-    /// Room for the job's amount of a resource.
+    /// Enough of a resource.
     Amount(Resource),
-    /// Room for the job's amount of each named resource.
+    /// Enough of each extra resource.
     Extra,
     VolumesFrom,
     Reserved,
@@ -90,7 +90,7 @@ pub(crate) enum Filter {
     Locality,
 }
 
-/// Keeps a subset of the surviving set, never an empty one of a set that is not.
+/// Keeps a subset of the remaining cells; never empty if there are any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Narrow {
     ZoneFewest,
@@ -107,7 +107,7 @@ pub(crate) struct Score {
     pub(crate) mode: Mode,
 }
 
-/// What a score term looks at.
+/// What a score term measures.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Term {
     Resources,
@@ -128,7 +128,7 @@ pub(crate) enum Term {
 /// How a term's values become numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// The place among the survivors: the best gets the weight, the worst 0.
+    /// The place among the remaining cells: the best gets the weight, the worst 0.
     Rank,
     /// A share in 0..1, times the weight.
     Ratio,
@@ -136,7 +136,7 @@ pub(crate) enum Mode {
     Raw,
 }
 
-/// How the winner is found among the survivors.
+/// How the winner is found among the remaining cells.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Pick {
     Lowest,
@@ -161,12 +161,12 @@ impl Policy {
         self.bids
     }
 
-    /// A stable hash of everything in the policy: two auctioneers with different ones warn.
+    /// A stable hash of everything in the policy: auctioneers with different hashes log a warning.
     pub fn hash(&self) -> u64 {
         crate::tie::mix(crate::tie::hash_text(&self.to_toml()))
     }
 
-    /// Whether the policy scores at all, and if so whether the highest wins.
+    /// Whether the policy scores, and if so whether the highest wins.
     pub fn highest_wins(&self) -> Option<bool> {
         match self.pick {
             Pick::Lowest => Some(false),
@@ -176,7 +176,7 @@ impl Policy {
         }
     }
 
-    /// How the winner is picked, in the word of policy files: `lowest`, `highest`, `sample` or
+    /// How the winner is picked, as written in policy files: `lowest`, `highest`, `sample` or
     /// `first-of`.
     pub fn pick_name(&self) -> &'static str {
         match self.pick {
@@ -187,7 +187,7 @@ impl Policy {
         }
     }
 
-    /// Whether a request may bring an objective of its own.
+    /// Whether a request may have its own objective.
     pub fn has_objective(&self) -> bool {
         self.objective().is_some()
     }
@@ -197,7 +197,7 @@ impl Policy {
         self.objective().map(|objective| objective.tree())
     }
 
-    /// The objective that a request's own one would replace.
+    /// The objective that a request's own one replaces.
     pub(crate) fn objective(&self) -> Option<&Arc<Objective>> {
         self.stages.iter().find_map(|stage| match &stage.step {
             Step::Score(Score {
@@ -208,7 +208,7 @@ impl Policy {
         })
     }
 
-    /// Whether `near` and `far` of a request count.
+    /// Whether `near` and `far` of a request have an effect.
     pub fn has_locality(&self) -> bool {
         let steps = [
             Step::Filter(Filter::Locality),
@@ -217,7 +217,7 @@ impl Policy {
         self.stages.iter().any(|stage| steps.contains(&stage.step))
     }
 
-    /// Whether a score looks at the cell's rank in its zone.
+    /// Whether a score depends on the cell's place by index in its zone.
     pub(crate) fn ranks_cells(&self) -> bool {
         let ranks = |stage: &Stage| match &stage.step {
             Step::Score(score) => score.term == Term::Index { raw: false },
@@ -226,13 +226,13 @@ impl Policy {
         self.stages.iter().any(ranks)
     }
 
-    /// Whether evacuating cells do not exist for this policy.
+    /// Whether evacuating cells are left out entirely under this policy.
     pub(crate) fn ignores_evacuating(&self) -> bool {
         let evacuating = Step::Filter(Filter::Evacuating);
         self.stages.iter().any(|stage| stage.step == evacuating)
     }
 
-    /// The stages that a job of this kind goes through.
+    /// The stages for a job of this kind.
     pub(crate) fn stages_for(&self, kind: Kind) -> impl Iterator<Item = &Stage> {
         self.stages
             .iter()
@@ -265,7 +265,7 @@ impl Filter {
         }
     }
 
-    /// Whether it asks for an amount: such filters in a row fail together, with one text.
+    /// Whether it compares an amount: such filters in a row fail together, with one text.
     pub(crate) fn is_resource(&self) -> bool {
         matches!(self, Self::Amount(_) | Self::Extra)
     }
@@ -319,8 +319,8 @@ impl Narrow {
 }
 
 impl Term {
-    /// Every term that needs no text of its own, parameters at their defaults; the objective is the
-    /// one that does.
+    /// Every term that needs no text of its own, parameters at their defaults; only the objective
+    /// does.
     pub(crate) const PLAIN: [Self; 12] = [
         Self::Resources,
         Self::Starting,
@@ -355,7 +355,7 @@ impl Term {
         }
     }
 
-    /// Whether the term may be a rank or a ratio; the others have one meaning only.
+    /// Whether the term may be a rank or a ratio; the others have only one meaning.
     pub(crate) fn has_mode(&self) -> bool {
         matches!(
             self,

@@ -1,10 +1,10 @@
-//! Values with their places, and tables whose keys are taken one by one.
+//! Values with their positions, and tables whose keys are taken one by one.
 
 use toml::de::{DeTable, DeValue};
 
 use crate::{objective::ObjectiveError, words::nearest};
 
-/// A value with its place, from TOML or JSON.
+/// A value with its position, from TOML or JSON.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) at: usize,
@@ -34,13 +34,13 @@ impl Value {
     }
 }
 
-/// An error before its byte offset has become line and column.
+/// An error before its byte offset is converted to line and column.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) at: usize,
     pub(super) message: String,
     pub(super) nearest: Option<String>,
-    /// Where it is inside a text: that text, and what is wrong with it.
+    /// If it is inside a text: that text, and the error in it.
     pub(super) within: Option<Box<(String, ObjectiveError)>>,
 }
 
@@ -54,7 +54,7 @@ impl Fault {
         }
     }
 
-    /// What is wrong with an expression.
+    /// An error in an expression.
     pub(super) fn within(at: usize, text: String, error: ObjectiveError) -> Self {
         let message = format!("expression: {error}");
         Self {
@@ -63,7 +63,7 @@ impl Fault {
         }
     }
 
-    /// A name that is none of the valid ones.
+    /// A name that is not valid.
     pub(super) fn unknown(at: usize, what: &str, name: &str, valid: &[&str]) -> Self {
         Self {
             at,
@@ -124,7 +124,7 @@ pub(super) fn from_json(json: &serde_json::Value) -> Node {
     Node { at: 0, value }
 }
 
-/// A table whose keys are taken one by one; what is left over is unknown.
+/// A table whose keys are taken one by one; those left over are unknown.
 pub(super) struct Fields {
     pub(super) at: usize,
     what: &'static str,
@@ -225,7 +225,7 @@ impl Fields {
         Ok(Some(n as u32))
     }
 
-    /// One of some words.
+    /// One of several words.
     pub(super) fn word<T: Copy>(
         &mut self,
         key: &'static str,
@@ -242,8 +242,8 @@ impl Fields {
             .ok_or_else(|| Fault::unknown(at, key, &text, &names))
     }
 
-    /// The fault of a table that has none of the keys of which it needs one: the key that comes
-    /// nearest to one of them is misspelt, else the first.
+    /// The error for a table that has none of the keys of which it needs one: the key nearest to
+    /// one of them is misspelt, else the first.
     pub(super) fn none_of(&self, keys: &[&str]) -> Option<Fault> {
         let fault = |(key, at, _): &(String, usize, Node)| {
             let what = format!("key in {}", self.what);

@@ -1,4 +1,4 @@
-//! Reading a policy: TOML with positions, or the JSON of a scenario.
+//! Parses policies: TOML with positions, or the JSON of a scenario.
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use super::{
 };
 use crate::{objective::ObjectiveError, request::Kind};
 
-/// What is wrong with a policy, and where.
+/// An error in a policy, and its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{message}{}", place(*.line, *.column), hint(.nearest.as_deref()))]
 pub struct PolicyError {
-    /// Line in the file, from 1; 0 where the policy did not come as text.
+    /// Line in the file, from 1; 0 if the policy is not from text.
     pub line: usize,
-    /// Column in the line, from 1; 0 where the policy did not come as text.
+    /// Column in the line, from 1; 0 if the policy is not from text.
     pub column: usize,
-    /// What is wrong and what was expected.
+    /// The error and what was expected.
     pub message: String,
     /// The valid name nearest to the wrong one.
     pub nearest: Option<String>,
@@ -37,7 +37,7 @@ fn hint(nearest: Option<&str>) -> String {
 }
 
 impl Policy {
-    /// Reads a policy file: a whole policy, or `preset = "NAME"` with parameters.
+    /// Parses a policy file: a whole policy, or `preset = "NAME"` with parameters.
     pub fn parse(text: &str) -> Result<Self, PolicyError> {
         let place = |fault: Fault| locate(text, fault);
         let table = DeTable::parse(text).map_err(|e| {
@@ -52,7 +52,7 @@ impl Policy {
         read(node).map_err(place)
     }
 
-    /// Reads the `policy` of a scenario: a preset's name, a preset with parameters, or a whole
+    /// Parses the `policy` of a scenario: a preset's name, a preset with parameters, or a whole
     /// policy.
     pub fn from_json(json: &serde_json::Value) -> Result<Self, PolicyError> {
         read(from_json(json)).map_err(|fault| PolicyError {
@@ -204,7 +204,7 @@ fn filter(fields: &mut Fields, (name, at): (String, usize)) -> Result<Filter, Fa
     Ok(filter)
 }
 
-/// The one of that name.
+/// The entry with this name.
 fn named<T: Clone>(
     all: &[T],
     name_of: impl Fn(&T) -> &'static str,
@@ -319,15 +319,15 @@ fn locate(text: &str, mut fault: Fault) -> PolicyError {
     }
 }
 
-/// Where in the file a fault inside a text of several lines is. None where the text stands on one
-/// line (then its own column says it), or is not written as it reads (escapes).
+/// The place in the file of an error inside a text of several lines. None if the text is on one
+/// line (then its own column is given), or has escapes.
 fn inside_quotes<'a>(file: &str, fault: &'a Fault) -> Option<(usize, &'a ObjectiveError)> {
     let (text, error) = &**fault.within.as_ref()?;
     let rest = file.get(fault.at..)?;
     let rest = rest
         .strip_prefix("\"\"\"")
         .or_else(|| rest.strip_prefix("'''"))?;
-    // TOML takes the first newline away
+    // TOML drops the first newline
     let rest = rest.strip_prefix("\r\n").unwrap_or(rest);
     let rest = rest.strip_prefix('\n').unwrap_or(rest);
     let start = file.len() - rest.len();

@@ -53,12 +53,12 @@ impl Policy {
 }
 
 pub(super) fn find(name: &str) -> Option<Policy> {
-    // a preset that does not parse would fail every test; here it is merely not found
+    // a preset that does not parse would fail every test; here it is only not found
     Policy::preset_text(name).and_then(|text| Policy::parse(text).ok())
 }
 
-/// Lays a scenario's flat parameters over a preset. Only those that the preset has a stage for are
-/// known; the rest is left in `fields` and refused there.
+/// Applies a scenario's flat parameters to a preset. Only those for which the preset has a stage
+/// are known; the others stay in `fields` and are rejected there.
 pub(super) fn parameters(policy: &mut Policy, fields: &mut Fields) -> Result<(), Fault> {
     if policy.name.starts_with("diego")
         && let Some(limit) = fields.count("max_in_flight")?

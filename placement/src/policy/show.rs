@@ -1,11 +1,11 @@
-//! Writing a policy down, canonically: what `hash` hashes and what a changed preset looks like.
+//! Writes a policy in canonical form: the input of `hash`, and the text of a changed preset.
 
 use std::fmt::Write;
 
 use super::{Combine, Filter, Mode, Order, Pick, Policy, Score, Step, Term};
 
 impl Policy {
-    /// The policy as a file that reads back as the same policy.
+    /// The policy as a file that parses to the same policy.
     pub fn to_toml(&self) -> String {
         let mut out = String::new();
         // writing to a String cannot fail

@@ -1,4 +1,4 @@
-//! Filters: each keeps or drops a cell on its own, and can say why.
+//! Filters: each keeps or drops a cell on its own, and gives the reason.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -36,7 +36,7 @@ impl Why {
 
 const DAY_MS: f64 = 86_400_000.0;
 
-/// Whether the cell stays.
+/// Whether the cell is kept.
 pub(crate) fn keeps(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>) -> bool {
     match filter {
         Filter::Evacuating => !cell.evacuating,
@@ -77,7 +77,7 @@ pub(crate) fn keeps(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_
     }
 }
 
-/// Why the cell went. Only asked of a filter that dropped it.
+/// Why the cell was dropped. Only called for a filter that dropped it.
 pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>) -> Why {
     match filter {
         Filter::Evacuating => Why::text("evacuating"),
@@ -109,7 +109,7 @@ pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>)
         }
         Filter::Reserved => Why::text("reserved"),
         Filter::ControlPlane => Why::text("kept for the control plane"),
-        // in places left, so that more is better, as in every tally
+        // as free places, so that more is better, as in every tally
         Filter::ContainerCount { limit } => Why {
             needs: Some(1.0),
             has: Some(f64::from(*limit) - containers(cell) as f64),
@@ -156,7 +156,7 @@ fn reboot_why(days: Option<f64>, batch: Option<&str>, cell: &Cell, now: Now<'_>)
     }
 }
 
-/// What the cell lacks of the resources, in Diego's words, with what is needed and what it has.
+/// The resources that the cell lacks, in Diego's words, with what is needed and what it has.
 pub(crate) fn shortages(
     filter: &Filter,
     cell: &Cell,
@@ -176,8 +176,8 @@ pub(crate) fn shortages(
     }
 }
 
-/// What the filter needs of a resource, and the less that the cell has; none when that is enough. The
-/// name tells the resources of [`Filter::Extra`] apart.
+/// What the filter needs of a resource, and the smaller amount that the cell has; none if that is
+/// enough. The name distinguishes the resources of [`Filter::Extra`].
 pub(crate) fn shortage(
     filter: &Filter,
     name: &str,
@@ -195,7 +195,8 @@ pub(crate) fn shortage(
     }
 }
 
-/// What is needed of the resource, and the less that the cell has; none when that is enough. A cell that has none of a vital resource in all has none for anybody.
+/// What is needed of the resource, and the smaller amount that the cell has; none if that is
+/// enough. A cell with a total of 0 of a vital resource lacks it for every job.
 fn short_amount(resource: Resource, cell: &Cell, request: &Request) -> Option<(i64, i64)> {
     if resource.is_vital() && cell.total.get(resource).is_some_and(|total| total <= 0) {
         return Some((request.amounts()[resource], 0));
@@ -235,7 +236,7 @@ fn tags_why(cell: &Cell, request: &Request) -> String {
     }
 }
 
-/// The most characters of what was asked for that a reason repeats.
+/// How many characters of a requested value a reason repeats.
 const MAX_REPEATED: usize = 120;
 
 fn short_list(items: &[String]) -> String {
@@ -250,7 +251,7 @@ fn shortened(text: &str) -> String {
     format!("{start}…")
 }
 
-/// The limits of a request for platforms, as they follow what the cell has.
+/// The limits of a request for the platform version that the cell has.
 fn limits(request: &Request) -> String {
     let limit = |(what, limits): (&str, &BTreeMap<String, Stamp>)| {
         let pairs: Vec<String> = limits.iter().map(|(v, s)| format!("{v} {s}")).collect();
@@ -283,7 +284,7 @@ fn missing_network(cell: &Cell, request: &Request) -> Option<String> {
     })
 }
 
-/// Triton's rule: text comparison of stamps, and what lies beyond the listed versions passes.
+/// Triton's rule: stamps are compared as text, and versions beyond those listed pass on their side.
 fn platform_matches(cell: &Cell, request: &Request) -> bool {
     let none = crate::cell::Platform::default();
     let platform = cell.platform.as_ref().unwrap_or(&none);
@@ -300,7 +301,7 @@ fn platform_matches(cell: &Cell, request: &Request) -> bool {
             .collect()
     };
     let judge = |limits: Vec<(String, Stamp)>, min: bool| {
-        // sorted by version as text, as they come from a BTreeMap
+        // sorted by version as text, because they are from a BTreeMap
         let (Some(first), Some(last)) = (limits.first(), limits.last()) else {
             return true;
         };
@@ -346,7 +347,7 @@ fn trait_matches(wanted: &Trait, has: &Trait) -> bool {
     }
 }
 
-/// The newest two starts of the last 24 hours both failed.
+/// Whether the newest two starts of the last 24 hours both failed.
 pub(crate) fn sick(cell: &Cell) -> bool {
     let day = Duration::from_secs(86_400);
     let mut recent: Vec<(Duration, bool)> = cell
@@ -359,7 +360,8 @@ pub(crate) fn sick(cell: &Cell) -> bool {
     recent.len() >= 2 && recent[..2].iter().all(|(_, failed)| *failed)
 }
 
-/// A named ratio that is not the cell's, both rounded to two decimals; 0 and none are alike.
+/// A requested ratio that differs from the cell's, both rounded to two decimals; 0 and absent are
+/// equal.
 fn wrong_ratio(cell: &Cell, request: &Request) -> Option<String> {
     let rounded = |ratio: f64| (ratio * 100.0).round();
     let differs = |(name, wanted): &(&String, &f64)| {

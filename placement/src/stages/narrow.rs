@@ -1,11 +1,11 @@
-//! Narrowings: a subset of the survivors, never empty when they are not.
+//! Narrowings: a subset of the remaining cells, never empty if there are any.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::locality;
 use crate::{auction_view::AuctionView, policy::Narrow, request::Job};
 
-/// Keeps the narrowing's subset; `notes` gets the hints that were ignored.
+/// Returns the narrowing's subset; `notes` gets the hints that were ignored.
 pub(crate) fn narrow(
     narrow: Narrow,
     view: &AuctionView<'_>,
@@ -36,8 +36,8 @@ fn keep(mut cells: Vec<u32>, wanted: impl Fn(u32) -> bool) -> Vec<u32> {
     cells
 }
 
-/// Every zone tied at the fewest instances of the app, counted over all its cells, the minimum
-/// taken over the zones that still have a candidate.
+/// Every zone tied at the fewest instances of the app, counted over all its cells; the minimum is
+/// over the zones that still have a candidate.
 fn zone_fewest(
     view: &AuctionView<'_>,
     app: &str,
@@ -123,7 +123,7 @@ fn nearby(
     cells
 }
 
-/// Keeps what is wanted, unless that is nothing.
+/// Keeps the preferred cells, unless there are none.
 fn keep_if_any(
     cells: Vec<u32>,
     wanted: impl Fn(u32) -> bool,

@@ -1,4 +1,4 @@
-//! Score terms. Each looks at the survivors and gives every one of them a number.
+//! Score terms. Each gives every remaining cell a number.
 
 use crate::{
     auction_view::AuctionView,
@@ -10,11 +10,11 @@ use crate::{
     tie,
 };
 
-/// A bucket of planned reboots spans less than this.
+/// The width of a bucket of planned reboots.
 pub(crate) const WEEK_MS: i64 = 7 * 86_400_000;
 
-/// The term for each of the survivors, before its weight. NaN costs the cell the auction. A negative
-/// weight turns ranks and ratios round, so [`factor`] is what they are to be multiplied with.
+/// The term for each remaining cell, before its weight. NaN disqualifies the cell. A negative
+/// weight reverses ranks and ratios, so they are to be multiplied with [`factor`].
 pub(crate) fn term(
     score: &Score,
     objective: Option<&Objective>,
@@ -71,7 +71,7 @@ pub(crate) fn factor(score: &Score) -> f64 {
     }
 }
 
-/// Lays one more term over the totals. Returns what the term added, or multiplied with.
+/// Combines one more term with the totals. Returns what the term added, or multiplied with.
 pub(crate) fn combine(score: &Score, how: Combine, term: &mut [f64], totals: &mut [f64]) {
     let factor = factor(score);
     match how {
@@ -87,7 +87,7 @@ pub(crate) fn combine(score: &Score, how: Combine, term: &mut [f64], totals: &mu
                 *total *= *term;
             }
             let best = best(totals, true);
-            // what was scaled by the last term, and not changed, is scaled already
+            // if nothing changed since the last scaling, it is scaled already
             if best > 0.0 && !ties(best, 1.0) {
                 for total in totals {
                     *total /= best;
@@ -97,10 +97,10 @@ pub(crate) fn combine(score: &Score, how: Combine, term: &mut [f64], totals: &mu
     }
 }
 
-/// The highest of the finite values, or the lowest; infinite where there is none. It goes through
-/// several at a time: one after the other each would wait for the last.
+/// The highest or the lowest of the finite values; infinite if there is none. Works on several
+/// values at a time, as one by one each step would wait for the last.
 pub(crate) fn best(values: &[f64], highest: bool) -> f64 {
-    // the lowest is the highest with its sign turned
+    // the lowest is the highest with the sign reversed
     let sign = if highest { 1.0 } else { -1.0 };
     let better = |best: f64, value: f64| {
         let signed = if value.is_finite() {
@@ -124,7 +124,7 @@ pub(crate) fn best(values: &[f64], highest: bool) -> f64 {
     sign * lanes.into_iter().fold(of_rest, f64::max)
 }
 
-/// Raises each to a power, by an exact operation where there is one.
+/// Raises each to a power, by an exact operation if there is one.
 fn raise(values: &mut [f64], power: f64) {
     let is = |weight: f64| ties(power, weight);
     if is(0.0) {
@@ -173,12 +173,12 @@ fn values(term: &Term, view: &AuctionView<'_>, job: &Job, cells: &[u32]) -> Vec<
     cells.iter().map(value).collect()
 }
 
-/// Whether the lowest value is the best: the fullest cell, the fewest of the owner.
+/// Whether the lowest value is the best: the fullest cell, the fewest instances of the owner.
 pub(crate) fn lowest_is_best(term: &Term) -> bool {
     matches!(term, Term::Memory | Term::Disk | Term::Owner)
 }
 
-/// The share in 0..1 by place; a negative weight turns the order round.
+/// The rank in 0..1 by place; a negative weight reverses the order.
 fn ranked(
     term: &Term,
     view: &AuctionView<'_>,
@@ -194,7 +194,7 @@ fn ranked(
         Term::Reboot if cells.len() < 2 => vec![0.0; cells.len()],
         Term::Reboot => places(&buckets(values), weight < 0.0),
         Term::Random => {
-            // by the whole number, not by the float it rounds to
+            // by the integer, not by the float to which it is rounded
             let point = view.point(job);
             let noise: Vec<u64> = cells
                 .iter()
@@ -215,12 +215,12 @@ fn ranked(
     }
 }
 
-/// Whether no cell limits its disk: then the term tells nobody apart, and is out.
+/// Whether no cell limits its disk: then the term makes no difference and is left out.
 fn all_unlimited(free_disk: &[f64]) -> bool {
     free_disk.iter().all(|free| ties(*free, f64::MAX))
 }
 
-/// The share by place, equal values sharing the mean of the places they span. No value is NaN.
+/// The rank by place; equal values share the mean of their places. No value is NaN.
 pub(crate) fn mean_places(values: &[f64], ascending: bool) -> Vec<f64> {
     let n = values.len();
     if n == 1 {
@@ -242,7 +242,7 @@ pub(crate) fn mean_places(values: &[f64], ascending: bool) -> Vec<f64> {
     values.iter().map(share).collect()
 }
 
-/// The bucket of each value: 0 = never reboots, then the latest dates first, a week to a bucket.
+/// The bucket of each value: 0 = no reboot, then the latest dates first, a week per bucket.
 fn buckets(values: &[f64]) -> Vec<usize> {
     let mut dates = values.to_vec();
     dates.sort_unstable_by(|a, b| b.total_cmp(a));
@@ -264,7 +264,7 @@ fn buckets(values: &[f64]) -> Vec<usize> {
     values.iter().map(bucket).collect()
 }
 
-/// The share of each bucket: the first gets 1, the last 0; a single one 1.
+/// The rank of each bucket: the first gets 1, the last 0; a single one 1.
 pub(crate) fn places(buckets: &[usize], reversed: bool) -> Vec<f64> {
     let last = buckets.iter().copied().max().unwrap_or(0);
     let share = |bucket: &usize| {
@@ -278,21 +278,21 @@ pub(crate) fn places(buckets: &[usize], reversed: bool) -> Vec<f64> {
     buckets.iter().map(share).collect()
 }
 
-/// (value - min) / (max - min); all equal = 1, also when none is readable (NaN); one that is not
-/// readable beside others that are = 0.
+/// (value - min) / (max - min); 1 if all are equal or all are unreadable (NaN); 0 for an unreadable
+/// value among readable ones.
 pub(crate) fn min_max(
     values: impl Iterator<Item = f64> + Clone,
     weight: f64,
 ) -> impl Iterator<Item = f64> {
     let (mut min, mut max) = (f64::INFINITY, f64::NEG_INFINITY);
     for value in values.clone() {
-        // a NaN is neither
+        // comparisons with NaN are false
         min = if value < min { value } else { min };
         max = if value > max { value } else { max };
     }
-    // all alike: each is at the top
+    // all are equal: each gets the best value
     let (zero, span, alike) = (min, max - min, min >= max);
-    // nobody has a value: what nobody can tell apart must not cost everybody the term
+    // all unreadable: a term without information must not lower all scores
     let unreadable = if max == f64::NEG_INFINITY { 1.0 } else { 0.0 };
     let (from, sign) = if weight < 0.0 {
         (max, -1.0)
@@ -309,7 +309,7 @@ pub(crate) fn min_max(
     })
 }
 
-/// Ratios in 0..1: memory and disk by the share used, the rest by min-max.
+/// Ratios in 0..1: the used share of memory and disk, min-max for the rest.
 fn ratios(
     term: &Term,
     view: &AuctionView<'_>,
@@ -337,7 +337,7 @@ fn ratios(
                 cell.available.disk_mb.zip(cell.total.disk_mb)
             };
             if cells.iter().all(|slot| pair(slot).is_none()) {
-                // as for ranks: no cell has a share, so the term is out
+                // as for ranks: no cell has a limit, so the term is left out
                 return vec![1.0; cells.len()];
             }
             let share = |slot: &u32| {
@@ -364,7 +364,7 @@ pub(crate) fn reboot_ratios(
     weight: f64,
 ) -> impl Iterator<Item = f64> {
     let finite = dates.clone().filter(|date| date.is_finite());
-    // nobody ever reboots: all are alike, whichever number stands for never
+    // no cell reboots: all are equal, whatever number stands for never
     let latest = finite.reduce(f64::max).unwrap_or(0.0);
     min_max(dates.map(move |date| date.min(latest)), weight)
 }

@@ -178,3 +178,34 @@ fn values_as_people_type_them() {
         assert!(attribute_value(key, text).is_err(), "{key}={text}");
     }
 }
+
+#[test]
+fn a_part_has_a_name_where_the_attribute_has_parts() {
+    let name = |bytes: usize| format!("traits.{}", "x".repeat(bytes));
+    for (key, taken) in [
+        (name(1), true),
+        (name(128), true),
+        (name(129), false),
+        (name(0), false),
+        ("rack.x".to_owned(), false),
+        ("stacks.x".to_owned(), false),
+    ] {
+        assert_eq!(attribute_value(&key, "null").is_ok(), taken, "{key}");
+        let set = Changes::from([(key.clone(), Value::Null)]);
+        assert_eq!(merge(Changes::new(), set).is_ok(), taken, "{key}");
+    }
+}
+
+#[test]
+fn changes_are_bounded_in_number_and_length() {
+    let many = |count: usize| (0..count).map(|n| (format!("traits.t{n}"), json!(true)));
+    let merged = merge(Changes::new(), many(MAX_CHANGED).collect()).unwrap();
+    assert_eq!(merged.len(), MAX_CHANGED);
+    let error = merge(merged, many(MAX_CHANGED + 1).collect()).unwrap_err();
+    assert_eq!((error.field.as_str(), error.value.as_str()), ("set", "257"));
+    // two of the bytes are quotes
+    let rack = |bytes: usize| Changes::from([("rack".to_owned(), json!("x".repeat(bytes)))]);
+    assert!(merge(Changes::new(), rack(MAX_TEXT - 2)).is_ok());
+    let error = merge(Changes::new(), rack(MAX_TEXT - 1)).unwrap_err();
+    assert_eq!(error.field, "rack");
+}

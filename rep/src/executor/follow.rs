@@ -1,4 +1,4 @@
-//! Following one instance from its start to its end: what its supervisor reports, and its output.
+//! Follows one instance from its start to its end: its supervisor's reports, and its output.
 
 use std::{
     fs,
@@ -28,12 +28,12 @@ use crate::{
     supervisor::{END, SupervisorReport},
 };
 
-/// How long the last of an instance's output may take after its end.
+/// How long to wait for the last of an instance's output after its end.
 const LAST_OUTPUT: Duration = Duration::from_secs(2);
-/// An instance that writes more than this in a second waits for the next one.
+/// An instance that writes more than this in a second is made to wait.
 const OUTPUT_PER_SECOND: usize = 4 << 20;
 
-/// How often a control group is tried to be removed whose processes have just been killed.
+/// How often the removal of a control group is tried after its processes were killed.
 const REMOVE_TRIES: u32 = 100;
 /// The pause between two tries.
 const REMOVE_PAUSE: Duration = Duration::from_millis(10);
@@ -51,7 +51,7 @@ pub(crate) struct Started {
     pub(crate) directory: PathBuf,
 }
 
-/// Follows an instance to its end. Nothing of it is left when the end is reported.
+/// Follows an instance to its end. When the end is reported, nothing of it is left.
 pub(crate) async fn follow(mut started: Started, reports: mpsc::Sender<ExecutorReport>) {
     let sink = Arc::new(started.sink);
     let stdout = started.child.stdout.take().map(OwnedFd::from);
@@ -75,7 +75,7 @@ pub(crate) async fn follow(mut started: Started, reports: mpsc::Sender<ExecutorR
             SupervisorReport::Runs(number) => {
                 pid = Some(number);
                 let running = report(InstanceChange::Running { pid, port });
-                // nobody listens once the cell has ended
+                // the receiver is gone once the cell has ended
                 let _ = reports.send(running).await;
             }
             SupervisorReport::Note(text) => {
@@ -119,7 +119,7 @@ pub(crate) async fn follow(mut started: Started, reports: mpsc::Sender<ExecutorR
     let _ = reports.send(report(InstanceChange::Ended(how))).await;
 }
 
-/// Hands over what the supervisor reports, and tells it when the instance is to end.
+/// Passes on what the supervisor reports, and tells it when the instance is to end.
 async fn listen(
     socket: UnixStream,
     end: CancellationToken,
@@ -138,7 +138,7 @@ async fn listen(
         tokio::select! {
             () = end.cancelled(), if !end_sent => {
                 end_sent = true;
-                // a supervisor that is gone needs no message
+                // a supervisor that has ended needs no message
                 let _ = writer.write_all(&[END]).await;
             }
             line = lines.next_line() => match line {
@@ -164,7 +164,7 @@ async fn read_output(pipe: Option<OwnedFd>, stream: &'static str, sink: Arc<Sink
         lines.feed(&bytes[..n], |line| sink.line(stream, line));
         count += n;
         if count >= OUTPUT_PER_SECOND {
-            // its writes wait meanwhile: it must not take all of the cell's time
+            // the instance's writes block meanwhile: it must not take all of the rep's time
             sleep_until(second + Duration::from_secs(1)).await;
             (second, count) = (Instant::now(), 0);
         }
@@ -174,8 +174,8 @@ async fn read_output(pipe: Option<OwnedFd>, stream: &'static str, sink: Arc<Sink
     }
 }
 
-/// What a supervisor would have done, had it not been killed itself: as far as its instance's
-/// processes can be known without it.
+/// Does what the supervisor would have done, had it not been killed itself, for the processes of
+/// the instance that can be found without it.
 fn clean_up(pid: Option<u32>, cgroup: Option<&Path>, directory: &Path) {
     let pid_of = |number: i32| Pid::from_raw(number);
     if let Some(group) = pid.and_then(|n| i32::try_from(n).ok()).and_then(pid_of) {
@@ -187,7 +187,7 @@ fn clean_up(pid: Option<u32>, cgroup: Option<&Path>, directory: &Path) {
         for member in members.filter_map(pid_of) {
             let _ = kill_process(member, Signal::KILL);
         }
-        // it goes when the last of them has been collected
+        // the group can be removed when the last process has been collected
         for _ in 0..REMOVE_TRIES {
             if fs::remove_dir(cgroup).is_ok() || !cgroup.exists() {
                 break;

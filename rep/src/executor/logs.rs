@@ -1,5 +1,5 @@
-//! The output of instances: the last lines of each are kept, and all are published as far as the
-//! rate allows.
+//! The output of instances: the last lines of each are kept, and lines are published up to a
+//! maximal rate.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -28,7 +28,7 @@ const RINGS: usize = 256;
 const BURST: u64 = 1_000;
 /// … and each second.
 const PER_SECOND: u64 = 500;
-/// How many lines are told when the question does not say.
+/// The default number of lines in an answer.
 const LINES: usize = 100;
 
 /// All output of one cell.
@@ -45,7 +45,7 @@ pub(crate) struct Logs {
 #[derive(Debug, Default)]
 struct Rings {
     by_instance: BTreeMap<(String, u32), Ring>,
-    /// Counts uses, so that the ring used longest ago is dropped first.
+    /// A counter of uses, so that the ring that was used longest ago is dropped first.
     uses: u64,
 }
 
@@ -65,7 +65,7 @@ struct Line {
     text: String,
 }
 
-/// Where one instance's lines go.
+/// The output of one instance.
 #[derive(Debug)]
 pub(crate) struct Sink {
     logs: Arc<Logs>,
@@ -77,7 +77,7 @@ pub(crate) struct Sink {
     dropped: AtomicU64,
 }
 
-/// A bucket of lines that may be published. A state machine over the clock.
+/// A token bucket of lines that may be published. A state machine over the clock.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     left: u64,
@@ -121,7 +121,7 @@ impl Logs {
         })
     }
 
-    /// Where the lines of this instance go.
+    /// The output of this instance; made if it is new.
     pub(crate) fn sink(self: &Arc<Self>, work: &Work) -> Sink {
         Sink {
             app: work.app.clone(),
@@ -133,7 +133,7 @@ impl Logs {
         }
     }
 
-    /// The last lines, oldest first, at most `most` bytes as they stand on the wire.
+    /// The last lines, oldest first, at most `most` bytes as they are sent.
     pub(crate) fn last(&self, wanted: &Wanted, most: usize) -> Vec<LogLine> {
         let now_ms = self.clock.now_ms();
         let count = wanted.lines.unwrap_or(LINES);
@@ -167,7 +167,7 @@ impl Logs {
         lines.into_iter().skip(skip).map(|(_, line)| line).collect()
     }
 
-    /// Sends what waits, for a short time.
+    /// Sends what is waiting, for a short time at most.
     pub(crate) async fn flush(&self) {
         self.outbox.flush().await;
     }
@@ -218,7 +218,7 @@ fn wanted_line(line: &Line, wanted: &Wanted, now_ms: u64) -> bool {
 }
 
 impl Sink {
-    /// Keeps a line and publishes it when the rate allows.
+    /// Keeps a line, and publishes it if the rate allows.
     pub(crate) fn line(&self, stream: &'static str, text: String) {
         let now_ms = self.logs.clock.now_ms();
         let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
@@ -233,7 +233,7 @@ impl Sink {
         self.logs.keep(&self.app, self.index, line);
     }
 
-    /// Says how many lines were dropped at the end, which no later line would say.
+    /// Reports the lines dropped at the end, for which no later line follows.
     pub(crate) fn close(&self) {
         if self.dropped.load(Ordering::Relaxed) > 0 {
             let now_ms = self.logs.clock.now_ms();
@@ -277,7 +277,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Takes more output and hands over the lines that are complete.
+    /// Takes more output and returns the lines that are complete.
     pub(crate) fn feed(&mut self, bytes: &[u8], mut line: impl FnMut(String)) {
         for part in bytes.split_inclusive(|b| *b == b'\n') {
             let (text, ends) = match part.strip_suffix(b"\n") {
@@ -298,7 +298,7 @@ impl Lines {
         }
     }
 
-    /// What was said without the end of its line.
+    /// The last output if it does not end with a newline.
     pub(crate) fn rest(&mut self) -> Option<String> {
         (!self.begun.is_empty()).then(|| self.take())
     }

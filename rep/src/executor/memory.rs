@@ -9,17 +9,17 @@ use std::{
 
 use crate::{config::MemoryLimit, supervisor::SUPERVISORS};
 
-/// What enforces limits on this machine.
+/// How limits are enforced on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Memory {
-    /// A control group for each instance below this one, and the file that takes the limit.
+    /// One control group per instance below this one, and the file for the limit.
     Cgroup {
         below: PathBuf,
         limit_file: &'static str,
     },
-    /// The supervisor looks at resident sizes.
+    /// The supervisor polls resident memory.
     Watch,
-    /// Nobody.
+    /// Not enforced.
     Off,
 }
 
@@ -29,7 +29,7 @@ const V1: &str = "/sys/fs/cgroup/memory";
 const V1_LIMIT: &str = "memory.limit_in_bytes";
 
 impl Memory {
-    /// The best that works here, and a text with the reason for the log.
+    /// The best way that works here, and a text with the reason for the log.
     pub(crate) fn choose(wanted: MemoryLimit, cell: &str) -> (Self, String) {
         match wanted {
             MemoryLimit::Off => (Self::Off, "memory limits not enforced".into()),
@@ -59,8 +59,8 @@ impl Memory {
                 let group = below.join(name);
                 make(&group)?;
                 fs::write(group.join(limit_file), (limit_mb << 20).to_string())?;
-                // without swap the limit is a limit, and who breaks it goes as a whole; only v2
-                // knows these, and not every kernel counts swap
+                // without this, swap would extend the limit, and only one process of the instance
+                // would be killed; only v2 has these files, and not every kernel accounts swap
                 let _ = fs::write(group.join("memory.swap.max"), "0");
                 let _ = fs::write(group.join("memory.oom.group"), "1");
                 Ok(Some(group))
@@ -69,7 +69,7 @@ impl Memory {
         }
     }
 
-    /// Leaves nothing behind; what is still in use stays.
+    /// Removes the groups; a group in use stays.
     pub(crate) fn close(&self) {
         if let Self::Cgroup { below, .. } = self {
             remove(below);
@@ -77,10 +77,10 @@ impl Memory {
     }
 }
 
-/// Tells the cells of one process apart.
+/// Distinguishes the cells of one process.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// `root/vendue/CELL.PID.N`, where groups with a limit can be made.
+/// `root/vendue/CELL.PID.N`, if groups with a limit can be made there.
 fn prepare(root: &Path, limit_file: &str, cell: &str) -> io::Result<PathBuf> {
     sweep(&root.join("vendue"));
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -106,7 +106,7 @@ fn prepare(root: &Path, limit_file: &str, cell: &str) -> io::Result<PathBuf> {
     limited.map(|()| below)
 }
 
-/// Removes what cells have left that were killed.
+/// Removes the groups of cells that were killed.
 fn sweep(all_cells: &Path) {
     for cell in fs::read_dir(all_cells).into_iter().flatten().flatten() {
         let name = cell.file_name();
@@ -117,10 +117,10 @@ fn sweep(all_cells: &Path) {
     }
 }
 
-/// Removes a cell's group and those in it; what is in use stays.
+/// Removes a cell's group and its subgroups; a group in use stays.
 fn remove(cell: &Path) {
     for group in fs::read_dir(cell).into_iter().flatten().flatten() {
-        // its files are the kernel's, and are not removed by themselves
+        // its files belong to the kernel and cannot be removed
         let _ = fs::remove_dir(group.path());
     }
     let _ = fs::remove_dir(cell);

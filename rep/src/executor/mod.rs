@@ -1,4 +1,4 @@
-//! What runs instances. An executor is told to launch and to end, and reports what became of it.
+//! What runs instances. An executor launches and ends them, and reports what happened.
 
 mod follow;
 mod logs;
@@ -29,7 +29,7 @@ use crate::{
     outbox::Counters,
 };
 
-/// Why instances cannot be run here.
+/// Why instances cannot be run on this machine.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecutorError {
     /// The user that instances are to run as does not exist.
@@ -62,7 +62,7 @@ fn named(directory: Option<&Path>) -> String {
     named.unwrap_or_default()
 }
 
-/// The ways to run instances.
+/// The kinds of executor.
 #[derive(Debug)]
 pub(crate) enum Executor {
     Simulated(Simulated),
@@ -104,7 +104,7 @@ impl Executor {
         }
     }
 
-    /// What has happened by now without a report of its own.
+    /// Reports that are due by now without an event of their own.
     pub(crate) fn due(&mut self, now_ms: u64) -> Vec<ExecutorReport> {
         match self {
             Self::Simulated(simulated) => simulated.due(now_ms),
@@ -120,7 +120,7 @@ impl Executor {
         }
     }
 
-    /// The next report; waits for ever where there is none to come. May be dropped while it waits.
+    /// The next report; pending for ever if there is none to come. Cancel safe.
     pub(crate) async fn next_report(&mut self) -> ExecutorReport {
         match self {
             Self::Simulated(_) => std::future::pending().await,
@@ -136,7 +136,7 @@ impl Executor {
         }
     }
 
-    /// Leaves nothing behind.
+    /// Removes everything that the executor made.
     pub(crate) async fn close(&mut self) {
         match self {
             Self::Simulated(_) => {}

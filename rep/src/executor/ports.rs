@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeSet, net::TcpListener, sync::Mutex};
 
-/// Handed out by any cell of this process and not given back yet: between the hand-out and the
-/// instance's bind a port is free for all but us.
+/// Ports handed out by any cell of this process and not returned yet: between the hand-out and the
+/// instance's bind, the port looks free to the system.
 static TAKEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 
-/// A port that is an instance's until this is dropped.
+/// A port that belongs to an instance until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Port(u16);
 
@@ -22,7 +22,7 @@ impl Drop for Port {
     }
 }
 
-/// Where to look for ports, each time after the last one found.
+/// A range of ports; each search begins after the last port found.
 #[derive(Clone, Debug)]
 pub(crate) struct Ports {
     first: u16,
@@ -32,7 +32,7 @@ pub(crate) struct Ports {
 
 impl Ports {
     /// Ports from `first` to `last`. Cells begin at different places, so that two programs on one
-    /// machine seldom try the same.
+    /// machine seldom try the same port.
     pub(crate) fn new((first, last): (u16, u16), cell: &str) -> Self {
         let count = u32::from(last.saturating_sub(first)) + 1;
         let hash = cell.bytes().fold(0_u32, |hash, b| {
@@ -45,7 +45,7 @@ impl Ports {
         }
     }
 
-    /// A port that nobody listens on and that was not handed out; none when there is none.
+    /// A port on which nothing listens and that was not handed out; none if all are taken.
     pub(crate) fn take(&mut self) -> Option<Port> {
         for _ in 0..self.count {
             let offset = self.next;

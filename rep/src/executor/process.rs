@@ -1,4 +1,4 @@
-//! A process for each instance, under a supervisor of its own (see [`crate::supervisor`]).
+//! One process per instance, each under its own supervisor (see [`crate::supervisor`]).
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -46,7 +46,7 @@ use crate::{
 const REPORTS: usize = 1_024;
 /// How long a supervisor may take to read its instructions.
 const INSTRUCT: Duration = Duration::from_secs(5);
-/// Where programs are looked for when the rep itself has no PATH.
+/// The PATH of instances if the rep itself has none.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// The instances of one cell.
@@ -56,7 +56,7 @@ pub(crate) struct Processes {
     jobs: Option<threads::Sender<Job>>,
     spawner: Option<JoinHandle<()>>,
     reports: mpsc::Receiver<ExecutorReport>,
-    /// Cancel to end that attempt.
+    /// Cancelling it ends that attempt.
     running: HashMap<InstanceId, (u32, CancellationToken)>,
     logs: Arc<Logs>,
     memory: Memory,
@@ -85,11 +85,11 @@ struct Spawner {
     runtime: Handle,
 }
 
-/// Where instances have their directories.
+/// The directory that holds those of instances.
 enum Home {
-    /// The operator's choice: it stays.
+    /// Configured: it is kept.
     Given(PathBuf),
-    /// The rep's own: it goes with the rep.
+    /// Made by the rep: it is removed at the end.
     Own(TempDir),
 }
 
@@ -135,7 +135,7 @@ impl Processes {
             reports: reports_to,
             runtime: Handle::current(),
         };
-        // supervisors are told of the death of the thread that started them: it must last
+        // a supervisor gets a signal when the thread that started it ends: the thread must last
         let spawner = std::thread::Builder::new()
             .name("spawner".into())
             .spawn(move || spawner.serve(&jobs_of))
@@ -186,7 +186,7 @@ impl Processes {
         self.logs.last(wanted, most)
     }
 
-    /// Ends the spawning thread; a supervisor that is left sees it and ends its instance.
+    /// Ends the spawning thread; a remaining supervisor notices and ends its instance.
     pub(crate) async fn close(&mut self) {
         self.jobs = None;
         self.reports.close();
@@ -218,7 +218,7 @@ impl Spawner {
                         attempt,
                         change: InstanceChange::Ended(EndReason::Failed(why)),
                     };
-                    // nobody listens once the cell has ended
+                    // the receiver is gone once the cell has ended
                     let _ = self.reports.blocking_send(report);
                 }
             }
@@ -288,13 +288,13 @@ impl Spawner {
         }
         let (mut ours, theirs) = UnixStream::pair().map_err(|e| e.to_string())?;
         let mut child = Command::new(&self.supervisor)
-            // the directory is there for people who list processes: it names the instance
+            // the directory as an argument identifies the instance in lists of processes
             .args([OsStr::new("supervise"), directory.as_os_str()])
             .env_clear()
             .stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // a terminal's Ctrl-C is for the rep alone
+            // Ctrl-C at a terminal is for the rep alone
             .process_group(0)
             .spawn()
             .map_err(|e| format!("cannot start its supervisor: {e}"))?;
@@ -316,7 +316,7 @@ fn home(config: &RepConfig, process: &ProcessConfig) -> io::Result<Home> {
         fs::create_dir_all(&instances)?;
         return Ok(Home::Given(instances.canonicalize()?));
     }
-    // others may pass through to what is theirs, and see nothing
+    // others may pass through to their own directories, but not list them
     let own = tempfile::Builder::new()
         .prefix(&format!("vendue-{}-", config.cell))
         .permissions(fs::Permissions::from_mode(0o711))
@@ -324,8 +324,8 @@ fn home(config: &RepConfig, process: &ProcessConfig) -> io::Result<Home> {
     Ok(Home::Own(own))
 }
 
-/// What an instance finds in its environment: nothing of the rep's but `PATH`, with the directory of
-/// the rep's own program in front, so that an instance can run `vendue` where it is not installed.
+/// An instance's environment: nothing of the rep's but `PATH`, with the directory of the rep's own
+/// program in front, so that an instance can run `vendue` where it is not installed.
 fn environment(
     cell: &str,
     zone: &str,
@@ -368,12 +368,12 @@ fn path_for(program: Option<&Path>, path: Option<OsString>) -> OsString {
     let path = path.unwrap_or_else(|| DEFAULT_PATH.into());
     let own = program.and_then(Path::parent).map(Path::to_owned);
     let whole = std::env::join_paths(own.into_iter().chain(std::env::split_paths(&path)));
-    // a directory with a colon in its name cannot be told
+    // PATH cannot express a directory with a colon in its name
     whole.unwrap_or(path)
 }
 
-/// The small supervisor that stands beside `vendue`; else what runs now, also when its file has been
-/// replaced meanwhile.
+/// The small supervisor program beside `vendue`; otherwise the running program, even if its file
+/// has been replaced meanwhile.
 fn supervisor() -> PathBuf {
     let own = std::env::current_exe().unwrap_or_default();
     let small = own.with_file_name("vendue-supervisor");

@@ -1,5 +1,5 @@
-//! Runs nothing: instances run after a while, and end when they are told to. No task, no timer of
-//! its own, so that thousands of cells fit in one process.
+//! A simulated executor: instances are reported as running after a configured time, and end when
+//! asked to. No tasks or timers of its own, so that thousands of cells fit in one process.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,20 +12,20 @@ use crate::{
     ledger::{EndReason, ExecutorReport, InstanceChange},
 };
 
-/// Instances that are only pretended. A state machine over the cell's clock.
+/// Simulated instances. A state machine over the cell's clock.
 #[derive(Debug, Default)]
 pub struct Simulated {
     start_ms: u64,
     task_ms: Option<u64>,
-    /// What will have happened when; the number keeps those of one moment in order.
+    /// Future reports by time; the number keeps those of one moment in order.
     coming: BTreeMap<(u64, u64), ExecutorReport>,
     count: u64,
-    /// The attempts that still run.
+    /// The running attempts.
     alive: HashMap<InstanceId, u32>,
 }
 
 impl Simulated {
-    /// One that runs nothing yet.
+    /// An executor without instances.
     pub fn new(config: SimulatedConfig) -> Self {
         Self {
             start_ms: millis(config.start.0),
@@ -34,7 +34,8 @@ impl Simulated {
         }
     }
 
-    /// The instance runs after the configured while; a task ends by itself where that is configured.
+    /// The instance runs after the configured time; a task ends by itself if a time is configured
+    /// for that.
     pub fn launch(&mut self, now_ms: u64, work: &Work, attempt: u32) {
         self.alive.insert(work.instance, attempt);
         let runs_ms = now_ms + self.start_ms;
@@ -55,7 +56,7 @@ impl Simulated {
         self.happens(now_ms, instance, attempt, ended);
     }
 
-    /// The instance will have ended by itself, and well, at `at_ms`.
+    /// The instance will exit with code 0 at `at_ms`.
     pub fn exits(&mut self, at_ms: u64, instance: InstanceId, attempt: u32) {
         self.happens(
             at_ms,

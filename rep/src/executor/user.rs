@@ -1,11 +1,11 @@
-//! Who instances run as.
+//! The user that instances run as.
 
 use std::fs;
 
 use super::ExecutorError;
 
-/// The user and group that instances run as; none = as the rep itself. Root hands its instances to
-/// `nobody` unless told otherwise; nobody else can choose.
+/// The user and group that instances run as; none = the rep's own. A rep that runs as root uses
+/// `nobody` by default; only root can choose.
 pub(crate) fn choose(run_as: Option<&str>) -> Result<Option<(u32, u32)>, ExecutorError> {
     let own = rustix::process::geteuid().as_raw();
     let accounts = fs::read_to_string("/etc/passwd").unwrap_or_default();

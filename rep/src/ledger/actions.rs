@@ -1,11 +1,11 @@
-//! What a ledger says and is told.
+//! The outputs of a ledger, and the executor's reports to it.
 
 use std::sync::Arc;
 
 use shared::InstanceId;
 use shared::wire::{EventInstance, Work};
 
-/// What the executor is to do, and what is to be told.
+/// What the executor is to do, and the events to publish.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Start the instance's process; reports about it carry this attempt's number.
@@ -15,14 +15,14 @@ pub enum Action {
         /// 0 for the first start here, one more for each restart.
         attempt: u32,
     },
-    /// End the instance's process: ask it, then make it.
+    /// End the instance's process: SIGTERM, then SIGKILL.
     End {
         /// Which instance.
         instance: InstanceId,
-        /// Which of its starts.
+        /// Which attempt.
         attempt: u32,
     },
-    /// Something that observers want to know.
+    /// Publish an event.
     Event {
         /// One of [`shared::wire::kind`].
         kind: &'static str,
@@ -30,19 +30,19 @@ pub enum Action {
         app: String,
         /// The instance.
         instance: EventInstance,
-        /// Why, where there is more to say than how it ended.
+        /// Details beside how it ended.
         reason: Option<String>,
     },
 }
 
-/// What an executor says of an instance.
+/// A report of an executor about an instance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExecutorReport {
     /// Which instance.
     pub instance: InstanceId,
-    /// Which of its starts.
+    /// Which attempt.
     pub attempt: u32,
-    /// What became of it.
+    /// What happened.
     pub change: InstanceChange,
 }
 
@@ -56,7 +56,7 @@ pub enum InstanceChange {
         /// The port it was given.
         port: Option<u16>,
     },
-    /// It is gone, with every process it made.
+    /// It has ended, with every process that it started.
     Ended(EndReason),
 }
 
@@ -67,9 +67,9 @@ pub enum EndReason {
     Exit(i32),
     /// By a signal.
     Signal(i32),
-    /// It took more memory than it was given.
+    /// It exceeded its memory limit.
     OverMemory,
-    /// It could not be started, or was lost; in words.
+    /// It could not be started, or was lost; the reason as text.
     Failed(String),
 }
 

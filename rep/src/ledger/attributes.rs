@@ -1,11 +1,11 @@
-//! What operators say of the cell, beside what is counted.
+//! Attributes that operators set, as opposed to what is counted.
 
 use placement::Cell;
 
 use super::Ledger;
 
 impl Ledger {
-    /// Takes from `said` everything that is not counted here. Returns whether that changed the cell.
+    /// Takes the attributes from `said`. Returns whether that changed the cell.
     pub fn describe(&mut self, said: &Cell) -> bool {
         let own = &mut self.cell;
         if own.index == said.index && own.attributes == said.attributes {

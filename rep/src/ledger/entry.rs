@@ -8,13 +8,13 @@ use shared::wire::{EventInstance, Instance, InstanceState, Work};
 use super::HEALTHY_MS;
 use super::actions::Action;
 
-/// One instance whose place is taken.
+/// One instance with a reservation.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) work: Arc<Work>,
     pub(super) state: InstanceState,
     pub(super) since_ms: u64,
-    /// Which start this is, counted from 0.
+    /// Which attempt this is, counted from 0.
     pub(super) attempt: u32,
     /// Crashes since it last ran for [`HEALTHY_MS`].
     pub(super) strikes: usize,
@@ -23,12 +23,12 @@ pub(super) struct Entry {
     pub(super) ended: Option<String>,
     pub(super) exit_code: Option<i32>,
     pub(super) signal: Option<i32>,
-    /// On our clock: until then a repeat of its start may arrive.
+    /// Until this time of the cell's clock a repeat of its start may arrive.
     pub(super) expires_ms: u64,
 }
 
 impl Entry {
-    /// As it is told to people.
+    /// The instance as it is reported.
     pub(super) fn describe(&self, now_ms: u64, address: &str) -> Instance {
         Instance {
             instance: self.work.instance,

@@ -1,15 +1,16 @@
-//! How much room work takes, counted as the auctioneers count it.
+//! The resources that work reserves, counted as the auctioneers count them.
 
 use placement::{Cell, Invalid, Request, Run};
 use shared::wire::Work;
 
-/// Refuses what no work may hold: bad names, negative or absurd sizes, what no system can execute.
+/// Rejects work that is not valid: bad names, negative or absurd sizes, a command that cannot be
+/// executed.
 pub fn check_work(work: &Work) -> Result<(), Invalid> {
     request_of(work).check()?;
     work.run.as_deref().map_or(Ok(()), Run::check)
 }
 
-/// The part of a request that takes room, so that a cell and the auctioneers count alike.
+/// The part of a request that uses resources, so that cells and auctioneers count alike.
 pub(super) fn request_of(work: &Work) -> Request {
     let mut request = Request::new(work.app.clone(), work.memory_mb, work.disk_mb);
     request.kind = work.kind;
@@ -20,7 +21,7 @@ pub(super) fn request_of(work: &Work) -> Request {
     request
 }
 
-/// The opposite of [`Cell::debit`], but for `starting`, which ends earlier than the promise.
+/// The opposite of [`Cell::debit`], except for `starting`, which ends earlier than the reservation.
 pub(super) fn credit(cell: &mut Cell, request: &Request) {
     let starting = cell.starting;
     cell.credit(request);

@@ -1,4 +1,4 @@
-//! What a cell answers: functions of its state, the time and the question.
+//! A cell's answers: functions of its state, the time and the request.
 
 use placement::Span;
 use shared::{
@@ -16,21 +16,20 @@ use advertiser::Trigger;
 
 /// The most instances in one start for a cell.
 const MAX_WORK: usize = 10_000;
-/// The most ids or indices in one question.
+/// The most ids or indices in one request.
 const MAX_FILTER: usize = 100_000;
 
 /// A cell's answer to a bid request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CellBid {
-    /// The last advertisement still holds.
+    /// The last advertisement is still right.
     Unchanged(Bid),
-    /// The whole state.
+    /// The full state.
     Full(Box<Advert>),
 }
 
 impl CellMachine {
-    /// The cell's whole state: an advertisement, the answer to a question for it, or, with an
-    /// auction, a bid.
+    /// The cell's full state: an advertisement, the answer to `.state` or, with an auction, a bid.
     pub fn state(&self, now_ms: u64, auction: Option<AuctionId>) -> Advert {
         Advert {
             v: shared::VERSION,
@@ -44,7 +43,8 @@ impl CellMachine {
         }
     }
 
-    /// The answer to a bid request. A cell that has withdrawn gives none: a bid would bring it back.
+    /// The answer to a bid request. A cell that has withdrawn does not answer: a bid would bring it
+    /// back.
     pub fn bid(&self, now_ms: u64, auction: AuctionId) -> Option<CellBid> {
         if self.advertiser.has_left() {
             return None;
@@ -55,7 +55,7 @@ impl CellMachine {
         Some(CellBid::Full(Box::new(self.state(now_ms, Some(auction)))))
     }
 
-    /// The bid of a cell whose last advertisement still holds.
+    /// The bid of a cell whose last advertisement is still right.
     pub fn unchanged(&self, now_ms: u64, auction: AuctionId) -> Bid {
         Bid {
             v: shared::VERSION,
@@ -81,7 +81,7 @@ impl CellMachine {
         Ok(self.ledger.start(now_ms, &start))
     }
 
-    /// Stops what matches; an error when the question is malformed.
+    /// Stops what matches; an error if the request is malformed.
     pub fn stop(&mut self, now_ms: u64, body: &[u8]) -> Result<StopAnswer, WireError> {
         let stop = Stop::read(body)?;
         bounded("indices", stop.indices.len(), MAX_FILTER)?;
@@ -89,7 +89,8 @@ impl CellMachine {
         Ok(self.ledger.stop(now_ms, &stop))
     }
 
-    /// Takes no new work from now on, ends what runs after the deadline, and says so at once.
+    /// Accepts no new work from now on, ends the instances after the deadline, and advertises it at
+    /// once.
     pub fn drain(&mut self, now_ms: u64, body: &[u8]) -> Result<DrainAnswer, WireError> {
         let drain = Drain::read(body)?;
         let deadline: Span = drain.deadline.unwrap_or(self.drain_deadline);
@@ -111,8 +112,8 @@ impl CellMachine {
         })
     }
 
-    /// What holds a reservation and what ended lately, in messages of at most `max_bytes`. A
-    /// question without a body asks for everything.
+    /// Current and recently ended instances, in messages of at most `max_bytes`. An empty body asks
+    /// for all.
     pub fn instances(
         &self,
         now_ms: u64,
@@ -126,7 +127,7 @@ impl CellMachine {
         Ok(self.split(found, max_bytes))
     }
 
-    /// As few messages as hold all of these; at least one, and each of at most `max_bytes`.
+    /// Splits these into as few messages as possible; at least one, each of at most `max_bytes`.
     pub fn split(&self, instances: Vec<Instance>, max_bytes: usize) -> Vec<InstancesAnswer> {
         let cell = self.ledger.cell();
         let message = |instances, more| InstancesAnswer {
@@ -153,7 +154,7 @@ impl CellMachine {
     }
 }
 
-/// Refuses a list that is too long.
+/// Rejects a list that is too long.
 pub(crate) fn bounded(field: &str, count: usize, most: usize) -> Result<(), WireError> {
     if count <= most {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Operators change what the cell says of itself.
+//! Operators change a cell's attributes.
 
 use bytes::Bytes;
 use shared::wire::{CellSet, CellSetAnswer, WireError, parse, to_bytes};
@@ -7,7 +7,7 @@ use super::Shell;
 use crate::{attributes::MAX_CHANGED, machine::bounded};
 
 impl Shell {
-    /// Changes attributes, keeps them, and tells everybody at once.
+    /// Changes attributes, writes them to the file, and advertises the change at once.
     pub(super) fn set(&mut self, now_ms: u64, body: &[u8]) -> Result<Bytes, WireError> {
         let set: CellSet = parse(body, &mut Vec::new())?;
         bounded("set", set.set.len(), MAX_CHANGED)?;

@@ -1,10 +1,10 @@
-//! The supervisor of one instance: a small process of its own between the rep and the command. It
-//! starts the command, ends every process that comes of it, and says how it ended. When the rep is
-//! gone, everything is ended at once.
+//! The supervisor of one instance: a small process between the rep and the command. It starts the
+//! command, ends every process that the command started, and reports how it ended. When the rep is
+//! gone, it ends everything at once.
 //!
-//! It is the same program as the rep, called with `supervise DIRECTORY` (for people who list
-//! processes: the directory names the instance). Its instructions come over its socket. It has no threads and no runtime,
-//! and stays small: there is one for each instance.
+//! It is the same program as the rep, called with `supervise DIRECTORY` (the directory identifies
+//! the instance in lists of processes). Its instructions come over its socket. It has no threads
+//! and no runtime and stays small, as there is one for each instance.
 
 mod orders;
 
@@ -29,23 +29,23 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 pub(crate) use self::orders::{Orders, SupervisorReport};
 use crate::ledger::EndReason;
 
-/// What a rep writes to end the instance in order.
+/// What a rep writes to end the instance with SIGTERM first.
 pub(crate) const END: u8 = b't';
-/// How often the memory of an instance is looked at, where no control group holds it.
+/// How often the memory of an instance is checked without a control group.
 const WATCH: Duration = Duration::from_millis(500);
-/// How often processes that do not go are killed again.
+/// How often processes that are still there are killed again.
 const KILL_PAUSE: Duration = Duration::from_millis(5);
-/// After so long, processes that cannot be killed are left, and that is said.
+/// After this time, processes that cannot be killed are left, and reported.
 const KILL_PATIENCE: Duration = Duration::from_secs(30);
 
-/// The entry of a program called with `supervise`. Its standard input is a socket to the rep, on
-/// which its instructions come. Call it before any thread is started.
+/// The entry point of a program called with `supervise`. Its standard input is a socket to the rep,
+/// over which its instructions come. Call it before any thread is started.
 pub fn main() -> ExitCode {
     let Ok(rep) = rep_socket() else {
         eprintln!("`supervise` is an internal command; it is not meant to be run directly");
         return ExitCode::from(2);
     };
-    // whatever was open where the rep was started is none of the command's business
+    // the command must not inherit what was open where the rep was started
     close_fds::set_fds_cloexec(3, &[]);
     match supervise(rep) {
         Ok(()) => ExitCode::SUCCESS,
@@ -58,14 +58,14 @@ pub fn main() -> ExitCode {
 
 /// Standard input, if it is a connected socket.
 fn rep_socket() -> io::Result<UnixStream> {
-    // not through `io::stdin`, which brings a buffer
+    // not through `io::stdin`, which would allocate a buffer
     let rep = UnixStream::from(rustix::stdio::stdin().try_clone_to_owned()?);
     rep.peer_addr()?;
     Ok(rep)
 }
 
 fn supervise(mut rep: UnixStream) -> io::Result<()> {
-    // both the signal and the end of the socket say that the rep is gone
+    // both the signal and the end of the socket mean that the rep is gone
     rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
     let orders = Orders::read_from(&mut rep)?;
     Supervisor::new(&orders, rep)?.run(&orders);
@@ -78,26 +78,26 @@ struct Supervisor {
     rep: UnixStream,
     /// A byte for each SIGCHLD.
     children: UnixStream,
-    /// A byte for each signal that asks for the end.
+    /// A byte for each termination signal.
     end_signals: UnixStream,
 }
 
-/// The command, while it and what came of it runs.
+/// The command's process, while it or one that it started runs.
 struct Instance {
     main: Pid,
     status: Option<WaitStatus>,
-    /// When what is left is killed.
+    /// When remaining processes are killed.
     kill_at: Option<Instant>,
     over_memory: bool,
 }
 
 impl Supervisor {
     fn new(orders: &Orders, rep: UnixStream) -> io::Result<Self> {
-        // a name of its own: who kills all reps by name does not kill what cleans up after them
+        // a name of its own: `killall vendue` must not kill what cleans up after reps
         rustix::thread::set_name(c"supervisor")?;
         let own = rustix::process::getpid();
         rustix::process::set_child_subreaper(Some(own))?;
-        // a status is a short line, and there are few: they always fit in the socket's buffer
+        // a report is a short line, and there are few: they always fit in the socket's buffer
         rep.set_nonblocking(true)?;
         let children = signals(&[SIGCHLD])?;
         let end_signals = signals(&[SIGTERM, SIGINT, SIGHUP])?;
@@ -136,7 +136,8 @@ impl Supervisor {
         if let Some(home) = orders.directory.parent()
             && !parent_lives(orders)
         {
-            // the last one tidies up for the rep; where others are left, nothing happens
+            // the last supervisor removes the rep's group; where others are left, this has no
+            // effect
             let _ = fs::remove_dir(home);
         }
         self.send(&SupervisorReport::Ended(ended));
@@ -147,7 +148,7 @@ impl Supervisor {
         let _ = self.rep.write_all(status.to_line().as_bytes());
     }
 
-    /// Returns when what is left of the instance must be killed, if anything is.
+    /// Returns when what is left of the instance must be killed, if there is anything.
     fn watch(&mut self, orders: &Orders, instance: &mut Instance) {
         loop {
             self.wait(orders, instance);
@@ -168,7 +169,8 @@ impl Supervisor {
                 return;
             }
             if instance.status.is_some() {
-                // one that was asked to end may have others that are still at it
+                // the command has ended after a stop: others of its processes may still be shutting
+                // down
                 let others = instance.kill_at.is_some() && !self.descendants().is_empty();
                 if !others {
                     return;
@@ -181,7 +183,7 @@ impl Supervisor {
         }
     }
 
-    /// Waits for a signal, the rep, or the time of the next look.
+    /// Waits for a signal, a message of the rep, or the next check.
     fn wait(&self, orders: &Orders, instance: &Instance) {
         let until_kill = instance
             .kill_at
@@ -199,7 +201,7 @@ impl Supervisor {
         let _ = poll(&mut all, timeout.as_ref());
     }
 
-    /// SIGTERM to the command's process group, and to what has left it.
+    /// SIGTERM to the command's process group, and to processes that have left it.
     fn ask_to_end(&self, orders: &Orders, instance: &mut Instance) {
         if instance.kill_at.is_some() {
             return;
@@ -212,12 +214,12 @@ impl Supervisor {
         }
     }
 
-    /// As this is a subreaper, a process whose parent has died is found too.
+    /// As this is a subreaper, a process whose parent has died is found, too.
     fn descendants(&self) -> Vec<Process> {
         descendants(self.own.as_raw_nonzero().get().unsigned_abs())
     }
 
-    /// Kills until there is nobody left to wait for: what forks while it is killed is killed again.
+    /// Kills until no child is left: processes forked meanwhile are killed in the next round.
     fn kill_all(&mut self, instance: &mut Instance) {
         let give_up = Instant::now() + KILL_PATIENCE;
         while !reap(instance) {
@@ -235,11 +237,11 @@ impl Supervisor {
     }
 }
 
-/// The program that instances can run although they may not reach its directory: the rep's own.
+/// The program that instances can run although they may not access its directory: the rep's own.
 const OWN_PROGRAM: &str = "vendue";
 
-/// Starts the command. Where the instance's user may not pass through to the rep's own program (a
-/// checkout below root's home), it is opened with our rights and executed with the user's.
+/// Starts the command. If the instance's user may not access the rep's own program (a checkout
+/// below root's home), it is opened with our rights and executed with the user's.
 fn spawn(orders: &Orders) -> io::Result<Child> {
     let started = command(orders, &orders.command[0]).spawn();
     let Some(program) = started.is_err().then(|| own_program(orders)).flatten() else {
@@ -269,7 +271,7 @@ fn command(orders: &Orders, program: &OsStr) -> Command {
         .current_dir(&orders.directory)
         .process_group(0);
     if let Some((uid, gid)) = orders.user {
-        // with it go all supplementary groups
+        // this also drops all supplementary groups
         command.uid(uid).gid(gid);
     }
     command
@@ -291,12 +293,13 @@ fn launch(orders: &Orders) -> io::Result<Instance> {
     })
 }
 
-/// Why the command does not run, without its name: what a request runs appears in no event.
+/// Why the command could not be started, without its name: what a request runs must not appear in
+/// events.
 fn cannot_run(program: &OsStr, error: &io::Error) -> String {
     let program = program.as_bytes();
     let is_path = program.contains(&b'/');
     let why = match error.kind() {
-        // also when a directory of PATH is not ours to read
+        // also if a directory of PATH is not readable
         io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied if !is_path => {
             "no such program in PATH".to_owned()
         }
@@ -361,7 +364,7 @@ fn read_rep(rep: &mut UnixStream) -> FromRep {
     }
 }
 
-/// Collects children that have ended; true when there is none left at all.
+/// Collects children that have ended; true if there are none left at all.
 fn reap(instance: &mut Instance) -> bool {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
@@ -377,8 +380,8 @@ fn reap(instance: &mut Instance) -> bool {
     }
 }
 
-/// How much of these processes is resident and their own, MiB: what they share with files on disk
-/// is not counted, what they share with each other is counted in each.
+/// The resident memory of these processes, MiB, without pages of files on disk; memory that they
+/// share with each other is counted for each.
 fn resident_mb(processes: &[Process]) -> u64 {
     let amount = |pid, name| memory_kib(pid, name).unwrap_or(0);
     let kib: u64 = processes
@@ -390,13 +393,13 @@ fn resident_mb(processes: &[Process]) -> u64 {
 
 fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        // gone already, or not ours to signal: it is looked at again
+        // gone already, or not ours to signal: it is checked again
         let _ = rustix::process::kill_process(pid, signal);
     }
 }
 
 fn join(cgroup: &Path) -> io::Result<()> {
-    // "0" is the writer itself
+    // "0" stands for the writing process itself
     fs::write(cgroup.join("cgroup.procs"), "0")
 }
 

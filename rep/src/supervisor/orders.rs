@@ -1,4 +1,4 @@
-//! What a supervisor is told over its socket, and what it reports to its rep.
+//! A supervisor's instructions over its socket, and its reports to the rep.
 
 use std::{
     collections::BTreeMap,
@@ -15,11 +15,11 @@ const MAX_BYTES: u32 = 80 << 20;
 
 /// A supervisor's instructions, the first message on its socket.
 ///
-/// Nothing of them stands in the supervisor's own environment or on its command line: it runs as the
-/// rep's user, and what the request chose (`LD_PRELOAD`, say) must only reach the command.
+/// They are not in the supervisor's own environment or on its command line: it runs as the rep's
+/// user, and what the request chose (`LD_PRELOAD`, say) must only reach the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Orders {
-    /// The rep; when it is gone, so is the instance.
+    /// The rep; the instance ends when it is gone.
     pub(crate) parent: u32,
     /// Between SIGTERM and SIGKILL.
     pub(crate) grace_ms: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Orders {
     pub(crate) user: Option<(u32, u32)>,
     /// The control group that the command runs in.
     pub(crate) cgroup: Option<PathBuf>,
-    /// End it when its processes are resident with more than this, MiB; 0 = do not watch.
+    /// The memory limit to enforce by polling, MiB; 0 = none.
     pub(crate) watch_mb: u64,
     /// Its working directory, removed when it has ended.
     pub(crate) directory: PathBuf,
@@ -38,7 +38,7 @@ pub(crate) struct Orders {
 }
 
 impl Orders {
-    /// Writes them with their length in front. No field holds a NUL: each is ended by one.
+    /// Writes them, preceded by their length. Fields end with a NUL, which none of them contains.
     pub(crate) fn write_to(&self, to: &mut impl Write) -> io::Result<()> {
         let (uid, gid) = match self.user {
             Some((uid, gid)) => (uid.to_string(), gid.to_string()),
@@ -69,7 +69,7 @@ impl Orders {
         to.write_all(&body)
     }
 
-    /// Reads what [`Orders::write_to`] wrote; blocks until all of it is there.
+    /// Reads what [`Orders::write_to`] wrote; blocks until it is complete.
     pub(crate) fn read_from(from: &mut impl Read) -> io::Result<Self> {
         let mut length = [0; 4];
         from.read_exact(&mut length)?;
@@ -124,9 +124,9 @@ impl Orders {
 pub(crate) enum SupervisorReport {
     /// The command runs as this process.
     Runs(u32),
-    /// Something to be logged.
+    /// A line for the log.
     Note(String),
-    /// It has ended, and nothing of it is left.
+    /// It has ended, with all its processes.
     Ended(EndReason),
 }
 

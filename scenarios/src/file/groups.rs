@@ -1,4 +1,4 @@
-//! Many cells in a few lines, and what already runs on them.
+//! Groups of cells, and their running instances.
 
 use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
@@ -7,21 +7,21 @@ use serde_json::{Map, Value};
 
 use super::{ScenarioError, wrong};
 
-/// The most cells of a group, and the most instances that run on one of its cells.
+/// The most cells of a group, and the most instances on one of its cells.
 const MAX_COUNT: u64 = 100_000;
 
-/// Cells and what runs on them.
+/// Cells and their running instances.
 #[derive(Debug, Default)]
 pub(super) struct Expanded {
     /// The groups' cells.
     pub(super) cells: Vec<Cell>,
-    /// By position in `cells`: how long ago the cell's advertisement came in.
+    /// By position in `cells`: the age of the cell's advertisement.
     pub(super) ages: BTreeMap<usize, Duration>,
     /// By cell: each instance with its size.
     pub(super) running: BTreeMap<String, Vec<Job>>,
 }
 
-/// Takes `groups`, and `running` of each entry of `cells`, out of a scenario.
+/// Removes `groups`, and `running` of each entry of `cells`, from a scenario.
 pub(super) fn expand(json: &mut Value) -> Result<Expanded, ScenarioError> {
     let Some(file) = json.as_object_mut() else {
         return Ok(Expanded::default()); // it is refused where the file is read
@@ -62,7 +62,7 @@ pub(super) fn expand(json: &mut Value) -> Result<Expanded, ScenarioError> {
     Ok(expanded)
 }
 
-/// How long ago a cell was heard, where the file says so; advertisements have no such field.
+/// The age of a cell's advertisement, if the file has it; advertisements themselves do not.
 fn take_age(cell: &mut Value, at: &str) -> Result<Option<Duration>, ScenarioError> {
     let Some(age) = cell.as_object_mut().and_then(|fields| fields.remove("age")) else {
         return Ok(None);
@@ -81,7 +81,7 @@ fn take_age(cell: &mut Value, at: &str) -> Result<Option<Duration>, ScenarioErro
     read.map(Some).ok_or_else(wrong)
 }
 
-/// A cell's own `running`: where it says nothing of what is available, that is what is left.
+/// The `running` of one cell: without `available`, that is what the instances leave.
 fn take_running(
     cell: &mut Value,
     at: &str,
@@ -192,14 +192,14 @@ fn one(
     Ok(())
 }
 
-/// Nothing runs there yet. Without a total the error is that one's.
+/// Nothing runs there yet. Without a total, the error is about the total.
 fn all_is_available(fields: &mut Map<String, Value>) {
     if let Some(total) = fields.get("total").cloned() {
         fields.insert("available".into(), total);
     }
 }
 
-/// One line of what runs: an instance's request, and how many of them on each cell.
+/// One entry of `running`: an instance's request, and the number on each cell.
 struct Entry {
     count: RangeInclusive<u64>,
     request: Request,
@@ -255,7 +255,7 @@ fn entry_request(mut fields: Map<String, Value>, at: &str) -> Result<Request, Sc
     Ok(request)
 }
 
-/// A number, or two of which any between may be drawn.
+/// A number, or a range from which it is drawn.
 fn range(value: &Value) -> Option<RangeInclusive<u64>> {
     if let Some(number) = value.as_u64() {
         return (number <= MAX_COUNT).then_some(number..=number);
@@ -296,7 +296,7 @@ fn hold(running: &[Entry], cell: &mut Cell, seed: u64, names: &mut Names) -> Vec
     jobs
 }
 
-/// Reads a table whose unknown fields are refused.
+/// Parses a table in which unknown fields are rejected.
 fn read<T: serde::de::DeserializeOwned>(value: Value, at: &str) -> Result<T, ScenarioError> {
     let mut unknown = None;
     let mut track = serde_path_to_error::Track::new();

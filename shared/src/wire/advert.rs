@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::{WireError, code};
 use crate::{AuctionId, Incarnation, InstanceId, clock::CellTime};
 
-/// A cell's advertisement, its full bid, and the answer to `.state`: the cell and how long the word
-/// holds. Written only; read with [`Envelope::parse`] and [`parse_cell`], so that the large part is
+/// A cell's advertisement, its full bid, and the answer to `.state`: the cell, and how long this is
+/// valid. Written only; read with [`Envelope::parse`] and [`parse_cell`], so that the large part is
 /// parsed only when it is new.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advert {
@@ -16,13 +16,13 @@ pub struct Advert {
     /// The auction it bids in; none in an advertisement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auction: Option<AuctionId>,
-    /// A new one each time the cell's program starts.
+    /// A new one each time the rep starts.
     pub incarnation: Incarnation,
-    /// The ledger's version: it grows with every change of what the cell says of itself.
+    /// The ledger's version: it increases with every change of the cell's state.
     pub seq: u64,
     /// The cell's own monotonic clock.
     pub clock_ms: CellTime,
-    /// How long the word holds from when it is heard; `"0s"` = I am leaving.
+    /// How long it is valid from when it is received; `"0s"` withdraws the cell.
     pub ttl: Span,
     /// The last 64 instance ids accepted, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -32,7 +32,7 @@ pub struct Advert {
     pub cell: Cell,
 }
 
-/// A bid that says "my last advertisement still holds".
+/// A bid of a cell whose last advertisement is still right.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Bid {
     /// 1.
@@ -51,7 +51,7 @@ pub struct Bid {
     pub unchanged: bool,
 }
 
-/// "Bid now", to every cell.
+/// To every cell: a request for a bid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BidRequest {
     /// 1.
@@ -61,7 +61,8 @@ pub struct BidRequest {
     pub auction: AuctionId,
 }
 
-/// The part of an advertisement or a bid that says who speaks, of what version, for how long.
+/// The part of an advertisement or a bid that identifies its sender and version, and says how long
+/// it is valid.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Envelope {
     /// The cell's name.
@@ -69,26 +70,27 @@ pub struct Envelope {
     /// The auction it bids in.
     #[serde(default)]
     pub auction: Option<AuctionId>,
-    /// A new one each time the cell's program starts.
+    /// A new one each time the rep starts.
     pub incarnation: Incarnation,
     /// The ledger's version.
     pub seq: u64,
     /// The cell's own monotonic clock.
     #[serde(default)]
     pub clock_ms: CellTime,
-    /// How long the word holds; a bid without change says none.
+    /// How long it is valid; absent in a bid without change.
     #[serde(default)]
     pub ttl: Option<Span>,
     /// The last instance ids accepted.
     #[serde(default)]
     pub recent: Vec<InstanceId>,
-    /// The last advertisement still holds; nothing else is in this message.
+    /// The last advertisement is still right; the message has no cell.
     #[serde(default)]
     pub unchanged: bool,
 }
 
 impl Envelope {
-    /// Reads the envelope of a body and holds it against the subject's cell, where there is one.
+    /// Reads the envelope of a body, and checks its cell against the one in the subject, if that
+    /// has one.
     pub fn parse(body: &[u8], subject_cell: Option<&str>) -> Result<Self, WireError> {
         let envelope: Self = super::error::read(body)?;
         placement::check_name("cell", &envelope.cell)?;

@@ -1,4 +1,4 @@
-//! What goes to one cell and comes back from it.
+//! Messages to one cell, and its answers.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use super::{WireError, parse_strict};
 use crate::{AuctionId, Incarnation, InstanceId, clock::CellTime};
 
-/// Why a cell refuses an instance. Lack of room says `insufficient resources: …`.
+/// Why a cell refuses an instance. For lack of resources the reason is `insufficient resources: …`.
 pub mod reason {
-    /// The start came after its time.
+    /// The start arrived after it had expired.
     pub const STALE: &str = "stale";
     /// The start was meant for an earlier incarnation.
     pub const RESTARTED: &str = "restarted";
-    /// The cell holds more of the app than the auctioneer believed.
+    /// The cell has more instances of the app than the auctioneer expected.
     pub const CHANGED: &str = "changed";
     /// The cell takes no new work.
     pub const DRAINING: &str = "draining";
@@ -30,9 +30,9 @@ pub struct CellStart {
     pub v: u8,
     /// The auction.
     pub auction: AuctionId,
-    /// Whom it is meant for: another incarnation refuses `restarted`.
+    /// The incarnation it is meant for; another one refuses it as `restarted`.
     pub incarnation: Incarnation,
-    /// On the cell's own clock; past it the cell refuses `stale`.
+    /// A time of the cell's own clock; later the cell refuses it as `stale`.
     pub expires_ms: CellTime,
     /// The instances.
     pub work: Vec<Work>,
@@ -41,14 +41,14 @@ pub struct CellStart {
 /// One instance to start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Work {
-    /// The same id is the same work.
+    /// A start with an id that the cell already has is a repeat.
     pub instance: InstanceId,
     /// LRP or task.
     #[serde(default)]
     pub kind: Kind,
     /// The app.
     pub app: String,
-    /// Which instance of it.
+    /// Its index.
     pub index: u32,
     /// MiB.
     pub memory_mb: i64,
@@ -60,14 +60,14 @@ pub struct Work {
     /// Named resources.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, i64>,
-    /// Whose it is.
+    /// Its owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     /// Its tags.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
-    /// How many of the app the auctioneer thinks the cell has before this one; with more, the cell
-    /// refuses `changed`. Absent = do not check.
+    /// How many instances of the app the auctioneer expects on the cell before this one; a cell
+    /// that has more refuses it as `changed`. Absent = do not check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub believed: Option<u32>,
     /// What to execute; without it only a simulated executor can start it.
@@ -87,28 +87,28 @@ pub struct Acceptance {
     pub incarnation: Incarnation,
     /// The ledger's version after this.
     pub seq: u64,
-    /// What is left.
+    /// What is available after this.
     pub available: Resources,
-    /// How many of each app in this work the cell holds now.
+    /// How many instances the cell now has of each app in this work.
     pub apps: BTreeMap<String, u32>,
-    /// Taken (or held already).
+    /// Accepted now or before.
     pub accepted: Vec<InstanceId>,
-    /// Not taken.
+    /// Not accepted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<Refusal>,
 }
 
-/// One instance that a cell did not take.
+/// One instance that a cell did not accept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// Which.
+    /// Its id.
     pub instance: InstanceId,
     /// One of [`reason`], or `insufficient resources: …`.
     pub reason: String,
-    /// What was needed of the first thing lacking.
+    /// How much was needed of the first resource that is short.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs: Option<i64>,
-    /// What there was of it.
+    /// How much of it was available.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub has: Option<i64>,
 }
@@ -117,28 +117,28 @@ pub struct Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InstanceState {
-    /// Promised, not yet running.
+    /// Reserved, not yet running.
     Starting,
     /// Running.
     Running,
-    /// Crashed, and waiting to be started again here.
+    /// Crashed; it will be restarted on this cell.
     Restarting,
-    /// Told to stop, not yet gone.
+    /// Stopping: not all of its processes have ended.
     Stopping,
-    /// A task that ended well; an LRP that ended by itself and well.
+    /// Ended with exit code 0, or stopped.
     Exited,
-    /// Ended badly, for good.
+    /// Failed, and not started again.
     Crashed,
 }
 
-/// One instance as its cell tells it.
+/// One instance, as its cell reports it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Instance {
     /// Its id.
     pub instance: InstanceId,
     /// Its app.
     pub app: String,
-    /// Which instance of it.
+    /// Its index.
     pub index: u32,
     /// LRP or task.
     #[serde(default)]
@@ -147,9 +147,9 @@ pub struct Instance {
     pub state: InstanceState,
     /// How long it has been in that state.
     pub age_ms: u64,
-    /// MiB promised.
+    /// MiB reserved.
     pub memory_mb: i64,
-    /// MiB promised.
+    /// MiB reserved.
     pub disk_mb: i64,
     /// Where it can be reached, when it asked for a port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -157,10 +157,10 @@ pub struct Instance {
     /// Its port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// The process on its machine.
+    /// Its process id on the cell's machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// How often it was started again here.
+    /// How often it was restarted on this cell.
     #[serde(default)]
     pub restarts: u32,
     /// How it ended, in words: `exit 1`, `signal 9`, `over its memory limit`.
@@ -174,7 +174,7 @@ pub struct Instance {
     pub signal: Option<i32>,
 }
 
-/// "Say this of yourself from now on."
+/// To one cell: change attributes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CellSet {
     /// 1.
@@ -184,7 +184,7 @@ pub struct CellSet {
     pub set: BTreeMap<String, serde_json::Value>,
 }
 
-/// The cell says it.
+/// The cell has changed them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CellSetAnswer {
     /// 1.
@@ -192,27 +192,27 @@ pub struct CellSetAnswer {
     pub v: u8,
     /// The cell.
     pub cell: String,
-    /// The ledger's version from which on it says so.
+    /// The ledger's version with the change.
     pub seq: u64,
     /// Everything that operators have changed.
     pub changed: BTreeMap<String, serde_json::Value>,
-    /// Whether that survives a restart.
+    /// Whether they survive a restart.
     pub kept: bool,
 }
 
-/// "Take no new work, and stop what runs after the deadline."
+/// To one cell: accept no new work, and stop the instances after the deadline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Drain {
     /// 1.
     #[serde(default = "super::version")]
     pub v: u8,
-    /// Until when instances may go on; `"0s"` stops them at once.
+    /// How long instances may go on; `"0s"` stops them at once.
     #[serde(default)]
     pub deadline: Option<Span>,
 }
 
 impl Drain {
-    /// Reads a drain from the wire; no body = the cell's own deadline. A misspelt deadline is an
+    /// Parses a drain; an empty body uses the cell's configured deadline. A misspelt deadline is an
     /// error.
     pub fn read(body: &[u8]) -> Result<Self, WireError> {
         let body = if body.is_empty() { b"{}" } else { body };
@@ -220,7 +220,7 @@ impl Drain {
     }
 }
 
-/// The cell drains.
+/// The cell is draining.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DrainAnswer {
     /// 1.
@@ -228,7 +228,7 @@ pub struct DrainAnswer {
     pub v: u8,
     /// The cell.
     pub cell: String,
-    /// Instances still there.
+    /// Instances that are still there.
     pub instances: usize,
     /// When they will be stopped, from now.
     pub deadline: Span,
@@ -276,24 +276,24 @@ pub struct LogLine {
     pub v: u8,
     /// The app.
     pub app: String,
-    /// Which instance of it.
+    /// Its index.
     pub index: u32,
     /// The instance's id.
     #[serde(default = "InstanceId::nil")]
     pub instance: InstanceId,
-    /// When the cell read it, by the clock of its machine: milliseconds since 1970, UTC.
+    /// When the cell read it, by the wall clock of its machine: milliseconds since 1970, UTC.
     #[serde(default)]
     pub time_ms: u64,
-    /// On which cell.
+    /// The cell.
     pub cell: String,
-    /// `stdout`, `stderr`, or `vendue` for what the cell says of it.
+    /// `stdout`, `stderr`, or `vendue` for lines of the rep.
     pub stream: String,
     /// The line, without its end; at most 4 KiB.
     pub text: String,
     /// Lines dropped before this one because there were too many.
     #[serde(default, skip_serializing_if = "is_zero_u")]
     pub dropped: u64,
-    /// How long ago.
+    /// Its age.
     #[serde(default)]
     pub age_ms: u64,
 }

@@ -1,29 +1,29 @@
-//! Errors as they are answered, and parsing that names the field.
+//! Errors in answers, and parsing that names the field.
 
 use placement::Invalid;
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 
 /// The codes of [`WireError`].
 pub mod code {
-    /// The message cannot be used as it is.
+    /// The request is invalid.
     pub const INVALID_REQUEST: &str = "invalid_request";
-    /// Nothing has that name. Only in the errors that the command line prints: no program sends it.
+    /// Nothing has that name. Used only by the command line; no role sends it.
     pub const NOT_FOUND: &str = "not_found";
-    /// Too much is waiting already.
+    /// Too much work is waiting.
     pub const OVERLOADED: &str = "overloaded";
     /// The program is shutting down.
     pub const SHUTTING_DOWN: &str = "shutting_down";
-    /// It failed for a reason of its own.
+    /// An internal error.
     pub const INTERNAL: &str = "internal";
 }
 
-/// What went wrong, for the asker.
+/// Why a request was not served.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct WireError {
     /// One of [`code`].
     pub code: String,
-    /// The field at fault, as a path.
+    /// The path of the invalid field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
     /// A sentence that names the value and what was expected.
@@ -119,8 +119,8 @@ pub fn parse<T: DeserializeOwned>(body: &[u8], unknown: &mut Vec<String>) -> Res
     })
 }
 
-/// Parses a message that must not be misunderstood, such as one that says what to stop: a field it
-/// does not know is an error that names the field, its value and what was `expected`.
+/// Parses a message that must not be misunderstood, such as a stop: an unknown field is an error
+/// that names the field, its value and what was `expected`.
 pub fn parse_strict<T: DeserializeOwned>(body: &[u8], expected: &str) -> Result<T, WireError> {
     let mut unknown = Vec::new();
     let parsed = parse(body, &mut unknown)?;
@@ -134,7 +134,7 @@ pub fn parse_strict<T: DeserializeOwned>(body: &[u8], expected: &str) -> Result<
     Err(Invalid::new(field, value, expected).into())
 }
 
-/// A list that, where it stands at all, has an entry: an empty filter would mean "all".
+/// A list that, if present, has at least one entry: an empty filter would mean "all".
 pub(crate) fn some<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -148,13 +148,13 @@ where
     Ok(list)
 }
 
-/// Parses a message whose unknown fields nobody asks for; an error names the field.
+/// Parses a message whose unknown fields are ignored; an error names the field.
 pub(crate) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, WireError> {
     serde_json::from_slice(body).map_err(|_| what_is_wrong::<T>(body))
 }
 
-/// Parses again, keeping track of where: that takes several times as long, and only what is
-/// refused needs it.
+/// Parses again, keeping track of the path. This takes several times as long, and only invalid
+/// messages need it.
 fn what_is_wrong<T: DeserializeOwned>(body: &[u8]) -> WireError {
     let mut json = serde_json::Deserializer::from_slice(body);
     let mut track = serde_path_to_error::Track::new();
@@ -166,8 +166,8 @@ fn what_is_wrong<T: DeserializeOwned>(body: &[u8]) -> WireError {
     }
 }
 
-/// Whether the field belongs to what a request executes. Its values hold passwords and the like, and
-/// errors are published as events: there, only the place and the type are told.
+/// Whether the field belongs to what a request executes. Its values may be secrets, and errors are
+/// published as events: there, only the path and the type are given.
 fn is_secret(path: &str) -> bool {
     path.split(['.', '[']).any(|part| part == "run")
 }
@@ -182,13 +182,13 @@ fn without_value(said: &str) -> String {
 }
 
 impl WireError {
-    /// Says what serde found wrong, in words of people who do not write Rust.
+    /// Serde's message in terms of JSON, not of Rust.
     fn unreadable(path: &str, error: &serde_json::Error) -> Self {
         let mut said = error.to_string();
         if is_secret(path) && said.starts_with("invalid ") {
             said = without_value(&said);
         }
-        // "expected struct Stop" and "expected struct Stop with 4 elements" name what only we know
+        // the names of Rust types mean nothing to the sender
         if let Some(at) = said.find("expected struct ") {
             let end = said[at..].find(" at line").map_or(said.len(), |n| at + n);
             said.replace_range(at..end, "expected an object");

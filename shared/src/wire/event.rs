@@ -11,33 +11,33 @@ use crate::{AuctionId, InstanceId, RequestId};
 pub mod kind {
     /// A request came in.
     pub const ASKED: &str = "asked";
-    /// A request was turned away at the door.
+    /// A request was rejected.
     pub const REJECTED: &str = "rejected";
     /// Cells accepted instances.
     pub const PLACED: &str = "placed";
-    /// Instances wait for room.
+    /// Instances are queued.
     pub const QUEUED: &str = "queued";
-    /// Instances fit nowhere.
+    /// Instances are unplaced.
     pub const UNPLACED: &str = "unplaced";
-    /// A cell did not take instances; they go into the next auction.
+    /// A cell refused instances; they go into the next auction.
     pub const REFUSED: &str = "refused";
-    /// Sent, and not answered.
+    /// Instances were sent to a cell that did not answer.
     pub const UNKNOWN: &str = "unknown";
-    /// A process runs.
+    /// An instance is running.
     pub const RUNNING: &str = "running";
-    /// It ended well, by itself.
+    /// An instance ended by itself with exit code 0.
     pub const EXITED: &str = "exited";
-    /// It ended badly; whether it is started again is said in `ended`/`restarts`.
+    /// An instance failed; `reason` says whether it will be started again.
     pub const CRASHED: &str = "crashed";
-    /// It was started again on its cell.
+    /// An instance was restarted on its cell.
     pub const RESTARTED: &str = "restarted";
-    /// It was stopped because somebody asked.
+    /// An instance was stopped on request.
     pub const STOPPED: &str = "stopped";
-    /// A cell was heard for the first time.
+    /// A cell advertised for the first time.
     pub const CELL_JOINED: &str = "cell-joined";
     /// A cell withdrew, or its advertisement expired.
     pub const CELL_LOST: &str = "cell-lost";
-    /// A cell drains.
+    /// A cell is draining.
     pub const CELL_DRAINING: &str = "cell-draining";
 }
 
@@ -98,13 +98,13 @@ pub struct EventInstance {
     /// Its id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<InstanceId>,
-    /// Where.
+    /// Its cell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<String>,
     /// Its port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// How often it was started again.
+    /// How often it was restarted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restarts: Option<u32>,
     /// How it ended.

@@ -1,4 +1,4 @@
-//! Every message, as it stands on the wire. docs/PROTOCOL.md has an example of each.
+//! Every message. docs/PROTOCOL.md has an example of each.
 
 mod advert;
 mod cell;

@@ -1,4 +1,4 @@
-//! Questions: what runs, what the pool holds, what was decided.
+//! Queries: instances, the pool, queued work, past decisions, capacity.
 
 use placement::{Capacity, Cell, DecisionReport, Kind, Tally};
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::{Instance, is_false};
 use crate::{AuctionId, Incarnation, InstanceId, RequestId};
 
-/// To every cell: what runs. Filters are combined; absent = all.
+/// To every cell: its instances. An instance must match all filters; without filters, all are
+/// returned.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Instances {
     /// 1.
@@ -20,8 +21,8 @@ pub struct Instances {
     pub ids: Vec<InstanceId>,
 }
 
-/// One cell's answer, also with nothing; large ones come in several messages. Heartbeats have the
-/// same body.
+/// One cell's answer, even if it has no instances; large ones are split into several messages.
+/// Heartbeats have the same body.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InstancesAnswer {
     /// 1.
@@ -33,28 +34,28 @@ pub struct InstancesAnswer {
     pub zone: String,
     /// Its incarnation.
     pub incarnation: Incarnation,
-    /// What it holds.
+    /// Its instances.
     pub instances: Vec<Instance>,
     /// More follow in another message.
     #[serde(default, skip_serializing_if = "is_false")]
     pub more: bool,
 }
 
-/// A part of a long list.
+/// A page of a long list.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Page {
     /// 1.
     #[serde(default = "super::version")]
     pub v: u8,
-    /// Skip so many.
+    /// The number of entries to skip.
     #[serde(default)]
     pub offset: usize,
-    /// At most so many (default and most: 500).
+    /// The most entries to return (default and most: 500).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
 }
 
-/// The cells as one auctioneer sees them.
+/// The pool of one auctioneer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PoolAnswer {
     /// 1.
@@ -76,24 +77,24 @@ pub struct PoolAnswer {
 /// One cell in the pool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PoolCell {
-    /// The cell with this auctioneer's debits taken off.
+    /// The cell less this auctioneer's debits.
     pub cell: Cell,
     /// Its incarnation.
     pub incarnation: Incarnation,
     /// Its ledger's version.
     pub seq: u64,
-    /// How long ago it was heard.
+    /// How long ago the last report of it arrived.
     pub age_ms: u64,
-    /// How much longer its word holds.
+    /// How much longer that report is valid.
     pub left_ms: u64,
-    /// Instances sent to it that its word does not show yet.
+    /// Instances sent to it that its last report does not show yet.
     pub debits: usize,
-    /// It missed its last bid deadline and is not waited for.
+    /// Silent: it missed its last bid deadline, and auctions do not wait for it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub silent: bool,
 }
 
-/// How many more of a size fit, as one auctioneer sees it.
+/// How many more instances of a size fit, according to one auctioneer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CapacityAnswer {
     /// 1.
@@ -105,15 +106,15 @@ pub struct CapacityAnswer {
     pub policy: String,
     /// How many cells were looked at.
     pub cells: usize,
-    /// In all and by zone; when none fits, why.
+    /// In all and by zone; if none fits, why.
     #[serde(flatten)]
     pub capacity: Capacity,
-    /// What the asker should know: fields that do not exist.
+    /// Warnings: unknown fields.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
-/// "Why did it go where it went?"
+/// Asks why an app was placed where it is, or not at all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExplainRequest {
     /// 1.
@@ -121,7 +122,7 @@ pub struct ExplainRequest {
     pub v: u8,
     /// The app.
     pub app: String,
-    /// Judge it again over the pool as it is now, and say what each stage dropped, cells by name.
+    /// Decide again over the current pool, and name the cells that each stage dropped.
     #[serde(default, skip_serializing_if = "is_false")]
     pub cells: bool,
 }
@@ -134,17 +135,17 @@ pub struct ExplainAnswer {
     pub v: u8,
     /// The app.
     pub app: String,
-    /// Which auctioneer remembers.
+    /// Which auctioneer answers.
     pub auctioneer: String,
-    /// Auctions that dealt with the app, of the last 16.
+    /// Those of the last 16 auctions that had jobs of the app.
     pub auctions: Vec<AuctionRecord>,
-    /// Where `cells` was asked for: the app's last jobs (at most 10) judged again over the pool as
-    /// it is now; each like a decision of a dry run that explains `cells`.
+    /// With `cells`: the app's last jobs (at most 10) decided again over the current pool; each
+    /// like a decision of a dry run that explains `cells`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub now: Vec<DecisionReport>,
 }
 
-/// One auction as it is remembered.
+/// One past auction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AuctionRecord {
     /// Its id.
@@ -169,10 +170,10 @@ pub struct AuctionRecord {
 pub struct DecisionRecord {
     /// The instance's index.
     pub index: u32,
-    /// What became of it: `unplaced` also when the auction placed it and the `cell` refused it
-    /// (then a later auction may have placed it), `unknown` when that did not answer.
+    /// Its outcome: `unplaced` also when the auction placed it and the `cell` refused it (a later
+    /// auction may have placed it), `unknown` when the cell did not answer.
     pub outcome: super::Outcome,
-    /// Where.
+    /// The cell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<String>,
     /// The winner's cost, where the lowest wins.
@@ -181,7 +182,7 @@ pub struct DecisionRecord {
     /// The winner's score, where the highest wins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
-    /// Why not, also in the cell's words.
+    /// Why it was not placed, or the cell's reason for refusing it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// What each stage dropped.
@@ -189,13 +190,13 @@ pub struct DecisionRecord {
     pub tally: Vec<Tally>,
 }
 
-/// What a dry run may say beside the start request (or array) under `request`.
+/// The fields of a dry run beside the start request (or array) under `request`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlaceExtra {
-    /// As if these cells were not there.
+    /// Leave these cells out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<String>,
-    /// As if there were more cells: `{"count":3,"like":"z1-cell-0"}`.
+    /// Add cells: `{"count":3,"like":"z1-cell-0"}`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub add_cells: Vec<AddCells>,
     /// `stages` or `cells`: how much to explain.
@@ -213,16 +214,16 @@ pub struct PlaceAnswer {
     pub auctioneer: String,
     /// Its policy's name.
     pub policy: String,
-    /// How many cells the decisions were made over.
+    /// The number of cells that were considered.
     pub cells: usize,
     /// One for each instance.
     pub decisions: Vec<DecisionReport>,
-    /// What the asker should know: fields that do not exist.
+    /// Warnings: unknown fields.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
-/// To every auctioneer: which work waits there.
+/// To every auctioneer: the work queued there.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct QueuedRequest {
     /// 1.
@@ -236,7 +237,7 @@ pub struct QueuedRequest {
     pub limit: Option<usize>,
 }
 
-/// The work that waits at one auctioneer, also when there is none.
+/// The work queued at one auctioneer, even if there is none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueuedAnswer {
     /// 1.
@@ -244,16 +245,16 @@ pub struct QueuedAnswer {
     pub v: u8,
     /// Which auctioneer.
     pub auctioneer: String,
-    /// How many instances wait, also those that are not listed.
+    /// How many instances are queued, including those that are not listed.
     pub count: usize,
     /// By app, then by request.
     pub queued: Vec<QueuedGroup>,
-    /// Not all are listed: more groups wait than were asked for or fit into one message.
+    /// Not all groups are listed: there are more than were asked for or fit into one message.
     #[serde(default, skip_serializing_if = "is_false")]
     pub more: bool,
 }
 
-/// Instances of one request that wait for the same reason.
+/// Instances of one request that are queued for the same reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueuedGroup {
     /// The request.
@@ -264,18 +265,18 @@ pub struct QueuedGroup {
     pub kind: Kind,
     /// The instances' indices, such as `"2-9"`.
     pub indices: String,
-    /// Why they wait.
+    /// Why they are queued.
     pub reason: String,
     /// What each stage dropped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tally: Vec<Tally>,
     /// How long ago the request came in.
     pub waited_ms: u64,
-    /// How much longer it may wait; then it is unplaced.
+    /// How much longer it stays queued; then it is unplaced.
     pub left_ms: u64,
 }
 
-/// More cells like one that is there, empty.
+/// Additional empty cells like an existing one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddCells {
     /// How many.

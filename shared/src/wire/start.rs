@@ -10,16 +10,16 @@ use uuid::Uuid;
 use super::{WireError, code, parse};
 use crate::{AuctionId, InstanceId, RequestId};
 
-/// A start request that may be carried out.
+/// A valid start request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parsed {
-    /// Valid.
+    /// The request.
     pub request: Arc<Request>,
-    /// What its sender should know: fields that do not exist.
+    /// Warnings for its sender: unknown fields.
     pub warnings: Vec<String>,
 }
 
-/// The body of a message to `start`: one request, or an array judged one by one.
+/// The body of a message to `start`: one request, or an array whose requests are judged one by one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StartBody {
     /// One object.
@@ -73,17 +73,17 @@ fn parse_request(body: &[u8]) -> Result<Parsed, WireError> {
     })
 }
 
-/// What became of an instance, or of a whole request (then: the worst). Ordered from best to worst.
+/// The outcome of an instance, or of a whole request (then: the worst). Ordered from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
     /// A cell accepted it.
     Placed,
-    /// It waits for room.
+    /// It is queued.
     Queued,
-    /// It fits nowhere, or no cell took it.
+    /// It fits nowhere, or no cell accepted it.
     Unplaced,
-    /// It was sent and not answered: it may be running, and is not started elsewhere.
+    /// It was sent to a cell that did not answer: it may run, and is not started elsewhere.
     Unknown,
 }
 
@@ -110,18 +110,18 @@ pub struct InstanceOutcome {
     /// Its id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<InstanceId>,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Where.
+    /// The cell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<Arc<str>>,
-    /// Why not.
+    /// Why it was not placed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// What each stage dropped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tally: Vec<Tally>,
-    /// The id of the request whose instance of this index it shares.
+    /// The id of the request whose instance of the same index it shares the outcome with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duplicate_of: Option<RequestId>,
 }
@@ -132,18 +132,18 @@ pub struct StartReply {
     /// 1.
     #[serde(default = "super::version")]
     pub v: u8,
-    /// The request's id, given or made.
+    /// The request's id, as sent or generated.
     pub id: RequestId,
     /// Its app.
     pub app: String,
-    /// The worst of its instances.
+    /// The worst outcome of its instances.
     pub outcome: Outcome,
     /// The last auction it was in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auction: Option<AuctionId>,
     /// Each instance; equal failures are grouped.
     pub instances: Vec<InstanceOutcome>,
-    /// What its sender should know.
+    /// Warnings for the sender.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
@@ -154,14 +154,14 @@ pub struct StartReplies<T = serde_json::Value> {
     /// 1.
     #[serde(default = "super::version")]
     pub v: u8,
-    /// The worst of all.
+    /// The worst outcome of all.
     pub outcome: Outcome,
     /// A [`StartReply`], or `{"error":…}`.
     pub requests: Vec<T>,
 }
 
-/// An instance's id: the same request, app and index give the same one, so a repeat is the same
-/// work for the cell (UUID version 5).
+/// The id of an instance: the same request, app, kind and index give the same id, so a repeat is
+/// the same work for the cell (UUID version 5).
 pub fn instance_id(request_id: &str, app: &str, kind: Kind, index: u32) -> InstanceId {
     const NAMESPACE: Uuid = Uuid::from_u128(0x6f3c_2a9e_1d5b_4c70_9b64_76e0_d1a2_8f35);
     let name = format!("{request_id}/{app}/{kind}/{index}");

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::{WireError, parse_strict};
 use crate::InstanceId;
 
-/// What to stop: an app, or some of it. Filters are combined; on the wire a filter that is not there
-/// does not filter, and an empty one or a field that does not exist is refused.
+/// What to stop: an app, or some of it. An instance must match all filters. An absent filter
+/// matches everything; an empty one or an unknown field is rejected.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stop {
     /// 1.
@@ -31,8 +31,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Reads a stop from the wire: nothing but what was meant may be stopped, so that a misspelt
-    /// filter is an error.
+    /// Parses a stop. A misspelt filter is an error: it must not stop more than was meant.
     pub fn read(body: &[u8]) -> Result<Self, WireError> {
         let stop: Self = parse_strict(body, "app, indices or instances")?;
         placement::check_name("app", &stop.app)?;
@@ -40,19 +39,19 @@ impl Stop {
     }
 }
 
-/// One instance that was told to stop.
+/// One instance that is being stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stopped {
     /// Its id.
     pub instance: InstanceId,
     /// Its index.
     pub index: u32,
-    /// Where; left out in a cell's own answer.
+    /// Its cell; left out in a cell's own answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<String>,
 }
 
-/// One cell's answer, also with nothing.
+/// One cell's answer, even if nothing matched.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StopAnswer {
     /// 1.
@@ -60,7 +59,7 @@ pub struct StopAnswer {
     pub v: u8,
     /// The cell.
     pub cell: String,
-    /// What it stops.
+    /// The instances that are being stopped.
     #[serde(default)]
     pub stopped: Vec<Stopped>,
 }
@@ -73,7 +72,7 @@ pub enum StopOutcome {
     Stopped,
     /// All cells answered, and nothing matched.
     None,
-    /// Some cells did not answer: they may still run some of it.
+    /// Some cells did not answer: they may still run matching instances.
     Partial,
 }
 
@@ -87,18 +86,18 @@ pub struct StopReply {
     pub app: String,
     /// How it ended.
     pub outcome: StopOutcome,
-    /// How many instances were told to stop.
+    /// How many instances are being stopped.
     pub count: usize,
     /// Each of them, the first 1,000.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stopped: Vec<Stopped>,
-    /// Waiting instances that were cancelled.
+    /// Queued instances that were cancelled.
     #[serde(default)]
     pub cancelled: usize,
     /// Cells that did not answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub silent: Vec<String>,
-    /// In words: `"none found"` and the like.
+    /// A message for people: `"none found"` and the like.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }

@@ -1,28 +1,28 @@
-//! One auction as a state machine: given the answers, what to ask next. It knows no time, no messages
-//! and no cells.
+//! One auction as a state machine: given the answers, it returns what to ask next. It knows no
+//! time, no messages and no cells.
 
 use super::{Algorithm, Rules};
 use crate::random::Random;
 
-/// A question to a cell.
+/// A request to a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QuestionKind {
     /// Bid.
     Bid,
-    /// Bid, then hold room.
+    /// Bid, then reserve.
     Reserve,
-    /// Release the room.
+    /// Release the reservation.
     Release,
-    /// Run the instance that room is held for.
+    /// Run the instance for which the cell has a reservation.
     Run,
 }
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Step {
-    /// Ask these cells, and come back with their answers.
+    /// Ask these cells, and continue with their answers.
     Ask(QuestionKind, Vec<u32>),
-    /// The rounds are used up.
+    /// The maximum of rounds is reached.
     GiveUp,
 }
 
@@ -30,11 +30,11 @@ pub(super) enum Step {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Answer {
     pub(super) cell: u32,
-    /// Its bid; none when it has no room. Meaningless after a release or a run.
+    /// Its bid; none if it lacks resources. Meaningless after a release or a run.
     pub(super) bid: Option<f64>,
 }
 
-/// Which question the next answers belong to.
+/// Which request the next answers belong to.
 #[derive(Clone, Debug, PartialEq)]
 enum Phase {
     Bids,
@@ -45,7 +45,7 @@ enum Phase {
     Run,
 }
 
-/// An auction under way.
+/// An auction in progress.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Auction {
     /// Rounds begun.
@@ -61,7 +61,7 @@ impl Auction {
         }
     }
 
-    /// Begins a round over these cells; their order has no meaning and changes.
+    /// Begins a round over these cells, whose order does not matter and changes.
     pub(super) fn next_round(
         &mut self,
         rules: &Rules,
@@ -81,7 +81,7 @@ impl Auction {
         Step::Ask(QuestionKind::Bid, random.sample(cells, pool).to_vec())
     }
 
-    /// The next step after these answers; `None` when the auction is over because the winner runs.
+    /// The next step after these answers; `None` if the auction is over because the winner runs.
     pub(super) fn answered(
         &mut self,
         rules: &Rules,
@@ -132,8 +132,8 @@ impl Auction {
         Step::Ask(QuestionKind::Release, others)
     }
 
-    /// `all_rebid`: the winner stays unless a runner-up is better by now; in the last round it always
-    /// stays.
+    /// `all_rebid`: the winner stays unless a runner-up now has a lower bid; in the last round it
+    /// always stays.
     fn rebid(&mut self, rules: &Rules, winner: Answer, sorted: &[(u32, f64)]) -> Step {
         let rival = sorted.get(percentile_position(sorted.len(), rules.percentile));
         let better = rival.is_some_and(|(_, bid)| Some(*bid) < winner.bid);

@@ -1,10 +1,10 @@
-//! A cell as the auctions of 2014 saw it: it bids, reserves and releases.
+//! A cell in the auctions of 2014: it bids, reserves and releases.
 
 use std::collections::BTreeMap;
 
 use placement::{Cell, Kind, Request, Resources};
 
-/// A cell while the auctions go on.
+/// A cell during the auctions.
 #[derive(Clone, Debug)]
 pub(super) struct Rep {
     total: Resources,
@@ -25,8 +25,8 @@ impl Rep {
     }
 
     /// A cost; the lowest wins: the mean of the shares of containers, disk and memory that are used
-    /// before this instance, plus the number of the app's instances here (cloudfoundry/rep, 2014). None
-    /// when there is no room.
+    /// before this instance, plus the number of the app's instances on the cell (cloudfoundry/rep,
+    /// 2014). None if the instance does not fit.
     pub(super) fn bid(&self, request: &Request, app: u32) -> Option<f64> {
         let (total, free) = (&self.total, &self.available);
         if !free.fits(request) {
@@ -42,7 +42,7 @@ impl Rep {
         Some(shares / 3.0 + f64::from(same))
     }
 
-    /// Bids, then holds room for the instance; none when there is no room.
+    /// Bids, then reserves for the instance; none if it does not fit.
     pub(super) fn reserve(&mut self, request: &Request, app: u32) -> Option<f64> {
         let bid = self.bid(request, app)?;
         self.available.debit(request);
@@ -52,7 +52,7 @@ impl Rep {
         Some(bid)
     }
 
-    /// Releases the room of an instance.
+    /// Releases the reservation of an instance.
     pub(super) fn release(&mut self, request: &Request, app: u32) {
         self.available.credit(request);
         if request.kind == Kind::Lrp
@@ -65,13 +65,13 @@ impl Rep {
         }
     }
 
-    /// What is free.
+    /// What is available.
     pub(super) fn available(&self) -> &Resources {
         &self.available
     }
 }
 
-/// The used share of a resource: 0 where it is unlimited, 1 where its total is 0.
+/// The used share of a resource: 0 if it is unlimited, 1 if its total is 0.
 fn used(total: Option<i64>, free: Option<i64>) -> f64 {
     match (total, free) {
         (Some(0), _) => 1.0,

@@ -21,9 +21,9 @@ const MAX_REASONS: usize = 20;
 /// The result as a run named `policy`; `before` and `demands` are what was simulated.
 /// `price_per_cell_hour` prices the cells that were never needed.
 ///
-/// Requests and replies between clients and auctioneers are not among the messages: in 2014 they went
-/// through a store and not over NATS. `extra` holds `communications` (questions to cells),
-/// `leaked reservations` and `cancelled`.
+/// Requests and replies between clients and auctioneers are not counted: in 2014 they went through
+/// a store and not over NATS. `extra` has `communications` (requests to cells), `leaked
+/// reservations` and `cancelled`.
 pub fn outcome(
     policy: &str,
     before: &[Cell],
@@ -119,7 +119,7 @@ fn by_zone(cells: &[Cell]) -> BTreeMap<&str, f64> {
     zones
 }
 
-/// Apps that share a cell though there are cells enough, and apps whose zones differ by more than
+/// Apps that share a cell although there are enough cells, and apps whose zones differ by more than
 /// one instance.
 fn sharing(cells: &[Cell]) -> (u64, u64) {
     let zones: BTreeSet<&str> = cells.iter().map(|cell| cell.zone.as_str()).collect();
@@ -179,7 +179,7 @@ fn refusals(result: &AuctionsResult) -> Vec<(String, u64)> {
     counts
 }
 
-/// Something that changed the load: when (microseconds), the placement, whether it began.
+/// A change of the load: when (microseconds), the placement, whether it began.
 type Change = (u64, usize, bool);
 
 fn changes(result: &AuctionsResult) -> Vec<Change> {
@@ -215,7 +215,7 @@ fn apply(meter: &mut Meter, result: &AuctionsResult, (_, i, began): Change) {
     });
 }
 
-/// What is measured over time.
+/// The figures over time.
 fn follow(
     before: &[Cell],
     demands: &[Demand],
@@ -261,8 +261,8 @@ fn follow(
     (figures, series)
 }
 
-/// Cells that were empty from the first tenth of the run on; one less when the others could not
-/// hold the largest size at some time. `busy` marks those that got something after the tenth.
+/// Cells that were empty after the first tenth of the run; one less if the others could not hold
+/// the largest size at some time. `busy` marks those that got work after the tenth.
 fn spare(
     before: &[Cell],
     result: &AuctionsResult,
@@ -296,7 +296,7 @@ fn spare(
     }
 }
 
-/// When instances were asked for and when they had an outcome, both sorted, in milliseconds.
+/// When instances were requested and when they had an outcome, both sorted, in milliseconds.
 struct Waiting {
     asked: Vec<u64>,
     decided: Vec<u64>,
@@ -328,7 +328,7 @@ impl Waiting {
     }
 }
 
-/// The cells at the end by zone and name, and the apps that they name.
+/// The cells at the end by zone and name, and the apps on them.
 fn cell_ends(before: &[Cell], result: &AuctionsResult) -> (Vec<CellEnd>, Vec<String>) {
     let mut apps = Apps::default();
     let mut lists: Vec<Vec<InstanceEnd>> = before.iter().map(|cell| apps.before(cell)).collect();

@@ -1,4 +1,4 @@
-//! The rules of an auction, and what a scenario may set of them.
+//! The rules of an auction, and those that a scenario may set.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -51,7 +51,7 @@ impl fmt::Display for Algorithm {
 impl FromStr for Algorithm {
     type Err = Invalid;
 
-    /// Hyphens are as good as underscores.
+    /// Hyphens are accepted for underscores.
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let name = text.replace('-', "_");
         let found = Self::ALL.into_iter().find(|a| a.name() == name);
@@ -62,11 +62,11 @@ impl FromStr for Algorithm {
     }
 }
 
-/// The order in which instances that are asked for at one moment get their auctions.
+/// The order in which instances requested at one moment get their auctions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// Drawn: every instance was an auction of its own, in no particular order.
+    /// Drawn: every instance had its own auction, in no particular order.
     #[default]
     Random,
     /// In the order of the requests, then by index.
@@ -91,17 +91,16 @@ pub struct Rules {
     /// Under `all_rebid` the winner's bid is compared with the second bid at this place of the
     /// sorted ones: 0 = the lowest, 1 = the highest.
     pub percentile: f64,
-    /// Auctions that an auctioneer holds at a time, 1 to 10,000. Auctions that are held at a time get
-    /// in each other's way.
+    /// Auctions that an auctioneer holds at a time, 1 to 10,000. Concurrent auctions interfere.
     pub at_once: u32,
     /// Auctioneers, 1 to 1,000; each auction goes to one of them, drawn.
     pub auctioneers: u32,
     /// An answer that takes longer counts as missing. 1 ms or more.
     pub timeout: Duration,
     /// How long a cell takes to start an instance. The auctioneer waits for it before it begins the
-    /// next auction: where starts take long, few auctions negotiate at a time.
+    /// next auction: with slow starts, few auctions negotiate at a time.
     pub run: Distribution,
-    /// The order of auctions that are asked for at one moment.
+    /// The order of auctions requested at one moment.
     pub order: Order,
 }
 
@@ -169,9 +168,9 @@ impl Rules {
         }
     }
 
-    /// The same, but an auctioneer waits 0.8 to 0.9 s for each start, as in the simulator from August
-    /// 2014 on. There, 20 auctions for each cell were held at a time; with 20 in all, as here, hardly
-    /// any two negotiate at the same time.
+    /// The same, but an auctioneer waits 0.8 to 0.9 s for each start, as in the simulator from
+    /// August 2014 on. There, 20 auctions for each cell were held at a time; with 20 in all, as
+    /// here, auctions rarely negotiate at the same time.
     pub fn with_slow_starts(algorithm: Algorithm) -> Self {
         Self {
             run: Distribution::Uniform(Duration::from_millis(800), Duration::from_millis(900)),
@@ -179,7 +178,7 @@ impl Rules {
         }
     }
 
-    /// Refuses rules out of bounds.
+    /// Rejects rules out of bounds.
     pub fn check(&self) -> Result<(), Invalid> {
         for (field, number, most) in [
             ("max_rounds", self.max_rounds, 10_000),

@@ -1,17 +1,17 @@
-//! The sizes of the messages of 2014: a JSON envelope with a number that answers are matched by, and
-//! the JSON payload in base64.
+//! The sizes of the messages of 2014: a JSON envelope with a number to match answers by, and the
+//! JSON payload in base64.
 
 use placement::{Cell, Request};
 use serde::Serialize;
 use serde_json::json;
 
-/// `CorrelationID` was a random positive number of 63 bits, which has 19 digits nine times of ten.
+/// `CorrelationID` was a random positive number of 63 bits, which usually has 19 digits.
 const CORRELATION_ID: i64 = i64::MAX;
 /// Instances were named by a random UUID.
 const INSTANCE_GUID: &str = "7d3bd1a2-5c0e-4f7a-9f3e-0d6f4f1f2a3b";
-/// A bid with as many digits as most have.
+/// A bid with the usual number of digits.
 const BID: f64 = 0.123_456_789_012_345_67;
-/// The error of a cell without room.
+/// The error of a cell that lacks resources.
 const NO_ROOM: &str = "insufficient resources for instance";
 
 /// The size of a message with a payload of this size, bytes.
@@ -29,7 +29,7 @@ fn wrapped(value: &impl Serialize) -> u64 {
     envelope(bytes)
 }
 
-/// A question about an instance: for a bid, to reserve, to release. Bytes.
+/// A request about an instance: for a bid, to reserve, to release. Bytes.
 pub(super) fn info(request: &Request, index: u32) -> u64 {
     wrapped(&json!({
         "ProcessGuid": request.app,

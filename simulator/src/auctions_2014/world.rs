@@ -26,14 +26,14 @@ use crate::{
     random::Random,
 };
 
-/// Events between two reports of progress.
+/// Events between two progress reports.
 const EVENTS_PER_REPORT: u32 = 65_536;
-/// No cell may be asked, so there was no round.
+/// The reason if no cell may be asked, so that there was no round.
 const NO_CELL: &str = "no cell offers what is asked for";
-/// The error of the auctions of 2014 when the rounds were used up.
+/// The error of the auctions of 2014 when the maximum of rounds was reached.
 const NO_ROOM: &str = "insufficient resources for instance";
-/// The order to run was lost, or reached a cell that had released the room by then: a release that
-/// was meant for an earlier question may arrive late.
+/// The order to run was lost, or reached a cell that had already released the reservation: a
+/// release meant for an earlier request may arrive late.
 const NEVER_RAN: &str = "the winner was not reached";
 
 pub(super) struct World<'a> {
@@ -48,7 +48,7 @@ pub(super) struct World<'a> {
     /// Reservations: instance and cell.
     held: BTreeSet<(u32, u32)>,
     app_numbers: BTreeMap<String, u32>,
-    /// By app: instances that are not over, and some that are.
+    /// By app: instances that have not ended, and some that have.
     instances_of: BTreeMap<u32, Vec<u32>>,
     class_numbers: BTreeMap<(Option<String>, Vec<String>), usize>,
     /// By class: cells that may be asked, in no particular order.
@@ -95,7 +95,7 @@ impl<'a> World<'a> {
             classes: Vec::new(),
             events: EventQueue::new(),
             now_us: 0,
-            // these names decide the draws: other names give other figures than docs/SIMULATOR.md
+            // these names determine the draws: other names change the figures in docs/SIMULATOR.md
             choice: random.fork("era choice", 0),
             network: random.fork("era weather", 0),
             messages: [Traffic::default(); MessageKind::COUNT],
@@ -106,7 +106,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Runs to the end; `watch` gets the virtual time now and then, and ends the run by false.
+    /// Runs to the end; `watch` is called with the virtual time now and then, and ends the run by
+    /// returning false.
     pub(super) fn run(mut self, watch: &mut dyn FnMut(u64) -> bool) -> (AuctionsResult, bool) {
         let mut left = EVENTS_PER_REPORT;
         self.expect_demand(0);
@@ -144,7 +145,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Takes the demands from this position on that are made at this moment.
+    /// Makes the demands of this moment, from this position on.
     fn demands_from(&mut self, from: usize) {
         let demands = self.demands;
         let at_ms = demands[from].at_ms;
@@ -287,7 +288,7 @@ impl<'a> World<'a> {
         let sizes = self.answer_bytes[cell as usize];
         let bid = match ask {
             QuestionKind::Bid => rep.bid(&instance.request, instance.app),
-            // one reservation for each instance: a release for an earlier one is still under way
+            // one reservation for each instance: a release of an earlier one is still in transit
             QuestionKind::Reserve if self.held.contains(&(number, cell)) => None,
             QuestionKind::Reserve => {
                 let bid = rep.reserve(&instance.request, instance.app);
@@ -356,7 +357,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The answers are in, or late: the auction goes on.
+    /// The answers are in, or late: the auction continues.
     fn proceed(&mut self, number: u32) {
         let Some(mut open) = self.open.remove(&number) else {
             return;
@@ -389,8 +390,8 @@ impl<'a> World<'a> {
         });
     }
 
-    /// Stops instances of an app. Those that wait get no auction; those in an auction are stopped after
-    /// it.
+    /// Stops instances of an app. Waiting ones get no auction; those in an auction are stopped
+    /// after it.
     fn stop(&mut self, app: u32, indices: &[u32]) {
         let mut numbers = self.instances_of.remove(&app).unwrap_or_default();
         for number in &numbers {

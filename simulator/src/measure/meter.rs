@@ -1,5 +1,5 @@
-//! Gauges that change during a run: stranded memory, the largest size that fits, empty cells, and
-//! samples of the load.
+//! Gauges during a run: stranded memory, the largest size that fits, empty cells, and samples of
+//! the load.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,9 @@ pub struct Load {
     pub memory_mb: i64,
     /// Used, MiB.
     pub used_mb: i64,
-    /// Instances and tasks that it holds.
+    /// Its instances and tasks.
     pub instances: u64,
-    /// It is up; a cell that is down does not count.
+    /// It is up; cells that are down are not counted.
     pub there: bool,
 }
 
@@ -63,7 +63,7 @@ impl Meter {
         &self.cells
     }
 
-    /// Lets time pass; it never goes back.
+    /// Advances time.
     pub fn advance(&mut self, to_ms: u64) {
         let passed_ms = to_ms.saturating_sub(self.now_ms);
         if passed_ms == 0 {
@@ -79,7 +79,7 @@ impl Meter {
         }
     }
 
-    /// A cell changes, now.
+    /// A cell changes now.
     pub fn change(&mut self, cell: usize, change: impl FnOnce(&mut Load)) {
         let mut load = self.cells[cell];
         self.account(load, -1.0);
@@ -94,7 +94,7 @@ impl Meter {
             return;
         }
         let free_mb = load.free_mb();
-        // a cell whose total is too small for the largest size never had room to strand
+        // a cell whose total is too small for the largest size cannot strand memory
         if free_mb < self.largest_mb && load.memory_mb >= self.largest_mb {
             self.stranded_mb.now += sign * free_mb as f64;
         }
@@ -130,12 +130,12 @@ impl Meter {
         self.largest_fit_mb.over_time()
     }
 
-    /// Cells that hold nothing.
+    /// Cells without instances.
     pub fn empty_cells(&self) -> OverTime {
         self.empty.over_time()
     }
 
-    /// How things are now. Costs O(cells).
+    /// The current values. Costs O(cells).
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a count of cells
     pub fn sample(&self, waiting: u64) -> Sample {
         let up = || self.cells.iter().filter(|load| load.there);
@@ -162,7 +162,7 @@ impl Meter {
     }
 }
 
-/// One quantity, now and over time. A value that lasts no time does not count as lowest or highest.
+/// One quantity, now and over time. A value of zero duration is neither lowest nor highest.
 #[derive(Clone, Copy, Debug, Default)]
 struct Gauge {
     now: f64,

@@ -1,4 +1,4 @@
-//! What charts show: quantities over time, and histograms with the names of their classes.
+//! What charts show: quantities over time, and histograms with their classes.
 
 use std::ops::Range;
 
@@ -129,7 +129,7 @@ impl Kind {
         used_classes(&histograms).len() <= 1
     }
 
-    /// The histograms of all runs, each with the classes to show: the same ones wherever all runs have
+    /// The histograms of all runs, each with the classes to show: the same ones if all runs have
     /// the same bounds, so that they can be compared.
     pub(super) fn of_runs<'a>(&self, runs: &'a [SimRun]) -> Vec<(&'a Histogram, Range<usize>)> {
         let all: Vec<&Histogram> = runs.iter().map(self.of).collect();

@@ -1,4 +1,4 @@
-//! What a scenario is simulated under: policies, and the auctions of 2014.
+//! The contenders of a scenario: policies, and the auctions of 2014.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::read;
 use crate::auctions_2014::{Algorithm, Rules};
 
-/// One of those that are compared.
+/// One contender.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contender {
     /// Its name in the report; unique in a scenario.
@@ -40,9 +40,9 @@ pub const AUCTIONS_2014: [&str; 8] = [
 ];
 
 impl Contender {
-    /// Reads a preset, one of [`AUCTIONS_2014`], a table of parameters over a preset, or a table with
-    /// the rules of an auction of 2014 under `auctions_2014`; tables may have a `label`. `at` is the
-    /// path in the file.
+    /// Parses a preset, one of [`AUCTIONS_2014`], a table of parameters over a preset, or a table
+    /// with the rules of an auction of 2014 under `auctions_2014`; tables may have a `label`. `at`
+    /// is the path in the file.
     pub fn read(value: &Value, at: &str) -> Result<Self, ScenarioError> {
         if let Some(named) = value.as_str().and_then(auction_by_name) {
             return Ok(named);

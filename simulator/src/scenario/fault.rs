@@ -1,4 +1,4 @@
-//! `[[faults]]`: what goes wrong, when, and for how long.
+//! `[[faults]]`: faults with their begin and duration.
 
 use std::sync::Arc;
 
@@ -8,34 +8,34 @@ use serde::Deserialize;
 
 use super::{millis, read};
 
-/// A fault begins at a time and ends after a while, or never.
+/// A fault with its begin and, if it ends, its duration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault {
-    /// When, after the first moment of the workload.
+    /// When it begins, after the first moment of the workload.
     pub at_ms: u64,
     /// How long it lasts; none: until the end of the run.
     pub for_ms: Option<u64>,
-    /// What goes wrong.
+    /// The kind.
     pub trouble: Trouble,
     /// What it affects.
     pub target: Target,
 }
 
-/// What goes wrong.
+/// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trouble {
-    /// The cells' reps end and everything that runs there is lost; they return empty.
+    /// The cells' reps end, and their instances are lost; the cells return empty.
     CellLost,
-    /// Messages to and from the cells are lost; their instances go on running.
+    /// Messages to and from the cells are lost; their instances continue.
     CellCut,
     /// As `cell-lost`, for all cells of a zone.
     ZoneLost,
     /// As `cell-cut`, for all cells of a zone.
     ZoneCut,
-    /// The auctioneer ends; when the fault is over another one starts with an empty memory.
+    /// The auctioneer ends; when the fault is over another one starts without memory.
     AuctioneerRestart,
-    /// NATS is away: every role is disconnected and knows it.
+    /// NATS is down: every role is disconnected and notices it.
     NatsAway,
 }
 

@@ -1,4 +1,4 @@
-//! Reads tables so that an error names the field, its value and what was expected.
+//! Parses tables with errors that name the field, its value and what was expected.
 
 use placement::Invalid;
 use scenarios::ScenarioError;
@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use crate::fields;
 
-/// Reads a table; `at` is its path in the file. Unknown fields are answered with the nearest known one.
+/// Parses a table; `at` is its path in the file. The error for an unknown field has the nearest
+/// known name.
 pub(super) fn table<T: DeserializeOwned>(value: Value, at: &str) -> Result<T, ScenarioError> {
     let mut track = serde_path_to_error::Track::new();
     let tracked = serde_path_to_error::Deserializer::new(value, &mut track);
@@ -27,7 +28,7 @@ pub(super) fn table<T: DeserializeOwned>(value: Value, at: &str) -> Result<T, Sc
     })
 }
 
-/// The error of a field with a value that is not allowed.
+/// The error for an invalid value of a field.
 pub(super) fn wrong(at: &str, value: &Value, expected: &str) -> ScenarioError {
     let value: String = value.to_string().chars().take(60).collect();
     ScenarioError::Field {

@@ -1,5 +1,5 @@
-//! A recording of a live cluster as a scenario: the cells with what they held at the beginning, and
-//! every request and stop with its time.
+//! A recording of a live cluster as a scenario: the cells with their instances at the beginning,
+//! and every request and stop with its time.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Records an advertisement; the first one of each cell counts.
+    /// Records an advertisement; the first one of each cell is used.
     pub fn advert(&mut self, body: &[u8]) {
         match parse_cell(body) {
             Ok(cell) => drop(self.cells.entry(cell.cell.clone()).or_insert(cell)),
@@ -35,8 +35,8 @@ impl Recording {
         held.extend(answer.instances);
     }
 
-    /// Records a message with start requests, `at_ms` after the beginning. Commands and environments are
-    /// left out.
+    /// Records a message with start requests, `at_ms` after the beginning, without commands and
+    /// environments.
     pub fn start(&mut self, at_ms: u64, body: &[u8]) {
         let requests = match parse_start(body) {
             Ok(StartBody::One(one)) => vec![*one],
@@ -105,7 +105,7 @@ impl Recording {
             .into_iter()
             .map(|(_, entry)| {
                 let mut entry = entry.clone();
-                // the same id twice would be one request
+                // a repeated id would be the same request
                 if let Some(start) = entry.get_mut("start").and_then(Value::as_object_mut) {
                     start.insert("id".into(), format!("recorded-{requests}").into());
                     requests += 1;
@@ -124,7 +124,7 @@ impl Recording {
         toml::to_string(&scenario)
     }
 
-    /// The cell with what it held; without a list of instances, as it advertised itself.
+    /// The cell with its instances; without a list of instances, as it advertised itself.
     fn cell(&self, cell: &Cell) -> Value {
         let mut fields = match json!(cell) {
             Value::Object(fields) => fields,

@@ -15,8 +15,9 @@ pub const MAX_DEMANDS: usize = 1_000_000;
 /// The most instances that all demands of a scenario ask for.
 pub const MAX_INSTANCES: u64 = 10_000_000;
 
-/// The demands of all tables, sorted by time; within one millisecond in the order of the tables, then
-/// of the apps. Nothing is asked for at or after `duration_ms`. The same seed gives the same list.
+/// The demands of all tables, sorted by time; within one millisecond in the order of the tables,
+/// then of the apps. Nothing is requested at or after `duration_ms`. The same seed gives the same
+/// list.
 ///
 /// # Errors
 /// The path of the first invalid field; more than [`MAX_DEMANDS`] demands or
@@ -67,7 +68,7 @@ struct App {
 
 struct Generator {
     demands: Vec<Demand>,
-    /// Demands, and draws that made none.
+    /// The demands, and the number of draws that made none.
     drawn: usize,
     instances: u64,
     end: Option<Duration>,
@@ -206,7 +207,7 @@ impl Generator {
                 let request = Request {
                     id: format!("{}-{change}", first.id),
                     instances: next,
-                    // more are refused by the request's own check
+                    // a greater number is rejected by the check of the request
                     indices: (next <= placement::MAX_INSTANCES).then(|| (now..next).collect()),
                     ..first.clone()
                 };

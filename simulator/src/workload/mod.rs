@@ -1,8 +1,8 @@
 //! The `[[workload]]` tables of a scenario, and the demands that they describe.
 //!
 //! A table is of one of four kinds: `start` (one request), `stop`, `apps` (many apps at once) and
-//! `arrivals` (apps that come over time). Every table and every app has a random stream of its own,
-//! from the scenario's seed: a table that is added, or an app that draws once more, changes no other.
+//! `arrivals` (apps over time). Every table and every app has its own random stream, from the
+//! scenario's seed: adding a table, or a draw of one app, changes no other.
 
 mod amount;
 mod generate;
@@ -32,17 +32,17 @@ pub struct WorkloadTable {
     /// Instances to stop.
     #[serde(default)]
     pub stop: Option<InstancesToStop>,
-    /// Apps that come at one moment.
+    /// Apps that arrive at the same time.
     #[serde(default)]
     pub apps: Option<Apps>,
     /// When apps arrive.
     #[serde(default)]
     pub arrivals: Option<Arrivals>,
-    /// What arrives; belongs to `arrivals`.
+    /// The apps of `arrivals`.
     #[serde(default)]
     pub app: Option<Template>,
-    /// How long each app lives from the time it is asked for (a task: each instance from the time it
-    /// began); without it, the app runs on.
+    /// How long each app lives from its request (a task: each instance from its start); without it,
+    /// until the end.
     #[serde(default)]
     pub lifetime: Option<Distribution>,
     /// How each app grows and shrinks while it lives.
@@ -61,12 +61,12 @@ pub struct InstancesToStop {
     pub indices: Vec<u32>,
 }
 
-/// Apps that come at one moment: a [`Template`] with `count`.
+/// Apps that arrive at the same time: a [`Template`] with `count`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Apps {
     /// How many, 1 to 1,000,000.
     pub count: u32,
-    /// What each of them is.
+    /// The app.
     pub template: Template,
 }
 
@@ -102,7 +102,7 @@ pub struct Scale {
 }
 
 impl WorkloadTable {
-    /// Refuses fields that do not go together and values out of bounds. `at` is the table's path
+    /// Rejects fields that do not go together and values out of bounds. `at` is the table's path
     /// (`workload[2]`); `duration`: the scenario has one.
     pub(crate) fn check(&self, at: &str, duration: bool) -> Result<(), Invalid> {
         self.check_kind(at)?;
@@ -262,8 +262,8 @@ fn check_time(field: &str, time: Option<Span>) -> Result<(), Invalid> {
     }
 }
 
-/// What is doubtful: tables of which nothing is ever asked for because they come at or after the end of
-/// the scenario, and stops of apps that are not among `apps`.
+/// Warnings: tables that have no effect because they come at or after the end of the scenario, and
+/// stops of apps that are not among `apps`.
 pub(crate) fn warnings(
     tables: &[WorkloadTable],
     duration_ms: Option<u64>,

@@ -45,7 +45,7 @@ impl Template {
         }
     }
 
-    /// Refuses amounts out of bounds and, where more than one app comes of it, a fixed name.
+    /// Rejects amounts out of bounds and, if there is more than one app, a fixed name.
     pub(crate) fn check(&self, at: &str, many: bool) -> Result<(), Invalid> {
         if many && !self.name.contains("{n}") {
             let expected = "a name with {n}, the number of the app";
@@ -101,7 +101,7 @@ impl<'de> Deserialize<'de> for Template {
     }
 }
 
-/// The most apps that come at one moment.
+/// The most apps that arrive at the same time.
 const MAX_COUNT: u32 = 1_000_000;
 
 impl<'de> Deserialize<'de> for Apps {

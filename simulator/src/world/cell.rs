@@ -1,4 +1,4 @@
-//! One cell: the rep's own machine and an executor that only simulates, under virtual time.
+//! One cell: the rep's own machine with a simulated executor, in virtual time.
 
 use std::sync::Arc;
 
@@ -13,33 +13,33 @@ use shared::{
     wire::{Acceptance, Advert, Event, StopAnswer, Work},
 };
 
-/// The number in the upper half of the ids of what ran before the first request.
+/// The number in the upper half of the ids of instances that ran before the first request.
 const BEFORE: u128 = 0xbef0_0000_0000_4000_8000;
 
 /// A cell.
 #[derive(Debug)]
 pub(super) struct SimCell {
     pub(super) name: Arc<str>,
-    /// As the scenario describes it, empty.
+    /// As described in the scenario, empty.
     empty: placement::Cell,
     machine: CellMachine,
     executor: Simulated,
     settings: CellSettings,
     start_takes: Span,
-    /// How many faults hold it down.
+    /// The number of faults because of which it is down.
     pub(super) down: u32,
-    /// How many faults cut it off.
+    /// The number of faults that cut it off.
     pub(super) cut: u32,
-    /// Which life this is.
+    /// Increases with every restart.
     pub(super) life: u32,
-    /// When it is to be looked at next, as it stands in the heap; microseconds.
+    /// The time of its next timer in the event queue; microseconds.
     pub(super) tick_us: u64,
-    /// Messages on their way to it.
+    /// Messages in transit to it.
     pub(super) coming: u32,
-    /// When it advertised last, and with how many bytes.
+    /// When it advertised last, and the size of that in bytes.
     pub(super) advertised_ms: u64,
     pub(super) advert_bytes: u64,
-    /// Until when it held something.
+    /// Until when it had instances.
     pub(super) busy_ms: u64,
 }
 
@@ -91,7 +91,7 @@ impl SimCell {
         }
     }
 
-    /// The cell's program starts, with these instances running already; returns those.
+    /// The rep starts, with these instances already running; returns those.
     pub(super) fn begin(
         &mut self,
         now_ms: u64,
@@ -114,13 +114,13 @@ impl SimCell {
             };
             ledger.report(now_ms, report(work.instance, running));
         }
-        // it runs already: nothing is to be launched, and no event tells of it
+        // it runs already: nothing is to be launched, and no event is published
         ledger.take_actions();
         self.machine = CellMachine::new(ledger, self.settings, now_ms);
         works
     }
 
-    /// The program ends, with all that it runs.
+    /// The rep ends, with all instances.
     pub(super) fn die(&mut self, now_ms: u64) {
         let ledger = Ledger::new(self.empty.clone(), Incarnation::nil(), "");
         self.machine = CellMachine::new(ledger, self.settings, now_ms);
@@ -141,7 +141,7 @@ impl SimCell {
         self.machine.ledger()
     }
 
-    /// Whether it is there and messages reach it.
+    /// Whether it is up and connected.
     pub(super) fn is_there(&self) -> bool {
         self.down == 0 && self.cut == 0
     }
@@ -152,8 +152,8 @@ impl SimCell {
         cell.total.memory_mb - cell.available.memory_mb
     }
 
-    /// When something is to be done next. Advertisements without news are no reason where they are
-    /// `aggregated`.
+    /// When something is to be done next. If advertisements without news are `aggregated`, they do
+    /// not count.
     pub(super) fn next_ms(&self, aggregated: bool) -> u64 {
         let machine_ms = if aggregated {
             self.machine.next_news_ms()
@@ -165,8 +165,8 @@ impl SimCell {
         next_ms.unwrap_or(u64::MAX)
     }
 
-    /// Takes one thing that happened; returns what the cell publishes. Where advertisements without
-    /// news are `aggregated`, an interval that is over is no reason to advertise.
+    /// Takes one input; returns what the cell publishes. If advertisements without news are
+    /// `aggregated`, the end of an interval causes no advertisement.
     pub(super) fn take(
         &mut self,
         now_ms: u64,
@@ -181,7 +181,7 @@ impl SimCell {
         self.settle(now_ms)
     }
 
-    /// Carries out what the machine wants, until it wants nothing more.
+    /// Carries out the machine's outputs until there are none.
     fn settle(&mut self, now_ms: u64) -> Vec<Publication> {
         let mut published = Vec::new();
         loop {
@@ -218,12 +218,12 @@ impl SimCell {
         }
     }
 
-    /// Accepts or refuses what an auctioneer sent; none when it is malformed.
+    /// Accepts or refuses what an auctioneer sent; none if it is malformed.
     pub(super) fn start(&mut self, now_ms: u64, body: &[u8]) -> Option<Acceptance> {
         self.machine.start(now_ms, body).ok()
     }
 
-    /// Stops what matches; none when the message is malformed.
+    /// Stops what matches; none if the message is malformed.
     pub(super) fn stop(&mut self, now_ms: u64, body: &[u8]) -> Option<StopAnswer> {
         self.machine.stop(now_ms, body).ok()
     }
@@ -233,12 +233,12 @@ impl SimCell {
         self.executor.exits(at_ms, instance, 0);
     }
 
-    /// This instance runs here, whatever the machine would have answered to its start.
+    /// Adds a running instance, whatever the machine would have answered to its start.
     pub(super) fn adopt(&mut self, work: Work) {
         self.machine.adopt(std::iter::once(work));
     }
 
-    /// These instances ended, and their reservations with them.
+    /// Ends these instances and their reservations.
     pub(super) fn gone(&mut self, now_ms: u64, instances: &[InstanceId]) {
         for instance in instances {
             let ended = report(*instance, InstanceChange::Ended(EndReason::Exit(0)));
@@ -247,8 +247,8 @@ impl SimCell {
         self.take(now_ms, true, CellInput::Tick);
     }
 
-    /// How many bytes its bid "unchanged" has; the same as of [`CellMachine::unchanged`] written
-    /// out.
+    /// The size of its "unchanged" bid in bytes, the same as of a serialised
+    /// [`CellMachine::unchanged`].
     pub(super) fn unchanged_bytes(&self, now_ms: u64) -> u64 {
         const FIXED: usize =
             r#"{"v":1,"auction":"","cell":"","incarnation":"","seq":,"clock_ms":,"unchanged":true}"#
@@ -265,7 +265,7 @@ fn report(instance: InstanceId, change: InstanceChange) -> ExecutorReport {
     }
 }
 
-/// What ran before the first request.
+/// Instances that run before the first request.
 pub(super) fn was_before(instance: InstanceId) -> bool {
     instance.as_u128() >> 48 == BEFORE
 }

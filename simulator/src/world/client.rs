@@ -1,5 +1,5 @@
-//! What the clients know of their requests: the outcome of every instance, and what is still to be
-//! asked. What they learn for the figures does not cross the simulated network.
+//! The clients' view of their requests: the outcome of every instance, and what is still to be
+//! requested. What they learn for the figures does not cross the simulated network.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -31,7 +31,7 @@ enum Fate {
 struct Asked {
     index: u32,
     fate: Fate,
-    /// Starts that it was in.
+    /// The number of starts that were sent for it.
     rounds: u32,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Sent {
     pub(super) answered: bool,
 }
 
-/// What a health manager asks for again.
+/// What a health manager requests again.
 #[derive(Clone, Debug)]
 pub(super) struct Lost {
     pub(super) request: Arc<Request>,
@@ -72,7 +72,7 @@ pub(super) struct Client {
     by_instance: HashMap<InstanceId, (usize, usize)>,
     pub(super) sent: Vec<Sent>,
     pub(super) unanswered: usize,
-    /// Requests that were answered while instances of theirs are queued, by app.
+    /// Answered requests with queued instances, by app.
     queued: HashMap<String, Vec<usize>>,
     pub(super) demands_left: bool,
     pub(super) lost_again: BTreeMap<u64, Vec<Lost>>,
@@ -83,7 +83,7 @@ pub(super) struct Client {
     pub(super) refused: u64,
     pub(super) lost: u64,
     pub(super) repeats: u64,
-    /// Messages that reached an auctioneer.
+    /// Messages that arrived at an auctioneer.
     pub(super) admitted: u64,
     pub(super) stopped: u64,
     pub(super) waits_ms: Vec<f64>,
@@ -92,7 +92,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Clients of a scenario with demands or without.
+    /// The clients of a scenario.
     pub(super) fn new(seed: u64, demands_left: bool) -> Self {
         Self {
             records: Vec::new(),
@@ -123,19 +123,19 @@ impl Client {
         self.asked - self.placed - self.refused
     }
 
-    /// Whether demands or repeats after a loss are still to come.
+    /// Whether demands, or requests after a loss, are still to come.
     pub(super) fn has_more_to_ask(&self) -> bool {
         self.demands_left || !self.lost_again.is_empty()
     }
 
-    /// Whether there is nothing more to ask and everything has its outcome.
+    /// Whether nothing is left to be requested and everything has its outcome.
     pub(super) fn is_done(&self) -> bool {
         !self.has_more_to_ask() && self.waiting() == 0 && self.unanswered == 0
     }
 
     /// A number that changes with every demand, admission, answer and outcome.
     pub(super) fn activity(&self) -> u64 {
-        // an instance may move from refused to placed, so the two do not weigh the same
+        // an instance may change from refused to placed, so the two have different weights
         let outcomes = 2 * self.placed + self.refused;
         outcomes + self.asked + self.lost + self.stopped + self.admitted + self.unanswered as u64
     }
@@ -145,7 +145,7 @@ impl Client {
         &self.records[record].request
     }
 
-    /// Notes a request; returns its number.
+    /// Records a request; returns its number.
     pub(super) fn note(
         &mut self,
         now_us: u64,
@@ -175,7 +175,7 @@ impl Client {
     }
 
     /// A cell accepted an instance. Returns after how many milliseconds it ends by itself, if it is
-    /// new to the clients and ends.
+    /// new to the clients and has a lifetime.
     pub(super) fn accepted(&mut self, now_us: u64, instance: InstanceId) -> Option<u64> {
         let (record, position) = *self.by_instance.get(&instance)?;
         let asked = &mut self.records[record].instances[position];
@@ -217,8 +217,8 @@ impl Client {
         }
     }
 
-    /// Waiting instances of a record that a reply calls placed share the place of an instance that
-    /// another request asked for: the cell accepted that one's id, not theirs.
+    /// A reply has waiting instances of a record as placed: they share the outcome of an instance
+    /// of another request, whose id the cell accepted instead of theirs.
     fn place_waiting(&mut self, now_us: u64, record: usize, is_meant: impl Fn(u32) -> bool) {
         for position in 0..self.records[record].instances.len() {
             let asked = &self.records[record].instances[position];
@@ -228,14 +228,14 @@ impl Client {
         }
     }
 
-    /// A cell did not accept it: that auction was in vain.
+    /// A cell refused it: that auction did not place it.
     pub(super) fn refused_by_cell(&mut self, instance: InstanceId) {
         if let Some(&(record, position)) = self.by_instance.get(&instance) {
             self.records[record].instances[position].rounds += 1;
         }
     }
 
-    /// A start that reached no cell.
+    /// A start without responders.
     pub(super) fn undelivered(&mut self, start: &Bytes) {
         if let Ok(start) = serde_json::from_slice::<CellStart>(start) {
             for work in start.work {
@@ -267,8 +267,8 @@ impl Client {
         let Ok(reply) = serde_json::from_slice::<StartReply>(body) else {
             return self.give_up(record, None, &error_text(body));
         };
-        // the cells accepted all that were placed by their own ids before the reply was sent: what
-        // still waits shares the place of an instance that another request asked for
+        // the cells accepted all that were placed by their own ids before the reply was sent: those
+        // that still wait share the outcome of an instance of another request
         let shares = self.records[record]
             .instances
             .iter()
@@ -313,7 +313,7 @@ impl Client {
         }
     }
 
-    /// Queued instances were given up: the requests were answered already, so this event is their
+    /// Queued instances were given up: their requests were answered before, so this event has their
     /// outcome.
     pub(super) fn unplaced(&mut self, event: &Event) {
         let app = event.app.as_deref().unwrap_or_default();
@@ -342,7 +342,7 @@ impl Client {
         }
     }
 
-    /// An instance was lost with its cell. Returns what to ask for again.
+    /// An instance was lost with its cell. Returns what to request again.
     pub(super) fn lost(
         &mut self,
         instance: InstanceId,
@@ -353,7 +353,7 @@ impl Client {
         Some((Arc::clone(&record.request), index, record.lifetime_ms))
     }
 
-    /// Notes what is to be asked for again later; returns its key.
+    /// Records what is to be requested again later; returns its key.
     pub(super) fn remember_lost(&mut self, lost: Vec<Lost>) -> u64 {
         let key = self.next_again;
         self.next_again += 1;

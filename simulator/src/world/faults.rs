@@ -1,4 +1,4 @@
-//! Faults begin and end.
+//! Begins and ends faults.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -31,7 +31,7 @@ impl World<'_> {
             Target::Auctioneer(n) if begins => {
                 self.nodes[*n].machine = None;
                 self.nodes[*n].joined = false;
-                self.nodes[*n].life += 1; // messages on their way to it are lost
+                self.nodes[*n].life += 1; // messages in transit to it are lost
             }
             Target::Auctioneer(n) => {
                 if !self.nodes[*n].is_up() {
@@ -43,7 +43,7 @@ impl World<'_> {
         self.alert();
     }
 
-    /// In aggregated mode: for a while, time passes for leases.
+    /// In aggregated mode: pool time passes for a while.
     fn alert(&mut self) {
         let was = self.alert_ms;
         self.alert_ms = self.now_ms() + ALERT_MS + 2 * millis(self.scenario.cadence.ttl().0);
@@ -120,7 +120,7 @@ impl World<'_> {
         self.cells[c].cut += 1;
     }
 
-    /// The connection is back: the auctioneers may have dropped the cell.
+    /// The connection is back: auctioneers may have removed the cell.
     fn cell_joined(&mut self, c: usize) {
         self.cells[c].cut -= 1;
         self.cells[c].advertised_ms = self.now_ms();

@@ -15,7 +15,7 @@ const MAX_SINGLE: usize = 20_000;
 /// Reasons for unplaced instances that are listed.
 const MAX_REASONS: usize = 20;
 
-/// The instances that are held at the end: by cell, by zone and by app.
+/// The instances at the end: by cell, by zone and by app.
 #[derive(Default)]
 struct Held {
     per_cell: Vec<f64>,
@@ -33,7 +33,7 @@ struct App {
 }
 
 impl World<'_> {
-    /// The result. `simulated`: the roles ran here, so that aggregated messages are still to be added.
+    /// The result. `simulated`: the roles were simulated, so aggregated messages are to be added.
     pub(super) fn figures(&mut self, simulated: bool) -> SimRun {
         if simulated {
             self.count_rest();
@@ -150,8 +150,8 @@ impl World<'_> {
         all
     }
 
-    /// Cells that were empty all the time after the first tenth of the run. Where in some sample the
-    /// largest size would have fitted on none of the others, one cell is kept.
+    /// Cells that were always empty after the first tenth of the run. If in some sample the largest
+    /// size would have fitted on none of the others, one cell is left out.
     fn spare_cells(&self, virtual_ms: u64) -> u64 {
         let from_ms = virtual_ms / 10;
         let spare = |cell: &SimCell| cell.down == 0 && cell.busy_ms <= from_ms + WARM_UP_US / 1_000;

@@ -1,4 +1,4 @@
-//! Aggregated messages: what cells send that holds nothing new. See [`crate::world`].
+//! Aggregated messages: those of cells without news. See [`crate::world`].
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -8,11 +8,11 @@ use shared::AuctionId;
 use super::{WARM_UP_US, World, messages::ToNode, traffic::Kind};
 use crate::random::Distribution;
 
-/// Between two heartbeats of a cell, milliseconds: the default of reps.
+/// The interval of a cell's heartbeats, milliseconds: the default of reps.
 const HEARTBEAT_MS: u64 = 10_000;
 
 impl World<'_> {
-    /// Cells that the auctioneer knows as they are, and that will report nothing new before
+    /// Cells whose present state the auctioneer has, and that will report nothing new before
     /// `before_us`; then the other cells; then the names of those others that it knows.
     fn idle(&self, n: usize, before_us: u64) -> (Vec<usize>, Vec<usize>, BTreeSet<Arc<str>>) {
         let (mut idle, mut others, mut except) = (Vec::new(), Vec::new(), BTreeSet::new());
@@ -44,8 +44,8 @@ impl World<'_> {
         (idle, others, except)
     }
 
-    /// Aggregates the bids without news: the auctioneer gets one input at the time at which the last
-    /// of them would arrive. Returns the cells whose bids are to be simulated.
+    /// Aggregates the bids without news: the auctioneer gets one input at the time at which the
+    /// last of them would arrive. Returns the cells whose bids are to be simulated.
     pub(super) fn aggregate_bids(
         &mut self,
         n: usize,
@@ -56,8 +56,8 @@ impl World<'_> {
         if self.settings.verbatim || network.loss > 0.0 || self.away > 0 {
             return (0..self.cells.len()).collect();
         }
-        // longer latencies are so rare that a change hardly ever falls into one, and a bid that is on
-        // its way by then says "unchanged" all the same
+        // longer latencies are so rare that a change almost never happens during one, and a bid in
+        // transit by then is "unchanged" all the same
         let longest = match network.latency {
             Distribution::Constant(at) => at,
             Distribution::Uniform(_, high) => high,
@@ -89,8 +89,8 @@ impl World<'_> {
         others
     }
 
-    /// In aggregated mode: cells to which nothing happens advertise before anything happens to the
-    /// auctioneer, so that no lease ends that would not have ended.
+    /// In aggregated mode: idle cells advertise before anything happens to the auctioneer, so that
+    /// no lease ends that would not have ended.
     pub(super) fn renew_if_aggregated(&mut self, n: usize) {
         let now_ms = self.now_ms();
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // some seconds

@@ -1,5 +1,5 @@
-//! Messages between the roles. Each delivery takes its time, may be lost, and finds its receiver up
-//! or down. Messages between two keep their order.
+//! Messages between the roles. Each delivery takes time, may be lost, and its receiver may be down.
+//! Messages between two roles keep their order.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::{Event, World, traffic::Kind};
 /// The largest message, bytes: the default of nats-server.
 pub(super) const MAX_PAYLOAD: usize = 1 << 20;
 
-/// A message on its way.
+/// A message in transit.
 #[derive(Debug)]
 pub(super) enum Message {
     /// From an auctioneer, in one of its lives, to a cell.
@@ -60,7 +60,7 @@ pub(super) enum ToCell {
 #[derive(Debug)]
 pub(super) enum ToNode {
     Input(AuctioneerInput),
-    /// A cell's answers to the question which instances it holds.
+    /// A cell's answers to a request for its instances.
     Found(LookupId, Vec<InstancesAnswer>),
 }
 

@@ -1,17 +1,17 @@
-//! A cluster under virtual time: the auctioneers' and the cells' own state machines, a network that
+//! A cluster in virtual time: the state machines of the auctioneers and the cells, a network that
 //! delays and loses messages, clients, and faults.
 //!
 //! The clock counts microseconds; the machines get milliseconds. Deciding takes no virtual time.
 //!
-//! Three kinds of messages are aggregated instead of simulated one by one, because none of them
-//! changes a decision:
+//! Three kinds of messages are aggregated instead of simulated one by one, because they change no
+//! decision:
 //!
-//! - Bids that say "unchanged" for a version that the auctioneer knows. They reach it as one input
-//!   at the time at which the last of them would arrive. Only where no message can be lost.
+//! - "Unchanged" bids for a version that the auctioneer has. They arrive as one input at the time
+//!   at which the last of them would arrive. Only if no message can be lost.
 //! - Heartbeats, which no auctioneer reads.
 //! - In scenarios of more than a day (aggregated mode), advertisements without news and echoes.
-//!   Leases are renewed whenever an auctioneer has something to do, and pool time passes only around
-//!   faults, where echoes are simulated: so the same cells are known and lost.
+//!   Leases are renewed whenever an auctioneer has something to do, and pool time passes only
+//!   around faults, where echoes are simulated: so the same cells are known and lost.
 
 mod carry;
 mod cell;
@@ -57,19 +57,19 @@ use crate::{
 const WARM_UP_US: u64 = 2_000_000;
 /// How long a run without a duration goes on after the last outcome, microseconds.
 const SETTLE_US: u64 = 1_000_000;
-/// How much longer it goes on at most while messages are on their way, microseconds.
+/// How much longer it continues at most while messages are in transit, microseconds.
 const MAX_SETTLE_US: u64 = 60_000_000;
-/// A run without a duration ends when nothing changed for this time and the longest time that one of
-/// its requests may wait, milliseconds.
+/// A run without a duration ends when nothing has changed for this time plus the longest time that
+/// one of its requests may wait, milliseconds.
 const STALLED_MS: u64 = 3_600_000;
 /// Longer scenarios are run in aggregated mode, milliseconds.
 const AGGREGATED_MS: u64 = 24 * 3_600_000;
-/// How long after a fault time passes for leases in aggregated mode, beside twice a cell's ttl.
+/// How long after a fault pool time passes in aggregated mode, in addition to twice a cell's ttl.
 const ALERT_MS: u64 = 10_000;
-/// Events between two reports of progress.
+/// Events between two progress reports.
 const EVENTS_PER_REPORT: u64 = 4_096;
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Virtual milliseconds since the first request.
@@ -78,7 +78,7 @@ pub struct Progress {
     pub end_ms: u64,
     /// Instances placed.
     pub placed: u64,
-    /// Instances asked for.
+    /// Instances requested.
     pub asked: u64,
 }
 
@@ -97,7 +97,7 @@ enum Event {
     Tick(usize),
     /// A client checks whether its message was answered.
     Retry(usize),
-    /// The health manager asks again for instances that were lost.
+    /// The health manager requests lost instances again.
     Again(u64),
     /// A fault begins (true) or ends.
     Fault(usize, bool),
@@ -108,10 +108,10 @@ enum Event {
 /// How a run is simulated, beside the scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct RunSettings {
-    /// Decides every draw.
+    /// Determines every random choice.
     pub seed: u64,
-    /// Simulate every message, and write and read every body. Otherwise bids without news are
-    /// aggregated and cells' reports are handed over in memory. The figures are the same.
+    /// Simulate every message, and serialise and parse every body. Otherwise bids without news are
+    /// aggregated and cells' reports are passed in memory. The figures are the same.
     pub verbatim: bool,
 }
 
@@ -132,7 +132,7 @@ pub(crate) struct World<'s> {
     /// When the last message of each pair arrives: messages between two keep their order.
     to_cell_us: Vec<u64>,
     to_node_us: Vec<u64>,
-    /// How many faults keep NATS away.
+    /// The number of faults because of which NATS is down.
     away: u32,
     counts: Counts,
     client: Client,
@@ -144,7 +144,7 @@ pub(crate) struct World<'s> {
     /// Milliseconds that cells were down, summed, and since when those are that are down now.
     down_ms: u64,
     down_since: BTreeMap<usize, u64>,
-    /// Messages on their way.
+    /// Messages in transit.
     in_flight: u64,
     /// Numbers the instances that run before the first request.
     held: u64,
@@ -156,18 +156,18 @@ pub(crate) struct World<'s> {
 struct Ending {
     /// Since when everything has its outcome.
     done_us: Option<u64>,
-    /// What the clients knew when something changed last, and when that was.
+    /// What the clients knew at the last change, and when that was.
     activity: u64,
     changed_us: u64,
-    /// Beginnings and ends of faults that are still to come.
+    /// Begins and ends of faults that are still to come.
     faults_left: usize,
-    /// How long nothing may change, microseconds.
+    /// How long there may be no change, microseconds.
     stalled_after_us: u64,
     stalled: bool,
 }
 
-/// Simulates a scenario under one policy. `watch` gets the progress now and then, and ends the run
-/// by returning false; then the second value is true.
+/// Simulates a scenario under one policy. `watch` is called with the progress now and then, and
+/// ends the run by returning false; then the second value is true.
 pub(crate) fn run(
     scenario: &Scenario,
     label: &str,
@@ -288,7 +288,7 @@ impl<'s> World<'s> {
         let now_ms = self.now_ms();
         let name = Arc::clone(&self.cells[c].name);
         let nothing = Vec::new();
-        // what runs before the first request is lost with the first life
+        // the instances before the first request are lost when the cell restarts
         let running = match self.cells[c].life {
             0 => self.scenario.base.running.get(&*name).unwrap_or(&nothing),
             _ => &nothing,
@@ -335,20 +335,20 @@ impl<'s> World<'s> {
         }
     }
 
-    /// Whether everything that was asked for has had its outcome for a while.
+    /// Whether every request has had its outcome for a while.
     fn is_done(&mut self, next_us: u64) -> bool {
         if !self.client.is_done() {
             self.ending.done_us = None;
             return false;
         }
         let done_us = *self.ending.done_us.get_or_insert(self.now_us);
-        // many cells advertise all the time: then some message is always on its way
+        // many cells advertise all the time: then some message is always in transit
         let settled_us = done_us + SETTLE_US;
         next_us > settled_us && (self.in_flight == 0 || next_us > settled_us + MAX_SETTLE_US)
     }
 
-    /// Whether something has no outcome and nothing that could change it is left: only timers that
-    /// repeat (advertisements, echoes, clients that ask again in vain) keep the clock running.
+    /// Whether something has no outcome and nothing is left that could change it: only periodic
+    /// timers (advertisements, echoes, clients that repeat requests) keep the clock running.
     fn is_stalled(&mut self, next_us: u64) -> bool {
         let activity = self.client.activity();
         let ending = &mut self.ending;
@@ -361,7 +361,7 @@ impl<'s> World<'s> {
         ending.stalled
     }
 
-    /// What a reader of the figures must know about how the run ended.
+    /// Notes on how the run ended.
     fn notes(&self) -> Vec<String> {
         if !self.ending.stalled {
             return Vec::new();
@@ -411,7 +411,7 @@ impl<'s> World<'s> {
         }
     }
 
-    /// Lets a cell do what is due, and sends what it publishes.
+    /// Does what is due on a cell, and sends what it publishes.
     fn settle(&mut self, c: usize, input: CellInput) {
         if self.cells[c].down > 0 {
             return;

@@ -13,12 +13,12 @@ const ECHO_US: u64 = ECHO_MS * 1_000;
 pub(super) struct SimAuctioneer {
     /// None while it is down.
     pub(super) machine: Option<Auctioneer>,
-    /// Which life this is.
+    /// Increases with every restart.
     pub(super) life: u32,
     warm_up: WarmUp,
-    /// Whether it takes requests.
+    /// Whether it accepts requests.
     pub(super) joined: bool,
-    /// When it is to be woken next, as it stands in the heap.
+    /// The time of its next timer in the event queue.
     wake_us: u64,
     /// In aggregated mode: when leases were renewed last.
     pub(super) renewed_ms: u64,
@@ -95,7 +95,7 @@ impl World<'_> {
         }
     }
 
-    /// The machine takes an input, does what is due, and what it wants is carried out.
+    /// The machine takes an input and does what is due, and its outputs are carried out.
     pub(super) fn step(&mut self, n: usize, input: Option<AuctioneerInput>) {
         self.renew_if_aggregated(n);
         let now_ms = self.now_ms();

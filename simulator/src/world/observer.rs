@@ -1,5 +1,5 @@
-//! The same figures for a real cluster: the messages that cross a real nats-server update a world
-//! whose own roles do not run.
+//! The same figures for a real cluster: the messages on a real nats-server update a world whose own
+//! roles do not run.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -20,10 +20,10 @@ use crate::{
 pub struct Observer<'s> {
     world: World<'s>,
     prefix: String,
-    /// What was sent to cells, until they answer.
+    /// Starts in flight.
     sent: HashMap<InstanceId, Work>,
     auctions: BTreeSet<AuctionId>,
-    /// What runs on each cell before the first request.
+    /// The instances on each cell before the first request.
     running: Vec<(String, Vec<Work>)>,
     next_demand: usize,
     sample_us: u64,
@@ -78,7 +78,7 @@ impl<'s> Observer<'s> {
         }
     }
 
-    /// What runs on each cell before the first request, to be started there.
+    /// The instances on each cell before the first request, to be started there.
     pub fn running(&self) -> &[(String, Vec<Work>)] {
         &self.running
     }
@@ -150,7 +150,7 @@ impl<'s> Observer<'s> {
         }
     }
 
-    /// A message crossed the server `at_us` microseconds after the first demand.
+    /// A message was sent `at_us` microseconds after the first demand.
     pub fn message(&mut self, at_us: u64, subject: &str, body: &[u8]) {
         self.pass(at_us);
         let (cells, nodes) = (self.world.cells.len() as u64, self.world.nodes.len() as u64);
@@ -212,7 +212,7 @@ impl<'s> Observer<'s> {
             .extend(start.work.into_iter().map(|work| (work.instance, work)));
     }
 
-    /// Answers arrive on inboxes; the last parts of the subject name the question.
+    /// Answers arrive on inboxes; the last tokens of the subject identify the request.
     fn inbox(&mut self, subject: &str, body: &[u8]) {
         if !subject.starts_with("_INBOX") {
             return;

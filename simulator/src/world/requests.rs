@@ -1,4 +1,4 @@
-//! The clients' messages: requests and stops are sent when they are due, sent again with the same id
+//! The clients' messages: requests and stops are sent when they are due, repeated with the same id
 //! when no answer comes, and answered.
 
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const PATIENCE_US: u64 = 1_000_000;
 const STOP_MS: u64 = 1_000;
 
 impl World<'_> {
-    /// Makes the demands from this position on that are made at this moment.
+    /// Makes the demands of this moment, from this position on.
     pub(super) fn demand(&mut self, from: usize) {
         let demands = self.demands;
         let at_ms = demands[from].at_ms;
@@ -128,7 +128,7 @@ impl World<'_> {
         self.fly(at_us, Message::Door(message));
     }
 
-    /// The server hands a client's message to one of the auctioneers that accept requests.
+    /// The server delivers a client's message to one of the auctioneers that accept requests.
     pub(super) fn admit(&mut self, message: usize) {
         let ready = self
             .nodes
@@ -137,7 +137,7 @@ impl World<'_> {
             .filter(|(_, n)| n.joined && n.is_up());
         let ready: Vec<usize> = ready.map(|(n, _)| n).collect();
         if ready.is_empty() || self.away > 0 {
-            return; // the client asks again later
+            return; // the client repeats it later
         }
         let n = ready[self.client.random.place(ready.len())];
         self.client.admitted += 1;
@@ -182,7 +182,7 @@ impl World<'_> {
         }
     }
 
-    /// Elements of an array's answer that are errors: those requests were rejected.
+    /// Errors in an array's answer: those requests were rejected.
     fn give_up_errors(&mut self, body: &[u8], records: &[usize]) {
         const ERROR: &[u8] = b"{\"error\":";
         if !body.windows(ERROR.len()).any(|window| window == ERROR) {
@@ -198,7 +198,7 @@ impl World<'_> {
         }
     }
 
-    /// Sends a message again that was not answered: the same id is the same request.
+    /// Repeats a message that was not answered: the same id is the same request.
     pub(super) fn retry(&mut self, message: usize) {
         if !self.client.sent[message].answered {
             self.client.repeats += 1;
@@ -206,13 +206,13 @@ impl World<'_> {
         }
     }
 
-    /// Notes what was lost, to be asked for again after a while.
+    /// Records what was lost, to be requested again after a while.
     pub(super) fn ask_again(&mut self, after_ms: u64, lost: Vec<Lost>) {
         let key = self.client.remember_lost(lost);
         self.at(self.now_us + after_ms * 1_000, Event::Again(key));
     }
 
-    /// The health manager asks again for what was lost and not stopped since.
+    /// The health manager requests again what was lost and has not been stopped since.
     pub(super) fn again(&mut self, key: u64) {
         let lost = self.client.lost_again.remove(&key).unwrap_or_default();
         for (i, lost) in lost.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Samples of the cells, equally spaced: at most 240, however long the run is.
+//! Samples of the cells, equally spaced: at most 240 for any length of the run.
 
 use super::{WARM_UP_US, World};
 use crate::{
@@ -71,7 +71,7 @@ impl Samples {
 }
 
 impl World<'_> {
-    /// Measures the cells from now on. `largest_mb` is the largest size that is asked for, MiB.
+    /// Measures the cells from now on. `largest_mb` is the largest requested size, MiB.
     pub(super) fn measure_from_now(&mut self, largest_mb: i64) {
         let loads = (0..self.cells.len()).map(|c| self.load(c)).collect();
         self.meter = Meter::new(loads, largest_mb);
@@ -89,7 +89,7 @@ impl World<'_> {
         }
     }
 
-    /// Updates the gauges: what a cell holds may have changed.
+    /// Updates the gauges: a cell's instances may have changed.
     pub(super) fn measure(&mut self, c: usize) {
         if self.now_us < WARM_UP_US || self.meter.cells().is_empty() {
             return;

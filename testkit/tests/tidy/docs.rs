@@ -38,7 +38,7 @@ const FIGURES: &[(&str, &str, &str, &str, u64)] = &[
     ),
     (
         "ARCHITECTURE.md",
-        "| auctions that refused work enters | {} |",
+        "| auctions that an instance may enter | {} |",
         "auctioneer/src",
         "MAX_AUCTIONS",
         1,

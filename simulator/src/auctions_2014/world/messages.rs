@@ -1,4 +1,4 @@
-//! Questions on their way, and the counts of messages.
+//! Requests in transit, and the counts of messages.
 
 use super::{
     super::{AuctionSettings, auction::QuestionKind},
@@ -7,8 +7,8 @@ use super::{
 };
 
 impl World<'_> {
-    /// Sends a question to cells. Returns until when to wait for answers (microseconds), and whether
-    /// the question reaches none of them.
+    /// Sends a request to cells. Returns until when to wait for answers (microseconds), and whether
+    /// the request reaches none of them.
     pub(super) fn send(
         &mut self,
         number: u32,
@@ -69,8 +69,8 @@ impl World<'_> {
         }
     }
 
-    /// Releases reservations that may have been made: a cell that was asked to reserve and whose
-    /// answer did not arrive gets a release. No answer is awaited.
+    /// Releases reservations that may exist: a cell that was asked to reserve and whose answer did
+    /// not arrive gets a release, without waiting for its answer.
     pub(super) fn release_unanswered(&mut self, number: u32, open: &OpenAuction) {
         let answered = |cell: &u32| open.answers.iter().any(|answer| answer.cell == *cell);
         let cells: Vec<u32> = open
@@ -83,7 +83,7 @@ impl World<'_> {
     }
 }
 
-/// The kinds of messages; each answer stands behind its question.
+/// The kinds of messages; each answer follows its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MessageKind {
     BidRequest,

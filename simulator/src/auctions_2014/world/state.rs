@@ -1,4 +1,4 @@
-//! The state of the simulation: events, questions, instances, and auctions under way.
+//! The state of the simulation: events, requests, instances, and auctions in progress.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -11,7 +11,7 @@ use super::super::auction::{Answer, Auction, QuestionKind};
 pub(super) enum Event {
     /// The demands of one moment, from this position on.
     Demand(usize),
-    /// A question reaches a cell.
+    /// A request reaches a cell.
     Arrive(Question),
     /// All answers have arrived, or are too late.
     Continue { instance: u32 },
@@ -24,14 +24,14 @@ pub(super) struct Question {
     pub(super) instance: u32,
     pub(super) cell: u32,
     pub(super) ask: QuestionKind,
-    /// The step of the auction that it belongs to; answers to earlier steps are dropped.
+    /// The step of the auction to which it belongs; answers to earlier steps are dropped.
     pub(super) step: u32,
     pub(super) answering: Answering,
     /// How long the cell is busy with it, microseconds.
     pub(super) busy_us: u64,
 }
 
-/// What becomes of an answer.
+/// What happens to an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answering {
     InTime,
@@ -43,7 +43,7 @@ pub(super) enum Answering {
 pub(super) enum State {
     /// Waits for a free slot of its auctioneer.
     Waiting,
-    /// Its auction is under way.
+    /// Its auction is in progress.
     Auction,
     /// The position of its placement.
     Placed(u32),
@@ -51,7 +51,7 @@ pub(super) enum State {
     Over,
 }
 
-/// An instance that was asked for.
+/// A requested instance.
 pub(super) struct Instance {
     pub(super) request: Arc<Request>,
     pub(super) index: u32,
@@ -61,13 +61,13 @@ pub(super) struct Instance {
     pub(super) asked_us: u64,
     pub(super) lifetime_us: Option<u64>,
     pub(super) state: State,
-    /// It is stopped as soon as it has a place.
+    /// It is stopped as soon as it is placed.
     pub(super) stop: bool,
     pub(super) rounds: u32,
     pub(super) communications: u32,
 }
 
-/// An auction under way, and the question that it waits for.
+/// An auction in progress, and the request that it waits for.
 pub(super) struct OpenAuction {
     pub(super) auction: Auction,
     pub(super) auctioneer: usize,
@@ -75,7 +75,7 @@ pub(super) struct OpenAuction {
     pub(super) ask: QuestionKind,
     pub(super) asked: Vec<u32>,
     pub(super) answers: Vec<Answer>,
-    /// The last question reaches no cell, or a cell that cannot act on it.
+    /// The last request reaches no cell, or a cell that cannot serve it.
     pub(super) void: bool,
     pub(super) info_bytes: u64,
     pub(super) run_bytes: u64,

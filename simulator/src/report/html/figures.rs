@@ -57,7 +57,7 @@ fn outcome_bar(figures: &Figures) -> Markup {
             @for (class, count, x) in bars {
                 @let (left, wide) = (format!("{}%", Len(x)), format!("{}%", Len(width(count))));
                 rect class=(class) x=(left) width=(wide) height="10" {}
-                // not by colour alone
+                // not only by colour
                 @if class == "refused" && count > 0 {
                     rect.hatch x=(left) width=(wide) height="10" {}
                 }

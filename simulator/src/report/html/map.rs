@@ -351,7 +351,7 @@ fn blocks(
     }
 }
 
-/// What the pointer shows: cell, app, index, memory.
+/// The tooltip: cell, app, index, memory.
 fn describe(cell: &CellEnd, instance: &InstanceEnd, app: Option<&str>) -> String {
     let mut text = format!("{}: {}", cell.cell, app.unwrap_or("unknown app"));
     if instance.count == 1 {
