@@ -31,7 +31,7 @@ fn wrapped(line: &str, width: Option<usize>) -> String {
     let mut lines = vec![line[..indent].to_owned()];
     for word in line.split_whitespace() {
         let last = lines.len() - 1;
-        let begun = lines[last].trim_start().len() > 0;
+        let begun = !lines[last].trim_start().is_empty();
         let needed = lines[last].chars().count() + usize::from(begun) + word.chars().count();
         if begun && needed > width {
             lines.push(format!("{:indent$}    {word}", ""));

@@ -92,9 +92,9 @@ fn runner_up(decision: &DecisionReport) -> Option<String> {
     let winner = decision.cell.as_deref()?;
     let others = decision.scores.iter().filter(|s| *s.cell != *winner);
     let highest = decision.score.is_some();
-    let best = others.min_by(|a, b| match highest {
-        true => b.value.total_cmp(&a.value),
-        false => a.value.total_cmp(&b.value),
+    let best = others.min_by(|a, b| {
+        let (a, b) = if highest { (b, a) } else { (a, b) };
+        a.value.total_cmp(&b.value)
     })?;
     let rated = output::counted(decision.scores.len(), "cell");
     let (cell, value) = (&best.cell, number(best.value));
