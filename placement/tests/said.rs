@@ -300,7 +300,7 @@ fn a_reason_says_what_was_needed() {
         ),
         (
             of("reboot_within", "b7".into()),
-            "the reboot batch is \"b7\"",
+            "in the reboot batch \"b7\"",
         ),
     ] {
         assert!(words.contains(part), "{words}");

@@ -150,7 +150,7 @@ fn reboot_why(days: Option<f64>, batch: Option<&str>, cell: &Cell, now: Now<'_>)
             reason: Some(format!("a reboot is planned within {days} days")),
         },
         _ => Why::text(format!(
-            "the reboot batch is {:?}",
+            "in the reboot batch {:?}",
             batch.unwrap_or_default()
         )),
     }
