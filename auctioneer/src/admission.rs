@@ -85,7 +85,7 @@ fn admit(
         let millis = span.map(|s| shared::clock::millis(s.0));
         if millis.is_some_and(|ms| ms < least_ms || ms > most_s * 1_000) {
             let value = serde_json::to_string(&span).unwrap_or_default();
-            let expected = format!("a length of time from {least_ms}ms to {most_s}s");
+            let expected = format!("a duration from {least_ms}ms to {most_s}s");
             return Err(placement::Invalid::new(field, value, expected).into());
         }
     }
@@ -243,5 +243,5 @@ pub fn read_capacity(
 
 /// The error for a request without a reply subject, which cannot be answered.
 pub fn no_reply() -> WireError {
-    WireError::new(code::INVALID_REQUEST, "a question needs a reply subject")
+    WireError::new(code::INVALID_REQUEST, "the request needs a reply subject")
 }

@@ -42,7 +42,7 @@ pub(crate) fn answered(parts: &mut Parts, dispatch: DispatchId, answer: &Accepta
                 &dispatch,
                 slot,
                 instance,
-                "the cell's answer left it out",
+                "it is missing in the cell's answer",
             );
         }
     }
@@ -79,7 +79,7 @@ fn report(
     }
     line.cell = Some(Arc::clone(&dispatch.cell));
     line.why = why;
-    for event in parts.reports.heard(dispatch.auction, &app, kind, line) {
+    for event in parts.reports.record(dispatch.auction, &app, kind, line) {
         parts.turn.event(event);
     }
 }

@@ -51,7 +51,7 @@ struct Counts {
 
 /// The requests of one app that enter their first auction: their ids, and all their instances'
 /// indices.
-type Begun = (Vec<RequestId>, Vec<u32>);
+type NewRequests = (Vec<RequestId>, Vec<u32>);
 
 /// Holds an auction without the cells that did not bid. The batch is assembled only now, so work
 /// that arrived while waiting for bids takes part.
@@ -62,7 +62,7 @@ pub(crate) fn decide(parts: &mut Parts, auction: AuctionId, no_bid: Vec<Arc<str>
         return;
     }
     announce(parts, &batch);
-    let mut absent: BTreeSet<Arc<str>> = parts.feed.away(parts.turn.now_ms);
+    let mut absent: BTreeSet<Arc<str>> = parts.feed.unreachable(parts.turn.now_ms);
     absent.extend(no_bid);
     let cells = parts.feed.pool().len() - absent.len();
     let context = PlanContext {
@@ -116,7 +116,7 @@ fn draw_up(parts: &mut Parts, auction: AuctionId, seed: u64) -> Batch {
 /// Announces new requests to the other auctioneers, which then do not start them: one event for
 /// each app.
 fn announce(parts: &mut Parts, batch: &Batch) {
-    let mut apps: BTreeMap<Arc<str>, Begun> = BTreeMap::new();
+    let mut apps: BTreeMap<Arc<str>, NewRequests> = BTreeMap::new();
     for slot in &batch.slots {
         let Some(ticket) = parts.requests.get_mut(slot.ticket) else {
             continue;
@@ -178,8 +178,8 @@ fn carry_out(parts: &mut Parts, batch: &Batch, decisions: Vec<Decision>, cells: 
                 let why: Arc<Unplaced> = Arc::from(why);
                 record.why = Some(Arc::clone(&why));
                 let app = parts.requests.app_of(slot);
-                let told = no_room(parts, slot, why, &mut counts);
-                if let (Some(app), Some((kind, line))) = (app, told) {
+                let event = no_room(parts, slot, why, &mut counts);
+                if let (Some(app), Some((kind, line))) = (app, event) {
                     unplaced.entry((kind, app)).or_default().add(line);
                 }
             }
@@ -325,7 +325,7 @@ fn dispatch(
         parts.feed.undebit(cell, &[instance]);
         let bytes = body.len();
         let why = because(format!(
-            "its start has {bytes} bytes; the server takes {max_bytes}"
+            "its start message has {bytes} bytes; the server accepts {max_bytes}"
         ));
         let outcome = (Outcome::Unplaced, Arc::clone(&why));
         parts

@@ -241,7 +241,7 @@ impl Auctioneer {
             return self.reject(&rejected, reply);
         }
         parts.turn.counters.rejected += 1;
-        rejections::tell(
+        rejections::report(
             &mut parts.turn,
             rejected.iter().map(|(_, why)| why),
             reply.is_none(),
@@ -255,7 +255,7 @@ impl Auctioneer {
     fn reject(&mut self, rejected: &[Rejected], reply: Option<ReplyKey>) {
         let turn = &mut self.parts.turn;
         turn.counters.rejected += 1;
-        rejections::tell(turn, rejected.iter(), reply.is_none());
+        rejections::report(turn, rejected.iter(), reply.is_none());
         turn.reply(reply, Err(rejections::first_error(rejected)));
     }
 

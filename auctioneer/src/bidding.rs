@@ -22,14 +22,14 @@ pub const GATHER_MS: u64 = 20;
 /// The auction that waits for bids or gathers requests.
 #[derive(Debug, Default)]
 pub(crate) struct Bidding {
-    asking: Option<Asking>,
+    round: Option<BidRound>,
     /// Until when requests gather for the next auction, see [`GATHER_MS`].
     gather_until_ms: Option<u64>,
 }
 
 /// An auction that waits for bids.
 #[derive(Debug)]
-struct Asking {
+struct BidRound {
     auction: AuctionId,
     missing: BTreeSet<Arc<str>>,
     answered: FastSet<Arc<str>>,
@@ -39,7 +39,7 @@ struct Asking {
     until_ms: u64,
 }
 
-impl Asking {
+impl BidRound {
     fn answered_by(&self, cell: &Arc<str>) -> bool {
         let counted = self.all_but.as_ref();
         counted.is_some_and(|except| !except.contains(cell)) || self.answered.contains(cell)
@@ -50,7 +50,7 @@ impl Bidding {
     /// Begins an auction if there is work, and holds it when the bids are in.
     pub(crate) fn hold_auction(&mut self, parts: &mut Parts) {
         let work = parts.requests.for_auction() > 0;
-        if self.asking.is_none() && work && self.gathered(parts) {
+        if self.round.is_none() && work && self.gathered(parts) {
             let auction = parts.new_auction_id();
             if !parts.settings.policy.wants_bids() {
                 return auction::decide(parts, auction, Vec::new());
@@ -58,10 +58,10 @@ impl Bidding {
             self.ask(parts, auction);
         }
         let now_ms = parts.turn.now_ms;
-        let over = |asking: &mut Asking| asking.missing.is_empty() || now_ms >= asking.until_ms;
-        if let Some(asking) = self.asking.take_if(over) {
-            let no_bid = asking.end(parts);
-            auction::decide(parts, asking.auction, no_bid);
+        let over = |round: &mut BidRound| round.missing.is_empty() || now_ms >= round.until_ms;
+        if let Some(round) = self.round.take_if(over) {
+            let no_bid = round.end(parts);
+            auction::decide(parts, round.auction, no_bid);
         }
     }
 
@@ -95,7 +95,7 @@ impl Bidding {
         if !missing.is_empty() {
             parts.turn.out.push(AuctioneerOutput::AskBids { auction });
         }
-        self.asking = Some(Asking {
+        self.round = Some(BidRound {
             auction,
             missing,
             answered: FastSet::default(),
@@ -112,47 +112,47 @@ impl Bidding {
         auction: Option<AuctionId>,
         kind: ReportKind,
     ) {
-        let Some(asking) = &mut self.asking else {
+        let Some(round) = &mut self.round else {
             return;
         };
         // its state was asked for because its bid was "unchanged" since a report we missed
-        let bid = auction == Some(asking.auction) || kind == ReportKind::State;
-        if bid && asking.answered.insert(Arc::clone(cell)) {
-            asking.missing.remove(cell);
+        let bid = auction == Some(round.auction) || kind == ReportKind::State;
+        if bid && round.answered.insert(Arc::clone(cell)) {
+            round.missing.remove(cell);
             parts.feed.bid_in_time(cell);
         }
     }
 
     /// Every known cell except these bid "unchanged".
     pub(crate) fn unchanged(&mut self, auction: Option<AuctionId>, except: BTreeSet<Arc<str>>) {
-        let asking = self.asking.as_mut();
-        if let Some(asking) = asking.filter(|asking| auction == Some(asking.auction)) {
+        let round = self.round.as_mut();
+        if let Some(round) = round.filter(|round| auction == Some(round.auction)) {
             if except.is_empty() {
-                asking.missing.clear();
+                round.missing.clear();
             }
-            asking.missing.retain(|cell| except.contains(cell));
-            asking.all_but = Some(except);
+            round.missing.retain(|cell| except.contains(cell));
+            round.all_but = Some(except);
         }
     }
 
     /// The cell will not bid in this auction.
     pub(crate) fn cell_gone(&mut self, cell: &Arc<str>) {
-        if let Some(asking) = &mut self.asking {
-            asking.missing.remove(cell);
-            asking.answered.remove(cell);
+        if let Some(round) = &mut self.round {
+            round.missing.remove(cell);
+            round.answered.remove(cell);
         }
     }
 
     /// When the auction of the work that now waits is held at the latest.
     pub(crate) fn next_ms(&self, work: bool) -> Option<u64> {
-        match &self.asking {
-            Some(asking) => Some(asking.until_ms),
+        match &self.round {
+            Some(round) => Some(round.until_ms),
             None => work.then_some(self.gather_until_ms.unwrap_or(0)),
         }
     }
 }
 
-impl Asking {
+impl BidRound {
     /// Marks the cells that missed the deadline as silent, and returns all that did not bid.
     fn end(&self, parts: &mut Parts) -> Vec<Arc<str>> {
         for cell in &self.missing {

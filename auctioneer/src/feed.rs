@@ -81,7 +81,7 @@ pub struct Feed {
     pool: Pool,
     time: PoolTime,
     /// Cells to which nothing is sent for now; the time of some may be over.
-    away: BTreeSet<Arc<str>>,
+    unreachable: BTreeSet<Arc<str>>,
     former: FastMap<Incarnation, u64>,
     former_order: VecDeque<(u64, Incarnation)>,
     version: u64,
@@ -301,10 +301,10 @@ impl Feed {
         if kind == ReportKind::Advert {
             known.advertised();
         }
-        let (gone, settled) = known.drop_shown(None, envelope);
-        if let (false, Some(cell)) = (gone.is_empty(), self.pool.get(&name)) {
+        let (removed, settled) = known.drop_shown(None, envelope);
+        if let (false, Some(cell)) = (removed.is_empty(), self.pool.get(&name)) {
             let mut cell = cell.clone();
-            for debit in &gone {
+            for debit in &removed {
                 cell.credit(&debit.job.request);
             }
             self.pool.put(cell);
@@ -327,9 +327,9 @@ impl Feed {
             }
             known.expires_at_ms = pool_ms + known.ttl_ms;
             known.clock_ms = known.clock_ms.after(Duration::from_millis(
-                now_ms.saturating_sub(known.heard_at_ms),
+                now_ms.saturating_sub(known.reported_at_ms),
             ));
-            known.heard_at_ms = now_ms;
+            known.reported_at_ms = now_ms;
             known.silent = false;
             if advertised {
                 known.advertised();
@@ -398,7 +398,7 @@ impl Feed {
     /// The expiry of a start for this cell, on the cell's clock: `after` from now.
     pub fn expires_ms(&self, cell: &str, now_ms: u64, after: Duration) -> CellTime {
         self.cells.get(cell).map_or(CellTime::default(), |known| {
-            let since = Duration::from_millis(now_ms.saturating_sub(known.heard_at_ms));
+            let since = Duration::from_millis(now_ms.saturating_sub(known.reported_at_ms));
             known.clock_ms.after(since + after)
         })
     }
@@ -407,18 +407,18 @@ impl Feed {
     /// has passed.
     pub fn absent(&mut self, cell: &str, now_ms: u64) {
         if let Some((name, known)) = get_mut(&mut self.cells, cell) {
-            self.away.insert(name);
+            self.unreachable.insert(name);
             // an interval is a third of the ttl by default, and half of it at most
             known.absent_until_ms = now_ms + known.ttl_ms / 3;
         }
     }
 
     /// The cells to which nothing is sent now.
-    pub fn away(&mut self, now_ms: u64) -> BTreeSet<Arc<str>> {
+    pub fn unreachable(&mut self, now_ms: u64) -> BTreeSet<Arc<str>> {
         let cells = &self.cells;
         let still = |name: &Arc<str>| cells.get(name).is_some_and(|k| k.absent_until_ms > now_ms);
-        self.away.retain(still);
-        self.away.clone()
+        self.unreachable.retain(still);
+        self.unreachable.clone()
     }
 
     /// The cell missed a bid deadline.

@@ -84,8 +84,8 @@ impl Outcomes {
                 return;
             }
             self.dropped += u64::from(!old);
-            let gone = self.known.remove(id).flatten();
-            self.bytes -= gone.map_or(0, |body| body.len());
+            let dropped = self.known.remove(id).flatten();
+            self.bytes -= dropped.map_or(0, |body| body.len());
             self.order.pop_front();
         }
     }
@@ -107,17 +107,17 @@ impl Answer {
             body,
         };
         // an error (of a rejected request) has neither an app nor an outcome
-        let Ok(mut told) = serde_json::from_slice::<StartReply>(&answer.body) else {
+        let Ok(mut remembered) = serde_json::from_slice::<StartReply>(&answer.body) else {
             return Ok(answer);
         };
-        if told.app != request.app {
-            return Err(other_app(request, &told.app));
+        if remembered.app != request.app {
+            return Err(other_app(request, &remembered.app));
         }
-        answer.outcome = told.outcome;
-        if told_of(&told).is_some_and(|told| told != asked_for(request)) {
+        answer.outcome = remembered.outcome;
+        if indices_of(&remembered).is_some_and(|remembered| remembered != asked_for(request)) {
             let warning = "duplicate request id with other instances; the first ones are used";
-            told.warnings.push(warning.to_owned());
-            let body = to_bytes(&told);
+            remembered.warnings.push(warning.to_owned());
+            let body = to_bytes(&remembered);
             if body.len() <= max_bytes {
                 answer.body = body;
             }
@@ -127,16 +127,16 @@ impl Answer {
 }
 
 /// The indices in an answer; none if the answer had no room to list them.
-fn told_of(reply: &StartReply) -> Option<BTreeSet<u32>> {
-    let mut told = BTreeSet::new();
+fn indices_of(reply: &StartReply) -> Option<BTreeSet<u32>> {
+    let mut remembered = BTreeSet::new();
     for instance in &reply.instances {
         match (instance.index, &instance.indices) {
-            (Some(index), _) => _ = told.insert(index),
-            (None, Some(text)) => told.extend(parse_indices(text, MAX_INSTANCES as usize)?),
+            (Some(index), _) => _ = remembered.insert(index),
+            (None, Some(text)) => remembered.extend(parse_indices(text, MAX_INSTANCES as usize)?),
             (None, None) => return None,
         }
     }
-    (!told.is_empty()).then_some(told)
+    (!remembered.is_empty()).then_some(remembered)
 }
 
 fn asked_for(request: &Request) -> BTreeSet<u32> {
@@ -148,7 +148,7 @@ fn asked_for(request: &Request) -> BTreeSet<u32> {
 
 /// An id names one request: the remembered answer is about another app.
 pub(crate) fn other_app(request: &Request, app: &str) -> WireError {
-    let expected = format!("an id of its own: the request of this id is for the app {app}");
+    let expected = format!("an unused id; the request with this id is for the app {app}");
     Invalid::new("id", format!("{:?}", request.id), expected).into()
 }
 
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_outcome_stands_for_two_minutes() {
+    fn the_first_outcome_is_kept_for_two_minutes() {
         let mut outcomes = Outcomes::default();
         outcomes.announced(0, &RequestId::new("a").unwrap());
         assert_eq!(outcomes.get("a"), Some(Seen::Announced));

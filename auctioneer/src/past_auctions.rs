@@ -51,8 +51,8 @@ impl PastAuctions {
         while self.past.len() > REMEMBERED
             || (self.decisions > MAX_DECISIONS && self.past.len() > 1)
         {
-            let gone = self.past.pop_front();
-            self.decisions -= gone.map_or(0, |gone| gone.decisions.len());
+            let dropped = self.past.pop_front();
+            self.decisions -= dropped.map_or(0, |dropped| dropped.decisions.len());
         }
     }
 
@@ -116,11 +116,11 @@ impl PastDecision {
         outcomes: &FastMap<InstanceId, LateOutcome>,
     ) -> DecisionRecord {
         let (request, highest) = (&self.job.request, policy.highest_wins());
-        let told = (!outcomes.is_empty() && self.cell.is_some())
+        let later = (!outcomes.is_empty() && self.cell.is_some())
             .then(|| instance_id(&request.id, &request.app, request.kind, self.job.index))
             .and_then(|instance| outcomes.get(&instance));
-        let why = self.why.as_ref().or(told.map(|(_, why)| why));
-        let outcome = match (&self.cell, told) {
+        let why = self.why.as_ref().or(later.map(|(_, why)| why));
+        let outcome = match (&self.cell, later) {
             (None, _) => Outcome::Unplaced,
             (Some(_), None) => Outcome::Placed,
             (Some(_), Some((outcome, _))) => *outcome,

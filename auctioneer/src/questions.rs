@@ -23,7 +23,7 @@ use crate::{
 /// Cells on one page of the pool, by default and at most.
 const PAGE: usize = 500;
 /// Jobs that an explanation decides again.
-const JUDGED_AGAIN: usize = 10;
+const MAX_EXPLAINED_JOBS: usize = 10;
 /// The most bytes of an answer beside what it lists.
 const ENVELOPE_BYTES: usize = 512;
 /// Cells that a dry run may add.
@@ -39,7 +39,10 @@ fn decide(parts: &mut Parts, dry_run: &DryRun) -> Result<bytes::Bytes, WireError
     let jobs = dry_run.requests.iter().flat_map(|r| r.request.jobs());
     let jobs: Vec<Job> = jobs.collect();
     if jobs.len() > MAX_BATCH {
-        let message = format!("{} instances; a dry run takes {MAX_BATCH}", jobs.len());
+        let message = format!(
+            "{} instances; a dry run accepts at most {MAX_BATCH}",
+            jobs.len()
+        );
         return Err(invalid("instances", message));
     }
     let mut context = plan_context(parts, dry_run.explain);
@@ -90,7 +93,7 @@ fn plan_context(parts: &mut Parts, explain: Explain) -> PlanContext {
 /// The cells that an auction would leave out: those without responders or silent. If all are, an
 /// auction waits for all again.
 fn absent(feed: &mut Feed, now_ms: u64) -> BTreeSet<Arc<str>> {
-    let mut absent = feed.away(now_ms);
+    let mut absent = feed.unreachable(now_ms);
     let mut cells = feed.cells();
     if cells.any(|(name, known)| !known.silent && !absent.contains(name)) {
         let silent = feed.cells().filter(|(_, known)| known.silent);
@@ -141,7 +144,7 @@ pub(crate) fn explain(parts: &mut Parts, explain: &ExplainRequest, reply: ReplyK
         now: Vec::new(),
     };
     if explain.cells {
-        answer.now = judged_again(parts, &explain.app);
+        answer.now = decide_again(parts, &explain.app);
     }
     let mut body = to_bytes(&answer);
     let fits = |body: &bytes::Bytes| body.len() <= parts.turn.max_payload;
@@ -170,8 +173,8 @@ pub(crate) fn explain(parts: &mut Parts, explain: &ExplainRequest, reply: ReplyK
 }
 
 /// The app's last jobs, decided again over the current pool, fully explained.
-fn judged_again(parts: &mut Parts, app: &str) -> Vec<DecisionReport> {
-    let jobs = parts.past_auctions.last_jobs(app, JUDGED_AGAIN);
+fn decide_again(parts: &mut Parts, app: &str) -> Vec<DecisionReport> {
+    let jobs = parts.past_auctions.last_jobs(app, MAX_EXPLAINED_JOBS);
     let context = plan_context(parts, Explain::Cells);
     let policy = &parts.settings.policy;
     let plan = parts.feed.pool().plan_plainly(&jobs, policy, &context);
@@ -216,7 +219,7 @@ pub(crate) fn pool(parts: &mut Parts, page: &Page, reply: ReplyKey) {
             cell: cell.clone(),
             incarnation: known.incarnation,
             seq: known.seq,
-            age_ms: now_ms.saturating_sub(known.heard_at_ms),
+            age_ms: now_ms.saturating_sub(known.reported_at_ms),
             left_ms: feed.left_ms(known),
             debits: known.debits.len(),
             silent: known.silent,

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// One event for each app, and the outcome of requests that cannot be answered.
-pub(crate) fn tell<'r>(
+pub(crate) fn report<'r>(
     turn: &mut Turn,
     rejected: impl Iterator<Item = &'r Rejected>,
     publish_outcome: bool,
@@ -45,8 +45,8 @@ pub(crate) fn first_error(rejected: &[Rejected]) -> WireError {
     let message = &error.message;
     match others.len() {
         0 => {}
-        1 => error.message = format!("{message} (and 1 other is not valid either)"),
-        n => error.message = format!("{message} (and {n} others are not valid either)"),
+        1 => error.message = format!("{message} (and 1 other request is invalid)"),
+        n => error.message = format!("{message} (and {n} other requests are invalid)"),
     }
     error
 }

@@ -30,7 +30,10 @@ fn present(ticket: &Ticket, instance: &Instance) -> Done {
             duplicate_of: None,
         },
         State::Sent => Done::unknown(None, "start sent; no reply before the deadline"),
-        State::Shares => Done::unknown(None, "the same instance of another request is on its way"),
+        State::Shares => Done::unknown(
+            None,
+            "the same instance of another request is being started",
+        ),
         State::Checking => Done::unknown(
             None,
             &format!("{} was announced by another auctioneer", ticket.id),
@@ -226,9 +229,9 @@ mod tests {
         (0..30).map(answer).collect()
     }
 
-    /// What the answer to an array tells in so many bytes: of each element whether there is more than
+    /// What the answer to an array has within a size: of each element whether there is more than
     /// its id, its id, or its outcome alone.
-    fn told_in(max_bytes: usize) -> (&'static str, usize) {
+    fn level_in(max_bytes: usize) -> (&'static str, usize) {
         let Ok(body) = array(&answers(), max_bytes) else {
             return ("error", 0);
         };
@@ -255,9 +258,9 @@ mod tests {
     fn an_array_is_answered_with_as_much_as_fits() {
         let mut max_bytes = usize::MAX;
         for expected in ["all", "ids", "outcomes"] {
-            let (told, bytes) = told_in(max_bytes);
-            assert_eq!(told, expected, "in {max_bytes} bytes");
-            assert_eq!(told_in(bytes), (expected, bytes), "it just fits");
+            let (level, bytes) = level_in(max_bytes);
+            assert_eq!(level, expected, "in {max_bytes} bytes");
+            assert_eq!(level_in(bytes), (expected, bytes), "it just fits");
             max_bytes = bytes - 1;
         }
         let error = array(&answers(), max_bytes).unwrap_err();

@@ -86,7 +86,7 @@ impl Reports {
     }
 
     /// The result of one that was sent. After the last one the events are returned.
-    pub(crate) fn heard(
+    pub(crate) fn record(
         &mut self,
         auction: AuctionId,
         app: &Arc<str>,

@@ -185,7 +185,7 @@ impl Requests {
             let sharers = std::mem::take(&mut ticket.instances[slot.position].sharers);
             let first = ticket.id.clone();
             if ticket.open == 0 {
-                self.tell(turn, slot.ticket);
+                self.reply(turn, slot.ticket);
                 self.remove(slot.ticket);
             }
             for sharer in sharers {
@@ -219,12 +219,12 @@ impl Requests {
             return 0;
         };
         let all = ticket.instances.iter().enumerate();
-        let gone: Vec<(usize, Arc<Unplaced>)> = all
+        let given_up: Vec<(usize, Arc<Unplaced>)> = all
             .filter_map(|(position, i)| reason(i).map(|why| (position, why)))
             .collect();
         let (app, auction) = (ticket.request.app.clone(), ticket.auction);
         let mut lines = Lines::default();
-        for (position, why) in &gone {
+        for (position, why) in &given_up {
             let slot = Slot::new(key, *position);
             if let Some(mut line) = self.line(slot) {
                 line.why = Some(Arc::clone(why));
@@ -232,10 +232,10 @@ impl Requests {
             }
             self.finish(turn, slot, Done::unplaced(Arc::clone(why)));
         }
-        if !gone.is_empty() {
+        if !given_up.is_empty() {
             turn.event(lines.event(kind::UNPLACED, &app, auction));
         }
-        gone.len()
+        given_up.len()
     }
 
     fn remove(&mut self, key: TicketId) -> Option<Ticket> {
@@ -253,7 +253,7 @@ impl Requests {
     }
 
     /// Answers with what is known now, once; what comes later is only remembered.
-    fn tell(&mut self, turn: &mut Turn, key: TicketId) {
+    fn reply(&mut self, turn: &mut Turn, key: TicketId) {
         let Some(ticket) = self.tickets.get_mut(&key) else {
             return;
         };
@@ -319,7 +319,7 @@ impl Requests {
             }
             self.end_unchecked(turn, key);
             if self.tickets.contains_key(&key) {
-                self.tell(turn, key);
+                self.reply(turn, key);
             }
         }
     }
@@ -331,7 +331,7 @@ impl Requests {
         };
         let why = match ticket.located {
             None => "another auctioneer owns this request; cells did not report its state in time",
-            Some(_) => "cells did not report in time where the instances are that it names",
+            Some(_) => "cells did not report in time where the instances in near and far run",
         };
         for position in 0..ticket.instances.len() {
             let slot = Slot::new(key, position);

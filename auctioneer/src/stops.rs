@@ -46,7 +46,7 @@ impl Stops {
     pub(crate) fn begin(&mut self, parts: &mut Parts, stop: Stop, reply: Option<ReplyKey>) {
         if self.open.len() >= MAX_STOPS {
             parts.turn.counters.overloaded += 1;
-            let message = format!("{MAX_STOPS} stops are under way already");
+            let message = format!("{MAX_STOPS} stops are in progress already");
             let error = WireError::new(code::OVERLOADED, message);
             return parts.turn.reply(reply, Err(error));
         }

@@ -117,10 +117,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said_with_every_place_and_what_to_do() {
-        let nowhere = Places::new(None, OsStr::new("/a:/b"), vec!["/c".into(), "/d".into()]);
-        assert_eq!(nowhere.find(), None);
-        let text = nowhere.to_string();
+    fn a_missing_program_is_reported_with_every_place() {
+        let places = Places::new(None, OsStr::new("/a:/b"), vec!["/c".into(), "/d".into()]);
+        assert_eq!(places.find(), None);
+        let text = places.to_string();
         for part in [
             "PATH: /a:/b",
             ".tools/ of /c",

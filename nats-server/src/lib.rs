@@ -88,7 +88,7 @@ pub enum Error {
         log: String,
     },
     /// It did not listen in time.
-    #[error("nats-server does not listen after {} s:\n{log}", START_TIMEOUT.as_secs())]
+    #[error("nats-server is not listening after {} s:\n{log}", START_TIMEOUT.as_secs())]
     Silent {
         /// The last lines of its log.
         log: String,

@@ -34,7 +34,7 @@ pub(crate) struct AuctionView<'a> {
     /// policy filters them.
     counted: Vec<u32>,
     /// Cells that are left out of this auction, by the name of the stage that reports them.
-    gone: Vec<(&'static str, Vec<u32>)>,
+    left_out: Vec<(&'static str, Vec<u32>)>,
     /// By slot: the cell's place by index in its zone.
     ranks: Vec<u32>,
     /// By slot: the zone's number in the objective language.
@@ -73,7 +73,7 @@ impl<'a> AuctionView<'a> {
             changed: HashMap::new(),
             live,
             counted,
-            gone: vec![("expired", expired), ("absent", absent)],
+            left_out: vec![("expired", expired), ("absent", absent)],
             ranks: Vec::new(),
             zone_numbers: vec![0; base.len()],
             zones: 0,
@@ -81,7 +81,7 @@ impl<'a> AuctionView<'a> {
             now_ms: context.now_ms,
             instances: &context.instances,
         };
-        view.gone.retain(|(_, cells)| !cells.is_empty());
+        view.left_out.retain(|(_, cells)| !cells.is_empty());
         view.number_zones();
         view
     }
@@ -123,8 +123,8 @@ impl<'a> AuctionView<'a> {
     }
 
     /// The cells that are left out of this auction, by reason.
-    pub(crate) fn gone(&self) -> &[(&'static str, Vec<u32>)] {
-        &self.gone
+    pub(crate) fn left_out(&self) -> &[(&'static str, Vec<u32>)] {
+        &self.left_out
     }
 
     pub(crate) fn now(&self) -> Now<'_> {

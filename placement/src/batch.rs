@@ -165,7 +165,7 @@ struct Owners<'a> {
 impl<'a> Owners<'a> {
     fn of(&mut self, job: &'a Job, group: JobGroup) -> u32 {
         match job.request.kind {
-            Kind::Lrp => group.app << 1,
+            Kind::Lrp => 2 * group.app,
             Kind::Task => {
                 let id = job.request.id.as_str();
                 let address = if id.is_empty() {
@@ -174,7 +174,7 @@ impl<'a> Owners<'a> {
                     0
                 };
                 let next = count(self.tasks.len());
-                (*self.tasks.entry((id, address)).or_insert(next) << 1) | 1
+                2 * *self.tasks.entry((id, address)).or_insert(next) + 1
             }
         }
     }

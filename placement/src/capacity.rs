@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     cell::Cell,
     context::{Now, PlanContext},
-    decision::{Explain, Unplaced, Verdict},
+    decision::{Unplaced, Verdict},
     invalid::Invalid,
     policy::{Filter, Policy, Step},
     pool::Pool,
@@ -49,11 +49,11 @@ impl Pool {
     pub fn capacity(&self, request: &Request, policy: &Policy, context: &PlanContext) -> Capacity {
         let now = Now::of(context);
         let mut capacity = Capacity::default();
-        let gone = |cell: &Cell| {
+        let left_out = |cell: &Cell| {
             let name = cell.cell.as_str();
             context.absent.contains(name) || context.expired.contains(name)
         };
-        for cell in self.cells().filter(|cell| !gone(cell)) {
+        for cell in self.cells().filter(|cell| !left_out(cell)) {
             let fits = room(cell, request, policy, now);
             let zone = capacity.zones.entry(cell.zone.clone()).or_default();
             zone.fits += fits;
@@ -74,11 +74,12 @@ impl Pool {
             request: request.clone().into(),
             index: 0,
         };
-        let context = PlanContext {
-            explain: Explain::Winner,
-            ..context.clone()
+        // the in-flight limit would come before any filter
+        let policy = Policy {
+            max_in_flight: 0,
+            ..policy.clone()
         };
-        let plan = self.plan_plainly(&[job], policy, &context);
+        let plan = self.plan_plainly(&[job], &policy, context);
         match plan
             .decisions
             .into_iter()
@@ -225,3 +226,6 @@ impl std::fmt::Display for Capacity {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

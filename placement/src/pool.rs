@@ -173,28 +173,20 @@ impl Pool {
         }
         let batch = Batch::new(jobs, policy.order);
         let mut index = self.take_index(policy, context);
-        let pool = PoolCells {
-            by_name: &self.by_name,
-            names: &self.names,
-            cells: &self.cells,
-        };
+        // lent to the engine, which debits them and takes that back
+        let mut rows = std::mem::take(&mut self.rows);
+        let auction = self.auction(jobs, &batch, policy, context);
         let parts = Parts {
             names: &self.names,
             cells: &self.cells,
             hashes: &self.hashes,
             holders: &self.holders,
-            rows: &mut self.rows,
+            rows: &mut rows,
         };
         let slot_of = |name: &str| self.by_name.get(name).copied();
         let session = Session::new(parts, policy, context, batch.apps.len(), slot_of);
-        let auction = Auction {
-            pool,
-            jobs,
-            batch: &batch,
-            policy,
-            context,
-        };
         let plan = planner::plan(auction, index.begin(session, &batch));
+        self.rows = rows;
         // an index for an auction with cells left out is useless for the next
         let is_lasting = !index.depends_on_membership() || context.has_all_cells();
         self.index = is_lasting.then_some(index);
@@ -233,18 +225,30 @@ impl Pool {
     /// to which the fast engines are compared.
     pub fn plan_plainly(&self, jobs: &[Job], policy: &Policy, context: &PlanContext) -> Plan {
         let batch = Batch::new(jobs, policy.order);
+        let auction = self.auction(jobs, &batch, policy, context);
+        let engine = PlainEngine::new(auction.pool, policy, context);
+        planner::plan(auction, Box::new(engine))
+    }
+
+    /// What an auction over these cells works on.
+    fn auction<'a>(
+        &'a self,
+        jobs: &'a [Job],
+        batch: &'a Batch<'a>,
+        policy: &'a Policy,
+        context: &'a PlanContext,
+    ) -> Auction<'a> {
         let pool = PoolCells {
             by_name: &self.by_name,
             names: &self.names,
             cells: &self.cells,
         };
-        let auction = Auction {
+        Auction {
             pool,
             jobs,
-            batch: &batch,
+            batch,
             policy,
             context,
-        };
-        planner::plan(auction, Box::new(PlainEngine::new(pool, policy, context)))
+        }
     }
 }

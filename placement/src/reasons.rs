@@ -37,8 +37,8 @@ fn lacking_too(lacking: Vec<Lack>, tally: &mut Vec<Tally>) {
     for lack in lacking {
         let of_extra = lack.stage != lack.resource;
         let reason = of_extra.then_some(lack.resource);
-        let told = |row: &Tally| row.stage == lack.stage && row.reason == reason;
-        if !tally.iter().any(told) {
+        let listed = |row: &Tally| row.stage == lack.stage && row.reason == reason;
+        if !tally.iter().any(listed) {
             tally.push(Tally {
                 stage: lack.stage.to_owned(),
                 cells: 0,
@@ -94,6 +94,6 @@ fn text(filter: &Filter, job: &Job, lacking: &[Lack]) -> String {
         Filter::Sick => format!("{found_none} whose last starts succeeded"),
         Filter::OvercommitRatios => format!("{found_none} with the required overcommit ratios"),
         Filter::RebootWithin { .. } => format!("{found_none} that does not reboot soon"),
-        Filter::Locality => format!("{found_none} that is as near and far as required"),
+        Filter::Locality => format!("{found_none} that satisfies near and far"),
     }
 }

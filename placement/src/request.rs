@@ -273,7 +273,7 @@ impl Request {
             return Err(Invalid::new(
                 "indices",
                 "[]",
-                "at least one index, or no such field",
+                "at least one index; leave the field out for all",
             ));
         }
         if let Some(index) = indices.iter().find(|i| **i >= self.instances) {

@@ -144,7 +144,7 @@ impl<'de> Deserialize<'de> for Span {
         let text = String::deserialize(deserializer)?;
         humantime::parse_duration(&text).map(Span).map_err(|e| {
             D::Error::custom(format!(
-                "{text:?} is not a length of time ({e}); expected one like \"4s\" or \"250ms\""
+                "{text:?} is not a duration ({e}); expected one like \"4s\" or \"250ms\""
             ))
         })
     }

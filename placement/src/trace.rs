@@ -65,12 +65,15 @@ impl Trace {
 
     /// Before the first stage: the cells that are left out of this auction.
     pub(crate) fn begin(&mut self, view: &AuctionView<'_>, live: &[u32]) {
-        for (name, gone) in view.gone() {
+        for (name, left_out) in view.left_out() {
             let reason = match *name {
                 "expired" => "the advertisement expired",
                 _ => "gave no bid",
             };
-            let whys = gone.iter().map(|slot| (*slot, Why::text(reason))).collect();
+            let whys = left_out
+                .iter()
+                .map(|slot| (*slot, Why::text(reason)))
+                .collect();
             let rejected = group(view, name, whys, self.with_names);
             self.stages.push(StageReport {
                 stage: (*name).to_owned(),

@@ -27,7 +27,7 @@ impl<'de> serde::de::Visitor<'de> for AnyTrait {
     type Value = Trait;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("true or false, a text or a list of texts")
+        f.write_str("true, false, a string or a list of strings")
     }
 
     fn visit_bool<E>(self, flag: bool) -> Result<Trait, E> {

@@ -1,4 +1,4 @@
-//! Where each filter draws its line, and what it says of a cell on the wrong side of it.
+//! The boundary of each filter, and its reason for cells on the wrong side of it.
 #![allow(clippy::unwrap_used)] // a test may panic
 
 use std::sync::Arc;
@@ -176,7 +176,7 @@ fn draining_cells_are_no_cells() {
     assert_eq!(why.reason, "unable to communicate to compatible cells");
 }
 
-/// Eight reasons are told apart; a ninth counts with the others that have no row of their own.
+/// Eight reasons are kept apart; a ninth is counted with the others that have no row.
 #[test]
 fn very_many_reasons_are_grouped() {
     let cells: Vec<Value> = (0..12)

@@ -69,7 +69,8 @@ fn news(dice: &mut Dice, pool: &mut Pool, cells: u64, rich: bool) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
+    // a seed cannot be made smaller: the first that fails is as good as any
+    #![proptest_config(ProptestConfig { cases: 1_000, max_shrink_iters: 0, ..ProptestConfig::default() })]
 
     #[test]
     fn fast_is_plain(seed in any::<u64>()) {

@@ -61,7 +61,7 @@ fn faults_of_policy_files() {
             "preset = \"diego\"\nmax_in_flight = -1",
             2,
             17,
-            "a whole number from 0",
+            "an integer from 0",
             None,
         ),
         (
@@ -225,11 +225,11 @@ fn a_scenario_is_decided() {
         text.contains("      memory: 1 cell dropped, needs 60, the best has 40\n"),
         "{text}"
     );
-    assert!(text.ends_with("1 placed, 1 not placed\n"), "{text}");
+    assert!(text.ends_with("1 placed, 1 unplaced\n"), "{text}");
 }
 
 #[test]
-fn toml_says_the_same_as_json() {
+fn toml_and_json_are_equivalent() {
     let toml = r#"
         name = "two"
         now = 2026-01-01T00:00:00Z

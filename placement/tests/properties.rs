@@ -9,7 +9,7 @@ use common::{Dice, assert_same, cell, draw, jobs, policy};
 use placement::{Cell, Job, Plan, PlanContext, Policy, Pool, Verdict};
 use proptest::prelude::*;
 
-/// Presets in turn, now and then a policy of random stages that holds all amounts.
+/// Presets in turn, now and then a policy of random stages with all resource filters.
 fn any_policy(dice: &mut Dice) -> Policy {
     let preset = dice.of(Policy::PRESETS);
     if !dice.one_in(4) {
@@ -70,7 +70,7 @@ fn placements<'a>(world: &'a World, plan: &'a Plan) -> impl Iterator<Item = (&'a
         })
 }
 
-/// No cell ends with less than nothing of what it was asked for.
+/// No cell ends with a negative amount of a requested resource.
 fn never_over_commits(world: &World, plan: &Plan) {
     let mut cells: BTreeMap<&str, Cell> = world
         .cells
@@ -110,8 +110,8 @@ fn everyone_is_placed_or_explained(world: &World, plan: &Plan) {
     }
 }
 
-/// Who is gone, or on its way out, wins nothing; who is reserved neither, where the policy says so.
-fn nobody_wins_who_must_not(world: &World, plan: &Plan) {
+/// Absent and evacuating cells win nothing; nor do reserved ones if the policy filters them.
+fn excluded_cells_never_win(world: &World, plan: &Plan) {
     let stages = world.policy.to_toml();
     let says = |filter: &str| stages.contains(&format!("filter = \"{filter}\""));
     for (name, _) in placements(world, plan) {
@@ -140,8 +140,8 @@ fn order_does_not_matter(world: &World, plan: &Plan) {
     assert_eq!(before, after);
 }
 
-/// Each stage leaves a part of what it found, and says where the rest went.
-fn stages_only_take_away(world: &World) {
+/// Each stage leaves a part of its cells, and accounts for the rest.
+fn stages_never_add_cells(world: &World) {
     let draw = PlanContext {
         explain: placement::Explain::Cells,
         ..world.draw.clone()
@@ -169,7 +169,8 @@ fn stages_only_take_away(world: &World) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    // a seed cannot be made smaller: the first that fails is as good as any
+    #![proptest_config(ProptestConfig { cases: 400, max_shrink_iters: 0, ..ProptestConfig::default() })]
 
     #[test]
     fn what_holds_for_every_policy(seed in any::<u64>()) {
@@ -177,9 +178,9 @@ proptest! {
         let plan = pool(&world.cells).plan(&world.jobs, &world.policy, &world.draw);
         never_over_commits(&world, &plan);
         everyone_is_placed_or_explained(&world, &plan);
-        nobody_wins_who_must_not(&world, &plan);
+        excluded_cells_never_win(&world, &plan);
         order_does_not_matter(&world, &plan);
-        stages_only_take_away(&world);
+        stages_never_add_cells(&world);
     }
 }
 

@@ -23,7 +23,7 @@ const INDEX: &str = "index";
 /// Everything that can be changed, by name.
 fn settable() -> impl Iterator<Item = (&'static str, Shape)> {
     let attributes = Attributes::FIELDS.iter();
-    let index = (INDEX, Shape::Whole);
+    let index = (INDEX, Shape::Integer);
     attributes
         .map(|field| (field.name, field.shape))
         .chain([index])
@@ -40,13 +40,13 @@ fn find(key: &str) -> Result<(&str, Option<&str>, Shape), Invalid> {
         let hint =
             nearest(name, &names).map_or(String::new(), |n| format!("; did you mean {n:?}?"));
         let expected = format!("one of {}{hint}", names.join(", "));
-        return Err(Invalid::new("attribute", shown(&key.into()), expected));
+        return Err(Invalid::new("attribute", shortened(&key.into()), expected));
     };
     match part {
         Some(part) if !shape.has_parts() || part.is_empty() || part.len() > 128 => {
             Err(Invalid::new(
                 "attribute",
-                shown(&key.into()),
+                shortened(&key.into()),
                 format!("{name:?}, {}", shape.expected(false)),
             ))
         }
@@ -58,13 +58,13 @@ fn find(key: &str) -> Result<(&str, Option<&str>, Shape), Invalid> {
 /// tables; `null` = as configured.
 pub fn attribute_value(key: &str, text: &str) -> Result<Value, Invalid> {
     let (_, part, shape) = find(key)?;
-    let wrong = || Invalid::new(key, shown(&text.into()), shape.expected(part.is_some()));
+    let wrong = || Invalid::new(key, shortened(&text.into()), shape.expected(part.is_some()));
     let words = || text.split(',').filter(|word| !word.is_empty()).collect();
     Ok(match (shape, part) {
         _ if text == "null" => Value::Null,
-        (Shape::Text | Shape::Date | Shape::Networks | Shape::Platform, Some(_))
-        | (Shape::Text | Shape::Date, None) => text.into(),
-        (Shape::Words, _) => words(),
+        (Shape::String | Shape::Date | Shape::Networks | Shape::Platform, Some(_))
+        | (Shape::String | Shape::Date, None) => text.into(),
+        (Shape::Strings, _) => words(),
         (Shape::Traits, Some(_)) => match text {
             "true" | "false" => (text == "true").into(),
             list if list.contains(',') => words(),
@@ -88,7 +88,7 @@ pub(crate) fn merge(mut changed: Changes, set: Changes) -> Result<Changes, Inval
         }
         if value.to_string().len() > MAX_TEXT {
             let expected = format!("at most {MAX_TEXT} bytes");
-            return Err(Invalid::new(key, shown(&value), expected));
+            return Err(Invalid::new(key, shortened(&value), expected));
         }
         changed.insert(key, value);
     }
@@ -110,7 +110,7 @@ pub(crate) fn changed_cell(config: &RepConfig, changed: &Changes) -> Result<Cell
     // by name: a whole table comes before its parts
     for (key, value) in changed {
         let (name, part, shape) = find(key)?;
-        let wrong = || Invalid::new(key, shown(value), shape.expected(part.is_some()));
+        let wrong = || Invalid::new(key, shortened(value), shape.expected(part.is_some()));
         match (name, part) {
             (INDEX, _) => index = u32::deserialize(value).map_err(|_| wrong())?,
             (_, None) => {
@@ -133,7 +133,11 @@ pub(crate) fn changed_cell(config: &RepConfig, changed: &Changes) -> Result<Cell
     let attributes = Attributes::deserialize(Value::Object(whole.clone())).map_err(|_| {
         // each attribute by itself is valid: only a platform can lack a part
         let platform = whole.get("platform").unwrap_or(&Value::Null);
-        Invalid::new("platform", shown(platform), Shape::Platform.expected(false))
+        Invalid::new(
+            "platform",
+            shortened(platform),
+            Shape::Platform.expected(false),
+        )
     })?;
     let cell = config.described(index, attributes);
     check_cell(&cell)?;
@@ -155,7 +159,7 @@ fn check_cell(cell: &Cell) -> Result<(), Invalid> {
     cell.check()?;
     match &cell.platform {
         Some(platform) if platform.stamp.ms().is_none() => {
-            let value = shown(&platform.stamp.as_str().into());
+            let value = shortened(&platform.stamp.as_str().into());
             let expected = "a stamp such as \"20260301T000000Z\"";
             Err(Invalid::new("platform.stamp", value, expected))
         }
@@ -164,7 +168,7 @@ fn check_cell(cell: &Cell) -> Result<(), Invalid> {
 }
 
 /// A value, shortened for messages.
-fn shown(value: &Value) -> String {
+fn shortened(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(60) {
         None => text,

@@ -162,7 +162,7 @@ impl RepConfig {
     pub(crate) fn check(&self) -> Result<(Cell, Cadence), Invalid> {
         let no_zone = Attributes::default().zone;
         if self.attributes.zone != no_zone {
-            let expected = "zone at the top of the configuration";
+            let expected = "zone as a key at the top level";
             return Err(Invalid::new(
                 "attributes.zone",
                 &self.attributes.zone,
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_attributes_stand_in_the_cell() {
+    fn operators_attributes_are_in_the_cell() {
         let text = r#"{"cell":"a","zone":"z1","total":{"memory_mb":1},"attributes":
             {"stacks":["x"],"rack":"r1","reserved":true,"traits":{"ssd":true},"zone_number":4}}"#;
         let (cell, _) = read(text).unwrap().check().unwrap();
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_cell_may_say_is_refused() {
+    fn invalid_configurations_are_rejected() {
         for (field, extra) in [
             ("interval", r#""interval":"8s""#),
             ("heartbeat", r#""heartbeat":"0s""#),

@@ -400,7 +400,7 @@ impl Ledger {
             InstanceState::Restarting => {
                 entry.state = InstanceState::Stopping;
                 self.restarts.retain(|(_, waiting)| waiting != id);
-                self.gone(now_ms, id, InstanceState::Exited, Some("stopped".into()));
+                self.release(now_ms, id, InstanceState::Exited, Some("stopped".into()));
             }
             state => {
                 (entry.state, entry.since_ms) = (InstanceState::Stopping, now_ms);
@@ -432,11 +432,11 @@ impl Ledger {
             EndReason::OverMemory | EndReason::Failed(_) => (None, None),
         };
         if entry.state == InstanceState::Stopping {
-            self.gone(now_ms, &id, InstanceState::Exited, Some("stopped".into()));
+            self.release(now_ms, &id, InstanceState::Exited, Some("stopped".into()));
         } else if *how == EndReason::Exit(0) {
-            self.gone(now_ms, &id, InstanceState::Exited, Some(text));
+            self.release(now_ms, &id, InstanceState::Exited, Some(text));
         } else if entry.work.kind == Kind::Task || entry.strikes == RESTART_DELAYS_MS.len() {
-            self.gone(now_ms, &id, InstanceState::Crashed, Some(text));
+            self.release(now_ms, &id, InstanceState::Crashed, Some(text));
         } else {
             let wait_ms = RESTART_DELAYS_MS[entry.strikes];
             (entry.state, entry.since_ms) = (InstanceState::Restarting, now_ms);
@@ -451,7 +451,13 @@ impl Ledger {
     }
 
     /// Releases an instance's reservation.
-    fn gone(&mut self, now_ms: u64, id: &InstanceId, state: InstanceState, ended: Option<String>) {
+    fn release(
+        &mut self,
+        now_ms: u64,
+        id: &InstanceId,
+        state: InstanceState,
+        ended: Option<String>,
+    ) {
         let Some(mut entry) = self.instances.remove(id) else {
             return;
         };
@@ -468,8 +474,9 @@ impl Ledger {
         };
         self.actions.push(entry.event(what, why.map(str::to_owned)));
         credit(&mut self.cell, &request_of(&entry.work));
-        let shown = entry.describe(now_ms, &self.address);
-        self.history.add(now_ms, shown, stopped, entry.expires_ms);
+        let reported = entry.describe(now_ms, &self.address);
+        self.history
+            .add(now_ms, reported, stopped, entry.expires_ms);
         self.seq += 1;
     }
 

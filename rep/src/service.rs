@@ -28,14 +28,14 @@ const END_MS: u64 = 5_000;
 
 /// Why a rep ended without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum RepExit {
     /// It was drained, and all instances have ended.
     Drained,
     /// It was shut down.
     Shutdown,
 }
 
-impl Ended {
+impl RepExit {
     /// The text for the log.
     pub fn reason(self) -> &'static str {
         match self {
@@ -53,11 +53,11 @@ pub async fn run(
     bus: Bus,
     subjects: Subjects,
     shutdown: CancellationToken,
-) -> Result<Ended, RepError> {
+) -> Result<RepExit, RepError> {
     config.check()?;
     Operators::load(&config)?;
     let Some(()) = shutdown.run_until_cancelled(connected(&bus)).await else {
-        return Ok(Ended::Shutdown);
+        return Ok(RepExit::Shutdown);
     };
     ask_for_the_name(&config, &bus, &subjects).await?;
     let counters = Arc::new(Counters::default());
@@ -132,7 +132,7 @@ async fn live(
     bus: Bus,
     mut messages: Messages,
     shutdown: CancellationToken,
-) -> Ended {
+) -> RepExit {
     let mut connected = bus.connected;
     connected.mark_unchanged();
     let mut watching = true;
@@ -143,7 +143,7 @@ async fn live(
             ending = Some(shell.shut_down() + END_MS);
         }
         if shell.is_drained() || ending.is_some_and(|end| end <= shell.now_ms()) {
-            return ending.map_or(Ended::Drained, |_| Ended::Shutdown);
+            return ending.map_or(RepExit::Drained, |_| RepExit::Shutdown);
         }
         let wake = shell.instant(shell.next_ms().min(ending.unwrap_or(u64::MAX)));
         tokio::select! {

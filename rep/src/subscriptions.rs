@@ -121,7 +121,7 @@ async fn serve(
     let name = format!("{}-cell", subjects.prefix().replace('.', "-"));
     let service = client
         .service_builder()
-        .description("One cell: starts what an auctioneer sends it")
+        .description("cell agent: runs the work that auctioneers send")
         .metadata(metadata)
         .stats_handler(move |_, _| counters.to_json())
         .start(name, env!("CARGO_PKG_VERSION"))

@@ -170,7 +170,7 @@ impl OfflineAuction {
         let ttl_text = file.ttl.as_deref().unwrap_or("15s");
         let ttl = humantime::parse_duration(ttl_text)
             .ok()
-            .ok_or_else(|| wrong("ttl", ttl_text, "a length of time such as \"15s\""))?;
+            .ok_or_else(|| wrong("ttl", ttl_text, "a duration such as \"15s\""))?;
         let first = match file.pick.as_deref() {
             None | Some("draw") => false,
             Some("first") => true,
@@ -214,14 +214,14 @@ impl OfflineAuction {
                 seen.entry(text).or_insert((i, 0)).1 += 1;
             }
         }
-        let told = |(text, (first, times)): (String, (usize, usize))| match times {
+        let in_one_line = |(text, (first, times)): (String, (usize, usize))| match times {
             1 => format!("requests[{first}].{text}"),
-            n => format!("requests[{first}].{text} (and {} more alike)", n - 1),
+            n => format!("requests[{first}].{text} (and {} more like it)", n - 1),
         };
-        seen.into_iter().map(told).collect()
+        seen.into_iter().map(in_one_line).collect()
     }
 
-    /// The cells as a pool, the expired ones included: [`OfflineAuction::draw`] says which those are.
+    /// The cells as a pool, the expired ones included: [`OfflineAuction::draw`] has their names.
     pub fn pool(&self) -> Pool {
         let mut pool = Pool::default();
         for cell in self.cells.iter().chain(&self.expired) {

@@ -16,7 +16,7 @@ pub fn render(report: &Report) -> String {
         let _ = render_decision(decision, &mut out, wide);
     }
     let unplaced = report.decisions.len() - report.placed();
-    let _ = writeln!(out, "{} placed, {unplaced} not placed", report.placed());
+    let _ = writeln!(out, "{} placed, {unplaced} unplaced", report.placed());
     out
 }
 
@@ -27,7 +27,7 @@ fn render_decision(decision: &DecisionReport, out: &mut String, wide: usize) -> 
         Some(cell) => write!(out, "{cell}")?,
         None => write!(
             out,
-            "not placed: {}",
+            "unplaced: {}",
             decision.reason.as_deref().unwrap_or_default()
         )?,
     }
@@ -42,14 +42,14 @@ fn render_decision(decision: &DecisionReport, out: &mut String, wide: usize) -> 
     }
     writeln!(out)?;
     // the stages have the rest
-    let told = |row: &Tally| !decision.stages.is_empty() && row.cells > 0;
+    let listed = |row: &Tally| !decision.stages.is_empty() && row.cells > 0;
     for stage in &decision.stages {
         writeln!(out, "      {}: {} left", stage.stage, stage.survivors)?;
         for tally in &stage.rejected {
             writeln!(out, "        {}", tally.in_words())?;
         }
     }
-    for tally in decision.tally.iter().filter(|row| !told(row)) {
+    for tally in decision.tally.iter().filter(|row| !listed(row)) {
         writeln!(out, "      {}", tally.in_words())?;
     }
     for score in &decision.scores {

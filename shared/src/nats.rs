@@ -67,7 +67,7 @@ pub enum BusError {
     #[error("not sent within {} s: the connection to NATS is down", PUBLISH_TIMEOUT.as_secs())]
     Timeout,
     /// The client rejected it (a bad subject, a body over max_payload …).
-    #[error("NATS refused: {0}")]
+    #[error("NATS client: {0}")]
     Refused(String),
 }
 
@@ -175,7 +175,7 @@ fn settings(
             }
             match (&event, notices.as_ref().filter(|_| !ending.is_cancelled())) {
                 (Event::SlowConsumer(subscription), _) => {
-                    tracing::warn!(subscription, "messages dropped: they came too fast");
+                    tracing::warn!(subscription, "messages dropped: slow consumer");
                 }
                 (Event::ServerError(error), _) => {
                     tracing::warn!(%error, "the NATS server reports an error");
@@ -365,7 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_address_says_of_its_user() {
+    fn credentials_are_read_from_addresses() {
         let some = |name: &str, password: Option<&str>| {
             Some((name.to_owned(), password.map(str::to_owned)))
         };
@@ -388,16 +388,16 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_at_once_then_less_often() {
+    fn a_failure_is_logged_at_once_then_less_often() {
         let mut state = NoticeState::default();
         let start = Instant::now();
-        let told: Vec<u64> = (0..200)
+        let logged: Vec<u64> = (0..200)
             .filter(|second| {
                 let now = start + Duration::from_secs(*second);
                 state.failure_due(now, "IO error").is_some()
             })
             .collect();
-        assert_eq!(told, [0, 2, 6, 14, 30, 62, 122, 182]);
+        assert_eq!(logged, [0, 2, 6, 14, 30, 62, 122, 182]);
     }
 
     #[test]

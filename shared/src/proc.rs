@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_is_found_both_ways_and_seen_to_end() {
+    fn a_child_is_found_by_both_methods_until_it_ends() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let own = std::process::id();
         let find = || descendants(own).into_iter().find(|p| p.pid == child.id());

@@ -19,7 +19,7 @@ pub fn check_prefix(prefix: &str) -> Result<(), Invalid> {
     {
         return Ok(());
     }
-    let expected = "at most 64 of A-Z a-z 0-9 _ - in words set apart by dots";
+    let expected = "at most 64 of A-Z a-z 0-9 _ - in tokens separated by dots";
     Err(Invalid::new("prefix", format!("{prefix:?}"), expected))
 }
 

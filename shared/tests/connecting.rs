@@ -1,4 +1,4 @@
-//! What a role's log says of its connection to NATS.
+//! What a role logs about its connection to NATS.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
@@ -62,7 +62,7 @@ fn role(url: String) -> NatsOptions {
 }
 
 #[tokio::test]
-async fn a_role_says_at_once_that_there_is_no_server() {
+async fn a_role_logs_a_missing_server_at_once() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = free.local_addr().unwrap().port();
     drop(free);
@@ -87,7 +87,7 @@ async fn a_role_says_at_once_that_there_is_no_server() {
 }
 
 #[tokio::test]
-async fn a_role_says_when_it_is_connected_and_when_not() {
+async fn a_role_logs_connects_and_disconnects() {
     let mut server = NatsServer::start().await;
     let log = Log::default();
     let _guard = log.begin();

@@ -16,7 +16,7 @@ fn refusal(body: &str) -> wire::WireError {
     }
 }
 
-/// The field (`-` = none) | what the message says | the body.
+/// The field (`-` = none) | the message | the body.
 const FAULTS: &str = r#"
 - | EOF | {
 - | expected an object at line 1 | 5
@@ -25,7 +25,7 @@ run | expected an object at line 1 | {"app":"a","memory_mb":1,"disk_mb":1,"run":
 app | missing field `app` | {"memory_mb":1,"disk_mb":1}
 memory_mb | "64" | {"app":"a","memory_mb":"64","disk_mb":1}
 memory_mb | -1 | {"app":"a","memory_mb":-1,"disk_mb":1}
-memory_mb | expected a whole number | {"app":"a","memory_mb":1e30,"disk_mb":1}
+memory_mb | expected an integer | {"app":"a","memory_mb":1e30,"disk_mb":1}
 disk_mb | 2147483648 | {"app":"a","memory_mb":1,"disk_mb":2147483648}
 app | a b | {"app":"a b","memory_mb":1,"disk_mb":1}
 app | 1 to 128 | {"app":"","memory_mb":1,"disk_mb":1}
@@ -62,7 +62,7 @@ fn each_fault_of_a_request_names_its_field() {
     assert!(refusal("").message.contains("EOF"));
 }
 
-/// Nothing that a request executes is quoted: errors become events, which every observer hears. The
+/// Nothing that a request executes is quoted: errors become events, which every observer gets. The
 /// field | the body.
 const SECRETS: &str = r#"
 run.env | {"run":{"command":["x"],"env":"hunter2"}}
@@ -103,7 +103,7 @@ fn what_a_request_executes_is_never_quoted() {
     }
 }
 
-/// What stops or drains more than was meant is refused: field | says | body.
+/// A stop or drain of more than was meant is rejected: field | message | body.
 const TOO_MUCH: &str = r#"
 index | index: 0 is not allowed; expected app, indices or instances | {"app":"w","index":0}
 indices | [] is not allowed; expected at least one | {"app":"w","indices":[]}
@@ -173,7 +173,7 @@ fn an_array_is_judged_one_by_one() {
 }
 
 #[test]
-fn an_advertisement_must_stand_on_its_own_subject() {
+fn an_advertisement_must_match_its_subject() {
     let body = br#"{"cell":"a","incarnation":"018f0000-0000-4000-8000-000000000001","seq":1,"total":{"memory_mb":1},"available":{"memory_mb":1}}"#;
     assert!(wire::Envelope::parse(body, Some("a")).is_ok());
     let e = wire::Envelope::parse(body, Some("b")).unwrap_err();

@@ -103,7 +103,7 @@ pub struct Figures {
     /// Placed.
     pub placed: u64,
     /// Unplaced: given up, or with an unknown outcome.
-    pub refused: u64,
+    pub unplaced: u64,
     /// Still without an outcome at the end.
     pub waiting: u64,
     /// Lost with their cell.

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 pub use self::{
     contender::{AUCTIONS_2014, Contender, Decider},
-    fault::{Fault, Target, Trouble},
+    fault::{Fault, FaultKind, Target},
 };
 use crate::{
     demand::{Demand, DemandAction},

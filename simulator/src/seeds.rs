@@ -9,7 +9,7 @@ use crate::outcome::{Balance, Seeds, SeedsRun, SimOutcome};
 /// The figures that are compared first, by path.
 pub const MAIN: [&str; 19] = [
     "placed",
-    "refused",
+    "unplaced",
     "waiting",
     "lost",
     "wait_ms.mean",

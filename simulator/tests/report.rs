@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use simulator::outcome::SimOutcome;
 use simulator::report;
 
-/// Where pages are put: a directory that stays if asked for, else one that does not.
+/// Where pages are written: a directory that stays if requested, else a temporary one.
 struct Pages {
     dir: PathBuf,
     keep: bool,
@@ -165,7 +165,7 @@ fn the_page_shows_the_outcome_in_every_form() {
         let found = browser.eval(&format!("document.querySelectorAll(\"{selector}\").length"));
         assert_eq!(found, json!(count), "{selector}");
     }
-    // policies are told apart by colour and by dashes, in lines, bands and bars alike
+    // policies differ in colour and in dashes, in lines, bands and bars alike
     for (selector, property, kinds) in [
         (".line", "stroke", 3),
         (".line", "stroke-dasharray", 3),

@@ -103,7 +103,7 @@ fn an_app_is_spread_over_cells_and_zones() {
 #[test]
 fn the_first_boulder_goes_before_the_pebbles_and_the_second_after_them() {
     let run = first("boulders-and-pebbles", 1);
-    assert_eq!((run.figures.placed, run.figures.refused), (51, 31));
+    assert_eq!((run.figures.placed, run.figures.unplaced), (51, 31));
     let boulder = run.apps.iter().position(|app| app == "boulder").unwrap();
     let cell = &run.cells[0];
     let boulders: Vec<u32> = (cell.instances.iter())
@@ -238,7 +238,7 @@ fn several_auctioneers_place_every_instance_once() {
         for seed in 1..=5 {
             let run = first(name, seed);
             assert_eq!(
-                (run.figures.placed, run.figures.refused),
+                (run.figures.placed, run.figures.unplaced),
                 (20, 0),
                 "{name} {seed}"
             );

@@ -106,8 +106,8 @@ cells = ["z1-cell-1"]
     let aggregated = play(&read(&format!("duration = \"24h 1m\"\n{work}")), 1, false).figures;
     assert_eq!(simulated.asked, aggregated.asked);
     assert_eq!(
-        (simulated.placed, simulated.refused, simulated.lost),
-        (aggregated.placed, aggregated.refused, aggregated.lost)
+        (simulated.placed, simulated.unplaced, simulated.lost),
+        (aggregated.placed, aggregated.unplaced, aggregated.lost)
     );
     assert_eq!(simulated.auctions, aggregated.auctions);
     assert_eq!(simulated.per_cell, aggregated.per_cell);
@@ -135,7 +135,7 @@ fn every_instance_has_an_outcome_under_faults_and_losses() {
     for seed in 1..=5 {
         let run = play(&read(&text), seed, false);
         let f = &run.figures;
-        assert_eq!(f.placed + f.refused + f.waiting, f.asked, "seed {seed}");
+        assert_eq!(f.placed + f.unplaced + f.waiting, f.asked, "seed {seed}");
         assert_eq!(f.waiting, 0, "seed {seed}");
         assert!(f.lost > 0, "seed {seed}");
         assert_eq!(run.wait_histogram.counts.iter().sum::<u64>(), f.placed);
@@ -199,7 +199,7 @@ stop = { app = "big", indices = [0] }
 "#;
     let run = play(&read(text), 1, false);
     let f = &run.figures;
-    assert_eq!((f.asked, f.placed, f.refused, f.waiting), (7, 7, 0, 0));
+    assert_eq!((f.asked, f.placed, f.unplaced, f.waiting), (7, 7, 0, 0));
     assert!(
         f.wait_ms.max > 60_000.0 && f.wait_ms.max < 70_000.0,
         "{:?}",
@@ -279,7 +279,7 @@ fn auctions_of_2014_are_contenders_too() {
     assert_eq!(scenario.contenders[2].label, "mine");
 }
 
-/// With many cells some message is always on its way; the run still ends after the last outcome.
+/// With many cells some message is always in transit; the run still ends after the last outcome.
 #[test]
 fn a_run_without_a_duration_ends_though_cells_keep_advertising() {
     let text = r#"
@@ -348,7 +348,7 @@ fn a_scenario_that_asks_for_nothing_ends_at_once() {
 }
 
 #[test]
-fn a_run_that_can_only_wait_ends_and_says_so() {
+fn a_run_without_progress_ends_with_a_note() {
     let text = r#"
 [[workload]]
 at = "1s"
@@ -363,7 +363,7 @@ kind = "nats-away"
         panic!("one note: {:?}", run.notes)
     };
     assert!(
-        note.contains("nothing changed: 3 instances are without an outcome"),
+        note.contains("nothing changed: 3 instances have no outcome"),
         "{note}"
     );
     // a fault that ends is waited for, however late

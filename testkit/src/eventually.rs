@@ -11,21 +11,21 @@ pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The result of one check: the value, or what was there instead.
-pub trait Look {
+pub trait Check {
     /// What [`eventually`] returns.
     type Value;
     /// The value, or what was found in its place.
     fn found(self) -> Result<Self::Value, String>;
 }
 
-impl<T> Look for Option<T> {
+impl<T> Check for Option<T> {
     type Value = T;
     fn found(self) -> Result<T, String> {
         self.ok_or_else(|| "None".into())
     }
 }
 
-impl<T, E: Display> Look for Result<T, E> {
+impl<T, E: Display> Check for Result<T, E> {
     type Value = T;
     fn found(self) -> Result<T, String> {
         // the alternate form of an anyhow error is its whole chain
@@ -33,7 +33,7 @@ impl<T, E: Display> Look for Result<T, E> {
     }
 }
 
-impl Look for bool {
+impl Check for bool {
     type Value = ();
     fn found(self) -> Result<(), String> {
         if self { Ok(()) } else { Err("false".into()) }
@@ -54,7 +54,7 @@ impl Look for bool {
 /// # }
 /// ```
 #[track_caller]
-pub fn eventually<R: Look>(
+pub fn eventually<R: Check>(
     what: &str,
     look: impl AsyncFnMut() -> R,
 ) -> impl Future<Output = R::Value> {
@@ -63,7 +63,7 @@ pub fn eventually<R: Look>(
 
 /// Like [`eventually`], for `deadline` at most. A look that hangs counts as nothing seen.
 #[track_caller]
-pub fn eventually_within<R: Look>(
+pub fn eventually_within<R: Check>(
     deadline: Duration,
     what: &str,
     mut look: impl AsyncFnMut() -> R,
@@ -104,7 +104,7 @@ mod tests {
 
     #[tokio::test]
     #[should_panic(expected = "for four; last seen: only 3")]
-    async fn says_what_was_last_seen() {
+    async fn a_failure_shows_what_was_last_seen() {
         let look = async || Err::<(), _>("only 3");
         eventually_within(Duration::from_millis(30), "four", look).await;
     }

@@ -12,7 +12,7 @@ pub mod generators;
 mod link;
 mod server;
 
-pub use eventually::{DEFAULT_DEADLINE, Look, eventually, eventually_within};
+pub use eventually::{Check, DEFAULT_DEADLINE, eventually, eventually_within};
 pub use link::Link;
 pub use nats_server::{Options, Port};
 pub use server::{NatsServer, server_binary};

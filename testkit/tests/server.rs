@@ -40,7 +40,7 @@ async fn is_killed_when_its_test_panics() {
     assert!(!runs(pid));
 }
 
-/// Not a test of its own: the process that the next one starts. It ends without running any Drop.
+/// Not a test by itself: the process that the next one starts. It ends without running any Drop.
 #[tokio::test]
 async fn start_and_abort() {
     if std::env::var_os("TESTKIT_ABORT").is_some() {
@@ -69,7 +69,7 @@ async fn dies_with_its_process() {
 }
 
 #[tokio::test]
-async fn two_at_once_are_strangers() {
+async fn two_servers_are_independent() {
     let (one, two) = tokio::join!(NatsServer::start(), NatsServer::start());
     assert_ne!(one.port(), two.port());
     assert!(one.url().starts_with("nats://127.0.0.1:"));
@@ -139,7 +139,7 @@ async fn freezes_and_goes_on() {
 
 #[tokio::test]
 #[should_panic(expected = "nats-server ended")]
-async fn says_why_it_does_not_start() {
+async fn a_failed_start_has_its_reason() {
     NatsServer::with_config("no_such_option: 1").await;
 }
 

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_is_told_once() {
+    fn an_error_source_is_printed_once() {
         #[derive(Debug, thiserror::Error)]
         #[error("cannot connect: {0}")]
         struct Outer(#[source] io::Error);

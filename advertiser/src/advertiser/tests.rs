@@ -29,7 +29,7 @@ fn run(advertiser: &mut Advertiser, happens: &[(u64, Happens)], until_ms: u64) -
     let mut version = advertiser.version;
     let mut sent = Vec::new();
     let mut happens = happens.iter().peekable();
-    // far more than any of these tests needs: whoever never comes to an end is wrong
+    // far more than any of these tests needs: reaching it is a failure
     for _ in 0..100_000 {
         let happens_at = happens.peek().map_or(u64::MAX, |(at, _)| *at);
         let due_ms = advertiser.next_ms().unwrap_or(u64::MAX);
@@ -58,7 +58,7 @@ fn run(advertiser: &mut Advertiser, happens: &[(u64, Happens)], until_ms: u64) -
 }
 
 #[test]
-fn it_is_heard_at_once_and_then_within_every_interval() {
+fn it_advertises_at_once_and_then_within_every_interval() {
     let sent = run(&mut advertiser(), &[], 60_000);
     assert_eq!(sent[0], 0);
     let gaps: Vec<u64> = sent.windows(2).map(|w| w[1] - w[0]).collect();
@@ -70,13 +70,13 @@ fn it_is_heard_at_once_and_then_within_every_interval() {
 }
 
 #[test]
-fn changes_are_told_at_once_but_not_more_often_than_every_100_ms() {
+fn changes_are_advertised_at_once_but_at_most_every_100_ms() {
     let changes: Vec<_> = [1_000, 1_010, 1_099, 1_100, 1_300]
         .map(|at| (at, Happens::Change))
         .to_vec();
     let sent = run(&mut advertiser(), &changes, 2_000);
     assert_eq!(sent, [0, 1_000, 1_100, 1_300]);
-    // one that comes with an advertisement just sent is told by the next one
+    // one that arrives with an advertisement just sent is answered by the next one
     let sent = run(
         &mut advertiser(),
         &[(1_000, Happens::Change), (1_001, Happens::Change)],
@@ -94,7 +94,7 @@ fn discover_is_answered_once_within_250_ms() {
 }
 
 #[test]
-fn what_must_be_heard_at_once_is() {
+fn an_urgent_advertisement_is_not_delayed() {
     let sent = run(
         &mut advertiser(),
         &[(1, Happens::AtOnce), (2, Happens::AtOnce)],
@@ -120,7 +120,7 @@ fn cells_spread_their_answers() {
 }
 
 #[test]
-fn who_has_left_advertises_no_more() {
+fn a_withdrawn_cell_does_not_advertise() {
     let mut advertiser = advertiser();
     assert!(!advertiser.has_advertised() && !advertiser.has_left());
     let due = advertiser.handle(0, 1, Trigger::Tick);
@@ -161,7 +161,7 @@ fn bids_rely_only_on_an_advertisement_that_was_sent() {
 }
 
 #[test]
-fn what_is_due_next_is_told() {
+fn next_ms_is_when_something_is_due() {
     let mut advertiser = advertiser();
     assert_eq!(advertiser.next_ms(), Some(0));
     assert_eq!(advertiser.next_news_ms(), None, "an interval is no news");
@@ -221,7 +221,7 @@ fn reps_of_old_advertise_no_changes() {
 proptest! {
     /// Whatever is asked and changed: no silence longer than an interval, no answer storm.
     #[test]
-    fn never_silent_and_never_a_storm(
+    fn advertisements_are_neither_too_rare_nor_too_frequent(
         gaps in prop::collection::vec((0..400_u64, 0..2_usize), 0..200),
         seed in any::<u64>(),
     ) {
@@ -244,7 +244,7 @@ proptest! {
             let in_a_second = sent[i..].iter().take_while(|at| **at < first + 1_000).count();
             prop_assert!(in_a_second <= 15, "{} in a second", in_a_second);
         }
-        // every change is told within 100 ms, every discover answered within 500 ms
+        // every change is advertised within 100 ms, every discover answered within 500 ms
         for (at, what) in &inputs {
             let within = if *what == Happens::Change { 100 } else { 2 * ANSWER_MS };
             prop_assert!(sent.iter().any(|s| s >= at && *s <= at + within), "{:?} at {}", what, at);

@@ -79,14 +79,14 @@ impl Feed {
         let Some((name, known)) = get_mut(&mut self.cells, cell) else {
             return;
         };
-        let gone = known.take(|d| instances.contains(&d.instance));
-        self.return_all(&name, &gone);
+        let removed = known.take(|d| instances.contains(&d.instance));
+        self.return_all(&name, &removed);
     }
 
-    fn return_all(&mut self, name: &str, gone: &[Debit]) {
-        if let (false, Some(cell)) = (gone.is_empty(), self.pool.get(name)) {
+    fn return_all(&mut self, name: &str, removed: &[Debit]) {
+        if let (false, Some(cell)) = (removed.is_empty(), self.pool.get(name)) {
             let mut cell = cell.clone();
-            for debit in gone {
+            for debit in removed {
                 cell.credit(&debit.job.request);
             }
             self.pool.put(cell);
@@ -107,22 +107,22 @@ impl Known {
             return (Vec::new(), Vec::new());
         }
         let listed = |d: &Debit| envelope.recent.contains(&d.instance);
-        let gone = self.take(|d| match d.answered_seq {
+        let removed = self.take(|d| match d.answered_seq {
             Some(answered) => seq.is_some_and(|seq| answered <= seq),
             None => listed(d) || envelope.clock_ms > d.expires_ms,
         });
-        let unanswered = gone
+        let unanswered = removed
             .iter()
             .filter(|d| d.answered_seq.is_none() && listed(d));
         let settled = unanswered.map(|d| d.instance).collect();
-        (gone, settled)
+        (removed, settled)
     }
 
     fn take(&mut self, which: impl Fn(&Debit) -> bool) -> Vec<Debit> {
-        let (gone, kept) = std::mem::take(&mut self.debits)
+        let (removed, kept) = std::mem::take(&mut self.debits)
             .into_iter()
             .partition(which);
         self.debits = kept;
-        gone
+        removed
     }
 }

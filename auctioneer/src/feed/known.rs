@@ -13,7 +13,7 @@ pub struct Known {
     /// The cell's clock in its last report.
     pub clock_ms: CellTime,
     /// Our clock then.
-    pub heard_at_ms: u64,
+    pub reported_at_ms: u64,
     /// How long a report is valid.
     pub ttl_ms: u64,
     /// In pool time.
@@ -45,7 +45,7 @@ impl Known {
             incarnation: envelope.incarnation,
             seq: envelope.seq,
             clock_ms: CellTime::default(),
-            heard_at_ms: 0,
+            reported_at_ms: 0,
             ttl_ms,
             expires_at_ms: 0,
             silent: false,
@@ -65,7 +65,7 @@ impl Known {
         self.expires_at_ms = pool_ms + lease_ms(self.ttl_ms);
         if envelope.clock_ms > CellTime::default() {
             self.clock_ms = envelope.clock_ms;
-            self.heard_at_ms = now_ms;
+            self.reported_at_ms = now_ms;
         }
     }
 

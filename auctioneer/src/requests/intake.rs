@@ -71,7 +71,7 @@ impl Requests {
         if waiting + jobs > MAX_WAITING {
             turn.counters.overloaded += 1;
             let message = format!(
-                "{waiting} jobs wait already and {jobs} more would; at most {MAX_WAITING} may"
+                "{waiting} jobs are waiting; {jobs} more would exceed the limit of {MAX_WAITING}"
             );
             return Err(refuse(code::OVERLOADED, message));
         }

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_has_so_many_lines_and_the_next_tells_what_was_left_out() {
+    fn lines_per_second_are_limited_and_the_rest_is_counted() {
         let log = AuctionLog::default();
         let start = Instant::now();
         let logged = (0..25).filter(|_| log.next(start).0).count();

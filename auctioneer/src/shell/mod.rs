@@ -34,7 +34,7 @@ use crate::{
     parts::Settings, warm_up::WarmUp,
 };
 use auction_log::AuctionLog;
-use service::Door;
+use service::RequestService;
 
 /// The most inputs that wait for the machine; beyond that the subscriptions fill up.
 const INPUTS: usize = 65_536;
@@ -127,7 +127,7 @@ pub async fn run(
     let mut tasks = JoinSet::new();
     shell.listen(&config.name, &mut tasks).await?;
     tasks.spawn(publish::echo(shell.clone(), config.name.clone()));
-    let door = Door::open(&shell, &config).await?;
+    let service = RequestService::open(&shell, &config).await?;
     tasks.spawn(service::compare_policies(shell.clone()));
     let owner = Owner {
         shell,
@@ -138,7 +138,7 @@ pub async fn run(
     // a task of its own: the caller may wait on a thread that is not a worker's, and then every
     // message would have to wake that thread
     let mut owner_task = JoinSet::new();
-    owner_task.spawn(owner.own(door, tasks, shutdown));
+    owner_task.spawn(owner.own(service, tasks, shutdown));
     match owner_task.join_next().await {
         Some(Ok(ended)) => ended,
         _ => Err(AuctioneerError::Closed),
@@ -156,7 +156,7 @@ struct Owner {
 impl Owner {
     async fn own(
         mut self,
-        mut door: Door,
+        mut service: RequestService,
         mut tasks: JoinSet<()>,
         shutdown: CancellationToken,
     ) -> Result<(), AuctioneerError> {
@@ -168,10 +168,10 @@ impl Owner {
         loop {
             let now_ms = self.clock.now_ms();
             let mut wake_ms = self.machine.next_wake_ms();
-            if !door.is_joined() && leave_by_ms.is_none() {
+            if !service.is_joined() && leave_by_ms.is_none() {
                 let cells = self.machine.feed().pool().len();
                 if warm_up.is_over(now_ms, cells) {
-                    door.join(&self.shell, cells, &mut tasks).await?;
+                    service.join(&self.shell, cells, &mut tasks).await?;
                     self.machine.warmed_up();
                 }
                 wake_ms = wake_ms.min(warm_up.next_ms(now_ms));
@@ -183,7 +183,7 @@ impl Owner {
             tokio::select! {
                 biased;
                 () = shutdown.cancelled(), if leave_by_ms.is_none() => {
-                    door.close().await;
+                    service.close().await;
                     leave_by_ms = Some(now_ms + LEAVE_MS);
                     inputs.push(AuctioneerInput::Shutdown);
                 }

@@ -28,14 +28,14 @@ const QUEUE_GROUP: &str = "auctioneers";
 const COMPARE: Duration = Duration::from_secs(60);
 
 /// The service, at first without endpoints.
-pub(super) struct Door {
+pub(super) struct RequestService {
     service: Option<Service>,
     joined: bool,
 }
 
 /// One endpoint.
 #[derive(Clone, Copy, Debug)]
-enum Entrance {
+enum RequestKind {
     Start,
     Stop,
     Place,
@@ -45,7 +45,7 @@ enum Entrance {
     Queued,
 }
 
-impl Door {
+impl RequestService {
     /// Starts the service, and asks the cells to advertise.
     pub(super) async fn open(
         shell: &Shell,
@@ -61,7 +61,7 @@ impl Door {
             .bus
             .client
             .service_builder()
-            .description("takes start requests and places them on cells")
+            .description("accepts start requests and places instances on cells")
             .metadata(metadata)
             .stats_handler(move |_, stats| {
                 if stats.name != "start" {
@@ -97,25 +97,25 @@ impl Door {
         self.joined = true;
         let keys = Arc::new(AtomicU64::new(0));
         let subjects = &shell.subjects;
-        for (name, subject, entrance) in [
-            ("start", subjects.start(), Entrance::Start),
-            ("stop", subjects.stop(), Entrance::Stop),
-            ("place", subjects.place(), Entrance::Place),
-            ("explain", subjects.explain(), Entrance::Explain),
-            ("pool", subjects.pool(), Entrance::Pool),
-            ("capacity", subjects.capacity(), Entrance::Capacity),
-            ("queued", subjects.queued(), Entrance::Queued),
+        for (name, subject, kind) in [
+            ("start", subjects.start(), RequestKind::Start),
+            ("stop", subjects.stop(), RequestKind::Stop),
+            ("place", subjects.place(), RequestKind::Place),
+            ("explain", subjects.explain(), RequestKind::Explain),
+            ("pool", subjects.pool(), RequestKind::Pool),
+            ("capacity", subjects.capacity(), RequestKind::Capacity),
+            ("queued", subjects.queued(), RequestKind::Queued),
         ] {
             // queued work is known only to the auctioneer that received it, so each is in its own
             // group
-            let group = match entrance {
-                Entrance::Queued => &*shell.inbox,
+            let group = match kind {
+                RequestKind::Queued => &*shell.inbox,
                 _ => QUEUE_GROUP,
             };
             let endpoint = service.endpoint_builder().name(name).queue_group(group);
             let endpoint = endpoint.add(subject).await;
             let endpoint = endpoint.map_err(AuctioneerError::Service)?;
-            tasks.spawn(take(shell.clone(), endpoint, entrance, Arc::clone(&keys)));
+            tasks.spawn(take(shell.clone(), endpoint, kind, Arc::clone(&keys)));
         }
         tracing::info!(cells, "ready: accepting requests");
         Ok(())
@@ -126,7 +126,7 @@ impl Door {
         if let Some(service) = self.service.take()
             && let Err(error) = service.stop().await
         {
-            tracing::debug!(%error, "the service did not stop in order");
+            tracing::debug!(%error, "the service did not stop cleanly");
         }
     }
 }
@@ -141,7 +141,7 @@ impl Shell {
 }
 
 /// Reads requests and hands them to the machine. Ends when the service is stopped.
-async fn take(shell: Shell, mut endpoint: Endpoint, entrance: Entrance, keys: Arc<AtomicU64>) {
+async fn take(shell: Shell, mut endpoint: Endpoint, kind: RequestKind, keys: Arc<AtomicU64>) {
     while let Some(request) = endpoint.next().await {
         let body = request.message.payload.clone();
         let key = request.message.reply.is_some().then(|| {
@@ -149,7 +149,7 @@ async fn take(shell: Shell, mut endpoint: Endpoint, entrance: Entrance, keys: Ar
             remember(&shell, key, request);
             key
         });
-        match read(&shell.policy, entrance, &body, key) {
+        match read(&shell.policy, kind, &body, key) {
             Ok(input) => {
                 if shell.inputs.send(input).await.is_err() {
                     return;
@@ -169,21 +169,21 @@ fn remember(shell: &Shell, key: ReplyKey, request: Request) {
 
 fn read(
     policy: &Policy,
-    entrance: Entrance,
+    kind: RequestKind,
     body: &[u8],
     key: Option<ReplyKey>,
 ) -> Result<AuctioneerInput, WireError> {
-    match (entrance, key) {
-        (Entrance::Start, key) => Ok(admission::read_start(policy, body, key, Uuid::now_v7)),
-        (Entrance::Stop, key) => Ok(admission::read_stop(body, key, Uuid::now_v7)),
+    match (kind, key) {
+        (RequestKind::Start, key) => Ok(admission::read_start(policy, body, key, Uuid::now_v7)),
+        (RequestKind::Stop, key) => Ok(admission::read_stop(body, key, Uuid::now_v7)),
         (_, None) => Err(admission::no_reply()),
-        (Entrance::Place, Some(key)) => admission::read_place(policy, body, key, Uuid::now_v7),
-        (Entrance::Explain, Some(key)) => admission::read_explain(body, key),
-        (Entrance::Capacity, Some(key)) => {
+        (RequestKind::Place, Some(key)) => admission::read_place(policy, body, key, Uuid::now_v7),
+        (RequestKind::Explain, Some(key)) => admission::read_explain(body, key),
+        (RequestKind::Capacity, Some(key)) => {
             admission::read_capacity(policy, body, key, Uuid::now_v7)
         }
-        (Entrance::Queued, Some(key)) => admission::read_queued(body, key),
-        (Entrance::Pool, Some(key)) => admission::read_pool(body, key),
+        (RequestKind::Queued, Some(key)) => admission::read_queued(body, key),
+        (RequestKind::Pool, Some(key)) => admission::read_pool(body, key),
     }
 }
 
@@ -227,22 +227,22 @@ pub(super) async fn compare_policies(shell: Shell) {
     let ours = hash(&policy);
     let subject = format!("$SRV.INFO.{}", service_name(&shell));
     loop {
-        let heard = |answer: async_nats::Message| {
+        let on_answer = |answer: async_nats::Message| {
             if let Some((name, theirs)) = other_policy(&answer.payload, &ours) {
                 tracing::warn!(
                     policy = policy.name(),
                     theirs,
                     auctioneer = name,
-                    "another auctioneer decides by another policy"
+                    "another auctioneer has a different policy"
                 );
             }
             false
         };
         let wait = Duration::from_secs(1);
         let client = &shell.bus.client;
-        let asked = gather(client, subject.clone(), "".into(), wait, None, heard).await;
-        if let Err(error) = asked {
-            tracing::debug!(%error, "other auctioneers were not asked for their policies");
+        let ended = gather(client, subject.clone(), "".into(), wait, None, on_answer).await;
+        if let Err(error) = ended {
+            tracing::debug!(%error, "cannot compare policies with other auctioneers");
         }
         tokio::time::sleep_until(after(COMPARE)).await;
     }

@@ -75,11 +75,11 @@ impl Shell {
     }
 
     fn bid(message: &Message) -> Option<AuctioneerInput> {
-        heard(ReportKind::Bid, message)
+        cell_report(ReportKind::Bid, message)
     }
 
     fn state(message: &Message) -> Option<AuctioneerInput> {
-        heard(ReportKind::State, message)
+        cell_report(ReportKind::State, message)
     }
 
     fn outcome(message: &Message) -> Option<AuctioneerInput> {
@@ -139,7 +139,7 @@ impl Shell {
     }
 }
 
-fn heard(kind: ReportKind, message: &Message) -> Option<AuctioneerInput> {
+fn cell_report(kind: ReportKind, message: &Message) -> Option<AuctioneerInput> {
     (!is_no_responders(message)).then_some(AuctioneerInput::CellReport {
         kind,
         subject_cell: None,

@@ -40,7 +40,7 @@ fn a_request_without_an_id_gets_one() {
 
 #[test]
 #[allow(clippy::too_many_lines)] // a table
-fn what_cannot_be_asked_names_its_field() {
+fn an_invalid_request_names_its_field() {
     let long = "x".repeat(300);
     for (body, field, app) in [
         (r#"{"memory_mb":1,"disk_mb":1}"#, Some("app"), None),
@@ -144,7 +144,7 @@ fn deadlines_and_waits_are_bounded() {
 }
 
 #[test]
-fn the_id_of_what_is_turned_away_is_kept_when_it_can_be() {
+fn a_rejected_request_keeps_a_valid_id() {
     let rejected = one(r#"{"id":"mine","app":"a","memory_mb":-1,"disk_mb":1}"#).unwrap_err();
     assert_eq!(rejected.id, "mine");
     let rejected = one("garbage").unwrap_err();
@@ -244,7 +244,7 @@ fn dry_runs_in_each_of_their_forms() {
 }
 
 #[test]
-fn a_stop_that_is_not_clear_is_turned_away() {
+fn an_ambiguous_stop_is_rejected() {
     for body in [
         "",
         "{}",
@@ -259,7 +259,7 @@ fn a_stop_that_is_not_clear_is_turned_away() {
 }
 
 #[test]
-fn an_objective_of_its_own_is_checked_at_the_door() {
+fn a_requests_objective_is_checked_at_admission() {
     let ask = |preset: &str, objective: &str| {
         let policy = Policy::preset(preset).unwrap();
         let body = serde_json::json!({"app":"a","memory_mb":1,"disk_mb":1,"objective":objective});
@@ -285,7 +285,7 @@ fn an_objective_of_its_own_is_checked_at_the_door() {
         ask("objective", &long).unwrap_err().error.field.as_deref(),
         Some("objective")
     );
-    // where a policy has no objective, the sender hears that theirs does nothing
+    // if the policy has no objective, the sender is warned that its own has no effect
     let ignored = ask("diego", "r.AvailableMemoryMB").unwrap();
     assert_eq!(
         ignored.warnings,
@@ -293,9 +293,9 @@ fn an_objective_of_its_own_is_checked_at_the_door() {
     );
 }
 
-/// What a policy has no stage for is said, and a demand that nothing would hold is refused.
+/// Fields that no stage uses are warned of, and a demand that would have no effect is rejected.
 #[test]
-fn what_the_policy_does_not_heed_is_said_at_the_door() {
+fn fields_that_the_policy_ignores_are_warned_of_at_admission() {
     let ask = |preset: &str, strict: bool| {
         let policy = Policy::preset(preset).unwrap();
         let body = serde_json::json!({

@@ -5,7 +5,7 @@ use shared::wire::{Acceptance, Outcome, Refusal, kind};
 use super::world::{Sent, World, request};
 use crate::{AuctioneerInput, AuctioneerOutput, START_WAIT_MS};
 
-/// The answer of a cell that says it has room and refuses all the same.
+/// The answer of a cell that has room and refuses all the same.
 fn refusal(world: &mut World, sent: &Sent) -> Acceptance {
     let before = world.cell(&sent.cell).clone();
     let mut answer = before.clone().answer(&sent.start);
@@ -64,7 +64,7 @@ fn a_refusal_that_comes_late_settles_what_was_unknown() {
 }
 
 #[test]
-fn the_belief_is_left_out_after_two_changed_refusals() {
+fn believed_is_left_out_after_two_changed_refusals() {
     let mut world = World::with_cells("dea", &["c1"]);
     let key = world.ask_one("r", "web", 100, 1);
     // another auctioneer places one of the app each time, just before
@@ -83,9 +83,9 @@ fn the_belief_is_left_out_after_two_changed_refusals() {
 }
 
 #[test]
-fn a_refusal_is_tried_where_the_cell_says_there_is_room() {
+fn a_refused_instance_goes_where_the_answers_show_room() {
     let mut world = World::with_cells("dea", &["c1", "c2"]);
-    // c1 is full and has not said so yet; dea prefers the one with more memory
+    // c1 is full and has not advertised it yet; dea prefers the one with more memory
     world.cell("c2").cell.available.memory_mb = 400;
     world.cell("c2").seq += 1;
     world.advertise("c2");
@@ -95,7 +95,7 @@ fn a_refusal_is_tried_where_the_cell_says_there_is_room() {
     assert_eq!(world.deliver_all(), 2);
     let reply = world.start_reply(key);
     assert_eq!(reply.instances[0].cell.as_deref(), Some("c2"));
-    assert_eq!(world.free("c1"), 10, "its own word");
+    assert_eq!(world.free("c1"), 10, "its own report");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn an_outdated_cell_is_asked_for_its_state_and_left_out() {
 }
 
 #[test]
-fn delivered_to_nobody_goes_elsewhere() {
+fn without_responders_an_instance_goes_elsewhere() {
     let mut world = World::with_cells("dea", &["c1", "c2"]);
     let key = world.ask_one("r", "web", 100, 1);
     let sent = world.sent();
@@ -185,7 +185,7 @@ fn no_answer_is_unknown_and_never_started_elsewhere() {
 }
 
 #[test]
-fn a_word_that_lists_it_settles_the_unknown() {
+fn a_report_that_lists_it_settles_an_unknown_instance() {
     let mut world = World::with_cells("dea", &["c1"]);
     world.ask_one("r", "web", 100, 1);
     let sent = world.sent();

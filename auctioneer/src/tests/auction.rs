@@ -6,7 +6,7 @@ use super::world::{World, asked, request};
 use crate::{AuctioneerInput, AuctioneerOutput, MAX_WAITING, ReplyKey, feed::ReportKind};
 
 #[test]
-fn dea_asks_nobody_and_sends_one_start_to_each_winner() {
+fn dea_asks_for_no_bids_and_sends_one_start_to_each_winner() {
     let mut world = World::with_cells("dea", &["c1", "c2"]);
     let key = world.ask_one("r", "web", 100, 4);
     assert!(world.asked_bids().is_none());
@@ -77,7 +77,7 @@ fn under_load_work_gathers_for_a_moment_and_alone_it_does_not() {
 }
 
 #[test]
-fn the_clock_of_the_cell_runs_on_between_its_words() {
+fn the_cells_clock_is_extrapolated_between_reports() {
     let mut world = World::with_cells("dea", &["c1"]);
     world.pass(1_234);
     world.ask_one("r", "web", 100, 1);
@@ -95,14 +95,14 @@ fn diego_asks_once_and_decides_when_all_have_answered() {
     let auction = world.asked_bids().unwrap();
     for name in ["c1", "c2"] {
         let bid = world.cells[name].unchanged(auction);
-        world.heard(ReportKind::Bid, None, bid);
+        world.receive(ReportKind::Bid, None, bid);
         assert!(world.sent().is_empty(), "one is missing");
     }
-    // a full bid says more than the last advertisement did
+    // a full bid is newer than the last advertisement
     world.cell("c3").seq = 2;
     world.cell("c3").cell.available.memory_mb = 5;
-    let bid = world.cells["c3"].word(Some(auction));
-    world.heard(ReportKind::Bid, None, bid);
+    let bid = world.cells["c3"].report(Some(auction));
+    world.receive(ReportKind::Bid, None, bid);
     let sent = world.sent();
     assert!(
         sent.iter().all(|s| s.cell != "c3"),
@@ -121,7 +121,7 @@ fn diego_asks_once_and_decides_when_all_have_answered() {
 }
 
 #[test]
-fn what_comes_while_bids_are_awaited_takes_part() {
+fn work_that_arrives_while_waiting_for_bids_takes_part() {
     let mut world = World::with_cells("diego", &["c1"]);
     let first = world.ask_one("r1", "a", 100, 1);
     let second = world.ask_one("r2", "b", 100, 1);
@@ -146,7 +146,7 @@ fn a_cell_that_misses_a_bid_delays_one_batch() {
     let bid = |world: &mut World, name: &str| {
         let auction = world.asked_bids().unwrap();
         let bid = world.cells[name].unchanged(auction);
-        world.heard(ReportKind::Bid, None, bid);
+        world.receive(ReportKind::Bid, None, bid);
     };
     world.ask_one("r1", "a", 100, 1);
     bid(&mut world, "c1");
@@ -448,7 +448,7 @@ fn cells_come_and_go_by_event() {
 }
 
 #[test]
-fn a_lost_cell_says_what_it_had() {
+fn a_lost_cells_event_has_what_it_ran() {
     let mut world = World::with_cells("dea", &["c1", "c2"]);
     for name in ["c1", "c2"] {
         let cell = world.cell(name);
@@ -485,7 +485,7 @@ fn a_lost_cell_names_as_many_apps_as_a_message_holds() {
 }
 
 #[test]
-fn an_auction_tells_how_it_ended() {
+fn an_auction_reports_its_outcomes() {
     let mut world = World::with_cells("dea", &["c1"]);
     let mut waits = request("r1", "web", 600, 3);
     waits.queue_timeout = Some(placement::Span(std::time::Duration::from_secs(60)));
@@ -519,7 +519,7 @@ fn the_same_seed_draws_the_same() {
 }
 
 #[test]
-fn leaving_takes_nothing_new_and_ends_what_waits() {
+fn shutdown_accepts_nothing_new_and_ends_queued_work() {
     let mut world = World::with_cells("dea", &["c1"]);
     let flying = world.ask_one("r1", "a", 100, 1);
     let mut waits = request("r2", "b", 5_000, 1);

@@ -45,7 +45,7 @@ fn it_wakes_when_the_bids_are_due() {
 }
 
 #[test]
-fn work_gathers_while_starts_are_on_their_way() {
+fn requests_gather_while_starts_are_in_flight() {
     let mut world = World::with_cells("dea", &["c1"]);
     world.ask_one("r1", "a", 100, 1);
     let first = world.sent();
@@ -159,11 +159,11 @@ fn a_state_that_was_asked_for_is_a_bid() {
     world.ask_one("r1", "web", 100, 1);
     let auction = world.asked_bids().unwrap();
     let bid = world.cells["c1"].unchanged(auction);
-    world.heard(ReportKind::Bid, None, bid);
+    world.receive(ReportKind::Bid, None, bid);
     assert!(world.sent().is_empty());
     world.cell("c2").seq += 1;
-    let state = world.cells["c2"].word(None);
-    world.heard(ReportKind::State, None, state);
+    let state = world.cells["c2"].report(None);
+    world.receive(ReportKind::State, None, state);
     assert_eq!(world.sent().len(), 1);
 }
 
@@ -180,7 +180,7 @@ fn many_bids_may_be_summarised() {
     world.input(AuctioneerInput::Simulated(unchanged));
     assert!(world.sent().is_empty(), "c2 has not bid");
     let bid = world.cells["c2"].unchanged(auction);
-    world.heard(ReportKind::Bid, None, bid);
+    world.receive(ReportKind::Bid, None, bid);
     assert_eq!(world.sent().len(), 1);
     assert_eq!(world.machine.counters().missed_bids, 0);
 }

@@ -11,7 +11,7 @@ use crate::{
 use shared::InstanceId;
 use shared::{AuctionId, Incarnation, clock::CellTime};
 
-/// A feed with a clock, and one word after another.
+/// A feed with a clock, and reports one after another.
 struct Bench {
     feed: Feed,
     counters: Counters,
@@ -29,12 +29,12 @@ impl Bench {
         }
     }
 
-    fn hear(&mut self, cell: &TestCell) -> Received {
+    fn receive(&mut self, cell: &TestCell) -> Received {
         let name = cell.cell.cell.clone();
-        self.hear_on(&name, &cell.word(None))
+        self.receive_on(&name, &cell.report(None))
     }
 
-    fn hear_on(&mut self, subject: &str, body: &[u8]) -> Received {
+    fn receive_on(&mut self, subject: &str, body: &[u8]) -> Received {
         self.feed.evidence(self.now_ms);
         let counters = &mut self.counters;
         self.feed.receive(
@@ -104,9 +104,9 @@ fn acceptance(cell: &TestCell, seq: u64, accepted: &[u128], refused: &[u128]) ->
 }
 
 #[test]
-fn what_is_no_word_of_a_cell_is_counted_and_dropped() {
+fn invalid_reports_are_dropped_and_counted() {
     let good = TestCell::new("c", 100);
-    let text = |cell: &TestCell| String::from_utf8(cell.word(None).to_vec()).unwrap();
+    let text = |cell: &TestCell| String::from_utf8(cell.report(None).to_vec()).unwrap();
     let no_ttl = text(&good).replace(r#""ttl":"15s","#, "");
     let mut many_apps = good.clone();
     let apps = (0..=MAX_APPS).map(|n| (format!("a{n}"), 1));
@@ -127,7 +127,7 @@ fn what_is_no_word_of_a_cell_is_counted_and_dropped() {
         ("too many bytes", "c", padded, "too_large"),
     ] {
         assert_eq!(
-            bench.hear_on(subject, body.as_bytes()),
+            bench.receive_on(subject, body.as_bytes()),
             Received::default(),
             "{what}"
         );
@@ -146,13 +146,13 @@ fn what_is_no_word_of_a_cell_is_counted_and_dropped() {
 fn the_same_version_only_renews_the_lease() {
     let mut bench = Bench::new();
     let mut cell = TestCell::new("c", 100);
-    assert!(bench.hear(&cell).joined);
+    assert!(bench.receive(&cell).joined);
     let version = bench.feed.version();
     bench.pass(10_000);
     // the same version with another content: it is not read again
     cell.cell.available.memory_mb = 7;
     cell.clock_ms = CellTime::from_ms(11_000);
-    assert!(!bench.hear(&cell).joined);
+    assert!(!bench.receive(&cell).joined);
     assert_eq!((bench.free(), bench.counters.renewed), (100, 1));
     assert_eq!(
         bench.feed.version(),
@@ -175,22 +175,22 @@ fn old_versions_and_old_incarnations_are_refused() {
     let mut bench = Bench::new();
     let mut cell = TestCell::new("c", 100);
     cell.seq = 5;
-    bench.hear(&cell);
+    bench.receive(&cell);
     let mut older = cell.clone();
     older.seq = 4;
     older.cell.available.memory_mb = 1;
-    assert_eq!(bench.hear(&older), Received::default());
+    assert_eq!(bench.receive(&older), Received::default());
     assert_eq!((bench.counters.dropped_old_seq, bench.free()), (1, 100));
 
     let mut reborn = cell.clone();
     reborn.incarnation = Incarnation::from_u128(99);
     reborn.seq = 1;
     reborn.cell.available.memory_mb = 50;
-    assert!(!bench.hear(&reborn).joined, "the same cell");
+    assert!(!bench.receive(&reborn).joined, "the same cell");
     assert_eq!(bench.free(), 50);
     cell.seq = 1_000;
     assert_eq!(
-        bench.hear(&cell),
+        bench.receive(&cell),
         Received::default(),
         "it never comes back"
     );
@@ -200,34 +200,34 @@ fn old_versions_and_old_incarnations_are_refused() {
     );
     // two reps of one name: the younger one keeps the name
     for _ in 0..5 {
-        bench.hear(&reborn);
-        bench.hear(&cell);
+        bench.receive(&reborn);
+        bench.receive(&cell);
     }
     assert_eq!(bench.feed.get("c").unwrap().incarnation, reborn.incarnation);
     assert_eq!(bench.counters.dropped_old_incarnation, 6);
-    // forgotten after two ttl: then a word of it would be a new cell's
+    // forgotten after two ttl: then a report of it would be from a new cell
     bench.pass(30_000);
-    assert!(bench.hear(&cell).joined);
+    assert!(bench.receive(&cell).joined);
 }
 
 #[test]
 fn a_ttl_of_0_removes_at_once() {
     let mut bench = Bench::new();
     let mut cell = TestCell::new("c", 100);
-    bench.hear(&cell);
+    bench.receive(&cell);
     let mut other = cell.clone();
     other.incarnation = Incarnation::from_u128(99);
     other.ttl_ms = 0;
     assert!(
-        bench.hear(&other).left.is_none(),
+        bench.receive(&other).left.is_none(),
         "another incarnation cannot say it"
     );
     cell.ttl_ms = 0;
-    assert!(bench.hear(&cell).left.is_some());
+    assert!(bench.receive(&cell).left.is_some());
     assert!(bench.feed.pool().is_empty());
     cell.ttl_ms = 15_000;
     assert_eq!(
-        bench.hear(&cell),
+        bench.receive(&cell),
         Received::default(),
         "its late words count no more"
     );
@@ -237,7 +237,7 @@ fn a_ttl_of_0_removes_at_once() {
 #[test]
 fn nothing_expires_while_messages_do_not_flow() {
     let mut bench = Bench::new();
-    bench.hear(&TestCell::new("c", 100));
+    bench.receive(&TestCell::new("c", 100));
     bench.pass(10_000);
     for blackout_ms in [60_000, 3_600_000] {
         bench.now_ms += blackout_ms;
@@ -259,43 +259,43 @@ fn nothing_expires_while_messages_do_not_flow() {
 }
 
 #[test]
-fn debits_stand_until_a_word_shows_them() {
+fn debits_stay_until_a_report_shows_them() {
     let mut cell = TestCell::new("c", 100);
     cell.seq = 10;
-    // (what, words heard after a debit of 30 answered with version 12, free in the end)
+    // (what, reports after a debit of 30 answered with version 12, free in the end)
     for (what, words, free) in [
-        ("no word yet", vec![], 70),
-        ("an older word", vec![(11, 100)], 70),
-        ("the word of its version", vec![(12, 70)], 70),
-        ("a later word", vec![(13, 65)], 65),
+        ("no report yet", vec![], 70),
+        ("an older report", vec![(11, 100)], 70),
+        ("the report of its version", vec![(12, 70)], 70),
+        ("a later report", vec![(13, 65)], 65),
         ("an older, then its own", vec![(11, 100), (12, 70)], 70),
     ] {
         let mut bench = Bench::new();
-        bench.hear(&cell);
+        bench.receive(&cell);
         bench.debit(1, 30);
         assert_eq!(bench.free(), 70, "{what}: debited at dispatch");
         bench.feed.answered(&acceptance(&cell, 12, &[1], &[]));
         assert_eq!(bench.free(), 70, "{what}: the answer is not a second debit");
         for (seq, memory_mb) in words {
-            let mut word = cell.clone();
-            word.seq = seq;
-            word.cell.available.memory_mb = memory_mb;
-            bench.hear(&word);
+            let mut report = cell.clone();
+            report.seq = seq;
+            report.cell.available.memory_mb = memory_mb;
+            bench.receive(&report);
         }
         assert_eq!(bench.free(), free, "{what}");
     }
 }
 
 #[test]
-fn a_word_that_is_faster_than_the_answer_does_not_debit_twice() {
+fn a_report_before_the_answer_does_not_debit_twice() {
     let mut bench = Bench::new();
     let mut cell = TestCell::new("c", 100);
-    bench.hear(&cell);
+    bench.receive(&cell);
     bench.debit(1, 30);
     cell.seq = 2;
     cell.cell.available.memory_mb = 70;
     // not listed as recent (as if 64 others were): it is debited on top until the answer comes
-    bench.hear(&cell);
+    bench.receive(&cell);
     assert_eq!(bench.free(), 40);
     bench.feed.answered(&acceptance(&cell, 2, &[1], &[]));
     assert_eq!(bench.free(), 70);
@@ -306,31 +306,38 @@ fn a_word_that_is_faster_than_the_answer_does_not_debit_twice() {
 fn starts_without_an_answer_stay_debited_until_listed_or_expired() {
     let id = InstanceId::from_u128(1);
     for (what, seq, recent, clock_ms, free, settled) in [
-        ("a word without it", 2, vec![], 1_100, 60, false),
-        ("a word that lists it", 2, vec![id], 1_100, 90, true),
-        ("a word from past its time", 2, vec![], 6_001, 90, false),
-        ("a word from just before", 2, vec![], 6_000, 60, false),
-        ("the same word, past its time", 1, vec![], 6_001, 100, false),
+        ("a report without it", 2, vec![], 1_100, 60, false),
+        ("a report that lists it", 2, vec![id], 1_100, 90, true),
+        ("a report from past its time", 2, vec![], 6_001, 90, false),
+        ("a report from just before", 2, vec![], 6_000, 60, false),
+        (
+            "the same report, past its time",
+            1,
+            vec![],
+            6_001,
+            100,
+            false,
+        ),
     ] {
         let mut bench = Bench::new();
         let mut cell = TestCell::new("c", 100);
-        bench.hear(&cell);
+        bench.receive(&cell);
         bench.debit(1, 30);
         cell.seq = seq;
         cell.recent = recent.into_iter().collect();
         cell.clock_ms = CellTime::from_ms(clock_ms);
         cell.cell.available.memory_mb = 90;
-        let heard = bench.hear(&cell);
+        let received = bench.receive(&cell);
         assert_eq!(bench.free(), free, "{what}");
-        assert_eq!(heard.settled.contains(&id), settled, "{what}");
+        assert_eq!(received.settled.contains(&id), settled, "{what}");
     }
 }
 
 #[test]
-fn what_was_refused_is_given_back_and_the_cell_knows_best() {
+fn refusals_are_credited_and_the_answers_amounts_are_used() {
     let mut bench = Bench::new();
     let mut cell = TestCell::new("c", 100);
-    bench.hear(&cell);
+    bench.receive(&cell);
     bench.debit(1, 30);
     bench.debit(2, 30);
     bench.debit(3, 5);
@@ -353,18 +360,18 @@ fn what_was_refused_is_given_back_and_the_cell_knows_best() {
 fn a_restarted_cell_owes_nothing() {
     let mut bench = Bench::new();
     let mut cell = TestCell::new("c", 100);
-    bench.hear(&cell);
+    bench.receive(&cell);
     bench.debit(1, 30);
     cell.incarnation = Incarnation::from_u128(99);
-    bench.hear(&cell);
+    bench.receive(&cell);
     assert_eq!(bench.free(), 100);
 }
 
 #[test]
-fn an_unchanged_bid_of_a_missed_word_asks_for_the_state() {
+fn an_unchanged_bid_after_a_missed_report_asks_for_the_state() {
     let mut bench = Bench::new();
     let mut cell = TestCell::new("c", 100);
-    bench.hear(&cell);
+    bench.receive(&cell);
     let auction = AuctionId::from_u128(5);
     let bid = |bench: &mut Bench, cell: &TestCell| {
         let body = cell.unchanged(auction);
@@ -376,25 +383,28 @@ fn an_unchanged_bid_of_a_missed_word_asks_for_the_state() {
             &mut bench.counters,
         )
     };
-    let heard = bid(&mut bench, &cell);
-    assert_eq!(heard.from, Some(("c".into(), Some(auction))));
+    let received = bid(&mut bench, &cell);
+    assert_eq!(received.from, Some(("c".into(), Some(auction))));
     cell.seq = 2;
-    let heard = bid(&mut bench, &cell);
-    assert_eq!((heard.from, heard.ask_state), (None, Some("c".into())));
+    let received = bid(&mut bench, &cell);
+    assert_eq!(
+        (received.from, received.ask_state),
+        (None, Some("c".into()))
+    );
     let stranger = TestCell::new("d", 100);
     assert_eq!(bid(&mut bench, &stranger).ask_state, Some("d".into()));
     assert_eq!(bench.counters.missed_reports, 2);
 }
 
 #[test]
-fn absence_ends_with_an_interval_or_a_word() {
+fn a_missing_responder_counts_for_an_interval_or_until_a_report() {
     let mut bench = Bench::new();
     let mut cell = TestCell::new("c", 100);
-    bench.hear(&cell);
+    bench.receive(&cell);
     bench.feed.absent("c", bench.now_ms);
     assert_eq!(bench.feed.get("c").unwrap().absent_until_ms, 5_000);
     bench.now_ms = 10;
     cell.seq += 1;
-    bench.hear(&cell);
+    bench.receive(&cell);
     assert_eq!(bench.feed.get("c").unwrap().absent_until_ms, 0);
 }

@@ -79,7 +79,7 @@ fn the_same_id_with_another_body_is_warned_of() {
 }
 
 #[test]
-fn the_id_of_another_app_is_refused_and_that_app_is_not_told_to_be_placed() {
+fn an_id_used_by_another_app_is_rejected() {
     let mut world = World::with_cells("dea", &["c1"]);
     world.ask_one("r", "web", 100, 1);
     let during = world.ask_one("r", "db", 100, 1);
@@ -89,11 +89,11 @@ fn the_id_of_another_app_is_refused_and_that_app_is_not_told_to_be_placed() {
         let error = &world.reply(key).unwrap()["error"];
         assert_eq!(error["code"], "invalid_request");
         assert_eq!(error["field"], "id");
-        let says = "id: \"r\" is not allowed; expected an id of its own: the request of this id is \
+        let says = "id: \"r\" is not allowed; expected an unused id; the request with this id is \
                     for the app web";
         assert_eq!(error["message"], says);
     }
-    // heard of while the cells are asked for the request
+    // announced while the cells are asked about the request
     world.input(AuctioneerInput::Announced(vec!["s".parse().unwrap()]));
     let key = world.ask_one("s", "db", 100, 1);
     let body = r#"{"v":1,"id":"s","app":"web","outcome":"placed","instances":[]}"#;
@@ -119,7 +119,7 @@ fn the_same_id_with_other_instances_is_warned_of_after_the_outcome() {
 }
 
 #[test]
-fn after_the_deadline_a_repeat_hears_what_is_known() {
+fn after_the_deadline_a_repeat_is_answered_with_what_is_known() {
     let mut world = World::with_cells("dea", &["c1"]);
     let mut waits = request("r", "web", 5_000, 1);
     waits.queue_timeout = Some(placement::Span(std::time::Duration::from_secs(60)));
@@ -152,7 +152,7 @@ fn another_auctioneers_outcome_is_the_answer() {
 }
 
 #[test]
-fn a_request_that_another_began_is_looked_for_first() {
+fn a_request_announced_by_another_is_looked_up_first() {
     let mut world = World::with_cells("dea", &["c1", "c2"]);
     world.input(AuctioneerInput::Announced(vec!["r".parse().unwrap()]));
     let key = world.ask_one("r", "web", 100, 2);
@@ -273,7 +273,7 @@ fn named_instances_are_located_before_the_auction() {
     }
 }
 
-/// What ended is nowhere, and a policy that does not look at it asks nobody.
+/// An instance that has ended is not located, and a policy without locality asks no cells.
 #[test]
 fn only_what_runs_is_located_and_only_where_it_counts() {
     let there = InstanceId::from_u128(0xabcd);

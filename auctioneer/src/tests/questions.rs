@@ -45,7 +45,7 @@ fn a_dry_run_changes_nothing() {
 }
 
 #[test]
-fn what_if_there_were_fewer_or_more_cells() {
+fn dry_runs_add_and_leave_out_cells() {
     let mut world = World::with_cells("dea", &["c1", "c2"]);
     let without = place(&mut world, 600, |place| place.without = vec!["c1".into()]);
     assert_eq!(without["decisions"][0]["cell"], "c2");
@@ -79,7 +79,7 @@ fn what_if_there_were_fewer_or_more_cells() {
 }
 
 #[test]
-fn who_is_left_out_must_be_there_and_is_then_not_there_at_all() {
+fn a_cell_left_out_must_exist_and_is_fully_ignored() {
     let mut world = World::with_cells("dea", &["c1", "c2"]);
     let answer = place(&mut world, 600, |place| place.without = vec!["TYPO".into()]);
     assert_eq!(answer["error"]["code"], "invalid_request");
@@ -115,7 +115,7 @@ fn cells_known_to_be_silent_are_not_counted() {
     world.ask_one("r", "tiny", 1, 1);
     let auction = world.asked_bids().unwrap();
     let bid = world.cells["c1"].unchanged(auction);
-    world.heard(crate::feed::ReportKind::Bid, None, bid);
+    world.receive(crate::feed::ReportKind::Bid, None, bid);
     world.silence(crate::BID_WAIT_MS);
     assert_eq!(fits(&mut world), 1);
     let answer = place(&mut world, 600, |_| {});
@@ -142,10 +142,10 @@ fn explained(world: &mut World, app: &str) -> Vec<Value> {
 }
 
 #[test]
-fn explain_tells_what_the_cells_said_to_what_was_placed() {
+fn explain_has_the_cells_answers() {
     let mut world = World::with_cells("dea", &["c1"]);
     world.ask_one("r", "web", 100, 1);
-    // it has less room than it said, and refuses
+    // it has less room than advertised, and refuses
     world.cell("c1").cell.available.memory_mb = 50;
     world.deliver_all();
     let refused = explained(&mut world, "web");
@@ -304,7 +304,7 @@ fn waiting(world: &mut World, id: &str, app: &str, instances: u32) {
 }
 
 #[test]
-fn what_waits_is_told_with_its_reason_and_its_time() {
+fn queued_work_is_listed_with_reason_and_time() {
     let mut world = World::with_cells("dea", &["c1"]);
     assert_eq!(queued(&mut world, None, None).count, 0);
     waiting(&mut world, "r1", "web", 4);
@@ -327,7 +327,7 @@ fn what_waits_is_told_with_its_reason_and_its_time() {
 }
 
 #[test]
-fn what_waits_for_its_first_auction_is_told_too() {
+fn work_that_waits_for_its_first_auction_is_listed() {
     let mut world = World::with_cells("diego", &["c1", "c2"]);
     world.ask(vec![request("r1", "web", 10, 2)]);
     let answer = queued(&mut world, None, None);
@@ -448,7 +448,7 @@ fn an_explanation_that_does_not_fit_tells_of_the_latest() {
         let (told, bytes) = explain(&mut world, max_bytes);
         assert_eq!(told, expected, "in {max_bytes} bytes");
         assert!(bytes <= max_bytes);
-        // judged again an instance may be told in a few bytes more or less
+        // decided again, an instance may take a few bytes more or less
         max_bytes = if told.0 > 1 { bytes - 200 } else { bytes - 1 };
     }
 }
@@ -515,5 +515,8 @@ fn a_dry_run_is_bounded() {
     });
     let error = &answer["error"];
     assert_eq!(error["field"], "instances");
-    assert_eq!(error["message"], "10001 instances; a dry run takes 10000");
+    assert_eq!(
+        error["message"],
+        "10001 instances; a dry run accepts at most 10000"
+    );
 }

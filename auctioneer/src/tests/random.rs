@@ -123,8 +123,8 @@ impl Fleet {
             }
             Step::Bid(n) => {
                 if let Some(auction) = self.world.asked_bids() {
-                    let bid = self.world.cells[CELLS[*n]].word(Some(auction));
-                    self.world.heard(ReportKind::Bid, None, bid);
+                    let bid = self.world.cells[CELLS[*n]].report(Some(auction));
+                    self.world.receive(ReportKind::Bid, None, bid);
                 }
             }
             Step::Deliver(n) if *n < self.flying.len() => {

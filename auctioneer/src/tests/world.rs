@@ -1,4 +1,4 @@
-//! Cells that speak the wire, and a machine that hears them.
+//! Test cells, and a machine that gets their messages.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -43,7 +43,7 @@ impl TestCell {
         }
     }
 
-    pub(super) fn word(&self, auction: Option<AuctionId>) -> Bytes {
+    pub(super) fn report(&self, auction: Option<AuctionId>) -> Bytes {
         to_bytes(&Advert {
             v: 1,
             auction,
@@ -116,7 +116,7 @@ impl TestCell {
     }
 }
 
-/// A start on its way to a cell.
+/// A start in flight.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
     pub(super) dispatch: DispatchId,
@@ -178,9 +178,9 @@ impl World {
         self.out.extend(outputs);
     }
 
-    pub(super) fn heard(&mut self, word: ReportKind, subject_cell: Option<&str>, body: Bytes) {
+    pub(super) fn receive(&mut self, kind: ReportKind, subject_cell: Option<&str>, body: Bytes) {
         self.input(AuctioneerInput::CellReport {
-            kind: word,
+            kind,
             subject_cell: subject_cell.map(str::to_owned),
             body,
         });
@@ -191,8 +191,8 @@ impl World {
         let now_ms = self.now_ms;
         let cell = self.cell(name);
         cell.clock_ms = CellTime::from_ms(now_ms + 7_000_000);
-        let word = cell.word(None);
-        self.heard(ReportKind::Advert, Some(name), word);
+        let report = cell.report(None);
+        self.receive(ReportKind::Advert, Some(name), report);
     }
 
     /// Lets time pass, with an echo each 500 ms as evidence that messages flow.
@@ -251,7 +251,7 @@ impl World {
         sent
     }
 
-    /// The cell takes what fits, and its answer is heard.
+    /// The cell takes what fits, and its answer arrives.
     pub(super) fn deliver(&mut self, sent: &Sent) {
         let answer = self.cell(&sent.cell).answer(&sent.start);
         self.answered(sent, answer);
@@ -287,12 +287,12 @@ impl World {
         })
     }
 
-    /// Every cell says that its last word holds.
+    /// Every cell bids "unchanged".
     pub(super) fn bid_all(&mut self) {
         let auction = self.asked_bids().expect("bids were asked for");
         let bids: Vec<Bytes> = self.cells.values().map(|c| c.unchanged(auction)).collect();
         for bid in bids {
-            self.heard(ReportKind::Bid, None, bid);
+            self.receive(ReportKind::Bid, None, bid);
         }
     }
 

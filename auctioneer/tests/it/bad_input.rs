@@ -1,4 +1,4 @@
-//! What must not be, at the door and in the pool.
+//! Invalid messages: requests and reports of cells.
 
 use async_nats::HeaderMap;
 use serde_json::{Value, json};
@@ -95,44 +95,44 @@ async fn who_publishes_without_a_reply_subject_learns_by_event() {
             .unwrap();
     };
     publish(request("good", "web", 1, 1)).await;
-    let outcome = watch.heard("vendue.outcome.good").await;
+    let outcome = watch.received("vendue.outcome.good").await;
     assert_eq!(outcome["outcome"], "placed");
     publish(request("bad", "web", -1, 1)).await;
-    let outcome = watch.heard("vendue.outcome.bad").await;
+    let outcome = watch.received("vendue.outcome.bad").await;
     assert_eq!(outcome["error"]["field"], "memory_mb");
-    let event = watch.heard("vendue.event.rejected.web").await;
+    let event = watch.received("vendue.event.rejected.web").await;
     assert_eq!(event["request"], "bad");
     // an app that cannot stand in a subject
     publish(request("worse", "a b", 1, 1)).await;
-    watch.heard("vendue.outcome.worse").await;
-    watch.heard("vendue.event.rejected.unknown").await;
+    watch.received("vendue.outcome.worse").await;
+    watch.received("vendue.event.rejected.unknown").await;
 }
 
 #[tokio::test]
-async fn words_that_no_cell_may_say_are_counted() {
+async fn invalid_reports_are_counted() {
     let cluster = Cluster::start().await;
     let cell = HandCell::start(&cluster, "c1", 1_000).await;
     let _auctioneer = cluster.warm("a1", "dea", 1).await;
     let advert = |cell: &str| cluster.subjects.cell(cell, "advert");
-    let word: Value = serde_json::from_slice(&cell.get(|s| s.word(None))).unwrap();
-    let mut huge = word.clone();
+    let report: Value = serde_json::from_slice(&cell.get(|s| s.report(None))).unwrap();
+    let mut huge = report.clone();
     huge["seq"] = json!(2);
     huge["apps"] = (0..20_000)
         .map(|n| (format!("a{n}"), json!(1)))
         .collect::<serde_json::Map<_, _>>()
         .into();
-    let mut reborn = word.clone();
+    let mut reborn = report.clone();
     reborn["incarnation"] = json!(uuid::Uuid::new_v4());
     reborn["seq"] = json!(9);
     let mut backwards = reborn.clone();
     backwards["seq"] = json!(8);
     for (subject, body) in [
         (advert("c1"), json!("garbage")),
-        (advert("c2"), word.clone()),
+        (advert("c2"), report.clone()),
         (advert("c1"), huge),
         (advert("c1"), reborn),
         (advert("c1"), backwards),
-        (advert("c1"), word), // the incarnation that was replaced
+        (advert("c1"), report), // the incarnation that was replaced
     ] {
         let body = serde_json::to_vec(&body).unwrap();
         cluster.client.publish(subject, body.into()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Cells made by hand: a client that speaks the wire, and does as the test says.
+//! Test cells: a client that speaks the protocol, and behaves as the test wants.
 
 use std::{
     sync::{Arc, Mutex},
@@ -34,20 +34,20 @@ pub(crate) struct State {
     pub(crate) incarnation: Incarnation,
     pub(crate) seq: u64,
     pub(crate) starts: Starts,
-    /// How long its word holds.
+    /// The ttl of its advertisements.
     pub(crate) ttl: Duration,
     /// Whether it bids.
     pub(crate) bids: bool,
-    pub(crate) heard_starts: Vec<CellStart>,
-    pub(crate) heard_bids: usize,
-    pub(crate) heard_discovers: usize,
+    pub(crate) starts_received: Vec<CellStart>,
+    pub(crate) bids_received: usize,
+    pub(crate) discovers_received: usize,
     held: Vec<Work>,
     recent: Vec<InstanceId>,
     late: Vec<(async_nats::Subject, Bytes)>,
     since: Instant,
 }
 
-/// A cell. Dropped, it is gone without a word.
+/// A cell. When dropped, it ends without withdrawing.
 pub(crate) struct HandCell {
     pub(crate) state: Arc<Mutex<State>>,
     client: Client,
@@ -73,9 +73,9 @@ impl HandCell {
             starts: Starts::default(),
             ttl: Duration::from_secs(15),
             bids: true,
-            heard_starts: Vec::new(),
-            heard_bids: 0,
-            heard_discovers: 0,
+            starts_received: Vec::new(),
+            bids_received: 0,
+            discovers_received: 0,
             held: Vec::new(),
             recent: Vec::new(),
             late: Vec::new(),
@@ -99,7 +99,7 @@ impl HandCell {
         let task = tokio::spawn(async move {
             let mut messages = select_all(subscriptions);
             while let Some(message) = messages.next().await {
-                let answer = of_task.lock().unwrap().hear(&message, &subject);
+                let answer = of_task.lock().unwrap().handle(&message, &subject);
                 if let Some((to, body)) = answer {
                     publisher.publish(to, body).await.unwrap();
                 }
@@ -116,9 +116,9 @@ impl HandCell {
     }
 
     pub(crate) async fn advertise(&self) {
-        let word = self.state.lock().unwrap().word(None);
+        let report = self.state.lock().unwrap().report(None);
         self.client
-            .publish(self.subject.clone(), word)
+            .publish(self.subject.clone(), report)
             .await
             .unwrap();
         self.client.flush().await.unwrap();
@@ -143,7 +143,7 @@ impl HandCell {
 }
 
 impl State {
-    pub(crate) fn word(&self, auction: Option<AuctionId>) -> Bytes {
+    pub(crate) fn report(&self, auction: Option<AuctionId>) -> Bytes {
         to_bytes(&Advert {
             v: 1,
             auction,
@@ -160,20 +160,20 @@ impl State {
         CellTime::from_ms(1 + u64::try_from(self.since.elapsed().as_millis()).unwrap())
     }
 
-    fn hear(&mut self, message: &Message, advert: &str) -> Option<(async_nats::Subject, Bytes)> {
+    fn handle(&mut self, message: &Message, advert: &str) -> Option<(async_nats::Subject, Bytes)> {
         let body = &message.payload;
         match message.subject.rsplit('.').next()? {
             "discover" => {
-                self.heard_discovers += 1;
-                Some((advert.into(), self.word(None)))
+                self.discovers_received += 1;
+                Some((advert.into(), self.report(None)))
             }
             "bid" => {
-                self.heard_bids += 1;
+                self.bids_received += 1;
                 let asked: BidRequest = serde_json::from_slice(body).unwrap();
                 let bid = self.bid(asked.auction);
                 self.bids.then_some((message.reply.clone()?, bid))
             }
-            "state" => Some((message.reply.clone()?, self.word(None))),
+            "state" => Some((message.reply.clone()?, self.report(None))),
             "instances" => Some((message.reply.clone()?, self.instances())),
             "stop" => Some((message.reply.clone()?, self.stop(body))),
             _ => self.start(message),
@@ -182,7 +182,7 @@ impl State {
 
     fn bid(&self, auction: AuctionId) -> Bytes {
         if self.seq > 1 {
-            return self.word(Some(auction));
+            return self.report(Some(auction));
         }
         to_bytes(&Bid {
             v: 1,
@@ -197,7 +197,7 @@ impl State {
 
     fn start(&mut self, message: &Message) -> Option<(async_nats::Subject, Bytes)> {
         let start: CellStart = serde_json::from_slice(&message.payload).unwrap();
-        self.heard_starts.push(start.clone());
+        self.starts_received.push(start.clone());
         let mut accepted = Vec::new();
         let mut refused = Vec::new();
         for work in start.work {
@@ -233,7 +233,7 @@ impl State {
         Some((reply, answer))
     }
 
-    /// Takes the instance, or says why not.
+    /// Accepts the instance, or returns the reason for refusing it.
     fn take(&mut self, work: &Work) -> Option<String> {
         if self.held.iter().any(|held| held.instance == work.instance) {
             return None;

@@ -11,14 +11,14 @@ use crate::{
 };
 
 #[tokio::test]
-async fn nobody_listens_and_another_cell_gets_it() {
+async fn without_responders_another_cell_gets_it() {
     for policy in ["dea", "diego"] {
         let cluster = Cluster::start().await;
         let dead = HandCell::start(&cluster, "c1", 1_000).await;
         let _alive = HandCell::start(&cluster, "c2", 400).await;
         let _auctioneer = cluster.warm("a1", policy, 2).await;
-        drop(dead); // without a word: its advertisement still holds
-        cluster.nobody_is("c1").await;
+        drop(dead); // without withdrawing: its advertisement is still valid
+        cluster.no_connection_of("c1").await;
         let reply = cluster.start_app(&request("r1", "web", 100, 1)).await;
         assert_eq!(cells_of(&reply), ["c2"], "{policy}: {reply}");
         cluster.sees("a1", 2).await; // not called lost for it
@@ -43,23 +43,23 @@ async fn no_answer_is_unknown_and_a_late_one_settles_it() {
         reply["instances"][0]["reason"],
         "no answer within 1s; not started elsewhere"
     );
-    watch.heard("vendue.event.unknown.web").await;
+    watch.received("vendue.event.unknown.web").await;
     assert_eq!(watch.count("vendue.event.placed.web"), 0);
     slow.answer_late().await;
-    let placed = watch.heard("vendue.event.placed.web").await;
+    let placed = watch.received("vendue.event.placed.web").await;
     assert_eq!(
         (&placed["request"], &placed["count"]),
         (&json!("r1"), &json!(1))
     );
     assert_eq!(
-        other.get(|s| s.heard_starts.len()),
+        other.get(|s| s.starts_received.len()),
         0,
         "never started elsewhere"
     );
 }
 
 #[tokio::test]
-async fn a_later_word_settles_what_was_unknown() {
+async fn a_later_report_settles_unknown_instances() {
     let cluster = Cluster::start().await;
     let slow = HandCell::start(&cluster, "c1", 1_000).await;
     slow.set(|s| s.starts = Starts::AnswerLate);
@@ -68,7 +68,7 @@ async fn a_later_word_settles_what_was_unknown() {
     let reply = cluster.start_app(&request("r1", "web", 100, 1)).await;
     assert_eq!(reply["outcome"], "unknown");
     slow.advertise().await;
-    watch.heard("vendue.event.placed.web").await;
+    watch.received("vendue.event.placed.web").await;
     let pool = cluster.ask(&cluster.subjects.pool(), &json!({})).await;
     assert_eq!(
         pool["cells"][0]["cell"]["available"]["memory_mb"], 900,
@@ -109,7 +109,7 @@ async fn a_frozen_cell_delays_one_batch() {
 }
 
 #[tokio::test]
-async fn killed_and_started_again_it_is_warm_before_it_takes_requests() {
+async fn after_a_restart_it_warms_up_before_it_accepts_requests() {
     let cluster = Cluster::start().await;
     let mut cells = Vec::new();
     for n in 0..10 {
@@ -131,7 +131,7 @@ async fn killed_and_started_again_it_is_warm_before_it_takes_requests() {
     let reply: serde_json::Value = serde_json::from_slice(&reply.payload).unwrap();
     assert_eq!(reply["outcome"], "placed", "{reply}");
     assert_eq!(cells_of(&reply).len(), 10);
-    assert!(cells.iter().all(|c| c.get(|s| s.heard_discovers) > 0));
+    assert!(cells.iter().all(|c| c.get(|s| s.discovers_received) > 0));
 }
 
 #[tokio::test]
@@ -161,10 +161,10 @@ async fn a_server_restart_loses_no_cell() {
 }
 
 #[tokio::test]
-async fn cut_off_it_forgets_nobody() {
+async fn a_disconnected_auctioneer_expires_no_cell() {
     let cluster = Cluster::start().await;
     let cell = HandCell::start(&cluster, "c1", 1_000).await;
-    // a word that holds for a second
+    // an advertisement that is valid for a second
     cell.set(|s| s.ttl = Duration::from_secs(1));
     let link = Link::to(cluster.server.port()).await;
     let _auctioneer = cluster.auctioneer_through(&link, "a1", "dea").await;
@@ -192,13 +192,13 @@ async fn cut_off_it_forgets_nobody() {
 }
 
 #[tokio::test]
-async fn a_cell_that_is_not_heard_is_lost() {
+async fn a_cell_without_advertisements_is_lost() {
     let cluster = Cluster::start().await;
     let cell = HandCell::start(&cluster, "c1", 1_000).await;
     cell.set(|s| s.ttl = Duration::from_secs(1));
     let _auctioneer = cluster.warm("a1", "dea", 1).await;
     let watch = cluster.watch().await;
-    let lost = watch.heard("vendue.event.cell-lost.c1").await;
+    let lost = watch.received("vendue.event.cell-lost.c1").await;
     assert_eq!(lost["reason"], "advertisement expired (no message for 1s)");
     cluster.sees("a1", 0).await;
 }
@@ -213,7 +213,7 @@ async fn leaving_finishes_what_is_in_flight() {
     let asked = cluster.start_app(&body);
     let leaving = async {
         eventually("the start to arrive", async || {
-            slow.get(|s| !s.heard_starts.is_empty())
+            slow.get(|s| !s.starts_received.is_empty())
         })
         .await;
         running.shutdown.cancel();

@@ -143,11 +143,11 @@ impl Cluster {
         sent.map_err(|e| e.to_string())
     }
 
-    /// Waits until the server knows that a cell is gone without a word: its connection is closed a
+    /// Waits until the server knows that a cell is gone: its connection is closed a
     /// moment after it was dropped.
-    pub(crate) async fn nobody_is(&self, cell: &str) {
+    pub(crate) async fn no_connection_of(&self, cell: &str) {
         let subject = self.subjects.cell(cell, "start");
-        eventually("nobody to listen", async || {
+        eventually("no responders", async || {
             let asked = self
                 .raw_within(Duration::from_millis(200), &subject, b"")
                 .await;
@@ -200,13 +200,13 @@ impl Cluster {
             .unwrap_or_default()
     }
 
-    /// Everything that is said from now on.
+    /// All messages from now on.
     pub(crate) async fn watch(&self) -> Watch {
         let client = self.server.client().await;
         let mut messages = client.subscribe("vendue.>").await.unwrap();
         client.flush().await.unwrap();
-        let heard: Arc<Mutex<Vec<(String, Value)>>> = Arc::default();
-        let kept = Arc::clone(&heard);
+        let messages: Arc<Mutex<Vec<(String, Value)>>> = Arc::default();
+        let kept = Arc::clone(&messages);
         tokio::spawn(async move {
             while let Some(message) = messages.next().await {
                 let body = serde_json::from_slice(&message.payload).unwrap_or_default();
@@ -215,7 +215,7 @@ impl Cluster {
                     .push((message.subject.to_string(), body));
             }
         });
-        Watch { heard }
+        Watch { messages }
     }
 }
 
@@ -229,16 +229,16 @@ async fn bus(url: String, name: &str) -> Bus {
     connect(&options).await.unwrap()
 }
 
-/// What an observer has heard.
+/// The messages that an observer got.
 pub(crate) struct Watch {
-    heard: Arc<Mutex<Vec<(String, Value)>>>,
+    messages: Arc<Mutex<Vec<(String, Value)>>>,
 }
 
 impl Watch {
     /// The bodies on subjects that begin so.
     pub(crate) fn on(&self, subject: &str) -> Vec<Value> {
-        let heard = self.heard.lock().unwrap();
-        let on = heard.iter().filter(|(s, _)| s.starts_with(subject));
+        let messages = self.messages.lock().unwrap();
+        let on = messages.iter().filter(|(s, _)| s.starts_with(subject));
         on.map(|(_, body)| body.clone()).collect()
     }
 
@@ -247,7 +247,7 @@ impl Watch {
     }
 
     /// Waits for a message on a subject that begins so.
-    pub(crate) async fn heard(&self, subject: &str) -> Value {
+    pub(crate) async fn received(&self, subject: &str) -> Value {
         eventually(subject, async || self.on(subject).pop()).await
     }
 }

@@ -21,8 +21,8 @@ async fn dea_decides_from_the_pool_alone() {
     let reply = cluster.start_app(&request("r1", "web", 100, 10)).await;
     assert_eq!(reply["outcome"], "placed");
     assert_eq!(cells_of(&reply).len(), 10);
-    watch.heard("vendue.event.placed.web").await;
-    watch.heard("vendue.outcome.r1").await;
+    watch.received("vendue.event.placed.web").await;
+    watch.received("vendue.outcome.r1").await;
     assert_eq!(watch.count("vendue.bid"), 0, "it asks nobody");
     assert_eq!(watch.count("vendue.event.asked.web"), 1);
     assert_eq!(
@@ -33,14 +33,14 @@ async fn dea_decides_from_the_pool_alone() {
     assert_eq!(watch.count("vendue.outcome."), 1);
     let starts: Vec<usize> = cells
         .iter()
-        .map(|c| c.get(|s| s.heard_starts.len()))
+        .map(|c| c.get(|s| s.starts_received.len()))
         .collect();
     assert_eq!(starts, [1, 1, 0], "one start for each winning cell");
     assert_eq!(watch.on("vendue.outcome.r1")[0], reply);
 }
 
 #[tokio::test]
-async fn diego_asks_once_per_batch_and_waits_for_nobody_who_answered() {
+async fn diego_asks_once_per_batch_and_decides_when_all_have_bid() {
     let cluster = Cluster::start().await;
     let mut cells = Vec::new();
     for n in 0..5 {
@@ -64,12 +64,16 @@ async fn diego_asks_once_per_batch_and_waits_for_nobody_who_answered() {
     let reply = cluster.start_app(&json!(requests)).await;
     assert_eq!(reply["outcome"], "placed");
     assert_eq!(reply["requests"].as_array().unwrap().len(), 40);
-    watch.heard("vendue.event.placed.web").await;
-    watch.heard("vendue.event.placed.db").await;
+    watch.received("vendue.event.placed.web").await;
+    watch.received("vendue.event.placed.db").await;
     assert_eq!(watch.count("vendue.bid"), 1, "one question");
     for cell in &cells {
-        assert_eq!(cell.get(|s| s.heard_bids), 1);
-        assert_eq!(cell.get(|s| s.heard_starts.len()), 1, "every cell won some");
+        assert_eq!(cell.get(|s| s.bids_received), 1);
+        assert_eq!(
+            cell.get(|s| s.starts_received.len()),
+            1,
+            "every cell won some"
+        );
     }
     assert_eq!(watch.count("vendue.event.asked."), 2, "one for each app");
     assert_eq!(watch.count("vendue.event.placed."), 2);
@@ -101,15 +105,15 @@ async fn refused_work_goes_to_another_cell() {
             (reply["outcome"].as_str(), cells_of(&reply)),
             (Some("placed"), vec!["c2".into()])
         );
-        assert_eq!(first.get(|s| s.heard_starts.len()), 1);
-        assert_eq!(other.get(|s| s.heard_starts.len()), 1);
-        let refused = watch.heard("vendue.event.refused.web").await;
+        assert_eq!(first.get(|s| s.starts_received.len()), 1);
+        assert_eq!(other.get(|s| s.starts_received.len()), 1);
+        let refused = watch.received("vendue.event.refused.web").await;
         assert_eq!(refused["reason"], "c1 refused: draining");
     }
 }
 
 #[tokio::test]
-async fn what_fits_nowhere_is_an_answer_with_numbers() {
+async fn unplaced_instances_are_answered_with_numbers() {
     let cluster = Cluster::start().await;
     let _cell = HandCell::start(&cluster, "c1", 1_000).await;
     let _auctioneer = cluster.warm("a1", "diego", 1).await;
@@ -147,7 +151,7 @@ async fn work_that_may_wait_is_placed_when_a_cell_comes() {
     let reply = cluster.start_app(&waits).await;
     assert_eq!(reply["outcome"], "queued");
     let _large = HandCell::start(&cluster, "c2", 1_000).await;
-    let placed = watch.heard("vendue.event.placed.web").await;
+    let placed = watch.received("vendue.event.placed.web").await;
     assert_eq!(placed["instances"][0]["cell"], "c2");
     assert_eq!(watch.count("vendue.event.cell-joined.c2"), 1);
 }
@@ -161,6 +165,6 @@ async fn duplicates_in_one_array_are_one_instance() {
     let reply = cluster.start_app(&body).await;
     assert_eq!(reply["outcome"], "placed");
     assert_eq!(reply["requests"][1]["instances"][0]["duplicate_of"], "r1");
-    let sent: usize = cell.get(|s| s.heard_starts.iter().map(|start| start.work.len()).sum());
+    let sent: usize = cell.get(|s| s.starts_received.iter().map(|start| start.work.len()).sum());
     assert_eq!(sent, 2);
 }

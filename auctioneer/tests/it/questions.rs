@@ -47,7 +47,7 @@ async fn queued_work_is_cancelled_by_a_stop() {
     waits["queue_timeout"] = json!("60s");
     let asked = cluster.start_app(&waits);
     let stopping = async {
-        watch.heard("vendue.event.queued.web").await;
+        watch.received("vendue.event.queued.web").await;
         cluster
             .ask(&cluster.subjects.stop(), &json!({ "app": "web" }))
             .await
@@ -64,7 +64,7 @@ async fn queued_work_is_cancelled_by_a_stop() {
 }
 
 #[tokio::test]
-async fn every_auctioneer_says_what_waits_there() {
+async fn every_auctioneer_lists_its_queued_work() {
     let cluster = Cluster::start().await;
     let _cell = HandCell::start(&cluster, "c1", 10).await;
     let _a1 = cluster.warm("a1", "dea", 1).await;
@@ -75,7 +75,7 @@ async fn every_auctioneer_says_what_waits_there() {
     let body = serde_json::to_vec(&waits).unwrap();
     let start = cluster.subjects.start();
     cluster.client.publish(start, body.into()).await.unwrap();
-    watch.heard("vendue.event.queued.web").await;
+    watch.received("vendue.event.queued.web").await;
     let asked = |app: &str| shared::wire::QueuedRequest {
         app: Some(app.to_owned()),
         ..Default::default()
@@ -113,7 +113,7 @@ async fn a_dry_run_starts_nothing() {
     let more = json!({ "request": body, "add_cells": [{ "count": 1, "like": "c1" }] });
     let reply = cluster.ask(&place, &more).await;
     assert_eq!(reply["decisions"][1]["outcome"], "placed");
-    assert_eq!(cell.get(|s| s.heard_starts.len()), 0);
+    assert_eq!(cell.get(|s| s.starts_received.len()), 0);
     let reply = cluster
         .ask(&place, &json!({ "request": body, "without": ["c1"] }))
         .await;
@@ -150,7 +150,7 @@ async fn how_many_more_fit() {
 }
 
 #[tokio::test]
-async fn why_it_went_where_it_went() {
+async fn explain_has_the_reasons() {
     let cluster = Cluster::start().await;
     let _cell = HandCell::start(&cluster, "c1", 1_000).await;
     let _auctioneer = cluster.warm("a1", "diego", 1).await;
@@ -195,7 +195,7 @@ async fn it_is_a_nats_service() {
                     "capacity", "explain", "place", "pool", "queued", "start", "stop"
                 ]
             );
-            // whoever took the work knows what waits: all auctioneers answer that
+            // queued work is known to the auctioneer that took it: all auctioneers answer
             let shared = endpoints.iter().filter(|e| e["name"] != "queued");
             assert!(
                 shared

@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn whoever_is_asked_again_gives_the_same_answer() {
+async fn every_auctioneer_gives_a_repeat_the_same_answer() {
     let cluster = Cluster::start().await;
     let cell = HandCell::start(&cluster, "c1", 1_000).await;
     let first = cluster.warm("a1", "dea", 1).await;
@@ -19,7 +19,7 @@ async fn whoever_is_asked_again_gives_the_same_answer() {
     let watch = cluster.watch().await;
     let body = request("r1", "web", 100, 3);
     let answer = cluster.start_app(&body).await;
-    watch.heard("vendue.outcome.r1").await;
+    watch.received("vendue.outcome.r1").await;
     for _ in 0..20 {
         assert_eq!(cluster.start_app(&body).await, answer);
     }
@@ -34,7 +34,7 @@ async fn whoever_is_asked_again_gives_the_same_answer() {
         "both were asked: {repeats:?}"
     );
     assert_eq!(
-        cell.get(|s| s.heard_starts.len()),
+        cell.get(|s| s.starts_received.len()),
         1,
         "nothing was started twice"
     );
@@ -42,7 +42,7 @@ async fn whoever_is_asked_again_gives_the_same_answer() {
 }
 
 #[tokio::test]
-async fn what_a_dead_auctioneer_began_is_looked_for_first() {
+async fn what_a_dead_auctioneer_announced_is_looked_up_first() {
     let cluster = Cluster::start().await;
     let cell = HandCell::start(&cluster, "c1", 1_000).await;
     let other = HandCell::start(&cluster, "c2", 400).await;
@@ -59,7 +59,7 @@ async fn what_a_dead_auctioneer_began_is_looked_for_first() {
         cluster.client.publish(subject, bytes.into()).await.unwrap();
         began += 1;
         eventually("its start", async || {
-            cell.get(|s| s.heard_starts.len() == began)
+            cell.get(|s| s.starts_received.len() == began)
         })
         .await;
         let took = cluster.counters().await[&id]["requests"].as_u64();
@@ -80,11 +80,11 @@ async fn what_a_dead_auctioneer_began_is_looked_for_first() {
     assert_eq!(reply["outcome"], "placed", "found where it runs");
     assert_eq!(reply["instances"][0]["cell"], "c1");
     assert_eq!(
-        cell.get(|s| s.heard_starts.len()),
+        cell.get(|s| s.starts_received.len()),
         began,
         "not started again"
     );
-    assert_eq!(other.get(|s| s.heard_starts.len()), 0, "nor elsewhere");
+    assert_eq!(other.get(|s| s.starts_received.len()), 0, "nor elsewhere");
     drop(second);
 }
 
@@ -114,5 +114,5 @@ async fn a_request_in_progress_is_answered_to_both() {
         1,
         "another body under the same id"
     );
-    assert_eq!(cell.get(|s| s.heard_starts.len()), 1);
+    assert_eq!(cell.get(|s| s.starts_received.len()), 1);
 }

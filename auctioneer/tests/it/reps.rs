@@ -1,4 +1,4 @@
-//! With real cells: their ledgers have the last word.
+//! With real cells, whose ledgers accept or refuse.
 
 use placement::Resources;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use shared::shutdown::CancellationToken;
 
 use crate::harness::{Cluster, cells_of};
 
-/// Reps with a simulated executor, each with a connection of its own.
+/// Reps with a simulated executor, each with its own connection.
 async fn reps(cluster: &Cluster, count: usize, memory_mb: i64) -> Vec<CancellationToken> {
     let mut tokens = Vec::new();
     for n in 0..count {
@@ -50,7 +50,7 @@ async fn running(cluster: &Cluster, cells: usize) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn both_policies_start_what_they_say() {
+async fn both_policies_start_what_they_placed() {
     for policy in ["dea", "diego"] {
         let cluster = Cluster::start().await;
         let _reps = reps(&cluster, 4, 1_000).await;
@@ -92,7 +92,7 @@ async fn two_auctioneers_at_work_never_overcommit() {
         let _reps = reps(&cluster, 3, 1_000).await;
         let first = cluster.warm("a1", policy, 3).await;
         let second = cluster.warm("a2", policy, 3).await;
-        // room for 30 of 100 MiB; 60 are asked for, at once, one by one
+        // room for 30 of 100 MiB; 60 are requested at once, one by one
         let ask = async |n: usize| {
             let body = json!({ "app": format!("app{}", n % 7), "memory_mb": 100, "disk_mb": 1,
                 "instances": 60, "indices": [n] });
@@ -117,13 +117,13 @@ async fn two_auctioneers_at_work_never_overcommit() {
 }
 
 #[tokio::test]
-async fn a_cell_that_leaves_is_gone_at_once() {
+async fn a_cell_that_withdraws_is_removed_at_once() {
     let cluster = Cluster::start().await;
     let reps = reps(&cluster, 2, 1_000).await;
     let _auctioneer = cluster.warm("a1", "dea", 2).await;
     let watch = cluster.watch().await;
     reps[0].cancel();
-    let lost = watch.heard("vendue.event.cell-lost.cell-0").await;
+    let lost = watch.received("vendue.event.cell-lost.cell-0").await;
     assert_eq!(lost["reason"], "cell withdrew");
     cluster.sees("a1", 1).await;
 }

@@ -1,3 +1,5 @@
+use std::collections::HashSet;
+
 use super::*;
 use crate::{Stamp, Trait};
 
@@ -127,4 +129,52 @@ fn requests_share_a_shape_unless_a_filter_could_tell_them_apart() {
     let (first, second) = (batch.group(0), batch.group(1));
     assert_eq!((first.app, second.app), (0, 1));
     assert_eq!(second.app_hash, tie::hash_text("b"));
+}
+
+/// A table looks at the low bits of a hash first, and then at its highest seven.
+#[test]
+fn small_integers_hash_apart_in_the_bits_that_a_table_looks_at() {
+    let hash = |words: &[u32]| {
+        let mut hasher = IntHasher::default();
+        words.iter().for_each(|word| hasher.write_u32(*word));
+        hasher.finish()
+    };
+    let pairs = (0..64).flat_map(|a| (0..64).map(move |b| vec![a, b]));
+    let multiples = (0..4096).map(|n| vec![n << 16]);
+    let different = |values: &mut dyn Iterator<Item = u64>| values.collect::<HashSet<_>>().len();
+    for (what, keys) in [
+        ("pairs", pairs.collect::<Vec<_>>()),
+        ("multiples of 2^16", multiples.collect()),
+    ] {
+        let hashes: Vec<u64> = keys.iter().map(|words| hash(words)).collect();
+        assert_eq!(different(&mut hashes.iter().copied()), 4096, "{what}");
+        // 3,970 of 2^16 numbers are hit by chance
+        let low = different(&mut hashes.iter().map(|hash| hash & 0xffff));
+        assert!(low > 3_700, "{what}: {low} different low bits");
+        let high = different(&mut hashes.iter().map(|hash| hash >> 57));
+        assert_eq!(high, 128, "{what}");
+    }
+}
+
+#[test]
+fn requests_of_another_size_or_stack_or_neighbour_are_told_apart_by_their_hash() {
+    let changes: [fn(&mut Request); 8] = [
+        |_| (),
+        |r| r.kind = Kind::Task,
+        |r| r.memory_mb += 1,
+        |r| r.cpu_millis += 1,
+        |r| r.stack = Some("linux".into()),
+        |r| r.stack = Some("linus".into()),
+        |r| r.near.push("app:x".into()),
+        |r| r.far.push("app:x".into()),
+    ];
+    let hashes: HashSet<u64> = changes
+        .iter()
+        .map(|change| {
+            let mut request = lrp("a");
+            change(&mut request);
+            shape_hash(&request)
+        })
+        .collect();
+    assert_eq!(hashes.len(), changes.len());
 }

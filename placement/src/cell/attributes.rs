@@ -13,15 +13,15 @@ use crate::{resources::Resources, times::Timestamp, traits::Trait};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttributeShape {
     /// A string.
-    Text,
+    String,
     /// A [`Timestamp`].
     Date,
     /// True or false.
-    Flag,
+    Boolean,
     /// An integer.
-    Whole,
+    Integer,
     /// A list of strings.
-    Words,
+    Strings,
     /// A [`Platform`].
     Platform,
     /// [`Trait`]s by name.
@@ -36,17 +36,17 @@ impl AttributeShape {
     /// What is expected of a value, or of an entry of a table.
     pub fn expected(self, part: bool) -> &'static str {
         match (self, part) {
-            (Self::Text, _) => "a text",
+            (Self::String, _) => "a string",
             (Self::Date, _) => Timestamp::EXPECTED,
-            (Self::Flag, _) => "true or false",
-            (Self::Whole, _) => "a whole number that is not out of its range",
-            (Self::Words, _) => "a list of texts",
+            (Self::Boolean, _) => "true or false",
+            (Self::Integer, _) => "an integer within its range",
+            (Self::Strings, _) => "a list of strings",
             (Self::Platform, false) => {
                 "a version and a stamp, such as {\"version\":\"7.0\",\"stamp\":\"20260301T000000Z\"}"
             }
             (Self::Platform, true) => "a version, or a stamp such as \"20260301T000000Z\"",
             (Self::Traits, false) => "a table of traits, such as {\"ssd\":true}",
-            (Self::Traits, true) => "true, false, a text or a list of texts",
+            (Self::Traits, true) => "true, false, a string or a list of strings",
             (Self::Networks, false) => "a table of networks, such as {\"external\":\"up\"}",
             (Self::Networks, true) => "a state, such as \"up\"",
             (Self::Ratios, false) => "a table of ratios, such as {\"memory\":1.5}",
@@ -201,61 +201,61 @@ macro_rules! attributes {
 attributes! {
     #[doc = "Availability zone."]
     #[serde(default = "default_zone", skip_serializing_if = "is_default_zone")]
-    zone: String = default_zone(), Text;
+    zone: String = default_zone(), String;
     #[doc = "The zone as a number, for the objective language; absent: the rank of its name."]
     #[serde(default, skip_serializing_if = "is_default")]
-    zone_number: Option<u32> = None, Whole;
-    #[doc = "Root file systems that it offers, by name."]
+    zone_number: Option<u32> = None, Integer;
+    #[doc = "Stacks that the cell offers, by name."]
     #[serde(default, skip_serializing_if = "is_default")]
-    stacks: Vec<String> = Vec::new(), Words;
-    #[doc = "Tags that work must ask for to come here (Diego's placement tags)."]
+    stacks: Vec<String> = Vec::new(), Strings;
+    #[doc = "Placement tags that a request must ask for (Diego)."]
     #[serde(default, skip_serializing_if = "is_default")]
-    placement_tags: Vec<String> = Vec::new(), Words;
-    #[doc = "Tags that work may ask for here."]
+    placement_tags: Vec<String> = Vec::new(), Strings;
+    #[doc = "Placement tags that a request may ask for (Diego)."]
     #[serde(default, skip_serializing_if = "is_default")]
-    optional_placement_tags: Vec<String> = Vec::new(), Words;
-    #[doc = "Volume drivers that it offers."]
+    optional_placement_tags: Vec<String> = Vec::new(), Strings;
+    #[doc = "Volume drivers that the cell offers."]
     #[serde(default, skip_serializing_if = "is_default")]
-    volume_drivers: Vec<String> = Vec::new(), Words;
-    #[doc = "Volumes that live here, for `volumes_from`."]
+    volume_drivers: Vec<String> = Vec::new(), Strings;
+    #[doc = "Volumes on the cell, for `volumes_from`."]
     #[serde(default, skip_serializing_if = "is_default")]
-    volumes: Vec<String> = Vec::new(), Words;
-    #[doc = "Source blobs that it holds already."]
+    volumes: Vec<String> = Vec::new(), Strings;
+    #[doc = "Source blobs that the cell has cached."]
     #[serde(default, skip_serializing_if = "is_default")]
-    cached_blobs: Vec<String> = Vec::new(), Words;
-    #[doc = "`running` when it may get work."]
+    cached_blobs: Vec<String> = Vec::new(), Strings;
+    #[doc = "`running` if the cell may get work."]
     #[serde(default = "default_status", skip_serializing_if = "is_default_status")]
-    status: String = default_status(), Text;
-    #[doc = "Kept for its operator."]
+    status: String = default_status(), String;
+    #[doc = "Reserved: gets no work."]
     #[serde(default, skip_serializing_if = "is_default")]
-    reserved: bool = false, Flag;
-    #[doc = "A head node: runs the platform, not work."]
+    reserved: bool = false, Boolean;
+    #[doc = "A head node: runs the control plane, not work."]
     #[serde(default, skip_serializing_if = "is_default")]
-    control_plane: bool = false, Flag;
-    #[doc = "Networks by name, and their state: `up` or another word."]
+    control_plane: bool = false, Boolean;
+    #[doc = "State of each network by name: `up`, or anything else for down."]
     #[serde(default, skip_serializing_if = "is_default")]
     networks: BTreeMap<String, String> = BTreeMap::new(), Networks;
-    #[doc = "Traits (Triton): name to true or false, a word, or a list of words."]
+    #[doc = "Traits by name (Triton): true, false, a string or a list of strings."]
     #[serde(default, skip_serializing_if = "is_default")]
     traits: BTreeMap<String, Trait> = BTreeMap::new(), Traits;
-    #[doc = "The platform image that it booted: version and build stamp."]
+    #[doc = "The booted platform image: version and build stamp."]
     #[serde(default, skip_serializing_if = "is_default")]
     platform: Option<Platform> = None, Platform;
-    #[doc = "When it will reboot: RFC 3339, or a day."]
+    #[doc = "The next planned reboot: RFC 3339, or a day."]
     #[serde(default, skip_serializing_if = "is_default")]
     next_reboot: Option<Timestamp> = None, Date;
-    #[doc = "When it booted: RFC 3339, or a day."]
+    #[doc = "The last boot: RFC 3339, or a day."]
     #[serde(default, skip_serializing_if = "is_default")]
     last_boot: Option<Timestamp> = None, Date;
-    #[doc = "The rack that it stands in."]
+    #[doc = "The rack."]
     #[serde(default, skip_serializing_if = "is_default")]
-    rack: Option<String> = None, Text;
-    #[doc = "Higher is better hardware."]
+    rack: Option<String> = None, String;
+    #[doc = "A higher number is better hardware."]
     #[serde(default, skip_serializing_if = "is_default")]
-    hardware_priority: i64 = 0, Whole;
+    hardware_priority: i64 = 0, Integer;
     #[doc = "A named group of cells that reboot together."]
     #[serde(default, skip_serializing_if = "is_default")]
-    reboot_batch: Option<String> = None, Text;
+    reboot_batch: Option<String> = None, String;
     #[doc = "Overcommit ratios by resource, as configured; `total` includes them already."]
     #[serde(default, skip_serializing_if = "is_default")]
     overcommit: BTreeMap<String, f64> = BTreeMap::new(), Ratios;
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attribute_that_is_not_said_has_its_default_and_is_not_written() {
+    fn an_absent_attribute_has_its_default_and_is_not_written() {
         let text = r#"{"cell":"a","total":{"memory_mb":1},"available":{"memory_mb":1}}"#;
         let cell: Cell = serde_json::from_str(text).unwrap();
         assert_eq!(*cell.attributes, Attributes::default());

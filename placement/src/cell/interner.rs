@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_any_more_is_forgotten() {
+    fn unused_attributes_are_dropped() {
         let mut interner = AttributeInterner::default();
         let mut cell = Cell::new("c", Resources::new(100, 100, 1));
         for n in 0..10_000 {

@@ -48,7 +48,7 @@ fn refused(change: impl FnOnce(&mut Cell)) -> Option<String> {
 }
 
 #[test]
-fn the_bounds_of_what_a_cell_may_say() {
+fn the_bounds_of_a_cells_fields() {
     let texts = |n: usize| vec![String::new(); n];
     let start = RecentStart {
         age: Span::default(),

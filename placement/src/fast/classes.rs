@@ -109,6 +109,7 @@ impl Classes {
         request: &Request,
         now: Now<'_>,
     ) -> bool {
+        // any of its cells would do
         let sample = &self.get(class).sample;
         filters.into_iter().all(|filter| match filter {
             Filter::Amount(resource) => !has_none_at_all(sample, *resource),
@@ -128,6 +129,7 @@ impl Classes {
     fn write_print(&self, cell: &Cell, out: &mut String) -> std::fmt::Result {
         write!(out, "{:?}", cell.zone)?;
         for resource in Resource::ALL {
+            // whether there is any at all decides a filter; how much only matters to costs
             if !self.by_totals {
                 write!(out, "{}", has_none_at_all(cell, resource))?;
             } else if resource.is_vital() {

@@ -92,6 +92,7 @@ impl<'a> Columnar<'a> {
             self.judged.len() - 1
         });
         let need = Need::under(Asked::by(leading.iter().copied()), request);
+        // one pass over two columns; the filters themselves were asked once for each class
         let keeps = &self.judged[at].keeps;
         let (view, alive) = (&self.view, &mut self.scratch.alive);
         let rows = view.session.parts.rows.iter();
@@ -105,6 +106,7 @@ impl<'a> Columnar<'a> {
         }
         alive.truncate(kept);
         self.scratch.terms.forget_seats();
+        // named resources have no column: they are asked of those that are left
         if need.extra {
             alive.retain(|slot| view.session.has_extras(*slot, request));
         }
@@ -149,6 +151,7 @@ impl<'a> Columnar<'a> {
 
     /// A filter after a score: the totals follow the cells.
     fn filter_scored(&mut self, filter: &Filter, request: &Request) {
+        // rare: no preset filters after a score
         let before = self.scratch.alive.clone();
         self.filter(filter, request);
         let after = std::mem::take(&mut self.scratch.alive);

@@ -9,8 +9,8 @@
 //! something else, or hold the app. The middle one, and all above it, are found by bisection.
 
 use super::{
-    classes::Classes,
     index::Index,
+    members::{Members, RankedZones, Shapes},
     recipe::Recipe,
     rows::{Need, Row},
     session::Session,
@@ -18,6 +18,7 @@ use super::{
 use crate::{
     batch::{Batch, JobGroup},
     cell::Cell,
+    context::Now,
     engine::{Choice, Engine},
     objective::Objective,
     policy::{Narrow, Policy},
@@ -25,9 +26,6 @@ use crate::{
     resources::{Amounts, Resource},
     tie,
 };
-
-/// No class: the slot is not in the index.
-const OUT: u32 = u32::MAX;
 
 mod lottery;
 mod sorted;
@@ -39,8 +37,7 @@ use sorted::{Entry, PLENTY, Sorted, Spot, lower};
 pub(crate) struct Halves {
     policy: Policy,
     recipe: Recipe,
-    classes: Classes,
-    class_of: Vec<u32>,
+    members: Members,
     /// By class.
     lists: Vec<Sorted>,
 }
@@ -54,34 +51,26 @@ impl Halves {
         }
         Some(Self {
             policy: policy.clone(),
-            classes: Classes::new(recipe.filters.clone(), false),
+            members: Members::new(recipe.filters.clone(), false),
             recipe,
-            class_of: Vec::new(),
             lists: Vec::new(),
         })
     }
 
     fn extract(&mut self, slot: u32, row: Row) {
-        let class = self.class_of.get(slot as usize).copied().unwrap_or(OUT);
-        if class != OUT {
+        if let Some(class) = self.members.class_of(slot) {
             self.lists[class as usize].remove(row.free[Resource::Memory], slot);
         }
     }
 
     /// The cell's row changed.
     fn reorder(&mut self, slot: u32, old: Row, new: Row) {
-        let class = self.class_of.get(slot as usize).copied().unwrap_or(OUT);
-        if class != OUT {
+        if let Some(class) = self.members.class_of(slot) {
             let list = &mut self.lists[class as usize];
             if let Some(entry) = list.remove(old.free[Resource::Memory], slot) {
                 list.insert(self::entry(slot, new, entry.hash), new);
             }
         }
-    }
-
-    fn zone_of(&self, slot: u32) -> Option<u32> {
-        let class = self.class_of.get(slot as usize).copied()?;
-        (class != OUT).then(|| self.classes.get(class).zone)
     }
 }
 
@@ -91,11 +80,7 @@ impl Index for Halves {
     }
 
     fn put(&mut self, slot: u32, cell: &Cell, row: Row, hash: u64) {
-        let class = self.classes.of(cell);
-        if self.class_of.len() <= slot as usize {
-            self.class_of.resize(slot as usize + 1, OUT);
-        }
-        self.class_of[slot as usize] = class;
+        let class = self.members.put(slot, cell);
         if self.lists.len() <= class as usize {
             self.lists.resize_with(class as usize + 1, Sorted::default);
         }
@@ -104,9 +89,7 @@ impl Index for Halves {
 
     fn take(&mut self, slot: u32, _: &Cell, row: Row) {
         self.extract(slot, row);
-        if let Some(class) = self.class_of.get_mut(slot as usize) {
-            *class = OUT;
-        }
+        self.members.take(slot);
     }
 
     fn change(&mut self, slot: u32, old: (&Cell, Row), new: (&Cell, Row)) {
@@ -118,7 +101,7 @@ impl Index for Halves {
     }
 
     fn numbered(&self) -> usize {
-        self.classes.len()
+        self.members.classes.len()
     }
 
     fn begin<'a>(&'a mut self, session: Session<'a>, batch: &'a Batch<'a>) -> Box<dyn Engine + 'a> {
@@ -134,8 +117,9 @@ impl Index for Halves {
 pub(crate) struct HalvesPlan<'a> {
     index: &'a mut Halves,
     session: Session<'a>,
-    /// By shape, then by class: whether the filters admit it.
-    admitted: Vec<Option<Vec<bool>>>,
+    /// Which classes the filters admit.
+    shapes: Shapes<()>,
+    zones: RankedZones,
     scratch: Scratch,
     /// The middle memory of the last job.
     last_middle: i64,
@@ -144,7 +128,6 @@ pub(crate) struct HalvesPlan<'a> {
 /// Reused from job to job.
 #[derive(Default)]
 struct Scratch {
-    zones: Vec<(u32, u32)>,
     runs: Vec<Run>,
     /// The candidates one by one, where runs do not say it.
     cells: Vec<Entry>,
@@ -169,36 +152,17 @@ impl<'a> HalvesPlan<'a> {
             index.extract(*slot, *session.row(*slot));
         }
         for list in &mut index.lists {
+            // once for the batch: a draw then passes over 32-bit numbers and hashes nothing
             list.draw_lots(session.lots);
         }
         Self {
             index,
             session,
-            admitted: vec![None; shapes],
+            shapes: Shapes::new(shapes),
+            zones: RankedZones::default(),
             scratch: Scratch::default(),
             last_middle: 0,
         }
-    }
-
-    fn learn_classes(&mut self, group: JobGroup, request: &Request) {
-        if self.admitted[group.shape as usize].is_some() {
-            return;
-        }
-        let now = crate::context::Now::of(self.session.context);
-        // as many classes as were counted in u32
-        let classes = u32::try_from(self.index.classes.len()).unwrap_or(u32::MAX);
-        let admits = |class| self.index.classes.admits(class, request, now);
-        self.admitted[group.shape as usize] = Some((0..classes).map(admits).collect());
-    }
-
-    fn rank_zones(&mut self, group: JobGroup, job: &Job) {
-        let by_count = self.index.recipe.has(Narrow::ZoneFewest, job.request.kind);
-        let zones = &mut self.scratch.zones;
-        zones.clear();
-        for (zone, count) in (0..).zip(&self.session.app(group).zones) {
-            zones.push((if by_count { *count } else { 0 }, zone));
-        }
-        zones.sort_unstable();
     }
 
     /// Finds the candidates of these zones: runs of lists less the skipped, or one by one. Returns
@@ -213,7 +177,8 @@ impl<'a> HalvesPlan<'a> {
         let Self {
             index,
             session,
-            admitted,
+            shapes,
+            zones: ranked,
             scratch,
             ..
         } = self;
@@ -221,44 +186,46 @@ impl<'a> HalvesPlan<'a> {
         scratch.runs.clear();
         scratch.skipped.clear();
         scratch.cells.clear();
-        let Some(admitted) = &admitted[group.shape as usize] else {
-            return 0;
-        };
+        let admitted = shapes.by_class(group);
         let mut total = 0;
-        for (_, zone) in &scratch.zones[zones] {
-            for class in &index.classes.of_zone[*zone as usize] {
+        for zone in ranked.numbers(zones) {
+            for class in &index.members.classes.of_zone[zone as usize] {
                 let Some(list) = index.lists.get_mut(*class as usize) else {
                     continue;
                 };
-                if !admitted[*class as usize] || list.len() == 0 {
+                if admitted[*class as usize].is_none() || list.len() == 0 {
                     continue;
                 }
                 let from = list.at_least(need.amounts[Resource::Memory]);
                 if from.rank == list.len() {
                     continue;
                 }
+                // not counted cell by cell: the rank is known, and misfits are taken off below
                 total += list.len() - from.rank;
                 scratch.runs.push(Run { list: *class, from });
                 skip_misfits(list, from, session, need, request, &mut scratch.skipped);
             }
         }
+        // cells that hold none of the app come first, and mostly there are some
         let holders_go = index.recipe.has(Narrow::AppFewest, request.kind);
         if holders_go {
             for at in 0..session.app(group).holders.len() {
-                let slot = &session.app(group).holders[at].0.clone();
-                let class = index.class_of[*slot as usize];
-                let row = *session.row(*slot);
-                let inside = class != OUT && scratch.runs.iter().any(|run| run.list == class);
+                let (slot, _) = session.app(group).holders[at];
+                let row = *session.row(slot);
+                let class = index.members.class_of(slot);
+                let inside = scratch.runs.iter().any(|run| Some(run.list) == class);
                 if inside
                     && row.free[Resource::Memory] >= need.amounts[Resource::Memory]
-                    && !session.is_marked(*slot)
+                    // a misfit is on the list already
+                    && !session.is_marked(slot)
                 {
-                    session.mark(*slot);
-                    let hash = session.parts.hashes[*slot as usize];
-                    scratch.skipped.push(entry(*slot, row, hash));
+                    session.mark(slot);
+                    let hash = session.parts.hashes[slot as usize];
+                    scratch.skipped.push(entry(slot, row, hash));
                 }
             }
         }
+        // where every candidate holds the app, how many each holds decides: that needs each of them
         if total > scratch.skipped.len() && scratch.skipped.len() <= MOST_SKIPPED {
             scratch.skipped.sort_unstable_by_key(|e| e.memory);
             return total - scratch.skipped.len();
@@ -317,6 +284,7 @@ impl<'a> HalvesPlan<'a> {
             runs.map(|run| (&self.index.lists[run.list as usize], run.from.rank))
         };
         let fewer_than = |memory: i64| -> usize {
+            // a bisection in each list, and nobody looks at a cell
             let inside = lists().map(|(list, from)| list.at_least(memory).rank.max(from) - from);
             let skipped = scratch.skipped.partition_point(|e| e.memory < memory);
             inside.sum::<usize>() - skipped
@@ -349,6 +317,7 @@ impl<'a> HalvesPlan<'a> {
         let Self { index, scratch, .. } = self;
         for run in &mut scratch.runs {
             let spot = index.lists[run.list as usize].at_least(memory);
+            // a run starts where the memory suffices, which may be higher
             if spot.rank > run.from.rank {
                 run.from = spot;
             }
@@ -430,22 +399,22 @@ fn entry(slot: u32, row: Row, hash: u64) -> Entry {
 impl Engine for HalvesPlan<'_> {
     fn choose(&mut self, job: &Job, group: JobGroup, _: Option<&Objective>) -> Choice {
         let request = &*job.request;
-        let (index, zones) = (&*self.index, self.index.classes.zones());
+        let members = &self.index.members;
+        let zones = members.classes.zones();
         self.session
-            .meet(group, job, zones, |slot| index.zone_of(slot));
+            .meet(group, job, zones, |slot| members.zone_of(slot));
         self.session.clear_marks();
-        self.learn_classes(group, request);
-        self.rank_zones(group, job);
-        let need = self.index.recipe.need(request);
-        let mut from = 0;
-        while from < self.scratch.zones.len() {
-            let count = self.scratch.zones[from].0;
-            let tied = self.scratch.zones[from..]
-                .iter()
-                .take_while(|(c, _)| *c == count)
-                .count();
-            let mut n = self.gather(from..from + tied, group, job, &need);
-            from += tied;
+        let recipe = &self.index.recipe;
+        let about = (members, request, Now::of(self.session.context));
+        let need = || recipe.need(request);
+        let need = self.shapes.learn(group, need, about, |_| ());
+        let by_instances = recipe.has(Narrow::ZoneFewest, request.kind);
+        let instances = &self.session.app(group).zones;
+        self.zones.rank(instances, by_instances);
+        let mut next = 0;
+        while let Some(tied) = self.zones.tied_from(next) {
+            next = tied.end;
+            let mut n = self.gather(tied, group, job, &need);
             if n == 0 {
                 continue;
             }
@@ -474,7 +443,7 @@ impl Engine for HalvesPlan<'_> {
     }
 
     fn debit(&mut self, slot: u32, job: &Job, group: JobGroup) {
-        let zone = self.index.zone_of(slot);
+        let zone = self.index.members.zone_of(slot);
         let old = self.session.debit(slot, zone, &job.request, group);
         self.index.reorder(slot, old, *self.session.row(slot));
     }
@@ -486,8 +455,7 @@ impl Engine for HalvesPlan<'_> {
         let hashes = session.parts.hashes;
         session.roll_back(|slot, now, before| index.reorder(slot, now, before));
         for slot in std::mem::take(&mut session.out) {
-            let class = index.class_of.get(slot as usize).copied().unwrap_or(OUT);
-            if class != OUT {
+            if let Some(class) = index.members.class_of(slot) {
                 let row = *session.row(slot);
                 let entry = entry(slot, row, hashes[slot as usize]);
                 index.lists[class as usize].insert(entry, row);

@@ -14,8 +14,9 @@
 //! best is costed again by the plain formula.
 
 use super::{
-    classes::Classes,
+    classes::Class,
     index::Index,
+    members::{Members, RankedZones, Shapes},
     recipe::{Part, Recipe},
     rows::Row,
     session::Session,
@@ -23,6 +24,7 @@ use super::{
 use crate::{
     batch::{Batch, JobGroup},
     cell::Cell,
+    context::Now,
     engine::{Choice, Engine},
     objective::Objective,
     policy::{Narrow, Policy},
@@ -35,9 +37,6 @@ mod search;
 
 use order::Order;
 use search::Candidate;
-
-/// No class: the slot is not in the index.
-const OUT: u32 = u32::MAX;
 
 /// Room for so many marked cells is kept.
 const MAX_SPARE: usize = 64;
@@ -52,8 +51,7 @@ fn near(best: f64) -> f64 {
 pub(crate) struct Ordered {
     policy: Policy,
     recipe: Recipe,
-    classes: Classes,
-    class_of: Vec<u32>,
+    members: Members,
     /// By slot: the cell's rank in its zone, or its raw index.
     places: Vec<u32>,
     /// For LRPs and for tasks.
@@ -75,14 +73,14 @@ impl Ordered {
                 .map(|(part, weight, _)| (*part, *weight))
                 .collect(),
             lists: Vec::new(),
+            keys: Vec::new(),
             positions: Vec::new(),
             dirty: Vec::new(),
             is_dirty: Vec::new(),
         };
         Some(Self {
             policy: policy.clone(),
-            classes: Classes::new(recipe.filters.clone(), true),
-            class_of: Vec::new(),
+            members: Members::new(recipe.filters.clone(), true),
             places: Vec::new(),
             orders: [order(Kind::Lrp), order(Kind::Task)],
             recipe,
@@ -96,21 +94,18 @@ impl Ordered {
     }
 
     /// Takes the cell out of every order, until it is marked dirty.
-    fn take_out(&mut self, slot: u32, row: Row) {
-        let class_id = self.class_of.get(slot as usize).copied().unwrap_or(OUT);
-        if class_id != OUT {
-            let (class, place) = (self.classes.get(class_id), self.places[slot as usize]);
+    fn take_out(&mut self, slot: u32) {
+        if let Some(class) = self.members.class_of(slot) {
             for order in &mut self.orders {
-                let row_in_order = order.row_in_order(slot, row);
-                order.take_out(slot, class_id, class, place, row_in_order);
+                order.take_out(slot, class);
             }
         }
     }
 
-    /// The cell's row changed from `before`: it finds its new place when somebody looks.
-    fn mark_dirty(&mut self, slot: u32, before: Row) {
+    /// The cell's row changed: it finds its new place when somebody looks.
+    fn mark_dirty(&mut self, slot: u32) {
         for order in &mut self.orders {
-            order.mark_dirty(slot, before);
+            order.mark_dirty(slot);
         }
     }
 
@@ -118,30 +113,18 @@ impl Ordered {
     fn apply_dirty(&mut self, order: usize, rows: &[Row], hashes: &[u64]) {
         let order = &mut self.orders[order];
         let mut dirty = std::mem::take(&mut order.dirty);
-        for (slot, before) in dirty.drain(..) {
+        for slot in dirty.drain(..) {
             let at = slot as usize;
             order.is_dirty[at] = false;
-            let class_id = self.class_of.get(at).copied().unwrap_or(OUT);
-            if class_id != OUT {
-                let (class, place) = (self.classes.get(class_id), self.places[at]);
-                order.move_cell(
-                    (slot, hashes[at]),
-                    class_id,
-                    class,
-                    place,
-                    (before, rows[at]),
-                );
+            if let Some(class_id) = self.members.class_of(slot) {
+                let (class, place) = (self.members.classes.get(class_id), self.places[at]);
+                order.move_cell((slot, hashes[at]), class_id, class, place, &rows[at]);
             }
         }
         // the few of one job are few again at the next
         if dirty.capacity() <= MAX_SPARE {
             order.dirty = dirty;
         }
-    }
-
-    fn zone_of(&self, slot: u32) -> Option<u32> {
-        let class = self.class_of.get(slot as usize).copied()?;
-        (class != OUT).then(|| self.classes.get(class).zone)
     }
 }
 
@@ -151,35 +134,30 @@ impl Index for Ordered {
     }
 
     fn put(&mut self, slot: u32, cell: &Cell, _: Row, _: u64) {
-        let class = self.classes.of(cell);
+        self.members.put(slot, cell);
         let at = slot as usize;
-        if self.class_of.len() <= at {
-            self.class_of.resize(at + 1, OUT);
-        }
         if self.places.len() <= at {
             self.places.resize(at + 1, 0);
         }
         if self.recipe.raw_index {
             self.places[at] = cell.index;
         }
-        self.class_of[at] = class;
-        // it stands in no bucket: what it had before does not matter
-        self.mark_dirty(slot, Row::default());
+        // its bucket is found when the order is read: an advertisement alone costs no search
+        self.mark_dirty(slot);
     }
 
-    fn take(&mut self, slot: u32, _: &Cell, row: Row) {
-        self.take_out(slot, row);
-        if let Some(class) = self.class_of.get_mut(slot as usize) {
-            *class = OUT;
-        }
+    fn take(&mut self, slot: u32, _: &Cell, _: Row) {
+        // in this order: the class says which list it stands in
+        self.take_out(slot);
+        self.members.take(slot);
     }
 
-    fn change(&mut self, slot: u32, old: (&Cell, Row), _: (&Cell, Row)) {
-        self.mark_dirty(slot, old.1);
+    fn change(&mut self, slot: u32, _: (&Cell, Row), _: (&Cell, Row)) {
+        self.mark_dirty(slot);
     }
 
-    fn debit(&mut self, slot: u32, old: Row, _: (&Cell, Row), _: &Request) {
-        self.mark_dirty(slot, old);
+    fn debit(&mut self, slot: u32, _: Row, _: (&Cell, Row), _: &Request) {
+        self.mark_dirty(slot);
     }
 
     fn depends_on_membership(&self) -> bool {
@@ -191,7 +169,7 @@ impl Index for Ordered {
     }
 
     fn numbered(&self) -> usize {
-        self.classes.len()
+        self.members.classes.len()
     }
 
     fn begin<'a>(&'a mut self, session: Session<'a>, batch: &'a Batch<'a>) -> Box<dyn Engine + 'a> {
@@ -203,9 +181,6 @@ impl Index for Ordered {
     }
 }
 
-/// What a shape of jobs costs in each class, beside the cells' own part; none = not admitted.
-type JobCosts = Vec<Option<f64>>;
-
 /// One plan over an [`Ordered`] index.
 pub(crate) struct OrderedPlan<'a> {
     index: &'a mut Ordered,
@@ -213,11 +188,10 @@ pub(crate) struct OrderedPlan<'a> {
     shapes: &'a [&'a Request],
     /// Cells that do not exist for this auction, and their classes.
     absent: Vec<(u32, u32)>,
-    /// By shape.
-    job_costs: Vec<Option<JobCosts>>,
-    /// Reused from job to job.
-    zones: Vec<(u32, u32)>,
-    /// Cost, class and tier.
+    /// What a job costs in each class, beside the cells' own part.
+    job_costs: Shapes<f64>,
+    zones: RankedZones,
+    /// Reused from job to job: cost, class and tier.
     cheapest: Vec<(f64, u32, usize)>,
     candidates: Vec<Candidate>,
 }
@@ -230,46 +204,22 @@ impl<'a> OrderedPlan<'a> {
     ) -> Self {
         let mut absent = Vec::new();
         for slot in &session.out {
-            index.take_out(*slot, *session.row(*slot));
-            if let Some(class) = index.class_of.get_mut(*slot as usize) {
-                absent.push((*slot, std::mem::replace(class, OUT)));
+            // out of the class as well, so that a mark from before the plan does not bring it back
+            index.take_out(*slot);
+            if let Some(class) = index.members.take(*slot) {
+                absent.push((*slot, class));
             }
         }
         Self {
             index,
             session,
             absent,
-            job_costs: vec![None; shapes.len()],
+            job_costs: Shapes::new(shapes.len()),
             shapes,
-            zones: Vec::new(),
+            zones: RankedZones::default(),
             cheapest: Vec::new(),
             candidates: Vec::new(),
         }
-    }
-
-    fn learn_job_costs(&mut self, group: JobGroup, order: usize, request: &Request) {
-        if self.job_costs[group.shape as usize].is_some() {
-            return;
-        }
-        let now = crate::context::Now::of(self.session.context);
-        let job_cost = |class| {
-            let admitted = self.index.classes.admits(class, request, now);
-            admitted.then(|| self.index.orders[order].part(self.index.classes.get(class), request))
-        };
-        // as many classes as were counted in u32
-        let classes = u32::try_from(self.index.classes.len()).unwrap_or(u32::MAX);
-        self.job_costs[group.shape as usize] = Some((0..classes).map(job_cost).collect());
-    }
-
-    /// The zones, those with the fewest instances first; all alike where zones do not matter.
-    fn rank_zones(&mut self, group: JobGroup, kind: Kind) {
-        let by_count = self.index.recipe.has(Narrow::ZoneFewest, kind);
-        let counts = &self.session.app(group).zones;
-        self.zones.clear();
-        for (zone, count) in (0..).zip(counts) {
-            self.zones.push((if by_count { *count } else { 0 }, zone));
-        }
-        self.zones.sort_unstable();
     }
 }
 
@@ -280,30 +230,32 @@ impl Engine for OrderedPlan<'_> {
         let order = usize::from(request.kind == Kind::Task);
         self.index
             .apply_dirty(order, self.session.parts.rows, self.session.parts.hashes);
-        let zones = self.index.classes.zones();
         let index = &*self.index;
+        let zones = index.members.classes.zones();
         self.session
-            .meet(group, job, zones, |slot| index.zone_of(slot));
+            .meet(group, job, zones, |slot| index.members.zone_of(slot));
+        // holders cost more than their bucket says: in buckets they are skipped
         self.session.mark_holders(group);
-        self.learn_job_costs(group, order, request);
-        self.rank_zones(group, request.kind);
-        let need = self.index.recipe.need(request);
-        let mut from = 0;
-        while from < self.zones.len() {
-            let count = self.zones[from].0;
-            let tied = self.zones[from..]
-                .iter()
-                .take_while(|(c, _)| *c == count)
-                .count();
-            self.search(from..from + tied, order, request, group, &need);
-            from += tied;
+        let need = || index.recipe.need(request);
+        let about = (&index.members, request, Now::of(self.session.context));
+        let job_cost = |class: &Class| index.orders[order].part(class, request);
+        let need = self.job_costs.learn(group, need, about, job_cost);
+        let by_instances = index.recipe.has(Narrow::ZoneFewest, request.kind);
+        let instances = &self.session.app(group).zones;
+        self.zones.rank(instances, by_instances);
+        let mut next = 0;
+        while let Some(tied) = self.zones.tied_from(next) {
+            next = tied.end;
+            self.search(tied, order, request, group, &need);
             if self.candidates.is_empty() {
                 continue;
             }
+            // the narrowing keeps these zones alone: the next are for when nobody here has room
             let cost = self.keep_cheapest(order, request, group);
             if self.candidates.is_empty() {
                 continue;
             }
+            // to name them all takes a walk over the buckets, to draw one of them does not
             let all = self.session.context.first
                 || self.session.context.explain > crate::decision::Explain::Winner;
             let finalists = if all {
@@ -327,11 +279,10 @@ impl Engine for OrderedPlan<'_> {
     }
 
     fn debit(&mut self, slot: u32, _: &Job, group: JobGroup) {
-        let zone = self.index.zone_of(slot);
-        let before = self
-            .session
+        let zone = self.index.members.zone_of(slot);
+        self.session
             .debit(slot, zone, self.shapes[group.shape as usize], group);
-        self.index.mark_dirty(slot, before);
+        self.index.mark_dirty(slot);
     }
 
     fn finish(self: Box<Self>) {
@@ -341,10 +292,11 @@ impl Engine for OrderedPlan<'_> {
             absent,
             ..
         } = *self;
-        session.roll_back(|slot, now, _| index.mark_dirty(slot, now));
+        // only marked: the next plan may change the same cells before it looks at them
+        session.roll_back(|slot, _, _| index.mark_dirty(slot));
         for (slot, class) in absent {
-            index.class_of[slot as usize] = class;
-            index.mark_dirty(slot, Row::default());
+            index.members.put_back(slot, class);
+            index.mark_dirty(slot);
         }
     }
 }

@@ -103,6 +103,7 @@ impl<'a> Session<'a> {
         if self.apps[group.app as usize].known {
             return;
         }
+        // a copy: the batch's own instances come on top, and the pool's list stays as it is
         let known = self.parts.holders.of(&job.request.app).iter().copied();
         let holders: Vec<(u32, u32)> = known.filter(|(slot, _)| !self.is_out(*slot)).collect();
         let mut counts = vec![0; zones];
@@ -157,6 +158,7 @@ impl<'a> Session<'a> {
     pub(crate) fn has_extras(&self, slot: u32, request: &Request) -> bool {
         let available = &self.parts.cells[slot as usize].available;
         request.extra.iter().all(|(name, amount)| {
+            // only requests with named resources come here, so a map is good enough
             let taken = self.extras.get(&(slot, name.clone())).copied().unwrap_or(0);
             available.extra(name) - taken >= *amount
         })
@@ -179,6 +181,7 @@ impl<'a> Session<'a> {
         let row = &mut self.parts.rows[slot as usize];
         let old = *row;
         *row = row.debited(request);
+        // only the first time: it is put back to how it was before the batch
         if !std::mem::replace(&mut self.touched[slot as usize], true) {
             self.undo.push((slot, old));
         }
@@ -201,6 +204,7 @@ impl<'a> Session<'a> {
 
     /// Takes every debit back; `moved` hears of each row: slot, as it is, as it was.
     pub(crate) fn roll_back(&mut self, mut moved: impl FnMut(u32, Row, Row)) {
+        // each slot is here once, so the order does not matter
         for (slot, before) in std::mem::take(&mut self.undo) {
             let row = &mut self.parts.rows[slot as usize];
             let after = std::mem::replace(row, before);

@@ -78,6 +78,7 @@ pub(super) fn term(
             let rows = &around.view.session.parts.rows;
             let unlimited =
                 |slot: &u32| rows[*slot as usize].free[Resource::Disk] == Amounts::UNLIMITED;
+            // all share one place: no need to keep them in order by it
             if around.alive.iter().all(unlimited) {
                 out.resize(n, 1.0);
                 return;
@@ -230,6 +231,7 @@ fn kept_places(
         let (group, after) = rest.split_at(equal.count());
         rest = after;
         let positions = group.iter().map(|(_, slot)| positions[*slot as usize]);
+        // all cells of the pool are in the order; only those still in the auction take a place
         let taken = positions.clone().filter(|position| *position > 0).count();
         // the mean of the first and the last place of the group
         let mean = (place(first) + place(first + taken) - 1.0) / 2.0;
@@ -268,6 +270,7 @@ fn noise_places(around: &mut Around<'_, '_>, out: &mut Vec<f64>) {
     noise.clear();
     let of = |slot: &u32| tie::noise(lots[*slot as usize], point);
     noise.extend(around.alive.iter().map(of));
+    // two to four buckets for each cell
     let bits = (2 * n).ilog2() + 1;
     let bucket = |noise: u64| (noise >> (u64::BITS - bits)) as usize;
     buckets.clear();

@@ -61,6 +61,7 @@ pub(super) fn evaluate(
         for step in &steps {
             run(step, cells, start..end, &mut blocks.stack, depth);
         }
+        // the last block is free: nothing but a gathered operand ever stands there
         let (stack, gathered) = blocks.stack.split_at_mut(depth);
         let values = read(result, cells, start..end, stack, &mut gathered[0]);
         match values {
@@ -94,6 +95,7 @@ fn plan<'a>(program: &Program, job: &JobFacts, inputs: &Inputs<'a>) -> (Vec<Step
                 None => Value::Same(f64::NAN),
             },
             Op::Binary(op) => match (values.pop(), values.pop()) {
+                // the same operation as for a cell, so the same bits
                 (Some(Value::Same(b)), Some(Value::Same(a))) => Value::Same(apply(op, a, b)),
                 (Some(b), Some(a)) => {
                     steps.push(Step::Apply(op, a, b, values.len()));

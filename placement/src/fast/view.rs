@@ -70,6 +70,7 @@ impl Changed {
         let counts = match self.by_name.entry(name) {
             Entry::Occupied(changed) => changed.into_mut(),
             Entry::Vacant(vacant) => {
+                // copied when the batch first changes it: most names are not
                 let unchanged = pool.of(vacant.key()).to_vec();
                 vacant.insert(unchanged)
             }
@@ -105,6 +106,7 @@ impl<'a> View<'a> {
         policy: &Policy,
         batch: &Batch<'a>,
     ) -> Self {
+        // they keep their slots: columns stay as long as the pool, and no position shifts
         let mut absent = Vec::new();
         for slot in &session.out {
             let at = *slot as usize;
@@ -114,6 +116,7 @@ impl<'a> View<'a> {
         }
         columns.draw_lots(session.lots, session.parts.hashes);
         let mut view = Self {
+            // a walk over all cells, which no other term needs
             zones_counted: if policy.has_objective() {
                 columns.number_zones()
             } else {
@@ -128,6 +131,7 @@ impl<'a> View<'a> {
             tags: Changed::default(),
             counts: Default::default(),
         };
+        // absent cells take no place, so that ranks are those of this auction alone
         if policy.ranks_cells() {
             let counted = (0..).take(view.columns.len());
             let counted = counted.filter(|slot: &u32| view.columns.counted[*slot as usize]);

@@ -330,7 +330,7 @@ impl<'a> Parser<'a> {
             Some(What::Cell(attribute)) => Node::Cell(attribute),
             Some(What::Id(_)) => {
                 return Err(self.error(format!(
-                    "{word} is a text; expected a number here (count(…) takes texts)"
+                    "{word} is a string; expected a number here (count(…) takes strings)"
                 )));
             }
             Some(What::List(_)) => {
@@ -402,11 +402,11 @@ impl<'a> Parser<'a> {
     }
 
     fn not_an_id(&self) -> ObjectiveError {
-        self.error("count's first part; expected ai.AppID, ai.AppSourceBlobID or ai.Stack")
+        self.error("count's first argument; expected ai.AppID, ai.AppSourceBlobID or ai.Stack")
     }
 
     fn not_a_list(&self) -> ObjectiveError {
-        self.error("count's second part; expected r.RunningAppIDs or r.CachedBlobIDs")
+        self.error("count's second argument; expected r.RunningAppIDs or r.CachedBlobIDs")
     }
 }
 

@@ -84,13 +84,17 @@ fn faults_and_where_they_are() {
         ("1 + ai.Nothing", 5, "expected one of RequiredDiskMB"),
         ("wrong + 1", 1, "unknown name \"wrong\""),
         ("r.RunningAppIDs + 1", 1, "is a list"),
-        ("ai.AppSourceBlobID", 1, "is a text"),
+        ("ai.AppSourceBlobID", 1, "is a string"),
         ("5 mod (1 + 1)", 7, "the modulus is computed"),
         ("5 mod r.Stack", 7, "the modulus is computed"),
         ("5 mod 0", 7, "the modulus is 0"),
-        ("count(1, r.CachedBlobIDs)", 7, "first part"),
-        ("count(ai.InstanceNumber, r.CachedBlobIDs)", 7, "first part"),
-        ("count(ai.AppID, ai.AppID)", 17, "second part"),
+        ("count(1, r.CachedBlobIDs)", 7, "first argument"),
+        (
+            "count(ai.InstanceNumber, r.CachedBlobIDs)",
+            7,
+            "first argument",
+        ),
+        ("count(ai.AppID, ai.AppID)", 17, "second argument"),
         ("sin(1)", 1, "unknown name \"sin\""),
         ("\"text\"", 1, "unexpected character"),
         ("1e999", 1, "too large"),
@@ -107,7 +111,7 @@ fn faults_and_where_they_are() {
 }
 
 #[test]
-fn the_caret_stands_below_the_fault() {
+fn the_caret_is_below_the_error() {
     let error = Objective::parse("1 +\n  r.Nothing", &constants()).unwrap_err();
     assert_eq!(error.picture(), "  r.Nothing\n  ^");
 }

@@ -20,7 +20,7 @@ impl Policy {
             };
             let heeding: Vec<&str> = Self::PRESETS.iter().filter(heeds).copied().collect();
             let expected = format!(
-                "false or nothing: the policy {} has no locality filter to hold near and far with (the presets {} have one)",
+                "false or absent: the policy {} has no locality filter, which strict near and far need (the presets {} have one)",
                 self.name(),
                 heeding.join(", ")
             );

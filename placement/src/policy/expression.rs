@@ -31,7 +31,7 @@ pub(super) fn objective(fields: &mut Fields, base: Option<&Objective>) -> Result
                 return Err(Fault::new(
                     at,
                     format!(
-                        "{name:?} cannot name a constant; expected a word of letters, digits and _ that is not mod, count, ai, r or AZs"
+                        "{name:?} cannot name a constant; expected a name of letters, digits and _ that is not mod, count, ai, r or AZs"
                     ),
                 ));
             }
@@ -41,7 +41,7 @@ pub(super) fn objective(fields: &mut Fields, base: Option<&Objective>) -> Result
         if azs < 1.0 || azs.fract() != 0.0 {
             return Err(Fault::new(
                 azs_at,
-                format!("azs is {azs}; expected a whole number from 1"),
+                format!("azs is {azs}; expected an integer from 1"),
             ));
         }
         constants.azs = Some(azs);

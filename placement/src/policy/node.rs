@@ -24,7 +24,7 @@ pub(super) enum Value {
 impl Value {
     fn what(&self) -> &'static str {
         match self {
-            Self::Text(_) => "a text",
+            Self::Text(_) => "a string",
             Self::Number(_) => "a number",
             Self::Flag(_) => "true or false",
             Self::List(_) => "a list",
@@ -163,7 +163,7 @@ impl Fields {
                 at,
                 value: Value::Text(text),
             }) => Ok(Some((text, at))),
-            Some(node) => Err(wrong(key, &node, "a text")),
+            Some(node) => Err(wrong(key, &node, "a string")),
         }
     }
 
@@ -189,7 +189,7 @@ impl Fields {
         }
     }
 
-    /// A number of days from 0, or a text.
+    /// A number of days from 0, or a string.
     #[allow(clippy::type_complexity)] // one caller, which takes it apart at once
     pub(super) fn either(
         &mut self,
@@ -205,21 +205,18 @@ impl Fields {
                 value: Value::Text(text),
                 ..
             }) => Ok(Some((None, Some(text)))),
-            Some(node) => Err(wrong(key, &node, "a number of days from 0, or a text")),
+            Some(node) => Err(wrong(key, &node, "a number of days from 0, or a string")),
         }
     }
 
-    /// A whole number from 0.
+    /// An integer from 0.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked here
     pub(super) fn count(&mut self, key: &'static str) -> Result<Option<u32>, Fault> {
         let Some((n, at)) = self.number(key)? else {
             return Ok(None);
         };
         if n < 0.0 || n > f64::from(u32::MAX) || n.fract() != 0.0 {
-            let message = format!(
-                "{key} is {n}; expected a whole number from 0 to {}",
-                u32::MAX
-            );
+            let message = format!("{key} is {n}; expected an integer from 0 to {}", u32::MAX);
             return Err(Fault::new(at, message));
         }
         Ok(Some(n as u32))

@@ -88,7 +88,13 @@ pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>)
         }
         Filter::VolumeDrivers => {
             let wanted = short_list(&request.volume_drivers);
+<<<<<<< HEAD
             Why::text(format!("without all the required volume drivers: {wanted}"))
+=======
+            Why::text(format!(
+                "lacks some of the required volume drivers: {wanted}"
+            ))
+>>>>>>> main
         }
         Filter::PlacementTags => Why::text(tags_why(cell, request)),
         Filter::Amount(resource) => {
@@ -105,7 +111,11 @@ pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>)
         }
         Filter::VolumesFrom => {
             let wanted = short_list(&request.volumes_from);
+<<<<<<< HEAD
             Why::text(format!("without all the volumes: {wanted}"))
+=======
+            Why::text(format!("lacks some of the required volumes: {wanted}"))
+>>>>>>> main
         }
         Filter::Reserved => Why::text("reserved"),
         Filter::ControlPlane => Why::text("kept for the control plane"),
@@ -113,7 +123,11 @@ pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>)
         Filter::ContainerCount { limit } => Why {
             needs: Some(1.0),
             has: Some(f64::from(*limit) - containers(cell) as f64),
+<<<<<<< HEAD
             reason: Some(format!("there are as many instances as allowed ({limit})")),
+=======
+            reason: Some(format!("has the maximum number of instances ({limit})")),
+>>>>>>> main
         },
         Filter::Capness => Why::text(if request.cpu_millis > 0 {
             "instances without a cpu cap are there"
@@ -131,7 +145,9 @@ pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>)
         Filter::Traits => {
             let wanted = serde_json::to_string(&request.traits).unwrap_or_default();
             let wanted = shortened(&wanted);
-            Why::text(format!("the traits are not exactly those wanted: {wanted}"))
+            Why::text(format!(
+                "its traits are not exactly those required: {wanted}"
+            ))
         }
         Filter::Sick => Why::text("the last two starts within 24 hours failed"),
         Filter::OvercommitRatios => Why::text(wrong_ratio(cell, request).unwrap_or_default()),
@@ -228,11 +244,19 @@ fn tags_why(cell: &Cell, request: &Request) -> String {
     let desired = &request.placement_tags;
     let asked = short_list(desired);
     if subset(&cell.placement_tags, desired) {
+<<<<<<< HEAD
         format!("without all the placement tags: {asked}")
+=======
+        format!("lacks some of the requested placement tags: {asked}")
+>>>>>>> main
     } else if desired.is_empty() {
         "placement tags are required, and none were asked for".into()
     } else {
+<<<<<<< HEAD
         format!("placement tags are required that were not asked for beside {asked}")
+=======
+        format!("requires placement tags in addition to {asked}")
+>>>>>>> main
     }
 }
 

@@ -79,7 +79,7 @@ fn nearby(
         };
         let free = |slot: u32| view.cell(slot).owners.get(owner).is_none_or(|n| *n == 0);
         return keep_if_any(cells, free, || {
-            notes.push(format!("every cell holds instances of {owner}"));
+            notes.push(format!("every cell has instances of {owner}"));
         });
     }
     let now = view.now();

@@ -87,22 +87,26 @@ fn changes_are_taken_back_one_by_one_or_with_their_table() {
 }
 
 #[test]
-fn what_no_cell_may_say_names_field_value_and_expectation() {
+fn invalid_attributes_are_rejected_with_field_value_and_expectation() {
     for (key, value, said) in [
         (
             "rak",
             json!("r1"),
             &["rak", "one of", "did you mean \"rack\"?"][..],
         ),
-        ("rack.x", json!("r1"), &["rack.x", "a text"]),
-        ("rack", json!(3), &["rack: 3", "a text"]),
+        ("rack.x", json!("r1"), &["rack.x", "a string"]),
+        ("rack", json!(3), &["rack: 3", "a string"]),
         (
             "reserved",
             json!("yes"),
             &["reserved: \"yes\"", "true or false"],
         ),
-        ("index", json!(-1), &["index: -1", "whole number"]),
-        ("stacks", json!("x"), &["stacks: \"x\"", "a list of texts"]),
+        ("index", json!(-1), &["index: -1", "an integer"]),
+        (
+            "stacks",
+            json!("x"),
+            &["stacks: \"x\"", "a list of strings"],
+        ),
         (
             "next_reboot",
             json!("soon"),
@@ -114,7 +118,7 @@ fn what_no_cell_may_say_names_field_value_and_expectation() {
             &["next_reboot", "2026-13-01"],
         ),
         ("zone", json!("a b"), &["zone", "a b", "A-Z"]),
-        ("zone", json!(1), &["zone: 1", "a text"]),
+        ("zone", json!(1), &["zone: 1", "a string"]),
         ("traits.ssd", json!(1), &["traits.ssd: 1", "true, false"]),
         ("networks.x", json!(true), &["networks.x: true", "up"]),
         (

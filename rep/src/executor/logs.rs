@@ -237,7 +237,7 @@ impl Sink {
     pub(crate) fn close(&self) {
         if self.dropped.load(Ordering::Relaxed) > 0 {
             let now_ms = self.logs.clock.now_ms();
-            let text = "lines dropped: too many at once".into();
+            let text = "lines dropped by the rate limit".into();
             self.publish(&self.stamped(now_ms, "vendue", text));
         }
     }
@@ -273,7 +273,7 @@ impl Sink {
 /// Cuts output into lines of at most [`LINE`] bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
-    begun: Vec<u8>,
+    partial: Vec<u8>,
 }
 
 impl Lines {
@@ -285,13 +285,13 @@ impl Lines {
                 None => (part, false),
             };
             let mut text = text;
-            while self.begun.len() + text.len() > LINE {
-                let (now, later) = text.split_at(LINE - self.begun.len());
-                self.begun.extend_from_slice(now);
+            while self.partial.len() + text.len() > LINE {
+                let (now, later) = text.split_at(LINE - self.partial.len());
+                self.partial.extend_from_slice(now);
                 line(self.take());
                 text = later;
             }
-            self.begun.extend_from_slice(text);
+            self.partial.extend_from_slice(text);
             if ends {
                 line(self.take());
             }
@@ -300,13 +300,13 @@ impl Lines {
 
     /// The last output if it does not end with a newline.
     pub(crate) fn rest(&mut self) -> Option<String> {
-        (!self.begun.is_empty()).then(|| self.take())
+        (!self.partial.is_empty()).then(|| self.take())
     }
 
     fn take(&mut self) -> String {
         // one character for one: a line stays as short as it was cut
-        let text = String::from_utf8_lossy(&self.begun).replace('\u{fffd}', "?");
-        self.begun.clear();
+        let text = String::from_utf8_lossy(&self.partial).replace('\u{fffd}', "?");
+        self.partial.clear();
         match text.strip_suffix('\r') {
             Some(text) => text.to_owned(),
             None => text,

@@ -77,7 +77,7 @@ struct Spawner {
     grace_ms: u64,
     supervisor: PathBuf,
     user: Option<(u32, u32)>,
-    home: Home,
+    home: InstancesDirectory,
     memory: Memory,
     ports: Ports,
     logs: Arc<Logs>,
@@ -86,18 +86,18 @@ struct Spawner {
 }
 
 /// The directory that holds those of instances.
-enum Home {
+enum InstancesDirectory {
     /// Configured: it is kept.
     Given(PathBuf),
     /// Made by the rep: it is removed at the end.
     Own(TempDir),
 }
 
-impl Home {
+impl InstancesDirectory {
     fn path(&self) -> &Path {
         match self {
-            Home::Given(path) => path,
-            Home::Own(directory) => directory.path(),
+            InstancesDirectory::Given(path) => path,
+            InstancesDirectory::Own(directory) => directory.path(),
         }
     }
 }
@@ -298,10 +298,10 @@ impl Spawner {
             .process_group(0)
             .spawn()
             .map_err(|e| format!("cannot start its supervisor: {e}"))?;
-        let told = ours
+        let sent = ours
             .set_write_timeout(Some(INSTRUCT))
             .and_then(|()| orders.write_to(&mut ours));
-        if let Err(error) = told {
+        if let Err(error) = sent {
             let _ = child.kill();
             let _ = child.wait();
             return Err(format!("cannot instruct its supervisor: {error}"));
@@ -310,18 +310,18 @@ impl Spawner {
     }
 }
 
-fn home(config: &RepConfig, process: &ProcessConfig) -> io::Result<Home> {
+fn home(config: &RepConfig, process: &ProcessConfig) -> io::Result<InstancesDirectory> {
     if let Some(given) = &process.state_dir {
         let instances = given.join("instances");
         fs::create_dir_all(&instances)?;
-        return Ok(Home::Given(instances.canonicalize()?));
+        return Ok(InstancesDirectory::Given(instances.canonicalize()?));
     }
     // others may pass through to their own directories, but not list them
     let own = tempfile::Builder::new()
         .prefix(&format!("vendue-{}-", config.cell))
         .permissions(fs::Permissions::from_mode(0o711))
         .tempdir()?;
-    Ok(Home::Own(own))
+    Ok(InstancesDirectory::Own(own))
 }
 
 /// An instance's environment: nothing of the rep's but `PATH`, with the directory of the rep's own
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn the_request_has_the_last_word_on_the_environment() {
+    fn the_request_overrides_the_environment() {
         let work = work(&[("ZONE", "mine"), ("X", "1")]);
         let found = environment("a", "z1", &work, None, Path::new("/d")).unwrap();
         let expected = [

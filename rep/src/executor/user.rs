@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_gives_its_rights_away_and_others_have_none_to_give() {
+    fn only_root_runs_instances_as_another_user() {
         let accounts = "root:x:0:0:root:/root:/bin/sh\nanna:x:1000:100::/home/anna:/bin/sh\n";
         for (run_as, own, expected) in [
             (None, 0, Ok(Some((65_534, 65_534)))),

@@ -5,14 +5,14 @@ use placement::Cell;
 use super::Ledger;
 
 impl Ledger {
-    /// Takes the attributes from `said`. Returns whether that changed the cell.
-    pub fn describe(&mut self, said: &Cell) -> bool {
+    /// Takes the attributes from `described`. Returns whether that changed the cell.
+    pub fn describe(&mut self, described: &Cell) -> bool {
         let own = &mut self.cell;
-        if own.index == said.index && own.attributes == said.attributes {
+        if own.index == described.index && own.attributes == described.attributes {
             return false;
         }
-        own.index = said.index;
-        own.attributes.clone_from(&said.attributes);
+        own.index = described.index;
+        own.attributes.clone_from(&described.attributes);
         self.seq += 1;
         true
     }

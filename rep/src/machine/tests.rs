@@ -108,7 +108,7 @@ fn id(number: u128) -> String {
 }
 
 #[test]
-fn what_starts_at_once_is_advertised_once_as_running() {
+fn an_instance_that_starts_at_once_is_advertised_once_as_running() {
     let mut machine = machine();
     assert_eq!(machine.next_ms(), Some(0));
     assert_eq!(tick(&mut machine, 0), ["advertise 0"]);
@@ -133,7 +133,7 @@ fn what_starts_at_once_is_advertised_once_as_running() {
 }
 
 #[test]
-fn a_bid_says_unchanged_only_when_the_last_advertisement_was_sent() {
+fn a_bid_is_unchanged_only_if_the_last_advertisement_was_sent() {
     let mut machine = machine();
     let auction = AuctionId::from_u128(9);
     let full = |machine: &CellMachine| match machine.bid(5, auction).unwrap() {
@@ -172,7 +172,7 @@ fn a_drain_is_advertised_at_once_and_ends_everything_at_its_deadline() {
     let said = run(&mut machine, 2_000);
     assert_eq!(said, ["advertise 2", "event cell-draining 2"]);
     assert!(machine.ledger().cell().evacuating);
-    // a second drain says no more, but its deadline counts
+    // a second drain has no event, but its deadline counts
     let answer = machine.drain(2_001, br#"{"deadline":"5s"}"#).unwrap();
     assert_eq!(answer.deadline, seconds(5));
     assert!(run(&mut machine, 2_001).is_empty());
@@ -202,7 +202,7 @@ fn a_drain_is_advertised_at_once_and_ends_everything_at_its_deadline() {
 }
 
 #[test]
-fn who_leaves_withdraws_first_and_bids_no_more() {
+fn shutdown_withdraws_first_and_ends_bidding() {
     let mut machine = machine();
     tick(&mut machine, 0);
     start(&mut machine, 1_000, &[1]);
@@ -282,7 +282,7 @@ fn lists_are_bounded_and_the_error_names_the_field() {
 }
 
 #[test]
-fn a_start_with_work_that_no_cell_may_hold_names_it() {
+fn a_start_with_invalid_work_names_the_field() {
     let mut machine = machine();
     let start = CellStart {
         v: 1,
@@ -303,7 +303,7 @@ fn a_start_with_work_that_no_cell_may_hold_names_it() {
 }
 
 #[test]
-fn instances_are_split_over_messages_and_the_last_says_so() {
+fn instances_are_split_over_messages_and_all_but_the_last_have_more() {
     let mut machine = machine();
     start(&mut machine, 0, &[1, 2, 3]);
     let one = to_bytes(&machine.current_instances(0)[0]).len() + 1;

@@ -12,7 +12,7 @@ impl Shell {
         let set: CellSet = parse(body, &mut Vec::new())?;
         bounded("set", set.set.len(), MAX_CHANGED)?;
         let names: Vec<&String> = set.set.keys().collect();
-        tracing::info!(?names, "changing attributes as an operator asked");
+        tracing::info!(?names, "operator changes attributes");
         let cell = self.operators.set(set.set)?;
         self.machine.describe(now_ms, &cell);
         Ok(to_bytes(&CellSetAnswer {

@@ -129,7 +129,7 @@ impl Supervisor {
         }
         if let Err(error) = fs::remove_dir_all(&orders.directory) {
             self.send(&SupervisorReport::Note(format!(
-                "{} is left behind: {error}",
+                "cannot remove {}: {error}",
                 orders.directory.display()
             )));
         }
@@ -306,7 +306,7 @@ fn cannot_run(program: &OsStr, error: &io::Error) -> String {
         _ => error.to_string(),
     };
     let hint = if program.iter().any(u8::is_ascii_whitespace) {
-        "; the program's name contains blanks: a line of shell needs sh -c"
+        "; the program's name contains spaces: a shell command needs sh -c"
     } else {
         ""
     };
@@ -408,7 +408,7 @@ fn how_it_ended(orders: &Orders, instance: &Instance) -> EndReason {
         Some(status) => match (status.exit_status(), status.terminating_signal()) {
             (Some(code), _) => EndReason::Exit(code),
             (_, Some(number)) => EndReason::Signal(number),
-            _ => EndReason::Failed("ended in a way that is not known".into()),
+            _ => EndReason::Failed("ended in an unknown way".into()),
         },
         None => EndReason::Failed("could not be waited for".into()),
     };

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn words_survive_the_socket() {
+    fn reports_survive_the_socket() {
         for status in [
             SupervisorReport::Runs(12),
             SupervisorReport::Note("a b".into()),

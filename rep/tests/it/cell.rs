@@ -1,9 +1,9 @@
-//! Bids, starts, stops, drain: what a cell says and does, with nothing real to run.
+//! Bids, starts, stops and drain of a cell with a simulated executor.
 
 use std::time::Duration;
 
 use placement::{Kind, Span};
-use rep::{Ended, ExecutorKind, RepError, SimulatedConfig};
+use rep::{ExecutorKind, RepError, RepExit, SimulatedConfig};
 use serde_json::{Value, json as value};
 use shared::wire::{InstanceState, InstancesAnswer, Stop, StopAnswer, Work};
 use shared::{InstanceId, clock::CellTime};
@@ -20,7 +20,7 @@ async fn subscribe(server: &NatsServer, subject: &str) -> async_nats::Subscriber
 }
 
 #[tokio::test]
-async fn it_advertises_starts_stops_and_takes_its_leave() {
+async fn it_advertises_starts_stops_and_withdraws() {
     let server = NatsServer::start().await;
     let mut adverts = subscribe(&server, "vendue.cell.a.advert").await;
     let cell = Cell::start(&server, config("a")).await;
@@ -56,12 +56,12 @@ async fn it_advertises_starts_stops_and_takes_its_leave() {
     assert_eq!(gone.ended.as_deref(), Some("stopped"));
     next_where(&mut adverts, |a| a["available"]["memory_mb"] == 1_000).await;
 
-    assert_eq!(cell.end().await, Ended::Shutdown);
+    assert_eq!(cell.end().await, RepExit::Shutdown);
     next_where(&mut adverts, |a| a["ttl"] == "0s").await;
 }
 
 #[tokio::test]
-async fn a_bid_is_short_when_the_last_advertisement_holds() {
+async fn a_bid_is_short_if_the_last_advertisement_is_still_right() {
     let server = NatsServer::start().await;
     let mut adverts = subscribe(&server, "vendue.cell.a.advert").await;
     let cell = Cell::start(&server, config("a")).await;
@@ -79,7 +79,7 @@ async fn a_bid_is_short_when_the_last_advertisement_holds() {
     assert!(short.get("total").is_none(), "{short}");
 
     cell.must_start(vec![work("web", 0)]).await;
-    // whatever was advertised by then, the bid tells the version of the ledger
+    // whatever was advertised by then, the bid has the version of the ledger
     let seq = cell.state().await["seq"].clone();
     let bid = bid().await;
     assert_eq!(bid["seq"], seq);
@@ -184,7 +184,7 @@ async fn drain_takes_nothing_new_stops_the_rest_and_ends() {
         "{bid}"
     );
 
-    assert_eq!(cell.task.await.unwrap().unwrap(), Ended::Drained);
+    assert_eq!(cell.task.await.unwrap().unwrap(), RepExit::Drained);
     next_where(&mut adverts, |a| a["ttl"] == "0s").await;
     next_where(&mut events, |e| e["kind"] == "cell-draining").await;
     let stopped = next_where(&mut events, |e| e["kind"] == "stopped").await;
@@ -409,7 +409,7 @@ async fn large_answers_come_in_parts() {
 }
 
 #[tokio::test]
-async fn losing_the_server_ends_nothing_and_is_made_known_when_it_is_back() {
+async fn without_a_server_instances_continue_and_are_advertised_afterwards() {
     let mut server = NatsServer::start().await;
     let cell = Cell::start(&server, config("a")).await;
     let web = work("web", 0);
@@ -456,7 +456,7 @@ async fn of_two_cells_of_one_name_that_start_together_one_goes() {
         .await
         .unwrap();
     shutdown.cancel();
-    assert_eq!(left.await.unwrap().unwrap(), Ended::Shutdown);
+    assert_eq!(left.await.unwrap().unwrap(), RepExit::Shutdown);
 }
 
 #[tokio::test]

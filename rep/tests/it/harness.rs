@@ -6,7 +6,7 @@ use async_nats::{Client, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use placement::{Kind, Resources, Run, Span};
-use rep::{Ended, ExecutorKind, ProcessConfig, RepConfig, RepError, SimulatedConfig};
+use rep::{ExecutorKind, ProcessConfig, RepConfig, RepError, RepExit, SimulatedConfig};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use shared::{
@@ -25,7 +25,7 @@ pub(crate) struct Cell {
     pub(crate) name: String,
     pub(crate) client: Client,
     pub(crate) shutdown: CancellationToken,
-    pub(crate) task: JoinHandle<Result<Ended, RepError>>,
+    pub(crate) task: JoinHandle<Result<RepExit, RepError>>,
 }
 
 /// A simulated cell with 1,000 MiB of each.
@@ -80,7 +80,7 @@ impl Cell {
         }
     }
 
-    /// Asks the cell; the answer as it stands on the wire.
+    /// Asks the cell; returns the body of the answer.
     pub(crate) async fn ask(&self, what: &str, body: impl Into<Bytes>) -> Value {
         let subject = subjects().cell(&self.name, what);
         let answer = self.client.request(subject, body.into()).await.unwrap();
@@ -135,7 +135,7 @@ impl Cell {
     }
 
     /// Ends the cell in order.
-    pub(crate) async fn end(self) -> Ended {
+    pub(crate) async fn end(self) -> RepExit {
         self.shutdown.cancel();
         self.task.await.unwrap().unwrap()
     }
@@ -221,7 +221,7 @@ pub(crate) fn lives(pid: u32) -> bool {
         .is_ok_and(|stat| !stat.rsplit_once(')').unwrap().1.starts_with(" Z"))
 }
 
-/// All processes whose command line holds this word.
+/// All processes whose command line contains this word.
 pub(crate) fn processes_with(word: &str) -> Vec<u32> {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())

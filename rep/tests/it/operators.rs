@@ -62,7 +62,7 @@ async fn a_change_is_advertised_at_once_and_kept_over_a_restart() {
 }
 
 #[tokio::test]
-async fn a_change_that_no_cell_may_say_changes_nothing() {
+async fn an_invalid_change_changes_nothing() {
     let server = NatsServer::start().await;
     let cell = Cell::start(&server, config("a")).await;
     let before = cell.state().await;
@@ -105,7 +105,7 @@ async fn a_change_that_no_cell_may_say_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_used_is_said_at_the_start() {
+async fn an_unusable_file_is_reported_at_the_start() {
     let server = NatsServer::start().await;
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("attributes.json");

@@ -1,4 +1,4 @@
-//! Real processes: how they are started, ended, limited and heard, and that none is left.
+//! Real processes: how they are started, ended and limited, their output, and that none is left.
 
 use std::{
     fs,
@@ -51,7 +51,7 @@ async fn lines(cell: &Cell, app: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_process_runs_with_its_environment_and_is_heard() {
+async fn a_process_runs_with_its_environment_and_its_output_is_published() {
     let server = NatsServer::start().await;
     let cell = Cell::start(&server, process_config("env")).await;
     let mut log = cell
@@ -101,7 +101,7 @@ fn parent(pid: u32) -> i32 {
     rest.split(' ').nth(1).unwrap().parse().unwrap()
 }
 
-/// Appends the user and the program of whoever loads it to the file named in `MARKER`.
+/// Appends the user and the program of each process that loads it to the file named in `MARKER`.
 const PRELOADED: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,7 +116,7 @@ __attribute__((constructor)) static void mark(void) {
 "#;
 
 #[tokio::test]
-async fn a_requests_environment_reaches_nobody_but_its_command() {
+async fn a_requests_environment_reaches_only_its_command() {
     let server = NatsServer::start().await;
     let cell = Cell::start(&server, process_config("preload")).await;
     let directory = tempfile::tempdir().unwrap();
@@ -169,7 +169,7 @@ async fn a_requests_environment_reaches_nobody_but_its_command() {
 }
 
 #[tokio::test]
-async fn what_was_open_where_the_rep_was_started_is_closed_to_instances() {
+async fn instances_inherit_no_open_files() {
     let server = NatsServer::start().await;
     // as by `9< file` in a shell
     let secret = fs::File::open("/proc/self/status").unwrap();
@@ -188,7 +188,7 @@ async fn what_was_open_where_the_rep_was_started_is_closed_to_instances() {
 }
 
 #[tokio::test]
-async fn how_it_ended_is_said() {
+async fn the_end_of_a_process_is_reported() {
     let server = NatsServer::start().await;
     let cell = Cell::start(&server, process_config("ended")).await;
     for (script, state, text) in [
@@ -210,7 +210,7 @@ async fn how_it_ended_is_said() {
         (
             "missing",
             &["echo hi; true"],
-            "no such program in PATH; the program's name contains blanks: a line of shell needs \
+            "no such program in PATH; the program's name contains spaces: a shell command needs \
              sh -c",
         ),
     ] {
@@ -276,7 +276,7 @@ async fn what_ignores_sigterm_is_killed_after_the_grace_period() {
 }
 
 #[tokio::test]
-async fn a_crash_is_told_and_started_again() {
+async fn a_crash_is_reported_and_restarted() {
     let server = NatsServer::start().await;
     let cell = Cell::start(&server, process_config("crash")).await;
     let mut events = cell.client.subscribe("vendue.event.>").await.unwrap();
@@ -327,7 +327,7 @@ async fn too_much_memory_is_seen_without_control_groups() {
     too_much(MemoryLimit::Watch, "watch").await;
 }
 
-/// A cell in a process of its own.
+/// A cell in its own process.
 struct Apart {
     child: std::process::Child,
 }
@@ -363,7 +363,7 @@ async fn client_of(server: &NatsServer, name: &str) -> Cell {
         name: name.into(),
         client,
         shutdown: shared::shutdown::CancellationToken::new(),
-        task: tokio::spawn(async { Ok(rep::Ended::Shutdown) }),
+        task: tokio::spawn(async { Ok(rep::RepExit::Shutdown) }),
     }
 }
 
@@ -514,7 +514,7 @@ async fn ports_are_free_and_differ() {
 }
 
 #[tokio::test]
-async fn who_has_left_bids_no_more_while_its_instances_end() {
+async fn a_withdrawn_cell_does_not_bid_while_its_instances_end() {
     let server = NatsServer::start().await;
     let cell = Cell::start(&server, process_config("left")).await;
     let mut adverts = cell
@@ -541,7 +541,7 @@ async fn who_has_left_bids_no_more_while_its_instances_end() {
     assert_eq!(cell.send(&start).await.refused[0].reason, "draining");
 
     let client = cell.client.clone();
-    assert_eq!(cell.task.await.unwrap().unwrap(), rep::Ended::Shutdown);
+    assert_eq!(cell.task.await.unwrap().unwrap(), rep::RepExit::Shutdown);
     client.flush().await.unwrap();
     assert!(futures_util::FutureExt::now_or_never(bids.next()).is_none());
 }

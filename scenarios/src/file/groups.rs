@@ -70,7 +70,7 @@ fn take_age(cell: &mut Value, at: &str) -> Result<Option<Duration>, ScenarioErro
     let read = age
         .as_str()
         .and_then(|text| humantime::parse_duration(text).ok());
-    let expected = "a length of time such as \"2h\"";
+    let expected = "a duration such as \"2h\"";
     let wrong = || {
         wrong(
             &format!("{at}.age"),
@@ -157,7 +157,7 @@ fn one(
             return Err(wrong(
                 &format!("{at}.prefix"),
                 &short(&other),
-                "the head of the cells' names",
+                "a prefix for the cells' names",
             ));
         }
     };
@@ -214,7 +214,7 @@ struct Names {
 
 fn entries(running: Value, at: &str) -> Result<Vec<Entry>, ScenarioError> {
     let Value::Array(list) = running else {
-        return Err(wrong(at, &short(&running), "a list of what runs"));
+        return Err(wrong(at, &short(&running), "a list of running instances"));
     };
     let mut entries = Vec::with_capacity(list.len());
     for (i, entry) in list.into_iter().enumerate() {
@@ -244,7 +244,7 @@ fn entry_request(mut fields: Map<String, Value>, at: &str) -> Result<Request, Sc
             return Err(wrong(
                 &at,
                 &short(value),
-                "no such field here; \"count\" says how many",
+                "no such field here; use \"count\"",
             ));
         }
     }
@@ -326,8 +326,9 @@ fn read<T: serde::de::DeserializeOwned>(value: Value, at: &str) -> Result<T, Sce
 }
 
 fn wrong_count(at: &str, value: &Value) -> ScenarioError {
-    let expected =
-        format!("a number from 1 to {MAX_COUNT}, or of what runs a range such as \"78..80\"");
+    let expected = format!(
+        "a number from 1 to {MAX_COUNT}, or, for running instances, a range such as \"78..80\""
+    );
     wrong(at, &short(value), &expected)
 }
 

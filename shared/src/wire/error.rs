@@ -142,7 +142,7 @@ where
 {
     let list = Vec::deserialize(deserializer)?;
     if list.is_empty() {
-        let message = "[] is not allowed; expected at least one entry, or no such field";
+        let message = "[] is not allowed; expected at least one entry; leave the field out for all";
         return Err(serde::de::Error::custom(message));
     }
     Ok(list)
@@ -173,9 +173,9 @@ fn is_secret(path: &str) -> bool {
 }
 
 /// Serde's message about a value, without the value.
-fn without_value(said: &str) -> String {
-    let fault = said.split(['`', '"']).next().unwrap_or_default().trim_end();
-    match said.rsplit_once(", expected ") {
+fn without_value(text: &str) -> String {
+    let fault = text.split(['`', '"']).next().unwrap_or_default().trim_end();
+    match text.rsplit_once(", expected ") {
         Some((_, expected)) => format!("{fault}, expected {expected}"),
         None => fault.to_owned(),
     }
@@ -184,26 +184,26 @@ fn without_value(said: &str) -> String {
 impl WireError {
     /// Serde's message in terms of JSON, not of Rust.
     fn unreadable(path: &str, error: &serde_json::Error) -> Self {
-        let mut said = error.to_string();
-        if is_secret(path) && said.starts_with("invalid ") {
-            said = without_value(&said);
+        let mut text = error.to_string();
+        if is_secret(path) && text.starts_with("invalid ") {
+            text = without_value(&text);
         }
         // the names of Rust types mean nothing to the sender
-        if let Some(at) = said.find("expected struct ") {
-            let end = said[at..].find(" at line").map_or(said.len(), |n| at + n);
-            said.replace_range(at..end, "expected an object");
+        if let Some(at) = text.find("expected struct ") {
+            let end = text[at..].find(" at line").map_or(text.len(), |n| at + n);
+            text.replace_range(at..end, "expected an object");
         }
-        let said = said
-            .replace("expected i64", "expected a whole number")
-            .replace("expected u32", "expected a whole number from 0 up")
-            .replace("expected u64", "expected a whole number from 0 up")
+        let text = text
+            .replace("expected i64", "expected an integer")
+            .replace("expected u32", "expected a non-negative integer")
+            .replace("expected u64", "expected a non-negative integer")
             .replace("expected f64", "expected a number");
         let at = if matches!(path, "" | "." | "?") {
             ""
         } else {
             path
         };
-        let missing = said
+        let missing = text
             .strip_prefix("missing field `")
             .and_then(|rest| rest.split('`').next());
         let field = match (at, missing) {
@@ -213,8 +213,8 @@ impl WireError {
             (at, None) => Some(at.to_owned()),
         };
         let message = match &field {
-            Some(field) if missing.is_none() => format!("{field}: {said}"),
-            _ => format!("not a valid message: {said}"),
+            Some(field) if missing.is_none() => format!("{field}: {text}"),
+            _ => format!("not a valid message: {text}"),
         };
         Self {
             code: code::INVALID_REQUEST.into(),

@@ -44,9 +44,9 @@ pub fn outcome(
         .collect();
     figures.virtual_ms = result.ended_ms;
     figures.placed = result.placements.len() as u64;
-    figures.refused = result.failures.len() as u64;
+    figures.unplaced = result.failures.len() as u64;
     figures.waiting = result.waiting;
-    figures.asked = figures.placed + figures.refused + result.waiting + result.cancelled;
+    figures.asked = figures.placed + figures.unplaced + result.waiting + result.cancelled;
     figures.wait_ms = Spread::of(&mut waits);
     figures.rounds = Spread::of(&mut rounds);
     figures.auctions = result.auctions;

@@ -83,7 +83,7 @@ fn setting(algorithm: Algorithm, seed: u64) -> AuctionSettings {
     }
 }
 
-/// Runs it and checks what always holds.
+/// Runs it and checks the invariants.
 fn check(cells: &[Cell], demands: &[Demand], setting: &AuctionSettings) -> AuctionsResult {
     let result = run(cells, demands, setting);
     for cell in &result.cells {
@@ -172,7 +172,7 @@ fn count(demand: &Demand) -> usize {
 }
 
 #[test]
-fn all_rebid_needs_rounds_where_auctions_get_in_each_others_way() {
+fn all_rebid_needs_rounds_under_contention() {
     let max_rounds = |at_once| {
         let mut setting = setting(Algorithm::AllRebid, 1);
         setting.rules.at_once = at_once;
@@ -185,7 +185,7 @@ fn all_rebid_needs_rounds_where_auctions_get_in_each_others_way() {
 }
 
 #[test]
-fn an_instance_that_fits_nowhere_uses_up_its_rounds() {
+fn an_instance_that_fits_nowhere_reaches_the_maximum_of_rounds() {
     for algorithm in Algorithm::ALL {
         let mut setting = setting(algorithm, 1);
         setting.rules.max_rounds = 7;
@@ -234,7 +234,7 @@ fn only_cells_with_the_stack_and_tags_are_asked() {
     assert_eq!(with(Some("linux"), None), (vec![1], None));
     assert_eq!(with(None, Some("gold")), (vec![3], None));
     assert_eq!(with(None, Some("silver")), (vec![4], None));
-    let none = Some(("no cell offers what is asked for", 0));
+    let none = Some(("no cell has the requested stack and placement tags", 0));
     assert_eq!(with(Some("windows"), None), (vec![], none));
 }
 
@@ -334,7 +334,7 @@ fn a_lost_message_costs_a_timeout_and_may_leak_a_reservation() {
         assert_eq!(used, held, "what is used is placed or leaked");
         let why: BTreeSet<_> = result.failures.iter().map(|f| f.reason).collect();
         seen[0] += result.leaked;
-        seen[1] += u64::from(why.contains("the winner was not reached"));
+        seen[1] += u64::from(why.contains("the winner did not get the order to run"));
         seen[2] += u64::from(result.placements.iter().any(|p| p.wait_us > 1_000_000));
     }
     assert!(seen.iter().all(|n| *n > 0), "{seen:?}");

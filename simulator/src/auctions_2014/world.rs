@@ -29,12 +29,12 @@ use crate::{
 /// Events between two progress reports.
 const EVENTS_PER_REPORT: u32 = 65_536;
 /// The reason if no cell may be asked, so that there was no round.
-const NO_CELL: &str = "no cell offers what is asked for";
+const NO_CELL: &str = "no cell has the requested stack and placement tags";
 /// The error of the auctions of 2014 when the maximum of rounds was reached.
 const NO_ROOM: &str = "insufficient resources for instance";
 /// The order to run was lost, or reached a cell that had already released the reservation: a
 /// release meant for an earlier request may arrive late.
-const NEVER_RAN: &str = "the winner was not reached";
+const NEVER_RAN: &str = "the winner did not get the order to run";
 
 pub(super) struct World<'a> {
     settings: &'a AuctionSettings,

@@ -82,7 +82,7 @@ const SPECS: &[Spec] = &[
     Spec("/asked", INSTANCES, "asked for", Unit::Count, Better::Open),
     Spec("/placed", INSTANCES, "placed", Unit::Count, Better::Higher),
     Spec(
-        "/refused",
+        "/unplaced",
         INSTANCES,
         "unplaced",
         Unit::Count,
@@ -266,7 +266,7 @@ impl Comparable {
         }
     }
 
-    /// A count of instances says little where other runs were asked for more, and a mean over time
+    /// A count of instances means little if other runs had more requests, and a mean over time
     /// where other runs lasted longer.
     fn is_fair(&self, group: &str) -> bool {
         match group {

@@ -97,7 +97,7 @@ fn auction_of_table(
     let others = table.as_object().into_iter().flat_map(|table| table.keys());
     if let Some(other) = others.into_iter().find(|key| *key != "auctions_2014") {
         let at = format!("{at}.{other}");
-        let expected = "only \"label\" beside \"auctions_2014\"";
+        let expected = "only \"label\" with \"auctions_2014\"";
         return Err(read::wrong(&at, &table[other], expected));
     }
     let rules: Rules = read::table(rules.clone(), &format!("{at}.auctions_2014"))?;

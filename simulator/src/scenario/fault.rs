@@ -16,7 +16,7 @@ pub struct Fault {
     /// How long it lasts; none: until the end of the run.
     pub for_ms: Option<u64>,
     /// The kind.
-    pub trouble: Trouble,
+    pub kind: FaultKind,
     /// What it affects.
     pub target: Target,
 }
@@ -24,7 +24,7 @@ pub struct Fault {
 /// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Trouble {
+pub enum FaultKind {
     /// The cells' reps end, and their instances are lost; the cells return empty.
     CellLost,
     /// Messages to and from the cells are lost; their instances continue.
@@ -56,7 +56,7 @@ pub(super) struct FaultTable {
     at: Span,
     #[serde(default, rename = "for")]
     lasts: Option<Span>,
-    kind: Trouble,
+    kind: FaultKind,
     #[serde(default)]
     cells: Vec<String>,
     #[serde(default)]
@@ -73,9 +73,9 @@ impl FaultTable {
         auctioneers: u32,
     ) -> Result<Fault, ScenarioError> {
         let target = match self.kind {
-            Trouble::CellLost | Trouble::CellCut => named(&self.cells, at, cells)?,
-            Trouble::ZoneLost | Trouble::ZoneCut => of_zone(self.zone.as_deref(), at, cells)?,
-            Trouble::AuctioneerRestart => {
+            FaultKind::CellLost | FaultKind::CellCut => named(&self.cells, at, cells)?,
+            FaultKind::ZoneLost | FaultKind::ZoneCut => of_zone(self.zone.as_deref(), at, cells)?,
+            FaultKind::AuctioneerRestart => {
                 let number = self.auctioneer.unwrap_or(0);
                 if number >= auctioneers {
                     let at = format!("{at}.auctioneer");
@@ -84,16 +84,16 @@ impl FaultTable {
                 }
                 Target::Auctioneer(number as usize)
             }
-            Trouble::NatsAway => Target::All,
+            FaultKind::NatsAway => Target::All,
         };
         let mut for_ms = self.lasts.map(millis);
-        if self.kind == Trouble::AuctioneerRestart {
+        if self.kind == FaultKind::AuctioneerRestart {
             for_ms = for_ms.or(Some(0));
         }
         Ok(Fault {
             at_ms: millis(self.at),
             for_ms,
-            trouble: self.kind,
+            kind: self.kind,
             target,
         })
     }

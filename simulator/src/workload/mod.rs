@@ -171,7 +171,7 @@ impl WorkloadTable {
             return Err(Invalid::new(
                 format!("{at}.app"),
                 "nothing",
-                "what arrives: a table",
+                "the apps that arrive: a table",
             ));
         }
         Ok(())
@@ -197,12 +197,12 @@ impl WorkloadTable {
             Some(request) if request.kind == Kind::Task => Err(Invalid::new(
                 field,
                 "of a task",
-                "no scale: only an lrp is scaled",
+                "no scale: only LRPs can be scaled",
             )),
             Some(request) if request.indices.is_some() => Err(Invalid::new(
                 field,
                 "of indices",
-                "no indices: scale counts from all",
+                "no indices: scale applies to all instances",
             )),
             _ => Ok(()),
         }

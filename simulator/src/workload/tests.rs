@@ -163,7 +163,7 @@ const MENDIX: &str = r#"
     scale = { every = "exponential:4h", by = "-2..2" }
 "#;
 
-/// Plays the list and says how many instances of each app there are after each of its demands.
+/// Applies the list and returns how many instances of each app there are after each demand.
 fn play(demands: &[Demand]) -> BTreeMap<String, Vec<usize>> {
     let mut alive: BTreeMap<&str, std::collections::BTreeSet<u32>> = BTreeMap::new();
     let mut counts: BTreeMap<String, Vec<usize>> = BTreeMap::new();
@@ -254,7 +254,7 @@ fn a_table_that_is_added_changes_no_other() {
     assert_ne!(alone, run(MENDIX, Some("48h"), 2).unwrap());
 }
 
-/// What stands in a table (`;;` parts lines), and what its error must say.
+/// A table (`;;` separates lines), and what its error must contain.
 const WRONG: &str = r#"
     colour = 1 => workload[0].colour | expected one of `at`, `start`
     => workload[0] | none of these | exactly one of
@@ -315,7 +315,7 @@ fn errors_name_path_value_and_expectation() {
     assert!(error.contains("workload[1].apps.name: a0"), "{error}");
 }
 
-/// The examples of the manual are what the reader understands.
+/// The examples of the manual are parsed as described.
 #[test]
 fn the_manuals_examples_are_read() {
     let manual = include_str!("../../../docs/SIMULATOR.md");
@@ -352,7 +352,7 @@ fn amount(value: &Value) -> Amount {
 }
 
 #[test]
-fn amounts_know_their_ends_and_unlikely_values_stay_away() {
+fn amounts_have_bounds_and_values_of_weight_0_never_occur() {
     for (value, low, high) in [
         (json!(4), 4, 4),
         (json!("-2..2"), -2, 2),

@@ -21,7 +21,7 @@ const MAX_INDICES: usize = 100_000;
 
 /// The outcome of an instance so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum InstanceStatus {
     Waiting,
     Placed,
     Unplaced,
@@ -30,7 +30,7 @@ enum Fate {
 #[derive(Debug)]
 struct Asked {
     index: u32,
-    fate: Fate,
+    status: InstanceStatus,
     /// The number of starts that were sent for it.
     rounds: u32,
 }
@@ -80,7 +80,7 @@ pub(super) struct Client {
     pub(super) random: Random,
     pub(super) asked: u64,
     pub(super) placed: u64,
-    pub(super) refused: u64,
+    pub(super) unplaced: u64,
     pub(super) lost: u64,
     pub(super) repeats: u64,
     /// Messages that arrived at an auctioneer.
@@ -107,7 +107,7 @@ impl Client {
             random: Random::new(seed).fork("clients", 0),
             asked: 0,
             placed: 0,
-            refused: 0,
+            unplaced: 0,
             lost: 0,
             repeats: 0,
             admitted: 0,
@@ -120,7 +120,7 @@ impl Client {
 
     /// Instances without an outcome.
     pub(super) fn waiting(&self) -> u64 {
-        self.asked - self.placed - self.refused
+        self.asked - self.placed - self.unplaced
     }
 
     /// Whether demands, or requests after a loss, are still to come.
@@ -135,8 +135,8 @@ impl Client {
 
     /// A number that changes with every demand, admission, answer and outcome.
     pub(super) fn activity(&self) -> u64 {
-        // an instance may change from refused to placed, so the two have different weights
-        let outcomes = 2 * self.placed + self.refused;
+        // an instance may change from unplaced to placed, so the two have different weights
+        let outcomes = 2 * self.placed + self.unplaced;
         outcomes + self.asked + self.lost + self.stopped + self.admitted + self.unanswered as u64
     }
 
@@ -159,7 +159,7 @@ impl Client {
             self.by_instance.insert(id, (record, instances.len()));
             instances.push(Asked {
                 index: job.index,
-                fate: Fate::Waiting,
+                status: InstanceStatus::Waiting,
                 rounds: 0,
             });
         }
@@ -180,7 +180,7 @@ impl Client {
         let (record, position) = *self.by_instance.get(&instance)?;
         let asked = &mut self.records[record].instances[position];
         asked.rounds += 1;
-        if asked.fate == Fate::Placed {
+        if asked.status == InstanceStatus::Placed {
             return None;
         }
         let index = asked.index;
@@ -194,10 +194,10 @@ impl Client {
     fn place(&mut self, now_us: u64, record: usize, position: usize) {
         let record = &mut self.records[record];
         let asked = &mut record.instances[position];
-        if asked.fate == Fate::Unplaced {
-            self.refused -= 1; // it was given up too early
+        if asked.status == InstanceStatus::Unplaced {
+            self.unplaced -= 1; // it was given up too early
         }
-        asked.fate = Fate::Placed;
+        asked.status = InstanceStatus::Placed;
         self.placed += 1;
         self.waits_ms
             .push((now_us - record.asked_us) as f64 / 1_000.0);
@@ -222,7 +222,7 @@ impl Client {
     fn place_waiting(&mut self, now_us: u64, record: usize, is_meant: impl Fn(u32) -> bool) {
         for position in 0..self.records[record].instances.len() {
             let asked = &self.records[record].instances[position];
-            if asked.fate == Fate::Waiting && is_meant(asked.index) {
+            if asked.status == InstanceStatus::Waiting && is_meant(asked.index) {
                 self.place(now_us, record, position);
             }
         }
@@ -239,7 +239,7 @@ impl Client {
     pub(super) fn undelivered(&mut self, start: &Bytes) {
         if let Ok(start) = serde_json::from_slice::<CellStart>(start) {
             for work in start.work {
-                self.refused_by_cell(work.instance);
+                self.unplaced_by_cell(work.instance);
             }
         }
     }
@@ -251,9 +251,11 @@ impl Client {
     /// Gives up the waiting instances of a record with this index, or all.
     pub(super) fn give_up(&mut self, record: usize, index: Option<u32>, reason: &str) {
         for instance in &mut self.records[record].instances {
-            if index.is_none_or(|index| index == instance.index) && instance.fate == Fate::Waiting {
-                instance.fate = Fate::Unplaced;
-                self.refused += 1;
+            if index.is_none_or(|index| index == instance.index)
+                && instance.status == InstanceStatus::Waiting
+            {
+                instance.status = InstanceStatus::Unplaced;
+                self.unplaced += 1;
                 *self.reasons.entry(reason.to_owned()).or_default() += 1;
             }
         }
@@ -272,7 +274,7 @@ impl Client {
         let shares = self.records[record]
             .instances
             .iter()
-            .any(|asked| asked.fate == Fate::Waiting);
+            .any(|asked| asked.status == InstanceStatus::Waiting);
         let mut queued = false;
         let mut placed = HashSet::new();
         for told in reply.instances {

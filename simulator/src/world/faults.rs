@@ -8,7 +8,7 @@ use rep::CellInput;
 use shared::{clock::millis, wire::Instance};
 
 use super::{ALERT_MS, Event, World, client::Lost};
-use crate::scenario::{Target, Trouble};
+use crate::scenario::{FaultKind, Target};
 
 impl World<'_> {
     pub(super) fn fault(&mut self, fault: usize, begins: bool) {
@@ -20,9 +20,9 @@ impl World<'_> {
                     let Some(c) = self.by_name.get(name).copied() else {
                         continue;
                     };
-                    match (fault.trouble, begins) {
-                        (Trouble::CellLost | Trouble::ZoneLost, true) => self.cell_lost(c),
-                        (Trouble::CellLost | Trouble::ZoneLost, false) => self.cell_returns(c),
+                    match (fault.kind, begins) {
+                        (FaultKind::CellLost | FaultKind::ZoneLost, true) => self.cell_lost(c),
+                        (FaultKind::CellLost | FaultKind::ZoneLost, false) => self.cell_returns(c),
                         (_, true) => self.cell_cut(c),
                         (_, false) => self.cell_joined(c),
                     }

@@ -54,7 +54,7 @@ impl World<'_> {
             virtual_ms,
             asked: self.client.asked,
             placed: self.client.placed,
-            refused: self.client.refused,
+            unplaced: self.client.unplaced,
             waiting: self.client.waiting(),
             lost: self.client.lost,
             wait_ms: Spread::of(&mut self.client.waits_ms),
@@ -106,7 +106,7 @@ impl World<'_> {
     fn extra(&self, held: &Held) -> BTreeMap<String, f64> {
         let mut extra = BTreeMap::new();
         if self.client.repeats > 0 {
-            extra.insert("requests asked again".into(), self.client.repeats as f64);
+            extra.insert("repeated requests".into(), self.client.repeats as f64);
         }
         if self.client.stopped > 0 {
             extra.insert("stopped".into(), self.client.stopped as f64);

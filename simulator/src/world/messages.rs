@@ -40,7 +40,7 @@ pub(super) enum Message {
         what: Box<ToNode>,
     },
     /// A client's message, to one of the auctioneers that accept requests.
-    Door(usize),
+    ToService(usize),
     /// The answer to a client's message; true when it is an error.
     Client(usize, Bytes, bool),
 }
@@ -215,7 +215,7 @@ impl World<'_> {
                     }
                 }
             }
-            Message::Door(message) => self.admit(message),
+            Message::ToService(message) => self.admit(message),
             Message::Client(message, body, error) => {
                 if self.away == 0 {
                     self.answered(message, &body, error);
@@ -227,7 +227,7 @@ impl World<'_> {
     fn arrives_at_cell(&mut self, c: usize, from: (usize, u32), bytes: u64, what: ToCell) {
         let cell = &self.cells[c];
         if cell.down > 0 && self.away == 0 {
-            // the server knows that there is no responder, and says so
+            // the server reports that there are no responders
             if let ToCell::Start { dispatch, body } = &what {
                 let (dispatch, rounds) = (*dispatch, body.clone());
                 self.client.undelivered(&rounds);

@@ -55,7 +55,7 @@ use crate::{
 
 /// How long the cluster runs before the first request, microseconds.
 const WARM_UP_US: u64 = 2_000_000;
-/// How long a run without a duration goes on after the last outcome, microseconds.
+/// How long a run without a duration continues after the last outcome, microseconds.
 const SETTLE_US: u64 = 1_000_000;
 /// How much longer it continues at most while messages are in transit, microseconds.
 const MAX_SETTLE_US: u64 = 60_000_000;
@@ -372,9 +372,9 @@ impl<'s> World<'s> {
              change that. Give the scenario a duration, or its faults an end.",
             humantime::format_duration(quiet),
             match self.client.waiting() {
-                0 => "a message is without an answer".to_owned(),
-                1 => "1 instance is without an outcome".to_owned(),
-                n => format!("{n} instances are without an outcome"),
+                0 => "a message has no answer".to_owned(),
+                1 => "1 instance has no outcome".to_owned(),
+                n => format!("{n} instances have no outcome"),
             }
         )]
     }

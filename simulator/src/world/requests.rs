@@ -125,7 +125,7 @@ impl World<'_> {
             return;
         }
         let at_us = self.now_us + network.latency.sample_us(&mut self.random);
-        self.fly(at_us, Message::Door(message));
+        self.fly(at_us, Message::ToService(message));
     }
 
     /// The server delivers a client's message to one of the auctioneers that accept requests.

@@ -283,7 +283,7 @@ fn figures_of(cells: &[CellEnd], seed: u64) -> Figures {
         virtual_ms: 0,
         asked: placed + 40,
         placed,
-        refused: 35 * (1 - seed % 2),
+        unplaced: 35 * (1 - seed % 2),
         waiting: 5,
         lost: seed,
         wait_ms: Spread {

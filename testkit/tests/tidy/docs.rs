@@ -1,4 +1,4 @@
-//! The documents say what the code says, and their links lead somewhere.
+//! The documents agree with the code, and their links are valid.
 
 use std::path::Path;
 
@@ -59,7 +59,7 @@ const FIGURES: &[(&str, &str, &str, &str, u64)] = &[
     ),
     (
         "ARCHITECTURE.md",
-        "(policies that ask nobody) | {} ms |",
+        "(policies without bids) | {} ms |",
         "auctioneer/src",
         "GATHER_MS",
         1,

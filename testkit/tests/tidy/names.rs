@@ -34,7 +34,7 @@ fn public_type(line: &str) -> Option<String> {
 }
 
 #[test]
-fn no_public_name_stands_for_two_types() {
+fn no_two_public_types_share_a_name() {
     let types = public_types();
     assert!(types.len() > 100, "only {} public types", types.len());
     let double: BTreeMap<_, _> = types.iter().filter(|(_, files)| files.len() > 1).collect();

@@ -195,7 +195,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_counts_now_is_told_apart_from_history() {
+    fn current_instances_are_separate_from_history() {
         let cases = [
             ("", "", "no instance", false),
             ("lrp 0 running 1, lrp 1 running 1", "", "2 running", true),

@@ -197,9 +197,9 @@ impl Condition {
         };
         let of_shape = |shape| match shape {
             AttributeShape::Date => Holds::Date,
-            AttributeShape::Flag => Holds::Flag,
-            AttributeShape::Whole | AttributeShape::Ratios => Holds::Number,
-            AttributeShape::Words => Holds::List,
+            AttributeShape::Boolean => Holds::Flag,
+            AttributeShape::Integer | AttributeShape::Ratios => Holds::Number,
+            AttributeShape::Strings => Holds::List,
             _ => Holds::Anything,
         };
         if let Some(field) = Attributes::FIELDS.iter().find(|field| field.name == name) {
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_condition_says_what_one_is() {
+    fn an_invalid_condition_names_what_is_expected() {
         for (text, said) in [
             ("rack", "expected FIELD"),
             ("=r1", "expected FIELD"),
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_that_a_cell_can_say_is_known() {
+    fn every_field_of_a_cell_is_known() {
         let cell = serde_json::to_value(cell()).unwrap();
         let known = fields();
         for name in cell.as_object().unwrap().keys() {

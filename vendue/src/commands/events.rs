@@ -179,7 +179,7 @@ mod tests {
     use shared::wire::EventInstance;
 
     #[test]
-    fn a_line_says_who_where_and_why() {
+    fn a_line_has_app_cell_and_reason() {
         let mut event = Event::app("placed", "web");
         event.indices = Some("0-1".into());
         let on = |index, cell: &str| EventInstance {

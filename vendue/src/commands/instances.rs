@@ -350,7 +350,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_that_were_silent_already_are_told_of_unless_they_answer() {
+    fn silent_cells_are_reported_unless_they_answer() {
         let cell = |name: &str, silent| PoolCell {
             cell: placement::Cell::new(name, Resources::new(1, 1, 1)),
             incarnation: shared::Incarnation::nil(),

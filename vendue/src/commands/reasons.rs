@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_twice_and_numbers_have_units() {
+    fn reasons_have_no_repetition_and_numbers_have_units() {
         let memory = || row("memory", 4, Some((900.0, 100.0)), None);
         let disk = row("disk", 0, Some((50.0, 7.0)), None);
         let gpu = row("extra", 1, Some((1.0, 0.0)), Some("gpu"));

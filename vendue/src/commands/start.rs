@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_gets_an_id_and_keeps_fields_that_nobody_knows() {
+    fn a_request_gets_an_id_and_keeps_unknown_fields() {
         let text = r#"[{"app":"a","memory_mb":1,"disk_mb":1,"instnces":3},{"app":""}]"#;
         let request = check("-", text).unwrap();
         assert_eq!(request[0]["instnces"], 3);

@@ -121,7 +121,7 @@ mod tests {
     use crate::commands::app_status::tests::located;
 
     #[test]
-    fn nothing_to_stop_says_what_there_is() {
+    fn a_stop_without_a_match_lists_what_there_is() {
         let said = |texts: &[&str]| {
             let instances = texts.iter().map(|text| located(text)).collect();
             nothing_to_stop(

@@ -47,7 +47,7 @@ async fn an_auctioneer_that_was_killed_comes_back_warm() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_away_for_twenty_seconds_costs_nothing_that_runs() {
+async fn instances_survive_twenty_seconds_without_a_server() {
     let mut server = NatsServer::start().await;
     let observer = Observer::of(&server).await;
     let names = ["z1-a", "z2-a"];
@@ -182,7 +182,7 @@ async fn a_cell_that_is_cut_off_runs_nothing_late_and_comes_back() {
 }
 
 #[tokio::test]
-async fn an_auctioneer_that_is_cut_off_forgets_nobody() {
+async fn a_disconnected_auctioneer_keeps_all_cells() {
     let server = NatsServer::start().await;
     let observer = Observer::of(&server).await;
     let link = Link::to(server.port()).await;

@@ -189,7 +189,7 @@ async fn what_crashed_is_seen_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn history_is_told_apart_from_the_present() {
+async fn history_is_separate_from_the_present() {
     let up = Up::start();
     up.run(&sleepers("site", &["--instances", "3"]))
         .expect(0, &[]);
@@ -369,7 +369,7 @@ async fn what_is_not_found_has_one_shape() {
 }
 
 #[test]
-fn what_is_wrong_with_a_run_is_said_with_the_right_form() {
+fn a_wrong_run_is_answered_with_the_right_form() {
     let size = ["--memory", "64M", "--disk", "1.5G"];
     let hint = "-- sleep 5`";
     for words in [

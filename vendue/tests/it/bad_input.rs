@@ -71,7 +71,7 @@ fn a_server_that_is_joined_must_be_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn commands_that_cannot_run_are_said_to_have_crashed() {
+async fn commands_that_cannot_run_are_reported_as_crashed() {
     let up = Up::with(&["--cells", "2", "--zones", "1"]);
     let start = |app: &str, kind: &[&str], command: &[&str]| {
         let args = [

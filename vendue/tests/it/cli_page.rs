@@ -74,7 +74,7 @@ fn every_command_is_on_the_page() {
 }
 
 #[test]
-fn documents_without_a_cluster_are_as_the_page_says() {
+fn documents_without_a_cluster_are_as_documented() {
     let json = |code: i32, line: &str| {
         let args: Vec<&str> = line.split(' ').chain(["--output", "json"]).collect();
         run(&args).expect(code, &[]).json()
@@ -135,7 +135,7 @@ fn documents_without_a_cluster_are_as_the_page_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn documents_of_a_cluster_are_as_the_page_says() {
+async fn documents_of_a_cluster_are_as_documented() {
     let up = Up::with(&["--cells", "2"]);
     check("up", &up.said);
     let json = |code: i32, line: &str| {

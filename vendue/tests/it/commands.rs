@@ -104,7 +104,7 @@ async fn run_a_command() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_task_ends_and_one_that_fails_is_said_to() {
+async fn a_task_ends_and_a_failed_one_is_reported() {
     let up = Up::start();
     up.run(&["start", "examples/task.json"])
         .expect(0, &["placed"]);
@@ -128,7 +128,7 @@ async fn a_task_ends_and_one_that_fails_is_said_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn events_and_logs_follow_until_told_to_end() {
+async fn events_and_logs_follow_until_interrupted() {
     let up = Up::start();
     let follow = |args: &[&str]| {
         let mut child = up
@@ -183,7 +183,7 @@ fn interrupt(child: &std::process::Child) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_does_not_fit_ends_with_3_and_says_why() {
+async fn unplaced_work_exits_with_3_and_a_reason() {
     let up = Up::start();
     let too_large = [
         "run", "--app", "huge", "--memory", "100000", "--disk", "1", "--", "sleep", "1",

@@ -24,7 +24,7 @@ fn version_completions_and_help() {
 }
 
 #[test]
-fn bad_usage_ends_with_2_and_says_what_is_expected() {
+fn bad_usage_exits_with_2_and_names_what_is_expected() {
     let cases: &[(&[&str], &str)] = &[
         (&[], "Usage"),
         (&["sart"], "start"),

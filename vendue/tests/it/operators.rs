@@ -190,7 +190,7 @@ fn bad_attributes_and_conditions_need_no_cluster_to_be_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rep_keeps_what_operators_said() {
+async fn a_rep_keeps_operators_changes() {
     let server = NatsServer::start().await;
     let url = server.url();
     let home = tempfile::tempdir().unwrap();

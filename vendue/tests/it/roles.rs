@@ -189,7 +189,7 @@ async fn paths_of_a_context_begin_at_home() {
 }
 
 #[test]
-fn a_name_that_no_role_may_have_is_bad_usage_and_nothing_else_is_said() {
+fn an_invalid_role_name_is_bad_usage_and_the_only_error() {
     for (role, field) in [
         (&["auctioneer", "--name", "a b"][..], "name"),
         (&["rep", "--memory", "1", "--cell", "a b"], "cell"),

@@ -194,7 +194,7 @@ fn the_real_roles_give_the_figures_of_virtual_time() {
     for figure in [
         "asked",
         "placed",
-        "refused",
+        "unplaced",
         "waiting",
         "auctions",
         "per_cell",

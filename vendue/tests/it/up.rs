@@ -157,7 +157,7 @@ async fn it_ends_with_its_terminal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_says_what_to_type_and_takes_another_port_when_4222_is_taken() {
+async fn it_prints_commands_and_uses_another_port_if_4222_is_taken() {
     // where another has it already, it may leave at any time
     let taken = TcpListener::bind("127.0.0.1:4222");
     let mut child = vendue()

@@ -95,6 +95,7 @@ impl Sorted {
     }
 
     fn seek(&self, key: (i64, u32)) -> Spot {
+        // first the chunk by its last cell, then the place inside: two short searches
         let before = |chunk: &Chunk| chunk.cells.last().is_some_and(|e| e.key() < key);
         let chunk = self.chunks.partition_point(before);
         let within = self
@@ -132,8 +133,10 @@ impl Sorted {
             .map_or(0, |lots| high(lots.of_cell(entry.hash)));
         chunk.cells.insert(spot.within, entry);
         chunk.lots.insert(spot.within, lot);
+        // it is not raised when a cell goes: that would need a look at all; `skip_misfits` learns it anew
         chunk.least = lower(chunk.least, row.free);
         self.len += 1;
+        // there are few chunks, and ranks are asked for far more often than cells move
         for start in &mut self.starts[spot.chunk + 1..] {
             *start += 1;
         }
@@ -166,6 +169,7 @@ impl Sorted {
         }
         let entry = chunk.cells.remove(spot.within);
         chunk.lots.remove(spot.within);
+        // small chunks are not joined: a plan's debits are taken back, and the cells return
         let empty = chunk.cells.is_empty();
         self.len -= 1;
         for start in &mut self.starts[spot.chunk + 1..] {

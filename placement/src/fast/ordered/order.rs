@@ -11,11 +11,14 @@ use crate::{
 
 /// Everything that the cost of a cell depends on, the approximate cost first. Cells with one key
 /// cost the same, to the last bit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) base: u64,
-    /// But for cpu, which no cost looks at: always [`Amounts::UNLIMITED`].
-    pub(super) free: Amounts,
+    // one by one and without cpu, which no cost looks at: keys are compared all the time, and an array's
+    // comparison is a loop
+    pub(super) memory: i64,
+    pub(super) disk: i64,
+    pub(super) containers: i64,
     pub(super) starting: u32,
     pub(super) tasks: u32,
     pub(super) place: u32,
@@ -40,9 +43,16 @@ pub(super) fn from_ordered_bits(bits: u64) -> f64 {
 }
 
 impl Key {
+    /// A row with this key. Its cpu is unlimited: a cell's own is looked at where it matters.
     pub(super) fn row(&self) -> Row {
+        let free = |resource| match resource {
+            Resource::Memory => self.memory,
+            Resource::Disk => self.disk,
+            Resource::Containers => self.containers,
+            Resource::Cpu => Amounts::UNLIMITED,
+        };
         Row {
-            free: self.free,
+            free: Amounts::from_fn(free),
             starting: self.starting,
             tasks: self.tasks,
         }
@@ -55,10 +65,12 @@ pub(super) struct Order {
     pub(super) terms: Vec<(Part, f64)>,
     /// By class.
     pub(super) lists: Vec<List>,
+    /// By slot: the key of its bucket, as long as it has a position there.
+    pub(super) keys: Vec<Key>,
     /// By slot: its position in its bucket, or [`NO_POSITION`].
     pub(super) positions: Vec<u32>,
-    /// Slots whose row changed since they were put in order, and the row that they were put there by.
-    pub(super) dirty: Vec<(u32, Row)>,
+    /// Slots whose row changed since they were put in order.
+    pub(super) dirty: Vec<u32>,
     pub(super) is_dirty: Vec<bool>,
 }
 
@@ -99,54 +111,57 @@ impl List {
     /// The bucket of a key, if any cell is in it.
     pub(super) fn bucket(&self, key: &Key) -> Option<&Bucket> {
         self.tiers
-            .get(tier(key.free[Resource::Memory]))
+            .get(tier(key.memory))
             .and_then(|tier| tier.buckets.get(key))
     }
 
     pub(super) fn bucket_mut(&mut self, key: &Key) -> Option<&mut Bucket> {
         self.tiers
-            .get_mut(tier(key.free[Resource::Memory]))
+            .get_mut(tier(key.memory))
             .and_then(|tier| tier.buckets.get_mut(key))
     }
 }
 
 impl Order {
-    /// The slot's row changed; `before` is how it was.
-    pub(super) fn mark_dirty(&mut self, slot: u32, before: Row) {
+    /// The slot's row changed.
+    pub(super) fn mark_dirty(&mut self, slot: u32) {
         let at = slot as usize;
         if self.is_dirty.len() <= at {
             self.is_dirty.resize(at + 1, false);
         }
         if !std::mem::replace(&mut self.is_dirty[at], true) {
-            self.dirty.push((slot, before));
+            self.dirty.push(slot);
         }
     }
 
-    /// Moves the cell from where `before` put it to where `row` does.
+    /// Moves the cell to where `row` puts it.
     pub(super) fn move_cell(
         &mut self,
         (slot, hash): (u32, u64),
         class_id: u32,
         class: &Class,
         place: u32,
-        (before, row): (Row, Row),
+        row: &Row,
     ) {
         let at = slot as usize;
         if self.positions.len() <= at {
             self.positions.resize(at + 1, NO_POSITION);
+            self.keys.resize(at + 1, Key::default());
         }
-        if self.positions[at] != NO_POSITION && before == row {
+        // an advertisement mostly repeats what is known, and cpu is in no key
+        let key = self.key(class, row, place);
+        if self.positions[at] != NO_POSITION && key == Some(self.keys[at]) {
             return;
         }
-        self.take_out(slot, class_id, class, place, before);
-        let Some(key) = self.key(class, &row, place) else {
+        self.take_out(slot, class_id);
+        let Some(key) = key else {
             return;
         };
         if self.lists.len() <= class_id as usize {
             self.lists.resize_with(class_id as usize + 1, List::default);
         }
         let tiers = &mut self.lists[class_id as usize].tiers;
-        let at_tier = tier(row.free[Resource::Memory]);
+        let at_tier = tier(key.memory);
         if tiers.len() <= at_tier {
             tiers.resize_with(at_tier + 1, Tier::default);
         }
@@ -154,46 +169,32 @@ impl Order {
         tier.lowest = tier.lowest.min(from_ordered_bits(key.base));
         let spot = tier.buckets.entry(key).or_default().push(slot, hash);
         self.positions[at] = spot;
+        self.keys[at] = key;
     }
 
-    /// The row that the slot stands in the order by, when `row` is how it is now.
-    pub(super) fn row_in_order(&self, slot: u32, row: Row) -> Row {
-        if !self.is_dirty.get(slot as usize).copied().unwrap_or(false) {
-            return row;
-        }
-        // only for cells that go or are absent: few
-        let found = self.dirty.iter().find(|(dirty, _)| *dirty == slot);
-        found.map_or(row, |(_, before)| *before)
-    }
-
-    /// Takes the cell from where `row` put it.
-    pub(super) fn take_out(
-        &mut self,
-        slot: u32,
-        class_id: u32,
-        class: &Class,
-        place: u32,
-        row: Row,
-    ) {
-        let spot = match self.positions.get_mut(slot as usize) {
+    /// Takes the cell from where it stands, if it stands anywhere.
+    pub(super) fn take_out(&mut self, slot: u32, class_id: u32) {
+        let at = slot as usize;
+        let spot = match self.positions.get_mut(at) {
             Some(position) => std::mem::replace(position, NO_POSITION),
             None => NO_POSITION,
         };
         if spot == NO_POSITION {
             return;
         }
-        let Some(key) = self.key(class, &row, place) else {
-            return;
-        };
-        let list = &mut self.lists[class_id as usize].tiers[tier(row.free[Resource::Memory])];
+        // the key that it was put there by: its row is another by now
+        let key = self.keys[at];
+        let list = &mut self.lists[class_id as usize].tiers[tier(key.memory)];
         let Entry::Occupied(mut bucket) = list.buckets.entry(key) else {
             return;
         };
+        // the last of the bucket fills the gap
         if let Some(moved) = bucket.get_mut().swap_remove(spot) {
             self.positions[moved as usize] = spot;
         }
         if bucket.get().is_empty() {
             bucket.remove();
+            // kept beside the map: the search reads it of every tier, and the map of few
             if from_ordered_bits(key.base) <= list.lowest {
                 let first = list.buckets.first_key_value();
                 list.lowest = first.map_or(f64::INFINITY, |(key, _)| from_ordered_bits(key.base));
@@ -203,14 +204,11 @@ impl Order {
 
     /// None where the cost is not a number: such a cell never wins.
     pub(super) fn key(&self, class: &Class, row: &Row, place: u32) -> Option<Key> {
-        let mut free = row.free;
-        free[Resource::Cpu] = Amounts::UNLIMITED;
         let mut key = Key {
-            base: 0,
-            free,
-            starting: 0,
-            tasks: 0,
-            place: 0,
+            memory: row.free[Resource::Memory],
+            disk: row.free[Resource::Disk],
+            containers: row.free[Resource::Containers],
+            ..Key::default()
         };
         let mut base = 0.0;
         for (part, weight) in &self.terms {
@@ -221,11 +219,13 @@ impl Order {
                         key.starting = row.starting;
                         f64::from(row.starting)
                     }
+                    // the few holders are costed one by one
                     Part::AppInstances => continue,
                     Part::Tasks => {
                         key.tasks = row.tasks;
                         f64::from(row.tasks)
                     }
+                    // cells that differ in nothing that counts share a bucket
                     Part::Place if *weight == 0.0 => continue,
                     Part::Place => {
                         key.place = place;
@@ -255,19 +255,18 @@ impl Order {
         row: &Row,
         place: u32,
         count: u32,
-        request: &Request,
+        wanted: &Amounts,
     ) -> f64 {
-        let wanted = request.amounts();
         let mut sum = 0.0;
         for (part, weight) in &self.terms {
-            let value = match part {
-                Part::Resources => used_after(&row.free, &wanted, &class.total),
+            let cost = match part {
+                Part::Resources => used_after(&row.free, wanted, &class.total),
                 Part::Starting => f64::from(row.starting),
                 Part::AppInstances => f64::from(count),
                 Part::Tasks => f64::from(row.tasks),
                 Part::Place => f64::from(place),
             };
-            sum += value * weight;
+            sum += cost * weight;
         }
         sum
     }

@@ -1,7 +1,9 @@
 //! The search for the cheapest: what the index proposes, costed again by the plain formula.
 
+use std::ops::Range;
+
 use super::{
-    OUT, OrderedPlan,
+    OrderedPlan,
     bucket::Bucket,
     near,
     order::{Key, from_ordered_bits, tier},
@@ -33,7 +35,7 @@ impl OrderedPlan<'_> {
     /// Fills `candidates` with what may be the cheapest of these zones.
     pub(super) fn search(
         &mut self,
-        zones: std::ops::Range<usize>,
+        zones: Range<usize>,
         order: usize,
         request: &Request,
         group: JobGroup,
@@ -50,14 +52,13 @@ impl OrderedPlan<'_> {
         } = self;
         candidates.clear();
         cheapest.clear();
-        let Some(job_costs) = &job_costs[group.shape as usize] else {
-            return;
-        };
+        let job_costs = job_costs.by_class(group);
         let free = Free::new(session, need, request, group);
         let lists = &index.orders[order].lists;
+        // a tier below has no cell with room; this one may have some without
         let least = tier(need.amounts[Resource::Memory]);
-        for (_, zone) in &ranked[zones.clone()] {
-            for class in &index.classes.of_zone[*zone as usize] {
+        for zone in ranked.numbers(zones.clone()) {
+            for class in &index.members.classes.of_zone[zone as usize] {
                 if let (Some(job_cost), Some(list)) =
                     (job_costs[*class as usize], lists.get(*class as usize))
                 {
@@ -75,6 +76,7 @@ impl OrderedPlan<'_> {
             (0..cheapest.len()).min_by(|a, b| cheapest[*a].0.total_cmp(&cheapest[*b].0))
         {
             let (lowest, class, at) = cheapest.swap_remove(next);
+            // min: there is no sum with infinity, which is the best so far before the first is found
             if lowest > best + near(best.min(f64::MAX)) {
                 break;
             }
@@ -84,6 +86,7 @@ impl OrderedPlan<'_> {
                 if cost > best + near(best.min(f64::MAX)) {
                     break;
                 }
+                // what the key does not say is asked cell by cell, of buckets that would win only
                 if need.fits(&key.row()) && (free.is_any() || bucket.any(&|slot| free.is(slot))) {
                     best = best.min(cost);
                     candidates.push(Candidate {
@@ -94,6 +97,7 @@ impl OrderedPlan<'_> {
                 }
             }
         }
+        // those found before the best one may be too far from it
         candidates.retain(|candidate| candidate.cost <= best + near(best.min(f64::MAX)));
         self.add_holders(zones, request, group, need);
     }
@@ -101,22 +105,20 @@ impl OrderedPlan<'_> {
     /// Adds the cells of these zones that hold the app already, one by one: their cost is their own.
     fn add_holders(
         &mut self,
-        zones: std::ops::Range<usize>,
+        zones: Range<usize>,
         request: &Request,
         group: JobGroup,
         need: &Need,
     ) {
-        let Some(job_costs) = &self.job_costs[group.shape as usize] else {
-            return;
-        };
-        let index = &*self.index;
-        let tied = &self.zones[zones];
+        let (index, job_costs) = (&*self.index, self.job_costs.by_class(group));
         for (slot, _) in &self.session.app(group).holders {
-            let class = index.class_of[*slot as usize];
-            let inside = class != OUT && {
-                let zone = index.classes.get(class).zone;
-                tied.iter().any(|(_, z)| *z == zone) && job_costs[class as usize].is_some()
+            let Some(class) = index.members.class_of(*slot) else {
+                continue;
             };
+            let zone = index.members.classes.get(class).zone;
+            let inside = job_costs[class as usize].is_some()
+                && self.zones.numbers(zones.clone()).any(|z| z == zone);
+            // at any cost: there are few, and the exact one is worked out next
             if inside && self.session.fits(*slot, need, request) {
                 self.candidates.push(Candidate {
                     class,
@@ -140,6 +142,7 @@ impl OrderedPlan<'_> {
             let at = holders.binary_search_by_key(&slot, |(s, _)| *s);
             at.map_or(0, |at| holders[at].1)
         };
+        let wanted = request.amounts();
         let mut best = f64::INFINITY;
         for candidate in &mut self.candidates {
             let (row, place, count) = match candidate.at {
@@ -150,8 +153,9 @@ impl OrderedPlan<'_> {
                     count_of(slot),
                 ),
             };
-            let class = index.classes.get(candidate.class);
-            candidate.cost = index.orders[order].cost(class, &row, place, count, request);
+            let class = index.members.classes.get(candidate.class);
+            candidate.cost = index.orders[order].cost(class, &row, place, count, &wanted);
+            // a total of 0 gives infinity, which must not be the best
             if candidate.cost.is_finite() {
                 best = best.min(candidate.cost);
             }
@@ -212,6 +216,7 @@ impl OrderedPlan<'_> {
                 }
             };
             let Some(found) = found else { continue };
+            // two names may have one hash; the plain engine takes the first by name then
             let closer = best.is_none_or(|best| {
                 let by_name =
                     || session.parts.names[found.1 as usize] < session.parts.names[best.1 as usize];

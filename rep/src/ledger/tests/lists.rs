@@ -1,4 +1,4 @@
-//! What a ledger tells of itself and of its instances.
+//! What a ledger reports of itself and of its instances.
 
 use super::*;
 
@@ -62,7 +62,7 @@ fn the_last_64_accepted_ids_are_repeated_for_a_minute() {
 }
 
 #[test]
-fn a_refusal_for_lack_of_belief_says_what_was_believed_and_what_is() {
+fn a_changed_refusal_has_the_expected_and_the_real_count() {
     let mut ledger = ledger();
     answers(&mut ledger, 0, &start(vec![work(1, "a"), work(2, "a")]));
     let refused = ledger
@@ -92,7 +92,7 @@ fn repeats_later_in_a_message_count_one_by_one() {
 }
 
 #[test]
-fn how_an_instance_ended_is_told_in_words_and_in_numbers() {
+fn the_end_of_an_instance_is_reported_as_text_and_number() {
     let told = |change: EndReason| {
         let mut ledger = ledger();
         ledger.start(0, &start(vec![task(1)]));
@@ -133,7 +133,7 @@ fn an_lrp_that_failed_soon_is_not_healthy_however_old_the_cell_is() {
 }
 
 #[test]
-fn what_the_page_about_instances_says_of_restarts_is_so() {
+fn restarts_are_as_documented() {
     let page = include_str!("../../../../docs/INSTANCES.md");
     let [first, second, third] = RESTART_DELAYS_MS.map(|ms| ms / 1_000);
     let delays = format!("started again after {first}, {second} and {third} s");

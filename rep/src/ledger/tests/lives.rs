@@ -66,7 +66,7 @@ fn who_ran_for_long_starts_anew() {
 }
 
 #[test]
-fn how_the_kinds_of_ends_are_told() {
+fn each_kind_of_end_is_reported() {
     let cases = [
         (work(1, "a"), EndReason::Exit(0), "exited"),
         (
@@ -94,7 +94,7 @@ fn how_the_kinds_of_ends_are_told() {
 }
 
 #[test]
-fn reports_of_earlier_starts_and_of_strangers_are_ignored() {
+fn reports_of_earlier_attempts_and_unknown_instances_are_ignored() {
     let mut ledger = ledger();
     ledger.start(0, &start(vec![work(1, "a")]));
     ledger.report(0, ends(1, 0, 1));
@@ -136,7 +136,7 @@ fn drain_refuses_at_once_and_ends_at_the_deadline() {
     assert_eq!(ledger.next_ms(), Some(1_100));
     ledger.tick(1_099);
     assert_eq!(summary(&mut ledger), [""; 0]);
-    // a second drain says when
+    // a second drain sets the time
     assert!(!ledger.drain(1_099, 0));
     assert_eq!(summary(&mut ledger), ["end 0", "end 0"]);
     assert!(!ledger.is_drained());
@@ -154,7 +154,7 @@ fn an_empty_cell_drains_at_once() {
 }
 
 #[test]
-fn the_last_64_accepted_are_told() {
+fn the_last_64_accepted_are_recent() {
     let mut ledger = Ledger::new(
         Cell::new("a", Resources::new(10_000, 10_000, 1_000)),
         LIVES,

@@ -106,7 +106,7 @@ fn state_of(ledger: &Ledger, now_ms: u64, id: u128) -> InstanceState {
     all.iter().rfind(|i| i.instance == id).unwrap().state
 }
 
-/// Kinds of what is told, and the launches and ends asked for.
+/// Kinds of events, and the launches and ends.
 fn summary(ledger: &mut Ledger) -> Vec<String> {
     let summary = |action: &Action| match action {
         Action::Launch { attempt, .. } => format!("launch {attempt}"),

@@ -84,7 +84,7 @@ proptest! {
                         prop_assert!(again.accepted.contains(id), "accepted, then not");
                     }
                     // what was refused may be taken now (its believed count has come true), but
-                    // what was accepted takes nothing more
+                    // repeats of accepted work reserve nothing more
                     if first.refused.is_empty() {
                         prop_assert_eq!(ledger.cell(), &between);
                     }

@@ -79,7 +79,7 @@ fn what_fits_is_taken_in_the_order_given() {
 }
 
 #[test]
-fn a_cell_that_holds_more_than_believed_refuses() {
+fn a_cell_with_more_of_the_app_than_expected_refuses() {
     // reserved before, the start's (id, believed) pairs, the answers
     type Case = (
         &'static [u128],
@@ -187,7 +187,7 @@ fn a_start_that_was_stopped_by_name_does_not_come_back() {
         answers(&mut ledger, 10, &start(vec![work(1, "a"), work(2, "a")])),
         ["stopped", "+"]
     );
-    // an app's stop names nobody: later starts are new work
+    // an app's stop names no ids: later starts are new work
     ledger.stop(20, &stop("b", &[]));
     assert_eq!(answers(&mut ledger, 30, &start(vec![work(3, "b")])), ["+"]);
     // one that was reserved, stopped and is sent again
@@ -200,8 +200,8 @@ fn a_start_that_was_stopped_by_name_does_not_come_back() {
 }
 
 #[test]
-fn a_stop_tells_what_matches() {
-    // app, indices, ids; the indices of what is told to stop
+fn a_stop_lists_what_matches() {
+    // app, indices, ids; the indices of stopped instances
     type Case = (
         &'static str,
         &'static [u32],
@@ -246,7 +246,7 @@ fn a_stop_tells_what_matches() {
 }
 
 #[test]
-fn work_that_no_cell_may_hold() {
+fn invalid_work() {
     for (field, broken) in [
         (
             "app",

@@ -13,7 +13,7 @@ fn a_run_holds_the_figures_of_the_result() {
     let run = as_run(&cells, &demands, &result);
     let figures = &run.figures;
     assert_eq!(
-        (figures.asked, figures.placed, figures.refused),
+        (figures.asked, figures.placed, figures.unplaced),
         (500, 500, 0)
     );
     assert_eq!(figures.auctions, 500);

@@ -40,7 +40,7 @@ fn outcome_bar(figures: &Figures) -> Markup {
     let outcomes = [
         ("placed", figures.placed),
         ("waits", figures.waiting),
-        ("refused", figures.refused),
+        ("unplaced", figures.unplaced),
     ];
     let all = outcomes.iter().map(|(_, n)| n).sum::<u64>().max(1) as f64;
     let [placed, waiting, unplaced] = outcomes.map(|(_, count)| whole(count));
@@ -58,7 +58,7 @@ fn outcome_bar(figures: &Figures) -> Markup {
                 @let (left, wide) = (format!("{}%", Len(x)), format!("{}%", Len(width(count))));
                 rect class=(class) x=(left) width=(wide) height="10" {}
                 // not only by colour
-                @if class == "refused" && count > 0 {
+                @if class == "unplaced" && count > 0 {
                     rect.hatch x=(left) width=(wide) height="10" {}
                 }
             }
@@ -69,7 +69,7 @@ fn outcome_bar(figures: &Figures) -> Markup {
 
 fn rest(figures: &Figures) -> String {
     let counts = [
-        (figures.refused, "unplaced"),
+        (figures.unplaced, "unplaced"),
         (figures.waiting, "without an outcome"),
         (figures.lost, "lost"),
     ];

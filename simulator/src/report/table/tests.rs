@@ -54,14 +54,14 @@ fn every_figure_has_a_place_of_its_own() {
 fn the_best_is_marked_where_a_direction_is_known() {
     let a = Figures {
         placed: 5,
-        refused: 1,
+        unplaced: 1,
         asked: 7,
         saved: Some(2.0),
         ..Default::default()
     };
     let b = Figures {
         placed: 6,
-        refused: 1,
+        unplaced: 1,
         asked: 7,
         saved: None,
         ..Default::default()
@@ -69,7 +69,7 @@ fn the_best_is_marked_where_a_direction_is_known() {
     let groups = groups(&outcome(vec![a, b]));
     assert_eq!(find(&groups, "/placed").1.best, [false, true]);
     assert_eq!(
-        find(&groups, "/refused").1.best,
+        find(&groups, "/unplaced").1.best,
         [false, false],
         "both are the same"
     );

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_changed_preset_stands_beside_the_preset_under_the_name_of_its_file() {
+    fn a_changed_preset_is_labelled_with_its_file_name() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("tuned.toml");
         std::fs::write(&file, "preset = \"diego\"\nstarting_weight = 0.02\n").unwrap();

@@ -41,7 +41,7 @@ impl Stopwatch {
     pub(super) fn stop(self, run: &SimRun) -> Timing {
         let seconds = self.start.elapsed().as_secs_f64();
         let virtual_seconds = run.figures.virtual_ms as f64 / 1_000.0;
-        let decided = run.figures.placed + run.figures.refused;
+        let decided = run.figures.placed + run.figures.unplaced;
         Timing {
             policy: run.policy.clone(),
             seconds,

@@ -1,12 +1,12 @@
-//! What people are told: of what is ignored, refused, lacking and misspelt.
+//! Texts for people: about what is ignored, rejected, lacking and misspelt.
 #![allow(clippy::unwrap_used, clippy::too_many_lines)] // a test may panic, a table may be long
 
 use placement::{Explain, Policy};
 use scenarios::OfflineAuction;
 
-/// What a policy does not look at is said, and what it would break is refused.
+/// Fields that a policy does not use are warned of, and what it would violate is rejected.
 #[test]
-fn what_a_policy_does_not_heed_is_said() {
+fn fields_that_a_policy_ignores_are_warned_of() {
     let all = serde_json::json!({
         "app": "x", "memory_mb": 1, "disk_mb": 1, "cpu_millis": 1, "extra": {"gpu": 1},
         "near": ["app:y"], "far": ["app:z"], "traits": {"ssd": true}, "networks": [["n"]],
@@ -64,7 +64,7 @@ fn what_a_policy_does_not_heed_is_said() {
         "{error}"
     );
 
-    // a plan that nothing holds back
+    // a plan without resource filters
     assert_eq!(
         nothing.unfiltered_resources(),
         ["memory", "disk", "containers", "cpu", "extra"]
@@ -79,7 +79,7 @@ fn what_a_policy_does_not_heed_is_said() {
 }
 
 #[test]
-fn a_scenario_says_once_what_is_not_heeded() {
+fn a_scenario_warns_once_of_ignored_fields() {
     let text = r#"{"policy":"diego","cells":[],"requests":[
         {"app":"a","memory_mb":1,"disk_mb":1},
         {"app":"b","memory_mb":1,"disk_mb":1,"objective":"1","far":["app:a"]},
@@ -87,7 +87,7 @@ fn a_scenario_says_once_what_is_not_heeded() {
     let scenario = OfflineAuction::from_json(text).unwrap();
     let expected = [
         "requests[1].far: the policy diego has no stage for it; ignored",
-        "requests[1].objective: the policy diego has none; ignored (and 1 more alike)",
+        "requests[1].objective: the policy diego has none; ignored (and 1 more like it)",
     ];
     assert_eq!(scenario.ignored_fields(), expected);
     let strict = text.replace(r#""far":["#, r#""strict":true,"far":["#);
@@ -208,7 +208,7 @@ fn faults_of_stages_and_expressions() {
 }
 
 #[test]
-fn a_trait_says_what_it_may_be() {
+fn an_invalid_trait_names_what_is_expected() {
     let text = r#"{"cells":[],"requests":[
         {"app":"a","memory_mb":1,"disk_mb":1,"traits":{"ssd":TRAIT}}]}"#;
     for good in ["true", "\"x\"", "[\"x\",\"y\"]", "[]"] {
@@ -221,15 +221,15 @@ fn a_trait_says_what_it_may_be() {
         let error = error.to_string();
         assert!(error.starts_with("requests[0].traits.ssd: "), "{error}");
         assert!(
-            error.contains("expected true or false, a text or a list of texts"),
+            error.contains("expected true, false, a string or a list of strings"),
             "{error}"
         );
     }
 }
 
-/// A row says what was needed, and is one row for all cells that lack the same.
+/// A row has what was needed, and is one row for all cells that lack the same.
 #[test]
-fn a_reason_says_what_was_needed() {
+fn a_reason_has_what_was_needed() {
     let told = |request: serde_json::Value, parameters: serde_json::Value| {
         let cell = |name: &str, own: serde_json::Value| {
             let mut cell = serde_json::json!({
@@ -269,7 +269,7 @@ fn a_reason_says_what_was_needed() {
     for (words, part) in [
         (
             asks(serde_json::json!({"traits": {"ssd": true}})),
-            "wanted: {\"ssd\":true}",
+            "required: {\"ssd\":true}",
         ),
         (
             asks(serde_json::json!({"volumes_from": ["v", "w"]})),
@@ -292,7 +292,7 @@ fn a_reason_says_what_was_needed() {
         ),
         (
             of("max_containers", 3.into()),
-            "as allowed (3), needs 1, the best has 0",
+            "instances (3), needs 1, the best has 0",
         ),
         (
             of("reboot_within", 7.into()),
@@ -315,7 +315,7 @@ fn decided(scenario: &serde_json::Value, explain: Explain) -> Vec<placement::Dec
     decisions
 }
 
-/// What no cell tells of costs nobody anything: no stamp anywhere, no disk limit anywhere.
+/// Information that no cell has lowers no score: no stamp anywhere, no disk limit anywhere.
 #[test]
 fn a_term_that_no_cell_can_answer_is_out() {
     let cell = |name: &str, free: i64, stamp: Option<&str>, disk: Option<i64>| {
@@ -357,7 +357,7 @@ fn a_term_that_no_cell_can_answer_is_out() {
         decided(&scenario, Explain::Winner)[0].cell.as_deref() == Some("full")
     });
     assert!(wins.count() > 28);
-    // one that tells nothing beside others that do is the worst, as ever
+    // an unreadable one among readable ones is the worst, as always
     let mixed = [
         cell("full", 200, None, Some(1000)),
         cell("half", 500, Some("20260101T000000Z"), None),
@@ -366,7 +366,7 @@ fn a_term_that_no_cell_can_answer_is_out() {
     assert_eq!(decision.score, Some(0.0));
 }
 
-/// A failure tells of its own moment, whether or not anybody asked for an explanation.
+/// A failure describes its own moment, whether or not an explanation was asked for.
 #[test]
 fn a_failure_has_the_numbers_of_its_moment() {
     let scenario = serde_json::json!({
