@@ -116,15 +116,9 @@ fn cpu_caps_do_not_mix() {
     let (with, without) = (json!({"cpu_millis": 1}), json!({}));
     assert!(keeps(filter, &capped, &with) && keeps(filter, &uncapped, &without));
     let (reason, ..) = why(filter, &uncapped, &with);
-    assert_eq!(
-        reason.as_deref(),
-        Some("instances without a cpu cap are there")
-    );
+    assert_eq!(reason.as_deref(), Some("holds instances without a cpu cap"));
     let (reason, ..) = why(filter, &capped, &without);
-    assert_eq!(
-        reason.as_deref(),
-        Some("instances with a cpu cap are there")
-    );
+    assert_eq!(reason.as_deref(), Some("holds instances with a cpu cap"));
 }
 
 #[test]

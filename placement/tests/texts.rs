@@ -280,7 +280,7 @@ fn a_reason_has_what_was_needed() {
                 "min_platform": {"7.0": "20260101T000000Z"},
                 "max_platform": {"8.0": "20270101T000000Z"},
             })),
-            "no platform is stated; needs at least 7.0 20260101T000000Z and at most 8.0 20270101T000000Z",
+            "has no platform; needs at least 7.0 20260101T000000Z and at most 8.0 20270101T000000Z",
         ),
         (
             diego(serde_json::json!({"volume_drivers": ["nfs"]})),
@@ -300,7 +300,7 @@ fn a_reason_has_what_was_needed() {
         ),
         (
             of("reboot_within", "b7".into()),
-            "in the reboot batch \"b7\"",
+            "is in the reboot batch \"b7\"",
         ),
     ] {
         assert!(words.contains(part), "{words}");

@@ -84,17 +84,13 @@ pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>)
         Filter::Running => Why::text(format!("status is {:?}", cell.status)),
         Filter::Stack => {
             let wanted = request.stack.as_deref().unwrap_or_default();
-            Why::text(format!("no stack {wanted:?}"))
+            Why::text(format!("has no stack {wanted:?}"))
         }
         Filter::VolumeDrivers => {
             let wanted = short_list(&request.volume_drivers);
-<<<<<<< HEAD
-            Why::text(format!("without all the required volume drivers: {wanted}"))
-=======
             Why::text(format!(
                 "lacks some of the required volume drivers: {wanted}"
             ))
->>>>>>> main
         }
         Filter::PlacementTags => Why::text(tags_why(cell, request)),
         Filter::Amount(resource) => {
@@ -111,35 +107,27 @@ pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>)
         }
         Filter::VolumesFrom => {
             let wanted = short_list(&request.volumes_from);
-<<<<<<< HEAD
-            Why::text(format!("without all the volumes: {wanted}"))
-=======
             Why::text(format!("lacks some of the required volumes: {wanted}"))
->>>>>>> main
         }
         Filter::Reserved => Why::text("reserved"),
-        Filter::ControlPlane => Why::text("kept for the control plane"),
+        Filter::ControlPlane => Why::text("a control plane cell"),
         // as free places, so that more is better, as in every tally
         Filter::ContainerCount { limit } => Why {
             needs: Some(1.0),
             has: Some(f64::from(*limit) - containers(cell) as f64),
-<<<<<<< HEAD
-            reason: Some(format!("there are as many instances as allowed ({limit})")),
-=======
             reason: Some(format!("has the maximum number of instances ({limit})")),
->>>>>>> main
         },
         Filter::Capness => Why::text(if request.cpu_millis > 0 {
-            "instances without a cpu cap are there"
+            "holds instances without a cpu cap"
         } else {
-            "instances with a cpu cap are there"
+            "holds instances with a cpu cap"
         }),
         Filter::Networks => Why::text(missing_network(cell, request).unwrap_or_default()),
         Filter::Platform => {
             let wanted = limits(request);
             Why::text(match &cell.platform {
                 Some(own) => format!("platform is {} {}{wanted}", own.version, own.stamp),
-                None => format!("no platform is stated{wanted}"),
+                None => format!("has no platform{wanted}"),
             })
         }
         Filter::Traits => {
@@ -163,10 +151,10 @@ fn reboot_why(days: Option<f64>, batch: Option<&str>, cell: &Cell, now: Now<'_>)
         (Some(days), Some(left)) if left <= days => Why {
             needs: Some(days),
             has: Some((left * 10.0).floor() / 10.0),
-            reason: Some(format!("a reboot is planned within {days} days")),
+            reason: Some(format!("its planned reboot is within {days} days")),
         },
         _ => Why::text(format!(
-            "in the reboot batch {:?}",
+            "is in the reboot batch {:?}",
             batch.unwrap_or_default()
         )),
     }
@@ -244,19 +232,11 @@ fn tags_why(cell: &Cell, request: &Request) -> String {
     let desired = &request.placement_tags;
     let asked = short_list(desired);
     if subset(&cell.placement_tags, desired) {
-<<<<<<< HEAD
-        format!("without all the placement tags: {asked}")
-=======
         format!("lacks some of the requested placement tags: {asked}")
->>>>>>> main
     } else if desired.is_empty() {
-        "placement tags are required, and none were asked for".into()
+        "requires placement tags, and none were asked for".into()
     } else {
-<<<<<<< HEAD
-        format!("placement tags are required that were not asked for beside {asked}")
-=======
         format!("requires placement tags in addition to {asked}")
->>>>>>> main
     }
 }
 
