@@ -1,6 +1,7 @@
 //! Connecting to NATS, and following the state of the connection.
 
 mod context;
+mod identity;
 
 use std::{
     future::Future,
@@ -35,8 +36,10 @@ pub struct NatsOptions {
     /// One of the `nats` tool's contexts, by name; its settings come first, `url` and `creds`
     /// override them.
     pub context: Option<String>,
-    /// The connection's name, shown in the server's monitoring; also its private inbox prefix.
+    /// The connection's name, shown in the server's monitoring.
     pub name: String,
+    /// Who we are: one token of a subject. Without it the credentials' name, else `name`.
+    pub identity: Option<String>,
     /// Keep trying when the first connect fails, and log changes of the connection (roles do;
     /// commands fail at once).
     pub patient: bool,
@@ -84,6 +87,8 @@ impl BusError {
 pub struct Bus {
     /// The client: cheap to clone.
     pub client: Client,
+    /// Who we are: inboxes begin with it, and answers to broadcasts are addressed to it.
+    pub identity: Arc<str>,
     /// True while connected.
     pub connected: watch::Receiver<bool>,
     /// Messages that this client dropped because a subscription was full.
@@ -115,9 +120,15 @@ pub async fn connect(options: &NatsOptions) -> Result<Bus, BusError> {
     let (state, connected) = watch::channel(false);
     let dropped = Arc::new(AtomicU64::new(0));
     let notices = Arc::new(Notices::new(without_secrets(&url)));
-    let connect = credentials(options, &context, userinfo(&url)?).await?;
-    let connect = context.secure(connect);
-    let connect = settings(connect, options, &context, state, &dropped, &notices);
+    let userinfo = userinfo(&url)?;
+    let identity = match identity::given(options, &context, userinfo.as_ref())? {
+        Some(identity) => identity,
+        None => identity::of_connection(&options.name),
+    };
+    let inbox = identity::inbox_prefix(&context, &identity)?;
+    let connect = credentials(options, &context, userinfo).await?;
+    let connect = context.secure(connect).custom_inbox_prefix(inbox);
+    let connect = settings(connect, options, state, &dropped, &notices);
     let addresses: Vec<String> = url.split(',').map(|u| u.trim().to_owned()).collect();
     let first = connect.clone().connect(addresses.clone()).await;
     let client = match first {
@@ -138,30 +149,40 @@ pub async fn connect(options: &NatsOptions) -> Result<Bus, BusError> {
     })?;
     Ok(Bus {
         client,
+        identity: identity.into(),
         connected,
         dropped,
     })
 }
 
+/// Who a connection with these options is, before it is made; none where neither the options nor the
+/// credentials say it.
+pub fn identity(options: &NatsOptions) -> Result<Option<String>, BusError> {
+    let context = match &options.context {
+        Some(name) => read_context(name)?,
+        None => Context::default(),
+    };
+    let url = if options.url.is_empty() {
+        &context.url
+    } else {
+        &options.url
+    };
+    identity::given(options, &context, userinfo(url)?.as_ref())
+}
+
 fn settings(
     connect: ConnectOptions,
     options: &NatsOptions,
-    context: &Context,
     state: watch::Sender<bool>,
     dropped: &Arc<AtomicU64>,
     notices: &Arc<Notices>,
 ) -> ConnectOptions {
-    let inbox = match context.inbox_prefix.as_str() {
-        "" => format!("_INBOX_{}", options.name),
-        given => given.to_owned(),
-    };
     let dropped = Arc::clone(dropped);
     // a command reports its failure itself
     let notices = options.patient.then(|| Arc::clone(notices));
     let ending = options.ending.clone();
     connect
         .name(&options.name)
-        .custom_inbox_prefix(inbox)
         .ping_interval(Duration::from_secs(5))
         .connection_timeout(Duration::from_secs(5))
         .request_timeout(Some(Duration::from_secs(5)))

@@ -117,6 +117,7 @@ pub(crate) fn nats_options(global: &Global, name: &str, patient: bool) -> NatsOp
         creds: global.creds(),
         context: global.context(),
         name: name.into(),
+        identity: global.identity.clone(),
         patient,
         ..NatsOptions::default()
     }

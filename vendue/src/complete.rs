@@ -21,10 +21,8 @@ use clap_complete::{
 };
 use placement::Policy;
 use shared::{
-    Subjects,
-    ask::{gather, queued},
-    nats,
-    wire::{Instances, InstancesAnswer, QueuedRequest, to_bytes},
+    Subjects, ask, nats,
+    wire::{Instances, InstancesAnswer, QueuedRequest},
 };
 use simulator::{scenario::AUCTIONS_2014, shipped};
 
@@ -171,7 +169,7 @@ fn attributes(typed: &OsStr) -> Vec<CompletionCandidate> {
 }
 
 fn cells(typed: &OsStr) -> Vec<CompletionCandidate> {
-    let pool = ask(|cluster| async move { pool(&cluster).await }).unwrap_or_default();
+    let pool = asking(|cluster| async move { pool(&cluster).await }).unwrap_or_default();
     let named = |(cell, zone): (String, String)| (cell, format!("zone {zone}"));
     matching(pool.into_iter().map(named).collect(), typed)
 }
@@ -188,13 +186,13 @@ fn cells_alike(typed: &OsStr) -> Vec<CompletionCandidate> {
 }
 
 fn zones(typed: &OsStr) -> Vec<CompletionCandidate> {
-    let pool = ask(|cluster| async move { pool(&cluster).await }).unwrap_or_default();
+    let pool = asking(|cluster| async move { pool(&cluster).await }).unwrap_or_default();
     let zones = pool.into_values().map(|zone| (zone, String::new()));
     matching(zones.collect(), typed)
 }
 
 fn apps(typed: &OsStr) -> Vec<CompletionCandidate> {
-    let held = ask(|cluster| async move { apps_held(&cluster).await }).unwrap_or_default();
+    let held = asking(|cluster| async move { apps_held(&cluster).await }).unwrap_or_default();
     let names = held.into_iter().map(|name| (name, String::new()));
     matching(names.collect(), typed)
 }
@@ -224,28 +222,19 @@ async fn apps_held(cluster: &Cluster) -> Option<BTreeSet<String>> {
         app: None,
         ids: Vec::new(),
     };
-    let take = |message: async_nats::Message| {
-        let answer = serde_json::from_slice::<InstancesAnswer>(&message.payload);
+    let take = |answer: Result<InstancesAnswer, _>| {
         let held = answer.into_iter().flat_map(|answer| answer.instances);
         apps.extend(held.map(|instance| instance.app));
         false
     };
-    let (client, subjects) = (&cluster.bus.client, &cluster.subjects);
-    let asked = to_bytes(&question);
-    let held = gather(
-        client,
-        subjects.instances(),
-        asked,
-        DEADLINE,
-        Some(QUIET),
-        take,
-    );
+    let (bus, subjects) = (&cluster.bus, &cluster.subjects);
+    let held = ask::instances(bus, subjects, &question, (DEADLINE, Some(QUIET)), take);
     let request = QueuedRequest {
         v: shared::VERSION,
         app: None,
         limit: None,
     };
-    let waiting = queued(client, subjects, &request);
+    let waiting = ask::queued(bus, subjects, &request);
     let (_, waiting) = tokio::join!(held, waiting);
     let groups = waiting.unwrap_or_default();
     let groups = groups.into_iter().flat_map(|answer| answer.queued);
@@ -254,7 +243,7 @@ async fn apps_held(cluster: &Cluster) -> Option<BTreeSet<String>> {
 }
 
 /// Asks the cluster that the line names; nothing when it does not answer in time.
-fn ask<T, F>(question: impl FnOnce(Cluster) -> F) -> Option<T>
+fn asking<T, F>(question: impl FnOnce(Cluster) -> F) -> Option<T>
 where
     F: Future<Output = Option<T>>,
 {

@@ -20,6 +20,9 @@ pub(crate) struct Global {
     /// One of the nats tool's contexts, by name [env: NATS_CONTEXT] [default: the selected one]
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) context: Option<String>,
+    /// Who asks, where the server's permissions name that: one word [default: the credentials' name]
+    #[arg(long, global = true, env = "VENDUE_IDENTITY", value_name = "NAME")]
+    pub(crate) identity: Option<String>,
     /// How to print the result: for people, or for programs
     #[arg(
         long,

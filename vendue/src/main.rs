@@ -12,6 +12,7 @@ mod context;
 mod output;
 mod process_usage;
 mod report;
+mod senders;
 mod table;
 mod usage;
 

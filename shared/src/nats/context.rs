@@ -16,12 +16,12 @@ use super::BusError;
 #[serde(default)]
 pub(super) struct Context {
     pub(super) url: String,
-    token: String,
-    user: String,
+    pub(super) token: String,
+    pub(super) user: String,
     password: String,
-    creds: String,
-    nkey: String,
-    user_jwt: String,
+    pub(super) creds: String,
+    pub(super) nkey: String,
+    pub(super) user_jwt: String,
     user_seed: String,
     cert: String,
     key: String,
@@ -77,7 +77,7 @@ fn user_home() -> Option<PathBuf> {
 }
 
 /// `~` and `~/...` as a shell reads them.
-fn path(text: &str) -> PathBuf {
+pub(super) fn path(text: &str) -> PathBuf {
     match (text.strip_prefix('~'), user_home()) {
         (Some(""), Some(home)) => home,
         (Some(rest), Some(home)) if rest.starts_with('/') => home.join(&rest[1..]),
@@ -85,7 +85,7 @@ fn path(text: &str) -> PathBuf {
     }
 }
 
-fn non_empty(text: &str) -> Option<&str> {
+pub(super) fn non_empty(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }
 

@@ -76,7 +76,7 @@ async fn queued_now(cluster: &Cluster, app: &str) -> anyhow::Result<Vec<QueuedGr
         app: Some(app.to_owned()),
         limit: None,
     };
-    let answers = queued(&cluster.bus.client, &cluster.subjects, &request).await?;
+    let answers = queued(&cluster.bus, &cluster.subjects, &request).await?;
     Ok(answers
         .into_iter()
         .flat_map(|answer| answer.queued)

@@ -10,7 +10,7 @@ use anyhow::bail;
 use serde_json::{Value, json};
 use shared::{
     Subjects,
-    ask::{GatherEnd, gather, queued},
+    ask::{self, GatherEnd, queued},
     wire::{
         Instance, InstanceState, Instances, InstancesAnswer, Page, PoolAnswer, PoolCell,
         QueuedAnswer, QueuedGroup, QueuedRequest, to_bytes,
@@ -135,7 +135,7 @@ pub(crate) async fn held_and_queued(
         app: app.map(str::to_owned),
         limit: None,
     };
-    let waiting = queued(&cluster.bus.client, &cluster.subjects, &request);
+    let waiting = queued(&cluster.bus, &cluster.subjects, &request);
     let (cells, waiting) = tokio::join!(ask_cells(cluster, app), waiting);
     let waiting = waiting?;
     let mut answers = match cells? {
@@ -188,8 +188,8 @@ async fn ask_cells(cluster: &Cluster, app: Option<&str>) -> anyhow::Result<Optio
     let quiet = expected.awaited.is_empty().then_some(QUIET);
     let mut answers = Answers::default();
     let mut unreadable = None;
-    let take = |message: async_nats::Message| {
-        match serde_json::from_slice::<InstancesAnswer>(&message.payload) {
+    let take = |answer: Result<InstancesAnswer, _>| {
+        match answer {
             Ok(answer) => answers.take(answer, &mut expected),
             Err(e) => unreadable = Some(e),
         }
@@ -200,9 +200,8 @@ async fn ask_cells(cluster: &Cluster, app: Option<&str>) -> anyhow::Result<Optio
         app: app.map(str::to_owned),
         ids: Vec::new(),
     };
-    let subject = cluster.subjects.instances();
-    let client = &cluster.bus.client;
-    let ended = gather(client, subject, to_bytes(&question), DEADLINE, quiet, take).await?;
+    let (bus, subjects) = (&cluster.bus, &cluster.subjects);
+    let ended = ask::instances(bus, subjects, &question, (DEADLINE, quiet), take).await?;
     if ended == GatherEnd::NoResponders {
         return Ok(None);
     }

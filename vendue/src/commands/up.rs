@@ -91,7 +91,7 @@ pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Exit> {
         tokio::spawn(end_with_stdin(shutdown.clone()));
     }
     let cluster = Cluster {
-        bus: connect(&options, "up").await?,
+        bus: connect(&options, "up", None).await?,
         subjects,
         format: global.output,
     };
@@ -150,11 +150,12 @@ async fn spawn(
     auctioneer: auctioneer::AuctioneerConfig,
     cells: Vec<rep::RepConfig>,
 ) -> anyhow::Result<()> {
-    let bus = connect(options, "auctioneer").await?;
+    let bus = connect(options, "auctioneer", Some(&auctioneer.name)).await?;
     let run = auctioneer::run(auctioneer, bus, subjects.clone(), stop.clone());
     roles.spawn(async move { ("auctioneer".to_owned(), run.await.map_err(Into::into)) });
     for config in cells {
-        let bus = connect(options, &format!("rep-{}", config.cell)).await?;
+        let what = format!("rep-{}", config.cell);
+        let bus = connect(options, &what, Some(&config.cell)).await?;
         let name = format!("cell {}", config.cell);
         let run = rep::run(config, bus, subjects.clone(), stop.clone());
         roles.spawn(async move { (name, run.await.map(drop).map_err(rep_role::rep_error)) });
@@ -217,9 +218,14 @@ async fn start(args: &UpArgs) -> anyhow::Result<Server> {
     })
 }
 
-async fn connect(options: &NatsOptions, name: &str) -> anyhow::Result<nats::Bus> {
+async fn connect(
+    options: &NatsOptions,
+    name: &str,
+    identity: Option<&str>,
+) -> anyhow::Result<nats::Bus> {
     let options = NatsOptions {
         name: short_name(name),
+        identity: identity.map(str::to_owned).or(options.identity.clone()),
         ..options.clone()
     };
     cluster::connect(&options).await

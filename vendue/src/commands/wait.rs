@@ -22,6 +22,7 @@ use crate::{
     cluster::Cluster,
     context::{Exit, Format, Global, Usage},
     output::{self, counted, note},
+    senders::Senders,
 };
 
 #[derive(Debug, clap::Args)]
@@ -130,9 +131,9 @@ pub(crate) async fn wait(global: &Global, args: &WaitArgs) -> anyhow::Result<Exi
     let cluster = Cluster::connect(global).await?;
     let began = Instant::now();
     let until = began + args.timeout;
-    let subject = cluster.subjects.event("*", &args.app);
+    let subject = cluster.subjects.event("*", &args.app, "*");
     let mut events = cluster.bus.client.subscribe(subject).await?;
-    let mut queue = Queue::default();
+    let (senders, mut queue) = (Senders::default(), Queue::default());
     let (mut answers, mut said) = (Answers::default(), String::new());
     let mut looked = None;
     loop {
@@ -174,7 +175,7 @@ pub(crate) async fn wait(global: &Global, args: &WaitArgs) -> anyhow::Result<Exi
         let pause = until.min(Instant::now() + Duration::from_secs(1));
         let mut next = timeout_at(pause, events.next()).await;
         while let Ok(Some(message)) = next {
-            if let Ok(event) = serde_json::from_slice(&message.payload) {
+            if let Some(event) = senders.event(&cluster.subjects, &message) {
                 queue.heard(&event);
             }
             next = timeout(Duration::from_millis(20), events.next()).await;
