@@ -159,7 +159,7 @@ pub async fn connect(options: &NatsOptions) -> Result<Bus, BusError> {
 /// credentials say it.
 pub fn identity(options: &NatsOptions) -> Result<Option<String>, BusError> {
     let context = match &options.context {
-        Some(name) => read_context(name)?,
+        Some(name) => context::read(name)?.0,
         None => Context::default(),
     };
     let url = if options.url.is_empty() {
