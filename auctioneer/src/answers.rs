@@ -207,6 +207,7 @@ pub(crate) fn settle(parts: &mut Parts, instance: InstanceId, why: Option<Arc<Un
         instance,
         cell: Some(unsettled.cell),
         why,
+        traceparent: None,
     });
     let event = lines.event(kind, &unsettled.app, Some(unsettled.auction));
     parts.turn.event(event);

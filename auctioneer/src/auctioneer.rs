@@ -117,6 +117,7 @@ impl Auctioneer {
                 answers::answered(parts, dispatch, &answer);
             }
             Input::NoResponders { dispatch } => answers::no_responders(parts, dispatch),
+            Input::WrongSubject => parts.turn.counters.dropped_wrong_subject += 1,
             Input::Unreadable => parts.turn.counters.stray_answers += 1,
             Input::Outcome { id, body } => self.lookups.outcome(parts, &id, body),
             Input::Announced(ids) => parts.requests.announced(now_ms, &ids),

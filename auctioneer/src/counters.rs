@@ -11,8 +11,10 @@ pub struct Counters {
     pub renewed: u64,
     /// Dropped: not a valid report of a cell.
     pub dropped_malformed: u64,
-    /// Dropped: advertised with another cell's subject.
+    /// Dropped: the body names another sender than the subject.
     pub dropped_wrong_subject: u64,
+    /// Answers not given: the request wants them on a subject that is no inbox.
+    pub dropped_reply_subject: u64,
     /// Dropped: too large, or with too many apps.
     pub dropped_too_large: u64,
     /// Dropped: an older version than the one known.

@@ -73,7 +73,7 @@ pub enum AuctioneerInput {
     CellReport {
         /// What the message is.
         kind: ReportKind,
-        /// The cell in its subject; none for bids and answers to `.state`.
+        /// The cell that its subject names.
         subject_cell: Option<String>,
         /// The message.
         body: Bytes,
@@ -92,6 +92,8 @@ pub enum AuctioneerInput {
     },
     /// An answer that could not be parsed.
     Unreadable,
+    /// A message whose body names another sender than its subject.
+    WrongSubject,
     /// The outcome of a request, of this auctioneer or another one.
     Outcome {
         /// The request.

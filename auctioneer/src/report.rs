@@ -35,6 +35,7 @@ pub(crate) struct Line {
     pub(crate) instance: InstanceId,
     pub(crate) cell: Option<Arc<str>>,
     pub(crate) why: Option<Arc<Unplaced>>,
+    pub(crate) traceparent: Option<String>,
 }
 
 impl Lines {
@@ -45,6 +46,7 @@ impl Lines {
                 index: line.index,
                 instance: Some(line.instance),
                 cell: line.cell.map(|cell| cell.as_ref().to_owned()),
+                traceparent: line.traceparent,
                 ..EventInstance::default()
             });
         }

@@ -166,6 +166,7 @@ impl Requests {
             instance: instance.id,
             cell: None,
             why: None,
+            traceparent: ticket.request.traceparent.clone(),
         })
     }
 

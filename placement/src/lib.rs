@@ -45,7 +45,7 @@ pub use objective::{Constants, Objective, ObjectiveError};
 pub use policy::{Policy, PolicyError};
 pub use pool::Pool;
 pub use report::{DecisionOutcome, DecisionReport, Report, joined};
-pub use request::{Job, Kind, MAX_INSTANCES, Request, Run};
+pub use request::{Job, Kind, MAX_INSTANCES, Request, Run, is_traceparent};
 pub use resources::{Amounts, MAX_AMOUNT, Resource, Resources};
 pub use tie::{hash_text, mix};
 pub use times::{NoDate, Span, Stamp, Timestamp};

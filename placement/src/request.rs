@@ -80,6 +80,12 @@ pub struct Request {
     /// The tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
+    /// The version of the app, as its owner names it; kept and listed, never read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The trace that the request belongs to (W3C `traceparent`); passed on to its instances.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
     /// Each entry is a requirement: at least one of its networks must be up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<Vec<String>>,
@@ -164,6 +170,8 @@ impl Request {
             volume_drivers: Vec::new(),
             source_blob: None,
             owner: None,
+            version: None,
+            traceparent: None,
             networks: Vec::new(),
             traits: BTreeMap::new(),
             min_platform: BTreeMap::new(),
@@ -304,12 +312,17 @@ impl Request {
         for (field, text) in [
             ("stack", &self.stack),
             ("owner", &self.owner),
+            ("version", &self.version),
             ("source_blob", &self.source_blob),
         ] {
             if text.as_ref().is_some_and(|t| t.is_empty() || t.len() > 256) {
                 let value = shorten(text.as_deref().unwrap_or_default());
                 return Err(Invalid::new(field, value, "1 to 256 characters"));
             }
+        }
+        if let Some(text) = self.traceparent.as_deref().filter(|t| !is_traceparent(t)) {
+            let expected = "a trace of the W3C: 00-<32 hex digits>-<16 hex digits>-<2 hex digits>";
+            return Err(Invalid::new("traceparent", shorten(text), expected));
         }
         for (field, limits) in [
             ("min_platform", &self.min_platform),
@@ -355,6 +368,16 @@ impl Run {
         }
         Ok(())
     }
+}
+
+/// Whether a text has the form of a W3C `traceparent`.
+pub fn is_traceparent(text: &str) -> bool {
+    let hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+    let parts: Vec<&str> = text.split('-').collect();
+    parts.iter().map(|part| part.len()).eq([2, 32, 16, 2])
+        && parts.iter().all(|part| part.bytes().all(hex))
+        && parts[0] != "ff"
+        && parts[1..3].iter().all(|id| id.bytes().any(|b| b != b'0'))
 }
 
 const NUL: &str = "a text with NUL";

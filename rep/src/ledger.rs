@@ -244,6 +244,7 @@ impl Ledger {
                 (entry.pid, entry.port) = (pid, port);
                 if entry.state == InstanceState::Starting {
                     (entry.state, entry.since_ms) = (InstanceState::Running, now_ms);
+                    entry.running_ms = Some(now_ms);
                     entry.ended = None;
                     (entry.exit_code, entry.signal) = (None, None);
                     let event = entry.event(kind::RUNNING, None);
@@ -377,6 +378,7 @@ impl Ledger {
             state: InstanceState::Starting,
             since_ms: now_ms,
             attempt: 0,
+            running_ms: None,
             strikes: 0,
             pid: None,
             port: None,
@@ -398,6 +400,7 @@ impl Ledger {
             InstanceState::Stopping => {}
             InstanceState::Restarting => {
                 entry.state = InstanceState::Stopping;
+                entry.running_ms = None;
                 self.restarts.retain(|(_, waiting)| waiting != id);
                 self.release(now_ms, id, InstanceState::Exited, Some("stopped".into()));
             }
@@ -484,6 +487,7 @@ impl Ledger {
             return;
         };
         entry.attempt += 1;
+        entry.running_ms = None;
         (entry.state, entry.since_ms) = (InstanceState::Starting, now_ms);
         let launch = Action::Launch {
             work: Arc::clone(&entry.work),

@@ -12,6 +12,7 @@ use std::{
 use async_nats::{Client, HeaderMap, Message, connection::State, service::Request};
 use bytes::Bytes;
 use shared::{
+    AnswerTo, Subjects, may_answer,
     nats::in_time,
     wire::{WireError, to_bytes},
 };
@@ -29,6 +30,8 @@ pub(crate) struct Counters {
     pub(crate) unsent: AtomicU64,
     /// Malformed messages.
     pub(crate) malformed: AtomicU64,
+    /// Answers not given: the question wants them where no answer may go.
+    pub(crate) reply_subject: AtomicU64,
     /// Lines of output not published because of the rate limit.
     pub(crate) lines: AtomicU64,
 }
@@ -51,11 +54,60 @@ impl Question {
     }
 }
 
+/// Where an answer goes.
+#[derive(Debug)]
+pub(crate) enum Target {
+    /// To a subject.
+    Subject(String),
+    /// To whoever asked an endpoint, which counts its answers.
+    Endpoint(Box<Request>),
+}
+
+impl Target {
+    /// Where the answer to this question goes: below the cell's own subject when it is a broadcast that
+    /// says so, else to its inbox. None when it wants no answer; an error when no answer may go there.
+    pub(crate) fn of(
+        question: Question,
+        subjects: &Subjects,
+        cell: &str,
+    ) -> Result<Option<Self>, Forbidden> {
+        match question {
+            Question::Plain(message) => {
+                if let Some(to) = AnswerTo::of(&message).map_err(|_| Forbidden)? {
+                    return Ok(Some(Self::Subject(subjects.cell_answer(cell, &to))));
+                }
+                match message.reply {
+                    None => Ok(None),
+                    Some(reply) if may_answer(&reply) => Ok(Some(Self::Subject(reply.to_string()))),
+                    Some(_) => Err(Forbidden),
+                }
+            }
+            Question::Endpoint(request) => match &request.message.reply {
+                None => Ok(None),
+                Some(reply) if may_answer(reply) => Ok(Some(Self::Endpoint(request))),
+                Some(_) => Err(Forbidden),
+            },
+        }
+    }
+
+    /// The subject itself, for what follows a first answer.
+    pub(crate) fn subject(&self) -> Option<String> {
+        match self {
+            Self::Subject(subject) => Some(subject.clone()),
+            Self::Endpoint(request) => request.message.reply.as_ref().map(ToString::to_string),
+        }
+    }
+}
+
+/// A question wants its answer where none may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Forbidden;
+
 #[derive(Debug)]
 enum Out {
     Publish(String, Bytes),
-    Answer(Question, Bytes),
-    Error(Question, WireError),
+    Answer(Target, Bytes),
+    Error(Target, WireError),
     /// Everything before this has been passed to the client.
     Flushed(oneshot::Sender<()>),
 }
@@ -106,24 +158,20 @@ impl Outbox {
         self.hand_over(Out::Publish(subject, body));
     }
 
-    /// Answers a request; does nothing if it has no reply subject.
-    pub(crate) fn answer(&self, question: Question, body: Bytes) {
-        if question.message().reply.is_some() {
-            if body.len() > self.max_payload() {
-                let message = format!("the answer has {} bytes: over max_payload", body.len());
-                let error = WireError::new(shared::wire::code::INTERNAL, message);
-                self.hand_over(Out::Error(question, error));
-                return;
-            }
-            self.hand_over(Out::Answer(question, body));
+    /// Answers a question.
+    pub(crate) fn answer(&self, to: Target, body: Bytes) {
+        if body.len() > self.max_payload() {
+            let message = format!("the answer has {} bytes: over max_payload", body.len());
+            let error = WireError::new(shared::wire::code::INTERNAL, message);
+            self.hand_over(Out::Error(to, error));
+            return;
         }
+        self.hand_over(Out::Answer(to, body));
     }
 
     /// Answers with an error: its body and the two headers of NATS services.
-    pub(crate) fn error(&self, question: Question, error: WireError) {
-        if question.message().reply.is_some() {
-            self.hand_over(Out::Error(question, error));
-        }
+    pub(crate) fn error(&self, to: Target, error: WireError) {
+        self.hand_over(Out::Error(to, error));
     }
 
     /// Sends what is waiting, for a short time at most.
@@ -151,18 +199,17 @@ async fn send(client: Client, mut out: mpsc::Receiver<Out>, counters: Arc<Counte
     while let Some(next) = out.recv().await {
         let sent = match next {
             Out::Publish(subject, body) => in_time(client.publish(subject, body)).await,
-            Out::Answer(Question::Endpoint(request), body) => {
+            Out::Answer(Target::Endpoint(request), body) => {
                 in_time(request.respond(Ok(body))).await
             }
-            Out::Answer(Question::Plain(message), body) => match message.reply {
-                Some(reply) => in_time(client.publish(reply, body)).await,
-                None => Ok(()),
-            },
+            Out::Answer(Target::Subject(subject), body) => {
+                in_time(client.publish(subject, body)).await
+            }
             Out::Flushed(sent) => {
                 let _ = sent.send(());
                 Ok(())
             }
-            Out::Error(question, error) => answer_error(&client, question.message(), &error).await,
+            Out::Error(to, error) => answer_error(&client, &to, &error).await,
         };
         if let Err(error) = sent {
             counters.unsent.fetch_add(1, Ordering::Relaxed);
@@ -173,15 +220,15 @@ async fn send(client: Client, mut out: mpsc::Receiver<Out>, counters: Arc<Counte
 
 async fn answer_error(
     client: &Client,
-    question: &Message,
+    to: &Target,
     error: &WireError,
 ) -> Result<(), shared::nats::BusError> {
-    let Some(reply) = question.reply.clone() else {
+    let Some(subject) = to.subject() else {
         return Ok(());
     };
     let headers: HeaderMap = error.headers();
     let body = to_bytes(&error.body());
-    in_time(client.publish_with_headers(reply, headers, body)).await
+    in_time(client.publish_with_headers(subject, headers, body)).await
 }
 
 impl Counters {
@@ -190,6 +237,7 @@ impl Counters {
         serde_json::json!({
             "dropped_unsent": self.unsent.load(Ordering::Relaxed),
             "dropped_malformed": self.malformed.load(Ordering::Relaxed),
+            "dropped_reply_subject": self.reply_subject.load(Ordering::Relaxed),
             "dropped_lines": self.lines.load(Ordering::Relaxed),
         })
     }

@@ -13,8 +13,10 @@ use placement::Kind;
 use shared::{
     Incarnation, Subjects,
     clock::{Clock, millis},
+    telemetry::Seldom,
     wire::{
-        Advert, BidRequest, Envelope, Event, Logs, LogsAnswer, WireError, Work, parse, to_bytes,
+        Advert, BidRequest, Envelope, Event, Logs, LogsAnswer, WireError, Work, parse,
+        read_nothing, to_bytes,
     },
 };
 use uuid::Uuid;
@@ -26,7 +28,7 @@ use crate::{
     ledger::{ExecutorReport, Ledger},
     machine::{CellBid, CellInput, CellMachine, CellOutput, CellSettings},
     operators::Operators,
-    outbox::{Counters, Outbox, Question},
+    outbox::{Counters, Outbox, Question, Target},
     subscriptions::{Topic, namesake_time},
 };
 
@@ -44,6 +46,8 @@ pub(crate) struct Shell {
     executor: Executor,
     outbox: Outbox,
     counters: Arc<Counters>,
+    /// Answers that may not go where they are wanted.
+    forbidden: Seldom,
     heartbeat_at_ms: u64,
     /// Until this age a cell looks for others of its name.
     namesake_ms: u64,
@@ -85,6 +89,7 @@ impl Shell {
             executor,
             outbox,
             counters,
+            forbidden: Seldom::new(),
             // so that cells which start together do not all send at the same moment
             heartbeat_at_ms: incarnation.uuid().as_u64_pair().1 % heartbeat_ms,
             namesake_ms: millis(namesake_time(config)),
@@ -188,7 +193,7 @@ impl Shell {
             CellOutput::Advertise(advert) | CellOutput::Withdraw(advert) => self.advertise(&advert),
             CellOutput::Launch { work, attempt } => self.executor.launch(now_ms, &work, attempt),
             CellOutput::End { instance, attempt } => self.executor.end(now_ms, instance, attempt),
-            CellOutput::Event(event) => self.publish_event(&event),
+            CellOutput::Event(event) => self.publish_event(*event),
         }
     }
 
@@ -200,9 +205,10 @@ impl Shell {
         }
     }
 
-    fn publish_event(&self, event: &Event) {
-        let subject = self.subjects.event(&event.kind, event.about());
-        self.outbox.publish(subject, to_bytes(event));
+    fn publish_event(&self, mut event: Event) {
+        event.stamp(self.cell_name());
+        let subject = self.subjects.event(&event.kind, event.about(), &event.by);
+        self.outbox.publish(subject, to_bytes(&event));
     }
 
     fn own_subject(&self, what: &str) -> String {
@@ -226,16 +232,18 @@ impl Shell {
         let now_ms = self.now_ms();
         let body = question.message().payload.clone();
         let answer = match topic {
-            Topic::Discover => {
+            Topic::Discover => read_nothing(&body).map(|()| {
                 self.machine.take(now_ms, CellInput::Discover);
-                return;
-            }
+                Vec::new()
+            }),
             Topic::Namesake => {
                 self.check_namesake(&body);
                 return;
             }
             Topic::Bid => self.bid(now_ms, &body),
-            Topic::State => Ok(vec![to_bytes(&self.machine.state(now_ms, None))]),
+            Topic::State => {
+                read_nothing(&body).map(|()| vec![to_bytes(&self.machine.state(now_ms, None))])
+            }
             Topic::Start => self
                 .machine
                 .start(now_ms, &body)
@@ -254,9 +262,11 @@ impl Shell {
             Err(error) => {
                 self.counters.malformed.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!(?topic, %error, "malformed message");
-                // debug only: a malformed broadcast would be logged by a thousand cells
-                if topic != Topic::Bid {
-                    self.outbox.error(question, error);
+                // a thousand cells do not all complain of one question
+                if !matches!(topic, Topic::Bid | Topic::Discover)
+                    && let Some(to) = self.target(question)
+                {
+                    self.outbox.error(to, error);
                 }
             }
         }
@@ -278,16 +288,32 @@ impl Shell {
     }
 
     fn answer(&self, question: Question, bodies: Vec<Bytes>) {
-        let reply = question.message().reply.clone();
         let mut bodies = bodies.into_iter();
-        if let Some(first) = bodies.next() {
-            self.outbox.answer(question, first);
-        }
-        if let Some(reply) = reply {
+        let Some(first) = bodies.next() else {
+            return;
+        };
+        let Some(to) = self.target(question) else {
+            return;
+        };
+        let rest = if bodies.len() > 0 { to.subject() } else { None };
+        self.outbox.answer(to, first);
+        if let Some(subject) = rest {
             for body in bodies {
-                self.outbox.publish_now(reply.to_string(), body);
+                self.outbox.publish_now(subject.clone(), body);
             }
         }
+    }
+
+    /// Where the answer goes, when one is wanted and may go there.
+    fn target(&self, question: Question) -> Option<Target> {
+        let to = Target::of(question, &self.subjects, self.cell_name());
+        to.unwrap_or_else(|_| {
+            self.counters.reply_subject.fetch_add(1, Ordering::Relaxed);
+            if let Some(times) = self.forbidden.happened(std::time::Instant::now(), 1) {
+                tracing::warn!(times, "not answered: the reply subject is no inbox");
+            }
+            None
+        })
     }
 
     fn bid(&self, now_ms: u64, body: &[u8]) -> Result<Vec<Bytes>, WireError> {
@@ -334,6 +360,9 @@ fn adopt_apps(ledger: &mut Ledger, apps: usize) {
         cpu_millis: 0,
         extra: BTreeMap::new(),
         owner: None,
+        request: None,
+        version: None,
+        traceparent: None,
         tags: BTreeMap::new(),
         believed: None,
         run: None,

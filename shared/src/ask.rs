@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use async_nats::{Client, Message};
+use async_nats::{Client, Message, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
+use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    Subjects,
-    nats::BusError,
-    wire::{QueuedAnswer, QueuedRequest, to_bytes},
+    AnswerTo, Subjects,
+    nats::{Bus, BusError},
+    telemetry::Seldom,
+    wire::{Instances, InstancesAnswer, QueuedAnswer, QueuedRequest, to_bytes},
 };
 
 /// The longest wait for auctioneers to answer which work is queued.
@@ -40,16 +42,25 @@ pub async fn gather(
     payload: Bytes,
     deadline: Duration,
     quiet: Option<Duration>,
-    mut enough: impl FnMut(Message) -> bool,
+    enough: impl FnMut(Message) -> bool,
 ) -> Result<GatherEnd, BusError> {
-    let until = Instant::now() + deadline;
     let inbox = client.new_inbox();
-    let mut answers = client
+    let answers = client
         .subscribe(inbox.clone())
         .await
         .map_err(BusError::subscribe)?;
     let sent = client.publish_with_reply(subject, inbox, payload);
     crate::nats::in_time(sent).await?;
+    hear(answers, deadline, quiet, enough).await
+}
+
+async fn hear(
+    mut answers: Subscriber,
+    deadline: Duration,
+    quiet: Option<Duration>,
+    mut enough: impl FnMut(Message) -> bool,
+) -> Result<GatherEnd, BusError> {
+    let until = Instant::now() + deadline;
     let mut next = until;
     loop {
         match timeout_at(next, answers.next()).await {
@@ -68,27 +79,130 @@ pub async fn gather(
     }
 }
 
-/// Asks every auctioneer which work is queued there. One answer for each, in the order of their
-/// names; none when no auctioneer runs. An answer that cannot be parsed is left out.
+/// Who answers a broadcast: only who may publish below that name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Cell,
+    Auctioneer,
+}
+
+/// A broadcast whose answers come on subjects that name who answers.
+struct Broadcast<'a> {
+    bus: &'a Bus,
+    subjects: &'a Subjects,
+    role: Role,
+    subject: String,
+    payload: Bytes,
+    deadline: Duration,
+    quiet: Option<Duration>,
+}
+
+impl Broadcast<'_> {
+    /// Asks. Each answer that can be read and names the sender that its subject names goes to `enough`;
+    /// one that names another is dropped, one that cannot be read is an error.
+    async fn ask<T: DeserializeOwned>(
+        self,
+        sender: impl Fn(&T) -> &str,
+        mut enough: impl FnMut(Result<T, serde_json::Error>) -> bool,
+    ) -> Result<GatherEnd, BusError> {
+        let (bus, subjects) = (self.bus, self.subjects);
+        let token = uuid::Uuid::new_v4().simple().to_string();
+        let to = AnswerTo::new(&bus.identity, &token);
+        let to = to.map_err(|invalid| BusError::Refused(invalid.to_string()))?;
+        // the server says on the reply subject that nobody listens; nobody else answers there, as the
+        // header says where
+        let (answers, reply) = match self.role {
+            Role::Cell => (
+                subjects.cell_answers(&bus.identity, &token),
+                subjects.cell_answer(NOBODY, &to),
+            ),
+            Role::Auctioneer => (
+                subjects.auctioneer_answers(&bus.identity, &token),
+                subjects.auctioneer_answer(NOBODY, &to),
+            ),
+        };
+        let subscribed = bus.client.subscribe(answers).await;
+        let answers = subscribed.map_err(BusError::subscribe)?;
+        let sent = bus.client.publish_with_reply_and_headers(
+            self.subject,
+            reply,
+            to.headers(),
+            self.payload,
+        );
+        crate::nats::in_time(sent).await?;
+        let take = |message: Message| {
+            let by = subjects.answer_of(&message.subject);
+            match serde_json::from_slice::<T>(&message.payload) {
+                Ok(answer) if by.is_some_and(|by| by.by == sender(&answer)) => enough(Ok(answer)),
+                Ok(_) => {
+                    wrong_sender(&message.subject);
+                    false
+                }
+                Err(error) => enough(Err(error)),
+            }
+        };
+        hear(answers, self.deadline, self.quiet, take).await
+    }
+}
+
+/// Stands in a broadcast's reply subject where an answer has the name of who answers.
+const NOBODY: &str = "_";
+
+fn wrong_sender(subject: &str) {
+    static SELDOM: Seldom = Seldom::new();
+    if let Some(times) = SELDOM.happened(std::time::Instant::now(), 1) {
+        tracing::warn!(
+            times,
+            subject,
+            "dropped: the body names another sender than the subject"
+        );
+    }
+}
+
+/// Asks every cell what runs, and hands every answer to `enough`, as [`gather`] does.
+pub async fn instances(
+    bus: &Bus,
+    subjects: &Subjects,
+    question: &Instances,
+    (deadline, quiet): (Duration, Option<Duration>),
+    enough: impl FnMut(Result<InstancesAnswer, serde_json::Error>) -> bool,
+) -> Result<GatherEnd, BusError> {
+    let broadcast = Broadcast {
+        bus,
+        subjects,
+        role: Role::Cell,
+        subject: subjects.instances(),
+        payload: to_bytes(question),
+        deadline,
+        quiet,
+    };
+    broadcast.ask(|answer| answer.cell.as_str(), enough).await
+}
+
+/// Asks every auctioneer which work is queued there. One answer for each, in the order of their names;
+/// none when no auctioneer runs. An answer that cannot be parsed is left out.
 pub async fn queued(
-    client: &Client,
+    bus: &Bus,
     subjects: &Subjects,
     request: &QueuedRequest,
 ) -> Result<Vec<QueuedAnswer>, BusError> {
     let mut answers: Vec<QueuedAnswer> = Vec::new();
-    let take = |message: Message| {
-        answers.extend(serde_json::from_slice::<QueuedAnswer>(&message.payload));
+    let broadcast = Broadcast {
+        bus,
+        subjects,
+        role: Role::Auctioneer,
+        subject: subjects.queued(),
+        payload: to_bytes(request),
+        deadline: QUEUED_DEADLINE,
+        quiet: Some(QUEUED_QUIET),
+    };
+    let take = |answer: Result<QueuedAnswer, _>| {
+        answers.extend(answer);
         false
     };
-    gather(
-        client,
-        subjects.queued(),
-        to_bytes(request),
-        QUEUED_DEADLINE,
-        Some(QUEUED_QUIET),
-        take,
-    )
-    .await?;
+    broadcast
+        .ask(|answer: &QueuedAnswer| answer.auctioneer.as_str(), take)
+        .await?;
     answers.sort_by(|a, b| a.auctioneer.cmp(&b.auctioneer));
     Ok(answers)
 }

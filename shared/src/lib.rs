@@ -14,7 +14,10 @@ pub mod telemetry;
 pub mod wire;
 
 pub use ids::{AuctionId, Incarnation, InstanceId, RequestId};
-pub use subjects::{Subjects, check_prefix};
+pub use subjects::{
+    ANSWER_TO, AnswerSubject, AnswerTo, EventSubject, LogSubject, Subjects, check_prefix,
+    may_answer,
+};
 
 /// The version of every message: `"v":1`.
 pub const VERSION: u8 = 1;

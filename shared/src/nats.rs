@@ -1,8 +1,11 @@
 //! Connecting to NATS, and following the state of the connection.
 
+mod context;
+mod identity;
+
 use std::{
     future::Future,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -13,8 +16,11 @@ use std::{
 use async_nats::{
     Client, ClientError, ConnectErrorKind, ConnectOptions, Event, Message, StatusCode,
 };
-use serde::Deserialize;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use context::Context;
+pub use context::{context_names, selected_context};
 
 /// A publish or subscribe that takes longer than this has failed: while disconnected the client
 /// queues, and then waits for ever.
@@ -30,11 +36,15 @@ pub struct NatsOptions {
     /// One of the `nats` tool's contexts, by name; its settings come first, `url` and `creds`
     /// override them.
     pub context: Option<String>,
-    /// The connection's name, shown in the server's monitoring; also its private inbox prefix.
+    /// The connection's name, shown in the server's monitoring.
     pub name: String,
+    /// Who we are: one token of a subject. Without it the credentials' name, else `name`.
+    pub identity: Option<String>,
     /// Keep trying when the first connect fails, and log changes of the connection (roles do;
     /// commands fail at once).
     pub patient: bool,
+    /// Once cancelled, nothing is logged of the connection: its server is about to end.
+    pub ending: CancellationToken,
 }
 
 /// Why NATS could not be used.
@@ -77,33 +87,29 @@ impl BusError {
 pub struct Bus {
     /// The client: cheap to clone.
     pub client: Client,
+    /// Who we are: inboxes begin with it, and answers to broadcasts are addressed to it.
+    pub identity: Arc<str>,
     /// True while connected.
     pub connected: watch::Receiver<bool>,
     /// Messages that this client dropped because a subscription was full.
     pub dropped: Arc<AtomicU64>,
 }
 
-/// A context of the `nats` tool: the part of `~/.config/nats/context/NAME.json` that we use.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Context {
-    url: String,
-    token: String,
-    user: String,
-    password: String,
-    creds: String,
-    nkey: String,
-    cert: String,
-    key: String,
-    ca: String,
-    inbox_prefix: String,
-}
-
 /// Connects. Half-open links are found after 10 to 15 s (ping every 5 s), reconnects wait at most
 /// 500 ms, with jitter so that a fleet does not come back in one instant.
 pub async fn connect(options: &NatsOptions) -> Result<Bus, BusError> {
     let context = match &options.context {
-        Some(name) => read_context(name)?,
+        Some(name) => {
+            let (context, unknown) = context::read(name)?;
+            for field in unknown {
+                tracing::warn!(
+                    context = name,
+                    field,
+                    "a field of the context has no effect"
+                );
+            }
+            context
+        }
         None => Context::default(),
     };
     let url = match (options.url.is_empty(), context.url.is_empty()) {
@@ -114,8 +120,15 @@ pub async fn connect(options: &NatsOptions) -> Result<Bus, BusError> {
     let (state, connected) = watch::channel(false);
     let dropped = Arc::new(AtomicU64::new(0));
     let notices = Arc::new(Notices::new(without_secrets(&url)));
-    let connect = credentials(options, &context, userinfo(&url)?).await?;
-    let connect = settings(connect, options, &context, state, &dropped, &notices);
+    let userinfo = userinfo(&url)?;
+    let identity = match identity::given(options, &context, userinfo.as_ref())? {
+        Some(identity) => identity,
+        None => identity::of_connection(&options.name),
+    };
+    let inbox = identity::inbox_prefix(&context, &identity)?;
+    let connect = credentials(options, &context, userinfo).await?;
+    let connect = context.secure(connect).custom_inbox_prefix(inbox);
+    let connect = settings(connect, options, state, &dropped, &notices);
     let addresses: Vec<String> = url.split(',').map(|u| u.trim().to_owned()).collect();
     let first = connect.clone().connect(addresses.clone()).await;
     let client = match first {
@@ -128,34 +141,48 @@ pub async fn connect(options: &NatsOptions) -> Result<Bus, BusError> {
         first => first,
     };
     let client = client.map_err(|source| BusError::Connect {
-        url: without_secrets(&url),
+        url: match &options.context {
+            Some(name) => format!("{} (context {name})", without_secrets(&url)),
+            None => without_secrets(&url),
+        },
         source,
     })?;
     Ok(Bus {
         client,
+        identity: identity.into(),
         connected,
         dropped,
     })
 }
 
+/// Who a connection with these options is, before it is made; none where neither the options nor the
+/// credentials say it.
+pub fn identity(options: &NatsOptions) -> Result<Option<String>, BusError> {
+    let context = match &options.context {
+        Some(name) => context::read(name)?.0,
+        None => Context::default(),
+    };
+    let url = if options.url.is_empty() {
+        &context.url
+    } else {
+        &options.url
+    };
+    identity::given(options, &context, userinfo(url)?.as_ref())
+}
+
 fn settings(
     connect: ConnectOptions,
     options: &NatsOptions,
-    context: &Context,
     state: watch::Sender<bool>,
     dropped: &Arc<AtomicU64>,
     notices: &Arc<Notices>,
 ) -> ConnectOptions {
-    let inbox = match context.inbox_prefix.as_str() {
-        "" => format!("_INBOX_{}", options.name),
-        given => given.to_owned(),
-    };
     let dropped = Arc::clone(dropped);
     // a command reports its failure itself
     let notices = options.patient.then(|| Arc::clone(notices));
+    let ending = options.ending.clone();
     connect
         .name(&options.name)
-        .custom_inbox_prefix(inbox)
         .ping_interval(Duration::from_secs(5))
         .connection_timeout(Duration::from_secs(5))
         .request_timeout(Some(Duration::from_secs(5)))
@@ -167,7 +194,7 @@ fn settings(
                 Event::SlowConsumer(_) => _ = dropped.fetch_add(1, Ordering::Relaxed),
                 _ => {}
             }
-            match (&event, &notices) {
+            match (&event, notices.as_ref().filter(|_| !ending.is_cancelled())) {
                 (Event::SlowConsumer(subscription), _) => {
                     tracing::warn!(subscription, "messages dropped: slow consumer");
                 }
@@ -302,63 +329,27 @@ fn userinfo(url: &str) -> Result<Option<UserInfo>, BusError> {
     }))
 }
 
+/// A user or a token in the address is the nearest to the server: it comes before what a context has.
 async fn credentials(
     options: &NatsOptions,
     context: &Context,
     userinfo: Option<UserInfo>,
 ) -> Result<ConnectOptions, BusError> {
-    let mut connect = ConnectOptions::new();
-    let creds = options
-        .creds
-        .clone()
-        .or_else(|| non_empty(&context.creds).map(PathBuf::from));
-    if let Some(path) = creds {
+    let connect = ConnectOptions::new();
+    if let Some(path) = &options.creds {
         let refuse = |why: std::io::Error| BusError::Options {
             what: format!("credentials file {}", path.display()),
             why: why.to_string(),
         };
-        connect = connect.credentials_file(&path).await.map_err(refuse)?;
-    } else if let Some((name, password)) = userinfo {
-        connect = match password {
-            Some(password) => connect.user_and_password(name, password),
-            None => connect.token(name),
-        };
-    } else if let Some(path) = non_empty(&context.nkey) {
-        let seed = std::fs::read_to_string(path).map_err(|why| BusError::Options {
-            what: format!("nkey file {path}"),
-            why: why.to_string(),
-        })?;
-        connect = connect.nkey(seed.trim().to_owned());
-    } else if let Some(token) = non_empty(&context.token) {
-        connect = connect.token(token.to_owned());
-    } else if let Some(user) = non_empty(&context.user) {
-        connect = connect.user_and_password(user.to_owned(), context.password.clone());
+        return connect.credentials_file(path).await.map_err(refuse);
     }
-    if let Some(ca) = non_empty(&context.ca) {
-        connect = connect.add_root_certificates(ca.into()).require_tls(true);
-    }
-    if let (Some(cert), Some(key)) = (non_empty(&context.cert), non_empty(&context.key)) {
-        connect = connect.add_client_certificate(cert.into(), key.into());
-    }
-    Ok(connect)
-}
-
-fn non_empty(text: &str) -> Option<&str> {
-    (!text.is_empty()).then_some(text)
-}
-
-fn read_context(name: &str) -> Result<Context, BusError> {
-    let home = std::env::var_os("XDG_CONFIG_HOME")
-        .map(PathBuf::from)
-        .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".config")))
-        .unwrap_or_default();
-    let path = home.join("nats/context").join(format!("{name}.json"));
-    let refuse = |why: String| BusError::Options {
-        what: format!("context {name} ({})", path.display()),
-        why,
+    let Some((name, password)) = userinfo else {
+        return context.authenticate(connect).await;
     };
-    let text = std::fs::read_to_string(&path).map_err(|e| refuse(e.to_string()))?;
-    serde_json::from_str(&text).map_err(|e| refuse(e.to_string()))
+    Ok(match password {
+        Some(password) => connect.user_and_password(name, password),
+        None => connect.token(name),
+    })
 }
 
 /// The address without user, password or token, for messages and logs.

@@ -1,6 +1,10 @@
-//! Every subject, under one prefix.
+//! Every subject, under one prefix. Whoever speaks stands in the subject of what is said without being
+//! asked and of the answers to broadcasts: a server that gives each program its own subjects only
+//! makes it impossible to speak as another.
 
-use placement::Invalid;
+use std::{fmt, str::FromStr};
+
+use placement::{Invalid, check_name};
 
 /// The subjects of one cluster. The default prefix is `vendue`; with different prefixes several
 /// clusters share a NATS account.
@@ -89,9 +93,15 @@ impl Subjects {
         rest.split_once('.').map(|(cell, _)| cell)
     }
 
-    /// An event about an app or a cell.
-    pub fn event(&self, kind: &str, about: &str) -> String {
-        format!("{}.event.{kind}.{about}", self.prefix)
+    /// An event about an app or a cell, told by a cell or an auctioneer. Each may be `*`.
+    pub fn event(&self, kind: &str, about: &str, by: &str) -> String {
+        format!("{}.event.{kind}.{about}.{by}", self.prefix)
+    }
+
+    /// What an event's subject says.
+    pub fn event_of<'s>(&self, subject: &'s str) -> Option<EventSubject<'s>> {
+        let [kind, about, by] = self.tokens(subject, "event")?;
+        Some(EventSubject { kind, about, by })
     }
 
     /// The whole answer to a request.
@@ -99,13 +109,220 @@ impl Subjects {
         format!("{}.outcome.{request_id}", self.prefix)
     }
 
-    /// An instance's output; `index` may be `*`.
-    pub fn log(&self, app: &str, index: &str) -> String {
-        format!("{}.log.{app}.{index}", self.prefix)
+    /// An instance's output on a cell; `index` and `cell` may be `*`.
+    pub fn log(&self, app: &str, index: &str, cell: &str) -> String {
+        format!("{}.log.{app}.{index}.{cell}", self.prefix)
+    }
+
+    /// What the subject of a line of output says.
+    pub fn log_of<'s>(&self, subject: &'s str) -> Option<LogSubject<'s>> {
+        let [app, index, cell] = self.tokens(subject, "log")?;
+        Some(LogSubject { app, index, cell })
+    }
+
+    /// A cell's answer to a broadcast.
+    pub fn cell_answer(&self, cell: &str, to: &AnswerTo) -> String {
+        format!("{}.cell.{cell}.answer.{to}", self.prefix)
+    }
+
+    /// The answers of all cells to this asker's broadcasts; `token` may be `*`.
+    pub fn cell_answers(&self, asker: &str, token: &str) -> String {
+        format!("{}.cell.*.answer.{asker}.{token}", self.prefix)
+    }
+
+    /// An auctioneer's answer to a broadcast.
+    pub fn auctioneer_answer(&self, auctioneer: &str, to: &AnswerTo) -> String {
+        format!("{}.auctioneer.{auctioneer}.answer.{to}", self.prefix)
+    }
+
+    /// The answers of all auctioneers to this asker's broadcasts; `token` may be `*`.
+    pub fn auctioneer_answers(&self, asker: &str, token: &str) -> String {
+        format!("{}.auctioneer.*.answer.{asker}.{token}", self.prefix)
+    }
+
+    /// What the subject of an answer to a broadcast says.
+    pub fn answer_of<'s>(&self, subject: &'s str) -> Option<AnswerSubject<'s>> {
+        let rest = subject.strip_prefix(&self.prefix)?.strip_prefix('.')?;
+        let mut tokens = rest.split('.');
+        let role = tokens.next()?;
+        let by = tokens.next()?;
+        let known = ["cell", "auctioneer"].contains(&role) && tokens.next()? == "answer";
+        let answer = AnswerSubject {
+            by,
+            asker: tokens.next()?,
+            token: tokens.next()?,
+        };
+        (known && tokens.next().is_none()).then_some(answer)
+    }
+
+    /// The three tokens below one of the cluster's words.
+    fn tokens<'s>(&self, subject: &'s str, word: &str) -> Option<[&'s str; 3]> {
+        let rest = subject.strip_prefix(&self.prefix)?.strip_prefix('.')?;
+        let rest = rest.strip_prefix(word)?.strip_prefix('.')?;
+        let mut tokens = rest.split('.');
+        let three = [tokens.next()?, tokens.next()?, tokens.next()?];
+        tokens.next().is_none().then_some(three)
     }
 
     /// An auctioneer's echo to itself: evidence that messages flow.
     pub fn echo(&self, auctioneer: &str) -> String {
         format!("{}.echo.{auctioneer}", self.prefix)
+    }
+}
+
+/// An event's subject, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventSubject<'s> {
+    /// What happened.
+    pub kind: &'s str,
+    /// To which app or cell.
+    pub about: &'s str,
+    /// The cell or the auctioneer that tells it.
+    pub by: &'s str,
+}
+
+/// The subject of a line of output, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogSubject<'s> {
+    /// The app.
+    pub app: &'s str,
+    /// Which instance of it.
+    pub index: &'s str,
+    /// The cell that tells it.
+    pub cell: &'s str,
+}
+
+/// The subject of an answer to a broadcast, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnswerSubject<'s> {
+    /// The cell or the auctioneer that answers.
+    pub by: &'s str,
+    /// Whom.
+    pub asker: &'s str,
+    /// Which question.
+    pub token: &'s str,
+}
+
+/// The header of a broadcast that says where to answer: an [`AnswerTo`].
+pub const ANSWER_TO: &str = "Vendue-Answer-To";
+
+/// Where the answers to a broadcast go: `<asker>.<token>`, below the answering program's own subject. So
+/// an asker cannot make a program publish anywhere else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnswerTo(String);
+
+impl AnswerTo {
+    /// Whoever asks, and which of its questions this is; both are one token.
+    pub fn new(asker: &str, token: &str) -> Result<Self, Invalid> {
+        check_name("asker", asker)?;
+        check_name("token", token)?;
+        Ok(Self(format!("{asker}.{token}")))
+    }
+
+    /// What a broadcast's headers say; none where they say nothing.
+    pub fn of(message: &async_nats::Message) -> Result<Option<Self>, Invalid> {
+        let headers = message.headers.as_ref();
+        let to = headers.and_then(|headers| headers.get(ANSWER_TO));
+        to.map(|to| to.as_str().parse()).transpose()
+    }
+
+    /// The headers of a broadcast.
+    pub fn headers(&self) -> async_nats::HeaderMap {
+        let mut headers = async_nats::HeaderMap::new();
+        headers.insert(ANSWER_TO, self.0.as_str());
+        headers
+    }
+}
+
+impl FromStr for AnswerTo {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let expected = "two names with a dot between them";
+        let (asker, token) = text
+            .split_once('.')
+            .ok_or_else(|| Invalid::new(ANSWER_TO, format!("{text:?}"), expected))?;
+        Self::new(asker, token)
+    }
+}
+
+impl fmt::Display for AnswerTo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Whether a program may answer on this reply subject. A server does not check who may publish to a
+/// reply subject, so whoever answers on any would publish for the asker what that may not. Imports and
+/// gateways rewrite an inbox to the other two.
+pub fn may_answer(reply: &str) -> bool {
+    ["_INBOX", "_R_.", "_GR_."]
+        .iter()
+        .any(|allowed| reply.starts_with(allowed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_built_is_read_back() {
+        let subjects = Subjects::new("a.b").unwrap();
+        let event = subjects.event("placed", "web", "auctioneer-1");
+        let read = subjects.event_of(&event).unwrap();
+        assert_eq!(
+            (read.kind, read.about, read.by),
+            ("placed", "web", "auctioneer-1")
+        );
+        let log = subjects.log("web", "3", "c1");
+        let read = subjects.log_of(&log).unwrap();
+        assert_eq!((read.app, read.index, read.cell), ("web", "3", "c1"));
+        let to: AnswerTo = "alice.n-1".parse().unwrap();
+        for answer in [
+            subjects.cell_answer("c1", &to),
+            subjects.auctioneer_answer("c1", &to),
+        ] {
+            let read = subjects.answer_of(&answer).unwrap();
+            assert_eq!((read.by, read.asker, read.token), ("c1", "alice", "n-1"));
+        }
+    }
+
+    #[test]
+    fn what_has_another_form_is_nobodys_word() {
+        let subjects = Subjects::new("vendue").unwrap();
+        for other in [
+            "vendue.event.placed.web",
+            "vendue.event.placed.web.c1.more",
+            "vendue.events.placed.web.c1",
+            "other.event.placed.web.c1",
+        ] {
+            assert_eq!(subjects.event_of(other), None, "{other}");
+        }
+        for other in [
+            "_INBOX.alice.n",
+            "vendue.cell.c1.answer.alice",
+            "vendue.cell.c1.answer.alice.n.more",
+            "vendue.cell.c1.start.alice.n",
+            "vendue.queue.c1.answer.alice.n",
+        ] {
+            assert_eq!(subjects.answer_of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn an_asker_names_two_tokens_and_nothing_else() {
+        for bad in ["", "alice", "alice.", ".n", "a.b.c", "a.*", ">.n", "a b.n"] {
+            assert!(bad.parse::<AnswerTo>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_inboxes_are_answered() {
+        for good in ["_INBOX.a.b", "_INBOX_a.b", "_R_.x", "_GR_.x.y._INBOX.a"] {
+            assert!(may_answer(good), "{good}");
+        }
+        for bad in ["vendue.cell.c1.drain", "$KV.apps.web", "INBOX.a", "_R_x"] {
+            assert!(!may_answer(bad), "{bad}");
+        }
     }
 }

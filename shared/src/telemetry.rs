@@ -1,8 +1,34 @@
 //! Logging to standard error: text at a terminal, JSON in containers.
 
-use std::io::IsTerminal;
+use std::{
+    io::IsTerminal,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
 use tracing_subscriber::EnvFilter;
+
+/// What is wrong with a filter, and what one looks like.
+pub fn check(filter: &str) -> Result<(), String> {
+    let words = || filter.split(',').map(str::trim);
+    // the library takes any word for the name of a module
+    let is_name = |name: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "_:[]{}.=\"-".contains(c);
+        !name.is_empty() && name.chars().all(plain)
+    };
+    let fault = match EnvFilter::try_new(filter) {
+        Err(e) => Some(e.to_string()),
+        Ok(_) => words()
+            .find(|word| !is_name(word))
+            .map(|_| "no filter".to_owned()),
+    };
+    fault.map_or(Ok(()), |fault| {
+        Err(format!(
+            "{fault}; expected error, warn, info, debug, trace or off, for all or by part, such as \
+             info or warn,rep=debug"
+        ))
+    })
+}
 
 /// How log lines are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,4 +63,62 @@ pub fn init(filter: &str, format: LogFormat) {
     } else {
         builder.try_init()
     };
+}
+
+/// Between two lines about the same thing.
+const SELDOM: Duration = Duration::from_secs(10);
+
+/// Something that strangers can bring about as often as they like, and that is logged seldom.
+#[derive(Debug, Default)]
+pub struct Seldom(Mutex<(Option<Instant>, u64)>);
+
+impl Seldom {
+    /// One that has not been logged.
+    pub const fn new() -> Self {
+        Self(Mutex::new((None, 0)))
+    }
+
+    /// It happened so often again. How often since the last line, when it is time for the next one.
+    pub fn happened(&self, now: Instant, times: u64) -> Option<u64> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (logged, since) = &mut *state;
+        *since += times;
+        let early = logged.is_some_and(|at| now.duration_since(at) < SELDOM);
+        if early || *since == 0 {
+            return None;
+        }
+        *logged = Some(now);
+        Some(std::mem::take(since))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_filter_is_refused_with_what_one_is() {
+        for good in [
+            "info",
+            "off",
+            "rep=debug",
+            "warn,rep=debug, auctioneer=trace",
+            "a::b=info",
+        ] {
+            assert_eq!(check(good), Ok(()), "{good}");
+        }
+        for bad in ["!!", "", "rep=loud", "info,,", "a b"] {
+            let error = check(bad).unwrap_err();
+            assert!(error.contains("warn,rep=debug"), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_happens_often_is_logged_seldom_and_counted() {
+        let (seldom, start) = (Seldom::new(), Instant::now());
+        assert_eq!(seldom.happened(start, 0), None);
+        assert_eq!(seldom.happened(start, 1), Some(1));
+        assert_eq!(seldom.happened(start + SELDOM / 2, 3), None);
+        assert_eq!(seldom.happened(start + SELDOM, 1), Some(4));
+    }
 }

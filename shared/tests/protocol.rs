@@ -110,9 +110,10 @@ fn every_subject_is_documented() {
         s.cell("<cell>", "advert"),
         s.cell("<cell>", "start"),
         s.cell("<cell>", "heartbeat"),
-        s.event("<kind>", "<app or cell>"),
+        s.cell("<cell>", "answer.<asker>.<n>"),
+        s.event("<kind>", "<app or cell>", "<cell or auctioneer>"),
         s.outcome("<request id>"),
-        s.log("<app>", "<index>"),
+        s.log("<app>", "<index>", "<cell>"),
         s.echo("<auctioneer>"),
     ];
     for subject in subjects {

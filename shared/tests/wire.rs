@@ -131,7 +131,14 @@ fn a_stop_or_drain_with_a_misspelt_filter_is_refused() {
         (e.field.as_deref(), e.message.as_str()),
         (Some("dedline"), says)
     );
-    assert_eq!(wire::Drain::read(b"").unwrap().deadline, None);
+    assert_eq!(wire::Drain::read(b"{}").unwrap().deadline, None);
+    wire::Drain::read(b"").unwrap_err();
+    for nothing in ["", "{}", r#"{"v":1}"#] {
+        wire::read_nothing(nothing.as_bytes()).unwrap();
+    }
+    for meant_for_another in ["[]", "7", r#"{"v":1,"name":"vendue-cell"}"#] {
+        wire::read_nothing(meant_for_another.as_bytes()).unwrap_err();
+    }
 }
 
 #[test]
@@ -193,6 +200,38 @@ fn subjects() {
     for bad in ["", ".", "a..b", "a.*", "a b", ">"] {
         assert!(Subjects::new(bad).is_err(), "{bad}");
     }
+}
+
+#[test]
+fn a_body_names_the_sender_that_its_subject_names() {
+    let s = Subjects::new("vendue").unwrap();
+    let agrees = |event: &wire::Event, subject: &str| {
+        s.event_of(subject)
+            .is_some_and(|subject| event.agrees_with(subject))
+    };
+    let mut running = wire::Event::app("running", "web");
+    running.cell = Some("c1".into());
+    running.stamp("c1");
+    assert!(agrees(&running, "vendue.event.running.web.c1"));
+    for other in ["running.web.c2", "crashed.web.c1", "running.db.c1"] {
+        assert!(
+            !agrees(&running, &format!("vendue.event.{other}")),
+            "{other}"
+        );
+    }
+    running.cell = Some("c2".into());
+    assert!(!agrees(&running, "vendue.event.running.web.c1"));
+    // what an auctioneer tells of a cell names that cell, and not as its sender
+    let mut lost = wire::Event::cell("cell-lost", "c1");
+    lost.stamp("a1");
+    assert!(agrees(&lost, "vendue.event.cell-lost.c1.a1"));
+    assert!(!agrees(&lost, "vendue.event.cell-lost.c1.c1"));
+
+    let line = r#"{"app":"web","index":3,"cell":"c1","stream":"stdout","text":"x"}"#;
+    let line: wire::LogLine = serde_json::from_str(line).unwrap();
+    let agrees = |subject: &str| line.agrees_with(s.log_of(subject).unwrap());
+    assert!(agrees("vendue.log.web.3.c1"));
+    assert!(!agrees("vendue.log.web.3.c2") && !agrees("vendue.log.web.4.c1"));
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The I/O around the state machine: messages, timers, subscriptions. One task owns the machine.
 
 mod auction_log;
-
+mod broadcasts;
+mod drop_notices;
 mod publish;
 mod service;
 mod subscriptions;
@@ -34,7 +35,9 @@ use crate::{
     parts::Settings, warm_up::WarmUp,
 };
 use auction_log::AuctionLog;
-use service::RequestService;
+use broadcasts::Broadcasts;
+use drop_notices::DropNotices;
+use service::{RequestService, Waiting};
 
 /// The most inputs that wait for the machine; beyond that the subscriptions fill up.
 const INPUTS: usize = 65_536;
@@ -75,17 +78,23 @@ pub enum AuctioneerError {
 /// What the tasks around the machine share.
 #[derive(Clone)]
 struct Shell {
+    /// Our name.
+    name: Arc<str>,
     bus: Bus,
     subjects: Subjects,
     policy: Arc<Policy>,
     /// Requests that await their answers.
-    pending: Arc<Mutex<HashMap<ReplyKey, async_nats::service::Request>>>,
+    pending: Arc<Mutex<HashMap<ReplyKey, Waiting>>>,
     counters: Arc<Mutex<Counters>>,
     /// Messages that the client did not accept in time.
     unsent: Arc<AtomicU64>,
     inputs: mpsc::Sender<AuctioneerInput>,
-    /// The subject under which answers arrive.
+    /// Requests that want their answer where none may go.
+    forbidden: Arc<AtomicU64>,
+    /// Answers to what we ask one cell arrive under this subject.
     inbox: Arc<str>,
+    /// Where the answers to what we ask all cells go.
+    broadcasts: Arc<Broadcasts>,
     auctions: Arc<AuctionLog>,
 }
 
@@ -113,7 +122,10 @@ pub async fn run(
     });
     let (inputs, input) = mpsc::channel(INPUTS);
     let shell = Shell {
+        name: config.name.as_str().into(),
         inbox: bus.client.new_inbox().into(),
+        broadcasts: Arc::new(Broadcasts::new(&config.name)?),
+        forbidden: Arc::default(),
         bus,
         subjects,
         policy: Arc::new(config.policy.clone()),
@@ -125,8 +137,8 @@ pub async fn run(
     };
     service::check_name_is_free(&shell, &config.name).await?;
     let mut tasks = JoinSet::new();
-    shell.listen(&config.name, &mut tasks).await?;
-    tasks.spawn(publish::echo(shell.clone(), config.name.clone()));
+    shell.listen(&mut tasks).await?;
+    tasks.spawn(publish::echo(shell.clone()));
     let service = RequestService::open(&shell, &config).await?;
     tasks.spawn(service::compare_policies(shell.clone()));
     let owner = Owner {
@@ -134,6 +146,7 @@ pub async fn run(
         machine,
         clock,
         input,
+        notices: DropNotices::default(),
     };
     // a task of its own: the caller may wait on a thread that is not a worker's, and then every
     // message would have to wake that thread
@@ -151,6 +164,7 @@ struct Owner {
     machine: Auctioneer,
     clock: Clock,
     input: mpsc::Receiver<AuctioneerInput>,
+    notices: DropNotices,
 }
 
 impl Owner {
@@ -231,8 +245,10 @@ impl Owner {
         self.shell.send_all(outputs).await;
     }
 
-    fn publish_counters(&self) {
+    fn publish_counters(&mut self) {
         let mut counted = self.machine.counters();
+        counted.dropped_reply_subject = self.shell.forbidden.load(Ordering::Relaxed);
+        self.notices.look(&counted);
         counted.dropped_unsent = self.shell.unsent.load(Ordering::Relaxed);
         counted.dropped_too_fast = self.shell.bus.dropped.load(Ordering::Relaxed);
         let counters = self.shell.counters.lock();

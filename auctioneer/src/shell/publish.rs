@@ -12,12 +12,12 @@ use shared::{
     wire::{BidRequest, Event, WireError, kind, to_bytes},
 };
 
-use super::Shell;
+use super::{Shell, broadcasts::Asked, service::Waiting};
 use crate::{ids::ReplyKey, io::AuctioneerOutput, pool_time::ECHO_MS};
 
-/// Sends our echo ten times a second: the evidence that messages arrive.
-pub(super) async fn echo(shell: Shell, name: String) {
-    let subject = shell.subjects.echo(&name);
+/// Evidence that messages flow: ten times a second to ourselves.
+pub(super) async fn echo(shell: Shell) {
+    let subject = shell.subjects.echo(&shell.name);
     let mut echoes = tokio::time::interval(Duration::from_millis(ECHO_MS));
     echoes.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -83,15 +83,16 @@ impl Shell {
                     v: VERSION,
                     auction,
                 });
-                self.ask(subjects.bid(), "bid", body).await
+                self.ask_all(subjects.bid(), Asked::Bid, body).await
             }
             AuctioneerOutput::AskState { cell } => {
-                self.ask(subjects.cell(&cell, "state"), "state", Bytes::new())
+                let subject = subjects.cell(&cell, "state");
+                self.ask(subject, &format!("state.{cell}"), Bytes::new())
                     .await
             }
             AuctioneerOutput::AskInstances { lookup, body } => {
-                self.ask(subjects.instances(), &format!("found.{lookup}"), body)
-                    .await
+                let asked = Asked::Instances(lookup);
+                self.ask_all(subjects.instances(), asked, body).await
             }
             AuctioneerOutput::Start {
                 dispatch,
@@ -99,19 +100,21 @@ impl Shell {
                 body,
             } => {
                 let subject = subjects.cell(&cell, "start");
-                self.ask(subject, &format!("start.{dispatch}"), body).await
+                self.ask(subject, &format!("start.{dispatch}.{cell}"), body)
+                    .await
             }
             AuctioneerOutput::StopCells { stop, body } => {
-                self.ask(subjects.cells_stop(), &format!("stop.{stop}"), body)
+                self.ask_all(subjects.cells_stop(), Asked::Stop(stop), body)
                     .await
             }
             AuctioneerOutput::Reply { to, body } => self.reply(to, body, None).await,
             AuctioneerOutput::ReplyError { to, error } => {
                 self.reply(to, to_bytes(&error.body()), Some(&error)).await
             }
-            AuctioneerOutput::Event(event) => {
+            AuctioneerOutput::Event(mut event) => {
                 log_cell(&event);
-                let subject = subjects.event(&event.kind, event.about());
+                event.stamp(&self.name);
+                let subject = subjects.event(&event.kind, event.about(), &event.by);
                 in_time(self.bus.client.publish(subject, to_bytes(&*event))).await
             }
             AuctioneerOutput::Outcome { id, body } => {
@@ -140,6 +143,13 @@ impl Shell {
         }
     }
 
+    /// Asks every cell: each answers below its own subject.
+    async fn ask_all(&self, subject: String, asked: Asked, body: Bytes) -> Result<(), BusError> {
+        let headers = self.broadcasts.headers(asked);
+        in_time(self.bus.client.publish_with_headers(subject, headers, body)).await
+    }
+
+    /// Asks one cell, whose name stands in the reply subject: nobody else heard that.
     async fn ask(&self, subject: String, answer: &str, body: Bytes) -> Result<(), BusError> {
         let inbox = format!("{}.{answer}", self.inbox);
         in_time(self.bus.client.publish_with_reply(subject, inbox, body)).await
@@ -165,10 +175,15 @@ impl Shell {
             let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
             pending.remove(&to)
         };
-        let Some(request) = request else {
-            return Ok(());
-        };
         let headers = error.map(WireError::headers).unwrap_or_default();
-        in_time(request.respond_with_headers(Ok(body), headers)).await
+        match request {
+            None => Ok(()),
+            Some(Waiting::Endpoint(request)) => {
+                in_time(request.respond_with_headers(Ok(body), headers)).await
+            }
+            Some(Waiting::Broadcast(subject)) => {
+                in_time(self.bus.client.publish_with_headers(subject, headers, body)).await
+            }
+        }
     }
 }

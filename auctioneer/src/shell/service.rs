@@ -13,7 +13,9 @@ use async_nats::service::{Request, Service, ServiceExt, endpoint::Endpoint};
 use futures_util::StreamExt;
 use placement::Policy;
 use shared::{
+    AnswerTo,
     ask::gather,
+    may_answer,
     wire::{WireError, to_bytes},
 };
 use tokio::task::JoinSet;
@@ -109,7 +111,7 @@ impl RequestService {
             // queued work is known only to the auctioneer that received it, so each is in its own
             // group
             let group = match kind {
-                RequestKind::Queued => &*shell.inbox,
+                RequestKind::Queued => &*shell.name,
                 _ => QUEUE_GROUP,
             };
             let endpoint = service.endpoint_builder().name(name).queue_group(group);
@@ -144,13 +146,18 @@ impl Shell {
 async fn take(shell: Shell, mut endpoint: Endpoint, kind: RequestKind, keys: Arc<AtomicU64>) {
     while let Some(request) = endpoint.next().await {
         let body = request.message.payload.clone();
-        let key = request.message.reply.is_some().then(|| {
+        let trace = trace_of(&request.message);
+        let key = Waiting::of(&shell, kind, request).map(|waiting| {
             let key = ReplyKey::new(keys.fetch_add(1, Ordering::Relaxed));
-            remember(&shell, key, request);
+            let mut pending = shell.pending.lock().unwrap_or_else(PoisonError::into_inner);
+            pending.insert(key, waiting);
             key
         });
         match read(&shell.policy, kind, &body, key) {
-            Ok(input) => {
+            Ok(mut input) => {
+                if let Some(trace) = trace {
+                    belong_to(&mut input, &trace);
+                }
                 if shell.inputs.send(input).await.is_err() {
                     return;
                 }
@@ -162,9 +169,52 @@ async fn take(shell: Shell, mut endpoint: Endpoint, kind: RequestKind, keys: Arc
     std::future::pending::<()>().await;
 }
 
-fn remember(shell: &Shell, key: ReplyKey, request: Request) {
-    let mut pending = shell.pending.lock().unwrap_or_else(PoisonError::into_inner);
-    pending.insert(key, request);
+/// The trace that the message belongs to, as its header says.
+fn trace_of(message: &async_nats::Message) -> Option<String> {
+    let trace = message.headers.as_ref()?.get("traceparent")?.as_str();
+    placement::is_traceparent(trace).then(|| trace.to_owned())
+}
+
+/// The requests of a message belong to its trace, unless they name another.
+fn belong_to(input: &mut AuctioneerInput, trace: &str) {
+    let AuctioneerInput::Start(message) = input else {
+        return;
+    };
+    for admitted in message.requests.iter_mut().flatten() {
+        if admitted.request.traceparent.is_none() {
+            Arc::make_mut(&mut admitted.request).traceparent = Some(trace.to_owned());
+        }
+    }
+}
+
+/// Where an answer goes.
+pub(super) enum Waiting {
+    /// To whoever asked an endpoint, which counts its answers.
+    Endpoint(Box<Request>),
+    /// Below our own subject: the answer to a broadcast.
+    Broadcast(String),
+}
+
+impl Waiting {
+    /// None when no answer is wanted, or when it is wanted where none may go.
+    fn of(shell: &Shell, kind: RequestKind, request: Request) -> Option<Self> {
+        let to = match kind {
+            RequestKind::Queued => AnswerTo::of(&request.message),
+            _ => Ok(None),
+        };
+        match (to, &request.message.reply) {
+            (Ok(Some(to)), _) => {
+                let subject = shell.subjects.auctioneer_answer(&shell.name, &to);
+                Some(Self::Broadcast(subject))
+            }
+            (Ok(None), None) => None,
+            (Ok(None), Some(reply)) if may_answer(reply) => Some(Self::Endpoint(Box::new(request))),
+            _ => {
+                shell.forbidden.fetch_add(1, Ordering::Relaxed);
+                None
+            }
+        }
+    }
 }
 
 fn read(

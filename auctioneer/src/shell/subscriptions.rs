@@ -8,39 +8,35 @@ use shared::{
 };
 use tokio::task::JoinSet;
 
-use super::Shell;
+use super::{Shell, broadcasts::Asked};
 use crate::ids::{DispatchId, LookupId, StopId};
 use crate::{feed::ReportKind, io::AuctioneerInput};
 
 impl Shell {
-    /// Subscribes to everything that is published, and to the answers.
-    pub(super) async fn listen(&self, name: &str, tasks: &mut JoinSet<()>) -> Result<(), BusError> {
+    /// Subscribes to all that is said without being asked for, and to the answers.
+    pub(super) async fn listen(&self, tasks: &mut JoinSet<()>) -> Result<(), BusError> {
         let subjects = &self.subjects;
         self.drain(subjects.adverts(), Self::advert, tasks).await?;
         self.drain(subjects.outcomes(), |_, m| Self::outcome(m), tasks)
             .await?;
+        self.drain(subjects.event(kind::ASKED, "*", "*"), Self::asked, tasks)
+            .await?;
         self.drain(
-            subjects.event(kind::ASKED, "*"),
-            |_, m| Self::asked(m),
-            tasks,
-        )
-        .await?;
-        self.drain(
-            subjects.echo(name),
+            subjects.echo(&self.name),
             |_, _| Some(AuctioneerInput::Echo),
             tasks,
         )
         .await?;
-        self.drain(format!("{}.bid", self.inbox), |_, m| Self::bid(m), tasks)
-            .await?;
+        let answers = subjects.cell_answers(&self.name, "*");
+        self.drain(answers, Self::answer_to_all, tasks).await?;
         self.drain(
-            format!("{}.state", self.inbox),
+            format!("{}.state.*", self.inbox),
             |_, m| Self::state(m),
             tasks,
         )
         .await?;
-        self.drain(format!("{}.*.*", self.inbox), |_, m| Self::answer(m), tasks)
-            .await
+        let starts = format!("{}.start.*.*", self.inbox);
+        self.drain(starts, |_, m| Self::started(m), tasks).await
     }
 
     async fn drain(
@@ -74,12 +70,10 @@ impl Shell {
         })
     }
 
-    fn bid(message: &Message) -> Option<AuctioneerInput> {
-        cell_report(ReportKind::Bid, message)
-    }
-
+    /// The subject under which a cell was asked for its state names the cell.
     fn state(message: &Message) -> Option<AuctioneerInput> {
-        cell_report(ReportKind::State, message)
+        let cell = message.subject.rsplit('.').next()?;
+        cell_report(ReportKind::State, cell, message)
     }
 
     fn outcome(message: &Message) -> Option<AuctioneerInput> {
@@ -90,59 +84,92 @@ impl Shell {
         })
     }
 
-    fn asked(message: &Message) -> Option<AuctioneerInput> {
+    fn asked(&self, message: &Message) -> Option<AuctioneerInput> {
         #[derive(serde::Deserialize)]
         struct Announced {
+            by: String,
             #[serde(default)]
             request: Option<String>,
             #[serde(default)]
             requests: Vec<String>,
         }
-        let asked: Announced = serde_json::from_slice(&message.payload).ok()?;
+        let Ok(asked) = serde_json::from_slice::<Announced>(&message.payload) else {
+            return Some(AuctioneerInput::Unreadable);
+        };
+        let subject = self.subjects.event_of(&message.subject)?;
+        if asked.by != subject.by {
+            return Some(AuctioneerInput::WrongSubject);
+        }
         let ids = asked.request.into_iter().chain(asked.requests);
         Some(AuctioneerInput::Announced(
             ids.filter_map(|id| id.try_into().ok()).collect(),
         ))
     }
 
-    /// An answer to a start, a stop or a request for instances; the subject says which.
-    fn answer(message: &Message) -> Option<AuctioneerInput> {
-        let mut tokens = message.subject.rsplit('.');
-        let number: u64 = tokens.next()?.parse().ok()?;
-        let nobody = is_no_responders(message);
+    /// An answer to what was asked of every cell: the subject says to which question, and by whom.
+    fn answer_to_all(&self, message: &Message) -> Option<AuctioneerInput> {
+        let subject = self.subjects.answer_of(&message.subject)?;
         let body = &message.payload;
-        let input = match tokens.next()? {
-            "start" if nobody => Some(AuctioneerInput::NoResponders {
-                dispatch: DispatchId::new(number),
-            }),
-            "start" => serde_json::from_slice::<Acceptance>(body)
-                .ok()
-                .map(|answer| AuctioneerInput::StartAnswered {
-                    dispatch: DispatchId::new(number),
-                    answer: Box::new(answer),
-                }),
-            _ if nobody => return None, // no cell at all: it ends when its time is over
-            "stop" => serde_json::from_slice::<StopAnswer>(body)
-                .ok()
-                .map(|answer| AuctioneerInput::StopAnswered {
-                    stop: StopId::new(number),
-                    answer: Box::new(answer),
-                }),
-            _ => serde_json::from_slice::<InstancesAnswer>(body)
-                .ok()
-                .map(|answer| AuctioneerInput::InstancesReported {
-                    lookup: LookupId::new(number),
-                    answer: Box::new(answer),
-                }),
+        let input = match self.broadcasts.asked(subject.token) {
+            None => None,
+            Some(Asked::Bid) => return cell_report(ReportKind::Bid, subject.by, message),
+            Some(Asked::Stop(stop)) => {
+                let answer: Option<StopAnswer> = serde_json::from_slice(body).ok();
+                answer.map(|answer| (answer.cell == subject.by, stopped(stop, answer)))
+            }
+            Some(Asked::Instances(lookup)) => {
+                let answer: Option<InstancesAnswer> = serde_json::from_slice(body).ok();
+                answer.map(|answer| (answer.cell == subject.by, reported(lookup, answer)))
+            }
         };
-        Some(input.unwrap_or(AuctioneerInput::Unreadable))
+        Some(attributed(input))
+    }
+
+    /// An answer to a start: the subject says to which, and which cell was asked.
+    fn started(message: &Message) -> Option<AuctioneerInput> {
+        let mut tokens = message.subject.rsplit('.');
+        let cell = tokens.next()?;
+        let dispatch = DispatchId::new(tokens.next()?.parse().ok()?);
+        if is_no_responders(message) {
+            return Some(AuctioneerInput::NoResponders { dispatch });
+        }
+        let answer: Option<Acceptance> = serde_json::from_slice(&message.payload).ok();
+        let input = answer.map(|answer| {
+            let answer = Box::new(answer);
+            let own = answer.cell == cell;
+            (own, AuctioneerInput::StartAnswered { dispatch, answer })
+        });
+        Some(attributed(input))
     }
 }
 
-fn cell_report(kind: ReportKind, message: &Message) -> Option<AuctioneerInput> {
-    (!is_no_responders(message)).then_some(AuctioneerInput::CellReport {
+fn stopped(stop: StopId, answer: StopAnswer) -> AuctioneerInput {
+    AuctioneerInput::StopAnswered {
+        stop,
+        answer: Box::new(answer),
+    }
+}
+
+fn reported(lookup: LookupId, answer: InstancesAnswer) -> AuctioneerInput {
+    AuctioneerInput::InstancesReported {
+        lookup,
+        answer: Box::new(answer),
+    }
+}
+
+/// An answer, with whether its body names the sender that its subject names.
+fn attributed(answer: Option<(bool, AuctioneerInput)>) -> AuctioneerInput {
+    match answer {
+        None => AuctioneerInput::Unreadable,
+        Some((false, _)) => AuctioneerInput::WrongSubject,
+        Some((true, input)) => input,
+    }
+}
+
+fn cell_report(kind: ReportKind, cell: &str, message: &Message) -> Option<AuctioneerInput> {
+    (!is_no_responders(message)).then(|| AuctioneerInput::CellReport {
         kind,
-        subject_cell: None,
+        subject_cell: Some(cell.to_owned()),
         body: message.payload.clone(),
     })
 }

@@ -11,7 +11,7 @@ use futures_util::{StreamExt, stream::select_all};
 use placement::{Cell, Request, Resources, Span};
 use serde_json::json;
 use shared::wire::{Acceptance, Advert, Bid, BidRequest, CellStart, Refusal, Work, to_bytes};
-use shared::{AuctionId, Incarnation, InstanceId, clock::CellTime};
+use shared::{AnswerTo, AuctionId, Incarnation, InstanceId, Subjects, clock::CellTime};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
@@ -38,6 +38,8 @@ pub(crate) struct State {
     pub(crate) ttl: Duration,
     /// Whether it bids.
     pub(crate) bids: bool,
+    /// The cell below whose subject it answers broadcasts, when that is not its own.
+    pub(crate) speaks_as: Option<String>,
     pub(crate) starts_received: Vec<CellStart>,
     pub(crate) bids_received: usize,
     pub(crate) discovers_received: usize,
@@ -73,6 +75,7 @@ impl HandCell {
             starts: Starts::default(),
             ttl: Duration::from_secs(15),
             bids: true,
+            speaks_as: None,
             starts_received: Vec::new(),
             bids_received: 0,
             discovers_received: 0,
@@ -171,13 +174,21 @@ impl State {
                 self.bids_received += 1;
                 let asked: BidRequest = serde_json::from_slice(body).unwrap();
                 let bid = self.bid(asked.auction);
-                self.bids.then_some((message.reply.clone()?, bid))
+                self.bids.then_some((self.answer_to(message)?, bid))
             }
             "state" => Some((message.reply.clone()?, self.report(None))),
-            "instances" => Some((message.reply.clone()?, self.instances())),
-            "stop" => Some((message.reply.clone()?, self.stop(body))),
+            "instances" => Some((self.answer_to(message)?, self.instances())),
+            "stop" => Some((self.answer_to(message)?, self.stop(body))),
             _ => self.start(message),
         }
+    }
+
+    /// Where a broadcast is answered.
+    fn answer_to(&self, message: &Message) -> Option<async_nats::Subject> {
+        let to = AnswerTo::of(message).unwrap()?;
+        let subjects = Subjects::new("vendue").unwrap();
+        let speaks_as = self.speaks_as.as_ref().unwrap_or(&self.cell.cell);
+        Some(subjects.cell_answer(speaks_as, &to).into())
     }
 
     fn bid(&self, auction: AuctionId) -> Bytes {

@@ -203,12 +203,12 @@ impl Cluster {
     /// All messages from now on.
     pub(crate) async fn watch(&self) -> Watch {
         let client = self.server.client().await;
-        let mut messages = client.subscribe("vendue.>").await.unwrap();
+        let mut subscription = client.subscribe("vendue.>").await.unwrap();
         client.flush().await.unwrap();
         let messages: Arc<Mutex<Vec<(String, Value)>>> = Arc::default();
         let kept = Arc::clone(&messages);
         tokio::spawn(async move {
-            while let Some(message) = messages.next().await {
+            while let Some(message) = subscription.next().await {
                 let body = serde_json::from_slice(&message.payload).unwrap_or_default();
                 kept.lock()
                     .unwrap()

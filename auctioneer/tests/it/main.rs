@@ -9,3 +9,4 @@ mod placing;
 mod questions;
 mod repeats;
 mod reps;
+mod senders;

@@ -21,7 +21,9 @@ async fn dea_decides_from_the_pool_alone() {
     let reply = cluster.start_app(&request("r1", "web", 100, 10)).await;
     assert_eq!(reply["outcome"], "placed");
     assert_eq!(cells_of(&reply).len(), 10);
-    watch.received("vendue.event.placed.web").await;
+    let placed = watch.received("vendue.event.placed.web.a1").await;
+    assert_eq!(placed["by"], "a1");
+    assert!(placed["time"].as_str().unwrap().ends_with('Z'), "{placed}");
     watch.received("vendue.outcome.r1").await;
     assert_eq!(watch.count("vendue.bid"), 0, "it asks nobody");
     assert_eq!(watch.count("vendue.event.asked.web"), 1);
@@ -89,6 +91,44 @@ async fn diego_asks_once_per_batch_and_decides_when_all_have_bid() {
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_request_goes_with_its_version_and_its_trace_to_the_cell_and_the_observers() {
+    const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let cluster = Cluster::start().await;
+    let cell = HandCell::start(&cluster, "c1", 1_000).await;
+    let _auctioneer = cluster.warm("a1", "dea", 1).await;
+    let watch = cluster.watch().await;
+    let mut body = request("r1", "web", 100, 1);
+    body["version"] = "v7".into();
+    body["traceparent"] = TRACE.into();
+    let reply = cluster.start_app(&body).await;
+    assert_eq!(reply["outcome"], "placed", "{reply}");
+    let work = cell.get(|s| s.starts_received[0].work[0].clone());
+    assert_eq!(work.request.unwrap(), "r1");
+    assert_eq!(work.version.as_deref(), Some("v7"));
+    assert_eq!(work.traceparent.as_deref(), Some(TRACE));
+    let placed = watch.received("vendue.event.placed.web.a1").await;
+    assert_eq!(placed["instances"][0]["traceparent"], TRACE);
+
+    // what traces programs puts it into a header
+    let mut headers = async_nats::HeaderMap::new();
+    headers.insert("traceparent", TRACE);
+    let body_in_trace = serde_json::to_vec(&request("r3", "db", 100, 1)).unwrap();
+    let sent = cluster.client.request_with_headers(
+        cluster.subjects.start(),
+        headers,
+        body_in_trace.into(),
+    );
+    sent.await.unwrap();
+    let work = cell.get(|s| s.starts_received[1].work[0].clone());
+    assert_eq!(work.traceparent.as_deref(), Some(TRACE));
+
+    body["id"] = "r2".into();
+    body["traceparent"] = "00-0-0-01".into();
+    let reply = cluster.start_app(&body).await;
+    assert_eq!(reply["error"]["field"], "traceparent", "{reply}");
 }
 
 #[tokio::test]

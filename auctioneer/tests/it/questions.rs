@@ -80,7 +80,8 @@ async fn every_auctioneer_lists_its_queued_work() {
         app: Some(app.to_owned()),
         ..Default::default()
     };
-    let all = shared::ask::queued(&cluster.client, &cluster.subjects, &asked("web")).await;
+    let bus = cluster.bus("asker").await;
+    let all = shared::ask::queued(&bus, &cluster.subjects, &asked("web")).await;
     let all = all.unwrap();
     let names: Vec<&str> = all.iter().map(|a| a.auctioneer.as_str()).collect();
     assert_eq!(names, ["a1", "a2"]);
@@ -92,7 +93,7 @@ async fn every_auctioneer_lists_its_queued_work() {
         group.left_ms > 30_000 && group.left_ms <= 60_000,
         "{group:?}"
     );
-    let none = shared::ask::queued(&cluster.client, &cluster.subjects, &asked("other")).await;
+    let none = shared::ask::queued(&bus, &cluster.subjects, &asked("other")).await;
     assert!(none.unwrap().iter().all(|a| a.count == 0 && !a.more));
     let bad = cluster
         .try_ask(&cluster.subjects.queued(), b"{\"limit\":-1}")

@@ -59,6 +59,7 @@ struct Ring {
 #[derive(Debug)]
 struct Line {
     instance: InstanceId,
+    traceparent: Option<Arc<str>>,
     at_ms: u64,
     time_ms: u64,
     stream: &'static str,
@@ -72,6 +73,8 @@ pub(crate) struct Sink {
     app: String,
     index: u32,
     instance: InstanceId,
+    traceparent: Option<Arc<str>>,
+    subject: String,
     rate: Mutex<Rate>,
     /// Lines not published since the last one that was.
     dropped: AtomicU64,
@@ -127,6 +130,10 @@ impl Logs {
             app: work.app.clone(),
             index: work.index,
             instance: work.instance,
+            traceparent: work.traceparent.as_deref().map(Into::into),
+            subject: self
+                .subjects
+                .log(&work.app, &work.index.to_string(), &self.cell),
             rate: Mutex::new(Rate::new(self.clock.now_ms())),
             dropped: AtomicU64::new(0),
             logs: Arc::clone(self),
@@ -184,6 +191,7 @@ impl Logs {
             text: line.text.clone(),
             dropped: 0,
             age_ms: 0,
+            traceparent: line.traceparent.as_deref().map(str::to_owned),
         }
     }
 
@@ -246,6 +254,7 @@ impl Sink {
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         Line {
             instance: self.instance,
+            traceparent: self.traceparent.clone(),
             at_ms,
             time_ms: since_1970.map_or(0, millis),
             stream,
@@ -257,8 +266,7 @@ impl Sink {
         let dropped = self.dropped.swap(0, Ordering::Relaxed);
         let message = self.logs.line(&self.app, self.index, line);
         let body = to_bytes(&LogLine { dropped, ..message });
-        let subject = self.logs.subjects.log(&self.app, &self.index.to_string());
-        if !self.logs.outbox.publish_now(subject, body) {
+        if !self.logs.outbox.publish_now(self.subject.clone(), body) {
             self.dropped.fetch_add(dropped, Ordering::Relaxed);
             self.drop_one();
         }

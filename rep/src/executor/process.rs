@@ -351,6 +351,9 @@ fn environment(
     .into_iter()
     .map(|(name, value)| (name.into(), value))
     .collect();
+    if let Some(trace) = &work.traceparent {
+        environment.insert("TRACEPARENT".into(), trace.into());
+    }
     if let Some(port) = port {
         environment.insert("PORT".into(), port.number().to_string().into());
     }

@@ -1,7 +1,8 @@
 //! One instance in the ledger.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use placement::Span;
 use shared::wire::{EventInstance, Instance, InstanceState, Work};
 
 #[cfg(doc)]
@@ -16,6 +17,8 @@ pub(super) struct Entry {
     pub(super) since_ms: u64,
     /// Which attempt this is, counted from 0.
     pub(super) attempt: u32,
+    /// Since when this attempt runs, or until its end ran.
+    pub(super) running_ms: Option<u64>,
     /// Crashes since it last ran for [`HEALTHY_MS`].
     pub(super) strikes: usize,
     pub(super) pid: Option<u32>,
@@ -35,6 +38,9 @@ impl Entry {
             app: self.work.app.clone(),
             index: self.work.index,
             kind: self.work.kind,
+            request: self.work.request.clone(),
+            owner: self.work.owner.clone(),
+            version: self.work.version.clone(),
             state: self.state,
             age_ms: now_ms.saturating_sub(self.since_ms),
             memory_mb: self.work.memory_mb,
@@ -49,8 +55,12 @@ impl Entry {
         }
     }
 
-    /// An event about it.
+    /// An event about it. One of its end is told at the time of its end.
     pub(super) fn event(&self, kind: &'static str, reason: Option<String>) -> Action {
+        let is_final = matches!(self.state, InstanceState::Exited | InstanceState::Crashed);
+        let ended = is_final || self.state == InstanceState::Restarting;
+        let ran_ms = self.running_ms.filter(|_| ended);
+        let ran_ms = ran_ms.map(|from| self.since_ms.saturating_sub(from));
         Action::Event {
             kind,
             app: self.work.app.clone(),
@@ -61,6 +71,9 @@ impl Entry {
                 port: self.port,
                 restarts: (self.attempt > 0).then_some(self.attempt),
                 ended: self.ended.clone(),
+                is_final,
+                ran: ran_ms.map(|ms| Span(Duration::from_millis(ms))),
+                traceparent: self.work.traceparent.clone(),
             },
             reason,
         }

@@ -130,27 +130,31 @@ impl CellMachine {
     /// Splits these into as few messages as possible; at least one, each of at most `max_bytes`.
     pub fn split(&self, instances: Vec<Instance>, max_bytes: usize) -> Vec<InstancesAnswer> {
         let cell = self.ledger.cell();
-        let message = |instances, more| InstancesAnswer {
-            v: shared::VERSION,
-            cell: cell.cell.clone(),
-            zone: cell.zone.clone(),
-            incarnation: self.ledger.incarnation(),
-            instances,
-            more,
-        };
-        let mut messages = Vec::new();
+        let mut lists = Vec::new();
         let (mut part, mut part_bytes) = (Vec::new(), 0);
         for instance in instances {
             let bytes = to_bytes(&instance).len() + 1;
             if part_bytes + bytes > max_bytes && !part.is_empty() {
-                messages.push(message(std::mem::take(&mut part), true));
+                lists.push(std::mem::take(&mut part));
                 part_bytes = 0;
             }
             part_bytes += bytes;
             part.push(instance);
         }
-        messages.push(message(part, false));
-        messages
+        lists.push(part);
+        let parts = u32::try_from(lists.len()).unwrap_or(u32::MAX);
+        let message = |(instances, part): (Vec<Instance>, u32)| InstancesAnswer {
+            v: shared::VERSION,
+            cell: cell.cell.clone(),
+            zone: cell.zone.clone(),
+            incarnation: self.ledger.incarnation(),
+            seq: self.ledger.seq(),
+            part,
+            parts,
+            instances,
+            more: part < parts,
+        };
+        lists.into_iter().zip(1..).map(message).collect()
     }
 }
 

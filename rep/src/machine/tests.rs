@@ -41,6 +41,9 @@ fn work(id: u128) -> Work {
         cpu_millis: 0,
         extra: std::collections::BTreeMap::new(),
         owner: None,
+        request: None,
+        version: None,
+        traceparent: None,
         tags: std::collections::BTreeMap::new(),
         believed: None,
         run: None,
@@ -167,7 +170,7 @@ fn a_drain_is_advertised_at_once_and_ends_everything_at_its_deadline() {
     running(&mut machine, 1_000, 2);
     run(&mut machine, 1_000);
     run(&mut machine, 1_100);
-    let answer = machine.drain(2_000, b"").unwrap();
+    let answer = machine.drain(2_000, b"{}").unwrap();
     assert_eq!((answer.instances, answer.deadline), (2, seconds(30)));
     let said = run(&mut machine, 2_000);
     assert_eq!(said, ["advertise 2", "event cell-draining 2"]);

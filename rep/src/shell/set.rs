@@ -1,7 +1,7 @@
 //! Operators change a cell's attributes.
 
 use bytes::Bytes;
-use shared::wire::{CellSet, CellSetAnswer, WireError, parse, to_bytes};
+use shared::wire::{CellSet, CellSetAnswer, WireError, parse_strict, to_bytes};
 
 use super::Shell;
 use crate::{attributes::MAX_CHANGED, machine::bounded};
@@ -9,7 +9,7 @@ use crate::{attributes::MAX_CHANGED, machine::bounded};
 impl Shell {
     /// Changes attributes, writes them to the file, and advertises the change at once.
     pub(super) fn set(&mut self, now_ms: u64, body: &[u8]) -> Result<Bytes, WireError> {
-        let set: CellSet = parse(body, &mut Vec::new())?;
+        let set: CellSet = parse_strict(body, "set")?;
         bounded("set", set.set.len(), MAX_CHANGED)?;
         let names: Vec<&String> = set.set.keys().collect();
         tracing::info!(?names, "operator changes attributes");

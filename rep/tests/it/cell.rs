@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use placement::{Kind, Span};
 use rep::{ExecutorKind, RepError, RepExit, SimulatedConfig};
 use serde_json::{Value, json as value};
 use shared::wire::{InstanceState, InstancesAnswer, Stop, StopAnswer, Work};
-use shared::{InstanceId, clock::CellTime};
+use shared::{ANSWER_TO, InstanceId, clock::CellTime};
 use testkit::{NatsServer, eventually};
 use uuid::Uuid;
 
@@ -245,14 +246,15 @@ async fn a_task_ends_and_is_remembered() {
 #[tokio::test]
 async fn events_are_gathered_per_app() {
     let server = NatsServer::start().await;
-    let mut events = subscribe(&server, "vendue.event.running.*").await;
+    let mut events = subscribe(&server, "vendue.event.running.web.a").await;
     let cell = Cell::start(&server, config("a")).await;
     cell.must_start((0..5).map(|i| work("web", i)).collect())
         .await;
     let event = next(&mut events).await;
     assert_eq!(event["count"], 5);
     assert_eq!(event["indices"], "0-4");
-    assert_eq!(event["cell"], "a");
+    assert_eq!((&event["cell"], &event["by"]), (&"a".into(), &"a".into()));
+    assert!(event["time"].as_str().unwrap().ends_with('Z'), "{event}");
     cell.end().await;
 }
 
@@ -316,6 +318,59 @@ async fn bad_input_is_answered_with_a_body_and_headers() {
         stats["endpoints"][0]["data"]["dropped_malformed"], 9,
         "{stats}"
     );
+    cell.end().await;
+}
+
+#[tokio::test]
+async fn a_broadcast_is_answered_below_the_cells_own_subject_and_nowhere_else() {
+    let server = NatsServer::start().await;
+    let cell = Cell::start(&server, config("a")).await;
+    let mut answers = subscribe(&server, "vendue.cell.*.answer.alice.n1").await;
+    let mut elsewhere = cell.client.subscribe("elsewhere.>").await.unwrap();
+    let ask = async |to: Option<&str>, reply: &str| {
+        let mut headers = async_nats::HeaderMap::new();
+        if let Some(to) = to {
+            headers.insert(ANSWER_TO, to);
+        }
+        let (subject, reply) = (subjects().instances(), reply.to_owned());
+        let body = "{\"v\":1}".into();
+        let sent = cell
+            .client
+            .publish_with_reply_and_headers(subject, reply, headers, body);
+        sent.await.unwrap();
+    };
+    ask(None, "elsewhere.inbox").await;
+    ask(Some("alice.n1.elsewhere"), "elsewhere.header").await;
+    ask(Some("alice.n1"), "elsewhere.both").await;
+    let answer = tokio::time::timeout(testkit::DEFAULT_DEADLINE, answers.next()).await;
+    let answer = answer.unwrap().unwrap();
+    assert_eq!(answer.subject.as_str(), "vendue.cell.a.answer.alice.n1");
+    assert_eq!(from::<InstancesAnswer>(&answer.payload).cell, "a");
+    // what the cell sends is in order: an answer to the first would be here before this one
+    cell.state().await;
+    let heard = tokio::time::timeout(Duration::ZERO, elsewhere.next()).await;
+    assert!(heard.is_err(), "{heard:?}");
+    let stats = cell.client.request("$SRV.STATS.vendue-cell", "".into());
+    let stats: Value = from(&stats.await.unwrap().payload);
+    assert_eq!(stats["endpoints"][0]["data"]["dropped_reply_subject"], 2);
+    cell.end().await;
+}
+
+#[tokio::test]
+async fn a_message_meant_for_another_subject_changes_nothing() {
+    let server = NatsServer::start().await;
+    let cell = Cell::start(&server, config("a")).await;
+    let info = cell.client.request("$SRV.INFO.vendue-cell", "".into());
+    let info = info.await.unwrap().payload;
+    for what in ["drain", "set", "stop", "start", "state", "logs"] {
+        let answer = cell.ask(what, info.clone()).await;
+        assert_eq!(answer["error"]["code"], "invalid_request", "{what}");
+    }
+    for what in ["drain", "set", "stop", "start"] {
+        let answer = cell.ask(what, "").await;
+        assert_eq!(answer["error"]["code"], "invalid_request", "{what}");
+    }
+    assert_eq!(cell.state().await.get("evacuating"), None);
     cell.end().await;
 }
 
@@ -392,17 +447,21 @@ async fn large_answers_come_in_parts() {
         answers
     };
     let mut all = std::collections::BTreeSet::new();
-    let mut parts = 0;
+    let (mut parts, mut version) = (0, None);
     loop {
         let answer: InstancesAnswer = serde_json::from_value(next(&mut answers).await).unwrap();
         all.extend(answer.instances.iter().map(|i| i.instance));
         parts += 1;
+        assert_eq!(answer.part, parts);
+        let seen = *version.get_or_insert((answer.incarnation, answer.seq, answer.parts));
+        assert_eq!(seen, (answer.incarnation, answer.seq, answer.parts));
         if !answer.more {
             break;
         }
     }
     assert_eq!(all.len(), 100);
     assert!(parts > 1, "{parts} parts");
+    assert_eq!(version.unwrap().2, parts);
     next_where(&mut heartbeats, |h| h["more"] == true).await;
     next_where(&mut heartbeats, |h| h.get("more").is_none()).await;
     cell.end().await;

@@ -56,7 +56,7 @@ async fn a_process_runs_with_its_environment_and_its_output_is_published() {
     let cell = Cell::start(&server, process_config("env")).await;
     let mut log = cell
         .client
-        .subscribe(subjects().log("task", "*"))
+        .subscribe(subjects().log("task", "*", "*"))
         .await
         .unwrap();
     cell.client.flush().await.unwrap();
@@ -276,6 +276,41 @@ async fn what_ignores_sigterm_is_killed_after_the_grace_period() {
 }
 
 #[tokio::test]
+async fn a_trace_goes_on_in_the_environment_the_output_and_the_events() {
+    const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let server = NatsServer::start().await;
+    let cell = Cell::start(&server, process_config("trace")).await;
+    let mut events = cell.client.subscribe("vendue.event.>").await.unwrap();
+    let mut log = cell.client.subscribe("vendue.log.>").await.unwrap();
+    cell.client.flush().await.unwrap();
+    let work = Work {
+        traceparent: Some(TRACE.into()),
+        request: Some("r-1".parse().unwrap()),
+        owner: Some("acme".into()),
+        version: Some("v7".into()),
+        ..task("echo $TRACEPARENT; exit 3")
+    };
+    let id = work.instance;
+    cell.must_start(vec![work]).await;
+    let line = next_where(&mut log, |line| line["text"] == TRACE).await;
+    assert_eq!(line["traceparent"], TRACE);
+    let crashed = next_where(&mut events, |e| e["kind"] == "crashed").await;
+    let ended = &crashed["instances"][0];
+    assert_eq!(ended["traceparent"], TRACE);
+    assert_eq!(ended["final"], true, "a task is not started again");
+    assert!(ended["ran"].is_string(), "{ended}");
+    let kept = cell.ask("logs", json(&value!({"app": "task"}))).await;
+    assert_eq!(kept["lines"][0]["traceparent"], TRACE);
+    let listed = cell.wait_for(id, InstanceState::Crashed).await;
+    assert_eq!(listed.request.unwrap(), "r-1");
+    assert_eq!(
+        (listed.owner.as_deref(), listed.version.as_deref()),
+        (Some("acme"), Some("v7"))
+    );
+    cell.end().await;
+}
+
+#[tokio::test]
 async fn a_crash_is_reported_and_restarted() {
     let server = NatsServer::start().await;
     let cell = Cell::start(&server, process_config("crash")).await;
@@ -289,6 +324,8 @@ async fn a_crash_is_reported_and_restarted() {
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     let crashed = next_where(&mut events, |e| e["kind"] == "crashed").await;
     assert_eq!(crashed["instances"][0]["ended"], "signal 9");
+    assert_eq!(crashed["instances"][0].get("final"), None);
+    assert!(crashed["instances"][0]["ran"].is_string(), "{crashed}");
     assert_eq!(crashed["reason"], "starts again in 1 s");
     next_where(&mut events, |e| e["kind"] == "restarted").await;
     let again = cell.wait_for(id, InstanceState::Running).await;
@@ -463,7 +500,7 @@ async fn a_flood_of_output_is_cut_down_and_counted() {
     let cell = Cell::start(&server, process_config("flood")).await;
     let mut log = cell
         .client
-        .subscribe(subjects().log("task", "0"))
+        .subscribe(subjects().log("task", "0", "flood"))
         .await
         .unwrap();
     cell.client.flush().await.unwrap();

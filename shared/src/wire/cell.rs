@@ -6,7 +6,7 @@ use placement::{Kind, Resources, Run, Span};
 use serde::{Deserialize, Serialize};
 
 use super::{WireError, parse_strict};
-use crate::{AuctionId, Incarnation, InstanceId, clock::CellTime};
+use crate::{AuctionId, Incarnation, InstanceId, LogSubject, RequestId, clock::CellTime};
 
 /// Why a cell refuses an instance. For lack of resources the reason is `insufficient resources: …`.
 pub mod reason {
@@ -63,6 +63,15 @@ pub struct Work {
     /// Its owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
+    /// The request that it is of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<RequestId>,
+    /// The request's version of the app.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The trace that the request belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
     /// Its tags.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
@@ -143,6 +152,15 @@ pub struct Instance {
     /// LRP or task.
     #[serde(default)]
     pub kind: Kind,
+    /// The request that it is of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<RequestId>,
+    /// The tenant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// The version of the app, as the request named it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
     /// Its state.
     pub state: InstanceState,
     /// How long it has been in that state.
@@ -212,10 +230,9 @@ pub struct Drain {
 }
 
 impl Drain {
-    /// Parses a drain; an empty body uses the cell's configured deadline. A misspelt deadline is an
-    /// error.
+    /// Reads a drain from the wire; without a deadline, the cell's own. A misspelt deadline is an
+    /// error, and so is no body: that may have been meant for something else.
     pub fn read(body: &[u8]) -> Result<Self, WireError> {
-        let body = if body.is_empty() { b"{}" } else { body };
         parse_strict(body, "deadline")
     }
 }
@@ -296,6 +313,18 @@ pub struct LogLine {
     /// Its age.
     #[serde(default)]
     pub age_ms: u64,
+    /// The trace that the instance's request belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
+}
+
+impl LogLine {
+    /// Whether the body says of its sender, and of what it is, the same as the subject.
+    pub fn agrees_with(&self, subject: LogSubject<'_>) -> bool {
+        self.cell == subject.cell
+            && self.app == subject.app
+            && subject.index.parse() == Ok(self.index)
+    }
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature

@@ -134,7 +134,21 @@ pub fn parse_strict<T: DeserializeOwned>(body: &[u8], expected: &str) -> Result<
     Err(Invalid::new(field, value, expected).into())
 }
 
-/// A list that, if present, has at least one entry: an empty filter would mean "all".
+/// Reads a message that says nothing: no body, or an object without a field. Another one was meant for
+/// something else.
+pub fn read_nothing(body: &[u8]) -> Result<(), WireError> {
+    #[derive(Deserialize)]
+    struct Nothing {
+        #[serde(default = "super::version", rename = "v")]
+        _v: u8,
+    }
+    if body.is_empty() {
+        return Ok(());
+    }
+    parse_strict::<Nothing>(body, "no field").map(drop)
+}
+
+/// A list that, where it stands at all, has an entry: an empty filter would mean "all".
 pub(crate) fn some<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,

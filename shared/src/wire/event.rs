@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use placement::Tally;
+use placement::{Span, Tally};
 use serde::{Deserialize, Serialize};
 
-use crate::{AuctionId, InstanceId, RequestId};
+use crate::{AuctionId, EventSubject, InstanceId, RequestId};
 
 /// The kinds of events.
 pub mod kind {
@@ -49,6 +49,12 @@ pub struct Event {
     pub v: u8,
     /// One of [`kind`].
     pub kind: String,
+    /// The cell or the auctioneer that tells it: the last token of its subject.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub by: String,
+    /// When it was told, by the clock of that one's machine (RFC 3339, UTC).
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub time: String,
     /// The app it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app: Option<String>,
@@ -110,6 +116,15 @@ pub struct EventInstance {
     /// How it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
+    /// It has ended, and is not started again on its cell.
+    #[serde(default, rename = "final", skip_serializing_if = "super::is_false")]
+    pub is_final: bool,
+    /// How long it had run when it ended; none when it never ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran: Option<Span>,
+    /// The trace that its request belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
 }
 
 impl Event {
@@ -133,7 +148,26 @@ impl Event {
         }
     }
 
-    /// The subject's last token: the app, else the cell.
+    /// Says who tells it, now. The state machines know no wall time: their shells say it.
+    pub fn stamp(&mut self, by: &str) {
+        by.clone_into(&mut self.by);
+        self.time = humantime::format_rfc3339_millis(std::time::SystemTime::now()).to_string();
+    }
+
+    /// Whether the body says of its sender, and of what it is, the same as the subject. What a cell
+    /// tells of an app names the cell once more.
+    pub fn agrees_with(&self, subject: EventSubject<'_>) -> bool {
+        let cell = match &self.app {
+            Some(_) => self.cell.as_deref(),
+            None => None,
+        };
+        self.by == subject.by
+            && self.kind == subject.kind
+            && self.about() == subject.about
+            && cell.is_none_or(|cell| cell == subject.by)
+    }
+
+    /// What the subject names: the app, else the cell.
     pub fn about(&self) -> &str {
         self.app
             .as_deref()

@@ -14,7 +14,7 @@ pub use cell::{
     Acceptance, CellSet, CellSetAnswer, CellStart, Drain, DrainAnswer, Instance, InstanceState,
     LogLine, Logs, LogsAnswer, Refusal, Work, reason,
 };
-pub use error::{ErrorBody, WireError, code, parse, parse_strict};
+pub use error::{ErrorBody, WireError, code, parse, parse_strict, read_nothing};
 pub use event::{Event, EventInstance, kind};
 pub use indices::{format_indices, parse_indices};
 pub use query::{

@@ -34,6 +34,15 @@ pub struct InstancesAnswer {
     pub zone: String,
     /// Its incarnation.
     pub incarnation: Incarnation,
+    /// The version of the cell's state that this lists.
+    #[serde(default)]
+    pub seq: u64,
+    /// Which message of the list this is, counted from 1, …
+    #[serde(default = "one")]
+    pub part: u32,
+    /// … and how many there are: with all of them, an instance that is not listed is not there.
+    #[serde(default = "one")]
+    pub parts: u32,
     /// Its instances.
     pub instances: Vec<Instance>,
     /// More follow in another message.
@@ -283,4 +292,8 @@ pub struct AddCells {
     pub count: usize,
     /// Like this one.
     pub like: String,
+}
+
+fn one() -> u32 {
+    1
 }

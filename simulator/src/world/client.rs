@@ -239,7 +239,7 @@ impl Client {
     pub(super) fn undelivered(&mut self, start: &Bytes) {
         if let Ok(start) = serde_json::from_slice::<CellStart>(start) {
             for work in start.work {
-                self.unplaced_by_cell(work.instance);
+                self.refused_by_cell(work.instance);
             }
         }
     }

@@ -164,6 +164,17 @@ impl<'s> Observer<'s> {
         let (kind, receivers) = match tokens.as_slice() {
             ["cell", _, "advert"] => (Kind::Advertisement, nodes),
             ["cell", _, "heartbeat"] => (Kind::Heartbeat, 0),
+            ["cell", _, "answer", _, token] => match token.split_once('-') {
+                Some(("bid", _)) => (Kind::Bid, 1),
+                Some(("stop", _)) => {
+                    if let Ok(answer) = serde_json::from_slice(body) {
+                        self.stopped(&answer);
+                    }
+                    (Kind::StopAnswer, 1)
+                }
+                Some(("found", _)) => (Kind::Instances, 1),
+                _ => return,
+            },
             ["cell", _, "state"] => (Kind::StateRequest, 1),
             ["cell", _, "start"] => {
                 self.started(body);
@@ -180,7 +191,7 @@ impl<'s> Observer<'s> {
                 self.world.client.outcome(self.world.now_us, id, body);
                 (Kind::Outcome, nodes)
             }
-            ["event", event, _] => {
+            ["event", event, _, _] => {
                 self.event(event, body);
                 (Kind::Event, if *event == kind::ASKED { nodes } else { 0 })
             }
@@ -212,30 +223,23 @@ impl<'s> Observer<'s> {
             .extend(start.work.into_iter().map(|work| (work.instance, work)));
     }
 
-    /// Answers arrive on inboxes; the last tokens of the subject identify the request.
+    /// The answers of one cell or auctioneer arrive on inboxes; the last parts of the subject name the
+    /// question, and the cell.
     fn inbox(&mut self, subject: &str, body: &[u8]) {
         if !subject.starts_with("_INBOX") {
             return;
         }
         let mut tokens = subject.rsplit('.');
-        let (last, before) = (tokens.next().unwrap_or(""), tokens.next().unwrap_or(""));
-        let kind = match (before, last) {
-            (_, "bid") => Kind::Bid,
-            (_, "state") => Kind::State,
-            ("start", _) => {
+        let (_, before) = (tokens.next(), tokens.next().unwrap_or(""));
+        let kind = match (before, tokens.next()) {
+            ("state", _) => Kind::State,
+            ("reply", _) => Kind::Reply,
+            (_, Some("start")) => {
                 if let Ok(answer) = serde_json::from_slice(body) {
                     self.answered(&answer);
                 }
                 Kind::StartAnswer
             }
-            ("stop", _) => {
-                if let Ok(answer) = serde_json::from_slice(body) {
-                    self.stopped(&answer);
-                }
-                Kind::StopAnswer
-            }
-            ("found", _) => Kind::Instances,
-            ("reply", _) => Kind::Reply,
             _ => return,
         };
         self.count(kind, 1, body);

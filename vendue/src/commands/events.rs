@@ -13,6 +13,7 @@ use crate::{
     cluster::Cluster,
     context::{Exit, Format, Global, Usage},
     output::{self, counted, note},
+    senders::Senders,
 };
 
 /// Every kind of event, as `--kind` takes them.
@@ -66,7 +67,7 @@ pub(crate) async fn events(global: &Global, args: &EventsArgs) -> anyhow::Result
     }
     let cluster = Cluster::connect(global).await?;
     let subject = match &args.about {
-        Some(about) => cluster.subjects.event("*", about),
+        Some(about) => cluster.subjects.event("*", about, "*"),
         None => cluster.subjects.events(),
     };
     let mut messages = cluster.bus.client.subscribe(subject.clone()).await?;
@@ -81,7 +82,7 @@ pub(crate) async fn events(global: &Global, args: &EventsArgs) -> anyhow::Result
     }
     let until = (!args.follow).then(|| Instant::now() + args.time);
     let most = args.count.unwrap_or(usize::MAX);
-    let mut shown = 0;
+    let (senders, mut shown) = (Senders::default(), 0);
     while shown < most {
         let next = match until {
             Some(until) => match timeout_at(until, messages.next()).await {
@@ -91,13 +92,10 @@ pub(crate) async fn events(global: &Global, args: &EventsArgs) -> anyhow::Result
             None => messages.next().await,
         };
         let message = next.ok_or_else(|| anyhow!("the connection to NATS is closed"))?;
-        match serde_json::from_slice::<Event>(&message.payload) {
-            Ok(event) if !args.wants(&event) => {}
-            Ok(event) => {
-                show(&event, cluster.format)?;
-                shown += 1;
-            }
-            Err(e) => note(format_args!("{}: cannot be read: {e}", message.subject)),
+        let event = senders.event(&cluster.subjects, &message);
+        if let Some(event) = event.filter(|event| args.wants(event)) {
+            show(&event, cluster.format)?;
+            shown += 1;
         }
     }
     if shown < most {

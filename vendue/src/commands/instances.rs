@@ -1,16 +1,22 @@
 //! Asking every cell what it runs, and every auctioneer what waits: the cells' part works with no
 //! auctioneer alive.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
+use anyhow::bail;
 use serde_json::{Value, json};
 use shared::{
-    ask::{GatherEnd, gather, queued},
+    Subjects,
+    ask::{self, GatherEnd, queued},
     wire::{
         Instance, InstanceState, Instances, InstancesAnswer, Page, PoolAnswer, PoolCell,
         QueuedAnswer, QueuedGroup, QueuedRequest, to_bytes,
     },
 };
+use tokio::time::{Instant, sleep};
 
 use crate::{
     cluster::{Cluster, Peer},
@@ -82,8 +88,8 @@ pub(crate) struct Answers {
     pub(crate) queued: Vec<QueuedGroup>,
     /// Instances that wait in groups that were not listed.
     pub(crate) queued_unlisted: usize,
-    /// The cells that answered.
-    pub(crate) cells: BTreeSet<String>,
+    /// The cells that answered, with their zones.
+    pub(crate) cells: BTreeMap<String, String>,
     /// Cells that an auctioneer knows and that did not answer.
     pub(crate) silent: Vec<String>,
 }
@@ -129,7 +135,7 @@ pub(crate) async fn held_and_queued(
         app: app.map(str::to_owned),
         limit: None,
     };
-    let waiting = queued(&cluster.bus.client, &cluster.subjects, &request);
+    let waiting = queued(&cluster.bus, &cluster.subjects, &request);
     let (cells, waiting) = tokio::join!(ask_cells(cluster, app), waiting);
     let waiting = waiting?;
     let mut answers = match cells? {
@@ -182,8 +188,8 @@ async fn ask_cells(cluster: &Cluster, app: Option<&str>) -> anyhow::Result<Optio
     let quiet = expected.awaited.is_empty().then_some(QUIET);
     let mut answers = Answers::default();
     let mut unreadable = None;
-    let take = |message: async_nats::Message| {
-        match serde_json::from_slice::<InstancesAnswer>(&message.payload) {
+    let take = |answer: Result<InstancesAnswer, _>| {
+        match answer {
             Ok(answer) => answers.take(answer, &mut expected),
             Err(e) => unreadable = Some(e),
         }
@@ -194,9 +200,8 @@ async fn ask_cells(cluster: &Cluster, app: Option<&str>) -> anyhow::Result<Optio
         app: app.map(str::to_owned),
         ids: Vec::new(),
     };
-    let subject = cluster.subjects.instances();
-    let client = &cluster.bus.client;
-    let ended = gather(client, subject, to_bytes(&question), DEADLINE, quiet, take).await?;
+    let (bus, subjects) = (&cluster.bus, &cluster.subjects);
+    let ended = ask::instances(bus, subjects, &question, (DEADLINE, quiet), take).await?;
     if ended == GatherEnd::NoResponders {
         return Ok(None);
     }
@@ -215,7 +220,7 @@ impl Answers {
     fn take(&mut self, answer: InstancesAnswer, expected: &mut Expected) {
         if !answer.more {
             expected.answered(&answer.cell);
-            self.cells.insert(answer.cell.clone());
+            self.cells.insert(answer.cell.clone(), answer.zone.clone());
         }
         for instance in answer.instances {
             self.instances.push(Located {
@@ -289,6 +294,52 @@ pub(crate) async fn pool(cluster: &Cluster, patience: Duration) -> anyhow::Resul
         whole.cells.dedup_by(|a, b| a.cell.cell == b.cell.cell);
         return Ok(whole);
     }
+}
+
+/// Waits until so many auctioneers know so many cells.
+pub(crate) async fn until_known(
+    client: &async_nats::Client,
+    subjects: &Subjects,
+    cells: usize,
+    auctioneers: usize,
+    patience: Duration,
+) -> anyhow::Result<()> {
+    let end = Instant::now() + patience;
+    let (mut knowing, mut most) = (BTreeSet::new(), None);
+    while knowing.len() < auctioneers {
+        match first_of_pool(client, subjects).await {
+            Some(page) if page.total >= cells => drop(knowing.insert(page.auctioneer)),
+            page => {
+                most = most.max(page.map(|page| page.total));
+                sleep(Duration::from_millis(20)).await;
+            }
+        }
+        if Instant::now() > end {
+            let (some, patience) = (knowing.len(), humantime::format_duration(patience));
+            bail!(match most {
+                _ if some > 0 => format!(
+                    "{some} of {auctioneers} auctioneers know all {cells} cells after {patience}"
+                ),
+                Some(most) => format!("only {most} of {cells} cells are known after {patience}"),
+                None => format!("no auctioneer answers after {patience}"),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The smallest page of any auctioneer's pool: how many cells it knows stands on each.
+pub(crate) async fn first_of_pool(
+    client: &async_nats::Client,
+    subjects: &Subjects,
+) -> Option<PoolAnswer> {
+    let page = Page {
+        v: shared::VERSION,
+        offset: 0,
+        limit: Some(1),
+    };
+    let asked = client.request(subjects.pool(), to_bytes(&page)).await;
+    serde_json::from_slice(&asked.ok()?.payload).ok()
 }
 
 #[cfg(test)]

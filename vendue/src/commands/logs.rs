@@ -18,6 +18,7 @@ use crate::{
     cluster::Cluster,
     context::{Exit, Failure, Format, Global, Usage},
     output::{self, counted, note},
+    senders::Senders,
 };
 
 #[derive(Debug, clap::Args)]
@@ -55,7 +56,7 @@ pub(crate) async fn logs(global: &Global, args: &LogsArgs) -> anyhow::Result<Exi
     let cluster = Cluster::connect(global).await?;
     let index = args.index.map_or("*".into(), |i| i.to_string());
     // before the question, so that nothing falls between
-    let subject = cluster.subjects.log(&args.app, &index);
+    let subject = cluster.subjects.log(&args.app, &index, "*");
     let mut live = cluster.bus.client.subscribe(subject).await?;
     let subscribed = Instant::now();
     let answers = instances::held(&cluster, Some(&args.app)).await?;
@@ -79,14 +80,15 @@ pub(crate) async fn logs(global: &Global, args: &LogsArgs) -> anyhow::Result<Exi
     if !args.follow {
         return Ok(Exit::Ok);
     }
+    let senders = Senders::default();
     while let Some(message) = live.next().await {
-        match serde_json::from_slice::<LogLine>(&message.payload) {
-            Ok(line) => match twice.iter().position(|seen| same(seen, &line)) {
-                Some(seen) => drop(twice.swap_remove(seen)),
-                None if args.instance.is_some_and(|id| id != line.instance) => {}
-                None => show(&line, args, cluster.format)?,
-            },
-            Err(e) => note(format_args!("{}: cannot be read: {e}", message.subject)),
+        let Some(line) = senders.line(&cluster.subjects, &message) else {
+            continue;
+        };
+        match twice.iter().position(|seen| same(seen, &line)) {
+            Some(seen) => drop(twice.swap_remove(seen)),
+            None if args.instance.is_some_and(|id| id != line.instance) => {}
+            None => show(&line, args, cluster.format)?,
         }
     }
     Err(anyhow!("the connection to NATS is closed"))

@@ -6,7 +6,12 @@ use anyhow::Context;
 use clap::Args;
 use placement::Span;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
-use shared::{Subjects, nats, shutdown, size::parse_mib};
+use shared::{
+    Subjects,
+    nats::{self, NatsOptions},
+    shutdown,
+    size::parse_mib,
+};
 use toml::{Table, Value};
 
 use crate::{
@@ -378,7 +383,10 @@ pub(crate) async fn rep(global: &Global, args: &RepArgs) -> anyhow::Result<Exit>
     config.validate().map_err(Usage::because)?;
     let subjects = Subjects::new(global.prefix.as_str()).map_err(Usage::because)?;
     let shutdown = shutdown::on_signals()?;
-    let options = nats_options(&global, &short_name(&format!("rep-{}", config.cell)), true);
+    let options = NatsOptions {
+        identity: Some(config.cell.clone()),
+        ..nats_options(&global, &short_name(&format!("rep-{}", config.cell)), true)
+    };
     let bus = connect(&options).await?;
     let url = nats::without_secrets(&options.url);
     tracing::info!(cell = config.cell, zone = config.zone, url, "starting rep");

@@ -18,7 +18,7 @@ pub(crate) struct AuctioneerArgs {
     /// TOML file with settings named like these flags; flags replace what is in it
     #[arg(long, env = "VENDUE_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Auctioneer name, unique in the cluster [default: a random one]
+    /// Auctioneer name, unique in the cluster [default: the credentials' name, else a random one]
     #[arg(long, env = "VENDUE_AUCTIONEER")]
     name: Option<String>,
     /// Policy: the name of a preset or a file [default: diego]
@@ -52,15 +52,21 @@ pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow
         );
     }
     let file: AuctioneerFile = from_table(table, args.config.as_ref())?;
+    let mut options = nats_options(global, "", true);
+    let name = match file.name {
+        Some(name) => Some(name),
+        None => nats::identity(&options).map_err(Usage::because)?,
+    };
     let config = auctioneer::AuctioneerConfig {
-        name: file.name.unwrap_or_else(|| short_name("auctioneer")),
+        name: name.unwrap_or_else(|| short_name("auctioneer")),
         policy: policy::load_to_run(file.policy.as_deref().unwrap_or(DEFAULT_POLICY))?,
     };
     // before anything is said of the connection
     placement::check_name("name", &config.name).map_err(Usage::because)?;
     let subjects = Subjects::new(global.prefix.as_str()).map_err(Usage::because)?;
     let shutdown = shutdown::on_signals()?;
-    let options = nats_options(global, &short_name(&config.name), true);
+    options.name = short_name(&config.name);
+    options.identity = Some(config.name.clone());
     let bus = crate::cluster::connect(&options).await?;
     let url = nats::without_secrets(&options.url);
     tracing::info!(

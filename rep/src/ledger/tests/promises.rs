@@ -40,6 +40,9 @@ fn work_of(id: u128, believed: u32) -> Work {
         memory_mb: 50 * i64::try_from(id % 7).unwrap(),
         cpu_millis: i64::try_from(id % 2).unwrap(),
         owner: id.is_multiple_of(5).then(|| "anna".into()),
+        request: None,
+        version: None,
+        traceparent: None,
         tags: [("role".to_owned(), app.to_owned())].into(),
         believed: (believed < 3).then_some(believed),
         ..work(id, app)

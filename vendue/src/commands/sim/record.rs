@@ -3,10 +3,10 @@
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::Context;
-use async_nats::{Client, Subscriber};
+use async_nats::Subscriber;
 use futures_util::StreamExt;
 use shared::{
-    ask::gather,
+    ask,
     wire::{Instances, InstancesAnswer, Page, PoolAnswer, to_bytes},
 };
 use simulator::scenario::recording::Recording;
@@ -98,20 +98,20 @@ async fn discover(
             () = sleep_until(quiet.min(end)) => break,
         }
     }
-    held(client, subjects.instances(), recording).await
+    held(cluster, recording).await
 }
 
-async fn held(client: &Client, subject: String, recording: &mut Recording) -> anyhow::Result<()> {
+async fn held(cluster: &Cluster, recording: &mut Recording) -> anyhow::Result<()> {
     let (cells, mut answered) = (recording.cells(), 0);
-    let question = to_bytes(&Instances::default());
-    let answers = |message: async_nats::Message| {
-        if let Ok(answer) = serde_json::from_slice::<InstancesAnswer>(&message.payload) {
+    let answers = |answer: Result<InstancesAnswer, _>| {
+        if let Ok(answer) = answer {
             answered += usize::from(!answer.more);
             recording.holds(answer);
         }
         answered >= cells
     };
-    gather(client, subject, question, TIMEOUT, Some(QUIET), answers).await?;
+    let (question, wait) = (Instances::default(), (TIMEOUT, Some(QUIET)));
+    ask::instances(&cluster.bus, &cluster.subjects, &question, wait, answers).await?;
     if answered < cells {
         note(format_args!(
             "{} of {cells} cells did not list their instances",

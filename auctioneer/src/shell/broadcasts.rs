@@ -1,0 +1,85 @@
+//! Where the answers to what is asked of every cell go: below each cell's own subject, and addressed to
+//! us. The last token names the question, and this run of ours, so that no answer to an earlier one counts.
+
+use async_nats::HeaderMap;
+use placement::Invalid;
+use shared::AnswerTo;
+use uuid::Uuid;
+
+use crate::ids::{LookupId, StopId};
+
+/// What was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    Bid,
+    Stop(StopId),
+    Instances(LookupId),
+}
+
+/// The questions of this run.
+#[derive(Debug)]
+pub(super) struct Broadcasts {
+    name: String,
+    run: String,
+    /// Bids are asked for most often, and name their auction themselves.
+    bid: HeaderMap,
+}
+
+impl Broadcasts {
+    pub(super) fn new(name: &str) -> Result<Self, Invalid> {
+        let run = Uuid::new_v4().simple().to_string();
+        Ok(Self {
+            bid: AnswerTo::new(name, &format!("bid-0-{run}"))?.headers(),
+            name: name.to_owned(),
+            run,
+        })
+    }
+
+    /// The headers of a question.
+    pub(super) fn headers(&self, asked: Asked) -> HeaderMap {
+        let token = match asked {
+            Asked::Bid => return self.bid.clone(),
+            Asked::Stop(stop) => format!("stop-{stop}-{}", self.run),
+            Asked::Instances(lookup) => format!("found-{lookup}-{}", self.run),
+        };
+        // the name was checked at the start
+        AnswerTo::new(&self.name, &token).map_or_else(|_| HeaderMap::new(), |to| to.headers())
+    }
+
+    /// The question that an answer's last token names; none when it is not of this run.
+    pub(super) fn asked(&self, token: &str) -> Option<Asked> {
+        let question = token.strip_suffix(&self.run)?.strip_suffix('-')?;
+        let (what, number) = question.split_once('-')?;
+        let number: u64 = number.parse().ok()?;
+        match what {
+            "bid" => Some(Asked::Bid),
+            "stop" => Some(Asked::Stop(StopId::new(number))),
+            "found" => Some(Asked::Instances(LookupId::new(number))),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::ANSWER_TO;
+
+    use super::*;
+
+    #[test]
+    fn a_token_names_its_question_in_this_run_only() {
+        let broadcasts = Broadcasts::new("a1").unwrap();
+        for asked in [
+            Asked::Bid,
+            Asked::Stop(StopId::new(7)),
+            Asked::Instances(LookupId::new(8)),
+        ] {
+            let headers = broadcasts.headers(asked);
+            let to = headers.get(ANSWER_TO).unwrap().as_str();
+            let token = to.strip_prefix("a1.").unwrap();
+            assert_eq!(broadcasts.asked(token), Some(asked));
+            assert_eq!(Broadcasts::new("a1").unwrap().asked(token), None);
+        }
+        assert_eq!(broadcasts.asked("stop-7"), None);
+    }
+}
