@@ -181,7 +181,7 @@ mod tests {
         assert!(outcomes.get("a").is_some());
         outcomes.prune(REMEMBER_MS);
         assert_eq!(
-            (outcomes.get("a"), outcomes.bytes, outcomes.dropped),
+            (outcomes.get("a"), outcomes.bytes, outcomes.dropped()),
             (None, 0, 0)
         );
     }
@@ -194,7 +194,20 @@ mod tests {
         }
         assert_eq!(outcomes.get("0"), None);
         assert!(outcomes.get("1").is_some());
-        assert_eq!((outcomes.known.len(), outcomes.dropped), (MAX_OUTCOMES, 1));
+        assert_eq!(
+            (outcomes.known.len(), outcomes.dropped()),
+            (MAX_OUTCOMES, 1)
+        );
+    }
+
+    #[test]
+    fn what_is_pushed_out_is_counted() {
+        let mut outcomes = Outcomes::default();
+        let large = "x".repeat(MAX_BYTES / 4 * 3);
+        for (id, dropped) in [("a", 0), ("b", 1), ("c", 2), ("d", 3)] {
+            ended(&mut outcomes, 0, id, &large);
+            assert_eq!(outcomes.dropped(), dropped, "after {id}");
+        }
     }
 
     #[test]

@@ -163,9 +163,8 @@ impl Ledger {
                 Err(refusal) => refused.push(refusal),
             }
         }
-        if self.recent.len() > RECENT {
-            self.recent.drain(..self.recent.len() - RECENT);
-        }
+        let too_many = self.recent.len().saturating_sub(RECENT);
+        self.recent.drain(..too_many);
         Acceptance {
             v: shared::VERSION,
             cell: self.cell.cell.clone(),

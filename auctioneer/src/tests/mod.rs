@@ -5,6 +5,7 @@ mod answers;
 mod auction;
 mod due;
 mod feed;
+mod held;
 mod lookups;
 mod pool_time;
 mod questions;

@@ -123,6 +123,18 @@ fn cells_known_to_be_silent_are_not_counted() {
     assert_eq!(answer["decisions"][1]["outcome"], "unplaced");
     world.advertise("c2");
     assert_eq!(fits(&mut world), 2, "it is there again");
+    world.ask_one("s", "tiny2", 1, 1);
+    world.silence(crate::BID_WAIT_MS);
+    assert_eq!(fits(&mut world), 2, "all are silent: it may be us");
+}
+
+#[test]
+fn each_dry_run_draws_by_itself() {
+    let mut world = World::with_cells("dea", &["c1", "c2", "c3", "c4", "c5", "c6"]);
+    let winners: std::collections::BTreeSet<String> = (0..20)
+        .map(|_| place(&mut world, 100, |_| {})["decisions"][0]["cell"].to_string())
+        .collect();
+    assert!(winners.len() > 1, "{winners:?}");
 }
 
 fn explained(world: &mut World, app: &str) -> Vec<Value> {

@@ -44,7 +44,11 @@ impl TestCell {
     }
 
     pub(super) fn report(&self, auction: Option<AuctionId>) -> Bytes {
-        to_bytes(&Advert {
+        to_bytes(&self.advert(auction))
+    }
+
+    pub(super) fn advert(&self, auction: Option<AuctionId>) -> Advert {
+        Advert {
             v: 1,
             auction,
             incarnation: self.incarnation,
@@ -53,7 +57,7 @@ impl TestCell {
             ttl: Span(Duration::from_millis(self.ttl_ms)),
             recent: self.recent.iter().copied().collect(),
             cell: self.cell.clone(),
-        })
+        }
     }
 
     pub(super) fn unchanged(&self, auction: AuctionId) -> Bytes {

@@ -236,10 +236,12 @@ fn what_operators_change_is_advertised_at_once() {
     let mut cell = machine.ledger().cell().clone();
     machine.describe(10, &cell);
     assert!(run(&mut machine, 10).is_empty(), "nothing changed");
+    let seq = machine.ledger().seq();
     cell.attributes_mut().zone = "z9".into();
     machine.describe(10, &cell);
     assert_eq!(run(&mut machine, 10), ["advertise 0"]);
     assert_eq!(machine.ledger().cell().zone, "z9");
+    assert_eq!(machine.ledger().seq(), seq + 1, "it is news to everybody");
 }
 
 #[test]
