@@ -102,7 +102,7 @@ mod tests {
             "info",
             "off",
             "rep=debug",
-            "warn,rep=debug, auctioneer=trace",
+            "warn,rep=debug,auctioneer=trace",
             "a::b=info",
         ] {
             assert_eq!(check(good), Ok(()), "{good}");
