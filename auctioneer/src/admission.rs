@@ -6,7 +6,8 @@ use std::sync::Arc;
 use placement::{Policy, check_name};
 use serde_json::Value;
 use shared::wire::{
-    Parsed, PlaceExtra, StartBody, Stop, WireError, code, parse, parse_start, to_bytes,
+    Parsed, PlaceExtra, StartBody, Stop, WireError, check_version, code, parse, parse_start,
+    to_bytes,
 };
 use shared::{AuctionId, RequestId};
 use uuid::Uuid;
@@ -35,8 +36,8 @@ pub fn read_start(
             reply,
         },
         Ok(StartBody::One(request)) => {
-            let request =
-                admit(policy, *request, &mut new_id).map_err(|e| rejected(body, e, &mut new_id));
+            let request = admit_start(policy, *request, &mut new_id)
+                .map_err(|e| rejected(body, e, &mut new_id));
             AuctioneerInput::Start(StartMessage {
                 requests: vec![request],
                 array: false,
@@ -46,7 +47,7 @@ pub fn read_start(
         Ok(StartBody::Many(requests)) => {
             let mut elements: Option<Vec<Value>> = None;
             let mut admit_one = |(n, request): (usize, Result<Parsed, WireError>)| {
-                admit(policy, request, &mut new_id).map_err(|error| {
+                admit_start(policy, request, &mut new_id).map_err(|error| {
                     // parsed again only if something is wrong
                     let elements = elements
                         .get_or_insert_with(|| serde_json::from_slice(body).unwrap_or_default());
@@ -93,7 +94,26 @@ pub fn read_announcement(by: &str, body: &[u8]) -> AuctioneerInput {
     })
 }
 
-/// Checks what the request's own rules leave open, and gives it an id.
+/// Admits a request that is to be started. Without `run` every cell that runs processes would refuse
+/// it, after up to three auctions; placement does not need it.
+fn admit_start(
+    policy: &Policy,
+    parsed: Result<Parsed, WireError>,
+    new_id: &mut impl FnMut() -> Uuid,
+) -> Result<AdmittedRequest, WireError> {
+    let admitted = admit(policy, parsed, new_id)?;
+    if admitted.request.run.is_some() {
+        return Ok(admitted);
+    }
+    let example = r#"{"command":["sleep","60"]}"#;
+    Err(WireError {
+        code: code::INVALID_REQUEST.into(),
+        field: Some("run".into()),
+        message: format!("run: missing; a start says what to execute, such as {example}"),
+    })
+}
+
+/// Checks what [`Request`] itself does not check, and sets its id.
 fn admit(
     policy: &Policy,
     parsed: Result<Parsed, WireError>,
@@ -180,6 +200,7 @@ pub fn read_place(
 ) -> Result<AuctioneerInput, WireError> {
     let first = body.iter().find(|b| !b.is_ascii_whitespace());
     let (extra, requests) = if first == Some(&b'{') {
+        check_version(body)?;
         let value: Value = parse(body, &mut Vec::new())?;
         let extra: PlaceExtra = parse(body, &mut Vec::new())?;
         let inner = value.get("request").map(Value::to_string);

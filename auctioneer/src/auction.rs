@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use placement::{Decision, Explain, Job, PlanContext, Unplaced, Verdict};
+use placement::{Decision, Job, PlanContext, Unplaced, Verdict};
 use shared::{
     VERSION,
     wire::{CellStart, Event, Outcome, Work, format_indices, kind, to_bytes},
@@ -71,7 +71,6 @@ pub(crate) fn decide(parts: &mut Parts, auction: AuctionId, no_bid: Vec<Arc<str>
         now_ms: parts.wall_ms(),
         absent,
         instances: std::mem::take(&mut batch.located),
-        explain: Explain::Winner,
         ..PlanContext::default()
     };
     let pool = parts.feed.pool_mut();

@@ -113,7 +113,14 @@ impl Auctioneer {
             } => {
                 let counters = &mut parts.turn.counters;
                 let cell = subject_cell.as_deref();
-                let received = parts.feed.receive(now_ms, kind, cell, &body, counters);
+                let mut received = parts.feed.receive(now_ms, kind, cell, &body, counters);
+                if let Some(error) = received.error.take().map(Box::new) {
+                    let cell = subject_cell;
+                    parts
+                        .turn
+                        .out
+                        .push(AuctioneerOutput::Dropped { cell, error });
+                }
                 self.reported(kind, received);
             }
             Input::Simulated(SimulatedInput::Report { kind, report }) => {
@@ -130,7 +137,7 @@ impl Auctioneer {
             }
             Input::NoResponders { dispatch } => answers::no_responders(parts, dispatch),
             Input::WrongSubject => parts.turn.counters.dropped_wrong_subject += 1,
-            Input::Unreadable => parts.turn.counters.stray_answers += 1,
+            Input::Unreadable => parts.turn.counters.dropped_malformed += 1,
             Input::Outcome { id, body } => {
                 claims::outcome(parts, &mut self.lookups, &id, body);
             }

@@ -9,7 +9,7 @@ pub struct Counters {
     pub reports: u64,
     /// Reports that only renewed a lease.
     pub renewed: u64,
-    /// Dropped: not a valid report of a cell.
+    /// Dropped: not a valid message, or of another version.
     pub dropped_malformed: u64,
     /// Dropped: the body names another sender than the subject.
     pub dropped_wrong_subject: u64,

@@ -4,10 +4,11 @@
 //! Pure: the time is an argument, and nothing is sent.
 
 mod debits;
+mod former;
 mod known;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::Duration,
 };
@@ -15,13 +16,13 @@ use std::{
 use placement::{Cell, Pool};
 use shared::{
     clock::millis,
-    wire::{Advert, Envelope, parse_cell},
+    wire::{Advert, Envelope, WireError, code, parse_cell},
 };
 
-use self::known::lease_ms;
-use crate::{counters::Counters, fast_map::FastMap, pool_time::PoolTime};
+use self::{former::Former, known::lease_ms};
+use crate::{counters::Counters, pool_time::PoolTime};
 pub use known::{Debit, Known};
-use shared::{AuctionId, Incarnation, InstanceId, clock::CellTime};
+use shared::{AuctionId, InstanceId, clock::CellTime};
 
 /// The largest report of a cell, bytes.
 pub const MAX_REPORT_BYTES: usize = 256 * 1024;
@@ -31,8 +32,6 @@ pub const MAX_APPS: usize = 10_000;
 pub const MAX_CELLS: usize = 50_000;
 /// The longest ttl, milliseconds.
 const MAX_TTL_MS: u64 = 3_600_000;
-/// The most replaced incarnations remembered.
-const MAX_FORMER: usize = 100_000;
 
 /// The kinds of reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +57,8 @@ pub struct Received {
     pub ask_state: Option<Arc<str>>,
     /// Unanswered instances that the report lists as accepted.
     pub settled: Vec<InstanceId>,
+    /// What is wrong with the report: it was dropped.
+    pub error: Option<WireError>,
 }
 
 /// A cell that left the pool, with what it was running: from its last advertisement and what was
@@ -82,8 +83,7 @@ pub struct Feed {
     time: PoolTime,
     /// Cells to which nothing is sent for now; the time of some may be over.
     unreachable: BTreeSet<Arc<str>>,
-    former: FastMap<Incarnation, u64>,
-    former_order: VecDeque<(u64, Incarnation)>,
+    former: Former,
     version: u64,
 }
 
@@ -144,13 +144,7 @@ impl Feed {
         let ended: Vec<Arc<str>> = ended.map(|(name, _)| Arc::clone(name)).collect();
         let lost: Vec<LostCell> = ended.iter().filter_map(|name| self.forget(name)).collect();
         counters.cells_lost += lost.len() as u64;
-        while let Some((until_ms, incarnation)) = self.former_order.front() {
-            if *until_ms > now_ms && self.former_order.len() <= MAX_FORMER {
-                break;
-            }
-            self.former.remove(incarnation);
-            self.former_order.pop_front();
-        }
+        self.former.forget(now_ms);
         lost
     }
 
@@ -181,15 +175,15 @@ impl Feed {
             counters.dropped_too_large += 1;
             return Received::default();
         }
-        let Ok(envelope) = Envelope::parse(body, None) else {
-            counters.dropped_malformed += 1;
-            return Received::default();
+        let envelope = match Envelope::parse(body, None) {
+            Ok(envelope) => envelope,
+            Err(error) => return malformed(error, counters),
         };
         if subject_cell.is_some_and(|cell| cell != envelope.cell) {
             counters.dropped_wrong_subject += 1;
             return Received::default();
         }
-        self.take(now_ms, kind, &envelope, || parse_cell(body).ok(), counters)
+        self.take(now_ms, kind, &envelope, || parse_cell(body), counters)
     }
 
     /// As [`Feed::receive`], for a report that was never serialised, from a driver in the same
@@ -203,6 +197,7 @@ impl Feed {
     ) -> Received {
         counters.reports += 1;
         let envelope = Envelope {
+            v: report.v,
             cell: report.cell.cell.clone(),
             auction: report.auction,
             incarnation: report.incarnation,
@@ -216,7 +211,7 @@ impl Feed {
             now_ms,
             kind,
             &envelope,
-            || Some(Arc::unwrap_or_clone(report).cell),
+            || Ok(Arc::unwrap_or_clone(report).cell),
             counters,
         )
     }
@@ -226,10 +221,10 @@ impl Feed {
         now_ms: u64,
         kind: ReportKind,
         envelope: &Envelope,
-        whole: impl FnOnce() -> Option<Cell>,
+        whole: impl FnOnce() -> Result<Cell, WireError>,
         counters: &mut Counters,
     ) -> Received {
-        if self.former.contains_key(&envelope.incarnation) {
+        if self.former.contains(&envelope.incarnation) {
             counters.dropped_old_incarnation += 1;
             return Received::default();
         }
@@ -256,11 +251,15 @@ impl Feed {
                 }
             }
             _ => {
-                let (Some(ttl_ms), Some(cell)) = (ttl_ms, whole()) else {
-                    counters.dropped_malformed += 1;
-                    return Received::default();
+                let Some(ttl_ms) = ttl_ms else {
+                    let missing = "not a valid message: missing field `ttl`";
+                    let error = WireError::new(code::INVALID_REQUEST, missing);
+                    return malformed(error, counters);
                 };
-                self.replace(now_ms, kind, envelope, ttl_ms, cell, counters)
+                match whole() {
+                    Ok(cell) => self.replace(now_ms, kind, envelope, ttl_ms, cell, counters),
+                    Err(error) => malformed(error, counters),
+                }
             }
         }
     }
@@ -272,17 +271,11 @@ impl Feed {
         };
         let ttl_ms = known.ttl_ms;
         counters.cells_lost += 1;
-        self.remember_former(now_ms, envelope.incarnation, ttl_ms);
+        self.former.add(now_ms, envelope.incarnation, ttl_ms);
         Received {
             left: self.forget(&envelope.cell),
             ..Received::default()
         }
-    }
-
-    fn remember_former(&mut self, now_ms: u64, incarnation: Incarnation, ttl_ms: u64) {
-        let until_ms = now_ms + 2 * ttl_ms;
-        self.former.insert(incarnation, until_ms);
-        self.former_order.push_back((until_ms, incarnation));
     }
 
     /// The version is already known: only the lease begins again.
@@ -322,7 +315,7 @@ impl Feed {
     pub(crate) fn renew_all(&mut self, now_ms: u64, advertised: bool, except: &BTreeSet<Arc<str>>) {
         let pool_ms = self.time.now_ms();
         for (name, known) in &mut self.cells {
-            if !except.is_empty() && except.contains(name) {
+            if except.contains(name) {
                 continue;
             }
             known.expires_at_ms = pool_ms + known.ttl_ms;
@@ -362,7 +355,7 @@ impl Feed {
             }
             Some((incarnation, ttl_ms)) if incarnation != envelope.incarnation => {
                 // what was sent to the old incarnation ended with it
-                self.remember_former(now_ms, incarnation, ttl_ms);
+                self.former.add(now_ms, incarnation, ttl_ms);
                 self.cells.remove(envelope.cell.as_str());
             }
             _ => {}
@@ -434,6 +427,15 @@ impl Feed {
         if let Some(known) = self.cells.get_mut(cell) {
             known.silent = false;
         }
+    }
+}
+
+/// A report that cannot be used changes nothing.
+fn malformed(error: WireError, counters: &mut Counters) -> Received {
+    counters.dropped_malformed += 1;
+    Received {
+        error: Some(error),
+        ..Received::default()
     }
 }
 

@@ -76,3 +76,51 @@ impl Groups {
         turn.reply(group.reply, body);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{counters::Counters, io::AuctioneerOutput};
+    use shared::wire::Outcome;
+
+    fn answer() -> Answer {
+        Answer {
+            id: "r".parse().unwrap(),
+            app: "web".into(),
+            outcome: Outcome::Placed,
+            body: "{}".into(),
+        }
+    }
+
+    #[test]
+    fn a_message_is_answered_after_its_last_request_unless_it_is_forgotten() {
+        for (forgotten, replies) in [(false, 1), (true, 0)] {
+            let mut turn = Turn {
+                now_ms: 0,
+                max_payload: 1 << 20,
+                counters: Counters::default(),
+                out: Vec::new(),
+            };
+            let mut groups = Groups::default();
+            let other = groups.open(1, false, Some(ReplyKey::new(1)));
+            let group = groups.open(2, true, Some(ReplyKey::new(2)));
+            // the same place twice is one request
+            for position in [0, 0] {
+                groups.fill(&mut turn, Place { group, position }, answer());
+                assert!(turn.out.is_empty());
+            }
+            if forgotten {
+                groups.forget(group);
+            }
+            groups.fill(&mut turn, Place { group, position: 1 }, answer());
+            assert_eq!(turn.out.len(), replies);
+            let (group, position) = (other, 0);
+            groups.fill(&mut turn, Place { group, position }, answer());
+            let last = turn.out.last();
+            assert!(
+                matches!(last, Some(AuctioneerOutput::Reply { to, .. }) if *to == ReplyKey::new(1))
+            );
+            assert!(groups.open.is_empty());
+        }
+    }
+}

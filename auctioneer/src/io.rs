@@ -101,7 +101,7 @@ pub enum AuctioneerInput {
         /// Which start.
         dispatch: DispatchId,
     },
-    /// An answer that could not be parsed.
+    /// A message of another program that could not be read.
     Unreadable,
     /// A message whose body names another sender than its subject.
     WrongSubject,
@@ -254,6 +254,13 @@ pub enum AuctioneerOutput {
         id: RequestId,
         /// The whole reply.
         body: Bytes,
+    },
+    /// A cell's report could not be used; for the log.
+    Dropped {
+        /// The cell that its subject names; none for bids and states.
+        cell: Option<String>,
+        /// What is wrong with it.
+        error: Box<WireError>,
     },
     /// An auction was held; for the log, so that it can be replayed.
     AuctionHeld {

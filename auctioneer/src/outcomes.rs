@@ -390,6 +390,16 @@ mod tests {
     }
 
     #[test]
+    fn what_is_pushed_out_is_counted() {
+        let mut outcomes = Outcomes::default();
+        let large = "x".repeat(MAX_BYTES / 4 * 3);
+        for (id, dropped) in [("a", 0), ("b", 1), ("c", 2), ("d", 3)] {
+            ended(&mut outcomes, 0, id, &large);
+            assert_eq!(outcomes.dropped(), dropped, "after {id}");
+        }
+    }
+
+    #[test]
     fn a_flood_of_announcements_pushes_out_no_outcome() {
         let mut outcomes = Outcomes::default();
         ended(&mut outcomes, 0, "a", "x");

@@ -47,7 +47,7 @@ impl Parts {
     /// A random id, from the seed.
     pub(crate) fn new_auction_id(&mut self) -> AuctionId {
         let (high, low) = (self.random.draw(), self.random.draw());
-        let bytes = ((u128::from(high) << 64) | u128::from(low)).to_be_bytes();
+        let bytes = uuid::Uuid::from_u64_pair(high, low).into_bytes();
         uuid::Builder::from_random_bytes(bytes).into_uuid().into()
     }
 }

@@ -48,9 +48,7 @@ impl PastAuctions {
     pub(crate) fn add(&mut self, past: PastAuction) {
         self.decisions += past.decisions.len();
         self.past.push_back(past);
-        while self.past.len() > REMEMBERED
-            || (self.decisions > MAX_DECISIONS && self.past.len() > 1)
-        {
+        while self.past.len() > REMEMBERED || self.decisions > MAX_DECISIONS {
             let dropped = self.past.pop_front();
             self.decisions -= dropped.map_or(0, |dropped| dropped.decisions.len());
         }
@@ -116,9 +114,10 @@ impl PastDecision {
         outcomes: &FastMap<InstanceId, LateOutcome>,
     ) -> DecisionRecord {
         let (request, highest) = (&self.job.request, policy.highest_wins());
-        let later = (!outcomes.is_empty() && self.cell.is_some())
-            .then(|| instance_id(&request.id, &request.app, request.kind, self.job.index))
-            .and_then(|instance| outcomes.get(&instance));
+        let later = self.cell.as_ref().and_then(|_| {
+            let instance = instance_id(&request.id, &request.app, request.kind, self.job.index);
+            outcomes.get(&instance)
+        });
         let why = self.why.as_ref().or(later.map(|(_, why)| why));
         let outcome = match (&self.cell, later) {
             (None, _) => Outcome::Unplaced,
@@ -175,6 +174,19 @@ mod tests {
             .collect();
         assert_eq!(ages, [2, 4, 6, 8, 10, 12, 14, 16]);
         assert!(past_auctions.of_app(20, &dea, "none").is_empty());
+    }
+
+    #[test]
+    fn what_the_winner_was_worth_is_a_cost_or_a_score_as_the_policy_has_it() {
+        for (policy, cost, score) in [("diego", Some(0.5), None), ("dapi", None, Some(0.5))] {
+            let policy = Policy::preset(policy).unwrap();
+            let mut held = past(0, "web", 1);
+            held.decisions[0].value = Some(0.5);
+            let mut past_auctions = PastAuctions::default();
+            past_auctions.add(held);
+            let told = &past_auctions.of_app(0, &policy, "web")[0].decisions[0];
+            assert_eq!((told.cost, told.score), (cost, score), "{}", policy.name());
+        }
     }
 
     #[test]

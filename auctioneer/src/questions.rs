@@ -82,7 +82,6 @@ fn decide(parts: &mut Parts, dry_run: &DryRun) -> Result<bytes::Bytes, WireError
 fn plan_context(parts: &mut Parts, explain: Explain) -> PlanContext {
     PlanContext {
         seed: parts.random.draw(),
-        auction: parts.new_auction_id().as_u128(),
         now_ms: parts.wall_ms(),
         absent: absent(&mut parts.feed, parts.turn.now_ms),
         explain,

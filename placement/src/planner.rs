@@ -349,3 +349,6 @@ impl Objectives {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -65,3 +65,6 @@ pub(crate) fn draw(job_point: u64, n: usize) -> usize {
 pub(crate) fn noise(cell_lot: u64, job_point: u64) -> u64 {
     mix(cell_lot ^ job_point.rotate_left(17))
 }
+
+#[cfg(test)]
+mod tests;

@@ -151,6 +151,45 @@ fn platform_limits_include_their_own_stamp_and_pass_versions_beyond() {
     assert!(keeps(filter, &older, &max) && !keeps(filter, &newer, &max));
 }
 
+/// Between two versions that are listed nobody is kept out, and a limit for what is no version says
+/// nothing.
+#[test]
+fn platform_limits_keep_out_only_what_lies_beyond_them() {
+    let filter = "filter = \"platform\"";
+    let cell =
+        |version: &str| json!({"platform": {"version": version, "stamp": "20260301T000000Z"}});
+    let late = "20270101T000000Z";
+    let min = json!({"min_platform": {"7.0": late, "8.0": late}});
+    let max = json!({"max_platform": {"7.0": late, "8.0": late}});
+    for (version, least, most) in [
+        ("6.5", false, true),
+        ("7.0", false, true),
+        ("7.5", true, true),
+        ("8.0", false, true),
+        ("8.5", true, false),
+    ] {
+        assert_eq!(keeps(filter, &cell(version), &min), least, "{version}");
+        assert_eq!(keeps(filter, &cell(version), &max), most, "{version}");
+    }
+    for no_version in ["7", "7.", ".0", "7.x", "x.0", ""] {
+        let limit = json!({"min_platform": {no_version: late}, "max_platform": {no_version: ""}});
+        assert!(keeps(filter, &cell("1.0"), &limit), "{no_version:?}");
+    }
+}
+
+#[test]
+fn a_named_resource_of_which_there_is_just_enough_is_not_lacking() {
+    let cell = json!({"available": {"memory_mb": 100, "extra": {"gpu": 2, "npu": 1}},
+        "total": {"memory_mb": 100, "extra": {"gpu": 2, "npu": 1}}});
+    let cells = [cell.clone(), cell];
+    let request = json!({"extra": {"gpu": 2, "npu": 2}});
+    let plan = plan("filter = \"extra\"", &cells, &request);
+    let Verdict::Unplaced(why) = &plan.decisions[0].verdict else {
+        panic!("{plan:?}");
+    };
+    assert_eq!(why.reason, "insufficient resources: npu");
+}
+
 #[test]
 fn overcommit_ratios_are_compared_to_two_decimals() {
     let filter = "filter = \"overcommit-ratios\"";
@@ -158,6 +197,8 @@ fn overcommit_ratios_are_compared_to_two_decimals() {
     let wants = |ratio: f64| json!({"overcommit": {"cpu": ratio}});
     assert!(keeps(filter, &cell, &wants(1.5)) && keeps(filter, &cell, &wants(1.504)));
     assert!(!keeps(filter, &cell, &wants(1.51)) && !keeps(filter, &cell, &wants(1.49)));
+    // none and 0 are alike
+    assert!(keeps(filter, &json!({}), &wants(0.0)) && !keeps(filter, &json!({}), &wants(0.01)));
 }
 
 #[test]

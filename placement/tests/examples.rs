@@ -493,3 +493,54 @@ fn a_near_and_far_batch_follows_itself() {
         "found no compatible cell that satisfies near and far"
     );
 }
+
+#[test]
+fn what_was_debited_is_gone_in_the_next_auction() {
+    let policy = Policy::preset("diego").unwrap();
+    let mut pool = Pool::default();
+    assert!(pool.is_empty());
+    pool.put(cell("a", "z", 100, 100));
+    assert!(!pool.is_empty());
+    let job = lrp("app", 60, 1).jobs().remove(0);
+    for _ in 0..2 {
+        // a plan alone changes nothing
+        let outcome = outcomes(&mut pool, std::slice::from_ref(&job), &policy);
+        assert_eq!(outcome, ["a"]);
+    }
+    pool.debit("nobody", &job);
+    pool.debit("a", &job);
+    let debited = pool.get("a").unwrap();
+    assert_eq!(
+        (debited.available.memory_mb, debited.count_of("app")),
+        (40, 1)
+    );
+    let outcome = outcomes(&mut pool, &[job], &policy);
+    assert_eq!(outcome, ["insufficient resources: memory"]);
+}
+
+/// A zone with fewer instances whose cells are all out; not one with as many, nor one with more.
+#[test]
+fn emptier_zones_that_could_not_be_taken_are_noted() {
+    let policy = Policy::preset("diego").unwrap();
+    let holding = |zone: &str, count: u32, free| {
+        let mut cell = cell(zone, zone, 1000, free);
+        cell.apps.insert("app".into(), count);
+        cell
+    };
+    let pool = pool([
+        holding("z0", 1, 10),
+        holding("z1", 2, 10),
+        holding("z2", 2, 500),
+        holding("z3", 3, 500),
+    ]);
+    let context = PlanContext {
+        explain: Explain::Stages,
+        ..PlanContext::default()
+    };
+    let plan = pool.plan_plainly(&lrp("app", 100, 1).jobs(), &policy, &context);
+    let explanation = plan.decisions[0].explanation.as_ref().unwrap();
+    assert_eq!(
+        explanation.notes,
+        ["zone \"z0\" holds only 1 of app, but no cell there is left"]
+    );
+}

@@ -153,11 +153,6 @@ impl RepConfig {
         }
     }
 
-    /// Rejects what is not a valid cell; [`crate::run`] also does so, once it is connected.
-    pub fn validate(&self) -> Result<(), Invalid> {
-        self.check().map(drop)
-    }
-
     /// The empty cell and its cadence; an error if one of them is not valid.
     pub(crate) fn check(&self) -> Result<(Cell, Cadence), Invalid> {
         let no_zone = Attributes::default().zone;
@@ -171,6 +166,27 @@ impl RepConfig {
         }
         let cell = self.described(self.index, self.configured());
         cell.check()?;
+        let containers = self.total.containers.unwrap_or(1);
+        for (field, amount) in [
+            ("total.memory_mb", self.total.memory_mb),
+            ("total.containers", containers),
+        ] {
+            if amount < 1 {
+                return Err(Invalid::new(
+                    field,
+                    amount,
+                    "at least 1: the cell would take nothing",
+                ));
+            }
+        }
+        if self.address.is_empty() || self.address.contains(char::is_whitespace) {
+            let value = format!("{:?}", self.address);
+            return Err(Invalid::new(
+                "address",
+                value,
+                "a host name or an IP address",
+            ));
+        }
         if self.heartbeat.0 < Duration::from_millis(10) {
             let value = format!("{:?}", self.heartbeat.0);
             return Err(Invalid::new("heartbeat", value, "at least 10ms"));
@@ -274,6 +290,8 @@ mod tests {
             ("interval", r#""interval":"8s""#),
             ("heartbeat", r#""heartbeat":"0s""#),
             ("zone", r#""zone":"a b""#),
+            ("address", "\"address\":\"\""),
+            ("address", r#""address":"a b""#),
             (
                 "executor.ports",
                 r#""executor":{"kind":"process","ports":[9,8]}"#,
@@ -283,10 +301,16 @@ mod tests {
             let refused = read(&text).unwrap().check().map(|_| ());
             assert_eq!(refused.map_err(|e| e.field), Err(field.to_owned()));
         }
-        let negative = RepConfig::new("a", "z", Resources::new(-1, 0, 0)).check();
-        assert_eq!(
-            negative.map(|_| ()).map_err(|e| e.field),
-            Err("total.memory_mb".into())
-        );
+        for (total, field) in [
+            (Resources::new(-1, 0, 1), "total.memory_mb"),
+            (Resources::new(0, 0, 1), "total.memory_mb"),
+            (Resources::new(1, 0, 0), "total.containers"),
+            (Resources::new(1, -1, 1), "total.disk_mb"),
+        ] {
+            let refused = RepConfig::new("a", "z", total).check().map(|_| ());
+            assert_eq!(refused.map_err(|e| e.field), Err(field.to_owned()));
+        }
+        let no_disk = RepConfig::new("a", "z", Resources::new(1, 0, 1)).check();
+        assert!(no_disk.is_ok(), "work may need none");
     }
 }

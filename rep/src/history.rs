@@ -65,10 +65,8 @@ impl History {
 
     /// A repeated start may itself be repeated until it expires.
     pub(crate) fn extend(&mut self, now_ms: u64, id: InstanceId, expires_ms: u64) {
-        if let Some(known) = self.known.get(&id).copied()
-            && known.until_ms < expires_ms
-        {
-            self.know(now_ms, id, known.stopped, expires_ms);
+        if let Some(known) = self.known.get(&id).copied() {
+            self.know(now_ms, id, known.stopped, expires_ms.max(known.until_ms));
         }
     }
 
@@ -100,13 +98,74 @@ impl History {
 
     fn know(&mut self, now_ms: u64, id: InstanceId, stopped: bool, until_ms: u64) {
         let until_ms = until_ms.min(now_ms + REPEAT_MS);
-        if until_ms < now_ms {
-            return;
-        }
         if let Some(before) = self.known.insert(id, Known { stopped, until_ms }) {
             self.forget.remove(&(before.until_ms, id));
         }
         self.forget.insert((until_ms, id));
         self.forget(now_ms);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: usize) -> InstanceId {
+        InstanceId::from_u128(number as u128)
+    }
+
+    #[test]
+    fn ids_are_known_until_their_time_and_then_take_no_room() {
+        let mut history = History::default();
+        for (number, until_ms) in [(1, 100), (2, 200), (3, 200), (4, 300)] {
+            history.know(0, id(number), number == 2, until_ms);
+        }
+        for (now_ms, known) in [(99, 4), (100, 4), (101, 3), (200, 3), (250, 1), (301, 0)] {
+            history.forget(now_ms);
+            assert_eq!(history.known.len(), known, "at {now_ms}");
+            assert_eq!(history.forget.len(), known, "at {now_ms}");
+            let found = (1..=4).filter(|n| history.stopped(now_ms, &id(*n)).is_some());
+            assert_eq!(found.count(), known, "at {now_ms}");
+        }
+    }
+
+    #[test]
+    fn an_id_is_known_longer_by_a_repeat_and_never_shorter() {
+        for (expires_ms, until_ms) in [(50, 100), (100, 100), (150, 150)] {
+            let mut history = History::default();
+            history.know(0, id(1), true, 100);
+            history.extend(10, id(1), expires_ms);
+            assert_eq!(history.stopped(until_ms, &id(1)), Some(true));
+            assert_eq!(history.stopped(until_ms + 1, &id(1)), None);
+            assert_eq!(history.forget.len(), 1);
+            history.extend(10, id(2), expires_ms);
+            assert_eq!(history.stopped(10, &id(2)), None, "nothing is known of it");
+        }
+    }
+
+    #[test]
+    fn what_a_start_says_keeps_an_id_for_ten_minutes_at_most() {
+        let mut history = History::default();
+        history.know(5, id(1), false, u64::MAX);
+        assert_eq!(history.stopped(5 + REPEAT_MS, &id(1)), Some(false));
+        assert_eq!(history.stopped(6 + REPEAT_MS, &id(1)), None);
+        // a start that has expired cannot be repeated
+        history.know(10, id(2), false, 10);
+        history.know(10, id(3), false, 9);
+        let known = [1, 2, 3].map(|n| history.stopped(10, &id(n)).is_some());
+        assert_eq!((known, history.known.len()), ([true, true, false], 2));
+    }
+
+    #[test]
+    fn of_too_many_ids_those_are_forgotten_that_would_be_first() {
+        let mut history = History::default();
+        history.know(0, id(0), true, 1_000);
+        for number in 1..KNOWN {
+            history.know(0, id(number), true, 2_000);
+        }
+        assert!(history.stopped(0, &id(0)).is_some());
+        history.know(0, id(KNOWN), true, 2_000);
+        assert!(history.stopped(0, &id(0)).is_none());
+        assert_eq!(history.known.len(), KNOWN);
     }
 }

@@ -19,7 +19,7 @@ use shared::wire::{
 use shared::{AuctionId, Incarnation, InstanceId};
 
 pub use self::{
-    actions::{Action, EndReason, ExecutorReport, InstanceChange},
+    actions::{Action, EndReason, ExecutorOrder, ExecutorReport, InstanceChange},
     room::check_work,
 };
 use self::{
@@ -163,9 +163,8 @@ impl Ledger {
                 Err(refusal) => refused.push(refusal),
             }
         }
-        if self.recent.len() > RECENT {
-            self.recent.drain(..self.recent.len() - RECENT);
-        }
+        let too_many = self.recent.len().saturating_sub(RECENT);
+        self.recent.drain(..too_many);
         Acceptance {
             v: shared::VERSION,
             cell: self.cell.cell.clone(),
@@ -373,10 +372,10 @@ impl Ledger {
         let work = Arc::new(work.clone());
         self.cell.debit(&request_of(&work));
         self.recent.push_back((now_ms, work.instance));
-        self.actions.push(Action::Launch {
+        self.actions.push(Action::Execute(ExecutorOrder::Launch {
             work: Arc::clone(&work),
             attempt: 0,
-        });
+        }));
         let entry = Entry {
             state: InstanceState::Starting,
             since_ms: now_ms,
@@ -404,11 +403,13 @@ impl Ledger {
         };
         let first = duplicate && !std::mem::replace(&mut entry.duplicate, true);
         match entry.state {
-            InstanceState::Stopping if first => self.actions.push(Action::End {
-                instance: *id,
-                attempt: entry.attempt,
-                at_once: true,
-            }),
+            InstanceState::Stopping if first => {
+                self.actions.push(Action::Execute(ExecutorOrder::End {
+                    instance: *id,
+                    attempt: entry.attempt,
+                    at_once: true,
+                }));
+            }
             InstanceState::Stopping => {}
             InstanceState::Restarting => {
                 entry.state = InstanceState::Stopping;
@@ -418,11 +419,11 @@ impl Ledger {
             }
             state => {
                 (entry.state, entry.since_ms) = (InstanceState::Stopping, now_ms);
-                self.actions.push(Action::End {
+                self.actions.push(Action::Execute(ExecutorOrder::End {
                     instance: *id,
                     attempt: entry.attempt,
                     at_once: duplicate,
-                });
+                }));
                 if state == InstanceState::Starting {
                     self.left_starting();
                 }
@@ -505,10 +506,10 @@ impl Ledger {
         entry.attempt += 1;
         entry.running_ms = None;
         (entry.state, entry.since_ms) = (InstanceState::Starting, now_ms);
-        let launch = Action::Launch {
+        let launch = Action::Execute(ExecutorOrder::Launch {
             work: Arc::clone(&entry.work),
             attempt: entry.attempt,
-        };
+        });
         let event = entry.event(kind::RESTARTED, None);
         self.actions.extend([launch, event]);
         self.cell.starting += 1;

@@ -24,4 +24,4 @@ pub use config::{ExecutorKind, MemoryLimit, ProcessConfig, RepConfig, SimulatedC
 pub use error::RepError;
 pub use executor::{ExecutorError, Simulated};
 pub use machine::{CellBid, CellInput, CellMachine, CellOutput, CellSettings};
-pub use service::{RepExit, run};
+pub use service::{RepExit, run, validate};

@@ -13,16 +13,13 @@ use std::sync::Arc;
 
 use advertiser::{Advertiser, Cadence, Due, Trigger};
 use placement::{Cell, Span};
-use shared::{
-    InstanceId,
-    wire::{Advert, Event, Instance, Work},
-};
+use shared::wire::{Advert, Event, Instance};
 
 pub use self::replies::CellBid;
 pub(crate) use self::replies::bounded;
 use crate::{
     events::Events,
-    ledger::{Action, ExecutorReport, Ledger},
+    ledger::{Action, ExecutorOrder, ExecutorReport, Ledger},
 };
 
 /// One thing that happened to a cell.
@@ -49,22 +46,8 @@ pub enum CellOutput {
     Advertise(Arc<Advert>),
     /// Publish an advertisement with a ttl of 0. It is the last one.
     Withdraw(Arc<Advert>),
-    /// Start an instance's process; reports about it carry this attempt's number.
-    Launch {
-        /// What to run.
-        work: Arc<Work>,
-        /// 0 for the first start here, one more for each restart.
-        attempt: u32,
-    },
-    /// End an instance's process: SIGTERM, then SIGKILL.
-    End {
-        /// Which instance.
-        instance: InstanceId,
-        /// Which attempt.
-        attempt: u32,
-        /// Without asking it first.
-        at_once: bool,
-    },
+    /// Hand this to the executor.
+    Execute(ExecutorOrder),
     /// Publish an event.
     Event(Box<Event>),
 }
@@ -184,18 +167,7 @@ impl CellMachine {
     fn carry_over_actions(&mut self, now_ms: u64) {
         for action in self.ledger.take_actions() {
             match action {
-                Action::Launch { work, attempt } => {
-                    self.out.push(CellOutput::Launch { work, attempt });
-                }
-                Action::End {
-                    instance,
-                    attempt,
-                    at_once,
-                } => self.out.push(CellOutput::End {
-                    instance,
-                    attempt,
-                    at_once,
-                }),
+                Action::Execute(order) => self.out.push(CellOutput::Execute(order)),
                 Action::Event {
                     kind,
                     app,

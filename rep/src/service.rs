@@ -14,7 +14,7 @@ use tokio::time::{sleep_until, timeout};
 use crate::{
     config::RepConfig,
     error::RepError,
-    executor::Executor,
+    executor::{self, Executor},
     operators::Operators,
     outbox::{Counters, Outbox},
     shell::Shell,
@@ -45,6 +45,13 @@ impl RepExit {
     }
 }
 
+/// Rejects settings that no cell can run with; [`run`] also does so, before it is connected.
+pub fn validate(config: &RepConfig) -> Result<(), RepError> {
+    config.check()?;
+    Operators::load(config)?;
+    Ok(executor::check(config)?)
+}
+
 /// Runs a cell until it is drained or `shutdown` is cancelled; then its instances are ended, within
 /// the grace period and 5 s. Losing NATS ends nothing. Needs tokio's time and I/O; one thread is
 /// enough.
@@ -54,8 +61,7 @@ pub async fn run(
     subjects: Subjects,
     shutdown: CancellationToken,
 ) -> Result<RepExit, RepError> {
-    config.check()?;
-    Operators::load(&config)?;
+    validate(&config)?;
     let Some(()) = shutdown.run_until_cancelled(connected(&bus)).await else {
         return Ok(RepExit::Shutdown);
     };

@@ -6,12 +6,13 @@ mod set;
 use std::{
     collections::BTreeMap,
     sync::{Arc, atomic::Ordering},
+    time::Instant,
 };
 
 use bytes::Bytes;
 use placement::Kind;
 use shared::{
-    Incarnation, Subjects,
+    Incarnation, LogLimit, Subjects,
     clock::{Clock, millis},
     telemetry::Seldom,
     wire::{
@@ -34,6 +35,8 @@ use crate::{
 
 /// The part of max_payload that an answer leaves for its subject and headers.
 const MARGIN: usize = 4_096;
+/// Malformed messages logged per second.
+const MALFORMED_LOGGED: u32 = 5;
 
 /// The I/O around a cell machine.
 pub(crate) struct Shell {
@@ -46,6 +49,8 @@ pub(crate) struct Shell {
     executor: Executor,
     outbox: Outbox,
     counters: Arc<Counters>,
+    /// Bounds the log lines about malformed messages.
+    malformed: LogLimit,
     /// Answers that may not go where they are wanted.
     forbidden: Seldom,
     heartbeat_at_ms: u64,
@@ -89,6 +94,7 @@ impl Shell {
             executor,
             outbox,
             counters,
+            malformed: LogLimit::new(MALFORMED_LOGGED),
             forbidden: Seldom::new(),
             // so that cells which start together do not all send at the same moment
             heartbeat_at_ms: incarnation.uuid().as_u64_pair().1 % heartbeat_ms,
@@ -191,12 +197,7 @@ impl Shell {
     fn carry_out(&mut self, now_ms: u64, output: CellOutput) {
         match output {
             CellOutput::Advertise(advert) | CellOutput::Withdraw(advert) => self.advertise(&advert),
-            CellOutput::Launch { work, attempt } => self.executor.launch(now_ms, &work, attempt),
-            CellOutput::End {
-                instance,
-                attempt,
-                at_once,
-            } => self.executor.end(now_ms, instance, attempt, at_once),
+            CellOutput::Execute(order) => self.executor.execute(now_ms, &order),
             CellOutput::Event(event) => self.publish_event(*event),
         }
     }
@@ -240,10 +241,7 @@ impl Shell {
                 self.machine.take(now_ms, CellInput::Discover);
                 Vec::new()
             }),
-            Topic::Namesake => {
-                self.check_namesake(&body);
-                return;
-            }
+            Topic::Namesake => self.check_namesake(&body).map(|()| Vec::new()),
             Topic::Bid => self.bid(now_ms, &body),
             Topic::State => {
                 read_nothing(&body).map(|()| vec![to_bytes(&self.machine.state(now_ms, None))])
@@ -265,8 +263,11 @@ impl Shell {
             Ok(bodies) => self.answer(question, bodies),
             Err(error) => {
                 self.counters.malformed.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(?topic, %error, "malformed message");
-                // a thousand cells do not all complain of one question
+                let (logged, left_out) = self.malformed.next(Instant::now());
+                if logged {
+                    tracing::warn!(?topic, %error, left_out, "malformed message");
+                }
+                // a thousand cells would all answer a malformed broadcast
                 if !matches!(topic, Topic::Bid | Topic::Discover)
                     && let Some(to) = self.target(question)
                 {
@@ -278,17 +279,15 @@ impl Shell {
 
     /// Ends this cell if another one of its name was there before; of two that start together, the
     /// one with the greater incarnation ends.
-    fn check_namesake(&mut self, body: &[u8]) {
-        let Ok(other) = Envelope::parse(body, Some(self.cell_name())) else {
-            self.counters.malformed.fetch_add(1, Ordering::Relaxed);
-            return;
-        };
+    fn check_namesake(&mut self, body: &[u8]) -> Result<(), WireError> {
+        let other = Envelope::parse(body, Some(self.cell_name()))?;
         let own = self.machine.ledger().incarnation();
         let leaving = other.ttl.is_some_and(|ttl| ttl.0.is_zero());
         let was_first = other.clock_ms.as_ms() > self.namesake_ms || other.incarnation < own;
         if other.incarnation != own && !leaving && was_first {
             self.namesake = Some(other.incarnation);
         }
+        Ok(())
     }
 
     fn answer(&self, question: Question, bodies: Vec<Bytes>) {

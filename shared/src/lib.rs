@@ -4,6 +4,7 @@
 pub mod ask;
 pub mod clock;
 mod ids;
+mod log_limit;
 pub mod nats;
 pub mod proc;
 pub mod random;
@@ -14,10 +15,11 @@ pub mod telemetry;
 pub mod wire;
 
 pub use ids::{AuctionId, Incarnation, InstanceId, RequestId};
+pub use log_limit::LogLimit;
 pub use subjects::{
     ANSWER_TO, AnswerSubject, AnswerTo, EventSubject, LogSubject, Subjects, check_prefix,
     may_answer,
 };
 
 /// The version of every message: `"v":1`.
-pub const VERSION: u8 = 1;
+pub const VERSION: wire::Version = wire::Version;

@@ -1,10 +1,11 @@
 //! Connecting to NATS, and following the state of the connection.
 
+mod context;
 mod identity;
 
 use std::{
     future::Future,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -15,8 +16,11 @@ use std::{
 use async_nats::{
     Client, ClientError, ConnectErrorKind, ConnectOptions, Event, Message, StatusCode,
 };
-use serde::Deserialize;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use context::Context;
+pub use context::{context_names, selected_context};
 
 /// A publish or subscribe that takes longer than this has failed: while disconnected the client
 /// queues, and then waits for ever.
@@ -39,6 +43,8 @@ pub struct NatsOptions {
     /// Keep trying when the first connect fails, and log changes of the connection (roles do;
     /// commands fail at once).
     pub patient: bool,
+    /// Once cancelled, nothing is logged of the connection: its server is about to end.
+    pub ending: CancellationToken,
 }
 
 /// Why NATS could not be used.
@@ -87,29 +93,25 @@ pub struct Bus {
     pub connected: watch::Receiver<bool>,
     /// Messages that this client dropped because a subscription was full.
     pub dropped: Arc<AtomicU64>,
-}
-
-/// A context of the `nats` tool: the part of `~/.config/nats/context/NAME.json` that we use.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Context {
-    url: String,
-    token: String,
-    user: String,
-    password: String,
-    creds: String,
-    nkey: String,
-    cert: String,
-    key: String,
-    ca: String,
-    inbox_prefix: String,
+    /// The addresses of the server, without secrets.
+    pub url: String,
 }
 
 /// Connects. Half-open links are found after 10 to 15 s (ping every 5 s), reconnects wait at most
 /// 500 ms, with jitter so that a fleet does not come back in one instant.
 pub async fn connect(options: &NatsOptions) -> Result<Bus, BusError> {
     let context = match &options.context {
-        Some(name) => read_context(name)?,
+        Some(name) => {
+            let (context, unknown) = context::read(name)?;
+            for field in unknown {
+                tracing::warn!(
+                    context = name,
+                    field,
+                    "a field of the context has no effect"
+                );
+            }
+            context
+        }
         None => Context::default(),
     };
     let url = match (options.url.is_empty(), context.url.is_empty()) {
@@ -127,7 +129,7 @@ pub async fn connect(options: &NatsOptions) -> Result<Bus, BusError> {
     };
     let inbox = identity::inbox_prefix(&context, &identity)?;
     let connect = credentials(options, &context, userinfo).await?;
-    let connect = connect.custom_inbox_prefix(inbox);
+    let connect = context.secure(connect).custom_inbox_prefix(inbox);
     let connect = settings(connect, options, state, &dropped, &notices);
     let addresses: Vec<String> = url.split(',').map(|u| u.trim().to_owned()).collect();
     let first = connect.clone().connect(addresses.clone()).await;
@@ -141,7 +143,10 @@ pub async fn connect(options: &NatsOptions) -> Result<Bus, BusError> {
         first => first,
     };
     let client = client.map_err(|source| BusError::Connect {
-        url: without_secrets(&url),
+        url: match &options.context {
+            Some(name) => format!("{} (context {name})", without_secrets(&url)),
+            None => without_secrets(&url),
+        },
         source,
     })?;
     Ok(Bus {
@@ -149,6 +154,7 @@ pub async fn connect(options: &NatsOptions) -> Result<Bus, BusError> {
         identity: identity.into(),
         connected,
         dropped,
+        url: without_secrets(&url),
     })
 }
 
@@ -156,7 +162,7 @@ pub async fn connect(options: &NatsOptions) -> Result<Bus, BusError> {
 /// credentials say it.
 pub fn identity(options: &NatsOptions) -> Result<Option<String>, BusError> {
     let context = match &options.context {
-        Some(name) => read_context(name)?,
+        Some(name) => context::read(name)?.0,
         None => Context::default(),
     };
     let url = if options.url.is_empty() {
@@ -177,6 +183,7 @@ fn settings(
     let dropped = Arc::clone(dropped);
     // a command reports its failure itself
     let notices = options.patient.then(|| Arc::clone(notices));
+    let ending = options.ending.clone();
     connect
         .name(&options.name)
         .ping_interval(Duration::from_secs(5))
@@ -190,7 +197,7 @@ fn settings(
                 Event::SlowConsumer(_) => _ = dropped.fetch_add(1, Ordering::Relaxed),
                 _ => {}
             }
-            match (&event, &notices) {
+            match (&event, notices.as_ref().filter(|_| !ending.is_cancelled())) {
                 (Event::SlowConsumer(subscription), _) => {
                     tracing::warn!(subscription, "messages dropped: slow consumer");
                 }
@@ -325,63 +332,27 @@ fn userinfo(url: &str) -> Result<Option<UserInfo>, BusError> {
     }))
 }
 
+/// A user or a token in the address is the nearest to the server: it comes before what a context has.
 async fn credentials(
     options: &NatsOptions,
     context: &Context,
     userinfo: Option<UserInfo>,
 ) -> Result<ConnectOptions, BusError> {
-    let mut connect = ConnectOptions::new();
-    let creds = options
-        .creds
-        .clone()
-        .or_else(|| non_empty(&context.creds).map(PathBuf::from));
-    if let Some(path) = creds {
+    let connect = ConnectOptions::new();
+    if let Some(path) = &options.creds {
         let refuse = |why: std::io::Error| BusError::Options {
             what: format!("credentials file {}", path.display()),
             why: why.to_string(),
         };
-        connect = connect.credentials_file(&path).await.map_err(refuse)?;
-    } else if let Some((name, password)) = userinfo {
-        connect = match password {
-            Some(password) => connect.user_and_password(name, password),
-            None => connect.token(name),
-        };
-    } else if let Some(path) = non_empty(&context.nkey) {
-        let seed = std::fs::read_to_string(path).map_err(|why| BusError::Options {
-            what: format!("nkey file {path}"),
-            why: why.to_string(),
-        })?;
-        connect = connect.nkey(seed.trim().to_owned());
-    } else if let Some(token) = non_empty(&context.token) {
-        connect = connect.token(token.to_owned());
-    } else if let Some(user) = non_empty(&context.user) {
-        connect = connect.user_and_password(user.to_owned(), context.password.clone());
+        return connect.credentials_file(path).await.map_err(refuse);
     }
-    if let Some(ca) = non_empty(&context.ca) {
-        connect = connect.add_root_certificates(ca.into()).require_tls(true);
-    }
-    if let (Some(cert), Some(key)) = (non_empty(&context.cert), non_empty(&context.key)) {
-        connect = connect.add_client_certificate(cert.into(), key.into());
-    }
-    Ok(connect)
-}
-
-fn non_empty(text: &str) -> Option<&str> {
-    (!text.is_empty()).then_some(text)
-}
-
-fn read_context(name: &str) -> Result<Context, BusError> {
-    let home = std::env::var_os("XDG_CONFIG_HOME")
-        .map(PathBuf::from)
-        .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".config")))
-        .unwrap_or_default();
-    let path = home.join("nats/context").join(format!("{name}.json"));
-    let refuse = |why: String| BusError::Options {
-        what: format!("context {name} ({})", path.display()),
-        why,
+    let Some((name, password)) = userinfo else {
+        return context.authenticate(connect).await;
     };
-    let text = std::fs::read_to_string(&path).map_err(|e| refuse(e.to_string()))?;
-    serde_json::from_str(&text).map_err(|e| refuse(e.to_string()))
+    Ok(match password {
+        Some(password) => connect.user_and_password(name, password),
+        None => connect.token(name),
+    })
 }
 
 /// The address without user, password or token, for messages and logs.

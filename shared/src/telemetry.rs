@@ -8,6 +8,28 @@ use std::{
 
 use tracing_subscriber::EnvFilter;
 
+/// What is wrong with a filter, and what one looks like.
+pub fn check(filter: &str) -> Result<(), String> {
+    let words = || filter.split(',').map(str::trim);
+    // the library takes any word for the name of a module
+    let is_name = |name: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "_:[]{}.=\"-".contains(c);
+        !name.is_empty() && name.chars().all(plain)
+    };
+    let fault = match EnvFilter::try_new(filter) {
+        Err(e) => Some(e.to_string()),
+        Ok(_) => words()
+            .find(|word| !is_name(word))
+            .map(|_| "no filter".to_owned()),
+    };
+    fault.map_or(Ok(()), |fault| {
+        Err(format!(
+            "{fault}; expected error, warn, info, debug, trace or off, for all or by part, such as \
+             info or warn,rep=debug"
+        ))
+    })
+}
+
 /// How log lines are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
@@ -73,6 +95,23 @@ impl Seldom {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_filter_is_refused_with_what_one_is() {
+        for good in [
+            "info",
+            "off",
+            "rep=debug",
+            "warn,rep=debug,auctioneer=trace",
+            "a::b=info",
+        ] {
+            assert_eq!(check(good), Ok(()), "{good}");
+        }
+        for bad in ["!!", "", "rep=loud", "info,,", "a b"] {
+            let error = check(bad).unwrap_err();
+            assert!(error.contains("warn,rep=debug"), "{bad}: {error}");
+        }
+    }
 
     #[test]
     fn what_happens_often_is_logged_seldom_and_counted() {

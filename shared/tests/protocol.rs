@@ -35,7 +35,7 @@ fn advert(text: &str) {
     let envelope = wire::Envelope::parse(text.as_bytes(), Some("z1-cell-0")).unwrap();
     let cell = wire::parse_cell(text.as_bytes()).unwrap();
     let again = wire::Advert {
-        v: 1,
+        v: shared::VERSION,
         auction: envelope.auction,
         incarnation: envelope.incarnation,
         seq: envelope.seq,
@@ -52,7 +52,7 @@ fn bid(text: &str) {
     let envelope = wire::Envelope::parse(text.as_bytes(), None).unwrap();
     assert!(envelope.unchanged && envelope.ttl.is_none());
     let again = wire::Bid {
-        v: 1,
+        v: shared::VERSION,
         auction: envelope.auction.unwrap(),
         cell: envelope.cell,
         incarnation: envelope.incarnation,

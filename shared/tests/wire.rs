@@ -46,6 +46,10 @@ run.env | a name with = | {"app":"a","memory_mb":1,"disk_mb":1,"run":{"command":
 extra | "" | {"app":"a","extra":{"":2},"memory_mb":1,"disk_mb":1}
 min_platform.7.0 | "soon" | {"app":"a","min_platform":{"7.0":"soon"},"memory_mb":1,"disk_mb":1}
 max_platform.7.0 | 20260301T000000Z | {"app":"a","max_platform":{"7.0":"20261301T000000Z"},"memory_mb":1,"disk_mb":1}
+v | 2 is not allowed; expected 1 | {"v":2,"app":"a","memory_mb":1,"disk_mb":1}
+v | "1" is not allowed; expected 1 | {"v":"1","app":"a","memory_mb":1,"disk_mb":1}
+v | 2 is not allowed; expected 1 | {"v":2,"app":{},"size":"small"}
+v | null is not allowed; expected 1 | {"v":null,"app":"a","memory_mb":1,"disk_mb":1}
 - | trailing | {"app":"a","memory_mb":1,"disk_mb":1} x
 "#;
 
@@ -111,6 +115,7 @@ instances | [] is not allowed; expected at least one | {"app":"w","instances":[]
 instances[0] | UUID | {"app":"w","instances":["x"]}
 app | a b | {"app":"a b"}
 app | missing field `app` | {}
+v | v: 2 is not allowed; expected 1 | {"v":2,"app":"w","but_these":[1]}
 "#;
 
 #[test]

@@ -12,11 +12,13 @@ use crate::{
     table,
 };
 
-/// Places work on cells over NATS: cells advertise and bid, an auctioneer decides, cells run it.
+/// Places work on cells (machines that run it) over NATS: cells say what they have, an auctioneer decides.
 #[derive(Debug, Parser)]
 #[command(name = "vendue", version, styles = Styles::plain(), max_term_width = 100)]
 #[command(
-    after_help = "Exit codes: 0 done, 1 failed, 2 bad usage or a bad file, 3 unplaced or queued."
+    after_help = "To begin with: `vendue up` starts a cluster here, `vendue run` something in it, `vendue ps` \
+                  shows it; `vendue demo` shows it all.\n\
+                  Exit codes: 0 done, 1 failed, 2 bad usage or a bad file, 3 unplaced or queued."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -63,10 +65,13 @@ enum Command {
     /// Print the version
     Version,
     /// Print shell completions
-    #[command(after_help = "To install:\n  \
-        bash:  vendue completions bash > ~/.local/share/bash-completion/completions/vendue\n  \
-        zsh:   vendue completions zsh > DIR/_vendue, where DIR is in $fpath\n  \
-        fish:  vendue completions fish > ~/.config/fish/completions/vendue.fish")]
+    #[command(
+        after_help = "Cells, apps, policies and other values are completed, too. vendue must be in PATH: \
+                      the shell asks it.\n\nTo install:\n  \
+        bash:  echo 'source <(vendue completions bash)' >> ~/.bashrc\n  \
+        zsh:   echo 'source <(vendue completions zsh)' >> ~/.zshrc    (after compinit)\n  \
+        fish:  echo 'vendue completions fish | source' > ~/.config/fish/completions/vendue.fish"
+    )]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
@@ -182,7 +187,7 @@ impl Command {
             Command::Bench(bench) => bench.run(global).await,
             Command::Web(args) => commands::web::web(args).await,
             Command::Version => commands::version::version(global.output),
-            Command::Completions { shell } => commands::version::completions::<Cli>(*shell),
+            Command::Completions { shell } => commands::version::completions(*shell),
         }
     }
 }

@@ -114,11 +114,12 @@ pub(crate) fn short_name(what: &str) -> String {
 pub(crate) fn nats_options(global: &Global, name: &str, patient: bool) -> NatsOptions {
     NatsOptions {
         url: global.url().unwrap_or_default(),
-        creds: global.creds.clone(),
-        context: global.context.clone(),
+        creds: global.creds(),
+        context: global.context(),
         name: name.into(),
         identity: global.identity.clone(),
         patient,
+        ..NatsOptions::default()
     }
 }
 

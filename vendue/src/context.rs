@@ -7,22 +7,23 @@ use std::{path::PathBuf, process::ExitCode};
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Everywhere")]
 pub(crate) struct Global {
-    /// Address of the NATS server, with its token: nats://TOKEN@HOST:PORT [env: NATS_URL]
+    /// Address of the NATS server, with its token: nats://TOKEN@HOST:PORT [env: NATS_URL] [default:
+    /// that of the context, else nats://127.0.0.1:4222]
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) nats: Option<String>,
     /// Subject prefix; clusters with different prefixes are separate
     #[arg(long, global = true, env = "VENDUE_PREFIX", default_value = "vendue")]
     pub(crate) prefix: String,
-    /// A NATS credentials file
-    #[arg(long, global = true, env = "NATS_CREDS", value_name = "FILE")]
+    /// A NATS credentials file [env: NATS_CREDS]
+    #[arg(long, global = true, value_name = "FILE")]
     pub(crate) creds: Option<PathBuf>,
-    /// One of the nats tool's contexts, by name
+    /// One of the nats tool's contexts, by name [env: NATS_CONTEXT] [default: the selected one]
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) context: Option<String>,
     /// Who asks, where the server's permissions name that: one word [default: the credentials' name]
     #[arg(long, global = true, env = "VENDUE_IDENTITY", value_name = "NAME")]
     pub(crate) identity: Option<String>,
-    /// How to print the result
+    /// How to print the result: for people, or for programs
     #[arg(
         long,
         global = true,
@@ -35,28 +36,52 @@ pub(crate) struct Global {
     #[arg(long, global = true)]
     pub(crate) wide: bool,
     /// What to log on standard error, such as info or rep=debug [default: warn; roles: info]
-    #[arg(long, global = true, env = "VENDUE_LOG", value_name = "FILTER")]
+    #[arg(long, global = true, env = "VENDUE_LOG", value_name = "FILTER", value_parser = filter)]
     pub(crate) log: Option<String>,
 }
 
+fn filter(text: &str) -> Result<String, String> {
+    shared::telemetry::check(text).map(|()| text.to_owned())
+}
+
 impl Global {
-    /// The server's address: the flag's, else the environment's (a context brings its own).
+    /// The server's address: the flag's, else the environment's (a context that a flag names brings
+    /// its own).
     pub(crate) fn url(&self) -> Option<String> {
-        let from_environment = || match self.context {
-            Some(_) => None,
-            None => std::env::var("NATS_URL").ok().filter(|u| !u.is_empty()),
-        };
-        self.nats.clone().or_else(from_environment)
+        self.nats
+            .clone()
+            .or_else(|| self.from_environment("NATS_URL"))
+    }
+
+    /// The credentials file, in the same way.
+    pub(crate) fn creds(&self) -> Option<PathBuf> {
+        let from_environment = || self.from_environment("NATS_CREDS").map(PathBuf::from);
+        self.creds.clone().or_else(from_environment)
+    }
+
+    /// The context: the flag's; else, unless somebody names a server by its address, the
+    /// environment's or the selected one. So nobody's credentials go to a server that they are not for.
+    pub(crate) fn context(&self) -> Option<String> {
+        if self.context.is_some() || self.url().is_some() {
+            return self.context.clone();
+        }
+        let named = self.from_environment("NATS_CONTEXT");
+        named.or_else(shared::nats::selected_context)
+    }
+
+    /// A flag that names a context comes before the environment.
+    fn from_environment(&self, variable: &str) -> Option<String> {
+        let value = std::env::var(variable).ok();
+        value.filter(|value| self.context.is_none() && !value.is_empty())
     }
 }
 
 /// How a command prints its result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
-    /// For people.
+    // no documentation: it would be printed in the help of every command, a line for each
     #[default]
     Table,
-    /// For programs.
     Json,
 }
 

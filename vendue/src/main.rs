@@ -7,16 +7,18 @@ mod bench;
 mod cli;
 mod cluster;
 mod commands;
+mod complete;
 mod context;
 mod output;
 mod process_usage;
 mod report;
 mod senders;
 mod table;
+mod usage;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 /// An auctioneer under load allocates for a fifth of its time with the system's allocator.
 #[global_allocator]
@@ -29,6 +31,12 @@ fn main() -> ExitCode {
         .is_some_and(|first| first == "supervise")
     {
         return rep::supervisor::main();
+    }
+    // nobody reads what is wrong with a line that is not finished
+    match complete::is_asked().then(|| complete::answer(&cli::Cli::command())) {
+        Some(Ok(true)) => return ExitCode::SUCCESS,
+        Some(Err(_)) => return ExitCode::FAILURE,
+        Some(Ok(false)) | None => {}
     }
     match cli::Cli::try_parse() {
         Ok(cli) => cli::run(&cli),

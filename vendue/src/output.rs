@@ -17,6 +17,37 @@ pub(crate) fn say(line: impl Display) -> io::Result<()> {
     out.flush()
 }
 
+/// A line on standard output, wrapped between words on a terminal that is narrower; the rest stands
+/// four columns further in than the line begins.
+pub(crate) fn say_wrapped(line: &str) -> io::Result<()> {
+    say(wrapped(line, crate::table::width()))
+}
+
+fn wrapped(line: &str, width: Option<usize>) -> String {
+    let indent = line.len() - line.trim_start().len();
+    let Some(width) = width.filter(|width| *width > indent + MIN_WRAPPED) else {
+        return line.to_owned();
+    };
+    let mut lines = vec![line[..indent].to_owned()];
+    for word in line.split_whitespace() {
+        let last = lines.len() - 1;
+        let begun = !lines[last].trim_start().is_empty();
+        let needed = lines[last].chars().count() + usize::from(begun) + word.chars().count();
+        if begun && needed > width {
+            lines.push(format!("{:indent$}    {word}", ""));
+            continue;
+        }
+        if begun {
+            lines[last].push(' ');
+        }
+        lines[last].push_str(word);
+    }
+    lines.join("\n")
+}
+
+/// Narrower than this nothing is wrapped.
+const MIN_WRAPPED: usize = 24;
+
 /// A value as JSON on standard output, indented.
 pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
     Ok(say(serde_json::to_string_pretty(value)?)?)
@@ -33,7 +64,7 @@ pub(crate) fn document(body: &impl Serialize) -> anyhow::Result<()> {
 /// Every document is an object with a version.
 #[derive(Serialize)]
 struct Versioned<'a, T> {
-    v: u8,
+    v: shared::wire::Version,
     #[serde(flatten)]
     body: &'a T,
 }
@@ -100,6 +131,20 @@ pub(crate) async fn with_progress<T>(what: &str, work: impl Future<Output = T>) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_are_wrapped_between_words_on_a_narrow_terminal() {
+        let line = "    memory: 3 cells dropped, needs 900, the best has 100 (a, b, c)";
+        assert_eq!(wrapped(line, None), line);
+        assert_eq!(wrapped(line, Some(80)), line);
+        assert_eq!(
+            wrapped(line, Some(40)),
+            "    memory: 3 cells dropped, needs 900,\n        the best has 100 (a, b, c)"
+        );
+        let long = format!("  {}", "x".repeat(60));
+        assert_eq!(wrapped(&long, Some(40)), long, "a word is never cut");
+        assert_eq!(wrapped("", Some(40)), "");
+    }
 
     #[test]
     fn one_is_not_counted_in_the_plural() {

@@ -3,12 +3,12 @@
 
 use std::{ffi::OsString, io, process::ExitCode};
 
-use clap::error::{ContextKind, ContextValue};
 use shared::wire::{WireError, code};
 
 use crate::{
     context::{Exit, Failure, Format, Usage, failure_code},
     output::{json_line, note},
+    usage,
 };
 
 /// Says why a command failed, and returns the exit code.
@@ -41,12 +41,16 @@ pub(crate) fn report(error: &anyhow::Error, format: Format) -> ExitCode {
 
 /// Says what is wrong with a command line, or prints the help that was asked for.
 pub(crate) fn report_usage(error: &clap::Error, args: impl Iterator<Item = OsString>) -> ExitCode {
+    let bad_value = usage::bad_value(error);
     if error.use_stderr() && asks_for_json(args) {
+        let message = bad_value.unwrap_or_else(|| without_usage(&error.render().to_string()));
         print(&WireError {
             code: code::INVALID_REQUEST.to_owned(),
-            field: argument(error),
-            message: without_usage(&error.render().to_string()),
+            field: usage::argument(error).map(|(flag, _)| flag),
+            message,
         });
+    } else if let Some(message) = bad_value {
+        note(format_args!("error: {message}"));
     } else if let Err(closed) = error.print() {
         tracing::debug!(%closed, "nobody reads it");
     }
@@ -70,16 +74,6 @@ fn chain(error: &anyhow::Error) -> String {
         }
     }
     whole
-}
-
-/// The argument at fault, such as `--memory`.
-fn argument(error: &clap::Error) -> Option<String> {
-    let named = match error.get(ContextKind::InvalidArg)? {
-        ContextValue::String(name) => name.as_str(),
-        ContextValue::Strings(names) => names.first()?,
-        _ => return None,
-    };
-    Some(named.split([' ', '=']).next().unwrap_or(named).to_owned())
 }
 
 /// What is wrong, and the tip: not how the command is used in general.

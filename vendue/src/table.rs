@@ -64,9 +64,7 @@ impl Table {
 
     /// Prints it, and says on standard error which columns were left out.
     pub(crate) fn print(self) -> io::Result<()> {
-        let wide = WIDE.get().copied().unwrap_or(false);
-        let width = terminal_width().filter(|_| !wide);
-        let layout = self.layout(width, colours());
+        let layout = self.layout(width(), colours());
         say(layout.text)?;
         if !layout.left_out.is_empty() {
             let columns = layout.left_out.join(", ");
@@ -130,6 +128,12 @@ impl Table {
 pub(crate) fn set_wide(wide: bool) {
     // the first one stays: it is set once, before any command runs
     let _ = WIDE.set(wide);
+}
+
+/// The columns that lines may have; none = as many as they need.
+pub(crate) fn width() -> Option<usize> {
+    let wide = WIDE.get().copied().unwrap_or(false);
+    terminal_width().filter(|_| !wide)
 }
 
 /// Whether standard output shows colours: it is a terminal that can, and NO_COLOR does not forbid it

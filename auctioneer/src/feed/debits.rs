@@ -58,7 +58,11 @@ impl Feed {
         let mut cell = cell.clone();
         cell.available = answer.available.clone();
         for (app, count) in &answer.apps {
-            cell.apps.insert(app.clone(), *count);
+            if *count == 0 {
+                cell.apps.remove(app); // the pool lists what is there
+            } else {
+                cell.apps.insert(app.clone(), *count);
+            }
         }
         let later = known.debits.iter();
         for debit in later.filter(|d| d.answered_seq.is_none_or(|seq| seq > answer.seq)) {

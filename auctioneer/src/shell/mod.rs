@@ -1,6 +1,5 @@
 //! The I/O around the state machine: messages, timers, subscriptions. One task owns the machine.
 
-mod auction_log;
 mod broadcasts;
 mod drop_notices;
 mod publish;
@@ -18,7 +17,7 @@ use std::{
 
 use placement::{Invalid, Policy, check_name};
 use shared::{
-    Subjects,
+    LogLimit, Subjects,
     clock::{Clock, wall_ms},
     nats::{Bus, BusError},
     shutdown::CancellationToken,
@@ -34,7 +33,6 @@ use crate::{
     auctioneer::Auctioneer, counters::Counters, ids::ReplyKey, io::AuctioneerInput,
     parts::Settings, warm_up::WarmUp,
 };
-use auction_log::AuctionLog;
 use broadcasts::Broadcasts;
 use drop_notices::DropNotices;
 use service::{RequestService, Waiting};
@@ -45,6 +43,11 @@ const INPUTS: usize = 65_536;
 const AT_ONCE: usize = 4_096;
 /// How long to wait at the end for what is in flight.
 const LEAVE_MS: u64 = 5_000;
+
+/// Auctions logged at level info per second; further ones are logged at level debug.
+const AUCTIONS_LOGGED: u32 = 20;
+/// Dropped messages logged per second.
+const DROPPED_LOGGED: u32 = 5;
 
 /// The settings of an auctioneer.
 #[derive(Clone, Debug)]
@@ -93,9 +96,12 @@ struct Shell {
     forbidden: Arc<AtomicU64>,
     /// Answers to what we ask one cell arrive under this subject.
     inbox: Arc<str>,
+    /// Bounds the log lines about auctions.
+    auctions: Arc<LogLimit>,
+    /// Bounds the log lines about dropped messages.
+    dropped: Arc<LogLimit>,
     /// Where the answers to what we ask all cells go.
     broadcasts: Arc<Broadcasts>,
-    auctions: Arc<AuctionLog>,
 }
 
 /// Runs an auctioneer until `shutdown` is cancelled: then it accepts nothing new, finishes what is
@@ -132,7 +138,8 @@ pub async fn run(
         pending: Arc::default(),
         counters: Arc::default(),
         unsent: Arc::default(),
-        auctions: Arc::default(),
+        auctions: Arc::new(LogLimit::new(AUCTIONS_LOGGED)),
+        dropped: Arc::new(LogLimit::new(DROPPED_LOGGED)),
         inputs,
     };
     service::check_name_is_free(&shell, &config.name).await?;

@@ -124,6 +124,10 @@ impl Shell {
             AuctioneerOutput::Outcome { id, body } => {
                 in_time(self.bus.client.publish(subjects.outcome(id.as_str()), body)).await
             }
+            AuctioneerOutput::Dropped { cell, error } => {
+                self.log_dropped(cell.as_deref().unwrap_or("a cell"), &error);
+                Ok(())
+            }
             AuctioneerOutput::AuctionHeld {
                 auction,
                 seed,
@@ -144,6 +148,14 @@ impl Shell {
                 }
                 Ok(())
             }
+        }
+    }
+
+    /// The log's line about a message that could not be used.
+    pub(super) fn log_dropped(&self, from: &str, error: &WireError) {
+        let (logged, left_out) = self.dropped.next(Instant::now());
+        if logged {
+            tracing::warn!(from, %error, left_out, "dropped: malformed message");
         }
     }
 

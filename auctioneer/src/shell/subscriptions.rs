@@ -4,7 +4,9 @@ use async_nats::{Message, Subscriber};
 use futures_util::StreamExt;
 use shared::{
     nats::{BusError, is_no_responders},
-    wire::{Acceptance, InstancesAnswer, StopAnswer, kind},
+    wire::{
+        Acceptance, InstancesAnswer, StopAnswer, Version, WireError, check_version, kind, read,
+    },
 };
 use tokio::task::JoinSet;
 
@@ -18,7 +20,7 @@ impl Shell {
     pub(super) async fn listen(&self, tasks: &mut JoinSet<()>) -> Result<(), BusError> {
         let subjects = &self.subjects;
         self.drain(subjects.adverts(), Self::advert, tasks).await?;
-        self.drain(subjects.outcomes(), |_, m| Self::outcome(m), tasks)
+        self.drain(subjects.outcomes(), Self::outcome, tasks)
             .await?;
         self.drain(subjects.event(kind::ASKED, "*", "*"), Self::asked, tasks)
             .await?;
@@ -77,8 +79,11 @@ impl Shell {
         cell_report(ReportKind::State, cell, message)
     }
 
-    fn outcome(message: &Message) -> Option<AuctioneerInput> {
+    fn outcome(&self, message: &Message) -> Option<AuctioneerInput> {
         let id = message.subject.rsplit('.').next()?.parse().ok()?;
+        if let Err(error) = check_version(&message.payload) {
+            return Some(self.unreadable(message, &error));
+        }
         Some(AuctioneerInput::Outcome {
             id,
             body: message.payload.clone(),
@@ -88,6 +93,11 @@ impl Shell {
     fn asked(&self, message: &Message) -> Option<AuctioneerInput> {
         let subject = self.subjects.event_of(&message.subject)?;
         Some(read_announcement(subject.by, &message.payload))
+    }
+
+    fn unreadable(&self, message: &Message, error: &WireError) -> AuctioneerInput {
+        self.log_dropped(&message.subject, error);
+        AuctioneerInput::Unreadable
     }
 
     /// An answer to what was asked of every cell: the subject says to which question, and by whom.

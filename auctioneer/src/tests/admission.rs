@@ -4,6 +4,8 @@ use uuid::Uuid;
 use crate::{AuctioneerInput, ReplyKey, StartMessage, admission};
 
 const KEY: ReplyKey = ReplyKey::new(1);
+/// What a start needs beside its app.
+const FINE: &str = r#""memory_mb":1,"disk_mb":1,"run":{"command":["true"]}"#;
 
 fn read(body: &str) -> AuctioneerInput {
     let mut next = 0;
@@ -28,9 +30,10 @@ fn one(body: &str) -> Result<crate::AdmittedRequest, crate::Rejected> {
 
 #[test]
 fn a_request_without_an_id_gets_one() {
-    let asked = one(r#"{"app":"a","memory_mb":1,"disk_mb":1}"#).unwrap();
+    let asked = one(&format!(r#"{{"app":"a",{FINE}}}"#)).unwrap();
     assert_eq!(asked.request.id, Uuid::from_u128(1).to_string());
-    let asked = one(r#"{"id":"mine","app":"a","memory_mb":1,"disk_mb":1,"instnces":3}"#).unwrap();
+    let body = format!(r#"{{"id":"mine","app":"a",{FINE},"instnces":3}}"#);
+    let asked = one(&body).unwrap();
     assert_eq!(
         (asked.request.id.as_str(), asked.request.instances),
         ("mine", 1)
@@ -136,7 +139,7 @@ fn deadlines_and_waits_are_bounded() {
         ("queue_timeout", "24h", true),
         ("queue_timeout", "86400001ms", false),
     ] {
-        let body = format!(r#"{{"app":"a","memory_mb":1,"disk_mb":1,"{field}":"{span}"}}"#);
+        let body = format!(r#"{{"app":"a",{FINE},"{field}":"{span}"}}"#);
         let refused = one(&body).err().and_then(|rejected| rejected.error.field);
         assert_eq!(refused.is_none(), taken, "{field} {span}");
         assert!(refused.is_none_or(|named| named == field), "{span}");
@@ -156,9 +159,8 @@ fn a_rejected_request_keeps_a_valid_id() {
 
 #[test]
 fn arrays_are_judged_one_by_one() {
-    let body =
-        r#"[{"app":"a","memory_mb":1,"disk_mb":1},{"app":"b","memory_mb":-1,"disk_mb":1},3]"#;
-    let AuctioneerInput::Start(asked) = read(body) else {
+    let body = format!(r#"[{{"app":"a",{FINE}}},{{"app":"b","memory_mb":-1,"disk_mb":1}},3]"#);
+    let AuctioneerInput::Start(asked) = read(&body) else {
         panic!("not a start")
     };
     assert!(asked.array);
@@ -180,6 +182,24 @@ fn arrays_are_judged_one_by_one() {
             "{body}"
         );
     }
+}
+
+#[test]
+fn a_start_says_what_to_execute_and_a_question_need_not() {
+    let size = r#"{"app":"a","memory_mb":1,"disk_mb":1}"#;
+    let rejected = one(size).unwrap_err();
+    assert_eq!(rejected.error.field.as_deref(), Some("run"));
+    assert!(rejected.error.message.starts_with("run: missing"));
+    assert_eq!(rejected.app.as_deref(), Some("a"));
+    let AuctioneerInput::Start(array) = read(&format!(r#"[{size},{{"app":"b",{FINE}}}]"#)) else {
+        panic!("not a start")
+    };
+    let judged: Vec<bool> = array.requests.iter().map(Result::is_ok).collect();
+    assert_eq!(judged, [false, true]);
+    let policy = Policy::preset("dea").unwrap();
+    let size = size.as_bytes();
+    assert!(admission::read_place(&policy, size, KEY, Uuid::nil).is_ok());
+    assert!(admission::read_capacity(&policy, size, KEY, Uuid::nil).is_ok());
 }
 
 #[test]
@@ -262,7 +282,8 @@ fn an_ambiguous_stop_is_rejected() {
 fn a_requests_objective_is_checked_at_admission() {
     let ask = |preset: &str, objective: &str| {
         let policy = Policy::preset(preset).unwrap();
-        let body = serde_json::json!({"app":"a","memory_mb":1,"disk_mb":1,"objective":objective});
+        let body = serde_json::json!({"app":"a","memory_mb":1,"disk_mb":1,"objective":objective,
+            "run": {"command": ["true"]}});
         match admission::read_start(&policy, body.to_string().as_bytes(), None, Uuid::nil) {
             AuctioneerInput::Start(mut asked) => asked.requests.remove(0),
             other => panic!("{other:?}"),
@@ -300,7 +321,7 @@ fn fields_that_the_policy_ignores_are_warned_of_at_admission() {
         let policy = Policy::preset(preset).unwrap();
         let body = serde_json::json!({
             "app": "a", "memory_mb": 1, "disk_mb": 1, "far": ["app:b"], "traits": {"ssd": true},
-            "strict": strict,
+            "strict": strict, "run": {"command": ["true"]},
         });
         let read =
             admission::read_start(&policy, body.to_string().as_bytes(), Some(KEY), Uuid::nil);

@@ -110,11 +110,11 @@ fn what_is_done_is_counted() {
         (2, 1, 2)
     );
     world.input(AuctioneerInput::Unreadable);
-    assert_eq!(world.machine.counters().stray_answers, 1);
+    assert_eq!(world.machine.counters().dropped_malformed, 1);
     let dispatch = DispatchId::new(999);
     world.input(AuctioneerInput::NoResponders { dispatch });
     let counters = world.machine.counters();
-    assert_eq!((counters.stray_answers, counters.no_responders), (2, 0));
+    assert_eq!((counters.stray_answers, counters.no_responders), (1, 0));
     world.ask_one("r2", "db", 100, 1);
     let dispatch = world.sent()[0].dispatch;
     assert_eq!(world.free("c1"), 700);
@@ -183,4 +183,72 @@ fn many_bids_may_be_summarised() {
     world.receive(ReportKind::Bid, None, bid);
     assert_eq!(world.sent().len(), 1);
     assert_eq!(world.machine.counters().missed_bids, 0);
+    let cells = world.out.iter().find_map(|output| match output {
+        AuctioneerOutput::AuctionHeld { cells, .. } => Some(*cells),
+        _ => None,
+    });
+    assert_eq!(cells, Some(3), "all have bid");
+}
+
+#[test]
+fn a_cell_that_leaves_is_not_waited_for() {
+    let mut world = World::with_cells("diego", &["c1", "c2"]);
+    world.ask_one("r1", "web", 100, 1);
+    let auction = world.asked_bids().unwrap();
+    let bid = world.cells["c1"].unchanged(auction);
+    world.receive(ReportKind::Bid, None, bid);
+    assert!(world.sent().is_empty());
+    world.cell("c2").ttl_ms = 0;
+    world.advertise("c2");
+    assert_eq!(world.sent().len(), 1);
+    assert_eq!(world.machine.counters().missed_bids, 0);
+}
+
+#[test]
+fn many_advertisements_may_be_summarised() {
+    let mut world = World::with_cells("dea", &["c1", "c2", "c3"]);
+    let heard_ms = world.cells["c1"].clock_ms;
+    world.pass(10_000);
+    let unchanged = |auction| SimulatedInput::Unchanged {
+        auction,
+        except: ["c2".into()].into(),
+    };
+    world.input(AuctioneerInput::Simulated(unchanged(None)));
+    world.pass(5_000);
+    assert_eq!(world.machine.counters().cells_lost, 1);
+    assert!(world.machine.feed().get("c2").is_none());
+    // their clocks went on as ours did
+    world.ask_one("r", "web", 100, 1);
+    let expires_ms = world.sent()[0].start.expires_ms;
+    assert_eq!(expires_ms, heard_ms.after(Duration::from_secs(15 + 5)));
+    world.pass(10_100);
+    assert_eq!(world.machine.counters().cells_lost, 3);
+}
+
+#[test]
+fn who_bids_again_is_waited_for_again() {
+    let mut world = World::with_cells("diego", &["c1", "c2"]);
+    let bid = |world: &mut World, name: &str| {
+        let auction = world.asked_bids().unwrap();
+        let bid = world.cells[name].unchanged(auction);
+        world.receive(ReportKind::Bid, None, bid);
+        world.sent().len()
+    };
+    world.ask_one("r1", "a", 10, 1);
+    world.silence(BID_WAIT_MS);
+    world.ask_one("r2", "b", 10, 1);
+    assert_eq!(
+        bid(&mut world, "c1"),
+        0,
+        "all were silent, so both are awaited"
+    );
+    world.silence(BID_WAIT_MS);
+    world.sent();
+    // c2 is silent, and bids nevertheless before c1 does
+    world.ask_one("r3", "c", 10, 1);
+    assert_eq!(bid(&mut world, "c2"), 0);
+    assert!(bid(&mut world, "c1") > 0);
+    world.ask_one("r4", "d", 10, 1);
+    assert_eq!(bid(&mut world, "c1"), 0, "c2 is waited for");
+    assert!(bid(&mut world, "c2") > 0);
 }

@@ -89,7 +89,7 @@ fn acceptance(cell: &TestCell, seq: u64, accepted: &[u128], refused: &[u128]) ->
         has: None,
     };
     Acceptance {
-        v: 1,
+        v: shared::VERSION,
         cell: cell.cell.cell.clone(),
         incarnation: cell.incarnation,
         seq,
@@ -108,6 +108,7 @@ fn invalid_reports_are_dropped_and_counted() {
     let good = TestCell::new("c", 100);
     let text = |cell: &TestCell| String::from_utf8(cell.report(None).to_vec()).unwrap();
     let no_ttl = text(&good).replace(r#""ttl":"15s","#, "");
+    let other_version = text(&good).replace(r#""v":1,"#, r#""v":2,"#);
     let mut many_apps = good.clone();
     let apps = (0..=MAX_APPS).map(|n| (format!("a{n}"), 1));
     many_apps.cell.apps = apps.collect();
@@ -121,16 +122,19 @@ fn invalid_reports_are_dropped_and_counted() {
         ("another JSON", "c", "[1,2]".to_owned(), "malformed"),
         ("an empty body", "c", String::new(), "malformed"),
         ("no ttl", "c", no_ttl, "malformed"),
+        ("v: 2 is not allowed", "c", other_version, "malformed"),
         ("a negative total", "c", text(&negative), "malformed"),
         ("another cell's subject", "d", text(&good), "wrong_subject"),
         ("too many apps", "c", text(&many_apps), "too_large"),
         ("too many bytes", "c", padded, "too_large"),
     ] {
-        assert_eq!(
-            bench.receive_on(subject, body.as_bytes()),
-            Received::default(),
-            "{what}"
-        );
+        let mut received = bench.receive_on(subject, body.as_bytes());
+        let error = received.error.take().map(|error| error.to_string());
+        assert_eq!(received, Received::default(), "{what}");
+        assert_eq!(error.is_some(), count == "malformed", "{what}");
+        if let (true, Some(error)) = (what.starts_with("v:"), error) {
+            assert!(error.starts_with(what), "{error}");
+        }
         expected.reports += 1;
         match count {
             "malformed" => expected.dropped_malformed += 1,
@@ -206,7 +210,9 @@ fn old_versions_and_old_incarnations_are_refused() {
     assert_eq!(bench.feed.get("c").unwrap().incarnation, reborn.incarnation);
     assert_eq!(bench.counters.dropped_old_incarnation, 6);
     // forgotten after two ttl: then a report of it would be from a new cell
-    bench.pass(30_000);
+    bench.pass(29_999);
+    assert_eq!(bench.receive(&cell), Received::default());
+    bench.pass(1);
     assert!(bench.receive(&cell).joined);
 }
 
@@ -225,11 +231,13 @@ fn a_ttl_of_0_removes_at_once() {
     cell.ttl_ms = 0;
     assert!(bench.receive(&cell).left.is_some());
     assert!(bench.feed.pool().is_empty());
+    let counters = &bench.counters;
+    assert_eq!((counters.cells_joined, counters.cells_lost), (1, 1));
     cell.ttl_ms = 15_000;
     assert_eq!(
         bench.receive(&cell),
         Received::default(),
-        "its late words count no more"
+        "its late reports count no more"
     );
     assert!(bench.feed.pool().is_empty());
 }
@@ -263,7 +271,7 @@ fn debits_stay_until_a_report_shows_them() {
     let mut cell = TestCell::new("c", 100);
     cell.seq = 10;
     // (what, reports after a debit of 30 answered with version 12, free in the end)
-    for (what, words, free) in [
+    for (what, reports, free) in [
         ("no report yet", vec![], 70),
         ("an older report", vec![(11, 100)], 70),
         ("the report of its version", vec![(12, 70)], 70),
@@ -276,7 +284,7 @@ fn debits_stay_until_a_report_shows_them() {
         assert_eq!(bench.free(), 70, "{what}: debited at dispatch");
         bench.feed.answered(&acceptance(&cell, 12, &[1], &[]));
         assert_eq!(bench.free(), 70, "{what}: the answer is not a second debit");
-        for (seq, memory_mb) in words {
+        for (seq, memory_mb) in reports {
             let mut report = cell.clone();
             report.seq = seq;
             report.cell.available.memory_mb = memory_mb;
@@ -318,6 +326,7 @@ fn starts_without_an_answer_stay_debited_until_listed_or_expired() {
             100,
             false,
         ),
+        ("the same report, listing it", 1, vec![id], 1_100, 100, true),
     ] {
         let mut bench = Bench::new();
         let mut cell = TestCell::new("c", 100);
@@ -327,8 +336,10 @@ fn starts_without_an_answer_stay_debited_until_listed_or_expired() {
         cell.recent = recent.into_iter().collect();
         cell.clock_ms = CellTime::from_ms(clock_ms);
         cell.cell.available.memory_mb = 90;
+        let version = bench.feed.version();
         let received = bench.receive(&cell);
         assert_eq!(bench.free(), free, "{what}");
+        assert_eq!(bench.feed.version(), version + 1, "{what}: work may fit");
         assert_eq!(received.settled.contains(&id), settled, "{what}");
     }
 }
@@ -407,4 +418,61 @@ fn a_missing_responder_counts_for_an_interval_or_until_a_report() {
     cell.seq += 1;
     bench.receive(&cell);
     assert_eq!(bench.feed.get("c").unwrap().absent_until_ms, 0);
+}
+
+#[test]
+fn the_largest_reports_are_read() {
+    for (bytes, taken) in [(MAX_REPORT_BYTES, true), (MAX_REPORT_BYTES + 1, false)] {
+        let mut bench = Bench::new();
+        let mut body = TestCell::new("c", 100).report(None).to_vec();
+        body.resize(bytes, b' ');
+        assert_eq!(bench.receive_on("c", &body).joined, taken, "{bytes} bytes");
+        assert_eq!(bench.counters.dropped_too_large, u64::from(!taken));
+    }
+    let mut bench = Bench::new();
+    let mut cell = TestCell::new("c", 100);
+    cell.cell.apps = (0..MAX_APPS).map(|n| (format!("a{n}"), 1)).collect();
+    assert!(bench.receive(&cell).joined);
+}
+
+#[test]
+fn a_report_is_valid_for_an_hour_at_most() {
+    let mut bench = Bench::new();
+    let mut cell = TestCell::new("c", 100);
+    cell.ttl_ms = 24 * 3_600_000;
+    bench.receive(&cell);
+    let known = bench.feed.get("c").unwrap();
+    assert_eq!(known.ttl_ms, 3_600_000);
+}
+
+#[test]
+fn a_report_that_was_never_written_out_counts_the_same() {
+    let (mut written, mut parsed) = (Bench::new(), Bench::new());
+    let mut cell = TestCell::new("c", 100);
+    let mut reports = vec![cell.clone(), cell.clone()];
+    cell.seq = 2;
+    cell.cell.available.memory_mb = 60;
+    cell.recent = [InstanceId::from_u128(1)].into();
+    reports.push(cell.clone());
+    cell.seq = 1;
+    reports.push(cell.clone());
+    (cell.seq, cell.ttl_ms) = (3, 0);
+    reports.push(cell);
+    for (n, report) in reports.iter().enumerate() {
+        let received = written.receive(report);
+        let received_parsed = parsed.feed.receive_parsed(
+            parsed.now_ms,
+            ReportKind::Advert,
+            Arc::new(report.advert(None)),
+            &mut parsed.counters,
+        );
+        assert_eq!(received, received_parsed, "report {n}");
+        assert_eq!(written.counters, parsed.counters, "report {n}");
+        for bench in [&mut written, &mut parsed] {
+            if n == 0 {
+                bench.debit(1, 30);
+            }
+        }
+    }
+    assert!(written.feed.pool().is_empty() && parsed.feed.pool().is_empty());
 }

@@ -36,7 +36,7 @@ pub(super) fn found(cell: &str, ids: &[InstanceId]) -> InstancesAnswer {
         claim: None,
     };
     InstancesAnswer {
-        v: 1,
+        v: shared::VERSION,
         cell: cell.into(),
         zone: "default".into(),
         incarnation: shared::Incarnation::from_u128(1),
@@ -253,6 +253,11 @@ fn a_search_that_outlasts_the_deadline_starts_nothing() {
     let key = world.ask(vec![asked]);
     world.silence(100);
     assert_eq!(world.start_reply(key).outcome, Outcome::Unknown);
+    assert_eq!(
+        world.machine.next_work_ms(),
+        u64::MAX,
+        "nobody waits for it"
+    );
     world.pass(2_000);
     assert!(world.sent().is_empty());
 }
@@ -321,4 +326,88 @@ fn only_what_runs_is_located_and_only_where_it_counts() {
     }
     let reply = world.start_reply(asked);
     assert_eq!(reply.outcome, Outcome::Unplaced);
+}
+
+fn report(world: &mut World, lookup: LookupId, answer: InstancesAnswer) {
+    let answer = Box::new(answer);
+    world.input(AuctioneerInput::InstancesReported { lookup, answer });
+}
+
+/// A request that another auctioneer has announced, and the question to the cells about it.
+fn announced(world: &mut World, instances: u32) -> LookupId {
+    world.input(AuctioneerInput::Announced(vec!["r".parse().unwrap()]));
+    world.ask_one("r", "web", 1, instances);
+    query(world).expect("the cells are asked")
+}
+
+#[test]
+fn an_answer_in_several_messages_is_awaited_to_its_end() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    let lookup = announced(&mut world, 2);
+    assert_eq!(world.machine.counters().repeats, 1);
+    let held = instance_id("r", "web", Kind::Lrp, 1);
+    let first = InstancesAnswer {
+        more: true,
+        ..found("c1", &[])
+    };
+    report(&mut world, lookup, first);
+    assert!(world.sent().is_empty(), "there is more to come");
+    report(&mut world, lookup, found("c1", &[held]));
+    let sent = world.sent();
+    assert_eq!((sent.len(), sent[0].start.work.len()), (1, 1));
+    report(&mut world, lookup, found("c1", &[]));
+    assert_eq!(world.machine.counters().stray_answers, 1);
+}
+
+#[test]
+fn a_few_instances_are_asked_for_by_id_and_many_by_app() {
+    for (instances, ids) in [(1_000, 1_000), (1_001, 0)] {
+        let mut world = World::with_cells("dea", &["c1"]);
+        announced(&mut world, instances);
+        let body = world.out.iter().find_map(|o| match o {
+            AuctioneerOutput::AskInstances { body, .. } => Some(body.clone()),
+            _ => None,
+        });
+        let asked: shared::wire::Instances = serde_json::from_slice(&body.unwrap()).unwrap();
+        assert_eq!((asked.app.as_deref(), asked.ids.len()), (Some("web"), ids));
+    }
+}
+
+#[test]
+fn a_cell_that_leaves_is_asked_in_vain_and_not_waited_for() {
+    let mut world = World::with_cells("dea", &["c1", "c2", "c3"]);
+    let asked_ms = world.now_ms;
+    let lookup = announced(&mut world, 1);
+    assert_eq!(world.machine.next_work_ms(), asked_ms + 500);
+    report(&mut world, lookup, found("c1", &[]));
+    for (gone, left) in [("c2", 1), ("c3", 0)] {
+        assert!(world.sent().is_empty(), "{left} cells may have it");
+        world.cell(gone).ttl_ms = 0;
+        world.advertise(gone);
+    }
+    assert_eq!(world.sent().len(), 1);
+}
+
+#[test]
+fn what_is_announced_and_wants_to_be_near_an_instance_takes_two_questions() {
+    let mut world = World::with_cells("dapi", &["c1", "c2"]);
+    let there = InstanceId::from_u128(0xabcd);
+    world.input(AuctioneerInput::Announced(vec!["r".parse().unwrap()]));
+    let mut wants = request("r", "web", 100, 1);
+    wants.near = vec![format!("instance:{there}")];
+    wants.strict = true;
+    let key = world.ask(vec![wants]);
+    for ids in [vec![], vec![there]] {
+        let lookup = query(&world).expect("the cells are asked");
+        world.out.clear();
+        report(&mut world, lookup, found("c1", &[]));
+        report(&mut world, lookup, found("c2", &ids));
+    }
+    assert_eq!(query(&world), None, "all is known");
+    if world.asked_bids().is_some() {
+        world.bid_all();
+    }
+    world.deliver_all();
+    let placed = world.start_reply(key);
+    assert_eq!(placed.instances[0].cell.as_deref(), Some("c2"));
 }

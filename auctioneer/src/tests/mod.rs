@@ -6,6 +6,7 @@ mod auction;
 mod claims;
 mod due;
 mod feed;
+mod held;
 mod lookups;
 mod pool_time;
 mod questions;

@@ -125,12 +125,24 @@ fn cells_known_to_be_silent_are_not_counted() {
     assert_eq!(answer["decisions"][1]["outcome"], "unplaced");
     world.advertise("c2");
     assert_eq!(fits(&mut world), 2, "it is there again");
+    world.ask_one("s", "tiny2", 1, 1);
+    world.silence(crate::BID_WAIT_MS);
+    assert_eq!(fits(&mut world), 2, "all are silent: it may be us");
+}
+
+#[test]
+fn each_dry_run_draws_by_itself() {
+    let mut world = World::with_cells("dea", &["c1", "c2", "c3", "c4", "c5", "c6"]);
+    let winners: std::collections::BTreeSet<String> = (0..20)
+        .map(|_| place(&mut world, 100, |_| {})["decisions"][0]["cell"].to_string())
+        .collect();
+    assert!(winners.len() > 1, "{winners:?}");
 }
 
 fn explained(world: &mut World, app: &str) -> Vec<Value> {
     world.out.clear();
     let explain = ExplainRequest {
-        v: 1,
+        v: shared::VERSION,
         app: app.into(),
         cells: false,
     };
@@ -181,7 +193,7 @@ fn the_last_decisions_for_an_app() {
     let ask = |world: &mut World, app: &str| {
         world.out.clear();
         let explain = ExplainRequest {
-            v: 1,
+            v: shared::VERSION,
             app: app.into(),
             cells: false,
         };
@@ -218,7 +230,7 @@ fn judged_again_with_every_stage_and_every_cell_by_name() {
     world.deliver_all();
     world.out.clear();
     let explain = ExplainRequest {
-        v: 1,
+        v: shared::VERSION,
         app: "web".into(),
         cells: true,
     };
@@ -289,7 +301,7 @@ fn queued(world: &mut World, app: Option<&str>, limit: Option<usize>) -> QueuedA
     world.out.clear();
     world.input(AuctioneerInput::Queued {
         queued: QueuedRequest {
-            v: 1,
+            v: shared::VERSION,
             app: app.map(str::to_owned),
             limit,
         },
@@ -421,7 +433,7 @@ fn an_explanation_that_does_not_fit_tells_of_the_latest() {
         world.machine.set_max_payload(max_bytes);
         world.out.clear();
         let explain = ExplainRequest {
-            v: 1,
+            v: shared::VERSION,
             app: "web".into(),
             cells: true,
         };

@@ -11,7 +11,7 @@ use shared::InstanceId;
 fn stop(world: &mut World, app: &str, indices: Vec<u32>) -> StopId {
     world.input(AuctioneerInput::Stop {
         stop: Stop {
-            v: 1,
+            v: shared::VERSION,
             app: app.into(),
             indices,
             instances: Vec::new(),
@@ -35,7 +35,7 @@ fn answer(world: &mut World, query: StopId, cell: &str, stopped: u32) {
     world.input(AuctioneerInput::StopAnswered {
         stop: query,
         answer: Box::new(StopAnswer {
-            v: 1,
+            v: shared::VERSION,
             cell: cell.into(),
             stopped: (0..stopped).map(one).collect(),
         }),
@@ -228,7 +228,7 @@ fn too_many_stops_at_a_time_are_turned_away() {
     for n in 0..1_000 {
         let (app, reply) = (format!("app{n}"), None);
         let stop = Stop {
-            v: 1,
+            v: shared::VERSION,
             app,
             indices: Vec::new(),
             instances: Vec::new(),
@@ -265,7 +265,7 @@ fn a_stop_by_id_or_index_cancels_only_what_it_means() {
         let (app, reply) = ("web".into(), None);
         let what = format!("{indices:?} {ids:?}");
         let stop = Stop {
-            v: 1,
+            v: shared::VERSION,
             app,
             indices,
             instances,

@@ -44,8 +44,12 @@ impl TestCell {
     }
 
     pub(super) fn report(&self, auction: Option<AuctionId>) -> Bytes {
-        to_bytes(&Advert {
-            v: 1,
+        to_bytes(&self.advert(auction))
+    }
+
+    pub(super) fn advert(&self, auction: Option<AuctionId>) -> Advert {
+        Advert {
+            v: shared::VERSION,
             auction,
             incarnation: self.incarnation,
             seq: self.seq,
@@ -53,12 +57,12 @@ impl TestCell {
             ttl: Span(Duration::from_millis(self.ttl_ms)),
             recent: self.recent.iter().copied().collect(),
             cell: self.cell.clone(),
-        })
+        }
     }
 
     pub(super) fn unchanged(&self, auction: AuctionId) -> Bytes {
         to_bytes(&Bid {
-            v: 1,
+            v: shared::VERSION,
             auction,
             cell: self.cell.cell.clone(),
             incarnation: self.incarnation,
@@ -104,7 +108,7 @@ impl TestCell {
             .iter()
             .map(|w| (w.app.clone(), self.cell.count_of(&w.app)));
         Acceptance {
-            v: 1,
+            v: shared::VERSION,
             cell: self.cell.cell.clone(),
             incarnation: self.incarnation,
             seq: self.seq,

@@ -33,11 +33,17 @@ async fn errors_are_a_body_and_two_headers() {
         (with("id", json!(long)), Some("id")),
         (with("instances", json!(1_000_000)), Some("instances")),
         (with("deadline", json!("never")), Some("deadline")),
+        (with("v", json!(2)), Some("v")),
+        (
+            json!([{ "v": 2, "app": "web", "size": 7 }]).to_string(),
+            Some("v"),
+        ),
         (
             json!({ "memory_mb": 1, "disk_mb": 1 }).to_string(),
             Some("app"),
         ),
         (json!([{ "app": "" }, 3]).to_string(), None),
+        (with("instances", json!(2)), Some("run")),
     ] {
         let answer = cluster.raw(&start, body.as_bytes()).await.unwrap();
         let value: Value = serde_json::from_slice(&answer.payload).unwrap();
@@ -50,8 +56,66 @@ async fn errors_are_a_body_and_two_headers() {
         assert_eq!(text.as_deref(), error["message"].as_str(), "{body}");
         assert_eq!(code.as_deref(), Some("400"), "{body}");
     }
-    assert_eq!(cluster.counter("rejected").await, 9);
+    assert_eq!(cluster.counter("rejected").await, 12);
     assert_eq!(cluster.counter("requests").await, 0);
+}
+
+#[tokio::test]
+async fn every_request_of_another_version_is_refused() {
+    let cluster = Cluster::start().await;
+    let _auctioneer = cluster.warm("a1", "dea", 0).await;
+    let subjects = &cluster.subjects;
+    let request = json!({ "app": "web", "memory_mb": 1, "disk_mb": 1 });
+    for subject in [
+        subjects.start(),
+        subjects.place(),
+        subjects.stop(),
+        subjects.explain(),
+        subjects.pool(),
+        subjects.capacity(),
+        subjects.queued(),
+    ] {
+        let answer = cluster.ask(&subject, &json!({ "v": 2, "app": 7 })).await;
+        let told = "v: 2 is not allowed; expected 1";
+        assert_eq!(answer["error"]["message"], told, "{subject}: {answer}");
+    }
+    let inside = json!({ "v": 2, "request": request });
+    let answer = cluster.ask(&subjects.place(), &inside).await;
+    assert_eq!(answer["error"]["field"], "v", "{answer}");
+}
+
+#[tokio::test]
+async fn what_others_say_in_another_version_is_dropped_and_counted() {
+    let cluster = Cluster::start().await;
+    let _cell = HandCell::start(&cluster, "c1", 1_000).await;
+    let _auctioneer = cluster.warm("a1", "dea", 1).await;
+    let subjects = &cluster.subjects;
+    for (subject, body) in [
+        (subjects.outcome("r1"), json!({ "v": 2, "id": "r1" })),
+        (
+            subjects.event("asked", "web", "a2"),
+            json!({ "v": 2, "request": "r1" }),
+        ),
+        (
+            subjects.cell("c1", "advert"),
+            json!({ "v": 2, "cell": "c1" }),
+        ),
+    ] {
+        let body = serde_json::to_vec(&body).unwrap();
+        cluster.client.publish(subject, body.into()).await.unwrap();
+    }
+    eventually("three dropped", async || {
+        match cluster.counter("dropped_malformed").await {
+            3 => Ok(()),
+            n => Err(n.to_string()),
+        }
+    })
+    .await;
+    let reply = cluster.start_app(&request("r1", "web", 1, 1)).await;
+    assert_eq!(
+        reply["outcome"], "placed",
+        "that outcome was not remembered"
+    );
 }
 
 #[tokio::test]
@@ -59,7 +123,7 @@ async fn a_misspelt_field_is_warned_of() {
     let cluster = Cluster::start().await;
     let _cell = HandCell::start(&cluster, "c1", 1_000).await;
     let _auctioneer = cluster.warm("a1", "dea", 1).await;
-    let body = json!({ "app": "web", "memory_mb": 1, "disk_mb": 1, "instnces": 5 });
+    let body = json!({ "app": "web", "memory_mb": 1, "disk_mb": 1, "instnces": 5, "run": { "command": ["true"] } });
     let reply = cluster.start_app(&body).await;
     assert_eq!(
         reply["warnings"],
@@ -173,7 +237,7 @@ async fn answers_fit_a_small_server() {
         "by cell, without ids"
     );
     let many: Vec<Value> = (0..200)
-        .map(|n| json!({ "app": format!("a{n}"), "memory_mb": 1_000_000, "disk_mb": 1 }))
+        .map(|n| json!({ "app": format!("a{n}"), "memory_mb": 1_000_000, "disk_mb": 1, "run": { "command": ["true"] } }))
         .collect();
     let reply = cluster.start_app(&json!(many)).await;
     assert_eq!(reply["requests"].as_array().unwrap().len(), 200);

@@ -148,7 +148,7 @@ impl HandCell {
 impl State {
     pub(crate) fn report(&self, auction: Option<AuctionId>) -> Bytes {
         to_bytes(&Advert {
-            v: 1,
+            v: shared::VERSION,
             auction,
             incarnation: self.incarnation,
             seq: self.seq,
@@ -196,7 +196,7 @@ impl State {
             return self.report(Some(auction));
         }
         to_bytes(&Bid {
-            v: 1,
+            v: shared::VERSION,
             auction,
             cell: self.cell.cell.clone(),
             incarnation: self.incarnation,
@@ -227,7 +227,7 @@ impl State {
             }
         }
         let answer = to_bytes(&Acceptance {
-            v: 1,
+            v: shared::VERSION,
             cell: self.cell.cell.clone(),
             incarnation: self.incarnation,
             seq: self.seq,

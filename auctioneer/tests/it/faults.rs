@@ -101,7 +101,9 @@ async fn a_frozen_cell_delays_one_batch() {
     frozen.advertise().await;
     eventually("c1 to win", async || {
         let reply = cluster
-            .start_app(&json!({"app": "db", "memory_mb": 1, "disk_mb": 1}))
+            .start_app(
+                &json!({"app": "db", "memory_mb": 1, "disk_mb": 1, "run": { "command": ["true"] }}),
+            )
             .await;
         cells_of(&reply) == ["c1"]
     })
@@ -144,7 +146,7 @@ async fn a_server_restart_loses_no_cell() {
     let _auctioneer = cluster.warm("a1", "diego", 2).await;
     cluster.server.restart().await;
     let reply = eventually("placement", async || {
-        let body = json!({"app": "web", "memory_mb": 10, "disk_mb": 1, "instances": 2});
+        let body = json!({"app": "web", "memory_mb": 10, "disk_mb": 1, "run": { "command": ["true"] }, "instances": 2});
         let body = serde_json::to_vec(&body).unwrap();
         let reply = cluster.try_ask(&cluster.subjects.start(), &body).await?;
         if reply["outcome"] == "placed" {

@@ -254,7 +254,8 @@ impl Watch {
 
 /// A start request as JSON.
 pub(crate) fn request(id: &str, app: &str, memory_mb: i64, instances: u32) -> Value {
-    json!({ "id": id, "app": app, "memory_mb": memory_mb, "disk_mb": 1, "instances": instances })
+    json!({ "id": id, "app": app, "memory_mb": memory_mb, "disk_mb": 1, "instances": instances,
+        "run": { "command": ["true"] } })
 }
 
 /// The cells of an answer's instances.

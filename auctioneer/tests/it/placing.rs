@@ -168,7 +168,7 @@ async fn unplaced_instances_are_answered_with_numbers() {
     // 10,000 instances when 100 fit
     let reply = cluster.start_app(&request("r2", "db", 10, 10_000)).await;
     assert_eq!(reply["outcome"], "unplaced");
-    assert_eq!(cells_of(&reply).len(), 100);
+    assert_eq!(cells_of(&reply).len(), 100, "{reply}");
     // an unknown stack
     let mut odd = request("r3", "odd", 10, 1);
     odd["stack"] = json!("none");

@@ -55,7 +55,7 @@ async fn both_policies_start_what_they_placed() {
         let cluster = Cluster::start().await;
         let _reps = reps(&cluster, 4, 1_000).await;
         let _auctioneer = cluster.warm("a1", policy, 4).await;
-        let body = json!({ "app": "web", "memory_mb": 100, "disk_mb": 1, "instances": 8 });
+        let body = json!({ "app": "web", "memory_mb": 100, "disk_mb": 1, "run": { "command": ["true"] }, "instances": 8 });
         let reply = cluster.start_app(&body).await;
         assert_eq!(reply["outcome"], "placed", "{policy}: {reply}");
         let mut told: Vec<Value> = reply["instances"]
@@ -94,7 +94,7 @@ async fn two_auctioneers_at_work_never_overcommit() {
         let second = cluster.warm("a2", policy, 3).await;
         // room for 30 of 100 MiB; 60 are requested at once, one by one
         let ask = async |n: usize| {
-            let body = json!({ "app": format!("app{}", n % 7), "memory_mb": 100, "disk_mb": 1,
+            let body = json!({ "app": format!("app{}", n % 7), "memory_mb": 100, "disk_mb": 1, "run": { "command": ["true"] },
                 "instances": 60, "indices": [n] });
             cluster.start_app(&body).await
         };

@@ -289,4 +289,54 @@ mod tests {
         assert_eq!(all.as_object().map(serde_json::Map::len), Some(names.len()));
         assert!(names.iter().all(|name| all.get(name).is_some()));
     }
+
+    #[test]
+    fn all_that_a_cell_says_is_written_and_reads_back() {
+        let amounts = serde_json::json!({"memory_mb": 2, "disk_mb": 1, "containers": 3});
+        let all = serde_json::json!({
+            "cell": "a", "index": 3, "total": amounts, "available": amounts, "starting": 1,
+            "apps": {"web": 2}, "tasks": 4, "evacuating": true, "owners": {"acme": 1},
+            "tags": {"role=db": 1}, "cpu_capped": 5, "cpu_uncapped": 6,
+            "recent_starts": [{"age": "2h", "failed": true}],
+            "zone": "z1", "zone_number": 2, "stacks": ["linux"], "placement_tags": ["p"],
+            "optional_placement_tags": ["o"], "volume_drivers": ["nfs"], "volumes": ["v"],
+            "cached_blobs": ["b"], "status": "offline", "reserved": true, "control_plane": true,
+            "networks": {"external": "up"}, "traits": {"ssd": true},
+            "platform": {"version": "7.0", "stamp": "20260301T000000Z"},
+            "next_reboot": "2026-06-20", "last_boot": "2026-01-15", "rack": "r1",
+            "hardware_priority": -1, "reboot_batch": "b7", "overcommit": {"memory": 1.5},
+        });
+        let names = all.as_object().unwrap();
+        assert!(
+            Attributes::FIELDS
+                .iter()
+                .all(|field| names.contains_key(field.name))
+        );
+        let cell: Cell = serde_json::from_value(all.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&cell).unwrap(), all);
+    }
+
+    #[test]
+    fn a_wrong_value_is_told_what_the_attribute_holds_and_a_wrong_part_what_the_part_holds() {
+        use AttributeShape as Shape;
+        for (shape, whole, part) in [
+            (Shape::String, "a string", "a string"),
+            (Shape::Date, Timestamp::EXPECTED, Timestamp::EXPECTED),
+            (Shape::Boolean, "true or false", "true or false"),
+            (Shape::Strings, "a list of strings", "a list of strings"),
+            (
+                Shape::Platform,
+                "a version and a stamp",
+                "a version, or a stamp",
+            ),
+            (Shape::Traits, "a table of traits", "true, false, a string"),
+            (Shape::Networks, "a table of networks", "a state"),
+            (Shape::Ratios, "a table of ratios", "a number above 0"),
+            (Shape::Integer, "an integer", "an integer"),
+        ] {
+            assert!(shape.expected(false).starts_with(whole), "{shape:?}");
+            assert!(shape.expected(true).starts_with(part), "{shape:?}");
+            assert_eq!(shape.has_parts(), whole != part, "{shape:?}");
+        }
+    }
 }

@@ -91,6 +91,42 @@ mod tests {
     }
 
     #[test]
+    fn a_cell_that_says_something_new_has_the_new_attributes_and_else_those_it_had() {
+        let mut interner = AttributeInterner::default();
+        let mut first = Cell::new("c", Resources::new(100, 100, 1));
+        first.attributes_mut().rack = Some("r1".into());
+        interner.share(&mut first, None);
+        let mut same = first.clone();
+        same.attributes_mut().reserved = false;
+        interner.share(&mut same, Some(&first));
+        assert!(Arc::ptr_eq(&same.attributes, &first.attributes));
+        let mut moved = first.clone();
+        moved.attributes_mut().rack = Some("r2".into());
+        interner.share(&mut moved, Some(&first));
+        assert_eq!(moved.rack.as_deref(), Some("r2"));
+        assert_eq!(interner.by_fingerprint.len(), 2);
+    }
+
+    /// What was tidied away is not what a cell still has.
+    #[test]
+    fn cells_share_however_many_others_came_between() {
+        let mut interner = AttributeInterner::default();
+        let racked = |n: usize| {
+            let mut cell = Cell::new("c", Resources::new(100, 100, 1));
+            cell.attributes_mut().rack = Some(format!("r{n}"));
+            cell
+        };
+        let mut held = racked(0);
+        interner.share(&mut held, None);
+        for n in 1..1_000 {
+            interner.share(&mut racked(n), None);
+            let mut alike = racked(0);
+            interner.share(&mut alike, None);
+            assert!(Arc::ptr_eq(&alike.attributes, &held.attributes), "{n}");
+        }
+    }
+
+    #[test]
     fn unused_attributes_are_dropped() {
         let mut interner = AttributeInterner::default();
         let mut cell = Cell::new("c", Resources::new(100, 100, 1));

@@ -121,7 +121,7 @@ const R: [(&str, What); 8] = [
     ("Stack", What::Cell(OfCell::Stack)),
 ];
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 enum What {
     Job(OfJob),
     Cell(OfCell),
@@ -432,6 +432,12 @@ fn number_length(text: &str) -> usize {
     end
 }
 
+/// An attribute as an expression has it.
+fn written(of: &str, table: &[(&str, What)], what: What) -> String {
+    let found = table.iter().find(|(_, known)| *known == what);
+    found.map_or(String::new(), |(name, _)| format!("{of}.{name}"))
+}
+
 impl Node {
     /// One line for each node, two blanks for each level.
     pub(super) fn show(&self, level: usize, out: &mut String) {
@@ -439,9 +445,16 @@ impl Node {
             Self::Number(value) => format!("{value}"),
             Self::Constant(name, value) => format!("{name} = {value}"),
             Self::Azs => "AZs".into(),
-            Self::Job(attribute) => format!("ai {attribute:?}"),
-            Self::Cell(attribute) => format!("r {attribute:?}"),
-            Self::Count(id, list) => format!("count {id:?} in {list:?}"),
+            Self::Job(attribute) => written("ai", &AI, What::Job(*attribute)),
+            Self::Cell(attribute) => written("r", &R, What::Cell(*attribute)),
+            Self::Count(id, list) => {
+                let id = match id {
+                    Id::App => "ai.AppID".to_owned(),
+                    id => written("ai", &AI, What::Id(*id)),
+                };
+                let list = written("r", &R, What::List(*list));
+                format!("count({id}, {list})")
+            }
             Self::Negate(_) => "negate".into(),
             Self::Binary(op, ..) => format!("{op:?}").to_lowercase(),
         };

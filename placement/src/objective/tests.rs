@@ -158,6 +158,20 @@ fn eval_hash(text: &str) -> u32 {
 #[test]
 fn the_tree_is_shown() {
     let objective = Objective::parse("alpha * (1 - r.Stack)", &constants()).unwrap();
-    let expected = "multiply\n  alpha = 0.25\n  subtract\n    1\n    r Stack\n";
+    let expected = "multiply\n  alpha = 0.25\n  subtract\n    1\n    r.Stack\n";
     assert_eq!(objective.tree(), expected);
+    // each name as it is written
+    for name in [
+        "r.AvailableMemoryMB",
+        "r.TotalDiskMB",
+        "r.AvailZoneNumber",
+        "ai.RequiredMemoryMB",
+        "ai.AppID",
+        "count(ai.AppID, r.RunningAppIDs)",
+        "count(ai.AppSourceBlobID, r.CachedBlobIDs)",
+        "count(ai.Stack, r.RunningAppIDs)",
+    ] {
+        let objective = Objective::parse(name, &constants()).unwrap();
+        assert_eq!(objective.tree(), format!("{name}\n"));
+    }
 }

@@ -192,11 +192,6 @@ impl Policy {
         self.objective().is_some()
     }
 
-    /// The parsed tree of the policy's objective, one node a line.
-    pub fn objective_tree(&self) -> Option<String> {
-        self.objective().map(|objective| objective.tree())
-    }
-
     /// The objective that a request's own one replaces.
     pub(crate) fn objective(&self) -> Option<&Arc<Objective>> {
         self.stages.iter().find_map(|stage| match &stage.step {
@@ -369,3 +364,6 @@ impl Term {
         )
     }
 }
+
+#[cfg(test)]
+mod tests;

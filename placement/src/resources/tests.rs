@@ -141,3 +141,17 @@ fn diegos_resource_term() {
     assert!((of - 0.6 / 3.0).abs() < 1e-12, "{of}");
     assert!(!used([0, 1, 1, 0], [1, 0, 0, 0], [0, 1, 1, 0]).is_finite());
 }
+
+#[test]
+fn what_is_written_reads_back_and_nothing_is_left_out_but_what_is_not_there() {
+    let all = Resources {
+        cpu_millis: 5,
+        extra: [("gpu".to_owned(), 1)].into(),
+        ..Resources::new(1, 2, 3)
+    };
+    let text = r#"{"memory_mb":1,"disk_mb":2,"containers":3,"cpu_millis":5,"extra":{"gpu":1}}"#;
+    assert_eq!(serde_json::to_string(&all).unwrap(), text);
+    assert_eq!(serde_json::from_str::<Resources>(text).unwrap(), all);
+    let nothing = serde_json::to_string(&Resources::default()).unwrap();
+    assert_eq!(nothing, r#"{"memory_mb":0}"#);
+}

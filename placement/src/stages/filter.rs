@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::locality;
+use super::{locality, score::ties};
 use crate::{
     cell::Cell, context::Now, policy::Filter, request::Request, resources::Resource, times::Stamp,
     traits::Trait,
@@ -317,13 +317,9 @@ fn platform_matches(cell: &Cell, request: &Request) -> bool {
                 has <= stamp.as_str()
             };
         }
-        let between = first.0.as_str() < version && version < last.0.as_str();
-        let beyond = if min {
-            version > last.0.as_str()
-        } else {
-            version < first.0.as_str()
-        };
-        between || beyond
+        // it is none of those listed
+        let outermost = if min { first } else { last };
+        (version > outermost.0.as_str()) == min
     };
     judge(listed(&request.min_platform), true) && judge(listed(&request.max_platform), false)
 }
@@ -370,7 +366,7 @@ fn wrong_ratio(cell: &Cell, request: &Request) -> Option<String> {
     let rounded = |ratio: f64| (ratio * 100.0).round();
     let differs = |(name, wanted): &(&String, &f64)| {
         let has = cell.overcommit.get(*name).copied().unwrap_or(0.0);
-        (rounded(has) - rounded(**wanted)).abs() > 0.5
+        !ties(rounded(has), rounded(**wanted))
     };
     let (name, _) = request.overcommit.iter().find(differs)?;
     Some(match cell.overcommit.get(name) {

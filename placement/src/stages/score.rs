@@ -373,3 +373,6 @@ pub(crate) fn reboot_ratios(
 pub(crate) fn ties(a: f64, b: f64) -> bool {
     a.partial_cmp(&b).is_some_and(std::cmp::Ordering::is_eq)
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,17 +15,16 @@ use std::{
 };
 
 use async_nats::Client;
-use shared::InstanceId;
 use shared::{
     Subjects,
-    wire::{LogLine, Logs, Work},
+    wire::{LogLine, Logs},
 };
 
 use self::process::Processes;
 pub use self::simulated::Simulated;
 use crate::{
     config::{ExecutorKind, RepConfig},
-    ledger::ExecutorReport,
+    ledger::{ExecutorOrder, ExecutorReport},
     outbox::Counters,
 };
 
@@ -69,6 +68,14 @@ pub(crate) enum Executor {
     Process(Box<Processes>),
 }
 
+/// Refuses what no executor can be started with.
+pub(crate) fn check(config: &RepConfig) -> Result<(), ExecutorError> {
+    match &config.executor {
+        ExecutorKind::Process(process) => user::choose(process.run_as.as_deref()).map(drop),
+        ExecutorKind::Simulated(_) => Ok(()),
+    }
+}
+
 impl Executor {
     pub(crate) fn start(
         config: &RepConfig,
@@ -90,17 +97,22 @@ impl Executor {
         matches!(self, Self::Simulated(_))
     }
 
-    pub(crate) fn launch(&mut self, now_ms: u64, work: &Arc<Work>, attempt: u32) {
-        match self {
-            Self::Simulated(simulated) => simulated.launch(now_ms, work, attempt),
-            Self::Process(processes) => processes.launch(work, attempt),
-        }
-    }
-
-    pub(crate) fn end(&mut self, now_ms: u64, instance: InstanceId, attempt: u32, at_once: bool) {
-        match self {
-            Self::Simulated(simulated) => simulated.end(now_ms, instance, attempt),
-            Self::Process(processes) => processes.end(instance, attempt, at_once),
+    pub(crate) fn execute(&mut self, now_ms: u64, order: &ExecutorOrder) {
+        match (self, order) {
+            (Self::Simulated(simulated), order) => simulated.execute(now_ms, order),
+            (Self::Process(processes), ExecutorOrder::Launch { work, attempt }) => {
+                processes.launch(work, *attempt);
+            }
+            (
+                Self::Process(processes),
+                ExecutorOrder::End {
+                    instance,
+                    attempt,
+                    at_once,
+                },
+            ) => {
+                processes.end(*instance, *attempt, *at_once);
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use shared::{clock::millis, wire::Work};
 
 use crate::{
     config::SimulatedConfig,
-    ledger::{EndReason, ExecutorReport, InstanceChange},
+    ledger::{EndReason, ExecutorOrder, ExecutorReport, InstanceChange},
 };
 
 /// Simulated instances. A state machine over the cell's clock.
@@ -34,9 +34,19 @@ impl Simulated {
         }
     }
 
+    /// Carries out an order of the ledger.
+    pub fn execute(&mut self, now_ms: u64, order: &ExecutorOrder) {
+        match order {
+            ExecutorOrder::Launch { work, attempt } => self.launch(now_ms, work, *attempt),
+            ExecutorOrder::End {
+                instance, attempt, ..
+            } => self.end(now_ms, *instance, *attempt),
+        }
+    }
+
     /// The instance runs after the configured time; a task ends by itself if a time is configured
     /// for that.
-    pub fn launch(&mut self, now_ms: u64, work: &Work, attempt: u32) {
+    fn launch(&mut self, now_ms: u64, work: &Work, attempt: u32) {
         self.alive.insert(work.instance, attempt);
         let runs_ms = now_ms + self.start_ms;
         let runs = InstanceChange::Running {
@@ -51,7 +61,7 @@ impl Simulated {
     }
 
     /// The instance ends at once, by a signal.
-    pub fn end(&mut self, now_ms: u64, instance: InstanceId, attempt: u32) {
+    fn end(&mut self, now_ms: u64, instance: InstanceId, attempt: u32) {
         let ended = InstanceChange::Ended(EndReason::Signal(15));
         self.happens(now_ms, instance, attempt, ended);
     }

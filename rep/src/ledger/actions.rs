@@ -7,7 +7,7 @@ use shared::wire::{EventInstance, Work};
 
 /// What the executor is to do, and the events to publish.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Action {
+pub enum ExecutorOrder {
     /// Start the instance's process; reports about it carry this attempt's number.
     Launch {
         /// What to run.
@@ -24,6 +24,13 @@ pub enum Action {
         /// Without asking it first.
         at_once: bool,
     },
+}
+
+/// What the executor is to do, and the events to publish.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// For the executor.
+    Execute(ExecutorOrder),
     /// Publish an event.
     Event {
         /// One of [`shared::wire::kind`].

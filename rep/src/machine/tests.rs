@@ -2,13 +2,13 @@ use std::time::Duration;
 
 use placement::{Kind, Resources};
 use shared::{
-    AuctionId, Incarnation,
+    AuctionId, Incarnation, InstanceId,
     clock::CellTime,
-    wire::{CellStart, InstanceState, to_bytes},
+    wire::{CellStart, InstanceState, Work, to_bytes},
 };
 
 use super::*;
-use crate::ledger::{EndReason, InstanceChange};
+use crate::ledger::{EndReason, ExecutorOrder, InstanceChange};
 
 const LIFE: Incarnation = Incarnation::from_u128(1);
 
@@ -53,7 +53,7 @@ fn work(id: u128) -> Work {
 
 fn start(machine: &mut CellMachine, now_ms: u64, ids: &[u128]) {
     let start = CellStart {
-        v: 1,
+        v: shared::VERSION,
         auction: AuctionId::nil(),
         incarnation: LIFE,
         expires_ms: CellTime::from_ms(now_ms + 5_000),
@@ -101,12 +101,14 @@ fn text(output: &CellOutput) -> String {
             format!("advertise {}", advert.cell.apps.values().sum::<u32>())
         }
         CellOutput::Withdraw(advert) => format!("withdraw, ttl {:?}", advert.ttl.0),
-        CellOutput::Launch { work, attempt } => format!("launch {} {attempt}", work.instance),
-        CellOutput::End {
+        CellOutput::Execute(ExecutorOrder::Launch { work, attempt }) => {
+            format!("launch {} {attempt}", work.instance)
+        }
+        CellOutput::Execute(ExecutorOrder::End {
             instance,
             attempt,
             at_once,
-        } => {
+        }) => {
             let how = if *at_once { "kill" } else { "end" };
             format!("{how} {instance} {attempt}")
         }
@@ -244,10 +246,12 @@ fn what_operators_change_is_advertised_at_once() {
     let mut cell = machine.ledger().cell().clone();
     machine.describe(10, &cell);
     assert!(run(&mut machine, 10).is_empty(), "nothing changed");
+    let seq = machine.ledger().seq();
     cell.attributes_mut().zone = "z9".into();
     machine.describe(10, &cell);
     assert_eq!(run(&mut machine, 10), ["advertise 0"]);
     assert_eq!(machine.ledger().cell().zone, "z9");
+    assert_eq!(machine.ledger().seq(), seq + 1, "it is news to everybody");
 }
 
 #[test]
@@ -296,7 +300,7 @@ fn lists_are_bounded_and_the_error_names_the_field() {
 fn a_start_with_invalid_work_names_the_field() {
     let mut machine = machine();
     let start = CellStart {
-        v: 1,
+        v: shared::VERSION,
         auction: AuctionId::nil(),
         incarnation: LIFE,
         expires_ms: CellTime::from_ms(5_000),

@@ -46,7 +46,7 @@ async fn it_advertises_starts_stops_and_withdraws() {
     cell.wait_for(id, InstanceState::Running).await;
 
     let stop = Stop {
-        v: 1,
+        v: shared::VERSION,
         app: "web".into(),
         indices: vec![],
         instances: vec![],
@@ -287,6 +287,13 @@ async fn bad_input_is_answered_with_a_body_and_headers() {
         ),
         (own("logs"), r#"{"app":""}"#.into(), Some("app")),
         (subjects().instances(), "7".into(), None),
+        (own("state"), r#"{"v":2}"#.into(), Some("v")),
+        (own("start"), r#"{"v":2,"work":7}"#.into(), Some("v")),
+        (own("stop"), r#"{"v":2,"app":"web"}"#.into(), Some("v")),
+        (own("drain"), r#"{"v":2}"#.into(), Some("v")),
+        (own("set"), r#"{"v":2,"set":{}}"#.into(), Some("v")),
+        (own("logs"), r#"{"v":2,"app":"web"}"#.into(), Some("v")),
+        (subjects().instances(), r#"{"v":2}"#.into(), Some("v")),
         (
             subjects().cells_stop(),
             r#"{"app":"..."}"#.into(),
@@ -316,7 +323,7 @@ async fn bad_input_is_answered_with_a_body_and_headers() {
     let stats = cell.client.request("$SRV.STATS.vendue-cell", "".into());
     let stats: Value = from(&stats.await.unwrap().payload);
     assert_eq!(
-        stats["endpoints"][0]["data"]["dropped_malformed"], 9,
+        stats["endpoints"][0]["data"]["dropped_malformed"], 16,
         "{stats}"
     );
     cell.end().await;
@@ -376,20 +383,26 @@ async fn a_message_meant_for_another_subject_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_malformed_bid_is_dropped_and_counted() {
+async fn a_malformed_broadcast_is_dropped_and_counted() {
     let server = NatsServer::start().await;
     let cell = Cell::start(&server, config("a")).await;
-    for body in ["", "{}", "[1", "{\"auction\":7}"] {
-        cell.client
-            .publish(subjects().bid(), body.into())
-            .await
-            .unwrap();
+    let other_bid = format!("{{\"v\":2,\"auction\":\"{}\"}}", Uuid::new_v4());
+    for (subject, body) in [
+        (subjects().bid(), ""),
+        (subjects().bid(), "{}"),
+        (subjects().bid(), "[1"),
+        (subjects().bid(), "{\"auction\":7}"),
+        (subjects().bid(), &other_bid),
+        (subjects().discover(), "{\"v\":2}"),
+    ] {
+        let body = body.to_owned().into();
+        cell.client.publish(subject, body).await.unwrap();
     }
-    eventually("four counted", async || {
+    eventually("six counted", async || {
         let stats = cell.client.request("$SRV.STATS.vendue-cell", "".into());
         let stats: Value = from(&stats.await.unwrap().payload);
         let malformed = stats["endpoints"][0]["data"]["dropped_malformed"].clone();
-        if malformed == 4 {
+        if malformed == 6 {
             Ok(())
         } else {
             Err(malformed)

@@ -95,7 +95,7 @@ impl Cell {
     pub(crate) async fn start_of(&self, work: Vec<Work>) -> CellStart {
         let state = self.state().await;
         CellStart {
-            v: 1,
+            v: shared::VERSION,
             auction: Uuid::new_v4().into(),
             incarnation: field(&state, "incarnation"),
             expires_ms: CellTime::from_ms(state["clock_ms"].as_u64().unwrap() + 5_000),

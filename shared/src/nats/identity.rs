@@ -6,7 +6,10 @@ use std::path::Path;
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
 use placement::check_name;
 
-use super::{BusError, Context, NatsOptions, UserInfo, non_empty};
+use super::{
+    BusError, Context, NatsOptions, UserInfo,
+    context::{non_empty, path},
+};
 
 /// Every inbox begins with this: programs answer nowhere else.
 const INBOX: &str = "_INBOX";
@@ -37,33 +40,41 @@ fn of_credentials(
     context: &Context,
     userinfo: Option<&UserInfo>,
 ) -> Option<String> {
-    let creds = options.creds.as_deref();
-    if let Some(path) = creds.or_else(|| non_empty(&context.creds).map(Path::new)) {
-        return of_jwt(&std::fs::read_to_string(path).ok()?);
+    let of_file = |file: &Path| of_creds(&std::fs::read_to_string(file).ok()?);
+    if let Some(file) = &options.creds {
+        return of_file(file);
     }
     if let Some((user, password)) = userinfo {
         // alone it is a token, which is a secret
         return password.as_ref().map(|_| user.clone());
     }
-    if let Some(path) = non_empty(&context.nkey) {
-        let stem = Path::new(path).file_stem()?;
-        return Some(stem.to_string_lossy().into_owned());
+    if let Some(user) = non_empty(&context.user) {
+        return Some(user.to_owned());
     }
-    if !context.token.is_empty() {
-        return None;
+    if let Some(file) = non_empty(&context.creds) {
+        return of_file(&path(file));
     }
-    non_empty(&context.user).map(str::to_owned)
+    if let Some(jwt) = non_empty(&context.user_jwt) {
+        return of_jwt(jwt);
+    }
+    let stem = Path::new(non_empty(&context.nkey)?).file_stem()?;
+    Some(stem.to_string_lossy().into_owned())
 }
 
 /// The user's name in a credentials file.
-fn of_jwt(creds: &str) -> Option<String> {
+fn of_creds(creds: &str) -> Option<String> {
+    let mut lines = creds.lines().map(str::trim);
+    lines.find(|line| line.contains("BEGIN NATS USER JWT"))?;
+    of_jwt(lines.next()?)
+}
+
+/// The user's name in a JWT.
+fn of_jwt(jwt: &str) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Claims {
         name: String,
     }
-    let mut lines = creds.lines().map(str::trim);
-    lines.find(|line| line.contains("BEGIN NATS USER JWT"))?;
-    let claims = lines.next()?.split('.').nth(1)?;
+    let claims = jwt.trim().split('.').nth(1)?;
     let claims = BASE64_URL_SAFE_NO_PAD.decode(claims.as_bytes()).ok()?;
     let claims: Claims = serde_json::from_slice(&claims).ok()?;
     Some(claims.name)
@@ -134,8 +145,8 @@ mod tests {
     fn a_credentials_file_names_its_user() {
         let claims = BASE64_URL_SAFE_NO_PAD.encode(br#"{"jti":"x","name":"alice","nats":{}}"#);
         let creds = format!("-----BEGIN NATS USER JWT-----\nhead.{claims}.sign\n------END");
-        assert_eq!(of_jwt(&creds).as_deref(), Some("alice"));
-        assert_eq!(of_jwt("no file of this kind"), None);
+        assert_eq!(of_creds(&creds).as_deref(), Some("alice"));
+        assert_eq!(of_creds("no file of this kind"), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use placement::{Cell, Span};
 use serde::{Deserialize, Serialize};
 
-use super::{WireError, code};
+use super::{Version, WireError, code};
 use crate::{AuctionId, Incarnation, InstanceId, clock::CellTime};
 
 /// A cell's advertisement, its full bid, and the answer to `.state`: the cell, and how long this is
@@ -12,7 +12,7 @@ use crate::{AuctionId, Incarnation, InstanceId, clock::CellTime};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advert {
     /// 1.
-    pub v: u8,
+    pub v: Version,
     /// The auction it bids in; none in an advertisement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auction: Option<AuctionId>,
@@ -36,7 +36,7 @@ pub struct Advert {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Bid {
     /// 1.
-    pub v: u8,
+    pub v: Version,
     /// The auction it bids in.
     pub auction: AuctionId,
     /// The cell.
@@ -55,8 +55,8 @@ pub struct Bid {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BidRequest {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// The auction.
     pub auction: AuctionId,
 }
@@ -65,6 +65,9 @@ pub struct BidRequest {
 /// it is valid.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Envelope {
+    /// 1.
+    #[serde(default)]
+    pub v: Version,
     /// The cell's name.
     pub cell: String,
     /// The auction it bids in.
@@ -112,9 +115,10 @@ impl Envelope {
     }
 }
 
-/// Reads and checks the cell of an advertisement or a full bid.
+/// Reads and checks the cell of an advertisement or a full bid. An app without instances is not there.
 pub fn parse_cell(body: &[u8]) -> Result<Cell, WireError> {
-    let cell: Cell = super::error::read(body)?;
+    let mut cell: Cell = super::error::read(body)?;
     cell.check()?;
+    cell.apps.retain(|_, count| *count > 0);
     Ok(cell)
 }

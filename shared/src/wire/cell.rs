@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use placement::{Kind, Resources, Run, Span};
 use serde::{Deserialize, Serialize};
 
-use super::{WireError, parse_strict};
+use super::{Version, WireError, parse_strict};
 use crate::{AuctionId, Incarnation, InstanceId, LogSubject, RequestId, clock::CellTime};
 
 /// Why a cell refuses an instance. For lack of resources the reason is `insufficient resources: …`.
@@ -26,8 +26,8 @@ pub mod reason {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CellStart {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// The auction.
     pub auction: AuctionId,
     /// The incarnation it is meant for; another one refuses it as `restarted`.
@@ -91,8 +91,8 @@ pub struct Work {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Acceptance {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// The cell.
     pub cell: String,
     /// The cell's incarnation.
@@ -202,8 +202,8 @@ pub struct Instance {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CellSet {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// Attributes by name (`rack`, `traits.ssd`); null = as configured.
     pub set: BTreeMap<String, serde_json::Value>,
 }
@@ -212,8 +212,8 @@ pub struct CellSet {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CellSetAnswer {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// The cell.
     pub cell: String,
     /// The ledger's version with the change.
@@ -228,8 +228,8 @@ pub struct CellSetAnswer {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Drain {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// How long instances may go on; `"0s"` stops them at once.
     #[serde(default)]
     pub deadline: Option<Span>,
@@ -247,8 +247,8 @@ impl Drain {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DrainAnswer {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// The cell.
     pub cell: String,
     /// Instances that are still there.
@@ -261,8 +261,8 @@ pub struct DrainAnswer {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Logs {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// The app.
     pub app: String,
     /// Instances with this index only.
@@ -283,8 +283,8 @@ pub struct Logs {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LogsAnswer {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// The cell.
     pub cell: String,
     /// Oldest first.
@@ -295,8 +295,8 @@ pub struct LogsAnswer {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LogLine {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// The app.
     pub app: String,
     /// Its index.

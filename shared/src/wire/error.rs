@@ -3,6 +3,8 @@
 use placement::Invalid;
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 
+use super::{Version, check_version};
+
 /// The codes of [`WireError`].
 pub mod code {
     /// The request is invalid.
@@ -34,8 +36,8 @@ pub struct WireError {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorBody {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// The error.
     pub error: WireError,
 }
@@ -139,8 +141,8 @@ pub fn parse_strict<T: DeserializeOwned>(body: &[u8], expected: &str) -> Result<
 pub fn read_nothing(body: &[u8]) -> Result<(), WireError> {
     #[derive(Deserialize)]
     struct Nothing {
-        #[serde(default = "super::version", rename = "v")]
-        _v: u8,
+        #[serde(default, rename = "v")]
+        _v: Version,
     }
     if body.is_empty() {
         return Ok(());
@@ -163,13 +165,17 @@ where
 }
 
 /// Parses a message whose unknown fields are ignored; an error names the field.
-pub(crate) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, WireError> {
+pub fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, WireError> {
     serde_json::from_slice(body).map_err(|_| what_is_wrong::<T>(body))
 }
 
 /// Parses again, keeping track of the path. This takes several times as long, and only invalid
 /// messages need it.
 fn what_is_wrong<T: DeserializeOwned>(body: &[u8]) -> WireError {
+    // the rest of another version's message may mean anything
+    if let Err(other_version) = check_version(body) {
+        return other_version;
+    }
     let mut json = serde_json::Deserializer::from_slice(body);
     let mut track = serde_path_to_error::Track::new();
     let tracked = serde_path_to_error::Deserializer::new(&mut json, &mut track);

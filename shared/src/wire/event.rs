@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use placement::{Span, Tally};
 use serde::{Deserialize, Serialize};
 
+use super::Version;
 use crate::{AuctionId, EventSubject, InstanceId, RequestId};
 
 /// The kinds of events.
@@ -45,8 +46,8 @@ pub mod kind {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// One of [`kind`].
     pub kind: String,
     /// The cell or the auctioneer that tells it: the last token of its subject.

@@ -8,13 +8,14 @@ mod indices;
 mod query;
 mod start;
 mod stop;
+mod version;
 
 pub use advert::{Advert, Bid, BidRequest, Envelope, parse_cell};
 pub use cell::{
     Acceptance, CellSet, CellSetAnswer, CellStart, Drain, DrainAnswer, Instance, InstanceState,
     LogLine, Logs, LogsAnswer, Refusal, Work, reason,
 };
-pub use error::{ErrorBody, WireError, code, parse, parse_strict, read_nothing};
+pub use error::{ErrorBody, WireError, code, parse, parse_strict, read, read_nothing};
 pub use event::{Event, EventInstance, kind};
 pub use indices::{format_indices, parse_indices};
 pub use query::{
@@ -26,10 +27,7 @@ pub use start::{
     InstanceOutcome, Outcome, Parsed, StartBody, StartReplies, StartReply, instance_id, parse_start,
 };
 pub use stop::{Stop, StopAnswer, StopOutcome, StopReply, Stopped};
-
-pub(crate) fn version() -> u8 {
-    crate::VERSION
-}
+pub use version::{Version, check_version};
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
 pub(crate) fn is_false(b: &bool) -> bool {

@@ -3,7 +3,7 @@
 use placement::{Capacity, Cell, DecisionReport, Kind, Tally};
 use serde::{Deserialize, Serialize};
 
-use super::{Instance, is_false};
+use super::{Instance, Version, is_false};
 use crate::{AuctionId, Incarnation, InstanceId, RequestId};
 
 /// To every cell: its instances. An instance must match all filters; without filters, all are
@@ -11,8 +11,8 @@ use crate::{AuctionId, Incarnation, InstanceId, RequestId};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Instances {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// This app only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app: Option<String>,
@@ -26,8 +26,8 @@ pub struct Instances {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InstancesAnswer {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// The cell.
     pub cell: String,
     /// Its zone.
@@ -54,8 +54,8 @@ pub struct InstancesAnswer {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Page {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// The number of entries to skip.
     #[serde(default)]
     pub offset: usize,
@@ -68,8 +68,8 @@ pub struct Page {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PoolAnswer {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// Which auctioneer.
     pub auctioneer: String,
     /// Its policy's name.
@@ -107,8 +107,8 @@ pub struct PoolCell {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CapacityAnswer {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// Which auctioneer.
     pub auctioneer: String,
     /// Its policy's name.
@@ -127,8 +127,8 @@ pub struct CapacityAnswer {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExplainRequest {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// The app.
     pub app: String,
     /// Decide again over the current pool, and name the cells that each stage dropped.
@@ -140,8 +140,8 @@ pub struct ExplainRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExplainAnswer {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// The app.
     pub app: String,
     /// Which auctioneer answers.
@@ -217,8 +217,8 @@ pub struct PlaceExtra {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlaceAnswer {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// Which auctioneer.
     pub auctioneer: String,
     /// Its policy's name.
@@ -236,8 +236,8 @@ pub struct PlaceAnswer {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct QueuedRequest {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// This app only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app: Option<String>,
@@ -250,8 +250,8 @@ pub struct QueuedRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueuedAnswer {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// Which auctioneer.
     pub auctioneer: String,
     /// How many instances are queued, including those that are not listed.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::{WireError, code, parse};
+use super::{Version, WireError, check_version, code, parse};
 use crate::{AuctionId, InstanceId, RequestId};
 
 /// A valid start request.
@@ -61,6 +61,9 @@ pub fn parse_start(body: &[u8]) -> Result<StartBody, WireError> {
 fn parse_request(body: &[u8]) -> Result<Parsed, WireError> {
     let mut unknown = Vec::new();
     let request: Request = parse(body, &mut unknown)?;
+    if unknown.iter().any(|field| field == "v") {
+        check_version(body)?; // placement's request has no such field
+    }
     request.check()?;
     let warnings = unknown
         .iter()
@@ -130,8 +133,8 @@ pub struct InstanceOutcome {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StartReply {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// The request's id, as sent or generated.
     pub id: RequestId,
     /// Its app.
@@ -156,8 +159,8 @@ pub struct StartReply {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StartReplies<T = serde_json::Value> {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// The worst outcome of all.
     pub outcome: Outcome,
     /// A [`StartReply`], or `{"error":…}`.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{WireError, parse_strict};
+use super::{Version, WireError, parse_strict};
 use crate::{AuctionId, InstanceId};
 
 /// What to stop: an app, or some of it. An instance must match all filters. An absent filter
@@ -10,8 +10,8 @@ use crate::{AuctionId, InstanceId};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stop {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// The app.
     pub app: String,
     /// These indices only.
@@ -58,8 +58,8 @@ pub struct Stopped {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StopAnswer {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// The cell.
     pub cell: String,
     /// The instances that are being stopped.
@@ -83,8 +83,8 @@ pub enum StopOutcome {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StopReply {
     /// 1.
-    #[serde(default = "super::version")]
-    pub v: u8,
+    #[serde(default)]
+    pub v: Version,
     /// The app.
     pub app: String,
     /// How it ended.

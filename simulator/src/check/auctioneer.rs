@@ -91,7 +91,10 @@ impl AuctioneerNode {
         let inbox = &self.inbox;
         match output {
             AuctioneerOutput::AskBids { auction } => {
-                let body = to_bytes(&BidRequest { v: 1, auction });
+                let body = to_bytes(&BidRequest {
+                    v: shared::VERSION,
+                    auction,
+                });
                 out.send(Message::new("bid", body).with_reply(format!("{inbox}.bid")));
             }
             AuctioneerOutput::AskState { cell } => {

@@ -10,7 +10,7 @@ use advertiser::Cadence;
 use placement::{Cell, Resources, Span};
 use rep::{
     CellBid, CellInput, CellMachine, CellOutput, CellSettings,
-    ledger::{EndReason, ExecutorReport, InstanceChange, Ledger},
+    ledger::{EndReason, ExecutorOrder, ExecutorReport, InstanceChange, Ledger},
 };
 use shared::{
     Incarnation, InstanceId,
@@ -139,7 +139,7 @@ impl CellNode {
                     machine.take(now_ms - self.born_ms, CellInput::NotSent);
                 }
             }
-            CellOutput::Launch { work, attempt } => {
+            CellOutput::Execute(ExecutorOrder::Launch { work, attempt }) => {
                 out.note(|| format!("starts {}/{} {}", work.app, work.index, work.instance));
                 let process = Process {
                     attempt,
@@ -151,11 +151,11 @@ impl CellNode {
                 self.coming
                     .insert((now_ms + STARTS_MS, work.instance, attempt, false));
             }
-            CellOutput::End {
+            CellOutput::Execute(ExecutorOrder::End {
                 instance,
                 attempt,
                 at_once,
-            } => {
+            }) => {
                 out.note(|| {
                     let how = if at_once { "kills" } else { "asks to end" };
                     format!("{how} {instance}")

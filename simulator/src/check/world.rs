@@ -498,7 +498,7 @@ impl<'s> World<'s> {
         let asked = &self.script.requests[request];
         let mut body = serde_json::json!({
             "id": asked.id, "app": asked.app, "instances": asked.instances,
-            "memory_mb": asked.memory_mb, "disk_mb": 1,
+            "memory_mb": asked.memory_mb, "disk_mb": 1, "run": { "command": ["sleep"] },
         });
         if asked.queue_timeout_ms > 0 {
             body["queue_timeout"] = format!("{}ms", asked.queue_timeout_ms).into();

@@ -69,7 +69,7 @@ impl World<'_> {
                 let bytes = body.len() as u64;
                 self.send_all_nodes(Kind::Outcome, bytes, &AuctioneerInput::Outcome { id, body });
             }
-            AuctioneerOutput::AuctionHeld { .. } => {}
+            AuctioneerOutput::AuctionHeld { .. } | AuctioneerOutput::Dropped { .. } => {}
         }
     }
 

@@ -212,10 +212,7 @@ impl SimCell {
                 }
                 published.push(Publication::Advert(advert));
             }
-            CellOutput::Launch { work, attempt } => self.executor.launch(now_ms, &work, attempt),
-            CellOutput::End {
-                instance, attempt, ..
-            } => self.executor.end(now_ms, instance, attempt),
+            CellOutput::Execute(order) => self.executor.execute(now_ms, &order),
             CellOutput::Event(event) => published.push(Publication::Event(event)),
         }
     }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use bytes::Bytes;
-use placement::Policy;
+use placement::{Policy, Request, Run};
 use rep::CellInput;
 use shared::wire::{Acceptance, CellStart, Event, Stop, StopAnswer, Work, kind, to_bytes};
 use shared::{AuctionId, Incarnation, InstanceId};
@@ -15,6 +15,17 @@ use crate::{
     outcome::SimRun,
     scenario::Scenario,
 };
+
+/// The request as a real auctioneer takes it: a start says what to execute, which the simulated cells
+/// never do.
+fn startable(request: &Request) -> Request {
+    let mut request = request.clone();
+    request.run.get_or_insert_with(|| Run {
+        command: vec!["true".into()],
+        ..Run::default()
+    });
+    request
+}
 
 /// Observes the messages of a real cluster.
 pub struct Observer<'s> {
@@ -102,7 +113,7 @@ impl<'s> Observer<'s> {
             match &demand.action {
                 DemandAction::Start { request, .. } => {
                     self.world.client.note(self.world.now_us, request, None);
-                    requests.push(request);
+                    requests.push(startable(request));
                 }
                 DemandAction::Stop { app, indices } => {
                     let body = to_bytes(&Stop {

@@ -5,10 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use nats_server::{Options, Server};
-use shared::{
-    shutdown,
-    wire::{Page, PoolAnswer, to_bytes},
-};
+use shared::{shutdown, wire::to_bytes};
 use tokio::time::{Instant, sleep};
 
 use super::{
@@ -19,6 +16,7 @@ use super::{
 };
 use crate::{
     cluster::Cluster,
+    commands::instances,
     context::{Exit, Format, Global},
     output::{self, note},
     process_usage,
@@ -47,7 +45,7 @@ pub(crate) struct ClusterArgs {
     #[arg(long, default_value_t = 8)]
     in_flight: usize,
     /// How long the auctioneer is watched while cells only advertise
-    #[arg(long, default_value = "10s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
     idle: Duration,
     /// Connections that the cells share
     #[arg(long, default_value_t = 32)]
@@ -92,7 +90,9 @@ async fn measure(global: &Global, args: &ClusterArgs, server: u32) -> anyhow::Re
         &url,
         &["auctioneer".into(), format!("--policy={}", args.policy)],
     )?;
-    known_cells(&cluster, args.cells).await?;
+    let (client, subjects) = (&cluster.bus.client, &cluster.subjects);
+    let patience = Duration::from_secs(60);
+    instances::until_known(client, subjects, args.cells, 1, patience).await?;
 
     note("measuring plain NATS");
     report.raw = measure_raw(&cluster, args).await?;
@@ -141,11 +141,13 @@ async fn measure_adverts(
     sleep(args.idle).await;
     let seconds = start.elapsed().as_secs_f64();
     let used = process_usage::cpu_seconds(pid)? - before;
+    let (client, subjects) = (&cluster.bus.client, &cluster.subjects);
+    let known = instances::first_of_pool(client, subjects).await;
     Ok(Adverts {
         seconds,
         auctioneer_cpu_percent: used / seconds * 100.0,
         dropped: dropped(cluster).await?,
-        cells_known: pool_total(cluster).await.unwrap_or(0),
+        cells_known: known.map_or(0, |page| page.total),
     })
 }
 
@@ -193,40 +195,6 @@ fn cpu_per_start(before: [f64; 4], after: [f64; 4], starts: usize) -> Cpu {
         server_us: us(2),
         client_us: us(3),
     }
-}
-
-/// Waits until the auctioneer knows all cells.
-async fn known_cells(cluster: &Cluster, cells: usize) -> anyhow::Result<()> {
-    let end = Instant::now() + Duration::from_secs(60);
-    loop {
-        let known = pool_total(cluster).await.unwrap_or(0);
-        if known >= cells {
-            return Ok(());
-        }
-        anyhow::ensure!(
-            Instant::now() < end,
-            "only {known} of {cells} cells advertise"
-        );
-        sleep(Duration::from_millis(100)).await;
-    }
-}
-
-async fn pool_total(cluster: &Cluster) -> Option<usize> {
-    let page = Page {
-        v: 1,
-        offset: 0,
-        limit: Some(1),
-    };
-    let body = to_bytes(&page);
-    let answer = cluster
-        .bus
-        .client
-        .request(cluster.subjects.pool(), body)
-        .await
-        .ok()?;
-    serde_json::from_slice::<PoolAnswer>(&answer.payload)
-        .ok()
-        .map(|a| a.total)
 }
 
 fn print(format: Format, report: &Report) -> anyhow::Result<()> {

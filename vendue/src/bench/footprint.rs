@@ -79,7 +79,7 @@ fn work(envelope: &Envelope) -> CellStart {
         ..Run::default()
     };
     CellStart {
-        v: 1,
+        v: shared::VERSION,
         auction: Uuid::new_v4().into(),
         incarnation: envelope.incarnation,
         expires_ms: shared::clock::CellTime::from_ms(u64::MAX),

@@ -119,11 +119,16 @@ impl<'a> AppStatus<'a> {
             n => parts.insert(0, format!("{n} of {listed} running")),
         }
         let mut words = parts.join(", ");
-        let earlier = self.earlier_counts();
-        if !earlier.is_empty() {
-            words += &format!(" (earlier: {})", in_words(&earlier));
+        if let Some(earlier) = self.earlier_in_words() {
+            words += &format!(" (earlier: {earlier})");
         }
         words
+    }
+
+    /// `1 crashed, 6 stopped`; none without any.
+    pub(crate) fn earlier_in_words(&self) -> Option<String> {
+        let earlier = self.earlier_counts();
+        (!earlier.is_empty()).then(|| in_words(&earlier))
     }
 }
 

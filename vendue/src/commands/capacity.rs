@@ -115,7 +115,7 @@ fn on_scenario(
     let draw = scenario.draw(Explain::Winner);
     let capacity = scenario.pool().capacity(request, &scenario.policy, &draw);
     Ok(answer(
-        file,
+        start::named(file),
         &scenario.policy,
         scenario.cells.len(),
         capacity,

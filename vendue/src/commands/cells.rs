@@ -16,7 +16,8 @@ use crate::{
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct CellsArgs {
     /// Only cells of which this is true, such as 'platform<20260301', rack=r1 or
-    /// 'available.memory_mb>=512'; with several, all must be
+    /// 'available.memory_mb>=512'; with several, all must be. A wrong FIELD is answered with all there
+    /// are
     #[arg(long = "where", value_name = "FIELD OP VALUE")]
     conditions: Vec<Condition>,
     #[command(subcommand)]
@@ -30,7 +31,7 @@ enum CellsCommand {
         /// The cell
         cell: String,
     },
-    /// Change what a cell says of itself; it is kept over a restart where the cell has a file for it
+    /// Change what a cell says of itself; a cell with a file for it keeps it over a restart
     Set {
         /// The cell
         cell: String,
@@ -133,22 +134,7 @@ async fn list(global: &Global, conditions: &[Condition]) -> anyhow::Result<Exit>
         output::json(&pool)?;
         return Ok(Exit::Ok);
     }
-    let mut table = Table::new(&[
-        "CELL",
-        "ZONE",
-        "STATE",
-        "MEMORY FREE",
-        "DISK FREE",
-        "CONTAINERS",
-        "CPU FREE",
-        "INSTANCES",
-        "HEARD",
-    ])
-    .optional(&["HEARD", "CPU FREE", "CONTAINERS", "DISK FREE", "INSTANCES"]);
-    for entry in &pool.cells {
-        table.add_row(row(entry));
-    }
-    table.print()?;
+    print(&pool.cells, global.wide)?;
     let (auctioneer, policy) = (pool.auctioneer, pool.policy);
     let cells = if conditions.is_empty() {
         output::counted(all, "cell")
@@ -159,6 +145,54 @@ async fn list(global: &Global, conditions: &[Condition]) -> anyhow::Result<Exit>
         "{cells}, as {auctioneer} sees them (policy {policy})"
     ));
     Ok(Exit::Ok)
+}
+
+/// A column more where a cell keeps work away, or all are asked for.
+fn print(cells: &[PoolCell], wide: bool) -> anyhow::Result<()> {
+    let mut header = vec![
+        "CELL",
+        "ZONE",
+        "STATE",
+        "MEMORY FREE",
+        "DISK FREE",
+        "CONTAINERS",
+        "CPU FREE",
+        "INSTANCES",
+        "HEARD",
+    ];
+    let kept: Vec<String> = cells.iter().map(|entry| kept_for(&entry.cell)).collect();
+    let shows_kept = wide || kept.iter().any(|kept| !kept.is_empty());
+    if shows_kept {
+        header.insert(3, "KEPT FOR");
+    }
+    let mut table = Table::new(&header)
+        .optional(&["HEARD", "CPU FREE", "CONTAINERS", "DISK FREE", "INSTANCES"])
+        .text("KEPT FOR");
+    for (entry, kept) in cells.iter().zip(kept) {
+        let mut row = row(entry);
+        if shows_kept {
+            let kept = if kept.is_empty() { "-".into() } else { kept };
+            row.insert(3, Cell::new(kept));
+        }
+        table.add_row(row);
+    }
+    Ok(table.print()?)
+}
+
+/// Whom a cell with room takes work of only, so that others get nothing there.
+fn kept_for(cell: &placement::Cell) -> String {
+    let mut kept = Vec::new();
+    if cell.reserved {
+        kept.push("its operator (reserved)".to_owned());
+    }
+    if cell.control_plane {
+        kept.push("the control plane".to_owned());
+    }
+    if !cell.placement_tags.is_empty() {
+        let tags = cell.placement_tags.join(", ");
+        kept.push(format!("placement tags {tags}"));
+    }
+    kept.join("; ")
 }
 
 fn row(entry: &PoolCell) -> Vec<Cell> {
@@ -191,5 +225,28 @@ fn state(entry: &PoolCell) -> &str {
         (true, _) => "draining",
         (false, true) => "silent",
         (false, false) => &entry.cell.status,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use placement::Resources;
+
+    use super::*;
+
+    #[test]
+    fn a_cell_says_whom_it_is_kept_for() {
+        let mut cell = placement::Cell::new("a", Resources::new(1, 1, 1));
+        assert_eq!(kept_for(&cell), "");
+        let attributes = placement::Attributes {
+            reserved: true,
+            placement_tags: vec!["gpu".into(), "ssd".into()],
+            ..placement::Attributes::default()
+        };
+        cell.attributes = attributes.into();
+        assert_eq!(
+            kept_for(&cell),
+            "its operator (reserved); placement tags gpu, ssd"
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, fmt, str::FromStr};
 
-use placement::{Attributes, Cell};
+use placement::{AttributeShape, Attributes, Cell};
 use serde_json::{Value, json};
 
 /// A field of the cell, an operator, and what it is compared with.
@@ -21,6 +21,16 @@ enum Operator {
     AtMost,
     More,
     AtLeast,
+}
+
+/// What a value can be compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holds {
+    Number,
+    Flag,
+    Date,
+    List,
+    Anything,
 }
 
 /// The longer ones first: `<=` begins like `<`.
@@ -43,6 +53,13 @@ fn fields() -> Value {
     let tables = [counted, attributes].into_iter();
     let fields = tables.filter_map(|table| table.as_object().cloned());
     Value::Object(fields.flatten().collect())
+}
+
+/// The names of all fields.
+pub(crate) fn field_names() -> Vec<String> {
+    let known = fields();
+    let names = known.as_object().into_iter().flatten();
+    names.map(|(name, _)| name.clone()).collect()
 }
 
 impl FromStr for Condition {
@@ -81,12 +98,7 @@ impl FromStr for Condition {
             ));
         }
         condition.check_part(&known[name])?;
-        if condition.is_date() && !is_date(&condition.value) {
-            let value = &condition.value;
-            return Err(format!(
-                "{value:?} is no date; expected one such as 2026-12-01 or 2026-12-01T04:00:00Z"
-            ));
-        }
+        condition.check_value(&known[name])?;
         Ok(condition)
     }
 }
@@ -140,6 +152,66 @@ impl Condition {
             self.field,
             names.join(", ")
         ))
+    }
+
+    /// Refuses what a field of its kind can never be: it would be true of no cell, without a word.
+    fn check_value(&self, default: &Value) -> Result<(), String> {
+        let (field, value) = (&self.field, &self.value);
+        let holds = self.holds(default);
+        let wrong = match holds {
+            Holds::Number => value.parse::<f64>().is_err(),
+            Holds::Flag => !matches!(value.as_str(), "true" | "false"),
+            Holds::Date => !is_date(value),
+            Holds::List => !matches!(self.operator, Operator::Is | Operator::IsNot),
+            Holds::Anything => false,
+        };
+        if !wrong {
+            return Ok(());
+        }
+        Err(match holds {
+            Holds::Number if field.ends_with("_mb") => {
+                format!("{field} is a number of MiB, and {value:?} is none; expected {field}>=512")
+            }
+            Holds::Number => format!(
+                "{field} is a number, and {value:?} is none; expected one, such as {field}>=2"
+            ),
+            Holds::Flag => format!(
+                "{field} is true or false, and {value:?} is neither; expected {field}=true or \
+                 {field}=false"
+            ),
+            Holds::Date => format!(
+                "{field} is a date, and {value:?} is none; expected one such as 2026-12-01 or \
+                 2026-12-01T04:00:00Z"
+            ),
+            _ => format!(
+                "{field} is a list; expected {field}={value} (it is in the list) or {field}!={value}"
+            ),
+        })
+    }
+
+    /// What the field holds on every cell.
+    fn holds(&self, default: &Value) -> Holds {
+        let (name, part) = match self.field.split_once('.') {
+            None => (self.field.as_str(), None),
+            Some((name, part)) => (name, Some(part)),
+        };
+        let of_shape = |shape| match shape {
+            AttributeShape::Date => Holds::Date,
+            AttributeShape::Boolean => Holds::Flag,
+            AttributeShape::Integer | AttributeShape::Ratios => Holds::Number,
+            AttributeShape::Strings => Holds::List,
+            _ => Holds::Anything,
+        };
+        if let Some(field) = Attributes::FIELDS.iter().find(|field| field.name == name) {
+            return of_shape(field.shape);
+        }
+        // what cells count, in all or by name
+        match default {
+            Value::Number(_) => Holds::Number,
+            Value::Bool(_) => Holds::Flag,
+            Value::Object(_) if part.is_some() => Holds::Number,
+            _ => Holds::Anything,
+        }
     }
 
     /// Whether the cell is one of those.
@@ -350,6 +422,22 @@ mod tests {
             ("zone.name=z1", "has no parts"),
             ("available.extra.=1", "available.extra.NAME"),
             ("next_reboot<soon", "2026-12-01"),
+            (
+                "available.memory_mb>=512M",
+                "available.memory_mb is a number of MiB",
+            ),
+            (
+                "available.memory_mb>=512M",
+                "expected available.memory_mb>=512",
+            ),
+            ("index=first", "index is a number"),
+            ("apps.web>many", "apps.web is a number"),
+            ("hardware_priority>high", "hardware_priority is a number"),
+            ("overcommit.memory>x", "overcommit.memory is a number"),
+            ("available.extra.gpu=a", "such as available.extra.gpu>=2"),
+            ("reserved=yes", "expected reserved=true or reserved=false"),
+            ("evacuating=1", "evacuating is true or false"),
+            ("stacks<c", "expected stacks=c"),
         ] {
             let error = text.parse::<Condition>().unwrap_err();
             assert!(error.contains(said), "{text}: {error}");

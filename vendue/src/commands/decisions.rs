@@ -1,7 +1,7 @@
 //! Decisions as people read them: of a scenario file, of a dry run, and judged again.
 
 use comfy_table::Cell;
-use placement::{DecisionReport, joined};
+use placement::{DecisionReport, Tally, joined};
 
 use super::reasons::why;
 use crate::{
@@ -55,7 +55,7 @@ fn reason(decision: &DecisionReport) -> String {
 fn explain(decision: &DecisionReport) -> anyhow::Result<()> {
     let name = format!("{} {}", decision.app, decision.index);
     for text in &decision.notes {
-        output::say(format_args!("{name}: {text}"))?;
+        output::say_wrapped(&format!("{name}: {text}"))?;
     }
     if decision.stages.is_empty() && decision.scores.is_empty() {
         return Ok(());
@@ -64,7 +64,7 @@ fn explain(decision: &DecisionReport) -> anyhow::Result<()> {
     for stage in &decision.stages {
         output::say(format_args!("  {}: {} left", stage.stage, stage.survivors))?;
         for tally in &stage.rejected {
-            output::say(format_args!("    {}", tally.in_words()))?;
+            output::say_wrapped(&format!("    {}", dropped(tally, &stage.stage)))?;
         }
     }
     for score in &decision.scores {
@@ -72,7 +72,78 @@ fn explain(decision: &DecisionReport) -> anyhow::Result<()> {
         let terms: Vec<String> = terms.map(|(n, v)| format!("{n} {}", number(*v))).collect();
         let (cell, value) = (&score.cell, number(score.value));
         let terms = joined(&terms, decision.product);
-        output::say(format_args!("  {cell}: {value} = {terms}"))?;
+        output::say_wrapped(&format!("  {cell}: {value} = {terms}"))?;
+    }
+    if let Some(line) = runner_up(decision) {
+        output::say_wrapped(&format!("  {line}"))?;
     }
     Ok(())
+}
+
+/// What was dropped, under its stage's name, which is not said again.
+fn dropped(tally: &Tally, stage: &str) -> String {
+    let words = tally.in_words();
+    let rest = words.strip_prefix(&format!("{stage}: "));
+    rest.map_or(words.clone(), str::to_owned)
+}
+
+/// The best of the cells that were rated and did not win.
+fn runner_up(decision: &DecisionReport) -> Option<String> {
+    let winner = decision.cell.as_deref()?;
+    let others = decision.scores.iter().filter(|s| *s.cell != *winner);
+    let highest = decision.score.is_some();
+    let best = others.min_by(|a, b| {
+        let (a, b) = if highest { (b, a) } else { (a, b) };
+        a.value.total_cmp(&b.value)
+    })?;
+    let rated = output::counted(decision.scores.len(), "cell");
+    let (cell, value) = (&best.cell, number(best.value));
+    Some(format!(
+        "{rated} rated; the best of the others is {cell} with {value}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn decision(rating: &str) -> DecisionReport {
+        let score = |cell: &str, value: f64| json!({"cell": cell, "value": value, "terms": []});
+        serde_json::from_value(json!({
+            "app": "a", "index": 0, "kind": "lrp", "outcome": "placed", "cell": "c1", rating: 2.0,
+            "scores": [score("c1", 2.0), score("c2", 1.0), score("c3", 3.0)],
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_runner_up_is_the_next_by_the_way_of_the_pick() {
+        let next = |rating: &str| runner_up(&decision(rating)).unwrap();
+        assert_eq!(
+            next("score"),
+            "3 cells rated; the best of the others is c3 with 3"
+        );
+        assert_eq!(
+            next("cost"),
+            "3 cells rated; the best of the others is c2 with 1"
+        );
+        let mut alone = decision("cost");
+        alone.scores.truncate(1);
+        assert_eq!(runner_up(&alone), None);
+    }
+
+    #[test]
+    fn a_stage_is_named_once() {
+        let tally: Tally = serde_json::from_value(json!({
+            "stage": "placement-tags", "cells": 2,
+            "reason": "placement tags are required, and none were asked for",
+        }))
+        .unwrap();
+        assert_eq!(
+            dropped(&tally, "placement-tags"),
+            "2 cells dropped, placement tags are required, and none were asked for"
+        );
+    }
 }

@@ -13,6 +13,9 @@ use crate::{
 };
 
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "What it ran is started nowhere else. The rep exits with 0; started again, the cell takes work again."
+)]
 pub(crate) struct DrainArgs {
     /// The cell
     cell: String,

@@ -87,9 +87,7 @@ fn print(answer: &ExplainAnswer, waiting: &[QueuedGroup]) -> anyhow::Result<()> 
     for group in waiting {
         let (app, indices, left) = (&group.app, &group.indices, output::age(group.left_ms));
         let why = why(Some(&group.reason), &group.tally);
-        output::say(format_args!(
-            "{app} {indices} queued for {left} more: {why}"
-        ))?;
+        output::say_wrapped(&format!("{app} {indices} queued for {left} more: {why}"))?;
     }
     let waiting: BTreeSet<u32> = waiting.iter().flat_map(instances::indices).collect();
     for auction in &answer.auctions {
@@ -106,7 +104,7 @@ fn print_auction(auction: &AuctionRecord, waiting: &BTreeSet<u32>) -> anyhow::Re
     let (id, policy, cells) = (auction.auction, &auction.policy, auction.cells);
     let (age, seed) = (output::age(auction.age_ms), auction.seed);
     let cells = counted(cells, "cell");
-    output::say(format_args!(
+    output::say_wrapped(&format!(
         "auction {id}, {age} ago: policy {policy}, {cells}, seed {seed}"
     ))?;
     let rating = if auction.decisions.iter().any(|d| d.score.is_some()) {

@@ -1,16 +1,22 @@
 //! Asking every cell what it runs, and every auctioneer what waits: the cells' part works with no
 //! auctioneer alive.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
+use anyhow::bail;
 use serde_json::{Value, json};
 use shared::{
+    Subjects,
     ask::{self, GatherEnd, queued},
     wire::{
         Instance, InstanceState, Instances, InstancesAnswer, Page, PoolAnswer, PoolCell,
-        QueuedAnswer, QueuedGroup, QueuedRequest,
+        QueuedAnswer, QueuedGroup, QueuedRequest, to_bytes,
     },
 };
+use tokio::time::{Instant, sleep};
 
 use crate::{
     cluster::{Cluster, Peer},
@@ -82,8 +88,8 @@ pub(crate) struct Answers {
     pub(crate) queued: Vec<QueuedGroup>,
     /// Instances that wait in groups that were not listed.
     pub(crate) queued_unlisted: usize,
-    /// The cells that answered.
-    pub(crate) cells: BTreeSet<String>,
+    /// The cells that answered, with their zones.
+    pub(crate) cells: BTreeMap<String, String>,
     /// Cells that an auctioneer knows and that did not answer.
     pub(crate) silent: Vec<String>,
 }
@@ -214,7 +220,7 @@ impl Answers {
     fn take(&mut self, answer: InstancesAnswer, expected: &mut Expected) {
         if !answer.more {
             expected.answered(&answer.cell);
-            self.cells.insert(answer.cell.clone());
+            self.cells.insert(answer.cell.clone(), answer.zone.clone());
         }
         for instance in answer.instances {
             self.instances.push(Located {
@@ -288,6 +294,52 @@ pub(crate) async fn pool(cluster: &Cluster, patience: Duration) -> anyhow::Resul
         whole.cells.dedup_by(|a, b| a.cell.cell == b.cell.cell);
         return Ok(whole);
     }
+}
+
+/// Waits until so many auctioneers know so many cells.
+pub(crate) async fn until_known(
+    client: &async_nats::Client,
+    subjects: &Subjects,
+    cells: usize,
+    auctioneers: usize,
+    patience: Duration,
+) -> anyhow::Result<()> {
+    let end = Instant::now() + patience;
+    let (mut knowing, mut most) = (BTreeSet::new(), None);
+    while knowing.len() < auctioneers {
+        match first_of_pool(client, subjects).await {
+            Some(page) if page.total >= cells => drop(knowing.insert(page.auctioneer)),
+            page => {
+                most = most.max(page.map(|page| page.total));
+                sleep(Duration::from_millis(20)).await;
+            }
+        }
+        if Instant::now() > end {
+            let (some, patience) = (knowing.len(), humantime::format_duration(patience));
+            bail!(match most {
+                _ if some > 0 => format!(
+                    "{some} of {auctioneers} auctioneers know all {cells} cells after {patience}"
+                ),
+                Some(most) => format!("only {most} of {cells} cells are known after {patience}"),
+                None => format!("no auctioneer answers after {patience}"),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The smallest page of any auctioneer's pool: how many cells it knows stands on each.
+pub(crate) async fn first_of_pool(
+    client: &async_nats::Client,
+    subjects: &Subjects,
+) -> Option<PoolAnswer> {
+    let page = Page {
+        v: shared::VERSION,
+        offset: 0,
+        limit: Some(1),
+    };
+    let asked = client.request(subjects.pool(), to_bytes(&page)).await;
+    serde_json::from_slice(&asked.ok()?.payload).ok()
 }
 
 #[cfg(test)]

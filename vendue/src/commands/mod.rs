@@ -13,6 +13,7 @@ pub(crate) mod explain;
 pub(crate) mod health;
 pub(crate) mod instance_table;
 pub(crate) mod instances;
+pub(crate) mod last_start;
 pub(crate) mod logs;
 pub(crate) mod one_cell;
 pub(crate) mod place;

@@ -85,7 +85,10 @@ pub(crate) async fn place(global: &Global, args: &PlaceArgs) -> anyhow::Result<E
         })?,
         Format::Table => {
             decisions::print(&report.decisions)?;
-            let (file, counts) = (&args.file, decisions::counts(&report.decisions));
+            let (file, counts) = (
+                start::named(&args.file),
+                decisions::counts(&report.decisions),
+            );
             note(format_args!(
                 "{counts}; the cells of {file}, policy {policy}"
             ));
@@ -123,6 +126,7 @@ pub(crate) fn scenario(
     } else {
         OfflineAuction::from_json(text)
     };
+    let file = start::named(file);
     let refuse = |e: ScenarioError| Usage::because(format_args!("{file}: {e}"));
     let mut scenario = read.map_err(refuse)?;
     if let Some(name) = other {

@@ -55,7 +55,13 @@ pub(crate) fn load(name: &str) -> anyhow::Result<Policy> {
     match std::fs::read_to_string(file) {
         Ok(text) => Policy::parse(&text).map_err(|fault| refused(name, &text, &fault)),
         Err(e) if looks_like_a_file => Err(Usage::because(format_args!("{name}: {e}"))),
-        Err(_) => Err(Usage::because(format_args!("{unknown}, or a file"))),
+        Err(_) => {
+            let hint = placement::nearest(name, &Policy::PRESETS)
+                .map_or(String::new(), |n| format!("; did you mean {n}?"));
+            Err(Usage::because(format_args!(
+                "{unknown}, or a policy file{hint}"
+            )))
+        }
     }
 }
 
@@ -143,6 +149,7 @@ fn show(format: Format, name: &str) -> anyhow::Result<Exit> {
 
 fn check(format: Format, file: &str, tree: bool) -> anyhow::Result<Exit> {
     let text = start::read(file)?;
+    let file = start::named(file);
     let policy = match Policy::parse(&text) {
         Ok(policy) => policy,
         Err(fault) => {
@@ -224,7 +231,7 @@ mod tests {
         assert_eq!(load("dea").unwrap().name(), "dea");
         let error = load("deigo").unwrap_err().to_string();
         assert!(
-            error.contains("diego") && error.contains("or a file"),
+            error.contains("or a policy file; did you mean diego?"),
             "{error}"
         );
         let error = load("no/such.toml").unwrap_err().to_string();

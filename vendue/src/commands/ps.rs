@@ -1,7 +1,7 @@
 //! `ps`: what runs, what waits for room and what crashed.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::{IsTerminal, stdout},
     time::Duration,
 };
@@ -53,19 +53,19 @@ pub(crate) async fn ps(global: &Global, args: &PsArgs) -> anyhow::Result<Exit> {
     args.check(global.output)?;
     let cluster = Cluster::connect(global).await?;
     if !args.watch {
-        let answers = look(&cluster, args).await?;
-        show(global, args, &answers)?;
+        let found = look(&cluster, args).await?;
+        show(global, args, &found)?;
         return Ok(Exit::Ok);
     }
     loop {
-        let answers = look(&cluster, args).await?;
+        let found = look(&cluster, args).await?;
         if stdout().is_terminal() {
             // from the upper left corner of an empty screen
             output::say("\x1b[2J\x1b[H")?;
         }
         let time = humantime::format_rfc3339_seconds(std::time::SystemTime::now());
         output::say(format_args!("{time}, every 2s; Ctrl-C ends"))?;
-        show(global, args, &answers)?;
+        show(global, args, &found)?;
         tokio::time::sleep(WATCH_PAUSE).await;
     }
 }
@@ -93,20 +93,69 @@ impl PsArgs {
     }
 }
 
+/// What was asked for.
+#[derive(Debug)]
+struct Found {
+    answers: Answers,
+    /// How many have ended, and are shown with `--all` only.
+    ended: usize,
+}
+
 /// Asks, and leaves only what was asked for.
-async fn look(cluster: &Cluster, args: &PsArgs) -> anyhow::Result<Answers> {
+async fn look(cluster: &Cluster, args: &PsArgs) -> anyhow::Result<Found> {
     let mut answers = instances::held_and_queued(cluster, args.app.as_deref()).await?;
-    if !args.all {
-        keep_present(&mut answers);
-    }
     answers
         .instances
         .retain(|located| args.wants_place(located));
+    let all = answers.instances.len();
+    if !args.all {
+        keep_present(&mut answers);
+    }
+    let ended = all - answers.instances.len();
     if !args.cell.is_empty() || !args.zone.is_empty() {
         answers.queued.clear(); // what waits is nowhere
         answers.queued_unlisted = 0;
     }
-    Ok(answers)
+    Ok(Found { answers, ended })
+}
+
+/// A line for each place that was asked for and that no cell answers from.
+fn unheard(args: &PsArgs, answers: &Answers) -> Vec<String> {
+    let cells: BTreeSet<&str> = answers.cells.keys().map(String::as_str).collect();
+    let zones: BTreeSet<&str> = answers.cells.values().map(String::as_str).collect();
+    let silent = |name: &str| answers.silent.iter().any(|silent| silent == name);
+    let line = |what: &str, name: &str, known: &BTreeSet<&str>| {
+        let known: Vec<&str> = known.iter().copied().collect();
+        let hint = placement::nearest(name, &known)
+            .map_or(String::new(), |near| format!("; did you mean {near}?"));
+        format!("no {what} {name} is heard{hint}")
+    };
+    let no_cells = args.cell.iter().map(String::as_str);
+    let no_cells = no_cells.filter(|name| !cells.contains(name) && !silent(name));
+    let no_cells = no_cells.map(|name| line("cell", name, &cells));
+    let no_zones = args.zone.iter().map(String::as_str);
+    let no_zones = no_zones.filter(|name| !zones.contains(name));
+    let no_zones = no_zones.map(|name| line("zone", name, &zones));
+    no_cells.chain(no_zones).collect()
+}
+
+/// What is said where there is nothing to list.
+fn nothing(args: &PsArgs, found: &Found) -> String {
+    let cells = counted(found.answers.cells.len(), "cell");
+    let of = args
+        .app
+        .as_ref()
+        .map_or(String::new(), |app| format!(" of {app}"));
+    let there = if args.cell.is_empty() && args.zone.is_empty() {
+        format!("no instances{of} on {cells}")
+    } else {
+        format!("no instances{of} there ({cells} heard)")
+    };
+    match found.ended {
+        0 => there,
+        1 => format!("{there}; 1 has ended: --all shows it"),
+        n => format!("{there}; {n} have ended: --all shows them"),
+    }
 }
 
 /// Drops what ended, but for what crashed and was not replaced.
@@ -129,8 +178,10 @@ fn keep_present(answers: &mut Answers) {
     answers.instances = kept;
 }
 
-fn show(global: &Global, args: &PsArgs, answers: &Answers) -> anyhow::Result<()> {
+fn show(global: &Global, args: &PsArgs, found: &Found) -> anyhow::Result<()> {
+    let answers = &found.answers;
     instance_table::note_what_is_missing(answers);
+    unheard(args, answers).into_iter().for_each(note);
     if args.addresses {
         return show_addresses(global.output, answers);
     }
@@ -138,8 +189,7 @@ fn show(global: &Global, args: &PsArgs, answers: &Answers) -> anyhow::Result<()>
         return output::json(&answers.document());
     }
     if answers.instances.is_empty() && answers.queued.is_empty() {
-        let cells = counted(answers.cells.len(), "cell");
-        note(format_args!("no instances on {cells}"));
+        note(nothing(args, found));
         return Ok(());
     }
     instance_table::print(&answers.instances, &answers.queued, global.wide)
@@ -164,6 +214,54 @@ fn show_addresses(format: Format, answers: &Answers) -> anyhow::Result<()> {
 mod tests {
     use super::*;
     use crate::commands::app_status::tests::{group, located};
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        ps: PsArgs,
+    }
+
+    fn args(line: &str) -> PsArgs {
+        let words = line.split(' ').filter(|word| !word.is_empty());
+        <Line as clap::Parser>::parse_from(std::iter::once("ps").chain(words)).ps
+    }
+
+    #[test]
+    fn places_that_nobody_answers_from_are_named() {
+        let cells = [("z1-cell-0", "z1"), ("z2-cell-0", "z2")];
+        let answers = Answers {
+            cells: cells.map(|(c, z)| (c.to_owned(), z.to_owned())).into(),
+            silent: vec!["z3-cell-0".into()],
+            ..Answers::default()
+        };
+        let said = |line: &str| unheard(&args(line), &answers);
+        let known = "--cell z1-cell-0 --cell z3-cell-0 --zone z2";
+        assert_eq!(said(known), [""; 0]);
+        assert_eq!(
+            said("--cell z1-cel-0 --zone nowhere"),
+            [
+                "no cell z1-cel-0 is heard; did you mean z1-cell-0?",
+                "no zone nowhere is heard"
+            ]
+        );
+    }
+
+    #[test]
+    fn where_nothing_runs_what_has_ended_is_hinted_at() {
+        let said = |line: &str, ended| {
+            let answers = Answers::default();
+            nothing(&args(line), &Found { answers, ended })
+        };
+        assert_eq!(said("", 0), "no instances on 0 cells");
+        assert_eq!(
+            said("web", 1),
+            "no instances of web on 0 cells; 1 has ended: --all shows it"
+        );
+        assert_eq!(
+            said("--zone z1", 3),
+            "no instances there (0 cells heard); 3 have ended: --all shows them"
+        );
+    }
 
     #[test]
     fn without_all_only_what_lives_waits_or_crashed_is_shown() {

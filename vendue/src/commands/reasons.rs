@@ -25,8 +25,20 @@ pub(crate) fn why(reason: Option<&str>, tally: &[Tally]) -> String {
             row.cells != 1 || row.needs.is_some() || !said.is_some_and(|r| reason.ends_with(r))
         });
     }
-    parts.extend(rest.into_iter().map(Tally::in_words));
+    parts.extend(rest.into_iter().map(|row| dropped(row, !reason.is_empty())));
     parts.join("; ")
+}
+
+/// A row without what the reason before it has said: its stage, where the row has a reason of its own.
+fn dropped(row: &Tally, after_reason: bool) -> String {
+    let words = row.in_words();
+    let stage = format!("{}: ", row.stage);
+    match words.strip_prefix(&stage) {
+        Some(rest) if after_reason && row.cells > 0 && row.reason.is_some() => {
+            rest.replacen(" dropped, ", " dropped: ", 1)
+        }
+        _ => words,
+    }
 }
 
 /// The resource that a row is about, as a reason names it.
@@ -110,7 +122,15 @@ mod tests {
         assert_eq!(why(Some(refusal), &[draining(1)]), refusal);
         assert_eq!(
             why(Some(refusal), &[draining(2)]),
-            "z1-cell-0 refused: draining; cell: 2 cells dropped, draining"
+            "z1-cell-0 refused: draining; 2 cells dropped: draining"
+        );
+        let tags = "placement tags are required, and none were asked for";
+        assert_eq!(
+            why(
+                Some("found no compatible cell with no placement tags"),
+                &[row("placement-tags", 4, None, Some(tags))]
+            ),
+            format!("found no compatible cell with no placement tags; 4 cells dropped: {tags}")
         );
         assert_eq!(why(lacking, &[]), "insufficient resources: memory");
         assert_eq!(why(None, &[]), "");

@@ -6,12 +6,7 @@ use anyhow::Context;
 use clap::Args;
 use placement::Span;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
-use shared::{
-    Subjects,
-    nats::{self, NatsOptions},
-    shutdown,
-    size::parse_mib,
-};
+use shared::{Subjects, nats::NatsOptions, shutdown, size::parse_mib};
 use toml::{Table, Value};
 
 use crate::{
@@ -380,7 +375,7 @@ pub(crate) async fn rep(global: &Global, args: &RepArgs) -> anyhow::Result<Exit>
     let global = in_cluster(global, settings.nats.take(), settings.prefix.take());
     let config = settings.config()?;
     // before anything is said of the connection
-    config.validate().map_err(Usage::because)?;
+    rep::validate(&config).map_err(unusable)?;
     let subjects = Subjects::new(global.prefix.as_str()).map_err(Usage::because)?;
     let shutdown = shutdown::on_signals()?;
     let options = NatsOptions {
@@ -388,8 +383,8 @@ pub(crate) async fn rep(global: &Global, args: &RepArgs) -> anyhow::Result<Exit>
         ..nats_options(&global, &short_name(&format!("rep-{}", config.cell)), true)
     };
     let bus = connect(&options).await?;
-    let url = nats::without_secrets(&options.url);
-    tracing::info!(cell = config.cell, zone = config.zone, url, "starting rep");
+    let (cell, zone, url) = (&config.cell, &config.zone, &bus.url);
+    tracing::info!(cell, zone, url, "starting rep");
     let ended = rep::run(config, bus, subjects, shutdown).await;
     let ended = ended.map_err(rep_error)?;
     tracing::info!(reason = ended.reason(), "rep stopped");
@@ -409,6 +404,37 @@ fn in_cluster(global: &Global, nats: Option<String>, prefix: Option<String>) -> 
 }
 
 const DEFAULT_PREFIX: &str = "vendue";
+
+/// What is wrong with the settings, named as the flags are.
+fn unusable(error: rep::RepError) -> anyhow::Error {
+    match error {
+        rep::RepError::Config(mut invalid) => {
+            if let Some(flag) = flag_of(&invalid.field) {
+                invalid.field = flag.to_owned();
+            }
+            Usage::because(invalid)
+        }
+        rep::RepError::Executor(error) => Usage::because(error),
+        other => other.into(),
+    }
+}
+
+/// The flag that sets this field of a rep's configuration.
+fn flag_of(field: &str) -> Option<&'static str> {
+    Some(match field {
+        "cell" => "--cell",
+        "zone" => "--zone",
+        "total.memory_mb" => "--memory",
+        "total.disk_mb" => "--disk",
+        "total.containers" => "--containers",
+        "total.cpu_millis" => "--cpu",
+        "address" => "--address",
+        "interval" => "--interval",
+        "heartbeat" => "--heartbeat",
+        "attributes_file" => "--attributes-file",
+        _ => return None,
+    })
+}
 
 /// A configuration that no cell may have is bad usage.
 pub(crate) fn rep_error(error: rep::RepError) -> anyhow::Error {

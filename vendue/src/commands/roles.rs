@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use serde::{Deserialize, de::DeserializeOwned};
-use shared::{Subjects, nats, shutdown};
+use shared::{Subjects, shutdown};
 use toml::{Table, Value};
 
 use super::policy;
@@ -68,11 +68,10 @@ pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow
     options.name = short_name(&config.name);
     options.identity = Some(config.name.clone());
     let bus = crate::cluster::connect(&options).await?;
-    let url = nats::without_secrets(&options.url);
     tracing::info!(
         name = config.name,
         policy = config.policy.name(),
-        url,
+        url = bus.url,
         "starting auctioneer"
     );
     let ended = auctioneer::run(config, bus, subjects, shutdown).await;

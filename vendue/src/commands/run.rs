@@ -70,7 +70,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "EXPRESSION", allow_hyphen_values = true)]
     objective: Option<String>,
     /// Set an environment variable of the command; may be repeated
-    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     env: Vec<(String, String)>,
     /// Give each instance a port of its own, in $PORT
     #[arg(long)]
@@ -90,7 +90,7 @@ pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     let (key, value) = text
         .split_once('=')
         .filter(|(key, _)| !key.is_empty())
-        .ok_or_else(|| format!("{text:?} has no name and value; expected NAME=VALUE"))?;
+        .ok_or_else(|| format!("{text:?} has no name, = and value"))?;
     Ok((key.into(), value.into()))
 }
 

@@ -253,6 +253,7 @@ fn file(name: &str) -> anyhow::Result<Scenario> {
             Err(e) => return Err(e),
         },
     };
+    let name = start::named(name);
     let refuse = |e: ScenarioError| Usage::because(format_args!("{name}: {e}"));
     let scenario = Scenario::read(&text, toml).map_err(refuse)?;
     for warning in &scenario.warnings {

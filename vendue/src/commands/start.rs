@@ -5,7 +5,7 @@ use std::{io::Read, path::Path, time::Duration};
 use anyhow::Context;
 use comfy_table::Cell;
 use serde_json::Value;
-use shared::wire::{ErrorBody, Outcome, StartBody, StartReplies, StartReply, parse_start};
+use shared::wire::{ErrorBody, Outcome, StartBody, StartReplies, StartReply, code, parse_start};
 
 use super::{already, reasons::why};
 use crate::{
@@ -18,7 +18,10 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "A request without an \"id\" gets a new one each time. A repeated id is the same \
-                  request: nothing is started twice."
+                  request: nothing is started twice.\n\n\
+                  An array: each request is carried out by itself. The exit code is 2 when any of them is \
+                  invalid, else 1 when any was not accepted, else 3 when any instance is unplaced or queued.\n\n\
+                  Example: vendue start examples/web.json"
 )]
 pub(crate) struct StartArgs {
     /// A file with a start request, or an array of them; - reads standard input
@@ -52,9 +55,18 @@ pub(crate) fn read(file: &str) -> anyhow::Result<String> {
     Ok(text)
 }
 
+/// What a file is called in messages.
+pub(crate) fn named(file: &str) -> &str {
+    match file {
+        "-" => "standard input",
+        file => file,
+    }
+}
+
 /// Judges a request as an auctioneer would, so that a bad file needs no cluster to be refused; a
 /// request that has no id gets one, so that what became of it can be asked for later.
 pub(crate) fn check(file: &str, text: &str) -> anyhow::Result<Value> {
+    let file = named(file);
     let refuse = |e: &dyn std::fmt::Display| Usage::because(format_args!("{file}: {e}"));
     match parse_start(text.as_bytes()).map_err(|e| refuse(&e))? {
         StartBody::One(one) => one.map(drop).map_err(|e| refuse(&e))?,
@@ -115,13 +127,27 @@ pub(crate) async fn send(cluster: &Cluster, request: Value) -> anyhow::Result<Ex
              cancels it"
         ));
     }
-    let placed =
-        |r: &Result<StartReply, ErrorBody>| r.as_ref().is_ok_and(|r| r.outcome == Outcome::Placed);
-    Ok(if replies.iter().all(placed) {
+    Ok(exit(&replies))
+}
+
+/// The first of these that is true of any reply: bad usage, failed, unplaced or queued; else all is done.
+fn exit(replies: &[Result<StartReply, ErrorBody>]) -> Exit {
+    let rejected = |invalid: bool| {
+        replies.iter().any(|reply| match reply {
+            Err(body) => (body.error.code == code::INVALID_REQUEST) == invalid,
+            Ok(_) => false,
+        })
+    };
+    let placed = |reply: &StartReply| reply.outcome == Outcome::Placed;
+    if rejected(true) {
+        Exit::BadUsage
+    } else if rejected(false) {
+        Exit::Failed
+    } else if replies.iter().flatten().all(placed) {
         Exit::Ok
     } else {
         Exit::Unplaced
-    })
+    }
 }
 
 /// A request that got no answer may still be carried out: says how to find out.
@@ -206,6 +232,8 @@ fn rows(reply: &StartReply) -> Vec<Vec<Cell>> {
 
 #[cfg(test)]
 mod tests {
+    use shared::wire::WireError;
+
     use super::*;
 
     #[test]
@@ -239,6 +267,39 @@ mod tests {
         assert!(request[0]["id"].as_str().unwrap().len() > 8);
         let text = r#"{"id":"mine","app":"a","memory_mb":1,"disk_mb":1}"#;
         assert_eq!(check("-", text).unwrap()["id"], "mine");
+    }
+
+    #[test]
+    fn standard_input_is_called_so() {
+        let error = check("-", "{").unwrap_err().to_string();
+        assert!(error.starts_with("standard input: "), "{error}");
+    }
+
+    #[test]
+    fn the_worst_reply_of_an_array_is_the_exit_code() {
+        let reply = |text: &str| match text {
+            "placed" | "queued" | "unplaced" => Ok(serde_json::from_value(serde_json::json!({
+                "id": "r", "app": "a", "outcome": text, "instances": [],
+            }))
+            .unwrap()),
+            code => Err(WireError {
+                code: code.to_owned(),
+                field: None,
+                message: String::new(),
+            }
+            .body()),
+        };
+        for (texts, expected) in [
+            ("placed placed", Exit::Ok),
+            ("placed queued", Exit::Unplaced),
+            ("unplaced placed", Exit::Unplaced),
+            ("unplaced overloaded", Exit::Failed),
+            ("overloaded invalid_request placed", Exit::BadUsage),
+            ("placed invalid_request", Exit::BadUsage),
+        ] {
+            let replies: Vec<_> = texts.split(' ').map(reply).collect();
+            assert_eq!(exit(&replies), expected, "{texts}");
+        }
     }
 
     #[test]

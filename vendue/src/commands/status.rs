@@ -22,7 +22,7 @@ use crate::{
 #[command(
     after_help = "With APP: exits with 1 when none of its instances runs; tasks that have all exited \
                   with 0 are fine. What ended earlier and was replaced, or was stopped, is counted \
-                  apart."
+                  apart, as earlier."
 )]
 pub(crate) struct StatusArgs {
     /// The app; without it, all apps with the number of their instances in each state
@@ -135,7 +135,7 @@ fn by_app(answers: &Answers) -> BTreeMap<&str, AppStatus<'_>> {
         .collect()
 }
 
-/// A column for each state that occurs, running first.
+/// A column for each state that occurs, running first; what was stopped or replaced stands apart.
 fn print_all(apps: &BTreeMap<&str, AppStatus<'_>>) -> anyhow::Result<()> {
     let all: Vec<_> = apps.values().map(AppStatus::counts).collect();
     let mut states: BTreeSet<&str> = all
@@ -145,13 +145,20 @@ fn print_all(apps: &BTreeMap<&str, AppStatus<'_>>) -> anyhow::Result<()> {
     states.remove("running");
     let states: Vec<&str> = std::iter::once("running").chain(states).collect();
     let titles = states.iter().map(|state| state.to_uppercase());
-    let header: Vec<String> = std::iter::once("APP".to_owned()).chain(titles).collect();
-    let header: Vec<&str> = header.iter().map(String::as_str).collect();
-    let mut table = Table::new(&header);
-    for (app, counts) in apps.keys().zip(&all) {
+    let mut header: Vec<String> = std::iter::once("APP".to_owned()).chain(titles).collect();
+    let has_earlier = apps.values().any(|status| !status.earlier.is_empty());
+    if has_earlier {
+        header.push("EARLIER".to_owned());
+    }
+    let mut table = Table::new(&header).text("EARLIER");
+    for ((app, status), counts) in apps.iter().zip(&all) {
         let mut row = vec![Cell::new(app)];
         let count = |state: &&str| Cell::new(counts.get(state).copied().unwrap_or_default());
         row.extend(states.iter().map(count));
+        if has_earlier {
+            let earlier = status.earlier_in_words();
+            row.push(Cell::new(earlier.unwrap_or_else(|| "-".to_owned())));
+        }
         table.add_row(row);
     }
     Ok(table.print()?)

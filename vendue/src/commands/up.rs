@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use nats_server::{Options, Port, Server, USUAL_PORT};
 use placement::Resources;
 use serde_json::json;
@@ -11,10 +11,7 @@ use shared::{
     nats::{self, NatsOptions},
     shutdown::{self, CancellationToken},
 };
-use tokio::{
-    task::JoinSet,
-    time::{Instant, sleep, timeout},
-};
+use tokio::{task::JoinSet, time::timeout};
 
 use super::{instances, rep_role, roles};
 use crate::{
@@ -31,11 +28,11 @@ pub(crate) struct UpArgs {
     /// In how many zones
     #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=200))]
     zones: u32,
-    /// MiB of memory of each cell
-    #[arg(long, default_value_t = 1024, value_name = "MIB")]
+    /// Memory of each cell: MiB, or with a unit such as 512M or 2G
+    #[arg(long, default_value = "1024", value_name = "SIZE", value_parser = shared::size::parse_mib)]
     cell_memory: i64,
-    /// MiB of disk of each cell
-    #[arg(long, default_value_t = 4096, value_name = "MIB")]
+    /// Disk of each cell: MiB, or with a unit
+    #[arg(long, default_value = "4096", value_name = "SIZE", value_parser = shared::size::parse_mib)]
     cell_disk: i64,
     /// How many instances each cell takes
     #[arg(long, default_value_t = 64, value_name = "N")]
@@ -117,6 +114,7 @@ pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Exit> {
         cells,
     )
     .await?;
+    let ending = options.ending.clone();
     let said = Said {
         port: server.as_ref().map(Server::port),
         url: options.url,
@@ -136,8 +134,8 @@ pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Exit> {
     stop_roles.cancel();
     shut_down_roles(&mut roles, args.grace).await;
     if let Some(mut server) = server {
-        // first, or it would warn of a server that is gone
-        drop(cluster);
+        // connections end some time after their last user: none may warn of a server that is gone
+        ending.cancel();
         server.stop().await;
     }
     done.map(|()| Exit::Ok)
@@ -241,25 +239,9 @@ async fn end_with_stdin(shutdown: CancellationToken) {
 
 /// Waits until the auctioneer knows all our cells.
 async fn ready(cluster: &Cluster, cells: u32) -> anyhow::Result<()> {
-    let end = Instant::now() + Duration::from_secs(20);
-    let known = async || instances::pool(cluster, Duration::from_secs(1)).await;
-    let wanted = usize::try_from(cells)?;
-    let waiting = async {
-        loop {
-            let pool = known().await;
-            if pool.as_ref().is_ok_and(|pool| pool.cells.len() >= wanted) {
-                return Ok(());
-            }
-            if Instant::now() > end {
-                let found = pool.map(|pool| pool.cells.len());
-                let found = found.context("the auctioneer does not answer")?;
-                return Err(anyhow!(
-                    "only {found} of {cells} cells are there after 20 s"
-                ));
-            }
-            sleep(Duration::from_millis(20)).await;
-        }
-    };
+    let (client, subjects) = (&cluster.bus.client, &cluster.subjects);
+    let cells = usize::try_from(cells)?;
+    let waiting = instances::until_known(client, subjects, cells, 1, Duration::from_secs(20));
     output::with_progress("waiting for the cells", waiting).await
 }
 

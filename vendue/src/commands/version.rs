@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::{
+    complete,
     context::{Exit, Format},
     output,
 };
@@ -17,12 +18,9 @@ pub(crate) fn version(format: Format) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// A shell's completions on standard output.
-pub(crate) fn completions<C: clap::CommandFactory>(
-    shell: clap_complete::Shell,
-) -> anyhow::Result<Exit> {
-    let mut text = Vec::new();
-    clap_complete::generate(shell, &mut C::command(), "vendue", &mut text);
+/// What a shell reads to complete our command lines.
+pub(crate) fn completions(shell: clap_complete::Shell) -> anyhow::Result<Exit> {
+    let text = complete::registration(&shell.to_string())?;
     output::say(String::from_utf8_lossy(&text).trim_end())?;
     Ok(Exit::Ok)
 }

@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::{
     app_status::AppStatus,
     instances::{self, Answers, Located},
+    last_start,
     reasons::why,
     status,
 };
@@ -27,8 +28,8 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Waits for queued instances, too. Exits with 0 when all instances run and all tasks have \
-                  exited with 0; with 3 when queued instances were not placed, or are still queued when the \
-                  time is up; with 1 when an instance failed or the time is up. Looks only at the instances \
+                  exited with 0; with 3 when the app's last start placed nothing, when queued instances were \
+                  not placed, or are still queued when the time is up; with 1 when an instance failed or the time is up. Looks only at the instances \
                   that count now: what was replaced or stopped is listed as earlier."
 )]
 pub(crate) struct WaitArgs {
@@ -56,6 +57,9 @@ enum Progress {
 
 /// An instance that was queued and is not queued any more must appear on a cell within this time.
 const DISPATCH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Between two questions what became of the last start.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// What was queued while we waited.
 #[derive(Debug, Default)]
@@ -131,10 +135,11 @@ pub(crate) async fn wait(global: &Global, args: &WaitArgs) -> anyhow::Result<Exi
     let mut events = cluster.bus.client.subscribe(subject).await?;
     let (senders, mut queue) = (Senders::default(), Queue::default());
     let (mut answers, mut said) = (Answers::default(), String::new());
+    let mut looked = None;
     loop {
         let asked = instances::held_and_queued(&cluster, Some(&args.app));
         let Ok(asked) = timeout_at(until, asked).await else {
-            return too_late(&cluster, args, &answers);
+            return too_late(&cluster, args, &answers).await;
         };
         answers = asked?;
         queue.look(Instant::now(), &answers);
@@ -149,6 +154,14 @@ pub(crate) async fn wait(global: &Global, args: &WaitArgs) -> anyhow::Result<Exi
             Progress::Failed => return report(&cluster, args, "failed", &status),
             Progress::Pending => {}
         }
+        if status.listed() == 0 && looked.is_none_or(|at: Instant| at.elapsed() > LOOK_AGAIN) {
+            looked = Some(Instant::now());
+            let last = last_start::ask(&cluster, &args.app).await;
+            if let Some(why) = last.and_then(|last| last.unplaced(&args.app)) {
+                note(why);
+                return report(&cluster, args, "unplaced", &status);
+            }
+        }
         let now = status.in_words();
         // quick waits say nothing; long ones say what changes
         if said != now && began.elapsed() > Duration::from_secs(2) {
@@ -156,7 +169,7 @@ pub(crate) async fn wait(global: &Global, args: &WaitArgs) -> anyhow::Result<Exi
             said = now;
         }
         if Instant::now() >= until {
-            return too_late(&cluster, args, &answers);
+            return too_late(&cluster, args, &answers).await;
         }
         // an event says when to look again; without one, look now and then
         let pause = until.min(Instant::now() + Duration::from_secs(1));
@@ -228,7 +241,7 @@ fn report(
 }
 
 /// The time is up.
-fn too_late(cluster: &Cluster, args: &WaitArgs, answers: &Answers) -> anyhow::Result<Exit> {
+async fn too_late(cluster: &Cluster, args: &WaitArgs, answers: &Answers) -> anyhow::Result<Exit> {
     let status = AppStatus::new(&answers.instances, &answers.queued);
     let time = humantime::format_duration(args.timeout);
     let (app, now) = (&args.app, status.in_words());
@@ -238,6 +251,14 @@ fn too_late(cluster: &Cluster, args: &WaitArgs, answers: &Answers) -> anyhow::Re
     };
     let only_queued =
         status.queued > 0 && status.now.iter().filter(ready).count() == status.now.len();
+    if status.listed() == 0 {
+        let last = last_start::ask(cluster, app).await;
+        let last = last.and_then(|last| last.gone(app));
+        let why = last.unwrap_or_else(|| {
+            format!("no start of it is known; `vendue run {app} ...` or `vendue start FILE` is one")
+        });
+        anyhow::bail!("{app} is not ready after {time}: {now}\n{why}");
+    }
     if !only_queued {
         anyhow::bail!(
             "{app} is not ready after {time}: {now}\n\

@@ -176,7 +176,7 @@ impl Observer {
                 &self.client,
                 self.subjects.instances(),
                 to_bytes(&Instances {
-                    v: 1,
+                    v: shared::VERSION,
                     ..Instances::default()
                 }),
                 Duration::from_secs(2),
@@ -204,7 +204,7 @@ impl Observer {
         eventually("all cells to say what runs", async || {
             let (mut held, mut answered) = (Vec::new(), 0);
             let question = Instances {
-                v: 1,
+                v: shared::VERSION,
                 app: Some(app.to_owned()),
                 ids: Vec::new(),
             };

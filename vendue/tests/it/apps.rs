@@ -204,7 +204,8 @@ async fn history_is_separate_from_the_present() {
     up.run(&["status", "site"])
         .expect(1, &["site: no instance (earlier: 3 stopped)"]);
     up.run(&["ps", "site"])
-        .expect(0, &["no instances on 4 cells"]);
+        .expect(0, &["no instances of site on 4 cells; 3 have ended: --all"]);
+    up.run(&["status"]).expect(0, &["EARLIER", "3 stopped"]);
     up.run(&["ps", "site", "-a"]).expect(0, &["stopped"]);
     up.run(&sleepers("site", &["--instances", "2"]))
         .expect(0, &[]);
@@ -394,4 +395,52 @@ fn a_wrong_run_is_answered_with_the_right_form() {
         "true",
     ];
     run(&wrong).expect(2, &["--indices \"3-\"", "0,2-4"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiting_for_what_was_not_placed_or_is_gone_says_so() {
+    let up = Up::with(&["--cells", "2", "--zones", "1"]);
+    let huge = "run huge --memory 100G --disk 1 -- sleep 1";
+    let huge: Vec<&str> = huge.split(' ').collect();
+    up.run(&huge).expect(3, &["unplaced"]);
+    let said = up.run(&["wait", "huge", "--output", "json"]);
+    said.expect(
+        3,
+        &[
+            "huge 0 unplaced",
+            "insufficient resources: memory",
+            "--queue-timeout",
+        ],
+    );
+    assert_eq!(said.json()["outcome"], "unplaced");
+    up.run(&sleepers("site", &["--placement-tag", "x"]))
+        .expect(3, &["placement tag"]);
+    up.run(&["cells", "set", "z1-cell-0", "placement_tags=x"])
+        .expect(0, &[]);
+    until("the auctioneer to hear of it", || {
+        let cells = up.run(&["cells"]);
+        let shown = cells.out.contains("KEPT FOR") && cells.out.contains("placement tags x");
+        shown.then_some(()).ok_or(cells.out)
+    })
+    .await;
+    up.run(&sleepers("site", &["--placement-tag", "x"]))
+        .expect(0, &["z1-cell-0"]);
+    up.run(&["wait", "site"]).expect(0, &["1 running"]);
+    up.run(&["drain", "z1-cell-0", "--deadline", "0s"])
+        .expect(0, &[]);
+    until("the cell to be gone", || {
+        let cells = up.json(&["cells"]);
+        (cells["total"] == 1).then_some(()).ok_or(cells.to_string())
+    })
+    .await;
+    let said = up.run(&["wait", "site", "--timeout", "1s"]);
+    said.expect(
+        1,
+        &[
+            "placed 0 on z1-cell-0 (not there any more)",
+            "started nowhere else",
+        ],
+    );
+    let said = up.run(&["ps", "--cell", "z1-cell-0", "--zone", "z9"]);
+    said.expect(0, &["no cell z1-cell-0 is heard", "no zone z9 is heard"]);
 }

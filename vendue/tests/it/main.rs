@@ -7,6 +7,7 @@ mod bad_input;
 mod cli_page;
 mod commands;
 mod common;
+mod completions;
 mod demo;
 mod offline;
 mod operators;

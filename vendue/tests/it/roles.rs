@@ -8,7 +8,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::NatsServer;
 
-use crate::common::{end, run, until, vendue};
+use crate::common::{Said, end, run, until, vendue};
 
 pub(crate) struct Role(Child);
 
@@ -111,38 +111,102 @@ async fn prefixes_set_clusters_apart() {
     run(&["status", "a", "--prefix", "two", "--nats", &url]).expect(1, &["no instance"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_context_of_the_nats_tool() {
-    let server = NatsServer::with_token("secret").await;
-    let home = tempfile::tempdir().unwrap();
-    let contexts = home.path().join("nats/context");
-    fs::create_dir_all(&contexts).unwrap();
-    let text = format!(
-        r#"{{"url":"nats://{}","token":"secret"}}"#,
-        server.address()
-    );
-    fs::write(contexts.join("mine.json"), text).unwrap();
-    let with = |name: &str| {
+/// A directory like `~/.config` with contexts of the nats tool.
+struct Contexts(tempfile::TempDir);
+
+impl Contexts {
+    fn new(contexts: &[(&str, String)]) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let dir = home.path().join("nats/context");
+        fs::create_dir_all(&dir).unwrap();
+        for (name, text) in contexts {
+            fs::write(dir.join(format!("{name}.json")), text).unwrap();
+        }
+        Self(home)
+    }
+
+    fn select(&self, name: &str) {
+        fs::write(self.0.path().join("nats/context.txt"), format!("{name}\n")).unwrap();
+    }
+
+    fn health(&self, env: &[(&str, &str)], args: &[&str]) -> Said {
         let mut command = vendue();
-        command.args(["health", "--role", "nats", "--context", name]);
-        // the context brings its own address
-        command
-            .env("XDG_CONFIG_HOME", home.path())
-            .env("NATS_URL", "127.0.0.1:1");
-        end(&mut command)
-    };
-    with("mine").expect(0, &["healthy"]);
-    with("other").expect(2, &["other.json"]);
+        command.args(["health", "--role", "nats"]).args(args);
+        command.env("XDG_CONFIG_HOME", self.0.path());
+        end(command.envs(env.iter().copied()))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_context_of_the_nats_tool_is_named_by_flag_by_variable_or_selected() {
+    let server = NatsServer::with_token("secret").await;
+    let address = server.address();
+    let good = format!(r#"{{"url":"nats://{address}","token":"secret","colour":"red"}}"#);
+    let bad = r#"{"url":"nats://127.0.0.1:1"}"#.to_owned();
+    let contexts = Contexts::new(&[("mine", good), ("bad", bad)]);
+    let nowhere = ("NATS_URL", "127.0.0.1:1");
+    // a flag brings its own address
+    let said = contexts.health(&[nowhere], &["--context", "mine"]);
+    said.expect(0, &["healthy", "colour"]);
+    contexts
+        .health(&[], &["--context", "other"])
+        .expect(2, &["other.json", "bad, mine"]);
+    contexts
+        .health(&[], &["--context", "../x"])
+        .expect(2, &["../x"]);
+    // a flag before the environment, that before what is selected
+    let mine = ("NATS_CONTEXT", "mine");
+    contexts.select("bad");
+    contexts.health(&[mine], &[]).expect(0, &["healthy"]);
+    contexts
+        .health(&[mine], &["--context", "bad"])
+        .expect(1, &["context bad"]);
+    contexts
+        .health(&[], &[])
+        .expect(1, &["127.0.0.1:1", "context bad"]);
+    contexts.select("mine");
+    contexts.health(&[], &[]).expect(0, &["healthy"]);
+    contexts
+        .health(&[("NATS_CONTEXT", "bad")], &[])
+        .expect(1, &["context bad"]);
+    // whoever names an address gets no context that was not asked for
+    contexts
+        .health(&[nowhere, mine], &[])
+        .expect(1, &["127.0.0.1:1"]);
+    let with_address = ["--nats", &address];
+    let said = contexts.health(&[mine], &with_address);
+    said.expect(1, &["authorization violation"]);
+    let with_both = [&with_address[..], &["--context", "mine"]].concat();
+    contexts.health(&[], &with_both).expect(0, &["healthy"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn paths_of_a_context_begin_at_home() {
+    let text = r#"{"url":"nats://127.0.0.1:1","creds":"~/no-such.creds"}"#;
+    let contexts = Contexts::new(&[("mine", text.to_owned())]);
+    let said = contexts.health(&[("HOME", "/home-of-a-test")], &["--context", "mine"]);
+    said.expect(2, &["/home-of-a-test/no-such.creds"]);
 }
 
 #[test]
-fn an_invalid_role_name_is_bad_usage_and_the_only_error() {
-    for (role, field) in [
-        (&["auctioneer", "--name", "a b"][..], "name"),
-        (&["rep", "--memory", "1", "--cell", "a b"], "cell"),
+fn invalid_settings_of_a_role_are_bad_usage_and_the_only_error() {
+    let rep = ["rep", "--cell", "a", "--memory"];
+    let rep = |settings: &[&'static str]| [&rep, settings].concat();
+    for (role, fault) in [
+        (vec!["auctioneer", "--name", "a b"], "name: \"a b\""),
+        (rep(&["1", "--zone", "a b"]), "--zone: \"a b\""),
+        (rep(&["0"]), "--memory: 0"),
+        (rep(&["1", "--containers", "0"]), "--containers: 0"),
+        (rep(&["1", "--address", "a b"]), "--address: \"a b\""),
+        (rep(&["1", "--ttl", "1s"]), "--interval: 5s"),
+        (rep(&["1", "--heartbeat", "1ms"]), "--heartbeat: 1ms"),
+        (
+            rep(&["1", "--run-as", "no-such-user"]),
+            "no user \"no-such-user\"",
+        ),
     ] {
-        let ended = run(&[role, &["--nats", "nats://127.0.0.1:1"]].concat());
-        ended.expect(2, &[&format!("{field}: \"a b\" is not allowed")]);
+        let ended = run(&[&role[..], &["--nats", "nats://127.0.0.1:1"]].concat());
+        ended.expect(2, &[fault]);
         assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
     }
 }

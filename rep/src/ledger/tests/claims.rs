@@ -42,7 +42,12 @@ fn only_what_runs_for_the_claim_is_killed_and_it_was_never_there() {
     ledger.take_actions();
     assert!(ledger.stop(2, &kill(4)).stopped.is_empty());
     assert_eq!(ledger.stop(2, &kill(5)).stopped.len(), 1);
-    let killed = |action: &Action| matches!(action, Action::End { at_once: true, .. });
+    let killed = |action: &Action| {
+        matches!(
+            action,
+            Action::Execute(ExecutorOrder::End { at_once: true, .. })
+        )
+    };
     assert!(ledger.take_actions().iter().any(killed));
     ledger.report(3, ends(1, 0, 137));
     assert_eq!(ledger.instance_count(), 0);
@@ -67,7 +72,12 @@ fn an_instance_that_is_stopping_is_killed_once() {
     ledger.take_actions();
     for kills in [1, 0] {
         ledger.stop(3, &kill(5));
-        let killed = |action: &&Action| matches!(action, Action::End { at_once: true, .. });
+        let killed = |action: &&Action| {
+            matches!(
+                action,
+                Action::Execute(ExecutorOrder::End { at_once: true, .. })
+            )
+        };
         assert_eq!(ledger.take_actions().iter().filter(killed).count(), kills);
     }
 }

@@ -188,3 +188,27 @@ fn what_ended_stays_visible_for_a_while_and_within_bounds() {
         0
     );
 }
+
+#[test]
+fn events_tell_of_restarts_and_of_the_port() {
+    let mut ledger = ledger();
+    ledger.start(0, &start(vec![work(1, "a")]));
+    let (pid, port) = (Some(7), Some(8_080));
+    ledger.report(0, report(1, 0, InstanceChange::Running { pid, port }));
+    ledger.report(0, ends(1, 0, 1));
+    ledger.tick(1_000);
+    let told: Vec<_> = ledger
+        .take_actions()
+        .into_iter()
+        .filter_map(|action| match action {
+            Action::Event { kind, instance, .. } => Some((kind, instance.restarts, instance.port)),
+            _ => None,
+        })
+        .collect();
+    let expected = [
+        (kind::RUNNING, None, port),
+        (kind::CRASHED, None, None),
+        (kind::RESTARTED, Some(1), None),
+    ];
+    assert_eq!(told, expected);
+}

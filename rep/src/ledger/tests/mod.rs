@@ -54,7 +54,7 @@ fn believing(believed: u32, work: Work) -> Work {
 /// A start good until 5,000.
 fn start(work: Vec<Work>) -> CellStart {
     CellStart {
-        v: 1,
+        v: shared::VERSION,
         auction: AuctionId::nil(),
         incarnation: LIVES,
         expires_ms: CellTime::from_ms(5_000),
@@ -64,7 +64,7 @@ fn start(work: Vec<Work>) -> CellStart {
 
 fn stop(app: &str, ids: &[u128]) -> Stop {
     Stop {
-        v: 1,
+        v: shared::VERSION,
         app: app.into(),
         indices: Vec::new(),
         instances: ids.iter().copied().map(InstanceId::from_u128).collect(),
@@ -115,8 +115,8 @@ fn state_of(ledger: &Ledger, now_ms: u64, id: u128) -> InstanceState {
 /// Kinds of events, and the launches and ends.
 fn summary(ledger: &mut Ledger) -> Vec<String> {
     let summary = |action: &Action| match action {
-        Action::Launch { attempt, .. } => format!("launch {attempt}"),
-        Action::End { attempt, .. } => format!("end {attempt}"),
+        Action::Execute(ExecutorOrder::Launch { attempt, .. }) => format!("launch {attempt}"),
+        Action::Execute(ExecutorOrder::End { attempt, .. }) => format!("end {attempt}"),
         Action::Event { kind, reason, .. } => match reason {
             Some(reason) => format!("{kind}: {reason}"),
             None => (*kind).to_owned(),

@@ -114,7 +114,7 @@ proptest! {
                 }
             }
             for action in ledger.take_actions() {
-                if let Action::Launch { work, attempt } = action {
+                if let Action::Execute(ExecutorOrder::Launch { work, attempt }) = action {
                     let before = running.insert(work.instance, attempt);
                     prop_assert_eq!(before, None, "started while it runs");
                 }

@@ -46,7 +46,7 @@ fn start(cell: &mut SimCell, now_ms: u64, app: &str) -> Acceptance {
         index: 0,
     };
     let body = to_bytes(&CellStart {
-        v: 1,
+        v: shared::VERSION,
         auction: AuctionId::nil(),
         incarnation: LIFE,
         expires_ms: CellTime::from_ms(now_ms + 5_000),

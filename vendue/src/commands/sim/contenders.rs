@@ -42,7 +42,14 @@ fn read_one(name: &str) -> anyhow::Result<Contender> {
     if AUCTIONS_2014.contains(&name) {
         return Contender::read(&name.into(), "--policy").map_err(Usage::because);
     }
-    let policy = policy::load(name)?;
+    let policy = policy::load(name).map_err(|e| {
+        let file = Path::new(name);
+        if file.exists() || file.extension().is_some() || name.contains('/') {
+            return e;
+        }
+        let auctions = AUCTIONS_2014.join(", ");
+        Usage::because(format_args!("{e}\nor an auction of 2014: {auctions}"))
+    })?;
     Ok(Contender {
         label: policy.name().to_owned(),
         decider: Decider::Policy(Box::new(policy)),
@@ -71,5 +78,9 @@ mod tests {
         assert_eq!(labels(&[&file, "dea"]).unwrap(), ["diego", "dea"]);
         let twice = labels(&["dea", "dea"]).unwrap_err();
         assert!(twice.contains("dea is given more than once"), "{twice}");
+        let unknown = labels(&["foo"]).unwrap_err();
+        for choice in ["dapi", "a policy file", "diego-2014-random"] {
+            assert!(unknown.contains(choice), "{unknown}");
+        }
     }
 }

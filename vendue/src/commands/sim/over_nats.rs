@@ -33,6 +33,7 @@ use tokio::{
 use super::progress::Bar;
 use crate::{
     cluster::{connect, nats_options, short_name},
+    commands::instances,
     context::Global,
     output::note,
 };
@@ -184,28 +185,10 @@ impl Cluster {
             cells: scenario.base.cells.len(),
             auctioneers: scenario.auctioneers as usize,
         };
-        cluster.known().await?;
+        let (client, subjects) = (&cluster.client, &cluster.subjects);
+        let (cells, auctioneers) = (cluster.cells, cluster.auctioneers);
+        instances::until_known(client, subjects, cells, auctioneers, WARM_UP).await?;
         Ok(cluster)
-    }
-
-    /// Waits until every auctioneer knows every cell.
-    async fn known(&self) -> anyhow::Result<()> {
-        let until = Instant::now() + WARM_UP;
-        let mut knowing = std::collections::BTreeSet::new();
-        while knowing.len() < self.auctioneers {
-            match self.page(0).await {
-                Ok(page) if page.total >= self.cells => drop(knowing.insert(page.auctioneer)),
-                _ => sleep(Duration::from_millis(50)).await,
-            }
-            if Instant::now() > until {
-                let (some, all) = (knowing.len(), self.auctioneers);
-                bail!(
-                    "{some} of {all} auctioneers know all {} cells after a minute",
-                    self.cells
-                );
-            }
-        }
-        Ok(())
     }
 
     async fn page(&self, offset: usize) -> anyhow::Result<PoolAnswer> {

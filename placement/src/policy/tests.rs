@@ -1,0 +1,167 @@
+use super::*;
+use crate::Request;
+
+#[test]
+fn a_policy_says_how_it_picks_and_which_end_wins() {
+    for (pick, name, highest) in [
+        ("lowest\"", "lowest", Some(false)),
+        ("highest\"", "highest", Some(true)),
+        ("first-of\"", "first-of", Some(false)),
+        ("first-of\"\norder = \"highest\"", "first-of", Some(true)),
+    ] {
+        let text =
+            format!("name = \"t\"\n[[stage]]\nscore = \"memory\"\n[[stage]]\npick = \"{pick}\n");
+        let policy = Policy::parse(&text).unwrap();
+        assert_eq!((policy.pick_name(), policy.highest_wins()), (name, highest));
+    }
+    let random = Policy::preset("random").unwrap();
+    assert_eq!(
+        (random.pick_name(), random.highest_wins()),
+        ("sample", None)
+    );
+}
+
+/// Which fields of the request a policy of only these stages ignores.
+fn ignored(stages: &str, request: &Request) -> Vec<String> {
+    let text = format!("name = \"t\"\n{stages}[[stage]]\npick = \"sample\"");
+    let lines = Policy::parse(&text).unwrap().ignored_fields(request);
+    let field = |line: &String| line.split(':').next().unwrap_or_default().to_owned();
+    lines.iter().map(field).collect()
+}
+
+#[test]
+fn nothing_asked_for_is_nothing_ignored() {
+    let nothing = Request {
+        cpu_millis: 0,
+        extra: [("gpu".to_owned(), 0)].into(),
+        ..Request::new("x", 1, 1)
+    };
+    assert_eq!(ignored("", &nothing), [""; 0]);
+}
+
+/// The filter holds strict requests only; the narrowing is for the others.
+#[test]
+fn nearness_is_heeded_by_a_narrowing_or_where_it_is_strict_by_a_filter() {
+    let (filter, narrow) = ("filter = \"locality\"", "narrow = \"locality\"");
+    for (stage, strict, expected) in [
+        (filter, false, &["near"][..]),
+        (filter, true, &[]),
+        (narrow, false, &[]),
+        (narrow, true, &["strict"]),
+    ] {
+        let near = vec!["app:y".into()];
+        let request = Request {
+            near,
+            strict,
+            ..Request::new("x", 1, 1)
+        };
+        let ignored = ignored(&format!("[[stage]]\n{stage}\n"), &request);
+        assert_eq!(ignored, expected, "{stage}, strict = {strict}");
+    }
+}
+
+/// What is told of a policy that says this of one of its fields.
+fn fault(json: serde_json::Value) -> String {
+    let error = Policy::from_json(&json).expect_err("it is wrong");
+    error.message
+}
+
+#[test]
+fn a_value_of_another_sort_is_named_with_what_it_is_and_what_was_expected() {
+    use serde_json::json;
+    for (value, what) in [
+        (json!(5), "a number"),
+        (json!(true), "true or false"),
+        (json!([]), "a list"),
+        (json!({}), "a table"),
+        (json!(null), "nothing"),
+    ] {
+        let message = fault(json!({"preset": value}));
+        assert_eq!(message, format!("preset is {what}; expected a string"));
+    }
+    for (field, expected) in [
+        ("bids", "true or false"),
+        ("max_in_flight", "a finite number"),
+        ("stage", "a list of tables, [[stage]]"),
+    ] {
+        let message = fault(json!({"name": "x", field: "y"}));
+        assert_eq!(message, format!("{field} is a string; expected {expected}"));
+    }
+    let message = fault(json!(["diego"]));
+    assert_eq!(message, "the policy is a list; expected a table");
+}
+
+#[test]
+fn a_number_out_of_its_range_is_named_with_the_range() {
+    use serde_json::json;
+    let whole = "expected an integer from 0 to 4294967295";
+    for n in [-1.0, 1.5, 4_294_967_296.0] {
+        let message = fault(json!({"preset": "diego", "max_in_flight": n}));
+        assert_eq!(message, format!("max_in_flight is {n}; {whole}"));
+    }
+    for n in [0, u32::MAX] {
+        let policy = Policy::from_json(&json!({"preset": "diego", "max_in_flight": n}));
+        assert_eq!(policy.unwrap().max_in_flight, n);
+    }
+    for n in [-2.0, 0.0, 0.5, 1.5] {
+        let message = fault(json!({"preset": "objective", "azs": n}));
+        let expected = format!("azs is {n}; expected an integer from 1");
+        assert_eq!(message, expected);
+    }
+    assert!(Policy::from_json(&json!({"preset": "objective", "azs": 1})).is_ok());
+    let message = fault(json!({"preset": "dapi", "reboot_within": -1}));
+    let expected = "reboot_within is a number; expected a number of days from 0, or a string";
+    assert_eq!(message, expected);
+    assert!(Policy::from_json(&json!({"preset": "dapi", "reboot_within": 0})).is_ok());
+    for number in ["nan", "inf", "-inf"] {
+        let error = Policy::parse(&format!("preset = \"diego\"\nindex_weight = {number}"));
+        let expected = "index_weight is a number; expected a finite number";
+        assert_eq!(error.unwrap_err().message, expected);
+    }
+}
+
+#[test]
+fn a_policy_has_at_most_64_stages_and_its_days_are_not_negative() {
+    let stages = |filters: usize| {
+        let filters = "[[stage]]\nfilter = \"memory\"\n".repeat(filters);
+        Policy::parse(&format!(
+            "name = \"t\"\n{filters}[[stage]]\npick = \"sample\""
+        ))
+    };
+    assert!(stages(63).is_ok());
+    assert_eq!(stages(64).unwrap_err().message, "more than 64 stages");
+    let days = |days: f64| {
+        Policy::parse(&format!(
+            "name = \"t\"\n[[stage]]\nfilter = \"reboot-within\"\ndays = {days:?}\n[[stage]]\npick = \"sample\""
+        ))
+    };
+    assert!(days(0.0).is_ok());
+    assert_eq!(
+        days(-0.5).unwrap_err().to_string(),
+        "line 4, column 8: days is -0.5; expected a number from 0"
+    );
+}
+
+/// Only what came as a text has lines.
+#[test]
+fn a_fault_names_its_line_where_there_are_lines() {
+    let unknown = "unknown preset \"digo\"; expected one of";
+    let of_file = Policy::parse("preset = \"digo\"").unwrap_err().to_string();
+    assert!(of_file.starts_with(&format!("line 1, column 10: {unknown}")));
+    assert!(of_file.ends_with("; did you mean \"diego\"?"));
+    let json = serde_json::json!({"preset": "digo"});
+    let of_json = Policy::from_json(&json).unwrap_err().to_string();
+    assert!(of_json.starts_with(unknown), "{of_json}");
+}
+
+#[test]
+fn an_unknown_score_is_told_all_that_there_are() {
+    let text = "name = \"t\"\n[[stage]]\nscore = \"memroy\"\n[[stage]]\npick = \"lowest\"";
+    let error = Policy::parse(text).unwrap_err();
+    assert_eq!(
+        error.message,
+        "unknown score \"memroy\"; expected one of resources, starting, app-instances, tasks, index, \
+         memory, disk, platform, reboot, owner, random, hardware, objective"
+    );
+    assert_eq!(error.nearest.as_deref(), Some("memory"));
+}
