@@ -4,9 +4,7 @@ use async_nats::{Message, Subscriber};
 use futures_util::StreamExt;
 use shared::{
     nats::{BusError, is_no_responders},
-    wire::{
-        Acceptance, InstancesAnswer, StopAnswer, Version, WireError, check_version, kind, read,
-    },
+    wire::{Acceptance, InstancesAnswer, StopAnswer, WireError, check_version, kind, read},
 };
 use tokio::task::JoinSet;
 
@@ -92,6 +90,9 @@ impl Shell {
 
     fn asked(&self, message: &Message) -> Option<AuctioneerInput> {
         let subject = self.subjects.event_of(&message.subject)?;
+        if let Err(error) = check_version(&message.payload) {
+            return Some(self.unreadable(message, &error));
+        }
         Some(read_announcement(subject.by, &message.payload))
     }
 

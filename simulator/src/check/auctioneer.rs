@@ -132,7 +132,7 @@ impl AuctioneerNode {
             AuctioneerOutput::Outcome { id, body } => {
                 out.send(Message::new(format!("outcome.{id}"), body));
             }
-            AuctioneerOutput::AuctionHeld { .. } => {}
+            AuctioneerOutput::AuctionHeld { .. } | AuctioneerOutput::Dropped { .. } => {}
         }
     }
 
