@@ -4,7 +4,7 @@ use async_nats::{Message, Subscriber};
 use futures_util::StreamExt;
 use shared::{
     nats::{BusError, is_no_responders},
-    wire::{Acceptance, InstancesAnswer, StopAnswer, WireError, check_version, kind, read},
+    wire::{Acceptance, InstancesAnswer, StopAnswer, WireError, check_version, kind},
 };
 use tokio::task::JoinSet;
 
