@@ -55,7 +55,7 @@ pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow
     let mut options = nats_options(global, "", true);
     let name = match file.name {
         Some(name) => Some(name),
-        None => nats::identity(&options).map_err(Usage::because)?,
+        None => shared::nats::identity(&options).map_err(Usage::because)?,
     };
     let config = auctioneer::AuctioneerConfig {
         name: name.unwrap_or_else(|| short_name("auctioneer")),
