@@ -172,6 +172,7 @@ impl Lookups {
         let Some((app, _)) = lookup.instances.values().next() else {
             return;
         };
+        let one_app = lookup.instances.values().all(|(other, _)| other == app);
         // more than fit are those of one request
         let question = if lookup.instances.len() > ASKED_BY_ID {
             Instances {
@@ -182,7 +183,7 @@ impl Lookups {
         } else {
             Instances {
                 v: VERSION,
-                app: None,
+                app: one_app.then(|| app.as_ref().to_owned()),
                 ids: lookup.instances.keys().copied().collect(),
             }
         };
@@ -327,7 +328,9 @@ impl Lookups {
         if let Some(ticket) = parts.requests.get(key)
             && (!all || parts.requests.outcomes().claim(&ticket.id).is_some())
         {
-            self.watch(parts.turn.now_ms, &ticket.id, Arc::new(ticket.begun()));
+            // it was looked for just now
+            let from_ms = parts.turn.now_ms + AGAIN_MS;
+            self.watch(from_ms, &ticket.id, Arc::new(ticket.begun()));
         }
         self.find_named(parts, key);
     }

@@ -334,8 +334,8 @@ fn report(world: &mut World, lookup: LookupId, answer: InstancesAnswer) {
 }
 
 /// A request that another auctioneer has announced, and the question to the cells about it.
-fn announced(world: &mut World, instances: u32) -> LookupId {
-    world.input(AuctioneerInput::Announced(vec!["r".parse().unwrap()]));
+fn looked_up(world: &mut World, instances: u32) -> LookupId {
+    world.input(announced(9, &["r"]));
     world.ask_one("r", "web", 1, instances);
     query(world).expect("the cells are asked")
 }
@@ -343,7 +343,7 @@ fn announced(world: &mut World, instances: u32) -> LookupId {
 #[test]
 fn an_answer_in_several_messages_is_awaited_to_its_end() {
     let mut world = World::with_cells("dea", &["c1"]);
-    let lookup = announced(&mut world, 2);
+    let lookup = looked_up(&mut world, 2);
     assert_eq!(world.machine.counters().repeats, 1);
     let held = instance_id("r", "web", Kind::Lrp, 1);
     let first = InstancesAnswer {
@@ -363,7 +363,7 @@ fn an_answer_in_several_messages_is_awaited_to_its_end() {
 fn a_few_instances_are_asked_for_by_id_and_many_by_app() {
     for (instances, ids) in [(1_000, 1_000), (1_001, 0)] {
         let mut world = World::with_cells("dea", &["c1"]);
-        announced(&mut world, instances);
+        looked_up(&mut world, instances);
         let body = world.out.iter().find_map(|o| match o {
             AuctioneerOutput::AskInstances { body, .. } => Some(body.clone()),
             _ => None,
@@ -377,7 +377,7 @@ fn a_few_instances_are_asked_for_by_id_and_many_by_app() {
 fn a_cell_that_leaves_is_asked_in_vain_and_not_waited_for() {
     let mut world = World::with_cells("dea", &["c1", "c2", "c3"]);
     let asked_ms = world.now_ms;
-    let lookup = announced(&mut world, 1);
+    let lookup = looked_up(&mut world, 1);
     assert_eq!(world.machine.next_work_ms(), asked_ms + 500);
     report(&mut world, lookup, found("c1", &[]));
     for (gone, left) in [("c2", 1), ("c3", 0)] {
@@ -392,7 +392,7 @@ fn a_cell_that_leaves_is_asked_in_vain_and_not_waited_for() {
 fn what_is_announced_and_wants_to_be_near_an_instance_takes_two_questions() {
     let mut world = World::with_cells("dapi", &["c1", "c2"]);
     let there = InstanceId::from_u128(0xabcd);
-    world.input(AuctioneerInput::Announced(vec!["r".parse().unwrap()]));
+    world.input(announced(9, &["r"]));
     let mut wants = request("r", "web", 100, 1);
     wants.near = vec![format!("instance:{there}")];
     wants.strict = true;
