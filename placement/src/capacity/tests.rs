@@ -20,7 +20,9 @@ fn diego() -> Policy {
 fn policy(filters: &[&str]) -> Policy {
     let mut text = String::from("name = \"t\"\n");
     for filter in filters {
-        text += &format!("[[stage]]\nfilter = {filter}\n");
+        text += "[[stage]]\nfilter = ";
+        text += filter;
+        text += "\n";
     }
     text += "[[stage]]\npick = \"sample\"";
     Policy::parse(&text).unwrap()
