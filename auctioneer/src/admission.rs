@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use placement::{Policy, check_name};
 use serde_json::Value;
-use shared::RequestId;
 use shared::wire::{
     Parsed, PlaceExtra, StartBody, Stop, WireError, check_version, code, parse, parse_start,
     to_bytes,
 };
+use shared::{AuctionId, RequestId};
 use uuid::Uuid;
 
 use crate::ids::ReplyKey;
-use crate::io::{AdmittedRequest, AuctioneerInput, DryRun, Rejected, StartMessage};
+use crate::io::{AdmittedRequest, Announcement, AuctioneerInput, DryRun, Rejected, StartMessage};
 
 /// The longest deadline.
 const MAX_DEADLINE_S: u64 = 3_600;
@@ -68,6 +68,32 @@ pub fn read_start(
     }
 }
 
+/// Reads the announcement of an auctioneer that has begun requests: an `asked` event on the subject of
+/// this auctioneer.
+pub fn read_announcement(by: &str, body: &[u8]) -> AuctioneerInput {
+    #[derive(serde::Deserialize)]
+    struct Asked {
+        #[serde(default)]
+        by: String,
+        auction: AuctionId,
+        #[serde(default)]
+        request: Option<String>,
+        #[serde(default)]
+        requests: Vec<String>,
+    }
+    let Ok(asked) = serde_json::from_slice::<Asked>(body) else {
+        return AuctioneerInput::Unreadable;
+    };
+    if asked.by != by {
+        return AuctioneerInput::WrongSubject;
+    }
+    let ids = asked.request.into_iter().chain(asked.requests);
+    AuctioneerInput::Announced(Announcement {
+        claim: asked.auction,
+        ids: ids.filter_map(|id| id.try_into().ok()).collect(),
+    })
+}
+
 /// Admits a request that is to be started. Without `run` every cell that runs processes would refuse
 /// it, after up to three auctions; placement does not need it.
 fn admit_start(
@@ -111,11 +137,13 @@ fn admit(
     }
     policy.check_request(&request)?;
     warnings.extend(policy.ignored_fields(&request));
-    if request.id.is_empty() {
+    let given = !request.id.is_empty();
+    if !given {
         Arc::make_mut(&mut request).id = new_id().to_string();
     }
     Ok(AdmittedRequest {
         id: RequestId::new(&request.id)?,
+        given,
         request,
         warnings,
     })

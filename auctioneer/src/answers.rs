@@ -148,6 +148,8 @@ pub(crate) fn unanswered(parts: &mut Parts) {
         for &(slot, instance) in &dispatch.jobs {
             unknown(parts, &dispatch, slot, instance, &why);
         }
+        // a cell that hangs would get the next work, too, from a policy that asks for no bids
+        parts.feed.absent(&dispatch.cell, parts.turn.now_ms);
     }
 }
 

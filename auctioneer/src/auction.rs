@@ -120,9 +120,10 @@ fn announce(parts: &mut Parts, batch: &Batch) {
         let Some(ticket) = parts.requests.get_mut(slot.ticket) else {
             continue;
         };
-        if std::mem::replace(&mut ticket.announced, true) {
+        if ticket.claim.is_some() {
             continue;
         }
+        ticket.claim = Some(batch.auction);
         let (ids, indices) = apps.entry(Arc::clone(&ticket.app)).or_default();
         ids.push(ticket.id.clone());
         indices.extend(ticket.instances.iter().map(|i| i.index));
@@ -243,8 +244,8 @@ fn send(parts: &mut Parts, batch: &Batch, cell: &Arc<str>, jobs: &[usize]) {
     let mut sent = Vec::with_capacity(jobs.len());
     for &n in jobs {
         let (slot, job) = (batch.slots[n], &batch.jobs[n]);
-        // `believed` is the count before this instance is debited
-        let Some(item) = work_of(parts, cell, slot, job) else {
+        // what is said to be there is what was there before this instance is debited
+        let Some(item) = work_of(parts, batch.auction, cell, slot, job) else {
             continue;
         };
         sent.push((slot, item.instance));
@@ -260,7 +261,7 @@ fn send(parts: &mut Parts, batch: &Batch, cell: &Arc<str>, jobs: &[usize]) {
     dispatch(parts, cell, start, work, sent);
 }
 
-fn work_of(parts: &Parts, cell: &str, slot: Slot, job: &Job) -> Option<Work> {
+fn work_of(parts: &Parts, auction: AuctionId, cell: &str, slot: Slot, job: &Job) -> Option<Work> {
     let ticket = parts.requests.get(slot.ticket)?;
     let instance = &ticket.instances[slot.position];
     let request = &job.request;
@@ -285,6 +286,7 @@ fn work_of(parts: &Parts, cell: &str, slot: Slot, job: &Job) -> Option<Work> {
         tags: request.tags.clone(),
         believed,
         run: ticket.run.clone(),
+        claim: ticket.claim.filter(|claim| *claim != auction),
     })
 }
 

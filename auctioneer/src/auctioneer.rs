@@ -18,6 +18,7 @@ use shared::{
 use crate::{
     answers,
     bidding::Bidding,
+    claims,
     counters::Counters,
     dispatches::Dispatches,
     feed::{Feed, LostCell, Received, ReportKind},
@@ -38,16 +39,22 @@ use crate::{
 /// How often leases are checked.
 const EXPIRE_MS: u64 = 100;
 
-/// The auctioneer's state machine.
+/// Between two messages, one of them its echo to itself ten times a second. After a longer pause it stood
+/// still or heard nothing: then what others said meanwhile may come only now, after what is asked of it.
+const MAX_PAUSE_MS: u64 = 1_000;
+
+/// The machine.
 #[derive(Debug)]
 pub struct Auctioneer {
-    parts: Parts,
+    pub(crate) parts: Parts,
     bidding: Bidding,
     lookups: Lookups,
     stops: Stops,
     /// The initial cells are known: a further one has joined.
     warm: bool,
     next_expire_ms: u64,
+    /// When the last message came.
+    heard_ms: u64,
 }
 
 impl Auctioneer {
@@ -74,6 +81,7 @@ impl Auctioneer {
             stops: Stops::default(),
             warm: false,
             next_expire_ms: 0,
+            heard_ms: 0,
         }
     }
 
@@ -90,6 +98,10 @@ impl Auctioneer {
         self.parts.turn.now_ms = now_ms;
         if !matches!(input, Input::Connected(_) | Input::Shutdown) {
             self.parts.feed.evidence(now_ms);
+            let pause_ms = now_ms.saturating_sub(self.heard_ms);
+            if std::mem::replace(&mut self.heard_ms, now_ms) > 0 && pause_ms > MAX_PAUSE_MS {
+                self.missed(now_ms);
+            }
         }
         let parts = &mut self.parts;
         match input {
@@ -126,8 +138,12 @@ impl Auctioneer {
             Input::NoResponders { dispatch } => answers::no_responders(parts, dispatch),
             Input::WrongSubject => parts.turn.counters.dropped_wrong_subject += 1,
             Input::Unreadable => parts.turn.counters.dropped_malformed += 1,
-            Input::Outcome { id, body } => self.lookups.outcome(parts, &id, body),
-            Input::Announced(ids) => parts.requests.announced(now_ms, &ids),
+            Input::Outcome { id, body } => {
+                claims::outcome(parts, &mut self.lookups, &id, body);
+            }
+            Input::Announced(announced) => {
+                claims::announced(parts, &mut self.lookups, &announced);
+            }
             Input::InstancesReported { lookup, answer } => {
                 self.lookups.answered(parts, lookup, &answer);
             }
@@ -141,8 +157,12 @@ impl Auctioneer {
             Input::Queued { queued, reply } => questions::queued(parts, &queued, reply),
             Input::Capacity { size, reply } => questions::capacity(parts, &size, reply),
             Input::Rejected { rejected, reply } => self.reject(&[rejected], reply),
-            Input::Echo | Input::Connected(true) => {}
-            Input::Connected(false) => parts.feed.interrupted(),
+            Input::Echo => {}
+            Input::Missed | Input::Connected(true) => self.missed(now_ms),
+            Input::Connected(false) => {
+                parts.feed.interrupted();
+                self.missed(now_ms);
+            }
             Input::Shutdown => parts.requests.close(&mut parts.turn),
         }
         self.forget_ended();
@@ -157,7 +177,7 @@ impl Auctioneer {
         parts.requests.due(&mut parts.turn);
         self.forget_ended();
         let parts = &mut self.parts;
-        self.lookups.end_due(parts);
+        self.lookups.run(parts);
         self.stops.end_due(&mut parts.turn);
         if now_ms >= self.next_expire_ms {
             self.expire(now_ms);
@@ -167,6 +187,12 @@ impl Auctioneer {
         self.bidding.hold_auction(parts);
         self.forget_ended();
         std::mem::take(&mut self.parts.turn.out)
+    }
+
+    /// What the last run returned is sent now: the wait for the cells' answers begins. For drivers whose
+    /// time passes while the machine decides.
+    pub fn sent(&mut self, now_ms: u64) {
+        self.parts.dispatches.sent(now_ms);
     }
 
     /// When [`Auctioneer::run`] must be called at the latest.
@@ -225,7 +251,14 @@ impl Auctioneer {
         self.parts.requests.waiting()
     }
 
-    /// A start message: each of its requests is opened, recognised as a repeat, or rejected.
+    /// Messages may have been missed: what waits here may run already.
+    fn missed(&mut self, now_ms: u64) {
+        let unsure = self.parts.requests.missed(now_ms);
+        self.lookups.ask_again();
+        self.lookups.check(unsure);
+    }
+
+    /// A start message: each request is taken, repeated or rejected by itself.
     fn start(&mut self, message: StartMessage) {
         let parts = &mut self.parts;
         let group = parts.requests.open_group(&message);

@@ -37,6 +37,10 @@ pub struct Counters {
     pub rejected: u64,
     /// Requests that repeated an earlier one.
     pub repeats: u64,
+    /// Requests that gave way to those of another auctioneer with the same id.
+    pub gave_way: u64,
+    /// Instances that ran twice, of which one was ended.
+    pub duplicates_ended: u64,
     /// Requests rejected because too much was waiting.
     pub overloaded: u64,
     /// Auctions held.

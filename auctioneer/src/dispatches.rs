@@ -34,6 +34,8 @@ pub(crate) struct Dispatches {
     sent: FastMap<DispatchId, Dispatch>,
     /// When each is given up; the wait is the same for all, so they are in order.
     ends: VecDeque<(u64, DispatchId)>,
+    /// How many of the last of these were added since [`Dispatches::sent`].
+    fresh: usize,
     unsettled: FastMap<InstanceId, Unsettled>,
     unsettled_order: VecDeque<InstanceId>,
     next: u64,
@@ -45,8 +47,17 @@ impl Dispatches {
         self.next += 1;
         let id = DispatchId::new(self.next);
         self.ends.push_back((now_ms + START_WAIT_MS, id));
+        self.fresh += 1;
         self.sent.insert(id, dispatch);
         id
+    }
+
+    /// What was added since the last call is sent only now: deciding may have taken long.
+    pub(crate) fn sent(&mut self, now_ms: u64) {
+        let fresh = std::mem::take(&mut self.fresh);
+        for (at_ms, _) in self.ends.iter_mut().rev().take(fresh) {
+            *at_ms = (*at_ms).max(now_ms + START_WAIT_MS);
+        }
     }
 
     /// The cell answered. None if the start is not in flight (any more), or went to another cell.
@@ -134,6 +145,22 @@ mod tests {
         let overdue = dispatches.next_unanswered(20 + START_WAIT_MS);
         assert_eq!(overdue.map(|d| d.cell.to_string()).as_deref(), Some("c2"));
         assert_eq!(dispatches.next_ms(), None);
+    }
+
+    #[test]
+    fn the_wait_begins_when_the_start_is_sent() {
+        let mut dispatches = Dispatches::default();
+        dispatches.add(0, dispatch("c1"));
+        dispatches.sent(5);
+        dispatches.add(10, dispatch("c2"));
+        dispatches.add(10, dispatch("c3"));
+        // deciding took two seconds
+        dispatches.sent(2_010);
+        assert_eq!(dispatches.next_ms(), Some(5 + START_WAIT_MS));
+        assert!(dispatches.next_unanswered(5 + START_WAIT_MS).is_some());
+        assert!(dispatches.next_unanswered(2_009 + START_WAIT_MS).is_none());
+        assert!(dispatches.next_unanswered(2_010 + START_WAIT_MS).is_some());
+        assert!(dispatches.next_unanswered(2_010 + START_WAIT_MS).is_some());
     }
 
     #[test]

@@ -51,3 +51,8 @@ number_ids! {
     /// A message to the auctioneer that waits for its reply; the driver knows the reply subject.
     ReplyKey;
 }
+
+impl StopId {
+    /// Of a stop for whose answer nobody waits.
+    pub const NOBODYS: Self = Self::new(0);
+}

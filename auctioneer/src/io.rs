@@ -8,7 +8,7 @@ use shared::{
     AuctionId, RequestId,
     wire::{
         Acceptance, AddCells, Event, ExplainRequest, InstancesAnswer, Page, QueuedRequest, Stop,
-        StopAnswer, WireError,
+        StopAnswer, WireError, kind,
     },
 };
 
@@ -34,6 +34,8 @@ pub struct StartMessage {
 pub struct AdmittedRequest {
     /// Its id, as sent or generated.
     pub id: RequestId,
+    /// Its sender gave it its id, and may have sent it before.
+    pub given: bool,
     /// The request, with the same id.
     pub request: Arc<Request>,
     /// Warnings for its sender.
@@ -64,7 +66,16 @@ pub struct DryRun {
     pub explain: placement::Explain,
 }
 
-/// One input.
+/// That an auctioneer has begun requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Announcement {
+    /// With which auction.
+    pub claim: AuctionId,
+    /// Which requests.
+    pub ids: Vec<RequestId>,
+}
+
+/// One thing that happened.
 #[derive(Clone, Debug)]
 pub enum AuctioneerInput {
     /// A start message.
@@ -101,9 +112,9 @@ pub enum AuctioneerInput {
         /// The whole reply.
         body: Bytes,
     },
-    /// Requests that an auctioneer, this one or another, has announced.
-    Announced(Vec<RequestId>),
-    /// A cell's answer to a request for its instances.
+    /// Requests that an auctioneer, this one or another, has begun.
+    Announced(Announcement),
+    /// A cell's answer to the question which instances run.
     InstancesReported {
         /// Which request.
         lookup: LookupId,
@@ -170,6 +181,8 @@ pub enum AuctioneerInput {
     Echo,
     /// The connection to NATS is up, or down.
     Connected(bool),
+    /// Messages for this auctioneer were lost, although the connection is up.
+    Missed,
     /// Accept no new requests, finish what is in flight.
     Shutdown,
     /// Many messages summarised by a driver of virtual time.
@@ -193,6 +206,13 @@ pub enum AuctioneerOutput {
     AskInstances {
         /// Which request.
         lookup: LookupId,
+        /// The message.
+        body: Bytes,
+    },
+    /// Tell a cell to kill what runs elsewhere for a lower claim.
+    EndDuplicates {
+        /// The cell.
+        cell: Arc<str>,
         /// The message.
         body: Bytes,
     },
@@ -259,4 +279,15 @@ pub enum AuctioneerOutput {
         /// Jobs unplaced.
         unplaced: usize,
     },
+}
+
+impl AuctioneerOutput {
+    /// Whether nobody waits for it but observers: it may be sent after everything else. Not so the
+    /// announcement of a request, which must reach other auctioneers before its starts reach cells.
+    pub fn is_for_observers(&self) -> bool {
+        match self {
+            Self::Event(event) => event.kind != kind::ASKED,
+            other => matches!(other, Self::Outcome { .. }),
+        }
+    }
 }

@@ -9,6 +9,7 @@ mod answers;
 mod auction;
 mod auctioneer;
 mod bidding;
+mod claims;
 mod counters;
 mod dispatches;
 mod fast_map;
@@ -37,13 +38,17 @@ mod warm_up;
 #[cfg(test)]
 mod tests;
 
+pub use admission::read_announcement;
 pub use auction::START_EXPIRES_MS;
 pub use auctioneer::Auctioneer;
 pub use bidding::{BID_WAIT_MS, GATHER_MS};
 pub use counters::Counters;
 pub use dispatches::START_WAIT_MS;
 pub use ids::{DispatchId, GroupId, LookupId, ReplyKey, StopId, TicketId};
-pub use io::{AdmittedRequest, AuctioneerInput, AuctioneerOutput, DryRun, Rejected, StartMessage};
+pub use io::{
+    AdmittedRequest, Announcement, AuctioneerInput, AuctioneerOutput, DryRun, Rejected,
+    StartMessage,
+};
 pub use outcomes::{MAX_OUTCOMES, REMEMBER_MS};
 pub use parts::Settings;
 pub use pool_time::{ECHO_MS, MAX_GAP_MS};

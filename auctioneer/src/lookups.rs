@@ -1,46 +1,86 @@
-//! What the cells are asked before a request enters an auction: where the instances named in `near`
-//! and `far` run; and whether it runs already, if another auctioneer has announced it.
+//! What the cells are asked: before a request is queued, where the instances run that it wants to be
+//! near to or far from, and whether it runs itself when it may have been asked for before; and while two
+//! auctioneers have begun the same request, what runs twice.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use bytes::Bytes;
-use placement::Request;
+use placement::{Kind, Request};
 use shared::{
     VERSION,
-    wire::{InstanceState, Instances, InstancesAnswer, to_bytes},
+    wire::{InstanceState, Instances, InstancesAnswer, Stop, to_bytes},
 };
 
 use crate::{
-    fast_map::FastMap,
     ids::{LookupId, TicketId},
     io::AuctioneerOutput,
+    outcomes::Begun,
     parts::Parts,
     requests::Opened,
-    ticket::{Done, Slot},
+    ticket::{Done, Slot, State, Ticket},
 };
-use shared::{InstanceId, RequestId};
+use shared::{AuctionId, InstanceId, RequestId};
 
-/// How long to wait for the cells' answers.
+/// How long the cells' answers are awaited.
 const LOOKUP_WAIT_MS: u64 = 500;
-/// More instances than this are looked up by app instead of by id.
+/// So many instances are asked for by id in one question; of a larger request, by app.
 const ASKED_BY_ID: usize = 1_000;
+/// How often the cells are asked again what runs of a request that another auctioneer has begun.
+const AGAIN_MS: u64 = 500;
+/// How long: a start that is on its way is refused as stale before that.
+const WATCHED_MS: u64 = 8_000;
+/// The most requests that are watched.
+const MAX_WATCHED: usize = 10_000;
+/// Silent cells that an answer names.
+const NAMED: usize = 3;
 
-/// The requests for which the cells are being asked.
+/// The questions to the cells.
 #[derive(Debug, Default)]
 pub(crate) struct Lookups {
-    open: FastMap<TicketId, Lookup>,
+    open: BTreeMap<LookupId, Lookup>,
+    next: u64,
+    /// Requests for which the cells are to be asked, together, when the machine is run.
+    wanted: BTreeSet<TicketId>,
+    /// Requests that are looked for again later.
+    later: BTreeSet<(u64, TicketId)>,
+    /// Requests that two auctioneers have begun.
+    watched: BTreeMap<RequestId, Watched>,
 }
 
-/// The lookup of one request.
-#[derive(Debug)]
+/// A question to the cells that is not answered by all.
+#[derive(Debug, Default)]
 struct Lookup {
     missing: BTreeSet<Arc<str>>,
-    /// Its own instances, if another auctioneer has announced it.
-    positions: FastMap<InstanceId, usize>,
+    /// The requests that wait for it.
+    tickets: Vec<TicketId>,
+    /// Whether it asks for the requests' own instances, or for those that they name.
+    own: bool,
+    /// It asks for these, too, which are watched.
+    watches: Vec<RequestId>,
+    /// The instances that are asked for, with their apps, and where they are.
+    instances: BTreeMap<InstanceId, (Arc<str>, Vec<Holder>)>,
     until_ms: u64,
 }
 
-/// The items of `near` and `far` that name an instance: the text and the parsed id.
+/// A cell that has an instance, or had it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Holder {
+    ended: bool,
+    claim: AuctionId,
+    cell: Arc<str>,
+}
+
+/// A request that two auctioneers have begun.
+#[derive(Debug)]
+struct Watched {
+    begun: Arc<Begun>,
+    next_ms: u64,
+    until_ms: u64,
+}
+
+/// The items of `near` and `far` that name an instance: its id as it was written, and read.
 fn named(request: &Request) -> impl Iterator<Item = (&str, InstanceId)> {
     let items = request.near.iter().chain(&request.far);
     items.filter_map(|item| {
@@ -50,38 +90,107 @@ fn named(request: &Request) -> impl Iterator<Item = (&str, InstanceId)> {
 }
 
 impl Lookups {
-    /// A request was opened: it enters the next auction, after the cells have been asked if
-    /// necessary.
+    /// A request was opened: it is queued once the cells said what must be known of it.
     pub(crate) fn begin(&mut self, parts: &mut Parts, opened: Opened) {
-        if opened.announced {
-            self.find_own(parts, opened.ticket);
+        if opened.unsure {
+            self.wanted.insert(opened.ticket);
         } else {
             self.find_named(parts, opened.ticket);
         }
     }
 
-    /// Asks the cells for the instances that the request needs to know of.
-    fn find_own(&mut self, parts: &mut Parts, key: TicketId) {
-        parts.turn.counters.repeats += 1;
-        let Some(ticket) = parts.requests.get(key) else {
-            return;
-        };
-        let ids = ticket.instances.iter().map(|i| i.id);
-        let question = Instances {
-            v: VERSION,
-            app: Some(ticket.request.app.clone()),
-            ids: if ticket.instances.len() > ASKED_BY_ID {
-                Vec::new()
-            } else {
-                ids.collect()
-            },
-        };
-        let instances = ticket.instances.iter().enumerate();
-        let positions = instances.map(|(position, i)| (i.id, position)).collect();
-        self.ask(parts, key, &question, positions);
+    /// These requests may run already: they wait until the cells were asked.
+    pub(crate) fn check(&mut self, keys: impl IntoIterator<Item = TicketId>) {
+        self.wanted.extend(keys);
     }
 
-    /// Puts the request into the next auction, now that the named instances are located.
+    /// Answers may have been missed: who waits for any asks again.
+    pub(crate) fn ask_again(&mut self) {
+        for lookup in self.open.values_mut().filter(|lookup| lookup.own) {
+            self.wanted.append(&mut lookup.tickets.drain(..).collect());
+        }
+        self.open.retain(|_, lookup| !lookup.own);
+    }
+
+    /// A request gave way to another auctioneer's: what that starts is looked for until it is found.
+    pub(crate) fn follow(&mut self, now_ms: u64, key: TicketId) {
+        self.forget(&[key]);
+        self.later.insert((now_ms + AGAIN_MS, key));
+    }
+
+    /// Two auctioneers have begun the request: what runs twice is ended.
+    pub(crate) fn watch(&mut self, now_ms: u64, id: &RequestId, begun: Arc<Begun>) {
+        if self.watched.len() < MAX_WATCHED || self.watched.contains_key(id) {
+            let watched = Watched {
+                begun,
+                next_ms: now_ms,
+                until_ms: now_ms + WATCHED_MS,
+            };
+            self.watched.insert(id.clone(), watched);
+        }
+    }
+
+    /// Asks the cells for everything that is wanted, in few questions.
+    fn ask_wanted(&mut self, parts: &mut Parts) {
+        let mut together = Lookup::default();
+        for key in std::mem::take(&mut self.wanted) {
+            let Some(ticket) = parts.requests.get(key) else {
+                continue;
+            };
+            let begun = ticket.begun();
+            self.gather(parts, &mut together, &begun);
+            together.tickets.push(key);
+        }
+        let now_ms = parts.turn.now_ms;
+        self.watched.retain(|_, watched| watched.until_ms > now_ms);
+        let mut due = Vec::new();
+        for (id, watched) in &mut self.watched {
+            if watched.next_ms <= now_ms {
+                watched.next_ms = now_ms + AGAIN_MS;
+                due.push((id.clone(), Arc::clone(&watched.begun)));
+            }
+        }
+        for (id, begun) in due {
+            self.gather(parts, &mut together, &begun);
+            together.watches.push(id);
+        }
+        self.ask_own(parts, together);
+    }
+
+    /// Adds to a question, or asks it first when it is large enough.
+    fn gather(&mut self, parts: &mut Parts, together: &mut Lookup, begun: &Begun) {
+        let count = together.instances.len() + begun.instances.len();
+        if count > ASKED_BY_ID && !together.instances.is_empty() {
+            self.ask_own(parts, std::mem::take(together));
+        }
+        let instances = begun.instances.iter();
+        let nowhere = instances.map(|id| (*id, (Arc::clone(&begun.app), Vec::new())));
+        together.instances.extend(nowhere);
+    }
+
+    fn ask_own(&mut self, parts: &mut Parts, mut lookup: Lookup) {
+        let Some((app, _)) = lookup.instances.values().next() else {
+            return;
+        };
+        // more than fit are those of one request
+        let question = if lookup.instances.len() > ASKED_BY_ID {
+            Instances {
+                v: VERSION,
+                app: Some(app.as_ref().to_owned()),
+                ids: Vec::new(),
+            }
+        } else {
+            Instances {
+                v: VERSION,
+                app: None,
+                ids: lookup.instances.keys().copied().collect(),
+            }
+        };
+        lookup.own = true;
+        self.ask(parts, &question, lookup);
+    }
+
+    /// Into the next auction, once it is known where the instances are that the request names.
     fn find_named(&mut self, parts: &mut Parts, key: TicketId) {
         let locality = parts.settings.policy.has_locality();
         let Some(ticket) = parts.requests.get_mut(key) else {
@@ -97,78 +206,152 @@ impl Lookups {
             app: None,
             ids,
         };
-        self.ask(parts, key, &question, FastMap::default());
+        let lookup = Lookup {
+            tickets: vec![key],
+            ..Lookup::default()
+        };
+        self.ask(parts, &question, lookup);
     }
 
-    fn ask(
-        &mut self,
-        parts: &mut Parts,
-        key: TicketId,
-        question: &Instances,
-        positions: FastMap<InstanceId, usize>,
-    ) {
+    fn ask(&mut self, parts: &mut Parts, question: &Instances, mut lookup: Lookup) {
         let cells = parts.feed.cells();
-        let missing: BTreeSet<Arc<str>> = cells.map(|(name, _)| Arc::clone(name)).collect();
-        if missing.is_empty() {
-            return self.find_named(parts, key);
+        lookup.missing = cells.map(|(name, _)| Arc::clone(name)).collect();
+        lookup.until_ms = parts.turn.now_ms + LOOKUP_WAIT_MS;
+        if lookup.missing.is_empty() {
+            return self.conclude(parts, lookup);
         }
+        self.next += 1;
+        let id = LookupId::new(self.next);
         parts.turn.out.push(AuctioneerOutput::AskInstances {
-            lookup: LookupId::new(key.number()),
+            lookup: id,
             body: to_bytes(question),
         });
-        let lookup = Lookup {
-            missing,
-            positions,
-            until_ms: parts.turn.now_ms + LOOKUP_WAIT_MS,
-        };
-        self.open.insert(key, lookup);
+        self.open.insert(id, lookup);
     }
 
-    /// A cell's answer: those of its instances that belong to the request are placed, named ones
-    /// are located.
-    pub(crate) fn answered(
-        &mut self,
-        parts: &mut Parts,
-        lookup: LookupId,
-        answer: &InstancesAnswer,
-    ) {
-        let key = TicketId::new(lookup.number());
-        let Some(lookup) = self.open.get_mut(&key) else {
+    /// A cell's answer: what it holds of what was asked for.
+    pub(crate) fn answered(&mut self, parts: &mut Parts, id: LookupId, answer: &InstancesAnswer) {
+        let Some(lookup) = self.open.get_mut(&id) else {
             parts.turn.counters.stray_answers += 1;
             return;
         };
         if !answer.more {
             lookup.missing.remove(answer.cell.as_str());
         }
-        let over = lookup.missing.is_empty();
-        locate(parts, key, answer);
-        let cell: Arc<str> = answer.cell.as_str().into();
-        for held in &answer.instances {
-            if let Some(position) = lookup.positions.get(&held.instance) {
-                let slot = Slot::new(key, *position);
-                let done = Done::placed(Arc::clone(&cell));
-                parts.requests.finish(&mut parts.turn, slot, done);
+        if lookup.own {
+            for held in &answer.instances {
+                if let Some((_, holders)) = lookup.instances.get_mut(&held.instance) {
+                    holders.push(Holder {
+                        ended: has_ended(held.state),
+                        claim: held.claim.unwrap_or(AuctionId::nil()),
+                        cell: answer.cell.as_str().into(),
+                    });
+                }
+            }
+        } else {
+            for key in &lookup.tickets {
+                locate(parts, *key, answer);
             }
         }
-        if over {
-            self.open.remove(&key);
-            self.find_named(parts, key);
+        if lookup.missing.is_empty()
+            && let Some(lookup) = self.open.remove(&id)
+        {
+            self.conclude(parts, lookup);
         }
     }
 
-    /// Instances that were not found in time are started.
-    pub(crate) fn end_due(&mut self, parts: &mut Parts) {
+    /// All have answered, or the time is up.
+    fn conclude(&mut self, parts: &mut Parts, mut lookup: Lookup) {
+        if !lookup.own {
+            for key in lookup.tickets {
+                parts.requests.queue(key);
+            }
+            return;
+        }
+        for (instance, (app, holders)) in &mut lookup.instances {
+            holders.sort();
+            holders.dedup_by(|a, b| a.cell == b.cell);
+            end_duplicates(parts, app, *instance, holders);
+        }
+        // who has not answered is asked until it has, or is lost
+        for watched in lookup.watches.iter().filter(|_| !lookup.missing.is_empty()) {
+            if let Some(watched) = self.watched.get_mut(watched) {
+                watched.until_ms = watched.until_ms.max(watched.next_ms + AGAIN_MS);
+            }
+        }
+        for key in std::mem::take(&mut lookup.tickets) {
+            self.found(parts, key, &lookup);
+        }
+    }
+
+    /// What the cells hold of a request is placed; what none of them holds is started, unless one that
+    /// may hold it is silent.
+    fn found(&mut self, parts: &mut Parts, key: TicketId, lookup: &Lookup) {
+        let Some(ticket) = parts.requests.get(key) else {
+            return;
+        };
+        let yielded = ticket.yielded;
+        let silent = may_hold(parts, ticket, &lookup.missing);
+        let instances = ticket.instances.iter().enumerate();
+        let checked = instances.filter(|(_, i)| matches!(i.state, State::Checking));
+        let checked: Vec<(Slot, Option<Arc<str>>)> = checked
+            .map(|(position, instance)| {
+                let found = lookup.instances.get(&instance.id);
+                let holder = found.and_then(|(_, holders)| holders.first());
+                let cell = holder.map(|holder| Arc::clone(&holder.cell));
+                (Slot::new(key, position), cell)
+            })
+            .collect();
+        let mut open = false;
+        for (slot, cell) in checked {
+            let done = match cell {
+                Some(cell) => Done::placed(cell),
+                None if yielded || silent.is_empty() => {
+                    open = true;
+                    continue;
+                }
+                None => unknown(&silent),
+            };
+            parts.requests.finish(&mut parts.turn, slot, done);
+        }
+        if open && yielded {
+            self.later.insert((parts.turn.now_ms + AGAIN_MS, key));
+        } else if open {
+            self.start_after_all(parts, key, lookup.missing.is_empty());
+        }
+    }
+
+    /// No cell holds it. If somebody has begun it before, a start may still be on its way; and not
+    /// `all` cells have answered.
+    fn start_after_all(&mut self, parts: &mut Parts, key: TicketId, all: bool) {
+        if let Some(ticket) = parts.requests.get(key)
+            && (!all || parts.requests.outcomes().claim(&ticket.id).is_some())
+        {
+            self.watch(parts.turn.now_ms, &ticket.id, Arc::new(ticket.begun()));
+        }
+        self.find_named(parts, key);
+    }
+
+    /// What was not answered in time; and what is due to be asked.
+    pub(crate) fn run(&mut self, parts: &mut Parts) {
         let now_ms = parts.turn.now_ms;
         let over = self.open.iter().filter(|(_, l)| l.until_ms <= now_ms);
-        let mut over: Vec<TicketId> = over.map(|(key, _)| *key).collect();
-        over.sort_unstable();
-        for key in over {
-            self.open.remove(&key);
-            self.find_named(parts, key);
+        let over: Vec<LookupId> = over.map(|(id, _)| *id).collect();
+        for id in over {
+            if let Some(lookup) = self.open.remove(&id) {
+                self.conclude(parts, lookup);
+            }
         }
+        while let Some((at_ms, key)) = self.later.first().copied()
+            && at_ms <= now_ms
+        {
+            self.later.pop_first();
+            self.wanted.insert(key);
+        }
+        self.ask_wanted(parts);
     }
 
-    /// The cell will not answer any more.
+    /// The cell answers no more.
     pub(crate) fn cell_gone(&mut self, cell: &Arc<str>) {
         for lookup in self.open.values_mut() {
             lookup.missing.remove(cell);
@@ -178,32 +361,88 @@ impl Lookups {
         }
     }
 
-    /// These requests have ended: their lookups are dropped.
+    /// These requests have ended: nothing needs to be known of them.
     pub(crate) fn forget(&mut self, ended: &[TicketId]) {
-        for key in ended {
-            self.open.remove(key);
+        if ended.is_empty() {
+            return;
         }
+        let gone: BTreeSet<TicketId> = ended.iter().copied().collect();
+        self.wanted.retain(|key| !gone.contains(key));
+        self.later.retain(|(_, key)| !gone.contains(key));
+        for lookup in self.open.values_mut() {
+            lookup.tickets.retain(|key| !gone.contains(key));
+        }
+        self.open
+            .retain(|_, lookup| !lookup.watches.is_empty() || !lookup.tickets.is_empty());
     }
 
-    /// An outcome, our own or another auctioneer's.
-    pub(crate) fn outcome(&mut self, parts: &mut Parts, id: &RequestId, body: Bytes) {
-        let Some(key) = parts.requests.by_id(id) else {
-            let now_ms = parts.turn.now_ms;
-            return parts.requests.remember_outcome(now_ms, id, &body);
-        };
-        // the other auctioneer has answered while we asked the cells: its answer is used
-        if self.open.remove(&key).is_some() {
-            parts.requests.end_with(&mut parts.turn, key, body);
-        }
-    }
-
-    /// When the next lookup ends without all answers.
+    /// When [`Lookups::run`] has something to do.
     pub(crate) fn next_ms(&self) -> Option<u64> {
-        self.open.values().map(|lookup| lookup.until_ms).min()
+        let open = self.open.values().map(|lookup| lookup.until_ms).min();
+        let later = self.later.first().map(|(at_ms, _)| *at_ms);
+        let watched = self
+            .watched
+            .values()
+            .map(|w| w.next_ms.min(w.until_ms))
+            .min();
+        let wanted = (!self.wanted.is_empty()).then_some(0);
+        [open, later, watched, wanted].into_iter().flatten().min()
     }
 }
 
-/// Records for the auction which of the named instances a cell has.
+/// Of an instance that runs on several cells, all but the one with the lowest claim are killed.
+/// `holders` are in order.
+fn end_duplicates(parts: &mut Parts, app: &Arc<str>, instance: InstanceId, holders: &[Holder]) {
+    for holder in holders.iter().filter(|holder| !holder.ended).skip(1) {
+        parts.turn.counters.duplicates_ended += 1;
+        let stop = Stop {
+            v: VERSION,
+            app: app.as_ref().to_owned(),
+            indices: Vec::new(),
+            instances: vec![instance],
+            claim: Some(holder.claim),
+        };
+        parts.turn.out.push(AuctioneerOutput::EndDuplicates {
+            cell: Arc::clone(&holder.cell),
+            body: to_bytes(&stop),
+        });
+    }
+}
+
+fn has_ended(state: InstanceState) -> bool {
+    use InstanceState as Is;
+    matches!(state, Is::Exited | Is::Crashed | Is::Stopping)
+}
+
+/// Those of the silent cells that may hold some of a request: all, where somebody is known to have begun
+/// it, else those that had instances of its app when they were heard last.
+fn may_hold(parts: &Parts, ticket: &Ticket, silent: &BTreeSet<Arc<str>>) -> Vec<Arc<str>> {
+    let begun = parts.requests.outcomes().get(ticket.id.as_str()).is_some();
+    let holds = |name: &&Arc<str>| {
+        let cell = parts.feed.pool().get(name);
+        cell.is_some_and(|cell| match ticket.request.kind {
+            Kind::Lrp => cell.count_of(&ticket.app) > 0,
+            Kind::Task => cell.tasks > 0,
+        })
+    };
+    let silent = silent.iter().filter(|name| begun || holds(name));
+    silent.map(Arc::clone).collect()
+}
+
+/// Cells that may run it did not answer.
+fn unknown(silent: &[Arc<str>]) -> Done {
+    let named: Vec<&str> = silent.iter().take(NAMED).map(AsRef::as_ref).collect();
+    let mut names = named.join(", ");
+    if silent.len() > NAMED {
+        names = format!("{names} and {} others", silent.len() - NAMED);
+    }
+    let cell = silent.first().filter(|_| silent.len() == 1);
+    let why =
+        format!("{names} did not answer whether it runs there already; not started elsewhere");
+    Done::unknown(cell.cloned(), &why)
+}
+
+/// Remembers for the auction which of the instances that a request names a cell holds.
 fn locate(parts: &mut Parts, key: TicketId, answer: &InstancesAnswer) {
     let Some(ticket) = parts.requests.get_mut(key) else {
         return;

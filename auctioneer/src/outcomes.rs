@@ -1,13 +1,20 @@
-//! Outcomes of requests, ours and other auctioneers': a repeated request gets the same answer.
+//! Outcomes of requests, ours and other auctioneers': the same request again gets the same answer.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use placement::{Invalid, MAX_INSTANCES, Request};
-use shared::RequestId;
 use shared::wire::{Outcome, StartReply, WireError, parse_indices, to_bytes};
+use shared::{AuctionId, InstanceId, RequestId};
 
-use crate::{fast_map::FastMap, ticket::Answer};
+use crate::{
+    fast_map::{FastMap, FastSet},
+    ticket::Answer,
+};
 
 /// How long an outcome is remembered.
 pub const REMEMBER_MS: u64 = 120_000;
@@ -16,14 +23,50 @@ pub const MAX_OUTCOMES: usize = 100_000;
 /// The most bytes of outcomes.
 const MAX_BYTES: usize = 64 << 20;
 
-/// The remembered requests.
+/// The most requests that were begun and of which no outcome was heard.
+const MAX_BEGUN: usize = 100_000;
+/// Of so many ids at least it is known that their outcomes were forgotten.
+const FORMER: usize = 250_000;
+
+/// What is remembered of requests.
 #[derive(Debug, Default)]
 pub(crate) struct Outcomes {
-    known: FastMap<RequestId, Option<Bytes>>,
-    order: VecDeque<(u64, RequestId)>,
+    known: FastMap<RequestId, Known>,
+    /// Those with an outcome, and those that were only begun: what floods one does not push out the
+    /// other.
+    ended: VecDeque<(u64, RequestId)>,
+    begun: VecDeque<(u64, RequestId)>,
     bytes: usize,
-    /// Outcomes dropped early.
+    /// Dropped before their time.
     dropped: u64,
+    former: Former,
+}
+
+/// What is remembered of one request.
+#[derive(Debug)]
+struct Known {
+    body: Option<Bytes>,
+    /// The outcome leaves open what runs: repeats look for themselves.
+    unsure: bool,
+    claim: Option<AuctionId>,
+    /// What this auctioneer began of it, where it did.
+    own: Option<Arc<Begun>>,
+}
+
+/// A request that this auctioneer began: what may run for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Begun {
+    pub(crate) app: Arc<str>,
+    pub(crate) instances: Vec<InstanceId>,
+}
+
+/// An outcome as it is to be remembered.
+#[derive(Clone, Debug)]
+pub(crate) struct Ended {
+    pub(crate) body: Bytes,
+    pub(crate) unsure: bool,
+    pub(crate) claim: Option<AuctionId>,
+    pub(crate) own: Option<Arc<Begun>>,
 }
 
 /// What is known of a request.
@@ -31,69 +74,178 @@ pub(crate) struct Outcomes {
 pub(crate) enum Seen {
     /// Its outcome.
     Ended(Bytes),
-    /// An auctioneer has announced it, and its outcome has not arrived.
-    Announced,
+    /// It was begun, and what became of it is not known for certain: the cells must be asked. With the
+    /// last that was heard of it.
+    Unsure(Option<Bytes>),
+}
+
+/// Ids whose outcomes were forgotten, as hashes; the older half is dropped when there are too many.
+#[derive(Debug, Default)]
+struct Former {
+    newer: FastSet<u64>,
+    older: FastSet<u64>,
+}
+
+impl Former {
+    fn hash(id: &str) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        id.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn add(&mut self, id: &str) {
+        if self.newer.len() >= FORMER {
+            self.older = std::mem::take(&mut self.newer);
+        }
+        self.newer.insert(Self::hash(id));
+    }
+
+    fn has(&self, id: &str) -> bool {
+        let hash = Self::hash(id);
+        self.newer.contains(&hash) || self.older.contains(&hash)
+    }
+}
+
+impl Ended {
+    /// The outcome of another auctioneer, as it was published.
+    pub(crate) fn heard(body: Bytes) -> Self {
+        #[derive(serde::Deserialize)]
+        struct Told {
+            outcome: Outcome,
+            #[serde(default)]
+            claim: Option<AuctionId>,
+        }
+        let told: Option<Told> = serde_json::from_slice(&body).ok();
+        Self {
+            unsure: told.as_ref().is_none_or(|t| t.outcome == Outcome::Unknown),
+            claim: told.and_then(|t| t.claim),
+            body,
+            own: None,
+        }
+    }
 }
 
 impl Outcomes {
-    /// How many were dropped early.
+    /// How many were dropped before their time.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// What is known of this request.
+    /// What is known of the request.
     pub(crate) fn get(&self, id: &str) -> Option<Seen> {
-        self.known.get(id).map(|body| match body {
-            Some(body) => Seen::Ended(body.clone()),
-            None => Seen::Announced,
-        })
-    }
-
-    /// An auctioneer announced the request.
-    pub(crate) fn announced(&mut self, now_ms: u64, id: &RequestId) {
-        if !self.known.contains_key(id) {
-            self.known.insert(id.clone(), None);
-            self.order.push_back((now_ms, id.clone()));
-            self.prune(now_ms);
+        match self.known.get(id) {
+            Some(known) if known.unsure => Some(Seen::Unsure(known.body.clone())),
+            Some(known) => Some(match &known.body {
+                Some(body) => Seen::Ended(body.clone()),
+                None => Seen::Unsure(None),
+            }),
+            None => self.former.has(id).then_some(Seen::Unsure(None)),
         }
     }
 
-    /// Records the request's outcome. The first one stays, unless a later one is `settled`.
-    pub(crate) fn ended(&mut self, now_ms: u64, id: &RequestId, body: &Bytes, settled: bool) {
+    /// Whether this is the outcome that is remembered.
+    pub(crate) fn is(&self, id: &RequestId, body: &Bytes) -> bool {
+        self.known
+            .get(id)
+            .is_some_and(|known| known.body.as_ref() == Some(body))
+    }
+
+    /// For which claim the request was begun, as far as that was heard.
+    pub(crate) fn claim(&self, id: &RequestId) -> Option<AuctionId> {
+        self.known.get(id)?.claim
+    }
+
+    /// What this auctioneer began of the request.
+    pub(crate) fn own(&self, id: &RequestId) -> Option<Arc<Begun>> {
+        self.known.get(id)?.own.clone()
+    }
+
+    /// An auctioneer has begun the request.
+    pub(crate) fn announced(&mut self, now_ms: u64, id: &RequestId, claim: AuctionId) {
         match self.known.get_mut(id) {
-            Some(Some(_)) if !settled => return,
-            Some(known) => {
-                let old = known.replace(body.clone()).map_or(0, |old| old.len());
-                self.bytes = self.bytes + body.len() - old;
-            }
+            Some(known) if known.body.is_none() || known.unsure => known.claim = Some(claim),
+            Some(_) => {}
             None => {
-                self.known.insert(id.clone(), Some(body.clone()));
-                self.order.push_back((now_ms, id.clone()));
-                self.bytes += body.len();
+                let known = Known {
+                    body: None,
+                    unsure: true,
+                    claim: Some(claim),
+                    own: None,
+                };
+                self.known.insert(id.clone(), known);
+                self.begun.push_back((now_ms, id.clone()));
+                self.prune(now_ms);
             }
+        }
+    }
+
+    /// The request's outcome. Of two the one with the lower claim stands, of others the first, until
+    /// it is `settled` better. Whether this one stands now.
+    pub(crate) fn ended(&mut self, now_ms: u64, id: &RequestId, new: Ended, settled: bool) -> bool {
+        let old = self.known.get(id);
+        let stands = old.is_none_or(|old| {
+            let lower = new.claim.is_some() && old.claim.is_none_or(|old| new.claim < Some(old));
+            settled || old.body.is_none() || old.unsure || lower
+        });
+        if !stands {
+            return false;
+        }
+        let first = old.is_none_or(|old| old.body.is_none());
+        let own = new.own.or_else(|| old?.own.clone());
+        let known = Known {
+            body: Some(new.body),
+            unsure: new.unsure,
+            claim: new.claim,
+            own,
+        };
+        self.bytes = self.bytes + known.bytes() - old.map_or(0, Known::bytes);
+        self.known.insert(id.clone(), known);
+        if first {
+            self.ended.push_back((now_ms, id.clone()));
         }
         self.prune(now_ms);
+        true
     }
 
-    /// Forgets what is too old, and the oldest if there is too much.
+    /// Forgets what is old, and the oldest when there is too much.
     pub(crate) fn prune(&mut self, now_ms: u64) {
-        while let Some((at_ms, id)) = self.order.front() {
+        while let Some((at_ms, id)) = self.ended.front() {
             let old = now_ms.saturating_sub(*at_ms) >= REMEMBER_MS;
-            let full = self.order.len() > MAX_OUTCOMES || self.bytes > MAX_BYTES;
+            let full = self.ended.len() > MAX_OUTCOMES || self.bytes > MAX_BYTES;
             if !old && !full {
-                return;
+                break;
             }
             self.dropped += u64::from(!old);
-            let dropped = self.known.remove(id).flatten();
-            self.bytes -= dropped.map_or(0, |body| body.len());
-            self.order.pop_front();
+            self.former.add(id.as_str());
+            if let Some(gone) = self.known.remove(id) {
+                self.bytes -= gone.bytes();
+            }
+            self.ended.pop_front();
+        }
+        while let Some((at_ms, id)) = self.begun.front() {
+            let old = now_ms.saturating_sub(*at_ms) >= REMEMBER_MS;
+            if !old && self.begun.len() <= MAX_BEGUN {
+                break;
+            }
+            if self.known.get(id).is_some_and(|known| known.body.is_none()) {
+                self.former.add(id.as_str());
+                self.known.remove(id);
+            }
+            self.begun.pop_front();
         }
     }
 }
 
+impl Known {
+    fn bytes(&self) -> usize {
+        let own = self.own.as_ref().map_or(0, |own| own.instances.len() * 16);
+        own + self.body.as_ref().map_or(0, Bytes::len)
+    }
+}
+
 impl Answer {
-    /// The outcome of an earlier request with this id. If that was for another app, an error; if it
-    /// has other instances, a warning is added as far as `max_bytes` allow.
+    /// The outcome of an earlier request with this id. That of another app is an error; where it
+    /// tells of other instances, that is warned of, as far as `max_bytes` allow.
     pub(crate) fn remembered(
         id: &RequestId,
         request: &Request,
@@ -146,7 +298,7 @@ fn asked_for(request: &Request) -> BTreeSet<u32> {
     }
 }
 
-/// An id names one request: the remembered answer is about another app.
+/// An id names one request: its answer would tell of the other app.
 pub(crate) fn other_app(request: &Request, app: &str) -> WireError {
     let expected = format!("an unused id; the request with this id is for the app {app}");
     Invalid::new("id", format!("{:?}", request.id), expected).into()
@@ -156,48 +308,85 @@ pub(crate) fn other_app(request: &Request, app: &str) -> WireError {
 mod tests {
     use super::*;
 
-    fn ended(outcomes: &mut Outcomes, now_ms: u64, id: &str, body: &str) {
-        outcomes.ended(
-            now_ms,
-            &RequestId::new(id).unwrap(),
-            &Bytes::from(body.to_owned()),
-            false,
-        );
+    fn id(id: &str) -> RequestId {
+        RequestId::new(id).unwrap()
+    }
+
+    fn with_claim(body: &str, claim: Option<u128>) -> Ended {
+        Ended {
+            body: Bytes::from(body.to_owned()),
+            unsure: false,
+            claim: claim.map(AuctionId::from_u128),
+            own: None,
+        }
+    }
+
+    fn ended(outcomes: &mut Outcomes, now_ms: u64, name: &str, body: &str) {
+        outcomes.ended(now_ms, &id(name), with_claim(body, None), false);
+    }
+
+    fn announced(outcomes: &mut Outcomes, now_ms: u64, name: &str) {
+        outcomes.announced(now_ms, &id(name), AuctionId::from_u128(7));
     }
 
     #[test]
     fn the_first_outcome_is_kept_for_two_minutes() {
         let mut outcomes = Outcomes::default();
-        outcomes.announced(0, &RequestId::new("a").unwrap());
-        assert_eq!(outcomes.get("a"), Some(Seen::Announced));
+        announced(&mut outcomes, 0, "a");
+        assert_eq!(outcomes.get("a"), Some(Seen::Unsure(None)));
         ended(&mut outcomes, 10, "a", "one");
         ended(&mut outcomes, 20, "a", "two");
-        outcomes.announced(30, &RequestId::new("a").unwrap());
+        announced(&mut outcomes, 30, "a");
         assert_eq!(outcomes.get("a"), Some(Seen::Ended("one".into())));
-        outcomes.ended(40, &RequestId::new("a").unwrap(), &"settled".into(), true);
+        outcomes.ended(40, &id("a"), with_claim("settled", None), true);
         assert_eq!(outcomes.get("a"), Some(Seen::Ended("settled".into())));
         assert_eq!(outcomes.bytes, 7);
-        outcomes.prune(REMEMBER_MS - 1);
-        assert!(outcomes.get("a").is_some());
-        outcomes.prune(REMEMBER_MS);
-        assert_eq!(
-            (outcomes.get("a"), outcomes.bytes, outcomes.dropped()),
-            (None, 0, 0)
-        );
+        outcomes.prune(REMEMBER_MS + 9);
+        assert_eq!(outcomes.get("a"), Some(Seen::Ended("settled".into())));
+        outcomes.prune(REMEMBER_MS + 10);
+        assert_eq!(outcomes.get("a"), Some(Seen::Unsure(None)), "it was there");
+        assert_eq!((outcomes.bytes, outcomes.dropped), (0, 0));
+        assert_eq!(outcomes.get("b"), None);
     }
 
     #[test]
-    fn too_many_outcomes_push_out_the_oldest() {
+    fn of_two_outcomes_the_one_with_the_lower_claim_stands_whichever_comes_first() {
+        for order in [[1, 2], [2, 1]] {
+            let mut outcomes = Outcomes::default();
+            for claim in order {
+                let new = with_claim(&claim.to_string(), Some(claim));
+                outcomes.ended(0, &id("a"), new, false);
+            }
+            assert_eq!(
+                outcomes.get("a"),
+                Some(Seen::Ended("1".into())),
+                "{order:?}"
+            );
+            assert_eq!(outcomes.claim(&id("a")), Some(AuctionId::from_u128(1)));
+        }
+    }
+
+    #[test]
+    fn an_outcome_that_leaves_open_what_runs_is_replaced_by_a_better_one() {
+        let mut outcomes = Outcomes::default();
+        let unknown = r#"{"outcome":"unknown"}"#;
+        let placed = r#"{"outcome":"placed","claim":"00000000-0000-0000-0000-000000000009"}"#;
+        outcomes.ended(0, &id("a"), Ended::heard(unknown.into()), false);
+        assert_eq!(outcomes.get("a"), Some(Seen::Unsure(Some(unknown.into()))));
+        outcomes.ended(1, &id("a"), Ended::heard(placed.into()), false);
+        assert_eq!(outcomes.get("a"), Some(Seen::Ended(placed.into())));
+        assert_eq!(outcomes.claim(&id("a")), Some(AuctionId::from_u128(9)));
+    }
+
+    #[test]
+    fn too_many_outcomes_push_out_the_oldest_which_is_known_to_have_been_there() {
         let mut outcomes = Outcomes::default();
         for n in 0..=MAX_OUTCOMES {
             ended(&mut outcomes, 0, &n.to_string(), "x");
         }
-        assert_eq!(outcomes.get("0"), None);
-        assert!(outcomes.get("1").is_some());
-        assert_eq!(
-            (outcomes.known.len(), outcomes.dropped()),
-            (MAX_OUTCOMES, 1)
-        );
+        assert_eq!(outcomes.get("0"), Some(Seen::Unsure(None)));
+        assert_eq!(outcomes.get("1"), Some(Seen::Ended("x".into())));
+        assert_eq!((outcomes.known.len(), outcomes.dropped), (MAX_OUTCOMES, 1));
     }
 
     #[test]
@@ -211,14 +400,26 @@ mod tests {
     }
 
     #[test]
+    fn a_flood_of_announcements_pushes_out_no_outcome() {
+        let mut outcomes = Outcomes::default();
+        ended(&mut outcomes, 0, "a", "x");
+        for n in 0..=MAX_BEGUN {
+            announced(&mut outcomes, 0, &n.to_string());
+        }
+        assert_eq!(outcomes.get("a"), Some(Seen::Ended("x".into())));
+        assert_eq!((outcomes.known.len(), outcomes.dropped), (MAX_BEGUN + 1, 0));
+    }
+
+    #[test]
     fn too_many_bytes_push_out_the_oldest() {
         let mut outcomes = Outcomes::default();
         let large = "x".repeat(MAX_BYTES / 2);
         ended(&mut outcomes, 0, "a", &large);
         ended(&mut outcomes, 0, "b", &large);
-        assert!(outcomes.get("a").is_some());
+        assert_eq!(outcomes.get("a"), Some(Seen::Ended(large.clone().into())));
         ended(&mut outcomes, 0, "c", "x");
-        assert_eq!(outcomes.get("a"), None);
-        assert!(outcomes.get("b").is_some() && outcomes.get("c").is_some());
+        assert_eq!(outcomes.get("a"), Some(Seen::Unsure(None)));
+        assert_eq!(outcomes.get("b"), Some(Seen::Ended(large.into())));
+        assert_eq!(outcomes.get("c"), Some(Seen::Ended("x".into())));
     }
 }

@@ -55,6 +55,7 @@ pub(crate) fn answer(ticket: &Ticket, max_bytes: usize) -> Answer {
         app: ticket.request.app.clone(),
         outcome: worst.unwrap_or(Outcome::Placed),
         auction: ticket.auction,
+        claim: ticket.claim,
         instances: each(&present),
         warnings: ticket.warnings.clone(),
     };
@@ -186,6 +187,7 @@ pub(crate) fn array(answers: &[Answer], max_bytes: usize) -> Result<Bytes, WireE
         app: a.app.to_string(),
         outcome: a.outcome,
         auction: None,
+        claim: None,
         instances: Vec::new(),
         warnings: Vec::new(),
     };

@@ -6,7 +6,6 @@ mod queue;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use bytes::Bytes;
 use placement::Unplaced;
 use shared::wire::{Outcome, Stop, kind, to_bytes};
 
@@ -15,13 +14,13 @@ use crate::{
     groups::Groups,
     ids::TicketId,
     io::AuctioneerOutput,
-    outcomes::Outcomes,
+    outcomes::{Ended, Outcomes, REMEMBER_MS},
     reply,
     report::{Line, Lines},
     ticket::{Answer, Done, Instance, Slot, State, Ticket, because},
     turn::Turn,
 };
-use shared::RequestId;
+use shared::{AuctionId, RequestId};
 
 pub(crate) use intake::Opened;
 pub use intake::{DEFAULT_DEADLINE_MS, MAX_WAITING};
@@ -43,6 +42,11 @@ pub(crate) struct Requests {
     ended: Vec<TicketId>,
     closing: bool,
     next_ticket: u64,
+    /// Until then an id that is not known here may have been asked for before we listened, or while we
+    /// did not.
+    unsure_until_ms: u64,
+    /// See [`Requests::trust_ids`].
+    trusting: bool,
 }
 
 impl Requests {
@@ -59,6 +63,62 @@ impl Requests {
             ended: Vec::new(),
             closing: false,
             next_ticket: 0,
+            unsure_until_ms: REMEMBER_MS,
+            trusting: false,
+        }
+    }
+
+    /// Every id that is not known here is new: nobody asked before, and nothing is missed.
+    pub(crate) fn trust_ids(&mut self) {
+        self.trusting = true;
+        self.unsure_until_ms = 0;
+    }
+
+    /// Something may have been missed: an id that is not known here may be a repeat, and so may be what
+    /// waits here. Returns the requests that are to be looked for again.
+    pub(crate) fn missed(&mut self, now_ms: u64) -> Vec<TicketId> {
+        if self.trusting {
+            return Vec::new();
+        }
+        self.unsure_until_ms = now_ms + REMEMBER_MS;
+        let keys = self.keys(|ticket| ticket.given && !ticket.yielded);
+        self.check_again(&keys)
+    }
+
+    /// What of these requests was not sent yet is not sent before it was looked for. Returns those of
+    /// which there is any.
+    fn check_again(&mut self, keys: &[TicketId]) -> Vec<TicketId> {
+        let waits = |i: &Instance| matches!(i.state, State::Waiting | State::Held(_));
+        let mut again = Vec::new();
+        for key in keys {
+            let Some(ticket) = self.tickets.get(key) else {
+                continue;
+            };
+            let all = ticket.instances.iter().enumerate();
+            let unsent: Vec<usize> = all.filter(|(_, i)| waits(i)).map(|(n, _)| n).collect();
+            for position in &unsent {
+                self.set_state(Slot::new(*key, *position), State::Checking);
+            }
+            if !unsent.is_empty() {
+                again.push(*key);
+            }
+        }
+        if !again.is_empty() {
+            let tickets = &self.tickets;
+            self.queue.forget_moved(|slot| {
+                let ticket = tickets.get(&slot.ticket);
+                ticket.is_some_and(|ticket| waits(&ticket.instances[slot.position]))
+            });
+        }
+        again
+    }
+
+    /// Another auctioneer's claim counts: nothing more is sent from here.
+    pub(crate) fn give_way(&mut self, key: TicketId) {
+        if let Some(ticket) = self.tickets.get_mut(&key) {
+            ticket.yielded = true;
+            ticket.claim = None;
+            self.check_again(&[key]);
         }
     }
 
@@ -140,6 +200,9 @@ impl Requests {
 
     /// The instance is sent to a cell.
     pub(crate) fn sent(&mut self, slot: Slot) {
+        if let Some(ticket) = self.tickets.get_mut(&slot.ticket) {
+            ticket.instances[slot.position].sent = true;
+        }
         self.set_state(slot, State::Sent);
     }
 
@@ -260,8 +323,13 @@ impl Requests {
         };
         let answer = reply::answer(ticket, turn.max_payload);
         let later = std::mem::replace(&mut ticket.replied, true);
-        self.outcomes
-            .ended(turn.now_ms, &answer.id, &answer.body, later);
+        let ended = Ended {
+            body: answer.body.clone(),
+            unsure: answer.outcome == Outcome::Unknown,
+            claim: ticket.claim,
+            own: (ticket.given && ticket.was_sent()).then(|| Arc::new(ticket.begun())),
+        };
+        self.outcomes.ended(turn.now_ms, &answer.id, ended, later);
         if later {
             return;
         }
@@ -276,18 +344,25 @@ impl Requests {
     }
 
     /// Ends a request with another auctioneer's answer.
-    pub(crate) fn end_with(&mut self, turn: &mut Turn, key: TicketId, body: Bytes) {
+    pub(crate) fn end_with(&mut self, turn: &mut Turn, key: TicketId, ended: Ended) {
+        // what waits is counted
+        self.check_again(&[key]);
         let Some(ticket) = self.remove(key) else {
             return;
         };
-        self.outcomes.ended(turn.now_ms, &ticket.id, &body, false);
-        debug_assert!(
-            ticket
-                .instances
-                .iter()
-                .all(|i| matches!(i.state, State::Checking | State::Done(_))),
-            "nothing of a request waits while the cells are asked for it"
-        );
+        let body = ended.body.clone();
+        let own = (ticket.given && ticket.was_sent()).then(|| Arc::new(ticket.begun()));
+        let ended = Ended { own, ..ended };
+        self.outcomes.ended(turn.now_ms, &ticket.id, ended, true);
+        for instance in &ticket.instances {
+            let done = Done::unknown(None, "another auctioneer owns the request it is from");
+            for sharer in instance.sharers.clone() {
+                self.finish(turn, sharer, done.clone());
+            }
+        }
+        if ticket.replied {
+            return;
+        }
         let answer = Answer::remembered(&ticket.id, &ticket.request, body, turn.max_payload);
         let answer = answer.unwrap_or_else(|error| Answer {
             id: ticket.id.clone(),
@@ -348,18 +423,20 @@ impl Requests {
         ends.into_iter().flatten().map(|(at_ms, _)| *at_ms).min()
     }
 
-    /// Requests that an auctioneer has announced; our own announcements also arrive here.
-    pub(crate) fn announced(&mut self, now_ms: u64, ids: &[RequestId]) {
-        for id in ids {
-            if !self.by_id.contains_key(id) {
-                self.outcomes.announced(now_ms, id);
-            }
-        }
+    /// An auctioneer has begun a request that is not open here.
+    pub(crate) fn announced(&mut self, now_ms: u64, id: &RequestId, claim: AuctionId) {
+        self.outcomes.announced(now_ms, id, claim);
     }
 
-    /// The outcome of a request of another auctioneer, or of one that has ended here.
-    pub(crate) fn remember_outcome(&mut self, now_ms: u64, id: &RequestId, body: &Bytes) {
-        self.outcomes.ended(now_ms, id, body, false);
+    /// What is remembered of requests that are not open.
+    pub(crate) fn outcomes(&self) -> &Outcomes {
+        &self.outcomes
+    }
+
+    /// The outcome of a request that another auctioneer took, or that has ended here. Whether it is
+    /// the one that counts.
+    pub(crate) fn remember_outcome(&mut self, now_ms: u64, id: &RequestId, ended: Ended) -> bool {
+        self.outcomes.ended(now_ms, id, ended, false)
     }
 
     /// Forgets old outcomes.

@@ -73,7 +73,7 @@ impl Stops {
 
     pub(crate) fn answered(&mut self, turn: &mut Turn, id: StopId, answer: StopAnswer) {
         let Some(stopping) = self.open.get_mut(&id) else {
-            turn.counters.stray_answers += 1;
+            turn.counters.stray_answers += u64::from(id != StopId::NOBODYS);
             return;
         };
         stopping.missing.remove(answer.cell.as_str());

@@ -6,7 +6,10 @@ use bytes::Bytes;
 use placement::{Request, Run, Unplaced};
 use shared::wire::Outcome;
 
-use crate::ids::{GroupId, TicketId};
+use crate::{
+    ids::{GroupId, TicketId},
+    outcomes::Begun,
+};
 use shared::{AuctionId, InstanceId, RequestId};
 
 /// An instance of an open request.
@@ -51,9 +54,28 @@ pub(crate) struct Ticket {
     /// The end of its queue timeout.
     pub(crate) queue_end_ms: u64,
     pub(crate) replied: bool,
-    /// Its `asked` event was published.
-    pub(crate) announced: bool,
+    /// Its sender gave it its id, and may have sent it elsewhere, too.
+    pub(crate) given: bool,
+    /// The auction with which it was begun; its `asked` event is out.
+    pub(crate) claim: Option<AuctionId>,
+    /// Another auctioneer's claim counts: nothing more of it is sent from here.
+    pub(crate) yielded: bool,
     pub(crate) auction: Option<AuctionId>,
+}
+
+impl Ticket {
+    /// What may run for it.
+    pub(crate) fn begun(&self) -> Begun {
+        Begun {
+            app: Arc::clone(&self.app),
+            instances: self.instances.iter().map(|i| i.id).collect(),
+        }
+    }
+
+    /// Whether a cell was sent some of it.
+    pub(crate) fn was_sent(&self) -> bool {
+        self.instances.iter().any(|instance| instance.sent)
+    }
 }
 
 /// One instance of it.
@@ -68,6 +90,8 @@ pub(crate) struct Instance {
     pub(crate) changed: u8,
     /// Its `queued` event was published.
     pub(crate) queued: bool,
+    /// A cell was sent it.
+    pub(crate) sent: bool,
     /// Instances of other requests that share its outcome.
     pub(crate) sharers: Vec<Slot>,
 }
@@ -82,6 +106,7 @@ impl Instance {
             failures: 0,
             changed: 0,
             queued: false,
+            sent: false,
             sharers: Vec::new(),
         }
     }

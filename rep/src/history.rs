@@ -44,8 +44,13 @@ impl History {
         self.forget(now_ms);
     }
 
-    /// Remembers that an instance was stopped although its start has not arrived (yet). An instance
-    /// that ended by itself stays as it was.
+    /// Remembers that an instance was killed because it runs elsewhere: a repeat of its start is refused.
+    pub(crate) fn killed(&mut self, now_ms: u64, id: InstanceId, expires_ms: u64) {
+        self.know(now_ms, id, true, expires_ms);
+    }
+
+    /// Remembers that an id which is not here (yet) was told to stop. One that ended by itself
+    /// stays as it was.
     pub(crate) fn stop_before_start(&mut self, now_ms: u64, id: InstanceId) {
         if !self.known.contains_key(&id) {
             self.know(now_ms, id, true, now_ms + STOPPED_MS);

@@ -16,7 +16,7 @@ use shared::wire::{
     Acceptance, CellStart, Instance, InstanceState, Instances, Refusal, Stop, StopAnswer, Stopped,
     Work, kind, reason,
 };
-use shared::{Incarnation, InstanceId};
+use shared::{AuctionId, Incarnation, InstanceId};
 
 pub use self::{
     actions::{Action, EndReason, ExecutorOrder, ExecutorReport, InstanceChange},
@@ -87,7 +87,7 @@ impl Ledger {
     /// Reserves this work without checks: what a simulated cell runs from the start.
     pub fn adopt(&mut self, work: impl Iterator<Item = Work>) {
         for work in work {
-            self.accept(0, 0, &work);
+            self.accept(0, 0, &work, AuctionId::nil());
             self.seq += 1;
         }
         self.recent.clear();
@@ -156,7 +156,7 @@ impl Ledger {
             match self.judge(now_ms, start, work, later) {
                 Ok(Known::Already) => accepted.push(work.instance),
                 Ok(Known::New) => {
-                    self.accept(now_ms, start.expires_ms.as_ms(), work);
+                    self.accept(now_ms, start.expires_ms.as_ms(), work, start.auction);
                     self.seq += 1;
                     accepted.push(work.instance);
                 }
@@ -188,19 +188,20 @@ impl Ledger {
         let found: Vec<Arc<Work>> = self
             .instances
             .values()
-            .map(|entry| &entry.work)
-            .filter(|work| {
+            .filter(|entry| {
+                let work = &entry.work;
                 work.app == stop.app
                     && (indices.is_empty() || indices.contains(&work.index))
                     && (ids.is_empty() || ids.contains(&work.instance))
+                    && stop.claim.is_none_or(|claim| claim == entry.claim)
             })
-            .cloned()
+            .map(|entry| Arc::clone(&entry.work))
             .collect();
         for work in &found {
-            self.end(now_ms, &work.instance);
+            self.end(now_ms, &work.instance, stop.claim.is_some());
         }
         for id in &stop.instances {
-            if !self.instances.contains_key(id) {
+            if stop.claim.is_none() && !self.instances.contains_key(id) {
                 self.history.stop_before_start(now_ms, *id);
             }
         }
@@ -263,7 +264,7 @@ impl Ledger {
             self.drain_at_ms = None;
             let all: Vec<InstanceId> = self.instances.keys().copied().collect();
             for id in all {
-                self.end(now_ms, &id);
+                self.end(now_ms, &id, false);
             }
         }
         while let Some((at, id)) = self.restarts.first().copied()
@@ -322,6 +323,7 @@ impl Ledger {
             has: None,
         };
         if let Some(entry) = self.instances.get_mut(&work.instance) {
+            entry.claim = entry.claim.min(work.claim.unwrap_or(start.auction));
             entry.expires_ms = entry.expires_ms.max(start.expires_ms.as_ms());
             return Ok(Known::Already);
         }
@@ -366,7 +368,7 @@ impl Ledger {
         })
     }
 
-    fn accept(&mut self, now_ms: u64, expires_ms: u64, work: &Work) {
+    fn accept(&mut self, now_ms: u64, expires_ms: u64, work: &Work, auction: AuctionId) {
         let work = Arc::new(work.clone());
         self.cell.debit(&request_of(&work));
         self.recent.push_back((now_ms, work.instance));
@@ -386,17 +388,28 @@ impl Ledger {
             exit_code: None,
             signal: None,
             expires_ms,
+            claim: work.claim.unwrap_or(auction),
+            duplicate: false,
             work,
         };
         self.instances.insert(entry.work.instance, entry);
     }
 
-    /// Ends an instance: at once if it has no process, else when the executor reports the end.
-    fn end(&mut self, now_ms: u64, id: &InstanceId) {
+    /// Ends an instance: at once where no process is, else when the executor says so. A `duplicate` is
+    /// killed, and counts as never started.
+    fn end(&mut self, now_ms: u64, id: &InstanceId, duplicate: bool) {
         let Some(entry) = self.instances.get_mut(id) else {
             return;
         };
+        let first = duplicate && !std::mem::replace(&mut entry.duplicate, true);
         match entry.state {
+            InstanceState::Stopping if first => {
+                self.actions.push(Action::Execute(ExecutorOrder::End {
+                    instance: *id,
+                    attempt: entry.attempt,
+                    at_once: true,
+                }));
+            }
             InstanceState::Stopping => {}
             InstanceState::Restarting => {
                 entry.state = InstanceState::Stopping;
@@ -409,6 +422,7 @@ impl Ledger {
                 self.actions.push(Action::Execute(ExecutorOrder::End {
                     instance: *id,
                     attempt: entry.attempt,
+                    at_once: duplicate,
                 }));
                 if state == InstanceState::Starting {
                     self.left_starting();
@@ -476,9 +490,12 @@ impl Ledger {
         };
         self.actions.push(entry.event(what, why.map(str::to_owned)));
         credit(&mut self.cell, &request_of(&entry.work));
-        let reported = entry.describe(now_ms, &self.address);
-        self.history
-            .add(now_ms, reported, stopped, entry.expires_ms);
+        if entry.duplicate {
+            self.history.killed(now_ms, *id, entry.expires_ms);
+        } else {
+            let shown = entry.describe(now_ms, &self.address);
+            self.history.add(now_ms, shown, stopped, entry.expires_ms);
+        }
         self.seq += 1;
     }
 

@@ -369,6 +369,7 @@ fn adopt_apps(ledger: &mut Ledger, apps: usize) {
         tags: BTreeMap::new(),
         believed: None,
         run: None,
+        claim: None,
     };
     ledger.adopt((0..apps).map(work));
 }

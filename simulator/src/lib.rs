@@ -10,6 +10,7 @@
 //! share with the simulator only the event queue, the random numbers and the form of the result.
 
 pub mod auctions_2014;
+pub mod check;
 pub mod demand;
 mod fields;
 pub mod measure;

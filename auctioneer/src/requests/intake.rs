@@ -27,8 +27,8 @@ pub const DEFAULT_DEADLINE_MS: u64 = 4_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Opened {
     pub(crate) ticket: TicketId,
-    /// Another auctioneer has announced the same request: it may run already.
-    pub(crate) announced: bool,
+    /// It may run already: the cells are asked first.
+    pub(crate) unsure: bool,
 }
 
 impl Requests {
@@ -51,12 +51,15 @@ impl Requests {
             return Ok(None);
         }
         let seen = self.outcomes.get(id);
-        if let Some(Seen::Ended(body)) = seen {
-            let answer = Answer::remembered(&asked.id, &asked.request, body, turn.max_payload);
+        if let Some(Seen::Ended(body) | Seen::Unsure(Some(body))) = &seen {
+            let (body, most) = (body.clone(), turn.max_payload);
+            let answer = Answer::remembered(&asked.id, &asked.request, body, most);
             let answer = answer.map_err(|error| rejected(&asked, error))?;
-            turn.counters.repeats += 1;
-            self.groups.fill(turn, place, answer);
-            return Ok(None);
+            if matches!(seen, Some(Seen::Ended(_))) {
+                turn.counters.repeats += 1;
+                self.groups.fill(turn, place, answer);
+                return Ok(None);
+            }
         }
         let jobs = match &asked.request.indices {
             Some(indices) => indices.len(),
@@ -75,9 +78,11 @@ impl Requests {
             );
             return Err(refuse(code::OVERLOADED, message));
         }
+        turn.counters.repeats += u64::from(seen.is_some());
+        let unsure = seen.is_some() || (asked.given && turn.now_ms < self.unsure_until_ms);
         Ok(Some(Opened {
             ticket: self.open(turn, asked, place),
-            announced: seen.is_some(),
+            unsure,
         }))
     }
 
@@ -117,7 +122,9 @@ impl Requests {
             deadline_ms,
             queue_end_ms,
             replied: false,
-            announced: false,
+            given: asked.given,
+            claim: None,
+            yielded: false,
             auction: None,
             request,
         };

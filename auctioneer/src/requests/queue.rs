@@ -41,7 +41,13 @@ impl Queue {
         self.held_count = self.held_count + holds(new) - holds(old);
     }
 
-    /// Instances that wait for an auction or are queued.
+    /// Only what still waits stays in the lists: what comes back later would stand there twice.
+    pub(super) fn forget_moved(&mut self, waits: impl Fn(&Slot) -> bool) {
+        self.waiting.retain(&waits);
+        self.held.retain(&waits);
+    }
+
+    /// Instances that wait for an auction or for room.
     pub(super) fn count(&self) -> usize {
         self.waiting_count
     }
@@ -137,6 +143,10 @@ impl Requests {
         let too_late = ticket.replied && ticket.queue_end_ms <= now_ms;
         if instance.failures >= MAX_AUCTIONS || too_late {
             return false;
+        }
+        if ticket.yielded {
+            self.set_state(slot, State::Checking);
+            return true;
         }
         self.set_state(slot, State::Waiting);
         self.queue.waiting.push_front(slot);

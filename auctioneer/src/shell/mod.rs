@@ -153,6 +153,7 @@ pub async fn run(
         machine,
         clock,
         input,
+        dropped: 0,
         notices: DropNotices::default(),
     };
     // a task of its own: the caller may wait on a thread that is not a worker's, and then every
@@ -171,6 +172,8 @@ struct Owner {
     machine: Auctioneer,
     clock: Clock,
     input: mpsc::Receiver<AuctioneerInput>,
+    /// Messages that the client had dropped at the last step.
+    dropped: u64,
     notices: DropNotices,
 }
 
@@ -244,10 +247,15 @@ impl Owner {
 
     async fn step(&mut self, inputs: &mut Vec<AuctioneerInput>) {
         let now_ms = self.clock.now_ms();
+        let dropped = self.shell.bus.dropped.load(Ordering::Relaxed);
+        if std::mem::replace(&mut self.dropped, dropped) < dropped {
+            self.machine.take(now_ms, AuctioneerInput::Missed);
+        }
         for input in inputs.drain(..) {
             self.machine.take(now_ms, input);
         }
         let outputs = self.machine.run(now_ms);
+        self.machine.sent(self.clock.now_ms());
         self.publish_counters();
         self.shell.send_all(outputs).await;
     }

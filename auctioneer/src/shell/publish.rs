@@ -13,7 +13,11 @@ use shared::{
 };
 
 use super::{Shell, broadcasts::Asked, service::Waiting};
-use crate::{ids::ReplyKey, io::AuctioneerOutput, pool_time::ECHO_MS};
+use crate::{
+    ids::{ReplyKey, StopId},
+    io::AuctioneerOutput,
+    pool_time::ECHO_MS,
+};
 
 /// Evidence that messages flow: ten times a second to ourselves.
 pub(super) async fn echo(shell: Shell) {
@@ -50,13 +54,8 @@ impl Shell {
     /// the rest is dropped and counted: late starts would expire, late answers would not be
     /// awaited, and waiting here would block everything else.
     pub(super) async fn send_all(&self, mut outputs: Vec<AuctioneerOutput>) {
-        // events last: starts, bids and answers are waited for
-        outputs.sort_by_key(|o| {
-            matches!(
-                o,
-                AuctioneerOutput::Event(_) | AuctioneerOutput::Outcome { .. }
-            )
-        });
+        // observers come last: whoever waits for a start, a bid or an answer waits for nothing else
+        outputs.sort_by_key(AuctioneerOutput::is_for_observers);
         let mut outputs = outputs.into_iter();
         while let Some(output) = outputs.next() {
             match self.send(output).await {
@@ -101,6 +100,11 @@ impl Shell {
             } => {
                 let subject = subjects.cell(&cell, "start");
                 self.ask(subject, &format!("start.{dispatch}.{cell}"), body)
+                    .await
+            }
+            AuctioneerOutput::EndDuplicates { cell, body } => {
+                let subject = subjects.cell(&cell, "stop");
+                self.ask(subject, &format!("stop.{}", StopId::NOBODYS), body)
                     .await
             }
             AuctioneerOutput::StopCells { stop, body } => {

@@ -4,13 +4,12 @@ use async_nats::{Message, Subscriber};
 use futures_util::StreamExt;
 use shared::{
     nats::{BusError, is_no_responders},
-    wire::{
-        Acceptance, InstancesAnswer, StopAnswer, Version, WireError, check_version, kind, read,
-    },
+    wire::{Acceptance, InstancesAnswer, StopAnswer, WireError, check_version, kind},
 };
 use tokio::task::JoinSet;
 
 use super::{Shell, broadcasts::Asked};
+use crate::admission::read_announcement;
 use crate::ids::{DispatchId, LookupId, StopId};
 use crate::{feed::ReportKind, io::AuctioneerInput};
 
@@ -90,28 +89,11 @@ impl Shell {
     }
 
     fn asked(&self, message: &Message) -> Option<AuctioneerInput> {
-        #[derive(serde::Deserialize)]
-        struct Announced {
-            #[serde(default, rename = "v")]
-            _v: Version,
-            by: String,
-            #[serde(default)]
-            request: Option<String>,
-            #[serde(default)]
-            requests: Vec<String>,
-        }
-        let asked: Announced = match read(&message.payload) {
-            Ok(asked) => asked,
-            Err(error) => return Some(self.unreadable(message, &error)),
-        };
         let subject = self.subjects.event_of(&message.subject)?;
-        if asked.by != subject.by {
-            return Some(AuctioneerInput::WrongSubject);
+        if let Err(error) = check_version(&message.payload) {
+            return Some(self.unreadable(message, &error));
         }
-        let ids = asked.request.into_iter().chain(asked.requests);
-        Some(AuctioneerInput::Announced(
-            ids.filter_map(|id| id.try_into().ok()).collect(),
-        ))
+        Some(read_announcement(subject.by, &message.payload))
     }
 
     fn unreadable(&self, message: &Message, error: &WireError) -> AuctioneerInput {

@@ -292,3 +292,22 @@ fn an_event_names_its_request_when_it_is_of_one() {
         assert_eq!((request, placed.count), (named, 2 * ids.len()));
     }
 }
+
+#[test]
+fn a_cell_that_does_not_answer_is_set_aside_until_it_advertises() {
+    let mut world = World::with_cells("dea", &["c1", "c2"]);
+    world.ask_one("r", "web", 100, 1);
+    let hung = world.sent()[0].cell.clone();
+    world.pass(1_000);
+    for n in 0..8 {
+        world.ask_one(&format!("s{n}"), &format!("db{n}"), 10, 1);
+        for sent in world.sent() {
+            assert_ne!(sent.cell, hung);
+            world.deliver(&sent);
+        }
+    }
+    let away_until = |world: &World| world.machine.feed().get(&hung).unwrap().absent_until_ms;
+    assert!(away_until(&world) > world.now_ms);
+    world.advertise(&hung);
+    assert_eq!(away_until(&world), 0);
+}

@@ -3,9 +3,8 @@ use placement::Kind;
 use shared::wire::{Instance, InstanceState, InstancesAnswer, Outcome, instance_id};
 
 use super::world::{World, request};
-use crate::LookupId;
-use crate::{AuctioneerInput, AuctioneerOutput, REMEMBER_MS};
-use shared::InstanceId;
+use crate::{Announcement, AuctioneerInput, AuctioneerOutput, LookupId, REMEMBER_MS};
+use shared::{AuctionId, InstanceId};
 
 fn query(world: &World) -> Option<LookupId> {
     world.out.iter().rev().find_map(|o| match o {
@@ -14,7 +13,7 @@ fn query(world: &World) -> Option<LookupId> {
     })
 }
 
-fn found(cell: &str, ids: &[InstanceId]) -> InstancesAnswer {
+pub(super) fn found(cell: &str, ids: &[InstanceId]) -> InstancesAnswer {
     let instance = |id: &InstanceId| Instance {
         instance: *id,
         app: "web".into(),
@@ -34,6 +33,7 @@ fn found(cell: &str, ids: &[InstanceId]) -> InstancesAnswer {
         ended: None,
         exit_code: None,
         signal: None,
+        claim: None,
     };
     InstancesAnswer {
         v: shared::VERSION,
@@ -46,6 +46,14 @@ fn found(cell: &str, ids: &[InstanceId]) -> InstancesAnswer {
         instances: ids.iter().map(instance).collect(),
         more: false,
     }
+}
+
+/// Another auctioneer, or this one, has begun these requests.
+pub(super) fn announced(claim: u128, ids: &[&str]) -> AuctioneerInput {
+    AuctioneerInput::Announced(Announcement {
+        claim: AuctionId::from_u128(claim),
+        ids: ids.iter().map(|id| id.parse().unwrap()).collect(),
+    })
 }
 
 #[test]
@@ -68,11 +76,16 @@ fn the_same_id_gets_the_same_answer() {
     world.pass(REMEMBER_MS + 1_000);
     world.advertise("c1");
     world.ask_one("r", "web", 100, 2);
-    assert_eq!(
-        world.sent().len(),
-        1,
-        "forgotten after two minutes; the cell knows the ids still"
+    assert!(
+        world.sent().is_empty(),
+        "the outcome is forgotten, not the id"
     );
+    let lookup = query(&world).expect("the cells are asked");
+    world.input(AuctioneerInput::InstancesReported {
+        lookup,
+        answer: Box::new(found("c1", &[])),
+    });
+    assert_eq!(world.sent().len(), 1, "no cell knows it any more");
 }
 
 #[test]
@@ -99,8 +112,8 @@ fn an_id_used_by_another_app_is_rejected() {
                     for the app web";
         assert_eq!(error["message"], says);
     }
-    // announced while the cells are asked about the request
-    world.input(AuctioneerInput::Announced(vec!["s".parse().unwrap()]));
+    // heard of while the cells are asked for the request
+    world.input(announced(9, &["s"]));
     let key = world.ask_one("s", "db", 100, 1);
     let body = r#"{"v":1,"id":"s","app":"web","outcome":"placed","instances":[]}"#;
     world.input(AuctioneerInput::Outcome {
@@ -160,7 +173,7 @@ fn another_auctioneers_outcome_is_the_answer() {
 #[test]
 fn a_request_announced_by_another_is_looked_up_first() {
     let mut world = World::with_cells("dea", &["c1", "c2"]);
-    world.input(AuctioneerInput::Announced(vec!["r".parse().unwrap()]));
+    world.input(announced(9, &["r"]));
     let key = world.ask_one("r", "web", 100, 2);
     let query = query(&world).expect("the cells are asked");
     assert!(world.sent().is_empty());
@@ -188,16 +201,18 @@ fn a_request_announced_by_another_is_looked_up_first() {
 #[test]
 fn the_search_ends_with_its_time_or_with_the_others_outcome() {
     let mut world = World::with_cells("dea", &["c1"]);
-    world.input(AuctioneerInput::Announced(vec![
-        "r".parse().unwrap(),
-        "s".parse().unwrap(),
-    ]));
+    world.input(announced(9, &["r", "s"]));
     let key = world.ask_one("r", "web", 100, 1);
     world.silence(499);
     assert!(world.sent().is_empty());
     world.silence(1);
-    assert_eq!(world.deliver_all(), 1);
-    assert_eq!(world.start_reply(key).outcome, Outcome::Placed);
+    assert!(world.sent().is_empty(), "c1 may run it");
+    let reply = world.start_reply(key);
+    assert_eq!(reply.outcome, Outcome::Unknown);
+    let told = &reply.instances[0];
+    assert_eq!(told.cell.as_deref(), Some("c1"));
+    let why = "c1 did not answer whether it runs there already; not started elsewhere";
+    assert_eq!(told.reason.as_deref(), Some(why));
 
     let key = world.ask_one("s", "db", 100, 1);
     let body = r#"{"v":1,"id":"s","app":"db","outcome":"unknown","instances":[]}"#;
@@ -215,14 +230,15 @@ fn the_search_ends_with_its_time_or_with_the_others_outcome() {
 fn our_own_events_change_nothing() {
     let mut world = World::with_cells("dea", &["c1"]);
     let key = world.ask_one("r", "web", 100, 1);
-    world.input(AuctioneerInput::Announced(vec!["r".parse().unwrap()]));
+    let claim = world.events("asked")[0].auction.unwrap().as_u128();
+    world.input(announced(claim, &["r"]));
     world.deliver_all();
     let body = Bytes::from(serde_json::to_vec(&world.outcomes("r")[0]).unwrap());
     world.input(AuctioneerInput::Outcome {
         id: "r".parse().unwrap(),
         body,
     });
-    world.input(AuctioneerInput::Announced(vec!["r".parse().unwrap()]));
+    world.input(announced(claim, &["r"]));
     let again = world.ask_one("r", "web", 100, 1);
     assert_eq!(world.reply(again), world.reply(key));
     assert!(query(&world).is_none());
@@ -231,7 +247,7 @@ fn our_own_events_change_nothing() {
 #[test]
 fn a_search_that_outlasts_the_deadline_starts_nothing() {
     let mut world = World::with_cells("dea", &["c1"]);
-    world.input(AuctioneerInput::Announced(vec!["r".parse().unwrap()]));
+    world.input(announced(9, &["r"]));
     let mut asked = request("r", "web", 100, 1);
     asked.deadline = Some(placement::Span(std::time::Duration::from_millis(100)));
     let key = world.ask(vec![asked]);

@@ -3,6 +3,7 @@
 mod admission;
 mod answers;
 mod auction;
+mod claims;
 mod due;
 mod feed;
 mod held;

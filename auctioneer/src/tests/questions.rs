@@ -13,6 +13,7 @@ fn place(world: &mut World, memory_mb: i64, change: impl FnOnce(&mut DryRun)) ->
     let mut place = DryRun {
         requests: vec![AdmittedRequest {
             id: "r".parse().unwrap(),
+            given: true,
             request: Arc::new(request("r", "web", memory_mb, 2)),
             warnings: vec!["x: no such field; ignored".into()],
         }],
@@ -105,6 +106,7 @@ fn cells_known_to_be_silent_are_not_counted() {
         world.out.clear();
         let size = Box::new(AdmittedRequest {
             id: "r".parse().unwrap(),
+            given: true,
             request: Arc::new(request("r", "web", 600, 1)),
             warnings: Vec::new(),
         });

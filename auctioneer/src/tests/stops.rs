@@ -15,6 +15,7 @@ fn stop(world: &mut World, app: &str, indices: Vec<u32>) -> StopId {
             app: app.into(),
             indices,
             instances: Vec::new(),
+            claim: None,
         },
         reply: Some(KEY),
     });
@@ -231,6 +232,7 @@ fn too_many_stops_at_a_time_are_turned_away() {
             app,
             indices: Vec::new(),
             instances: Vec::new(),
+            claim: None,
         };
         world.input(AuctioneerInput::Stop { stop, reply });
     }
@@ -267,6 +269,7 @@ fn a_stop_by_id_or_index_cancels_only_what_it_means() {
             app,
             indices,
             instances,
+            claim: None,
         };
         world.input(AuctioneerInput::Stop { stop, reply });
         let events = world.events(kind::UNPLACED);

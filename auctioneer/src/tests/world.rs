@@ -143,6 +143,24 @@ impl World {
     }
 
     pub(super) fn with(policy: &str, max_payload: usize) -> Self {
+        let mut world = Self::made(policy, max_payload);
+        world.machine.trust_ids();
+        world
+    }
+
+    /// Its auctioneer does not know what was asked before.
+    pub(super) fn unsure(policy: &str) -> Self {
+        Self::made(policy, 1 << 20)
+    }
+
+    /// One more cell of 1,000 MiB, which advertises.
+    pub(super) fn add(&mut self, name: &str) {
+        let cell = TestCell::new(name, 1_000);
+        self.cells.insert(name.to_owned(), cell);
+        self.advertise(name);
+    }
+
+    fn made(policy: &str, max_payload: usize) -> Self {
         let mut machine = Auctioneer::new(Settings {
             name: "a1".into(),
             policy: Policy::preset(policy).unwrap(),
@@ -164,10 +182,7 @@ impl World {
     pub(super) fn with_cells(policy: &str, names: &[&str]) -> Self {
         let mut world = Self::new(policy);
         for name in names {
-            world
-                .cells
-                .insert((*name).to_owned(), TestCell::new(name, 1_000));
-            world.advertise(name);
+            world.add(name);
         }
         world.out.clear();
         world
@@ -365,6 +380,7 @@ pub(super) fn asked(requests: Vec<Request>, reply: Option<ReplyKey>) -> Auctione
     let admit = |request: Request| {
         Ok(AdmittedRequest {
             id: request.id.parse().unwrap(),
+            given: true,
             request: Arc::new(request),
             warnings: Vec::new(),
         })

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     ledger::{EndReason, ExecutorReport, InstanceChange},
-    supervisor::{END, SupervisorReport},
+    supervisor::{END, KILL, SupervisorReport},
 };
 
 /// How long to wait for the last of an instance's output after its end.
@@ -38,6 +38,20 @@ const REMOVE_TRIES: u32 = 100;
 /// The pause between two tries.
 const REMOVE_PAUSE: Duration = Duration::from_millis(10);
 
+/// That an instance is to end: it is asked to, or killed at once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EndSignal {
+    pub(crate) asked: CancellationToken,
+    pub(crate) killed: CancellationToken,
+}
+
+impl EndSignal {
+    /// Whether it was given, either way.
+    pub(crate) fn is_given(&self) -> bool {
+        self.asked.is_cancelled() || self.killed.is_cancelled()
+    }
+}
+
 /// An instance whose supervisor has been started.
 pub(crate) struct Started {
     pub(crate) instance: InstanceId,
@@ -46,7 +60,7 @@ pub(crate) struct Started {
     pub(crate) socket: UnixStream,
     pub(crate) port: Option<Port>,
     pub(crate) sink: Sink,
-    pub(crate) end: CancellationToken,
+    pub(crate) end: EndSignal,
     pub(crate) cgroup: Option<PathBuf>,
     pub(crate) directory: PathBuf,
 }
@@ -119,12 +133,8 @@ pub(crate) async fn follow(mut started: Started, reports: mpsc::Sender<ExecutorR
     let _ = reports.send(report(InstanceChange::Ended(how))).await;
 }
 
-/// Passes on what the supervisor reports, and tells it when the instance is to end.
-async fn listen(
-    socket: UnixStream,
-    end: CancellationToken,
-    statuses: mpsc::Sender<SupervisorReport>,
-) {
+/// Hands over what the supervisor reports, and tells it when the instance is to end.
+async fn listen(socket: UnixStream, end: EndSignal, statuses: mpsc::Sender<SupervisorReport>) {
     let socket = socket
         .set_nonblocking(true)
         .and_then(|()| tokio::net::UnixStream::from_std(socket));
@@ -133,13 +143,17 @@ async fn listen(
     };
     let (reader, mut writer) = socket.into_split();
     let mut lines = BufReader::with_capacity(512, reader).lines();
-    let mut end_sent = false;
+    let (mut end_sent, mut kill_sent) = (false, false);
     loop {
         tokio::select! {
-            () = end.cancelled(), if !end_sent => {
+            () = end.asked.cancelled(), if !end_sent => {
                 end_sent = true;
                 // a supervisor that has ended needs no message
                 let _ = writer.write_all(&[END]).await;
+            }
+            () = end.killed.cancelled(), if !kill_sent => {
+                kill_sent = true;
+                let _ = writer.write_all(&[KILL]).await;
             }
             line = lines.next_line() => match line {
                 Ok(Some(line)) => {

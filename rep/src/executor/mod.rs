@@ -103,8 +103,15 @@ impl Executor {
             (Self::Process(processes), ExecutorOrder::Launch { work, attempt }) => {
                 processes.launch(work, *attempt);
             }
-            (Self::Process(processes), ExecutorOrder::End { instance, attempt }) => {
-                processes.end(*instance, *attempt);
+            (
+                Self::Process(processes),
+                ExecutorOrder::End {
+                    instance,
+                    attempt,
+                    at_once,
+                },
+            ) => {
+                processes.end(*instance, *attempt, *at_once);
             }
         }
     }

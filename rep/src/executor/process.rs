@@ -21,7 +21,6 @@ use shared::InstanceId;
 use shared::{
     Subjects,
     clock::millis,
-    shutdown::CancellationToken,
     wire::{LogLine, Logs as Wanted, Work},
 };
 use tempfile::TempDir;
@@ -29,7 +28,7 @@ use tokio::{runtime::Handle, sync::mpsc};
 
 use super::{
     ExecutorError,
-    follow::{Started, follow},
+    follow::{EndSignal, Started, follow},
     logs::Logs,
     memory::Memory,
     ports::{Port, Ports},
@@ -56,8 +55,8 @@ pub(crate) struct Processes {
     jobs: Option<threads::Sender<Job>>,
     spawner: Option<JoinHandle<()>>,
     reports: mpsc::Receiver<ExecutorReport>,
-    /// Cancelling it ends that attempt.
-    running: HashMap<InstanceId, (u32, CancellationToken)>,
+    /// Gives the end of that attempt.
+    running: HashMap<InstanceId, (u32, EndSignal)>,
     logs: Arc<Logs>,
     memory: Memory,
 }
@@ -67,7 +66,7 @@ pub(crate) struct Processes {
 struct Job {
     work: Arc<Work>,
     attempt: u32,
-    end: CancellationToken,
+    end: EndSignal,
 }
 
 /// What the spawning thread owns.
@@ -151,7 +150,7 @@ impl Processes {
     }
 
     pub(crate) fn launch(&mut self, work: &Arc<Work>, attempt: u32) {
-        let end = CancellationToken::new();
+        let end = EndSignal::default();
         self.running.insert(work.instance, (attempt, end.clone()));
         let job = Job {
             work: Arc::clone(work),
@@ -164,11 +163,15 @@ impl Processes {
         }
     }
 
-    pub(crate) fn end(&mut self, instance: InstanceId, attempt: u32) {
+    pub(crate) fn end(&mut self, instance: InstanceId, attempt: u32, at_once: bool) {
         if let Some((running, end)) = self.running.get(&instance)
             && *running == attempt
         {
-            end.cancel();
+            if at_once {
+                end.killed.cancel();
+            } else {
+                end.asked.cancel();
+            }
         }
     }
 
@@ -202,7 +205,7 @@ impl Spawner {
     fn serve(mut self, jobs: &threads::Receiver<Job>) {
         while let Ok(job) = jobs.recv() {
             let (instance, attempt) = (job.work.instance, job.attempt);
-            let started = if job.end.is_cancelled() {
+            let started = if job.end.is_given() {
                 Err("stopped before it was started".into())
             } else {
                 self.spawn(job)

@@ -38,7 +38,9 @@ impl Simulated {
     pub fn execute(&mut self, now_ms: u64, order: &ExecutorOrder) {
         match order {
             ExecutorOrder::Launch { work, attempt } => self.launch(now_ms, work, *attempt),
-            ExecutorOrder::End { instance, attempt } => self.end(now_ms, *instance, *attempt),
+            ExecutorOrder::End {
+                instance, attempt, ..
+            } => self.end(now_ms, *instance, *attempt),
         }
     }
 

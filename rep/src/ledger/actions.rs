@@ -21,6 +21,8 @@ pub enum ExecutorOrder {
         instance: InstanceId,
         /// Which attempt.
         attempt: u32,
+        /// Without asking it first.
+        at_once: bool,
     },
 }
 

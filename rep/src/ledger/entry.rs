@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use placement::Span;
+use shared::AuctionId;
 use shared::wire::{EventInstance, Instance, InstanceState, Work};
 
 #[cfg(doc)]
@@ -28,6 +29,10 @@ pub(super) struct Entry {
     pub(super) signal: Option<i32>,
     /// Until this time of the cell's clock a repeat of its start may arrive.
     pub(super) expires_ms: u64,
+    /// The lowest claim for which it was sent here.
+    pub(super) claim: AuctionId,
+    /// It runs elsewhere for a lower claim: it is ended, and never was.
+    pub(super) duplicate: bool,
 }
 
 impl Entry {
@@ -52,6 +57,7 @@ impl Entry {
             ended: self.ended.clone(),
             exit_code: self.exit_code,
             signal: self.signal,
+            claim: Some(self.claim),
         }
     }
 

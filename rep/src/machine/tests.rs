@@ -47,6 +47,7 @@ fn work(id: u128) -> Work {
         tags: std::collections::BTreeMap::new(),
         believed: None,
         run: None,
+        claim: None,
     }
 }
 
@@ -103,8 +104,13 @@ fn text(output: &CellOutput) -> String {
         CellOutput::Execute(ExecutorOrder::Launch { work, attempt }) => {
             format!("launch {} {attempt}", work.instance)
         }
-        CellOutput::Execute(ExecutorOrder::End { instance, attempt }) => {
-            format!("end {instance} {attempt}")
+        CellOutput::Execute(ExecutorOrder::End {
+            instance,
+            attempt,
+            at_once,
+        }) => {
+            let how = if *at_once { "kill" } else { "end" };
+            format!("{how} {instance} {attempt}")
         }
         CellOutput::Event(event) => format!("event {} {}", event.kind, event.count),
     }

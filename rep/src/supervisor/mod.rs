@@ -31,7 +31,9 @@ use crate::ledger::EndReason;
 
 /// What a rep writes to end the instance with SIGTERM first.
 pub(crate) const END: u8 = b't';
-/// How often the memory of an instance is checked without a control group.
+/// What a rep writes to kill it without asking first.
+pub(crate) const KILL: u8 = b'k';
+/// How often the memory of an instance is looked at, where no control group holds it.
 const WATCH: Duration = Duration::from_millis(500);
 /// How often processes that are still there are killed again.
 const KILL_PAUSE: Duration = Duration::from_millis(5);
@@ -162,7 +164,7 @@ impl Supervisor {
             match read_rep(&mut self.rep) {
                 FromRep::Nothing => {}
                 FromRep::End => self.ask_to_end(orders, instance),
-                FromRep::Gone => return,
+                FromRep::Kill | FromRep::Gone => return,
             }
             reap(instance);
             if instance.kill_at.is_some_and(|at| at <= Instant::now()) {
@@ -343,6 +345,7 @@ fn drain(stream: &mut UnixStream) -> bool {
 enum FromRep {
     Nothing,
     End,
+    Kill,
     Gone,
 }
 
@@ -350,6 +353,7 @@ fn read_rep(rep: &mut UnixStream) -> FromRep {
     let mut byte = [0];
     match rep.read(&mut byte) {
         Ok(1) if byte[0] == END => FromRep::End,
+        Ok(1) if byte[0] == KILL => FromRep::Kill,
         Ok(0) => FromRep::Gone,
         Ok(_) => FromRep::Nothing,
         Err(e)

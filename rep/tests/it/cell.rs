@@ -50,6 +50,7 @@ async fn it_advertises_starts_stops_and_withdraws() {
         app: "web".into(),
         indices: vec![],
         instances: vec![],
+        claim: None,
     };
     let stopped: StopAnswer = serde_json::from_value(cell.ask("stop", json(&stop)).await).unwrap();
     assert_eq!(stopped.stopped.len(), 1);

@@ -159,6 +159,7 @@ pub(crate) fn work(app: &str, index: u32) -> Work {
         tags: std::collections::BTreeMap::new(),
         believed: None,
         run: None,
+        claim: None,
     }
 }
 

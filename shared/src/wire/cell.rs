@@ -82,6 +82,9 @@ pub struct Work {
     /// What to execute; without it only a simulated executor can start it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<Arc<Run>>,
+    /// The auction with which its request was begun; absent = this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<AuctionId>,
 }
 
 /// A cell's answer to [`CellStart`].
@@ -190,6 +193,9 @@ pub struct Instance {
     /// The number of the signal by which it ended last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
+    /// For which claim it was started: the lowest, if it was sent here for several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<AuctionId>,
 }
 
 /// To one cell: change attributes.

@@ -144,6 +144,10 @@ pub struct StartReply {
     /// The last auction it was in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auction: Option<AuctionId>,
+    /// The auction with which it was begun. Of two answers to one id the one with the lower claim
+    /// counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<AuctionId>,
     /// Each instance; equal failures are grouped.
     pub instances: Vec<InstanceOutcome>,
     /// Warnings for the sender.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Version, WireError, parse_strict};
-use crate::InstanceId;
+use crate::{AuctionId, InstanceId};
 
 /// What to stop: an app, or some of it. An instance must match all filters. An absent filter
 /// matches everything; an empty one or an unknown field is rejected.
@@ -28,12 +28,15 @@ pub struct Stop {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub instances: Vec<InstanceId>,
+    /// Only what runs for this claim, and at once: an instance that runs elsewhere for a lower one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<AuctionId>,
 }
 
 impl Stop {
     /// Parses a stop. A misspelt filter is an error: it must not stop more than was meant.
     pub fn read(body: &[u8]) -> Result<Self, WireError> {
-        let stop: Self = parse_strict(body, "app, indices or instances")?;
+        let stop: Self = parse_strict(body, "app, indices, instances or claim")?;
         placement::check_name("app", &stop.app)?;
         Ok(stop)
     }

@@ -1,6 +1,6 @@
 //! Carries out an auctioneer's outputs.
 
-use auctioneer::{AuctioneerInput, AuctioneerOutput, ReplyKey};
+use auctioneer::{Announcement, AuctioneerInput, AuctioneerOutput, ReplyKey, StopId};
 use shared::{
     AuctionId,
     wire::{BidRequest, kind, to_bytes},
@@ -39,6 +39,14 @@ impl World<'_> {
                 let bytes = body.len() as u64;
                 if let Some(c) = self.by_name.get(&cell).copied() {
                     self.send_cell(n, c, bytes, ToCell::Start { dispatch, body });
+                }
+            }
+            AuctioneerOutput::EndDuplicates { cell, body } => {
+                self.counts.sent(Kind::Stop, 1);
+                let bytes = body.len() as u64;
+                let stop = StopId::NOBODYS;
+                if let Some(c) = self.by_name.get(&cell).copied() {
+                    self.send_cell(n, c, bytes, ToCell::Stop { stop, body });
                 }
             }
             AuctioneerOutput::StopCells { stop, body } => {
@@ -97,7 +105,10 @@ impl World<'_> {
             .chain(&event.requests)
             .cloned()
             .collect();
-        self.send_all_nodes(Kind::Event, bytes, &AuctioneerInput::Announced(ids));
+        let claim = event.auction.unwrap_or(AuctionId::nil());
+        let announcement = Announcement { claim, ids };
+        let input = AuctioneerInput::Announced(announcement);
+        self.send_all_nodes(Kind::Event, bytes, &input);
     }
 
     /// Asks every cell for a bid. Cells whose last report the auctioneer has, and to which no

@@ -288,6 +288,7 @@ fn before(job: &Job, number: &mut u64) -> Work {
         tags: request.tags.clone(),
         believed: None,
         run: None,
+        claim: None,
     }
 }
 

@@ -38,13 +38,15 @@ impl World<'_> {
         let mut random = root.fork("auctioneer", ((n as u64) << 32) | u64::from(life));
         let wall_start_ms =
             self.scenario.base.now_ms - i64::try_from(WARM_UP_US / 1_000).unwrap_or(0);
-        let machine = Auctioneer::new(auctioneer::Settings {
+        let mut machine = Auctioneer::new(auctioneer::Settings {
             name: format!("auctioneer-{n}"),
             policy: self.policy.clone(),
             max_payload: super::messages::MAX_PAYLOAD,
             seed: random.next(),
             wall_start_ms,
         });
+        // what clients repeat is told apart by what is announced; nothing was asked before the run
+        machine.trust_ids();
         self.nodes[n] = SimAuctioneer {
             machine: Some(machine),
             life,

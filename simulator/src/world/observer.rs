@@ -121,6 +121,7 @@ impl<'s> Observer<'s> {
                         app: app.clone(),
                         indices: indices.clone(),
                         instances: Vec::new(),
+                        claim: None,
                     });
                     let subject = "stop";
                     messages.push(ToSend { subject, body });

@@ -93,6 +93,7 @@ impl World<'_> {
             app: app.to_owned(),
             indices: indices.to_vec(),
             instances: Vec::new(),
+            claim: None,
         };
         self.send(Sent {
             body: to_bytes(&stop),

@@ -99,6 +99,7 @@ fn work(envelope: &Envelope) -> CellStart {
             tags: std::collections::BTreeMap::new(),
             believed: None,
             run: Some(run.into()),
+            claim: None,
         }],
     }
 }

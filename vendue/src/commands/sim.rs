@@ -1,5 +1,6 @@
 //! `sim`: simulates a scenario in virtual time under one or several policies, and reports the result.
 
+mod check;
 mod contenders;
 mod over_nats;
 mod progress;
@@ -107,12 +108,16 @@ enum Over {
 enum SimCommand {
     /// Record the requests of a live cluster as a scenario
     Record(record::RecordArgs),
+    /// Check that the protocol's promises hold under random faults
+    Check(check::CheckArgs),
 }
 
 /// Simulates the scenario and reports the result.
 pub(crate) async fn sim(global: &Global, args: &SimArgs) -> anyhow::Result<Exit> {
-    if let Some(SimCommand::Record(record)) = &args.command {
-        return record::record(global, record).await;
+    match &args.command {
+        Some(SimCommand::Record(record)) => return record::record(global, record).await,
+        Some(SimCommand::Check(check)) => return check::check(global, check).await,
+        None => {}
     }
     if args.list {
         return list(global.output);

@@ -51,6 +51,7 @@ pub(crate) async fn stop(global: &Global, args: &StopArgs) -> anyhow::Result<Exi
         app: args.app.clone(),
         indices,
         instances: args.instance.clone(),
+        claim: None,
     };
     let subject = cluster.subjects.stop();
     let patience = Duration::from_secs(6);

@@ -198,6 +198,54 @@ impl Observer {
         .await
     }
 
+    /// The cells on which an instance of the app holds its place, once for each. Asks again until all
+    /// cells answer.
+    pub(crate) async fn holders(&self, cells: usize, app: &str) -> Vec<String> {
+        eventually("all cells to say what runs", async || {
+            let (mut held, mut answered) = (Vec::new(), 0);
+            let question = Instances {
+                v: shared::VERSION,
+                app: Some(app.to_owned()),
+                ids: Vec::new(),
+            };
+            let subject = self.subjects.instances();
+            let wait = Duration::from_secs(2);
+            let heard = |message: async_nats::Message| {
+                let answer: InstancesAnswer =
+                    serde_json::from_slice(&message.payload).expect("instances");
+                answered += usize::from(!answer.more);
+                let holds = |i: &&Instance| {
+                    use shared::wire::InstanceState::{Crashed, Exited};
+                    ![Crashed, Exited].contains(&i.state)
+                };
+                let count = answer.instances.iter().filter(holds).count();
+                held.extend(std::iter::repeat_n(answer.cell, count));
+                answered == cells
+            };
+            let ended = ask::gather(
+                &self.client,
+                subject,
+                to_bytes(&question),
+                wait,
+                None,
+                heard,
+            )
+            .await;
+            match ended {
+                Ok(_) if answered == cells => Ok(held),
+                other => Err(format!("{answered} of {cells} cells answered, {other:?}")),
+            }
+        })
+        .await
+    }
+
+    /// Stops an app.
+    pub(crate) async fn stop(&self, app: &str) {
+        let stop = to_bytes(&json!({ "app": app }));
+        let answer = self.client.request(self.subjects.stop(), stop).await;
+        answer.expect("an answer to a stop");
+    }
+
     /// Everything that happens from now on, kind by kind.
     pub(crate) async fn events(&self) -> Events {
         let subscription = self

@@ -3,6 +3,7 @@ use shared::{AuctionId, clock::CellTime};
 
 use super::*;
 
+mod claims;
 mod lists;
 mod lives;
 mod promises;
@@ -32,6 +33,7 @@ fn work(id: u128, app: &str) -> Work {
         tags: BTreeMap::new(),
         believed: None,
         run: None,
+        claim: None,
     }
 }
 
@@ -66,6 +68,7 @@ fn stop(app: &str, ids: &[u128]) -> Stop {
         app: app.into(),
         indices: Vec::new(),
         instances: ids.iter().copied().map(InstanceId::from_u128).collect(),
+        claim: None,
     }
 }
 

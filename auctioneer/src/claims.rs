@@ -1,0 +1,103 @@
+//! Two auctioneers that have begun the same request: the one with the lower claim counts. A claim is the
+//! id of the auction with which an auctioneer began a request; it stands in its announcement, in its
+//! starts and in its answer.
+//!
+//! Whoever hears that the other one's claim is lower sends nothing more, and answers what the other one
+//! answers. What both have sent is looked for on the cells, which know for which claim they run what:
+//! that with the lowest claim stays. So it does not matter which of the two is still there to see it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shared::{AuctionId, RequestId};
+
+use crate::{
+    ids::TicketId,
+    io::{Announcement, AuctioneerOutput},
+    lookups::Lookups,
+    outcomes::{Ended, Seen},
+    parts::Parts,
+};
+
+/// An auctioneer, this one or another, has begun requests.
+pub(crate) fn announced(parts: &mut Parts, lookups: &mut Lookups, announcement: &Announcement) {
+    for id in &announcement.ids {
+        match parts.requests.by_id(id) {
+            Some(key) => rival(parts, lookups, key, announcement.claim),
+            None => rival_of_ended(parts, lookups, id, announcement.claim),
+        }
+    }
+}
+
+/// A request that is open here was begun elsewhere, too, unless it is our own echo.
+fn rival(parts: &mut Parts, lookups: &mut Lookups, key: TicketId, theirs: AuctionId) {
+    let now_ms = parts.turn.now_ms;
+    let Some(ticket) = parts.requests.get(key) else {
+        return;
+    };
+    if ticket.claim == Some(theirs) {
+        return;
+    }
+    let (id, begun) = (ticket.id.clone(), Arc::new(ticket.begun()));
+    let (ours, yielded) = (ticket.claim, ticket.yielded);
+    lookups.watch(now_ms, &id, begun);
+    if !yielded && ours.is_none_or(|ours| theirs < ours) {
+        parts.turn.counters.gave_way += 1;
+        parts.requests.give_way(key);
+        lookups.follow(now_ms, key);
+    }
+}
+
+/// A request that has ended here was begun elsewhere: the other one is told the answer, if it is certain.
+fn rival_of_ended(parts: &mut Parts, lookups: &mut Lookups, id: &RequestId, theirs: AuctionId) {
+    let now_ms = parts.turn.now_ms;
+    let outcomes = parts.requests.outcomes();
+    let same = outcomes.claim(id) == Some(theirs);
+    if let (Some(Seen::Ended(body)), false) = (outcomes.get(id.as_str()), same) {
+        if let Some(begun) = outcomes.own(id) {
+            lookups.watch(now_ms, id, begun);
+        }
+        parts.turn.out.push(AuctioneerOutput::Outcome {
+            id: id.clone(),
+            body,
+        });
+    }
+    parts.requests.announced(now_ms, id, theirs);
+}
+
+/// The outcome of a request, ours come back or another auctioneer's.
+pub(crate) fn outcome(parts: &mut Parts, lookups: &mut Lookups, id: &RequestId, body: Bytes) {
+    let now_ms = parts.turn.now_ms;
+    let Some(key) = parts.requests.by_id(id) else {
+        let outcomes = parts.requests.outcomes();
+        if outcomes.is(id, &body) {
+            return;
+        }
+        let ended = Ended::heard(body);
+        let known = outcomes.claim(id);
+        if let Some(begun) = outcomes.own(id)
+            && ended.claim.is_some()
+            && ended.claim != known
+        {
+            lookups.watch(now_ms, id, begun);
+        }
+        parts.requests.remember_outcome(now_ms, id, ended);
+        return;
+    };
+    let Some(ticket) = parts.requests.get(key) else {
+        return;
+    };
+    let ended = Ended::heard(body);
+    if ticket.claim.is_some() && ticket.claim == ended.claim {
+        return;
+    }
+    let begun = Arc::new(ticket.begun());
+    let sent = ticket.was_sent();
+    if sent {
+        lookups.watch(now_ms, id, begun);
+    }
+    let lower = ended.claim.is_some() && ticket.claim.is_none_or(|ours| ended.claim < Some(ours));
+    if !sent || lower {
+        parts.requests.end_with(&mut parts.turn, key, ended);
+    }
+}

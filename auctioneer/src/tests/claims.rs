@@ -1,0 +1,298 @@
+//! The same id at two auctioneers, or at one that may have missed what became of it.
+
+use bytes::Bytes;
+use placement::Kind;
+use shared::{
+    AuctionId, InstanceId,
+    wire::{Instance, Instances, InstancesAnswer, Outcome, Stop, instance_id},
+};
+
+use super::{
+    lookups::{announced, found},
+    world::World,
+};
+use crate::{AuctioneerInput, AuctioneerOutput, LookupId, REMEMBER_MS};
+
+/// The questions to the cells since the last look.
+fn questions(world: &mut World) -> Vec<(LookupId, Instances)> {
+    let mut asked = Vec::new();
+    world.out.retain(|output| match output {
+        AuctioneerOutput::AskInstances { lookup, body } => {
+            asked.push((*lookup, serde_json::from_slice(body).unwrap()));
+            false
+        }
+        _ => true,
+    });
+    asked
+}
+
+/// The stops for what runs twice since the last look, with their cells.
+fn kills(world: &mut World) -> Vec<(String, Stop)> {
+    let mut kills = Vec::new();
+    world.out.retain(|output| match output {
+        AuctioneerOutput::EndDuplicates { cell, body } => {
+            kills.push((cell.to_string(), serde_json::from_slice(body).unwrap()));
+            false
+        }
+        _ => true,
+    });
+    kills
+}
+
+fn tell(world: &mut World, lookup: LookupId, answer: InstancesAnswer) {
+    let answer = Box::new(answer);
+    world.input(AuctioneerInput::InstancesReported { lookup, answer });
+}
+
+fn with_claim(answer: InstancesAnswer, claim: u128) -> InstancesAnswer {
+    let claimed = |instance: Instance| Instance {
+        claim: Some(AuctionId::from_u128(claim)),
+        ..instance
+    };
+    InstancesAnswer {
+        instances: answer.instances.into_iter().map(claimed).collect(),
+        ..answer
+    }
+}
+
+fn first() -> InstanceId {
+    instance_id("r", "web", Kind::Lrp, 0)
+}
+
+fn outcome(world: &mut World, cell: &str, claim: u128) {
+    let claim = AuctionId::from_u128(claim);
+    let body = format!(
+        r#"{{"v":1,"id":"r","app":"web","outcome":"placed","claim":"{claim}","instances":[{{"index":0,"outcome":"placed","cell":"{cell}"}}]}}"#
+    );
+    world.input(AuctioneerInput::Outcome {
+        id: "r".parse().unwrap(),
+        body: Bytes::from(body),
+    });
+}
+
+/// An auctioneer that listens only since now.
+fn restarted(names: &[&str]) -> World {
+    let mut world = World::unsure("dea");
+    for name in names {
+        world.add(name);
+    }
+    world.out.clear();
+    world
+}
+
+#[test]
+fn a_restarted_auctioneer_asks_the_cells_for_every_id_that_it_was_given() {
+    let mut world = restarted(&["c1", "c2"]);
+    let key = world.ask_one("r", "web", 100, 1);
+    assert!(world.sent().is_empty());
+    let asked = questions(&mut world);
+    let [(lookup, question)] = &asked[..] else {
+        panic!("{asked:?}");
+    };
+    assert_eq!(question.ids, [first()]);
+    tell(&mut world, *lookup, found("c1", &[]));
+    tell(&mut world, *lookup, found("c2", &[first()]));
+    let reply = world.start_reply(key);
+    assert_eq!(reply.instances[0].cell.as_deref(), Some("c2"));
+    assert!(world.sent().is_empty(), "it runs already");
+    // two minutes later it has heard of all that others remember
+    world.pass(REMEMBER_MS);
+    world.ask_one("s", "web", 100, 1);
+    assert_eq!(questions(&mut world).len(), 0);
+}
+
+#[test]
+fn what_comes_together_is_asked_for_in_one_question() {
+    let mut world = restarted(&["c1"]);
+    let requests =
+        (0..10).map(|n| super::world::request(&format!("r{n}"), &format!("app{n}"), 1, 2));
+    world.ask(requests.collect());
+    let asked = questions(&mut world);
+    assert_eq!(asked.len(), 1);
+    assert_eq!(asked[0].1.ids.len(), 20);
+    tell(&mut world, asked[0].0, found("c1", &[]));
+    assert_eq!(
+        world
+            .sent()
+            .iter()
+            .map(|s| s.start.work.len())
+            .sum::<usize>(),
+        20
+    );
+}
+
+/// After a pause, what others said meanwhile may stand behind the request.
+#[test]
+fn after_a_pause_a_reconnection_or_a_loss_the_cells_are_asked_again() {
+    let back = [
+        None,
+        Some(AuctioneerInput::Connected(true)),
+        Some(AuctioneerInput::Missed),
+    ];
+    for input in back {
+        let mut world = restarted(&["c1"]);
+        world.pass(REMEMBER_MS);
+        world.advertise("c1");
+        questions(&mut world);
+        match input.clone() {
+            None => world.silence(4_000),
+            Some(input) => world.input(input),
+        }
+        world.ask_one("r", "web", 100, 1);
+        assert_eq!(questions(&mut world).len(), 1, "{input:?}");
+        assert!(world.sent().is_empty(), "{input:?}");
+    }
+}
+
+#[test]
+fn what_waited_during_a_disconnection_is_looked_for_before_it_is_started() {
+    let mut world = restarted(&["c1"]);
+    let room = |world: &mut World, memory_mb| {
+        world.cell("c1").cell.available.memory_mb = memory_mb;
+        world.cell("c1").seq += 1;
+        world.advertise("c1");
+    };
+    room(&mut world, 100);
+    let mut waits = super::world::request("r", "web", 500, 1);
+    waits.queue_timeout = Some(placement::Span(std::time::Duration::from_secs(60)));
+    world.ask(vec![waits]);
+    let asked = questions(&mut world);
+    tell(&mut world, asked[0].0, found("c1", &[]));
+    assert!(world.sent().is_empty(), "it fits nowhere");
+    world.input(AuctioneerInput::Connected(false));
+    world.input(AuctioneerInput::Connected(true));
+    room(&mut world, 1_000);
+    world.pass(400);
+    assert!(world.sent().is_empty(), "another one may have started it");
+    let asked = questions(&mut world);
+    tell(&mut world, asked.last().unwrap().0, found("c1", &[]));
+    assert_eq!(world.sent().len(), 1);
+}
+
+#[test]
+fn a_silent_cell_that_had_the_app_may_run_it_and_another_one_may_not() {
+    for (app, placed) in [("web", false), ("db", true)] {
+        let mut world = restarted(&["c1"]);
+        let mut other = super::world::TestCell::new("c2", 1_000);
+        other.cell.apps.insert(app.to_owned(), 1);
+        world.cells.insert("c2".to_owned(), other);
+        world.advertise("c2");
+        let key = world.ask_one("r", "web", 100, 1);
+        let asked = questions(&mut world);
+        tell(&mut world, asked[0].0, found("c1", &[]));
+        world.silence(500);
+        assert_eq!(world.deliver_all() == 1, placed, "{app}");
+        let reply = world.start_reply(key);
+        let expected = if placed {
+            Outcome::Placed
+        } else {
+            Outcome::Unknown
+        };
+        assert_eq!(reply.outcome, expected, "{app}");
+        if !placed {
+            assert_eq!(reply.instances[0].cell.as_deref(), Some("c2"));
+            // and a repeat asks again
+            world.ask_one("r", "web", 100, 1);
+            assert_eq!(questions(&mut world).len(), 1);
+        }
+    }
+}
+
+#[test]
+fn an_outcome_that_is_heard_before_anything_was_sent_is_the_answer() {
+    let mut world = World::with_cells("diego", &["c1"]);
+    let key = world.ask_one("r", "web", 100, 1);
+    assert!(world.asked_bids().is_some());
+    outcome(&mut world, "c9", 5);
+    world.pass(1_000);
+    assert!(world.sent().is_empty());
+    assert_eq!(
+        world.start_reply(key).instances[0].cell.as_deref(),
+        Some("c9")
+    );
+    assert!(world.machine.is_idle());
+}
+
+#[test]
+fn the_announcement_goes_out_before_the_start() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    world.ask_one("r", "web", 100, 1);
+    world.out.sort_by_key(AuctioneerOutput::is_for_observers);
+    let position = |found: fn(&AuctioneerOutput) -> bool| world.out.iter().position(found);
+    let asked = position(|o| matches!(o, AuctioneerOutput::Event(e) if e.kind == "asked"));
+    let start = position(|o| matches!(o, AuctioneerOutput::Start { .. }));
+    assert!(asked.unwrap() < start.unwrap());
+}
+
+/// Both auctioneers see it the same way: the lower claim goes on, the higher one waits for its answer.
+#[test]
+fn of_two_claims_the_lower_goes_on() {
+    for (theirs, we_go_on) in [(u128::MAX, true), (0, false)] {
+        let mut world = World::with_cells("dea", &["c1", "c2"]);
+        let key = world.ask_one("r", "web", 100, 1);
+        let sent = world.sent();
+        world.input(announced(theirs, &["r"]));
+        assert_eq!(world.machine.counters().gave_way, u64::from(!we_go_on));
+        outcome(&mut world, "c9", theirs);
+        world.deliver(&sent[0]);
+        let told = world.start_reply(key).instances[0].cell.clone();
+        let expected = if we_go_on { &sent[0].cell } else { "c9" };
+        assert_eq!(told.as_deref(), Some(expected));
+        let again = world.ask_one("r", "web", 100, 1);
+        let told = world.start_reply(again).instances[0].cell.clone();
+        assert_eq!(told.as_deref(), Some(expected), "repeats hear the same");
+    }
+}
+
+#[test]
+fn of_what_runs_twice_the_lowest_claim_stays_whoever_sees_it() {
+    let mut world = World::with_cells("dea", &["c1", "c2"]);
+    world.ask_one("r", "web", 100, 1);
+    let sent = world.sent();
+    world.deliver(&sent[0]);
+    questions(&mut world);
+    outcome(&mut world, "c2", 1);
+    world.silence(1);
+    let asked = questions(&mut world);
+    assert_eq!(asked[0].1.ids, [first()]);
+    tell(
+        &mut world,
+        asked[0].0,
+        with_claim(found("c1", &[first()]), 7),
+    );
+    assert!(kills(&mut world).is_empty());
+    tell(
+        &mut world,
+        asked[0].0,
+        with_claim(found("c2", &[first()]), 1),
+    );
+    let killed = kills(&mut world);
+    let [(cell, stop)] = &killed[..] else {
+        panic!("{killed:?}");
+    };
+    assert_eq!((cell.as_str(), &stop.instances[..]), ("c1", &[first()][..]));
+    assert_eq!(stop.claim, Some(AuctionId::from_u128(7)));
+    assert_eq!(world.machine.counters().duplicates_ended, 1);
+    // and it goes on looking for a while: starts may still be on their way
+    world.pass(2_000);
+    assert!(questions(&mut world).len() >= 2);
+    // nobody answers: it ends when they are lost
+    world.pass(20_000);
+    questions(&mut world);
+    world.pass(10_000);
+    assert!(questions(&mut world).is_empty());
+}
+
+/// Whoever begins a request that has ended here is told how.
+#[test]
+fn an_announcement_of_what_has_ended_is_answered_with_the_outcome() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    world.ask_one("r", "web", 100, 1);
+    world.deliver_all();
+    let claim = world.events("asked")[0].auction.unwrap().as_u128();
+    assert_eq!(world.outcomes("r").len(), 1);
+    world.input(announced(claim, &["r"]));
+    assert_eq!(world.outcomes("r").len(), 1, "our own announcement");
+    world.input(announced(5, &["r"]));
+    assert_eq!(world.outcomes("r").len(), 2);
+}

@@ -1,0 +1,329 @@
+//! An auctioneer on the bus: the machine, and between it and the bus what its shell does.
+
+use std::{any::Any, collections::BTreeMap};
+
+use auctioneer::{
+    Auctioneer, AuctioneerInput, AuctioneerOutput, DispatchId, ECHO_MS, LookupId, ReplyKey,
+    Settings, StopId, WarmUp, admission, feed::ReportKind,
+};
+use placement::Policy;
+use shared::wire::{BidRequest, Event, kind, to_bytes};
+use uuid::Uuid;
+
+use super::{
+    bus::{Message, Subscription},
+    node::{Node, Outbox},
+};
+use crate::random::Random;
+
+/// What the server takes.
+const MAX_PAYLOAD: usize = 1 << 20;
+
+/// See the module.
+pub(super) struct AuctioneerNode {
+    name: String,
+    policy: Policy,
+    random: Random,
+    /// None while it is down.
+    machine: Option<Auctioneer>,
+    born_ms: u64,
+    /// Of this life: answers to what it asks come under it.
+    inbox: String,
+    warm_up: WarmUp,
+    joined: bool,
+    up: bool,
+    next_echo_ms: u64,
+    replies: BTreeMap<ReplyKey, String>,
+    keys: u64,
+}
+
+impl AuctioneerNode {
+    pub(super) fn new(name: String, policy: Policy, random: Random) -> Self {
+        Self {
+            name,
+            policy,
+            random,
+            machine: None,
+            born_ms: 0,
+            inbox: String::new(),
+            warm_up: WarmUp::default(),
+            joined: false,
+            up: true,
+            next_echo_ms: 0,
+            replies: BTreeMap::new(),
+            keys: 0,
+        }
+    }
+
+    pub(super) fn machine(&self) -> Option<&Auctioneer> {
+        self.machine.as_ref()
+    }
+
+    /// Whether it takes requests.
+    pub(super) fn is_joined(&self) -> bool {
+        self.joined
+    }
+
+    /// The machine takes this, does what is due, and what it wants is sent.
+    fn step(&mut self, now_ms: u64, input: Option<AuctioneerInput>, out: &mut Outbox) {
+        let own_ms = now_ms - self.born_ms;
+        let Some(machine) = &mut self.machine else {
+            return;
+        };
+        if let Some(input) = input {
+            machine.take(own_ms, input);
+        }
+        let mut outputs = machine.run(own_ms);
+        let cells = machine.feed().pool().len();
+        if !self.joined && self.warm_up.is_over(own_ms, cells) {
+            self.joined = true;
+            machine.warmed_up();
+            out.resubscribed = true;
+            out.note(|| format!("takes requests; it knows {cells} cells"));
+        }
+        outputs.sort_by_key(AuctioneerOutput::is_for_observers);
+        for output in outputs {
+            self.carry_out(output, out);
+        }
+    }
+
+    fn carry_out(&mut self, output: AuctioneerOutput, out: &mut Outbox) {
+        let inbox = &self.inbox;
+        match output {
+            AuctioneerOutput::AskBids { auction } => {
+                let body = to_bytes(&BidRequest {
+                    v: shared::VERSION,
+                    auction,
+                });
+                out.send(Message::new("bid", body).with_reply(format!("{inbox}.bid")));
+            }
+            AuctioneerOutput::AskState { cell } => {
+                let question = Message::new(format!("cell.{cell}.state"), "");
+                out.send(question.with_reply(format!("{inbox}.state")));
+            }
+            AuctioneerOutput::AskInstances { lookup, body } => {
+                out.note(|| format!("asks the cells what runs: {}", text(&body)));
+                let reply = format!("{inbox}.found.{lookup}");
+                out.send(Message::new("instances", body).with_reply(reply));
+            }
+            AuctioneerOutput::Start {
+                dispatch,
+                cell,
+                body,
+            } => {
+                out.note(|| format!("sends a start to {cell}: {}", started(&body)));
+                let reply = format!("{inbox}.start.{dispatch}");
+                out.send(Message::new(format!("cell.{cell}.start"), body).with_reply(reply));
+            }
+            AuctioneerOutput::EndDuplicates { cell, body } => {
+                out.note(|| format!("ends on {cell} what runs twice: {}", text(&body)));
+                let reply = format!("{inbox}.stop.{}", StopId::NOBODYS);
+                out.send(Message::new(format!("cell.{cell}.stop"), body).with_reply(reply));
+            }
+            AuctioneerOutput::StopCells { stop, body } => {
+                let reply = format!("{inbox}.stop.{stop}");
+                out.send(Message::new("cells.stop", body).with_reply(reply));
+            }
+            AuctioneerOutput::Reply { to, body } => self.reply(to, body, out),
+            AuctioneerOutput::ReplyError { to, error } => {
+                self.reply(to, to_bytes(&error.body()), out);
+            }
+            AuctioneerOutput::Event(event) => Self::event(&event, out),
+            AuctioneerOutput::Outcome { id, body } => {
+                out.send(Message::new(format!("outcome.{id}"), body));
+            }
+            AuctioneerOutput::AuctionHeld { .. } | AuctioneerOutput::Dropped { .. } => {}
+        }
+    }
+
+    fn reply(&mut self, to: ReplyKey, body: bytes::Bytes, out: &mut Outbox) {
+        if let Some(subject) = self.replies.remove(&to) {
+            out.send(Message::new(subject, body));
+        }
+    }
+
+    fn event(event: &Event, out: &mut Outbox) {
+        if event.kind == kind::CELL_LOST {
+            let cell = event.cell.clone().unwrap_or_default();
+            out.note(|| format!("has lost {cell}"));
+            out.lost_cells.push(cell);
+        }
+        if event.kind == kind::ASKED {
+            out.send(Message::new("asked", to_bytes(event)));
+        }
+    }
+
+    fn read(&mut self, message: &Message) -> Option<AuctioneerInput> {
+        let body = &message.body;
+        let mut tokens = message.subject.split('.');
+        let report = |kind, subject_cell| AuctioneerInput::CellReport {
+            kind,
+            subject_cell,
+            body: body.clone(),
+        };
+        match tokens.next()? {
+            "start" => {
+                self.keys += 1;
+                let key = ReplyKey::new(self.keys);
+                let reply = message.reply.clone();
+                let key = reply.map(|subject| {
+                    self.replies.insert(key, subject);
+                    key
+                });
+                let random = &mut self.random;
+                let id = || Uuid::from_u64_pair(random.next(), random.next());
+                Some(admission::read_start(&self.policy, body, key, id))
+            }
+            "cell" => Some(report(ReportKind::Advert, tokens.next().map(str::to_owned))),
+            "outcome" => Some(AuctioneerInput::Outcome {
+                id: message.last_token().parse().ok()?,
+                body: body.clone(),
+            }),
+            "asked" => Some(auctioneer::read_announcement("", body)),
+            "echo" => Some(AuctioneerInput::Echo),
+            _ => self.answer(message, &report),
+        }
+    }
+
+    fn answer(
+        &self,
+        message: &Message,
+        report: &dyn Fn(ReportKind, Option<String>) -> AuctioneerInput,
+    ) -> Option<AuctioneerInput> {
+        let (body, nobody) = (&message.body, message.no_responders);
+        let rest = message
+            .subject
+            .strip_prefix(&self.inbox)?
+            .strip_prefix('.')?;
+        let (what, number) = rest.split_once('.').unwrap_or((rest, "0"));
+        let number = number.parse().ok()?;
+        Some(match what {
+            "start" if nobody => AuctioneerInput::NoResponders {
+                dispatch: DispatchId::new(number),
+            },
+            _ if nobody => return None,
+            "bid" => report(ReportKind::Bid, None),
+            "state" => report(ReportKind::State, None),
+            "start" => AuctioneerInput::StartAnswered {
+                dispatch: DispatchId::new(number),
+                answer: serde_json::from_slice(body).ok()?,
+            },
+            "stop" => AuctioneerInput::StopAnswered {
+                stop: StopId::new(number),
+                answer: serde_json::from_slice(body).ok()?,
+            },
+            _ => AuctioneerInput::InstancesReported {
+                lookup: LookupId::new(number),
+                answer: serde_json::from_slice(body).ok()?,
+            },
+        })
+    }
+}
+
+impl Node for AuctioneerNode {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn subscriptions(&self) -> Vec<Subscription> {
+        let mut all = vec![
+            Subscription::to("cell.*.advert"),
+            Subscription::to("outcome.*"),
+            Subscription::to("asked"),
+            Subscription::to(format!("echo.{}", self.name)),
+            Subscription::to(format!("{}.bid", self.inbox)),
+            Subscription::to(format!("{}.state", self.inbox)),
+            Subscription::to(format!("{}.*.*", self.inbox)),
+        ];
+        if self.joined {
+            all.push(Subscription::of_group("start", "auctioneers"));
+        }
+        all
+    }
+
+    fn begin(&mut self, now_ms: u64, life: u32, out: &mut Outbox) {
+        self.machine = Some(Auctioneer::new(Settings {
+            name: self.name.clone(),
+            policy: self.policy.clone(),
+            max_payload: MAX_PAYLOAD,
+            seed: self.random.next(),
+            wall_start_ms: 0,
+        }));
+        (self.born_ms, self.up, self.joined) = (now_ms, true, false);
+        self.inbox = format!("inbox.{}-{life}", self.name);
+        self.warm_up = WarmUp::default();
+        self.next_echo_ms = now_ms;
+        self.replies.clear();
+        out.resubscribed = true;
+        out.send(Message::new("discover", "{}"));
+    }
+
+    fn die(&mut self) {
+        self.machine = None;
+        self.joined = false;
+    }
+
+    fn connected(&mut self, now_ms: u64, up: bool, out: &mut Outbox) {
+        self.up = up;
+        if up {
+            out.send(Message::new("discover", "{}"));
+        }
+        self.step(now_ms, Some(AuctioneerInput::Connected(up)), out);
+    }
+
+    fn missed(&mut self, now_ms: u64, out: &mut Outbox) {
+        self.step(now_ms, Some(AuctioneerInput::Missed), out);
+    }
+
+    fn receive(&mut self, now_ms: u64, message: &Message, out: &mut Outbox) {
+        if let Some(input) = self.read(message) {
+            self.step(now_ms, Some(input), out);
+        }
+    }
+
+    fn wake(&mut self, now_ms: u64, out: &mut Outbox) {
+        if self.machine.is_none() {
+            return;
+        }
+        if now_ms >= self.next_echo_ms {
+            self.next_echo_ms = now_ms + ECHO_MS;
+            if self.up {
+                out.send(Message::new(format!("echo.{}", self.name), ""));
+            }
+        }
+        self.step(now_ms, None, out);
+    }
+
+    fn next_ms(&self) -> u64 {
+        let Some(machine) = &self.machine else {
+            return u64::MAX;
+        };
+        let mut next_ms = machine.next_wake_ms();
+        if !self.joined {
+            next_ms = next_ms.min(self.warm_up.next_ms(next_ms));
+        }
+        next_ms.saturating_add(self.born_ms).min(self.next_echo_ms)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+fn text(body: &[u8]) -> String {
+    String::from_utf8_lossy(body).chars().take(200).collect()
+}
+
+/// Which instances a start is for.
+fn started(body: &[u8]) -> String {
+    let start: Option<shared::wire::CellStart> = serde_json::from_slice(body).ok();
+    let work = start.map(|start| start.work).unwrap_or_default();
+    let names = work
+        .iter()
+        .map(|work| format!("{}/{} {}", work.app, work.index, work.instance));
+    names.collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,109 @@
+//! Clients: they ask, with ids of their own, repeat themselves, and keep every answer.
+
+use std::{any::Any, collections::BTreeMap};
+
+use shared::wire::StartReply;
+
+use super::{
+    bus::{Message, Subscription},
+    node::{Node, Outbox},
+};
+
+/// One that asks for everything.
+#[derive(Debug, Default)]
+pub(super) struct Client {
+    sent: u64,
+    /// The answer to each message that was sent.
+    pub(super) answers: BTreeMap<u64, ClientAnswer>,
+}
+
+/// An answer, or an error.
+#[derive(Clone, Debug)]
+pub(super) enum ClientAnswer {
+    Reply(Box<StartReply>),
+    Error(String),
+}
+
+impl Client {
+    /// Asks; returns the number of the message.
+    pub(super) fn ask(&mut self, body: String, out: &mut Outbox) -> u64 {
+        self.sent += 1;
+        let reply = format!("inbox.client.{}", self.sent);
+        out.send(Message::new("start", body).with_reply(reply));
+        self.sent
+    }
+}
+
+impl Node for Client {
+    fn name(&self) -> &'static str {
+        "client"
+    }
+
+    fn subscriptions(&self) -> Vec<Subscription> {
+        vec![Subscription::to("inbox.client.*")]
+    }
+
+    fn begin(&mut self, _now_ms: u64, _life: u32, out: &mut Outbox) {
+        out.resubscribed = true;
+    }
+
+    fn die(&mut self) {}
+
+    fn connected(&mut self, _now_ms: u64, _up: bool, _out: &mut Outbox) {}
+
+    fn missed(&mut self, _now_ms: u64, _out: &mut Outbox) {}
+
+    fn receive(&mut self, _now_ms: u64, message: &Message, out: &mut Outbox) {
+        let Ok(number) = message.last_token().parse() else {
+            return;
+        };
+        let answer = if message.no_responders {
+            ClientAnswer::Error("no responders".to_owned())
+        } else {
+            match serde_json::from_slice::<StartReply>(&message.body) {
+                Ok(reply) => ClientAnswer::Reply(Box::new(reply)),
+                Err(_) => ClientAnswer::Error(String::from_utf8_lossy(&message.body).into_owned()),
+            }
+        };
+        out.note(|| format!("is answered #{number}: {}", answer.text()));
+        self.answers.insert(number, answer);
+    }
+
+    fn wake(&mut self, _now_ms: u64, _out: &mut Outbox) {}
+
+    fn next_ms(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+impl ClientAnswer {
+    fn text(&self) -> String {
+        match self {
+            Self::Error(error) => error.clone(),
+            Self::Reply(reply) => {
+                let instances = reply.instances.iter().map(|i| {
+                    let indices = i.indices.clone();
+                    let which = indices
+                        .or(i.index.map(|n| n.to_string()))
+                        .unwrap_or_default();
+                    let cell = i.cell.as_ref().map(|c| format!(" {c}")).unwrap_or_default();
+                    let why = i
+                        .reason
+                        .as_ref()
+                        .map(|r| format!(" ({r})"))
+                        .unwrap_or_default();
+                    format!("{which} {}{cell}{why}", i.outcome)
+                });
+                format!("{} {}", reply.id, instances.collect::<Vec<_>>().join(", "))
+            }
+        }
+    }
+}

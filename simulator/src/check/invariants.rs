@@ -1,0 +1,249 @@
+//! What must hold: after every step, and when all is at rest. To add one, write a function and name it
+//! in [`Invariants::after_step`] or [`at_rest`].
+
+use std::collections::BTreeMap;
+
+use shared::{
+    InstanceId,
+    wire::{Outcome, instance_id},
+};
+
+use super::{
+    CheckReport, Violation,
+    auctioneer::AuctioneerNode,
+    cell::CellNode,
+    client::{Client, ClientAnswer},
+    node::Node,
+    world::World,
+};
+
+/// The longest that an instance may run twice while nothing fails, milliseconds.
+pub(super) const MAX_DOUBLE_MS: u64 = 2_000;
+
+/// Either all is well, or what is not.
+type Checked = Result<(), String>;
+
+/// What the invariants remember from step to step.
+#[derive(Debug, Default)]
+pub(super) struct Invariants {
+    /// What runs twice, and since when of the time in which nothing failed.
+    doubles: BTreeMap<InstanceId, u64>,
+    short_doubles: u64,
+    longest_double_ms: u64,
+}
+
+impl Invariants {
+    /// The first that does not hold after a step.
+    pub(super) fn after_step(&mut self, world: &World<'_>) -> Option<Violation> {
+        let checked = no_cell_holds_more_than_it_has(world)
+            .map_err(|what| ("over-commitment", what))
+            .and_then(|()| {
+                self.nothing_runs_twice(world)
+                    .map_err(|what| ("double run", what))
+            });
+        violation(world, checked)
+    }
+
+    /// What was seen, for the report.
+    pub(super) fn add_to(&self, report: &mut CheckReport) {
+        report.short_doubles += self.short_doubles;
+        report.longest_double_ms = report.longest_double_ms.max(self.longest_double_ms);
+    }
+
+    /// No instance runs on two cells for long. A cell that an auctioneer has lost counts as gone.
+    fn nothing_runs_twice(&mut self, world: &World<'_>) -> Checked {
+        let mut runs: BTreeMap<InstanceId, Vec<(&CellNode, u64)>> = BTreeMap::new();
+        for cell in world.all::<CellNode>() {
+            for (instance, process) in &cell.processes {
+                if !world.lost_since(cell.name(), process.since_ms) {
+                    let on = runs.entry(*instance).or_default();
+                    on.push((cell, process.since_ms));
+                }
+            }
+        }
+        runs.retain(|_, cells| cells.len() > 1);
+        let flow_ms = world.flow_ms();
+        let ended = self.doubles.iter().filter(|(id, _)| !runs.contains_key(id));
+        for (_, since_ms) in ended {
+            self.short_doubles += 1;
+            self.longest_double_ms = self.longest_double_ms.max(flow_ms - since_ms);
+        }
+        self.doubles.retain(|id, _| runs.contains_key(id));
+        for (instance, cells) in runs {
+            let since_ms = *self.doubles.entry(instance).or_insert(flow_ms);
+            if flow_ms - since_ms > MAX_DOUBLE_MS {
+                let on: Vec<String> = cells
+                    .iter()
+                    .map(|(cell, since_ms)| format!("{} since {since_ms} ms", cell.name()))
+                    .collect();
+                let on = on.join(" and ");
+                return Err(format!(
+                    "instance {instance} runs on {on}, for more than {MAX_DOUBLE_MS} ms in which nothing failed"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The first that does not hold when nothing has failed for longer than a ttl and every request was
+/// asked once more.
+pub(super) fn at_rest(world: &World<'_>) -> Option<Violation> {
+    let all: [(&'static str, fn(&World<'_>) -> Checked); 4] = [
+        ("answered", every_request_is_answered),
+        ("answers are true", answers_are_true),
+        ("believed is true", what_is_believed_is_true),
+        ("nothing is left over", nothing_is_left_over),
+    ];
+    all.into_iter()
+        .find_map(|(name, check)| violation(world, check(world).map_err(|what| (name, what))))
+}
+
+fn violation(world: &World<'_>, checked: Result<(), (&'static str, String)>) -> Option<Violation> {
+    let (invariant, what) = checked.err()?;
+    Some(Violation {
+        invariant,
+        at_ms: world.now_ms(),
+        what,
+    })
+}
+
+/// What runs on a cell never needs more memory than the cell has.
+fn no_cell_holds_more_than_it_has(world: &World<'_>) -> Checked {
+    for cell in world.all::<CellNode>() {
+        let used: i64 = cell.processes.values().map(|p| p.memory_mb).sum();
+        if used > cell.memory_mb() {
+            return Err(format!(
+                "{} runs {used} MiB of {} MiB",
+                cell.name(),
+                cell.memory_mb()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Asked again when nothing fails, every request has an answer, and not `unknown`.
+fn every_request_is_answered(world: &World<'_>) -> Checked {
+    for (request, answer) in last_answers(world) {
+        let id = &world.script().requests[request].id;
+        match answer {
+            None => {
+                return Err(format!(
+                    "{id} was asked when nothing failed, and not answered"
+                ));
+            }
+            Some(ClientAnswer::Error(error)) => {
+                return Err(format!("{id} was asked when nothing failed: {error}"));
+            }
+            Some(ClientAnswer::Reply(reply)) if reply.outcome == Outcome::Unknown => {
+                return Err(format!(
+                    "{id} was asked when nothing failed: {:?}",
+                    reply.instances
+                ));
+            }
+            Some(ClientAnswer::Reply(_)) => {}
+        }
+    }
+    Ok(())
+}
+
+/// What is said to be placed on a cell was started there; and what runs, runs where it is said to be.
+fn answers_are_true(world: &World<'_>) -> Checked {
+    for (request, answer) in last_answers(world) {
+        let asked = &world.script().requests[request];
+        let Some(ClientAnswer::Reply(reply)) = answer else {
+            continue;
+        };
+        // what shares another request's instance is told of with that
+        let own = reply.instances.iter().filter(|i| i.duplicate_of.is_none());
+        for told in own {
+            let (Some(index), Some(cell)) = (told.index, &told.cell) else {
+                continue;
+            };
+            let kind = placement::Kind::Lrp;
+            let instance = instance_id(&asked.id, &asked.app, kind, index);
+            let on = |c: &&CellNode| c.processes.contains_key(&instance);
+            let runs: Vec<&CellNode> = world.all::<CellNode>().filter(on).collect();
+            let said = world.all::<CellNode>().find(|c| c.name() == cell.as_ref());
+            let was_there = said.is_some_and(|c| c.launched.contains(&instance));
+            let (id, kept) = (&asked.id, runs.first().map(|c| c.name()));
+            if told.outcome == Outcome::Placed && !was_there {
+                return Err(format!(
+                    "{id}/{index} is said to be on {cell}, and never was"
+                ));
+            }
+            let lost = runs.iter().any(|c| world.lost_since(c.name(), 0));
+            if kept.is_some_and(|kept| kept != cell.as_ref()) && !lost && runs.len() == 1 {
+                return Err(format!(
+                    "{id}/{index} is said to be on {cell}, and runs on {kept:?}"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Every auctioneer knows every cell, as it is.
+fn what_is_believed_is_true(world: &World<'_>) -> Checked {
+    for node in world.all::<AuctioneerNode>() {
+        let Some(machine) = node.machine() else {
+            continue;
+        };
+        let believed = machine.feed().pool();
+        for cell in world.all::<CellNode>() {
+            let Some(truth) = cell.machine().map(|m| m.ledger().cell()) else {
+                continue;
+            };
+            let name = cell.name();
+            let Some(belief) = believed.get(name) else {
+                return Err(format!("{} does not know {name}", node.name()));
+            };
+            if (&belief.available, &belief.apps) != (&truth.available, &truth.apps) {
+                return Err(format!(
+                    "{} believes that {name} has {:?} free and runs {:?}; it has {:?} and runs {:?}",
+                    node.name(),
+                    belief.available.memory_mb,
+                    belief.apps,
+                    truth.available.memory_mb,
+                    truth.apps
+                ));
+            }
+            let used: i64 = cell.processes.values().map(|p| p.memory_mb).sum();
+            if used != truth.total.memory_mb - truth.available.memory_mb {
+                return Err(format!(
+                    "{name} runs {used} MiB and has reserved another size"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// No auctioneer still holds a request.
+fn nothing_is_left_over(world: &World<'_>) -> Checked {
+    for node in world.all::<AuctioneerNode>() {
+        // what waits for room may wait still
+        if node
+            .machine()
+            .is_some_and(|m| !m.is_idle() && m.waiting() == 0)
+        {
+            return Err(format!("{} still holds a request", node.name()));
+        }
+    }
+    Ok(())
+}
+
+/// The answers to the last questions, by request.
+fn last_answers<'w>(
+    world: &'w World<'_>,
+) -> impl Iterator<Item = (usize, Option<&'w ClientAnswer>)> {
+    let client = world.all::<Client>().next();
+    let numbers = world.last_questions.iter().enumerate();
+    numbers.map(move |(request, number)| {
+        (
+            request,
+            client.and_then(|client| client.answers.get(number)),
+        )
+    })
+}

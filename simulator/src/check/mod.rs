@@ -1,0 +1,163 @@
+//! Whether the promises of the protocol hold when much goes wrong: the machines of auctioneers and
+//! cells and clients that repeat themselves, over a model of NATS, under virtual time, with faults
+//! that are drawn from a seed. After every step the [`invariants`] are checked.
+//!
+//! - [`script`]: what is asked and what fails when; drawn from the seed, and plain data, so that a
+//!   failing one can be made smaller ([`shrink`]).
+//! - [`bus`]: the model of NATS. [`world`] plays a script over it.
+//! - [`node`]: what a machine on the bus is. [`auctioneer`], [`cell`] and [`client`] are the three kinds.
+//! - [`timeline`]: what happened, for people.
+//!
+//! To add a machine, implement [`node::Node`] and put it into [`world::World::new`]. To add an invariant,
+//! write a function in [`invariants`].
+
+mod auctioneer;
+mod bus;
+mod cell;
+mod client;
+mod invariants;
+mod node;
+mod script;
+mod shrink;
+mod timeline;
+mod world;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use self::{script::Script, world::World};
+
+/// A promise that was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which invariant.
+    pub invariant: &'static str,
+    /// When, in milliseconds of virtual time.
+    pub at_ms: u64,
+    /// What was wrong.
+    pub what: String,
+}
+
+/// A seed that broke a promise, made as small as it gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The seed.
+    pub seed: u64,
+    /// What was broken.
+    pub violation: Violation,
+    /// How many things were asked and failed before and after it was made smaller.
+    pub steps: (usize, usize),
+    /// What happened, a line each.
+    pub timeline: Vec<String>,
+}
+
+/// What was checked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckReport {
+    /// Seeds that were played.
+    pub seeds: u64,
+    /// Events in them.
+    pub events: u64,
+    /// Starts that were asked for, with all repeats.
+    pub asked: u64,
+    /// Faults, by kind.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// Instances that ran twice for a moment, within what is promised.
+    pub short_doubles: u64,
+    /// The longest of these moments, milliseconds.
+    pub longest_double_ms: u64,
+    /// Broken promises, by invariant: how many seeds.
+    pub violations: BTreeMap<&'static str, u64>,
+    /// The first failing seed of each invariant.
+    pub failures: Vec<Failure>,
+}
+
+/// Plays one seed. The broken promise, with a small script and its timeline, if there is one.
+pub fn check_seed(seed: u64) -> (CheckReport, Option<Failure>) {
+    let script = Script::draw(seed);
+    let mut report = CheckReport {
+        seeds: 1,
+        ..CheckReport::default()
+    };
+    let violation = World::play(&script, false, &mut report).0;
+    let failure = violation.map(|violation| shrink::shrink(&script, violation));
+    (report, failure)
+}
+
+/// What happened in one seed, whether it broke a promise or not.
+pub fn replay(seed: u64) -> (Vec<String>, Option<Violation>) {
+    let (violation, timeline) = World::play(&Script::draw(seed), true, &mut CheckReport::default());
+    (timeline, violation)
+}
+
+/// Plays these seeds on `threads` threads. `watch` gets the number of seeds played and failed now and
+/// then, and ends the check by returning false.
+pub fn check_seeds(
+    seeds: std::ops::Range<u64>,
+    threads: usize,
+    watch: &(dyn Fn(u64, u64) -> bool + Sync),
+) -> CheckReport {
+    let next = AtomicU64::new(seeds.start);
+    let end = AtomicBool::new(false);
+    let total = Mutex::new(CheckReport::default());
+    std::thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(|| {
+                while !end.load(Ordering::Relaxed) {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        return;
+                    }
+                    let script = Script::draw(seed);
+                    let mut one = CheckReport {
+                        seeds: 1,
+                        ..CheckReport::default()
+                    };
+                    let violation = World::play(&script, false, &mut one).0;
+                    let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
+                    total.add(&one);
+                    if let Some(violation) = violation {
+                        total.failed(&script, violation);
+                    }
+                    let failed = total.violations.values().sum();
+                    if !watch(total.seeds, failed) {
+                        end.store(true, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let mut total = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+    total.failures.sort_by_key(|failure| failure.seed);
+    total
+}
+
+impl CheckReport {
+    fn add(&mut self, other: &Self) {
+        self.seeds += other.seeds;
+        self.events += other.events;
+        self.asked += other.asked;
+        for (kind, count) in &other.faults {
+            *self.faults.entry(kind).or_default() += count;
+        }
+        self.short_doubles += other.short_doubles;
+        self.longest_double_ms = self.longest_double_ms.max(other.longest_double_ms);
+    }
+
+    /// A seed failed: it is counted, and the first of each invariant is made small and kept.
+    fn failed(&mut self, script: &Script, violation: Violation) {
+        let count = self.violations.entry(violation.invariant).or_default();
+        *count += 1;
+        if *count == 1 {
+            self.failures.push(shrink::shrink(script, violation));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

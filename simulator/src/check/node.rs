@@ -1,0 +1,68 @@
+//! What a machine on the bus is.
+
+use std::any::Any;
+
+use super::bus::{Message, Subscription};
+
+/// A program on the bus, under virtual time. It lives several lives: [`Node::begin`] starts one,
+/// [`Node::die`] ends it at once.
+pub(super) trait Node {
+    /// How it is called in timelines.
+    fn name(&self) -> &str;
+
+    /// What it listens to now.
+    fn subscriptions(&self) -> Vec<Subscription>;
+
+    /// The program starts, for the `life`th time.
+    fn begin(&mut self, now_ms: u64, life: u32, out: &mut Outbox);
+
+    /// The program is killed.
+    fn die(&mut self);
+
+    /// The connection to NATS ended, or is back.
+    fn connected(&mut self, now_ms: u64, up: bool, out: &mut Outbox);
+
+    /// Messages for it were lost, and it has learnt that.
+    fn missed(&mut self, now_ms: u64, out: &mut Outbox);
+
+    /// A message for it.
+    fn receive(&mut self, now_ms: u64, message: &Message, out: &mut Outbox);
+
+    /// Time passed; whatever is due is done.
+    fn wake(&mut self, now_ms: u64, out: &mut Outbox);
+
+    /// When [`Node::wake`] must be called at the latest.
+    fn next_ms(&self) -> u64;
+
+    /// For the invariants, which know the kinds of nodes.
+    fn as_any(&self) -> &dyn Any;
+
+    /// For the world, which has clients ask.
+    fn as_any_mut(&mut self) -> &mut dyn Any;
+}
+
+/// What a node says in one step, and what the timeline is to tell of it.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    pub(super) messages: Vec<Message>,
+    /// Whether notes are kept.
+    pub(super) noted: bool,
+    pub(super) notes: Vec<String>,
+    /// Its subscriptions are others than before.
+    pub(super) resubscribed: bool,
+    /// Cells that count as gone now, to this node.
+    pub(super) lost_cells: Vec<String>,
+}
+
+impl Outbox {
+    pub(super) fn send(&mut self, message: Message) {
+        self.messages.push(message);
+    }
+
+    /// For the timeline.
+    pub(super) fn note(&mut self, text: impl FnOnce() -> String) {
+        if self.noted {
+            self.notes.push(text());
+        }
+    }
+}

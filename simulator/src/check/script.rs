@@ -1,0 +1,181 @@
+//! What happens in one run, drawn from its seed: requests, their repeats, and faults. Plain data.
+
+use crate::random::Random;
+
+/// A whole run.
+#[derive(Clone, Debug)]
+pub(super) struct Script {
+    pub(super) seed: u64,
+    pub(super) policy: &'static str,
+    pub(super) auctioneers: usize,
+    /// Memory of each cell, MiB.
+    pub(super) cells: Vec<i64>,
+    pub(super) requests: Vec<ScriptRequest>,
+    pub(super) steps: Vec<Step>,
+    /// Messages of different subscriptions overtake each other by so much at most, microseconds.
+    pub(super) overtake_us: u64,
+    /// How many of a thousand messages arrive twice.
+    pub(super) duplicates: u64,
+}
+
+/// A request that clients send, with an id of their own.
+#[derive(Clone, Debug)]
+pub(super) struct ScriptRequest {
+    pub(super) id: String,
+    pub(super) app: String,
+    pub(super) instances: u32,
+    pub(super) memory_mb: i64,
+    pub(super) queue_timeout_ms: u64,
+}
+
+/// Something that happens at a time.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    pub(super) at_ms: u64,
+    pub(super) what: What,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    /// A client sends a request, again or for the first time.
+    Ask(usize),
+    /// Something fails for a while.
+    Fail {
+        node: usize,
+        fault: Fault,
+        for_ms: u64,
+    },
+}
+
+/// How something fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Its program stands still (SIGSTOP); what comes waits for it.
+    Freeze,
+    /// Its program is killed and started again at the end.
+    Restart,
+    /// It has no connection; both sides notice that after so many milliseconds, and what it says
+    /// meanwhile is said at the end, or lost.
+    Cut { noticed_ms: u64, lost: bool },
+    /// All that it says and hears takes so much longer.
+    Slow { by_ms: u64 },
+    /// One of three messages to it is lost.
+    Drop,
+}
+
+impl Fault {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Freeze => "freeze",
+            Self::Restart => "restart",
+            Self::Cut { .. } => "partition",
+            Self::Slow { .. } => "delay",
+            Self::Drop => "loss",
+        }
+    }
+}
+
+/// The first requests come when the cluster has started.
+const BEGIN_MS: u64 = 3_000;
+
+impl Script {
+    /// The run of this seed.
+    pub(super) fn draw(seed: u64) -> Self {
+        let mut random = Random::new(seed).fork("script", 0);
+        let auctioneers = 2 + random.place(2);
+        let cells: Vec<i64> = (0..2 + random.place(3))
+            .map(|_| 100 * random.range(2, 6))
+            .collect();
+        let policy = ["dea", "diego", "diego-bin-pack", "dapi"][random.place(4)];
+        // one of eight runs outlasts what is remembered
+        let long = random.chance(0.125);
+        let last_ms = if long { 170_000 } else { 25_000 };
+        let mut script = Self {
+            seed,
+            policy,
+            auctioneers,
+            cells,
+            requests: Vec::new(),
+            steps: Vec::new(),
+            overtake_us: [0, 2_000, 20_000][random.place(3)],
+            duplicates: [0, 0, 20][random.place(3)],
+        };
+        for n in 0..1 + random.place(5) {
+            script.draw_request(n, last_ms, &mut random);
+        }
+        for _ in 0..random.place(7) {
+            let step = script.draw_fault(last_ms, &mut random);
+            script.steps.push(step);
+        }
+        script.steps.sort_by_key(|step| step.at_ms);
+        script
+    }
+
+    fn draw_request(&mut self, n: usize, last_ms: u64, random: &mut Random) {
+        let queue_timeout_ms = [0, 0, 5_000][random.place(3)];
+        self.requests.push(ScriptRequest {
+            id: format!("r{n}"),
+            app: format!("app{}", n % 2),
+            instances: 1 + u32::try_from(random.place(3)).unwrap_or(0),
+            memory_mb: 50 * random.range(1, 3),
+            queue_timeout_ms,
+        });
+        let mut at_ms = BEGIN_MS + random.below(last_ms - BEGIN_MS);
+        for _ in 0..1 + random.place(5) {
+            self.steps.push(Step {
+                at_ms,
+                what: What::Ask(n),
+            });
+            at_ms += match random.place(5) {
+                0 | 1 => 0,
+                2 => random.below(400),
+                3 => random.below(6_000),
+                _ => random.below(last_ms),
+            };
+        }
+    }
+
+    fn draw_fault(&self, last_ms: u64, random: &mut Random) -> Step {
+        let node = random.place(self.auctioneers + self.cells.len());
+        let at_ms = 2_000 + random.below(last_ms - 2_000);
+        let for_ms = [300, 1_500, 4_000, 9_000, 20_000][random.place(5)]
+            * random.range(5, 15).unsigned_abs()
+            / 10;
+        let fault = match random.place(8) {
+            0..=2 => Fault::Freeze,
+            3 | 4 => Fault::Restart,
+            5 => Fault::Cut {
+                noticed_ms: random.below(for_ms.min(1_000)),
+                lost: random.chance(0.5),
+            },
+            6 => Fault::Slow {
+                by_ms: 50 + random.below(2_500),
+            },
+            _ => Fault::Drop,
+        };
+        Step {
+            at_ms,
+            what: What::Fail {
+                node,
+                fault,
+                for_ms,
+            },
+        }
+    }
+
+    /// When everything has been asked and nothing fails any more.
+    pub(super) fn quiet_ms(&self) -> u64 {
+        let ends = self.steps.iter().map(|step| match step.what {
+            What::Ask(n) => step.at_ms + self.requests[n].queue_timeout_ms,
+            What::Fail { for_ms, fault, .. } => {
+                step.at_ms
+                    + for_ms
+                    + match fault {
+                        Fault::Slow { by_ms } => 2 * by_ms,
+                        _ => 0,
+                    }
+            }
+        });
+        ends.max().unwrap_or(0).max(BEGIN_MS)
+    }
+}

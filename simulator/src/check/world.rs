@@ -1,0 +1,562 @@
+//! Plays a script: the nodes, the bus between them, the faults, and the invariants after every step.
+
+use placement::Policy;
+
+use super::{
+    CheckReport, Violation,
+    auctioneer::AuctioneerNode,
+    bus::{Message, Subscription},
+    cell::CellNode,
+    client::Client,
+    invariants::{self, Invariants},
+    node::{Node, Outbox},
+    script::{Fault, Script, What},
+    timeline::Timeline,
+};
+use crate::{queue::EventQueue, random::Random};
+
+/// After the last fault the cluster comes to rest for so long: longer than a ttl.
+const REST_MS: u64 = 20_000;
+/// Then every request is asked once more, and so long later everything must be right.
+const LAST_ANSWERS_MS: u64 = 6_000;
+
+/// What happens at a moment.
+enum Happening {
+    /// A message reaches the server.
+    Sent(Message),
+    /// A message reaches a node in one of its lives, on one of its subscriptions.
+    Arrives(Box<Arrival>),
+    /// A node's timer.
+    Wake(usize),
+    /// A step of the script begins (true) or ends.
+    Step(usize, bool),
+    /// A connection that ended is noticed.
+    Noticed(usize),
+    /// Everything is asked once more.
+    LastQuestions,
+}
+
+#[derive(Clone)]
+struct Arrival {
+    to: usize,
+    life: u32,
+    subscription: usize,
+    message: Message,
+}
+
+/// A node and how it is reached.
+struct Place {
+    node: Box<dyn Node>,
+    subscriptions: Vec<Subscription>,
+    life: u32,
+    alive: bool,
+    frozen: u32,
+    cut: u32,
+    /// The server and the node know that the connection ended.
+    noticed: bool,
+    slow_us: u64,
+    dropping: u32,
+    dropped: bool,
+    /// What waits for a frozen program.
+    waiting: Vec<Arrival>,
+    /// What waits for a connection.
+    unsent: Vec<Message>,
+    unsent_is_lost: bool,
+    wake_us: u64,
+    /// When the last message left for the server, and arrived on each subscription.
+    up_us: u64,
+    down_us: u64,
+    subscription_us: Vec<u64>,
+}
+
+/// See the module.
+pub(super) struct World<'s> {
+    script: &'s Script,
+    now_us: u64,
+    queue: EventQueue<Happening>,
+    places: Vec<Place>,
+    random: Random,
+    timeline: Timeline,
+    /// Faults that go on.
+    faults: u32,
+    /// How long nothing failed, all in all, microseconds.
+    flow_us: u64,
+    /// Cells that counted as gone, to one auctioneer at least, and when.
+    lost: Vec<(String, u64)>,
+    /// The message numbers of the last questions.
+    pub(super) last_questions: Vec<u64>,
+    pub(super) resting: bool,
+}
+
+impl<'s> World<'s> {
+    /// Plays a script. The first broken promise, and the timeline if it is to be kept.
+    pub(super) fn play(
+        script: &'s Script,
+        keep: bool,
+        report: &mut CheckReport,
+    ) -> (Option<Violation>, Vec<String>) {
+        let mut world = World::new(script, keep);
+        let mut invariants = Invariants::default();
+        world.begin();
+        let rest_us = (script.quiet_ms() + REST_MS) * 1_000;
+        world.queue.add(rest_us, Happening::LastQuestions);
+        let end_us = rest_us + LAST_ANSWERS_MS * 1_000;
+        let mut violation = None;
+        while violation.is_none()
+            && let Some((at_us, happening)) = world.queue.pop()
+            && at_us <= end_us
+        {
+            if world.faults == 0 {
+                world.flow_us += at_us - world.now_us;
+            }
+            world.now_us = at_us;
+            world.happens(happening, report);
+            report.events += 1;
+            violation = invariants.after_step(&world);
+        }
+        if violation.is_none() {
+            world.now_us = end_us;
+            violation = invariants::at_rest(&world);
+        }
+        invariants.add_to(report);
+        if let Some(violation) = &violation {
+            let what = || format!("{}: {}", violation.invariant, violation.what);
+            world.timeline.add(world.now_us, "BROKEN", what);
+        }
+        (violation, world.timeline.lines)
+    }
+
+    fn new(script: &'s Script, keep: bool) -> Self {
+        let root = Random::new(script.seed);
+        let policy = Policy::preset(script.policy).expect("scripts name presets");
+        let mut nodes: Vec<Box<dyn Node>> = Vec::new();
+        for n in 0..script.auctioneers {
+            let random = root.fork("auctioneer", n as u64);
+            nodes.push(Box::new(AuctioneerNode::new(
+                format!("a{n}"),
+                policy.clone(),
+                random,
+            )));
+        }
+        for (n, memory_mb) in script.cells.iter().enumerate() {
+            let random = root.fork("cell", n as u64);
+            nodes.push(Box::new(CellNode::new(format!("c{n}"), *memory_mb, random)));
+        }
+        nodes.push(Box::new(Client::default()));
+        Self {
+            script,
+            now_us: 0,
+            queue: EventQueue::new(),
+            places: nodes.into_iter().map(Place::new).collect(),
+            random: root.fork("bus", 0),
+            timeline: Timeline {
+                kept: keep,
+                lines: Vec::new(),
+            },
+            faults: 0,
+            flow_us: 0,
+            lost: Vec::new(),
+            last_questions: Vec::new(),
+            resting: false,
+        }
+    }
+
+    pub(super) fn now_ms(&self) -> u64 {
+        self.now_us / 1_000
+    }
+
+    /// Milliseconds in which nothing failed.
+    pub(super) fn flow_ms(&self) -> u64 {
+        self.flow_us / 1_000
+    }
+
+    pub(super) fn script(&self) -> &Script {
+        self.script
+    }
+
+    /// The nodes of a kind.
+    pub(super) fn all<N: 'static>(&self) -> impl Iterator<Item = &N> {
+        self.places
+            .iter()
+            .filter_map(|place| place.node.as_any().downcast_ref::<N>())
+    }
+
+    /// Whether the cell counted as gone, to one auctioneer at least, at this time or later.
+    pub(super) fn lost_since(&self, cell: &str, since_ms: u64) -> bool {
+        self.lost
+            .iter()
+            .any(|(lost, at_ms)| lost == cell && *at_ms >= since_ms)
+    }
+
+    fn begin(&mut self) {
+        let script = self.script;
+        self.timeline.add(0, "bus", || {
+            format!(
+                "{} auctioneers ({}), cells of {:?} MiB",
+                script.auctioneers, script.policy, script.cells
+            )
+        });
+        for n in 0..self.places.len() {
+            self.revive(n);
+        }
+        for (n, step) in script.steps.iter().enumerate() {
+            self.queue.add(step.at_ms * 1_000, Happening::Step(n, true));
+        }
+    }
+
+    fn happens(&mut self, happening: Happening, report: &mut CheckReport) {
+        match happening {
+            Happening::Sent(message) => self.route(&message),
+            Happening::Arrives(arrival) => self.arrives(*arrival),
+            Happening::Wake(n) => {
+                let place = &mut self.places[n];
+                if place.wake_us == self.now_us && place.alive {
+                    place.wake_us = u64::MAX;
+                    if place.frozen == 0 {
+                        self.act(n, |node, now_ms, out| node.wake(now_ms, out));
+                    }
+                }
+            }
+            Happening::Step(n, begins) => self.step(n, begins, report),
+            Happening::Noticed(n) => self.notice(n, true),
+            Happening::LastQuestions => {
+                self.resting = true;
+                for request in 0..self.script.requests.len() {
+                    let number = self.ask(request);
+                    self.last_questions.push(number);
+                }
+            }
+        }
+    }
+
+    /// A node does something; what it says is sent, and its timer is set.
+    fn act(&mut self, n: usize, act: impl FnOnce(&mut dyn Node, u64, &mut Outbox)) {
+        let now_ms = self.now_ms();
+        let mut out = Outbox {
+            noted: self.timeline.kept,
+            ..Outbox::default()
+        };
+        let place = &mut self.places[n];
+        act(&mut *place.node, now_ms, &mut out);
+        if out.resubscribed {
+            place.resubscribe();
+            self.see_unknown_cells(n);
+        }
+        for cell in out.lost_cells {
+            self.lost.push((cell, now_ms));
+        }
+        for note in out.notes {
+            self.timeline
+                .add(self.now_us, self.places[n].node.name(), || note);
+        }
+        for message in out.messages {
+            self.send(n, message);
+        }
+        let place = &mut self.places[n];
+        let next_us = place.node.next_ms().saturating_mul(1_000);
+        let next_us = next_us.max(self.now_us + 1);
+        if next_us < place.wake_us && next_us < u64::MAX / 2 {
+            place.wake_us = next_us;
+            self.queue.add(next_us, Happening::Wake(n));
+        }
+    }
+
+    /// A cell that is silent while an auctioneer starts is not known to it: it counts as gone.
+    fn see_unknown_cells(&mut self, n: usize) {
+        let now_ms = self.now_ms();
+        let node = self.places[n]
+            .node
+            .as_any()
+            .downcast_ref::<AuctioneerNode>();
+        let Some(machine) = node
+            .filter(|a| a.is_joined())
+            .and_then(AuctioneerNode::machine)
+        else {
+            return;
+        };
+        let all = self.all::<CellNode>().map(|cell| cell.name().to_owned());
+        let unknown: Vec<String> = all.filter(|c| machine.feed().get(c).is_none()).collect();
+        self.lost
+            .extend(unknown.into_iter().map(|cell| (cell, now_ms)));
+    }
+
+    /// A message leaves a node.
+    fn send(&mut self, n: usize, message: Message) {
+        let travel_us = 100 + self.random.below(400);
+        let place = &mut self.places[n];
+        if place.cut > 0 {
+            if !place.unsent_is_lost || place.noticed {
+                place.unsent.push(message);
+            }
+            return;
+        }
+        place.up_us = place.up_us.max(self.now_us + travel_us + place.slow_us);
+        self.queue.add(place.up_us, Happening::Sent(message));
+    }
+
+    /// The server hands a message to all that listen.
+    fn route(&mut self, message: &Message) {
+        let mut heard = false;
+        let mut group: Vec<(usize, usize)> = Vec::new();
+        for n in 0..self.places.len() {
+            if self.places[n].noticed || !self.places[n].alive {
+                continue;
+            }
+            for s in 0..self.places[n].subscriptions.len() {
+                let subscription = &self.places[n].subscriptions[s];
+                if !subscription.matches(&message.subject) {
+                    continue;
+                }
+                heard = true;
+                if subscription.group.is_some() {
+                    group.push((n, s));
+                } else {
+                    self.deliver(n, s, message);
+                }
+            }
+        }
+        if !group.is_empty() {
+            let (n, s) = group[self.random.place(group.len())];
+            self.deliver(n, s, message);
+        }
+        if let (false, Some(reply)) = (heard, &message.reply) {
+            let mut nobody = Message::new(reply.clone(), "");
+            nobody.no_responders = true;
+            self.route(&nobody);
+        }
+    }
+
+    fn deliver(&mut self, n: usize, subscription: usize, message: &Message) {
+        let twice = self.random.below(1_000) < self.script.duplicates;
+        for _ in 0..=u32::from(twice) {
+            let travel_us = 100 + self.random.below(400);
+            let overtake_us = self.random.below(self.script.overtake_us + 1);
+            let place = &mut self.places[n];
+            if place.dropping > 0 && self.random.below(3) == 0 {
+                place.dropped = true;
+                continue;
+            }
+            place.down_us = place.down_us.max(self.now_us + travel_us + place.slow_us);
+            let last_us = &mut place.subscription_us[subscription];
+            *last_us = (*last_us).max(place.down_us + overtake_us);
+            let arrival = Arrival {
+                to: n,
+                life: place.life,
+                subscription,
+                message: message.clone(),
+            };
+            self.queue
+                .add(*last_us, Happening::Arrives(Box::new(arrival)));
+        }
+    }
+
+    fn arrives(&mut self, arrival: Arrival) {
+        let place = &mut self.places[arrival.to];
+        if place.life != arrival.life || !place.alive || place.cut > 0 {
+            return;
+        }
+        if place.frozen > 0 {
+            place.waiting.push(arrival);
+            return;
+        }
+        self.act(arrival.to, |node, now_ms, out| {
+            node.receive(now_ms, &arrival.message, out);
+        });
+    }
+
+    fn step(&mut self, n: usize, begins: bool, report: &mut CheckReport) {
+        match self.script.steps[n].what {
+            What::Ask(request) => {
+                report.asked += 1;
+                self.ask(request);
+            }
+            What::Fail {
+                node,
+                fault,
+                for_ms,
+            } => {
+                let name = self.places[node].node.name().to_owned();
+                let what = || {
+                    format!(
+                        "{} {}",
+                        if begins { "begins:" } else { "ends:" },
+                        text(fault)
+                    )
+                };
+                self.timeline.add(self.now_us, &name, what);
+                if begins {
+                    *report.faults.entry(fault.name()).or_default() += 1;
+                    self.faults += 1;
+                    let end_us = self.now_us + for_ms * 1_000;
+                    self.queue.add(end_us, Happening::Step(n, false));
+                    self.fail(node, fault);
+                } else {
+                    self.mend(node, fault);
+                    self.faults -= 1;
+                }
+            }
+        }
+    }
+
+    fn fail(&mut self, n: usize, fault: Fault) {
+        let place = &mut self.places[n];
+        match fault {
+            Fault::Freeze => place.frozen += 1,
+            Fault::Restart => {
+                place.alive = false;
+                place.node.die();
+                place.waiting.clear();
+                place.unsent.clear();
+            }
+            Fault::Cut { noticed_ms, lost } => {
+                place.cut += 1;
+                if place.cut == 1 {
+                    place.unsent_is_lost = lost;
+                    let at_us = self.now_us + noticed_ms * 1_000;
+                    self.queue.add(at_us, Happening::Noticed(n));
+                }
+            }
+            Fault::Slow { by_ms } => place.slow_us += by_ms * 1_000,
+            Fault::Drop => place.dropping += 1,
+        }
+    }
+
+    fn mend(&mut self, n: usize, fault: Fault) {
+        let place = &mut self.places[n];
+        match fault {
+            Fault::Freeze => {
+                place.frozen -= 1;
+                if place.frozen == 0 {
+                    self.thaw(n);
+                }
+            }
+            Fault::Restart => {
+                if !place.alive {
+                    self.revive(n);
+                }
+            }
+            Fault::Cut { .. } => {
+                place.cut -= 1;
+                if place.cut == 0 {
+                    self.notice(n, true);
+                    self.notice(n, false);
+                    for message in std::mem::take(&mut self.places[n].unsent) {
+                        self.send(n, message);
+                    }
+                }
+            }
+            Fault::Slow { by_ms } => place.slow_us -= by_ms * 1_000,
+            Fault::Drop => {
+                place.dropping -= 1;
+                if place.dropping == 0 && std::mem::take(&mut place.dropped) && place.alive {
+                    self.act(n, |node, now_ms, out| node.missed(now_ms, out));
+                }
+            }
+        }
+    }
+
+    /// What waited for the program reaches it, in the order of each subscription.
+    fn thaw(&mut self, n: usize) {
+        for arrival in std::mem::take(&mut self.places[n].waiting) {
+            let overtake_us = self.random.below(self.script.overtake_us + 1);
+            let place = &mut self.places[n];
+            let last_us = &mut place.subscription_us[arrival.subscription];
+            *last_us = (*last_us).max(self.now_us + overtake_us);
+            self.queue
+                .add(*last_us, Happening::Arrives(Box::new(arrival)));
+        }
+        let at_us = self.now_us + self.random.below(2_000);
+        self.places[n].wake_us = at_us;
+        self.queue.add(at_us, Happening::Wake(n));
+    }
+
+    fn revive(&mut self, n: usize) {
+        let place = &mut self.places[n];
+        place.life += 1;
+        place.alive = true;
+        place.wake_us = u64::MAX;
+        let life = place.life;
+        self.act(n, |node, now_ms, out| node.begin(now_ms, life, out));
+    }
+
+    /// The end of a connection (true), or its return, is noticed by both sides.
+    fn notice(&mut self, n: usize, down: bool) {
+        let place = &mut self.places[n];
+        if place.noticed == down
+            || !place.alive
+            || (down && place.cut == 0 && place.unsent.is_empty())
+        {
+            return;
+        }
+        place.noticed = down;
+        if place.frozen == 0 {
+            self.act(n, |node, now_ms, out| node.connected(now_ms, !down, out));
+        }
+    }
+
+    fn ask(&mut self, request: usize) -> u64 {
+        let asked = &self.script.requests[request];
+        let mut body = serde_json::json!({
+            "id": asked.id, "app": asked.app, "instances": asked.instances,
+            "memory_mb": asked.memory_mb, "disk_mb": 1, "run": { "command": ["sleep"] },
+        });
+        if asked.queue_timeout_ms > 0 {
+            body["queue_timeout"] = format!("{}ms", asked.queue_timeout_ms).into();
+        }
+        let client = self.places.len() - 1;
+        let mut number = 0;
+        self.act(client, |node, _, out| {
+            if let Some(client) = node.as_any_mut().downcast_mut::<Client>() {
+                number = client.ask(body.to_string(), out);
+                out.note(|| format!("asks #{number}: {body}"));
+            }
+        });
+        number
+    }
+}
+
+impl Place {
+    fn new(node: Box<dyn Node>) -> Self {
+        Self {
+            node,
+            subscriptions: Vec::new(),
+            life: 0,
+            alive: false,
+            frozen: 0,
+            cut: 0,
+            noticed: false,
+            slow_us: 0,
+            dropping: 0,
+            dropped: false,
+            waiting: Vec::new(),
+            unsent: Vec::new(),
+            unsent_is_lost: false,
+            wake_us: u64::MAX,
+            up_us: 0,
+            down_us: 0,
+            subscription_us: Vec::new(),
+        }
+    }
+
+    fn resubscribe(&mut self) {
+        self.subscriptions = self.node.subscriptions();
+        let down_us = self.down_us;
+        self.subscription_us
+            .resize(self.subscriptions.len(), down_us);
+    }
+}
+
+fn text(fault: Fault) -> String {
+    match fault {
+        Fault::Freeze => "its program stands still".to_owned(),
+        Fault::Restart => "its program is down".to_owned(),
+        Fault::Cut { noticed_ms, lost } => {
+            let then = if lost { "lost" } else { "said later" };
+            format!(
+                "no connection, noticed after {noticed_ms} ms; what it says until then is {then}"
+            )
+        }
+        Fault::Slow { by_ms } => format!("messages to and from it take {by_ms} ms"),
+        Fault::Drop => "one of three messages to it is lost".to_owned(),
+    }
+}
