@@ -50,13 +50,13 @@ impl Global {
     pub(crate) fn url(&self) -> Option<String> {
         self.nats
             .clone()
-            .or_else(|| self.from_environment("NATS_URL"))
+            .or_else(|| self.environment_variable("NATS_URL"))
     }
 
     /// The credentials file, in the same way.
     pub(crate) fn creds(&self) -> Option<PathBuf> {
-        let from_environment = || self.from_environment("NATS_CREDS").map(PathBuf::from);
-        self.creds.clone().or_else(from_environment)
+        let environment_variable = || self.environment_variable("NATS_CREDS").map(PathBuf::from);
+        self.creds.clone().or_else(environment_variable)
     }
 
     /// The context: the flag's; else, unless somebody names a server by its address, the
@@ -65,12 +65,12 @@ impl Global {
         if self.context.is_some() || self.url().is_some() {
             return self.context.clone();
         }
-        let named = self.from_environment("NATS_CONTEXT");
+        let named = self.environment_variable("NATS_CONTEXT");
         named.or_else(shared::nats::selected_context)
     }
 
     /// A flag that names a context comes before the environment.
-    fn from_environment(&self, variable: &str) -> Option<String> {
+    fn environment_variable(&self, variable: &str) -> Option<String> {
         let value = std::env::var(variable).ok();
         value.filter(|value| self.context.is_none() && !value.is_empty())
     }

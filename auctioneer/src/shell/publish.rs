@@ -90,8 +90,8 @@ impl Shell {
                     .await
             }
             AuctioneerOutput::AskInstances { lookup, body } => {
-                let asked = Asked::Instances(lookup);
-                self.ask_all(subjects.instances(), asked, body).await
+                self.ask_all(subjects.instances(), Asked::Instances(lookup), body)
+                    .await
             }
             AuctioneerOutput::Start {
                 dispatch,
@@ -137,11 +137,7 @@ impl Shell {
                 queued,
                 unplaced,
             } => {
-                let (logged, left_out) = self.auctions.next(Instant::now());
-                if left_out > 0 {
-                    tracing::info!(left_out, "auctions not logged; level debug has them all");
-                }
-                if logged {
+                if self.auction_is_logged() {
                     tracing::info!(%auction, seed, jobs, cells, placed, queued, unplaced, "auction");
                 } else {
                     tracing::debug!(%auction, seed, jobs, cells, placed, queued, unplaced, "auction");
@@ -149,6 +145,15 @@ impl Shell {
                 Ok(())
             }
         }
+    }
+
+    /// Whether the log has room for a line about one more auction; first it says how many it left out.
+    fn auction_is_logged(&self) -> bool {
+        let (logged, left_out) = self.auctions.next(Instant::now());
+        if left_out > 0 {
+            tracing::info!(left_out, "auctions not logged; level debug has them all");
+        }
+        logged
     }
 
     /// The log's line about a message that could not be used.

@@ -136,7 +136,9 @@ fn requests_share_a_shape_unless_a_filter_could_tell_them_apart() {
 fn small_integers_hash_apart_in_the_bits_that_a_table_looks_at() {
     let hash = |words: &[u32]| {
         let mut hasher = IntHasher::default();
-        words.iter().for_each(|word| hasher.write_u32(*word));
+        for word in words {
+            hasher.write_u32(*word);
+        }
         hasher.finish()
     };
     let pairs = (0..64).flat_map(|a| (0..64).map(move |b| vec![a, b]));

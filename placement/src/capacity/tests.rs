@@ -18,14 +18,14 @@ fn diego() -> Policy {
 }
 
 fn policy(filters: &[&str]) -> Policy {
-    let stages: String = filters
-        .iter()
-        .map(|filter| format!("[[stage]]\nfilter = {filter}\n"))
-        .collect();
-    Policy::parse(&format!(
-        "name = \"t\"\n{stages}[[stage]]\npick = \"sample\""
-    ))
-    .unwrap()
+    let mut text = String::from("name = \"t\"\n");
+    for filter in filters {
+        text += "[[stage]]\nfilter = ";
+        text += filter;
+        text += "\n";
+    }
+    text += "[[stage]]\npick = \"sample\"";
+    Policy::parse(&text).unwrap()
 }
 
 /// How many fit on one cell.

@@ -61,8 +61,8 @@ fn nearness_is_heeded_by_a_narrowing_or_where_it_is_strict_by_a_filter() {
 }
 
 /// What is told of a policy that says this of one of its fields.
-fn fault(json: serde_json::Value) -> String {
-    let error = Policy::from_json(&json).expect_err("it is wrong");
+fn fault(json: &serde_json::Value) -> String {
+    let error = Policy::from_json(json).expect_err("it is wrong");
     error.message
 }
 
@@ -76,7 +76,7 @@ fn a_value_of_another_sort_is_named_with_what_it_is_and_what_was_expected() {
         (json!({}), "a table"),
         (json!(null), "nothing"),
     ] {
-        let message = fault(json!({"preset": value}));
+        let message = fault(&json!({"preset": value}));
         assert_eq!(message, format!("preset is {what}; expected a string"));
     }
     for (field, expected) in [
@@ -84,10 +84,10 @@ fn a_value_of_another_sort_is_named_with_what_it_is_and_what_was_expected() {
         ("max_in_flight", "a finite number"),
         ("stage", "a list of tables, [[stage]]"),
     ] {
-        let message = fault(json!({"name": "x", field: "y"}));
+        let message = fault(&json!({"name": "x", field: "y"}));
         assert_eq!(message, format!("{field} is a string; expected {expected}"));
     }
-    let message = fault(json!(["diego"]));
+    let message = fault(&json!(["diego"]));
     assert_eq!(message, "the policy is a list; expected a table");
 }
 
@@ -96,7 +96,7 @@ fn a_number_out_of_its_range_is_named_with_the_range() {
     use serde_json::json;
     let whole = "expected an integer from 0 to 4294967295";
     for n in [-1.0, 1.5, 4_294_967_296.0] {
-        let message = fault(json!({"preset": "diego", "max_in_flight": n}));
+        let message = fault(&json!({"preset": "diego", "max_in_flight": n}));
         assert_eq!(message, format!("max_in_flight is {n}; {whole}"));
     }
     for n in [0, u32::MAX] {
@@ -104,12 +104,12 @@ fn a_number_out_of_its_range_is_named_with_the_range() {
         assert_eq!(policy.unwrap().max_in_flight, n);
     }
     for n in [-2.0, 0.0, 0.5, 1.5] {
-        let message = fault(json!({"preset": "objective", "azs": n}));
+        let message = fault(&json!({"preset": "objective", "azs": n}));
         let expected = format!("azs is {n}; expected an integer from 1");
         assert_eq!(message, expected);
     }
     assert!(Policy::from_json(&json!({"preset": "objective", "azs": 1})).is_ok());
-    let message = fault(json!({"preset": "dapi", "reboot_within": -1}));
+    let message = fault(&json!({"preset": "dapi", "reboot_within": -1}));
     let expected = "reboot_within is a number; expected a number of days from 0, or a string";
     assert_eq!(message, expected);
     assert!(Policy::from_json(&json!({"preset": "dapi", "reboot_within": 0})).is_ok());

@@ -56,7 +56,7 @@ pub(crate) fn load(name: &str) -> anyhow::Result<Policy> {
         Ok(text) => Policy::parse(&text).map_err(|fault| refused(name, &text, &fault)),
         Err(e) if looks_like_a_file => Err(Usage::because(format_args!("{name}: {e}"))),
         Err(_) => {
-            let hint = placement::nearest(name, &Policy::PRESETS)
+            let hint = placement::nearest(name, Policy::PRESETS)
                 .map_or(String::new(), |n| format!("; did you mean {n}?"));
             Err(Usage::because(format_args!(
                 "{unknown}, or a policy file{hint}"

@@ -410,7 +410,7 @@ fn unusable(error: rep::RepError) -> anyhow::Error {
     match error {
         rep::RepError::Config(mut invalid) => {
             if let Some(flag) = flag_of(&invalid.field) {
-                invalid.field = flag.to_owned();
+                flag.clone_into(&mut invalid.field);
             }
             Usage::because(invalid)
         }

@@ -202,7 +202,7 @@ fn events_tell_of_restarts_and_of_the_port() {
         .into_iter()
         .filter_map(|action| match action {
             Action::Event { kind, instance, .. } => Some((kind, instance.restarts, instance.port)),
-            _ => None,
+            Action::Execute(_) => None,
         })
         .collect();
     let expected = [
