@@ -28,6 +28,26 @@ pub fn read_start(
     policy: &Policy,
     body: &[u8],
     reply: Option<ReplyKey>,
+    new_id: impl FnMut() -> Uuid,
+) -> AuctioneerInput {
+    read(policy, body, reply, true, new_id)
+}
+
+/// The same for simulated cells: they execute nothing, so a request need not say what.
+pub fn read_simulated_start(
+    policy: &Policy,
+    body: &[u8],
+    reply: Option<ReplyKey>,
+    new_id: impl FnMut() -> Uuid,
+) -> AuctioneerInput {
+    read(policy, body, reply, false, new_id)
+}
+
+fn read(
+    policy: &Policy,
+    body: &[u8],
+    reply: Option<ReplyKey>,
+    needs_run: bool,
     mut new_id: impl FnMut() -> Uuid,
 ) -> AuctioneerInput {
     match parse_start(body) {
@@ -36,7 +56,7 @@ pub fn read_start(
             reply,
         },
         Ok(StartBody::One(request)) => {
-            let request = admit_start(policy, *request, &mut new_id)
+            let request = admit_start(policy, *request, needs_run, &mut new_id)
                 .map_err(|e| rejected(body, e, &mut new_id));
             AuctioneerInput::Start(StartMessage {
                 requests: vec![request],
@@ -47,7 +67,7 @@ pub fn read_start(
         Ok(StartBody::Many(requests)) => {
             let mut elements: Option<Vec<Value>> = None;
             let mut admit_one = |(n, request): (usize, Result<Parsed, WireError>)| {
-                admit_start(policy, request, &mut new_id).map_err(|error| {
+                admit_start(policy, request, needs_run, &mut new_id).map_err(|error| {
                     // parsed again only if something is wrong
                     let elements = elements
                         .get_or_insert_with(|| serde_json::from_slice(body).unwrap_or_default());
@@ -99,10 +119,11 @@ pub fn read_announcement(by: &str, body: &[u8]) -> AuctioneerInput {
 fn admit_start(
     policy: &Policy,
     parsed: Result<Parsed, WireError>,
+    needs_run: bool,
     new_id: &mut impl FnMut() -> Uuid,
 ) -> Result<AdmittedRequest, WireError> {
     let admitted = admit(policy, parsed, new_id)?;
-    if admitted.request.run.is_some() {
+    if !needs_run || admitted.request.run.is_some() {
         return Ok(admitted);
     }
     let example = r#"{"command":["sleep","60"]}"#;

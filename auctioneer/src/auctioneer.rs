@@ -97,11 +97,7 @@ impl Auctioneer {
         use AuctioneerInput as Input;
         self.parts.turn.now_ms = now_ms;
         if !matches!(input, Input::Connected(_) | Input::Shutdown) {
-            self.parts.feed.evidence(now_ms);
-            let pause_ms = now_ms.saturating_sub(self.heard_ms);
-            if std::mem::replace(&mut self.heard_ms, now_ms) > 0 && pause_ms > MAX_PAUSE_MS {
-                self.missed(now_ms);
-            }
+            self.evidence(now_ms);
         }
         let parts = &mut self.parts;
         match input {
@@ -166,6 +162,15 @@ impl Auctioneer {
             Input::Shutdown => parts.requests.close(&mut parts.turn),
         }
         self.forget_ended();
+    }
+
+    /// Messages flow. After a pause some may have been missed.
+    fn evidence(&mut self, now_ms: u64) {
+        self.parts.feed.evidence(now_ms);
+        let pause_ms = now_ms.saturating_sub(self.heard_ms);
+        if std::mem::replace(&mut self.heard_ms, now_ms) > 0 && pause_ms > MAX_PAUSE_MS {
+            self.missed(now_ms);
+        }
     }
 
     /// Does what is due: deadlines, leases, the next auction. Returns all outputs since the last

@@ -109,7 +109,7 @@ fn what_a_request_executes_is_never_quoted() {
 
 /// A stop or drain of more than was meant is rejected: field | message | body.
 const TOO_MUCH: &str = r#"
-index | index: 0 is not allowed; expected app, indices or instances | {"app":"w","index":0}
+index | index: 0 is not allowed; expected app, indices, instances or claim | {"app":"w","index":0}
 indices | [] is not allowed; expected at least one | {"app":"w","indices":[]}
 instances | [] is not allowed; expected at least one | {"app":"w","instances":[]}
 instances[0] | UUID | {"app":"w","instances":["x"]}

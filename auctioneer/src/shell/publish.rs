@@ -78,10 +78,8 @@ impl Shell {
         let subjects = &self.subjects;
         match output {
             AuctioneerOutput::AskBids { auction } => {
-                let body = to_bytes(&BidRequest {
-                    v: VERSION,
-                    auction,
-                });
+                let v = VERSION;
+                let body = to_bytes(&BidRequest { v, auction });
                 self.ask_all(subjects.bid(), Asked::Bid, body).await
             }
             AuctioneerOutput::AskState { cell } => {

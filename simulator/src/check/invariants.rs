@@ -86,10 +86,13 @@ impl Invariants {
     }
 }
 
+/// Checked on the whole world.
+type Invariant = fn(&World<'_>) -> Checked;
+
 /// The first that does not hold when nothing has failed for longer than a ttl and every request was
 /// asked once more.
 pub(super) fn at_rest(world: &World<'_>) -> Option<Violation> {
-    let all: [(&'static str, fn(&World<'_>) -> Checked); 4] = [
+    let all: [(&'static str, Invariant); 4] = [
         ("answered", every_request_is_answered),
         ("answers are true", answers_are_true),
         ("believed is true", what_is_believed_is_true),

@@ -100,7 +100,7 @@ impl Script {
             overtake_us: [0, 2_000, 20_000][random.place(3)],
             duplicates: [0, 0, 20][random.place(3)],
         };
-        for n in 0..1 + random.place(5) {
+        for n in 0..=random.place(5) {
             script.draw_request(n, last_ms, &mut random);
         }
         for _ in 0..random.place(7) {
@@ -121,7 +121,7 @@ impl Script {
             queue_timeout_ms,
         });
         let mut at_ms = BEGIN_MS + random.below(last_ms - BEGIN_MS);
-        for _ in 0..1 + random.place(5) {
+        for _ in 0..=random.place(5) {
             self.steps.push(Step {
                 at_ms,
                 what: What::Ask(n),

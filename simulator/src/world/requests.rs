@@ -150,7 +150,7 @@ impl World<'_> {
             admission::read_stop(&body, reply, || super::uuid(&mut self.client.random))
         } else {
             self.counts.delivered(Kind::Request, 1, body.len() as u64);
-            admission::read_start(self.policy, &body, reply, || {
+            admission::read_simulated_start(self.policy, &body, reply, || {
                 super::uuid(&mut self.client.random)
             })
         };

@@ -136,14 +136,14 @@ const FIGURES: &[(&str, &str, &str, &str, u64)] = &[
     ),
     (
         "PROTOCOL.md",
-        "(the last {}, for",
+        "all, the last {}, for",
         "auctioneer/src",
         "MAX_OUTCOMES",
         1,
     ),
     (
         "PROTOCOL.md",
-        "the wait for bids, {} ms at most",
+        "holds the auction after {} ms at most",
         "auctioneer/src",
         "BID_WAIT_MS",
         1,
