@@ -1,15 +1,15 @@
 //! Whether the promises of the protocol hold when much goes wrong: the machines of auctioneers and
 //! cells and clients that repeat themselves, over a model of NATS, under virtual time, with faults
-//! that are drawn from a seed. After every step the [`invariants`] are checked.
+//! that are drawn from a seed. After every step the `invariants` are checked.
 //!
-//! - [`script`]: what is asked and what fails when; drawn from the seed, and plain data, so that a
-//!   failing one can be made smaller ([`shrink`]).
-//! - [`bus`]: the model of NATS. [`world`] plays a script over it.
-//! - [`node`]: what a machine on the bus is. [`auctioneer`], [`cell`] and [`client`] are the three kinds.
-//! - [`timeline`]: what happened, for people.
+//! - `script`: what is asked and what fails when; drawn from the seed, and plain data, so that a
+//!   failing one can be made smaller (`shrink`).
+//! - `bus`: the model of NATS. `world` plays a script over it.
+//! - `node`: what a machine on the bus is. `auctioneer`, `cell` and `client` are the three kinds.
+//! - `timeline`: what happened, for people.
 //!
-//! To add a machine, implement [`node::Node`] and put it into [`world::World::new`]. To add an invariant,
-//! write a function in [`invariants`].
+//! To add a machine, implement `node::Node` and put it into `world::World::new`. To add an invariant,
+//! write a function in `invariants`.
 
 mod auctioneer;
 mod bus;
