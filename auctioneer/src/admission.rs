@@ -134,7 +134,7 @@ fn admit_start(
     })
 }
 
-/// Checks what [`Request`] itself does not check, and sets its id.
+/// Checks what `placement::Request` itself does not check, and sets its id.
 fn admit(
     policy: &Policy,
     parsed: Result<Parsed, WireError>,
