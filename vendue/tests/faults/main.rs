@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
+mod chaos;
 mod once;
 mod parts;
 

@@ -25,7 +25,8 @@ pub(crate) const TTL: Duration = Duration::from_secs(3);
 pub(crate) struct Part(Child);
 
 impl Part {
-    fn start(url: &str, arguments: &[&str]) -> Self {
+    /// Any of vendue's roles.
+    pub(crate) fn start(url: &str, arguments: &[&str]) -> Self {
         let child = Command::new(env!("CARGO_BIN_EXE_vendue"))
             .args(arguments)
             .env("NATS_URL", url)
@@ -48,11 +49,14 @@ impl Part {
     /// A cell that runs processes, as the user who runs the test.
     pub(crate) fn rep(url: &str, name: &str, more: &[&str]) -> Self {
         let zone = name.split('-').next().expect("a zone in the name");
-        let mut arguments = vec!["rep", "--cell", name, "--zone", zone, "--memory", "1024"];
-        arguments.extend(["--disk", "1024", "--interval", "1s", "--grace", "2s"]);
-        if !more.contains(&"--ttl") {
-            arguments.extend(["--ttl", "3s"]);
+        let mut arguments = vec!["rep", "--cell", name, "--zone", zone];
+        let standard = [("--memory", "1024"), ("--disk", "1024"), ("--ttl", "3s")];
+        for (flag, value) in standard {
+            if !more.contains(&flag) {
+                arguments.extend([flag, value]);
+            }
         }
+        arguments.extend(["--interval", "1s", "--grace", "2s"]);
         arguments.extend(more);
         Self::start(url, &arguments)
     }
@@ -60,6 +64,10 @@ impl Part {
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.0.id()).expect("a pid");
         kill_process(Pid::from_raw(pid).expect("a pid"), signal).expect("send a signal");
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
     }
 
     pub(crate) fn kill(mut self) {
@@ -166,77 +174,59 @@ impl Observer {
         .await
     }
 
-    /// Every instance on every cell, by id. Asks again until all cells answer: some may only now be
-    /// finding the server again.
-    pub(crate) async fn instances(&self, cells: usize) -> BTreeMap<shared::InstanceId, Instance> {
+    /// Every instance that the cells list, with its cell. Asks again until all cells answer: some may only
+    /// now be finding the server again.
+    async fn listed(&self, cells: usize, app: Option<&str>) -> Vec<(String, Instance)> {
         eventually("all cells to say what runs", async || {
-            let mut found = BTreeMap::new();
-            let mut answered = 0;
-            let ended = ask::gather(
-                &self.client,
-                self.subjects.instances(),
-                to_bytes(&Instances {
-                    v: shared::VERSION,
-                    ..Instances::default()
-                }),
-                Duration::from_secs(2),
-                None,
-                |message| {
-                    let answer: InstancesAnswer =
-                        serde_json::from_slice(&message.payload).expect("instances");
-                    answered += usize::from(!answer.more);
-                    found.extend(answer.instances.into_iter().map(|i| (i.instance, i)));
-                    answered == cells
-                },
-            )
-            .await;
+            let (mut listed, mut answered) = (Vec::new(), 0);
+            let question = Instances {
+                v: shared::VERSION,
+                app: app.map(str::to_owned),
+                ids: Vec::new(),
+            };
+            let heard = |message: async_nats::Message| {
+                let answer: InstancesAnswer =
+                    serde_json::from_slice(&message.payload).expect("instances");
+                answered += usize::from(!answer.more);
+                let cell = answer.cell;
+                listed.extend(answer.instances.into_iter().map(|i| (cell.clone(), i)));
+                answered == cells
+            };
+            let (subject, body) = (self.subjects.instances(), to_bytes(&question));
+            let wait = Duration::from_secs(2);
+            let ended = ask::gather(&self.client, subject, body, wait, None, heard).await;
             match ended {
-                Ok(_) if answered == cells => Ok(found),
+                Ok(_) if answered == cells => Ok(listed),
                 other => Err(format!("{answered} of {cells} cells answered, {other:?}")),
             }
         })
         .await
     }
 
-    /// The cells on which an instance of the app holds its place, once for each. Asks again until all
-    /// cells answer.
+    /// Every instance on every cell, by id.
+    pub(crate) async fn instances(&self, cells: usize) -> BTreeMap<shared::InstanceId, Instance> {
+        let listed = self.listed(cells, None).await;
+        listed.into_iter().map(|(_, i)| (i.instance, i)).collect()
+    }
+
+    /// The cells on which an instance of the app holds its place, once for each.
     pub(crate) async fn holders(&self, cells: usize, app: &str) -> Vec<String> {
-        eventually("all cells to say what runs", async || {
-            let (mut held, mut answered) = (Vec::new(), 0);
-            let question = Instances {
-                v: shared::VERSION,
-                app: Some(app.to_owned()),
-                ids: Vec::new(),
-            };
-            let subject = self.subjects.instances();
-            let wait = Duration::from_secs(2);
-            let heard = |message: async_nats::Message| {
-                let answer: InstancesAnswer =
-                    serde_json::from_slice(&message.payload).expect("instances");
-                answered += usize::from(!answer.more);
-                let holds = |i: &&Instance| {
-                    use shared::wire::InstanceState::{Crashed, Exited};
-                    ![Crashed, Exited].contains(&i.state)
-                };
-                let count = answer.instances.iter().filter(holds).count();
-                held.extend(std::iter::repeat_n(answer.cell, count));
-                answered == cells
-            };
-            let ended = ask::gather(
-                &self.client,
-                subject,
-                to_bytes(&question),
-                wait,
-                None,
-                heard,
-            )
-            .await;
-            match ended {
-                Ok(_) if answered == cells => Ok(held),
-                other => Err(format!("{answered} of {cells} cells answered, {other:?}")),
-            }
-        })
-        .await
+        use shared::wire::InstanceState::{Crashed, Exited};
+        let mut listed = self.listed(cells, Some(app)).await;
+        listed.retain(|(_, instance)| ![Crashed, Exited].contains(&instance.state));
+        listed.into_iter().map(|(cell, _)| cell).collect()
+    }
+
+    /// The instances that run, each with its cell, in order.
+    pub(crate) async fn running(&self, cells: usize) -> Vec<(String, String)> {
+        let mut listed = self.listed(cells, None).await;
+        listed.retain(|(_, instance)| instance.state == shared::wire::InstanceState::Running);
+        let pairs = listed
+            .into_iter()
+            .map(|(cell, i)| (i.instance.to_string(), cell));
+        let mut pairs: Vec<_> = pairs.collect();
+        pairs.sort();
+        pairs
     }
 
     /// Stops an app.

@@ -1,0 +1,85 @@
+//! The processes of instances, from the process table of the machine.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+use shared::proc::Process;
+
+/// The variable that marks the instances of one run.
+pub(crate) const MARK: &str = "CHAOS";
+/// The variable that says how much memory an instance asked for, MiB.
+pub(crate) const MEMORY: &str = "CHAOS_MEMORY";
+
+/// A process of an instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) pid: u32,
+    pub(crate) parent: u32,
+    /// In clock ticks since the machine was started.
+    pub(crate) started_ticks: u64,
+    pub(crate) app: String,
+    pub(crate) instance: String,
+    pub(crate) cell: String,
+    pub(crate) memory_mb: u64,
+}
+
+/// Every process of the instances with this mark.
+pub(crate) fn look(mark: &str) -> Vec<Found> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| read(&entry.path(), mark))
+        .collect()
+}
+
+/// A process that has ended meanwhile, or that may not be looked at, is none of ours.
+fn read(folder: &Path, mark: &str) -> Option<Found> {
+    let pid: u32 = folder.file_name()?.to_str()?.parse().ok()?;
+    let environment = fs::read(folder.join("environ")).ok()?;
+    let variable = |name: &str| {
+        let variables = environment.split(|byte| *byte == 0);
+        let mut pairs =
+            variables.filter_map(|pair| std::str::from_utf8(pair).ok()?.split_once('='));
+        pairs.find_map(|(key, value)| (key == name).then(|| value.to_owned()))
+    };
+    if variable(MARK)? != mark {
+        return None;
+    }
+    let process = Process::read(pid).filter(|process| !process.has_ended())?;
+    Some(Found {
+        pid,
+        parent: process.parent,
+        started_ticks: process.started_ticks,
+        app: variable("APP")?,
+        instance: variable("INSTANCE_ID")?,
+        cell: variable("CELL")?,
+        memory_mb: variable(MEMORY)?.parse().ok()?,
+    })
+}
+
+/// The cells on which each instance has processes.
+pub(crate) fn cells_by_instance(found: &[Found]) -> BTreeMap<&str, BTreeSet<&str>> {
+    let mut cells: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for process in found {
+        cells
+            .entry(&process.instance)
+            .or_default()
+            .insert(&process.cell);
+    }
+    cells
+}
+
+/// The memory, MiB, that the instances of each cell asked for.
+pub(crate) fn memory_by_cell(found: &[Found]) -> BTreeMap<&str, u64> {
+    let instances: BTreeMap<_, _> = found
+        .iter()
+        .map(|process| ((&*process.cell, &*process.instance), process.memory_mb))
+        .collect();
+    let mut memory = BTreeMap::new();
+    for ((cell, _), memory_mb) in instances {
+        *memory.entry(cell).or_default() += memory_mb;
+    }
+    memory
+}
