@@ -63,8 +63,8 @@ impl Auctioneer {
         Self {
             parts: Parts {
                 random: SplitMix64::new(settings.seed),
-                feed: Feed::default(),
-                requests: Requests::new(settings.name.clone()),
+                feed: Feed::new(settings.limits.max_ttl_ms),
+                requests: Requests::new(settings.name.clone(), settings.limits.max_queue_ms),
                 dispatches: Dispatches::default(),
                 reports: Reports::default(),
                 past_auctions: PastAuctions::default(),
@@ -314,8 +314,13 @@ impl Auctioneer {
             answers::settle(parts, instance, None);
         }
         if let Some(lost) = received.left {
-            return self.lost(lost, "cell withdrew".to_owned());
+            let why = match &received.from {
+                None => "cell withdrew",
+                Some(_) => "the pool is full, and it has never answered a question",
+            };
+            self.lost(lost, why.to_owned());
         }
+        let parts = &mut self.parts;
         let Some((cell, auction)) = received.from else {
             return;
         };

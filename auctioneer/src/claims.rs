@@ -73,7 +73,10 @@ pub(crate) fn outcome(parts: &mut Parts, lookups: &mut Lookups, id: &RequestId, 
         if outcomes.is(id, &body) {
             return;
         }
-        let ended = Ended::heard(body);
+        let Some(ended) = Ended::heard(id, body) else {
+            parts.turn.counters.dropped_malformed += 1;
+            return;
+        };
         let known = outcomes.claim(id);
         if let Some(begun) = outcomes.own(id)
             && ended.claim.is_some()
@@ -87,7 +90,10 @@ pub(crate) fn outcome(parts: &mut Parts, lookups: &mut Lookups, id: &RequestId, 
     let Some(ticket) = parts.requests.get(key) else {
         return;
     };
-    let ended = Ended::heard(body);
+    let Some(ended) = Ended::heard(id, body) else {
+        parts.turn.counters.dropped_malformed += 1;
+        return;
+    };
     if ticket.claim.is_some() && ticket.claim == ended.claim {
         return;
     }

@@ -23,6 +23,8 @@ pub struct Counters {
     pub dropped_old_incarnation: u64,
     /// Dropped: the pool is full.
     pub dropped_pool_full: u64,
+    /// Cells that never answered and made room, in a full pool, for one that does.
+    pub cells_displaced: u64,
     /// Bids "unchanged" since a report that was not received; the cell's state was asked for.
     pub missed_reports: u64,
     /// Cells that joined.

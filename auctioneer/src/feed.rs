@@ -20,7 +20,7 @@ use shared::{
 };
 
 use self::{former::Former, known::lease_ms};
-use crate::{counters::Counters, pool_time::PoolTime};
+use crate::{Limits, counters::Counters, pool_time::PoolTime};
 pub use known::{Debit, Known};
 use shared::{AuctionId, InstanceId, clock::CellTime};
 
@@ -30,8 +30,8 @@ pub const MAX_REPORT_BYTES: usize = 256 * 1024;
 pub const MAX_APPS: usize = 10_000;
 /// The most cells.
 pub const MAX_CELLS: usize = 50_000;
-/// The longest ttl, milliseconds.
-const MAX_TTL_MS: u64 = 3_600_000;
+/// Between two questions to cells for which there is no room, milliseconds.
+const ASK_NEWCOMER_MS: u64 = 10;
 
 /// The kinds of reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub struct Received {
     pub from: Option<(Arc<str>, Option<AuctionId>)>,
     /// The cell was not in the pool before.
     pub joined: bool,
-    /// The cell withdrew; what it was running.
+    /// The cell withdrew, or another one made room for it; what that was running.
     pub left: Option<LostCell>,
     /// Its state must be asked for: it bids "unchanged" since a report that was not received.
     pub ask_state: Option<Arc<str>>,
@@ -76,7 +76,7 @@ pub struct LostCell {
 }
 
 /// All cells in the pool, and what is known of each.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Feed {
     cells: BTreeMap<Arc<str>, Known>,
     pool: Pool,
@@ -85,9 +85,36 @@ pub struct Feed {
     unreachable: BTreeSet<Arc<str>>,
     former: Former,
     version: u64,
+    /// A longer ttl counts as this, milliseconds.
+    max_ttl_ms: u64,
+    /// Cells that have never answered a question: in a full pool they make room for those that do.
+    unproven: BTreeSet<Arc<str>>,
+    /// When a cell for which there is no room may be asked again.
+    ask_newcomer_ms: u64,
+}
+
+impl Default for Feed {
+    fn default() -> Self {
+        Self::new(Limits::default().max_ttl_ms)
+    }
 }
 
 impl Feed {
+    /// An empty pool; a longer ttl than this counts as this, milliseconds.
+    pub fn new(max_ttl_ms: u64) -> Self {
+        Self {
+            cells: BTreeMap::new(),
+            pool: Pool::default(),
+            time: PoolTime::default(),
+            unreachable: BTreeSet::new(),
+            former: Former::default(),
+            version: 0,
+            max_ttl_ms,
+            unproven: BTreeSet::new(),
+            ask_newcomer_ms: 0,
+        }
+    }
+
     /// The cells less all debits.
     pub fn pool(&self) -> &Pool {
         &self.pool
@@ -150,6 +177,7 @@ impl Feed {
 
     fn forget(&mut self, name: &str) -> Option<LostCell> {
         let (name, known) = self.cells.remove_entry(name)?;
+        self.unproven.remove(&name);
         let cell = self.pool.get(&name);
         let lost = LostCell {
             apps: cell.map(|cell| cell.apps.clone()).unwrap_or_default(),
@@ -224,11 +252,11 @@ impl Feed {
         whole: impl FnOnce() -> Result<Cell, WireError>,
         counters: &mut Counters,
     ) -> Received {
-        if self.former.contains(&envelope.incarnation) {
+        if self.former.contains(now_ms, &envelope.incarnation) {
             counters.dropped_old_incarnation += 1;
             return Received::default();
         }
-        let ttl_ms = envelope.ttl.map(|ttl| millis(ttl.0).min(MAX_TTL_MS));
+        let ttl_ms = envelope.ttl.map(|ttl| millis(ttl.0).min(self.max_ttl_ms));
         if ttl_ms == Some(0) {
             return self.leave(now_ms, envelope, counters);
         }
@@ -293,6 +321,8 @@ impl Feed {
         known.touch(now_ms, pool_ms, envelope, ttl_ms);
         if kind == ReportKind::Advert {
             known.advertised();
+        } else {
+            self.unproven.remove(&name);
         }
         let (removed, settled) = known.drop_shown(None, envelope);
         if let (false, Some(cell)) = (removed.is_empty(), self.pool.get(&name)) {
@@ -344,14 +374,19 @@ impl Feed {
             counters.dropped_too_large += 1;
             return Received::default();
         }
+        let mut left = None;
         let old = self
             .cells
             .get(envelope.cell.as_str())
             .map(|k| (k.incarnation, k.ttl_ms));
         match old {
             None if self.cells.len() >= MAX_CELLS => {
-                counters.dropped_pool_full += 1;
-                return Received::default();
+                if kind == ReportKind::Advert || self.unproven.is_empty() {
+                    return self.no_room(now_ms, kind, envelope, counters);
+                }
+                let displaced = self.unproven.pop_first();
+                left = displaced.and_then(|name| self.forget(&name));
+                counters.cells_displaced += 1;
             }
             Some((incarnation, ttl_ms)) if incarnation != envelope.incarnation => {
                 // what was sent to the old incarnation ended with it
@@ -367,6 +402,11 @@ impl Feed {
             Some((name, _)) => Arc::clone(name),
             None => envelope.cell.as_str().into(),
         };
+        if kind != ReportKind::Advert {
+            self.unproven.remove(&name);
+        } else if joined {
+            self.unproven.insert(Arc::clone(&name));
+        }
         let known = self.cells.entry(Arc::clone(&name));
         let known = known.or_insert_with(|| Known::new(envelope, ttl_ms));
         known.touch(now_ms, pool_ms, envelope, Some(ttl_ms));
@@ -383,7 +423,30 @@ impl Feed {
         Received {
             from: Some((name, envelope.auction)),
             joined,
+            left,
             settled,
+            ..Received::default()
+        }
+    }
+
+    /// There is no room for this cell. It is asked, now and then, whether it answers: then a cell that does
+    /// not makes room for it.
+    fn no_room(
+        &mut self,
+        now_ms: u64,
+        kind: ReportKind,
+        envelope: &Envelope,
+        counters: &mut Counters,
+    ) -> Received {
+        counters.dropped_pool_full += 1;
+        let asks = kind == ReportKind::Advert
+            && !self.unproven.is_empty()
+            && now_ms >= self.ask_newcomer_ms;
+        if asks {
+            self.ask_newcomer_ms = now_ms + ASK_NEWCOMER_MS;
+        }
+        Received {
+            ask_state: asks.then(|| envelope.cell.as_str().into()),
             ..Received::default()
         }
     }

@@ -50,7 +50,7 @@ pub use io::{
     StartMessage,
 };
 pub use outcomes::{MAX_OUTCOMES, REMEMBER_MS};
-pub use parts::Settings;
+pub use parts::{Limits, Settings};
 pub use pool_time::{ECHO_MS, MAX_GAP_MS};
 pub use requests::{DEFAULT_DEADLINE_MS, MAX_AUCTIONS, MAX_BATCH, MAX_WAITING, REQUEUE_MS};
 pub use shell::{AuctioneerConfig, AuctioneerError, run};

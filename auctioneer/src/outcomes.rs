@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use placement::{Invalid, MAX_INSTANCES, Request};
-use shared::wire::{Outcome, StartReply, WireError, parse_indices, to_bytes};
+use shared::wire::{ErrorBody, Outcome, StartReply, WireError, parse_indices, to_bytes};
 use shared::{AuctionId, InstanceId, RequestId};
 
 use crate::{
@@ -107,21 +107,23 @@ impl Former {
 }
 
 impl Ended {
-    /// The outcome of another auctioneer, as it was published.
-    pub(crate) fn heard(body: Bytes) -> Self {
-        #[derive(serde::Deserialize)]
-        struct Told {
-            outcome: Outcome,
-            #[serde(default)]
-            claim: Option<AuctionId>,
-        }
-        let told: Option<Told> = serde_json::from_slice(&body).ok();
-        Self {
-            unsure: told.as_ref().is_none_or(|t| t.outcome == Outcome::Unknown),
-            claim: told.and_then(|t| t.claim),
+    /// The outcome of another auctioneer, as it was published; none if it is no answer to the request
+    /// with this id. It is what repeats are answered with.
+    pub(crate) fn heard(id: &RequestId, body: Bytes) -> Option<Self> {
+        let (unsure, claim) = match serde_json::from_slice::<StartReply>(&body) {
+            Ok(reply) if reply.id == *id => (reply.outcome == Outcome::Unknown, reply.claim),
+            Ok(_) => return None,
+            // a rejected request has no other answer than its error, and is looked at anew when repeated
+            Err(_) => serde_json::from_slice::<ErrorBody>(&body)
+                .ok()
+                .map(|_| (true, None))?,
+        };
+        Some(Self {
+            unsure,
+            claim,
             body,
             own: None,
-        }
+        })
     }
 }
 
@@ -369,13 +371,43 @@ mod tests {
     #[test]
     fn an_outcome_that_leaves_open_what_runs_is_replaced_by_a_better_one() {
         let mut outcomes = Outcomes::default();
-        let unknown = r#"{"outcome":"unknown"}"#;
-        let placed = r#"{"outcome":"placed","claim":"00000000-0000-0000-0000-000000000009"}"#;
-        outcomes.ended(0, &id("a"), Ended::heard(unknown.into()), false);
+        let unknown = r#"{"id":"a","app":"web","outcome":"unknown","instances":[]}"#;
+        let placed = r#"{"id":"a","app":"web","outcome":"placed","instances":[],"claim":"00000000-0000-0000-0000-000000000009"}"#;
+        let heard = |body: &'static str| Ended::heard(&id("a"), body.into()).unwrap();
+        outcomes.ended(0, &id("a"), heard(unknown), false);
         assert_eq!(outcomes.get("a"), Some(Seen::Unsure(Some(unknown.into()))));
-        outcomes.ended(1, &id("a"), Ended::heard(placed.into()), false);
+        outcomes.ended(1, &id("a"), heard(placed), false);
         assert_eq!(outcomes.get("a"), Some(Seen::Ended(placed.into())));
         assert_eq!(outcomes.claim(&id("a")), Some(AuctionId::from_u128(9)));
+    }
+
+    #[test]
+    fn what_is_no_answer_to_the_request_is_no_outcome() {
+        for (body, good) in [
+            (
+                r#"{"id":"a","app":"web","outcome":"placed","instances":[]}"#,
+                true,
+            ),
+            (
+                r#"{"error":{"code":"invalid_request","message":"app: missing"}}"#,
+                true,
+            ),
+            (
+                r#"{"id":"b","app":"web","outcome":"placed","instances":[]}"#,
+                false,
+            ),
+            (
+                r#"{"id":"a","app":"web","outcome":"done","instances":[]}"#,
+                false,
+            ),
+            (r#"{"id":"a","outcome":"placed"}"#, false),
+            ("{}", false),
+            ("\u{1}garbage", false),
+            ("", false),
+        ] {
+            let heard = Ended::heard(&id("a"), body.into());
+            assert_eq!(heard.is_some(), good, "{body}");
+        }
     }
 
     #[test]

@@ -9,6 +9,34 @@ use crate::{
 };
 use shared::AuctionId;
 
+/// How much others may ask for, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The longest ttl of an advertisement: a longer one counts as this. So what a forged one says is
+    /// not believed for longer.
+    pub max_ttl_ms: u64,
+    /// The longest `queue_timeout`.
+    pub max_queue_ms: u64,
+}
+
+impl Limits {
+    /// The most that an operator may allow: a ttl of an hour, a `queue_timeout` of a day.
+    pub const MOST: Self = Self {
+        max_ttl_ms: 3_600_000,
+        max_queue_ms: 24 * 3_600_000,
+    };
+}
+
+impl Default for Limits {
+    /// A ttl of a minute, four times the default of `vendue rep`; a `queue_timeout` of an hour.
+    fn default() -> Self {
+        Self {
+            max_ttl_ms: 60_000,
+            max_queue_ms: 3_600_000,
+        }
+    }
+}
+
 /// The settings of a machine.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -16,6 +44,8 @@ pub struct Settings {
     pub name: String,
     /// How it decides.
     pub policy: Policy,
+    /// How much others may ask for.
+    pub limits: Limits,
     /// The largest message that the server accepts, bytes.
     pub max_payload: usize,
     /// All seeds and generated ids follow from this.

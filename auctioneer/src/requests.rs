@@ -3,6 +3,7 @@
 
 mod intake;
 mod queue;
+mod shares;
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -36,6 +37,8 @@ pub(crate) struct Requests {
     groups: Groups,
     outcomes: Outcomes,
     queue: queue::Queue,
+    shares: shares::Shares,
+    max_queue_ms: u64,
     deadlines: BTreeSet<(u64, TicketId)>,
     queue_ends: BTreeSet<(u64, TicketId)>,
     /// Tickets that have ended since the last call of [`Requests::take_ended`].
@@ -50,7 +53,7 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    pub(crate) fn new(auctioneer: String) -> Self {
+    pub(crate) fn new(auctioneer: String, max_queue_ms: u64) -> Self {
         Self {
             auctioneer,
             tickets: FastMap::default(),
@@ -58,6 +61,8 @@ impl Requests {
             groups: Groups::default(),
             outcomes: Outcomes::default(),
             queue: queue::Queue::default(),
+            shares: shares::Shares::default(),
+            max_queue_ms,
             deadlines: BTreeSet::new(),
             queue_ends: BTreeSet::new(),
             ended: Vec::new(),
@@ -305,6 +310,7 @@ impl Requests {
     fn remove(&mut self, key: TicketId) -> Option<Ticket> {
         let ticket = self.tickets.remove(&key)?;
         self.by_id.remove(&ticket.id);
+        self.shares.remove(&ticket.request, ticket.instances.len());
         self.deadlines.remove(&(ticket.deadline_ms, key));
         self.queue_ends.remove(&(ticket.queue_end_ms, key));
         self.ended.push(key);

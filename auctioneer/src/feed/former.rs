@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use shared::Incarnation;
 
-use crate::fast_map::FastSet;
+use crate::fast_map::FastMap;
 
 /// The most that are remembered.
 const MAX_FORMER: usize = 100_000;
@@ -12,26 +12,30 @@ const MAX_FORMER: usize = 100_000;
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Former {
-    known: FastSet<Incarnation>,
-    /// Until when each is remembered, oldest first.
-    order: VecDeque<(u64, Incarnation)>,
+    /// Until when each counts no more.
+    known: FastMap<Incarnation, u64>,
+    /// In the order in which they came.
+    order: VecDeque<Incarnation>,
 }
 
 impl Former {
-    pub(super) fn contains(&self, incarnation: &Incarnation) -> bool {
-        self.known.contains(incarnation)
+    pub(super) fn contains(&self, now_ms: u64, incarnation: &Incarnation) -> bool {
+        let until_ms = self.known.get(incarnation);
+        until_ms.is_some_and(|until_ms| *until_ms > now_ms)
     }
 
-    /// Remembers it for twice as long as its advertisements were valid.
+    /// It counts no more for as long as its advertisements were valid. What it says after that is not
+    /// late: somebody else spoke in its name, or it is there again.
     pub(super) fn add(&mut self, now_ms: u64, incarnation: Incarnation, ttl_ms: u64) {
-        self.known.insert(incarnation);
-        self.order.push_back((now_ms + 2 * ttl_ms, incarnation));
+        if self.known.insert(incarnation, now_ms + ttl_ms).is_none() {
+            self.order.push_back(incarnation);
+        }
     }
 
     /// Forgets those whose time is up, and the oldest when there are too many.
     pub(super) fn forget(&mut self, now_ms: u64) {
-        while let Some((until_ms, incarnation)) = self.order.front() {
-            if *until_ms > now_ms && self.order.len() <= MAX_FORMER {
+        while let Some(incarnation) = self.order.front() {
+            if self.contains(now_ms, incarnation) && self.order.len() <= MAX_FORMER {
                 break;
             }
             self.known.remove(incarnation);
@@ -49,19 +53,19 @@ mod tests {
     }
 
     #[test]
-    fn each_is_remembered_for_two_ttl() {
+    fn each_counts_no_more_for_one_ttl() {
         let mut former = Former::default();
         former.add(100, incarnation(1), 50);
         former.add(100, incarnation(2), 60);
         for (now_ms, known) in [
             (100, [true, true]),
-            (199, [true, true]),
-            (200, [false, true]),
-            (219, [false, true]),
-            (300, [false, false]),
+            (149, [true, true]),
+            (150, [false, true]),
+            (159, [false, true]),
+            (160, [false, false]),
         ] {
             former.forget(now_ms);
-            let found = [1, 2].map(|number| former.contains(&incarnation(number)));
+            let found = [1, 2].map(|number| former.contains(now_ms, &incarnation(number)));
             assert_eq!(found, known, "at {now_ms}");
         }
         assert!(former.order.is_empty());
@@ -74,10 +78,10 @@ mod tests {
             former.add(0, incarnation(number), 1_000);
         }
         former.forget(0);
-        assert!(former.contains(&incarnation(0)));
+        assert!(former.contains(0, &incarnation(0)));
         former.add(0, incarnation(MAX_FORMER), 1_000);
         former.forget(0);
-        let found = [0, 1, MAX_FORMER].map(|number| former.contains(&incarnation(number)));
+        let found = [0, 1, MAX_FORMER].map(|number| former.contains(0, &incarnation(number)));
         assert_eq!(found, [false, true, true]);
     }
 }

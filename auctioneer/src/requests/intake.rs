@@ -1,8 +1,8 @@
 //! Opening requests: a request is new, a repeat of another one, or rejected.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use placement::Span;
+use placement::{Invalid, Span};
 use shared::{
     clock::millis,
     wire::{Outcome, WireError, code, instance_id, to_bytes},
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The most jobs that may wait for an auction or be queued.
-pub const MAX_WAITING: usize = 100_000;
+pub const MAX_WAITING: usize = 200_000;
 /// The default deadline of a reply.
 pub const DEFAULT_DEADLINE_MS: u64 = 4_000;
 
@@ -78,12 +78,30 @@ impl Requests {
             );
             return Err(refuse(code::OVERLOADED, message));
         }
+        if let Some(message) = self.shares.refusal(&asked.request, jobs) {
+            turn.counters.overloaded += 1;
+            return Err(refuse(code::OVERLOADED, message));
+        }
+        if let Some(error) = self.too_long(&asked) {
+            return Err(rejected(&asked, error));
+        }
         turn.counters.repeats += u64::from(seen.is_some());
         let unsure = seen.is_some() || (asked.given && turn.now_ms < self.unsure_until_ms);
         Ok(Some(Opened {
             ticket: self.open(turn, asked, place),
             unsure,
         }))
+    }
+
+    /// Whether the request would wait for longer than the operator allows.
+    fn too_long(&self, asked: &AdmittedRequest) -> Option<WireError> {
+        let wait = asked.request.queue_timeout?;
+        let most = Span(Duration::from_millis(self.max_queue_ms));
+        (wait.0 > most.0).then(|| {
+            let expected =
+                format!("at most {most}, which --max-queue-timeout of the auctioneer sets");
+            Invalid::new("queue_timeout", wait.to_string(), expected).into()
+        })
     }
 
     fn open(&mut self, turn: &mut Turn, asked: AdmittedRequest, place: Place) -> TicketId {
@@ -104,6 +122,7 @@ impl Requests {
         let span = |span: Option<Span>, default| span.map_or(default, |s| millis(s.0));
         let deadline_ms = now_ms + span(request.deadline, DEFAULT_DEADLINE_MS);
         let queue_end_ms = now_ms + span(request.queue_timeout, 0);
+        self.shares.add(&request, instances.len());
         self.deadlines.insert((deadline_ms, key));
         if queue_end_ms > now_ms {
             self.queue_ends.insert((queue_end_ms, key));

@@ -30,8 +30,12 @@ use tokio::{
 use uuid::Uuid;
 
 use crate::{
-    auctioneer::Auctioneer, counters::Counters, ids::ReplyKey, io::AuctioneerInput,
-    parts::Settings, warm_up::WarmUp,
+    auctioneer::Auctioneer,
+    counters::Counters,
+    ids::ReplyKey,
+    io::AuctioneerInput,
+    parts::{Limits, Settings},
+    warm_up::WarmUp,
 };
 use broadcasts::Broadcasts;
 use drop_notices::DropNotices;
@@ -56,6 +60,8 @@ pub struct AuctioneerConfig {
     pub name: String,
     /// How it decides.
     pub policy: Policy,
+    /// How much others may ask for.
+    pub limits: Limits,
 }
 
 /// Why an auctioneer failed.
@@ -122,6 +128,7 @@ pub async fn run(
     let machine = Auctioneer::new(Settings {
         name: config.name.clone(),
         policy: config.policy.clone(),
+        limits: config.limits,
         max_payload: bus.client.server_info().max_payload,
         seed: Uuid::new_v4().as_u64_pair().0,
         wall_start_ms: wall_ms(),

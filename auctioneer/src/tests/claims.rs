@@ -70,6 +70,24 @@ fn outcome(world: &mut World, cell: &str, claim: u128) {
     });
 }
 
+#[test]
+fn a_forged_outcome_that_is_none_is_dropped_and_counted() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    for body in [
+        "garbage",
+        r#"{"v":1,"id":"other","app":"web","outcome":"placed","instances":[]}"#,
+    ] {
+        world.input(AuctioneerInput::Outcome {
+            id: "r".parse().unwrap(),
+            body: Bytes::from(body),
+        });
+    }
+    assert_eq!(world.machine.counters().dropped_malformed, 2);
+    let key = world.ask_one("r", "web", 100, 1);
+    world.deliver_all();
+    assert_eq!(world.start_reply(key).outcome, Outcome::Placed);
+}
+
 /// An auctioneer that listens only since now.
 fn restarted(names: &[&str]) -> World {
     let mut world = World::unsure("dea");

@@ -6,7 +6,7 @@ use shared::wire::{Acceptance, Refusal};
 use super::world::TestCell;
 use crate::{
     Counters,
-    feed::{Debit, Feed, MAX_APPS, MAX_REPORT_BYTES, Received, ReportKind},
+    feed::{Debit, Feed, MAX_APPS, MAX_CELLS, MAX_REPORT_BYTES, Received, ReportKind},
 };
 use shared::InstanceId;
 use shared::{AuctionId, Incarnation, clock::CellTime};
@@ -193,11 +193,7 @@ fn old_versions_and_old_incarnations_are_refused() {
     assert!(!bench.receive(&reborn).joined, "the same cell");
     assert_eq!(bench.free(), 50);
     cell.seq = 1_000;
-    assert_eq!(
-        bench.receive(&cell),
-        Received::default(),
-        "it never comes back"
-    );
+    assert_eq!(bench.receive(&cell), Received::default(), "it was replaced");
     assert_eq!(
         (bench.counters.dropped_old_incarnation, bench.free()),
         (1, 50)
@@ -209,11 +205,12 @@ fn old_versions_and_old_incarnations_are_refused() {
     }
     assert_eq!(bench.feed.get("c").unwrap().incarnation, reborn.incarnation);
     assert_eq!(bench.counters.dropped_old_incarnation, 6);
-    // forgotten after two ttl: then a report of it would be from a new cell
-    bench.pass(29_999);
+    // after one ttl it is not late any more: it was replaced in a forged word, or lives again
+    bench.pass(14_999);
     assert_eq!(bench.receive(&cell), Received::default());
     bench.pass(1);
-    assert!(bench.receive(&cell).joined);
+    bench.receive(&cell);
+    assert_eq!(bench.feed.get("c").unwrap().incarnation, cell.incarnation);
 }
 
 #[test]
@@ -240,6 +237,9 @@ fn a_ttl_of_0_removes_at_once() {
         "its late reports count no more"
     );
     assert!(bench.feed.pool().is_empty());
+    // somebody else said that it leaves: it speaks on
+    bench.pass(15_000);
+    assert!(bench.receive(&cell).joined);
 }
 
 #[test]
@@ -436,13 +436,97 @@ fn the_largest_reports_are_read() {
 }
 
 #[test]
-fn a_report_is_valid_for_an_hour_at_most() {
+fn a_report_is_valid_for_as_long_as_the_operator_allows() {
     let mut bench = Bench::new();
     let mut cell = TestCell::new("c", 100);
-    cell.ttl_ms = 24 * 3_600_000;
+    for (asked_ms, valid_ms) in [(59_000, 59_000), (60_000, 60_000), (3_600_000, 60_000)] {
+        (cell.seq, cell.ttl_ms) = (cell.seq + 1, asked_ms);
+        bench.receive(&cell);
+        assert_eq!(bench.feed.get("c").unwrap().ttl_ms, valid_ms);
+    }
+}
+
+#[test]
+fn a_forged_version_is_believed_for_one_ttl_at_most() {
+    let mut bench = Bench::new();
+    let mut cell = TestCell::new("c", 100);
     bench.receive(&cell);
-    let known = bench.feed.get("c").unwrap();
-    assert_eq!(known.ttl_ms, 3_600_000);
+    let mut forged = cell.clone();
+    (forged.seq, forged.ttl_ms) = (u64::MAX, 3_600_000);
+    forged.cell.available.memory_mb = 1;
+    bench.receive(&forged);
+    let mut seconds = 0;
+    while bench.free() == 1 {
+        (seconds, cell.seq) = (seconds + 1, cell.seq + 1);
+        bench.pass(1_000);
+        bench.receive(&cell);
+    }
+    // the longest ttl; what the cell itself says does not renew what was forged
+    assert_eq!((seconds, bench.free()), (59, 100));
+}
+
+#[test]
+fn in_a_full_pool_a_cell_that_answers_takes_the_place_of_one_that_never_did() {
+    let mut bench = Bench::new();
+    let mut real = TestCell::new("real", 100);
+    real.incarnation = Incarnation::from_u128(1);
+    let state = |bench: &mut Bench, cell: &TestCell| {
+        let (now_ms, body) = (bench.now_ms, cell.report(None));
+        let counters = &mut bench.counters;
+        bench
+            .feed
+            .receive(now_ms, ReportKind::State, None, &body, counters)
+    };
+    bench.receive(&real);
+    state(&mut bench, &real);
+    for number in 1..MAX_CELLS {
+        let mut fake = TestCell::new(&format!("fake-{number:05}"), 1);
+        fake.incarnation = Incarnation::from_u128(100 + number as u128);
+        bench.receive(&fake);
+    }
+    let newcomer = TestCell::new("newcomer", 100);
+    let refused = bench.receive(&newcomer);
+    assert_eq!(refused.ask_state.as_deref(), Some("newcomer"));
+    assert_eq!(
+        bench.receive(&newcomer).ask_state,
+        None,
+        "not for each message"
+    );
+    let taken = state(&mut bench, &newcomer);
+    assert!(taken.joined);
+    assert_eq!(&*taken.left.unwrap().name, "fake-00001");
+    assert!(bench.feed.get("newcomer").is_some() && bench.feed.get("real").is_some());
+    let counters = &bench.counters;
+    assert_eq!(
+        (counters.dropped_pool_full, counters.cells_displaced),
+        (2, 1)
+    );
+    bench.now_ms += 1_000;
+    let fake = TestCell::new("fake-00001", 1);
+    assert!(bench.receive(&fake).ask_state.is_some());
+    assert_eq!(bench.feed.get("fake-00001").map(|_| ()), None);
+}
+
+#[test]
+fn a_full_pool_of_cells_that_answer_takes_no_more() {
+    let mut bench = Bench::new();
+    for number in 0..MAX_CELLS {
+        let mut cell = TestCell::new(&format!("c-{number}"), 1);
+        cell.incarnation = Incarnation::from_u128(100 + number as u128);
+        let body = cell.report(None);
+        bench
+            .feed
+            .receive(0, ReportKind::State, None, &body, &mut bench.counters);
+    }
+    let newcomer = TestCell::new("newcomer", 100);
+    assert_eq!(bench.receive(&newcomer), Received::default());
+    let body = newcomer.report(None);
+    let counters = &mut bench.counters;
+    let answered = bench
+        .feed
+        .receive(0, ReportKind::State, None, &body, counters);
+    assert_eq!(answered, Received::default());
+    assert_eq!(bench.counters.dropped_pool_full, 2);
 }
 
 #[test]

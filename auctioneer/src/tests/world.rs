@@ -164,6 +164,7 @@ impl World {
         let mut machine = Auctioneer::new(Settings {
             name: "a1".into(),
             policy: Policy::preset(policy).unwrap(),
+            limits: crate::Limits::default(),
             max_payload,
             seed: 1,
             wall_start_ms: 0,

@@ -91,6 +91,7 @@ impl Cluster {
         let bus = bus(url, name).await;
         let shutdown = CancellationToken::new();
         let config = auctioneer::AuctioneerConfig {
+            limits: auctioneer::Limits::default(),
             name: name.to_owned(),
             policy: Policy::preset(policy).unwrap(),
         };

@@ -245,6 +245,7 @@ impl Node for AuctioneerNode {
         self.machine = Some(Auctioneer::new(Settings {
             name: self.name.clone(),
             policy: self.policy.clone(),
+            limits: auctioneer::Limits::default(),
             max_payload: MAX_PAYLOAD,
             seed: self.random.next(),
             wall_start_ms: 0,

@@ -41,6 +41,7 @@ impl World<'_> {
         let mut machine = Auctioneer::new(auctioneer::Settings {
             name: format!("auctioneer-{n}"),
             policy: self.policy.clone(),
+            limits: auctioneer::Limits::MOST,
             max_payload: super::messages::MAX_PAYLOAD,
             seed: random.next(),
             wall_start_ms,

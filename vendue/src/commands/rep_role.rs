@@ -1,7 +1,7 @@
 //! Running a rep: its settings, from flags and from a TOML file with the same names, and its program.
 
 mod print;
-mod settings;
+pub(crate) mod settings;
 
 use std::path::PathBuf;
 

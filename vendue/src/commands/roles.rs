@@ -1,13 +1,15 @@
 //! Running an auctioneer.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::Context;
+use auctioneer::Limits;
+use placement::{Invalid, Span};
 use serde::{Deserialize, de::DeserializeOwned};
-use shared::{Subjects, shutdown};
+use shared::{Subjects, clock::millis, shutdown};
 use toml::{Table, Value};
 
-use super::policy;
+use super::{policy, rep_role::settings::span};
 use crate::{
     cluster::{nats_options, short_name},
     context::{Exit, Global, Usage},
@@ -24,14 +26,50 @@ pub(crate) struct AuctioneerArgs {
     /// Policy: the name of a preset or a file [default: diego]
     #[arg(long, env = "VENDUE_POLICY", value_name = "NAME|FILE")]
     policy: Option<String>,
+    /// The longest time that an advertisement is believed, at most 1h [default: 1m]
+    #[arg(long, env = "VENDUE_MAX_TTL", value_name = "TIME", value_parser = span)]
+    max_ttl: Option<Span>,
+    /// The longest `queue_timeout` of a request, at most 24h [default: 1h]
+    #[arg(long, env = "VENDUE_MAX_QUEUE_TIMEOUT", value_name = "TIME", value_parser = span)]
+    max_queue_timeout: Option<Span>,
 }
 
 /// An auctioneer's file.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct AuctioneerFile {
     name: Option<String>,
     policy: Option<String>,
+    max_ttl: Option<Span>,
+    max_queue_timeout: Option<Span>,
+}
+
+impl AuctioneerFile {
+    fn limits(&self) -> anyhow::Result<Limits> {
+        let (usual, most) = (Limits::default(), Limits::MOST);
+        let within = |name, span: Option<Span>, usual: u64, most: u64| {
+            let Some(span) = span else { return Ok(usual) };
+            let given = millis(span.0);
+            if (1_000..=most).contains(&given) {
+                return Ok(given);
+            }
+            let expected = format!("from 1s to {}", Span(Duration::from_millis(most)));
+            Err(Usage::because(Invalid::new(
+                name,
+                span.to_string(),
+                expected,
+            )))
+        };
+        Ok(Limits {
+            max_ttl_ms: within("max-ttl", self.max_ttl, usual.max_ttl_ms, most.max_ttl_ms)?,
+            max_queue_ms: within(
+                "max-queue-timeout",
+                self.max_queue_timeout,
+                usual.max_queue_ms,
+                most.max_queue_ms,
+            )?,
+        })
+    }
 }
 
 /// A configuration that no auctioneer may have is bad usage.
@@ -45,13 +83,17 @@ pub(crate) fn auctioneer_error(error: auctioneer::AuctioneerError) -> anyhow::Er
 /// Runs an auctioneer until it is stopped.
 pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow::Result<Exit> {
     let mut table = read_table(args.config.as_ref())?;
-    for (key, flag) in [("name", &args.name), ("policy", &args.policy)] {
-        table.extend(
-            flag.clone()
-                .map(|value| (key.to_owned(), Value::from(value))),
-        );
+    let span = |span: Option<Span>| span.map(|span| span.to_string());
+    for (key, flag) in [
+        ("name", args.name.clone()),
+        ("policy", args.policy.clone()),
+        ("max-ttl", span(args.max_ttl)),
+        ("max-queue-timeout", span(args.max_queue_timeout)),
+    ] {
+        table.extend(flag.map(|value| (key.to_owned(), Value::from(value))));
     }
     let file: AuctioneerFile = from_table(table, args.config.as_ref())?;
+    let limits = file.limits()?;
     let mut options = nats_options(global, "", true);
     let name = match file.name {
         Some(name) => Some(name),
@@ -60,6 +102,7 @@ pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow
     let config = auctioneer::AuctioneerConfig {
         name: name.unwrap_or_else(|| short_name("auctioneer")),
         policy: policy::load_to_run(file.policy.as_deref().unwrap_or(DEFAULT_POLICY))?,
+        limits,
     };
     // before anything is said of the connection
     placement::check_name("name", &config.name).map_err(Usage::because)?;

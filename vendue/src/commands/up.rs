@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use nats_server::{Options, Port, Server, USUAL_PORT};
-use placement::Resources;
+use placement::{Policy, Resources};
 use serde_json::json;
 use shared::{
     Subjects,
@@ -97,14 +97,7 @@ pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Exit> {
     };
     let stop_roles = CancellationToken::new();
     let mut roles = JoinSet::new();
-    let auctioneer = auctioneer::AuctioneerConfig {
-        name: if joins {
-            short_name("auctioneer")
-        } else {
-            "auctioneer-0".into()
-        },
-        policy,
-    };
+    let auctioneer = auctioneer_of(joins, policy);
     spawn(
         &mut roles,
         &stop_roles,
@@ -139,6 +132,19 @@ pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Exit> {
         server.stop().await;
     }
     done.map(|()| Exit::Ok)
+}
+
+/// The settings of the cluster's auctioneer; on a server that others use its name is one of its own.
+fn auctioneer_of(joins: bool, policy: Policy) -> auctioneer::AuctioneerConfig {
+    auctioneer::AuctioneerConfig {
+        name: if joins {
+            short_name("auctioneer")
+        } else {
+            "auctioneer-0".into()
+        },
+        policy,
+        limits: auctioneer::Limits::default(),
+    }
 }
 
 /// Starts every role, each with a connection of its own.

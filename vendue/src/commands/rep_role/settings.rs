@@ -197,7 +197,7 @@ fn ports(text: &str) -> anyhow::Result<(u16, u16)> {
     })
 }
 
-pub(super) fn span(text: &str) -> Result<Span, humantime::DurationError> {
+pub(crate) fn span(text: &str) -> Result<Span, humantime::DurationError> {
     humantime::parse_duration(text).map(Span)
 }
 

@@ -158,6 +158,7 @@ impl Cluster {
         };
         for n in 0..scenario.auctioneers {
             let config = auctioneer::AuctioneerConfig {
+                limits: auctioneer::Limits::default(),
                 name: format!("auctioneer-{n}"),
                 policy: policy.clone(),
             };

@@ -1,0 +1,65 @@
+//! What each app and each owner has open: nobody fills the waiting room for all.
+//!
+//! This is fairness among those who mean well. An owner is what a request says of itself.
+
+use placement::Request;
+
+use super::MAX_WAITING;
+use crate::fast_map::FastMap;
+
+/// The most instances in the open requests of one app.
+pub(super) const MAX_OPEN_OF_APP: usize = MAX_WAITING / 2;
+/// The most instances in the open requests of one owner.
+pub(super) const MAX_OPEN_OF_OWNER: usize = MAX_WAITING / 4 * 3;
+
+/// Counts of the instances of open requests. They are counted by request, not by instance: an instance
+/// counts until its request has ended.
+#[derive(Debug, Default)]
+pub(super) struct Shares {
+    apps: FastMap<String, usize>,
+    owners: FastMap<String, usize>,
+}
+
+impl Shares {
+    /// Why so many more instances would be more than a share; none if they are not.
+    pub(super) fn refusal(&self, request: &Request, more: usize) -> Option<String> {
+        let app = (&self.apps, "app", request.app.as_str(), MAX_OPEN_OF_APP);
+        let owner = request.owner.as_deref();
+        let owner = owner.map(|owner| (&self.owners, "owner", owner, MAX_OPEN_OF_OWNER));
+        let all = [Some(app), owner].into_iter().flatten();
+        all.into_iter().find_map(|(open, what, name, most)| {
+            let open = open.get(name).copied().unwrap_or(0);
+            (open + more > most).then(|| {
+                format!(
+                    "the {what} {name} has {open} instances in open requests; {more} more would exceed its share of {most}"
+                )
+            })
+        })
+    }
+
+    /// A request with so many instances is open from now on.
+    pub(super) fn add(&mut self, request: &Request, count: usize) {
+        *self.apps.entry(request.app.clone()).or_default() += count;
+        if let Some(owner) = &request.owner {
+            *self.owners.entry(owner.clone()).or_default() += count;
+        }
+    }
+
+    /// A request with so many instances has ended.
+    pub(super) fn remove(&mut self, request: &Request, count: usize) {
+        take(&mut self.apps, &request.app, count);
+        if let Some(owner) = &request.owner {
+            take(&mut self.owners, owner, count);
+        }
+    }
+}
+
+/// Takes from a count, and forgets it when nothing is left.
+fn take(counts: &mut FastMap<String, usize>, name: &str, count: usize) {
+    if let Some(open) = counts.get_mut(name) {
+        *open -= count;
+        if *open == 0 {
+            counts.remove(name);
+        }
+    }
+}
