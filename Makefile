@@ -4,13 +4,14 @@
 # make bench     measures vendue on this machine
 # make tools     fetches what the tests need into .tools/
 # make engines   compares the fast engines with the plain one over many seeds (SEEDS=100000 FROM=0)
+# make chaos     breaks a cluster of real processes many times over and checks what runs (SEED=1 ROUNDS=200)
 # make mutants   changes the code and counts what the tests notice (CRATE=rep FILE=rep/src/ledger.rs)
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench tools compose-test engines mutants
+.PHONY: help demo test lint bench tools compose-test engines chaos mutants
 
 # CI builds exactly what Cargo.lock says
 CARGO_FLAGS := $(if $(CI),--locked)
@@ -88,6 +89,13 @@ FROM := 0
 engines:
 	FROM=$(FROM) SEEDS=$(SEEDS) cargo test $(CARGO_FLAGS) --release -p placement --test engines -- \
 	  --ignored --exact --nocapture fast_is_plain_for_very_many_seeds
+
+SEED := 1
+ROUNDS := 200
+chaos:
+	@export NATS_SERVER_BIN=$$(scripts/get-nats-server.sh)
+	SEED=$(SEED) ROUNDS=$(ROUNDS) cargo test $(CARGO_FLAGS) -p vendue --test faults -- \
+	  --ignored --exact --nocapture chaos::for_many_rounds_of_faults_everything_runs_once
 
 mutants:
 	@scripts/mutants.sh "$(CRATE)" "$(FILE)"
