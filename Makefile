@@ -95,7 +95,7 @@ ROUNDS := 200
 chaos:
 	@export NATS_SERVER_BIN=$$(scripts/get-nats-server.sh)
 	SEED=$(SEED) ROUNDS=$(ROUNDS) cargo test $(CARGO_FLAGS) -p vendue --test faults -- \
-	  --ignored --exact --nocapture chaos::for_many_rounds_of_faults_everything_runs_once
+	  --ignored --nocapture --test-threads 1 chaos::
 
 mutants:
 	@scripts/mutants.sh "$(CRATE)" "$(FILE)"

@@ -98,17 +98,16 @@ impl Amounts {
     }
 
     /// Whether there is enough of everything.
-    // written out, and without a branch that the processor could mispredict: in the walk over all
-    // cells the compiler does not unroll a loop
+    // written out: in the walk over all cells the compiler does not unroll a loop. A full cell lacks memory
+    // as a rule, so that the first comparison is mostly the last
     #[inline]
-    #[allow(clippy::needless_bitwise_bool)]
     pub fn covers(&self, needed: &Self) -> bool {
         let Self([memory, disk, containers, cpu]) = *self;
         let Self([need_memory, need_disk, need_containers, need_cpu]) = *needed;
-        (memory >= need_memory)
-            & (disk >= need_disk)
-            & (containers >= need_containers)
-            & (cpu >= need_cpu)
+        memory >= need_memory
+            && disk >= need_disk
+            && containers >= need_containers
+            && cpu >= need_cpu
     }
 
     /// The minimum of each.

@@ -70,6 +70,11 @@ impl Part {
         self.0.id()
     }
 
+    /// Whether it has not ended.
+    pub(crate) fn lives(&mut self) -> bool {
+        self.0.try_wait().expect("wait").is_none()
+    }
+
     pub(crate) fn kill(mut self) {
         self.0.kill().expect("kill");
         self.0.wait().expect("wait");

@@ -5,6 +5,7 @@
 //! To promise something else, add it to [`watch::Watch`], and what may break it to [`script::Step`].
 
 mod cluster;
+mod hostile;
 mod script;
 mod table;
 mod watch;
@@ -52,6 +53,27 @@ async fn for_many_rounds_of_faults_everything_runs_once() {
     let end = play(seed, usize::try_from(rounds).unwrap()).await;
     println!("{}", end.report());
     assert_eq!(end.violations, [""; 0]);
+}
+
+#[tokio::test]
+async fn garbage_and_forged_words_are_over_after_a_ttl() {
+    hostile::play(1, 30).await;
+}
+
+/// Part of `make chaos`.
+#[tokio::test]
+#[ignore = "takes long; `make chaos` runs it"]
+async fn much_garbage_and_forged_words_are_over_after_a_ttl() {
+    let believed = hostile::play(1, 1_000).await;
+    println!(
+        "chaos: forged words were believed for {} ms at most",
+        believed.as_millis()
+    );
+    // time is checked, and passes, in steps of a tenth of a second
+    assert!(
+        believed < crate::parts::TTL + Duration::from_secs(1),
+        "{believed:?}"
+    );
 }
 
 /// What became of a script.

@@ -1,0 +1,283 @@
+//! Messages that nobody should send: garbage on every subject, and words of others that are forged. No
+//! program ends, everything that can be answered is, and the auctioneers believe what is true again
+//! after one ttl.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use shared::{
+    random::SplitMix64,
+    wire::{Outcome, to_bytes},
+};
+use testkit::{NatsServer, eventually_within};
+
+use crate::parts::{Observer, Part};
+
+const CELLS: [&str; 3] = ["z0-a", "z0-b", "z1-a"];
+/// Believed longer than this nothing must be, however long it says it is.
+const MAX_TTL: &str = "3s";
+/// How long the end of a fuzz may take to be worked off.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Hostile {
+    server: NatsServer,
+    observer: Observer,
+    parts: Vec<Part>,
+    random: SplitMix64,
+}
+
+/// What is sent to a subject is a mutation of this; what would be carried out is only sent broken.
+struct Target {
+    subject: String,
+    body: String,
+    acts: bool,
+}
+
+impl Hostile {
+    async fn start(seed: u64) -> Self {
+        let server = NatsServer::start().await;
+        let observer = Observer::of(&server).await;
+        let url = server.url();
+        let mut parts: Vec<Part> = CELLS
+            .iter()
+            .map(|name| Part::rep(&url, name, &[]))
+            .collect();
+        for name in ["auctioneer-0", "auctioneer-1"] {
+            let arguments = [
+                "auctioneer",
+                "--policy",
+                "dea",
+                "--name",
+                name,
+                "--max-ttl",
+                MAX_TTL,
+            ];
+            parts.push(Part::start(&url, &arguments));
+        }
+        observer.cells(&CELLS).await;
+        Self {
+            server,
+            observer,
+            parts,
+            random: SplitMix64::new(seed),
+        }
+    }
+
+    fn targets(&self) -> Vec<Target> {
+        let subjects = &self.observer.subjects;
+        let target = |subject: String, body: &str, acts| Target {
+            subject,
+            body: body.to_owned(),
+            acts,
+        };
+        let request = r#"{"v":1,"id":"f","app":"fuzz","memory_mb":16,"disk_mb":1,"run":{"command":["sleep","1"]}}"#;
+        let advert = r#"{"v":1,"incarnation":"018f0000-0000-4000-8000-000000000001","seq":42,"clock_ms":1,"ttl":"15s","cell":"z0-a","total":{"memory_mb":1},"available":{"memory_mb":1}}"#;
+        let id = r#"{"v":1,"ids":["018f0000-0000-4000-8000-000000000001"],"app":"fuzz"}"#;
+        let mut targets = vec![
+            target(subjects.start(), request, true),
+            target(subjects.place(), request, false),
+            target(subjects.capacity(), r#"{"v":1,"memory_mb":16}"#, false),
+            target(subjects.explain(), r#"{"v":1,"app":"fuzz"}"#, false),
+            target(
+                subjects.stop(),
+                r#"{"v":1,"app":"web","indices":[0]}"#,
+                true,
+            ),
+            target(subjects.pool(), r#"{"v":1,"from":"a"}"#, false),
+            target(subjects.queued(), r#"{"v":1,"app":"fuzz"}"#, false),
+            target(subjects.discover(), "{}", false),
+            target(
+                subjects.bid(),
+                r#"{"v":1,"auction":"0190b2c3-0000-7000-8000-000000000001"}"#,
+                false,
+            ),
+            target(subjects.instances(), id, false),
+            target(subjects.cells_stop(), r#"{"v":1,"app":"web"}"#, true),
+            target(
+                subjects.outcome("f"),
+                r#"{"v":1,"id":"g","app":"fuzz","outcome":"placed","instances":[]}"#,
+                false,
+            ),
+            target(
+                subjects.event("asked", "fuzz", "nobody"),
+                r#"{"v":1,"kind":"asked","by":"other"}"#,
+                false,
+            ),
+            target(
+                subjects.log("fuzz", "0", "z0-a"),
+                r#"{"v":1,"line":"x"}"#,
+                false,
+            ),
+            target(subjects.echo("auctioneer-0"), "{}", false),
+        ];
+        for (what, body, acts) in [
+            ("advert", advert, false),
+            (
+                "heartbeat",
+                r#"{"v":1,"cell":"z0-a","instances":[]}"#,
+                false,
+            ),
+            ("start", r#"{"v":1,"work":[]}"#, true),
+            ("stop", r#"{"v":1,"app":"web"}"#, true),
+            ("drain", r#"{"v":1,"deadline":"1h"}"#, true),
+            ("set", r#"{"v":1,"unhealthy":true}"#, true),
+            ("state", "{}", false),
+            ("logs", id, false),
+            ("answer.auctioneer-0.1", advert, false),
+        ] {
+            targets.push(target(subjects.cell("z0-a", what), body, acts));
+        }
+        targets
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.random.draw() % bound as u64).unwrap()
+    }
+
+    /// A body that is not what it was, and of which no byte can be carried out where it `acts`.
+    fn mutation(&mut self, target: &Target) -> Vec<u8> {
+        let mut body = target.body.clone().into_bytes();
+        match self.below(8) {
+            0 => body.truncate(self.below(body.len())),
+            1 => {
+                let bytes = (0..self.below(300)).map(|_| self.random.draw().to_le_bytes()[0] | 128);
+                body = bytes.collect();
+            }
+            2 => body = vec![b'['; 1 + self.below(100_000)],
+            3 => {
+                let key = "x".repeat(self.below(200_000));
+                body = format!(r#"{{"v":1,"unknown_{key}":1}}"#).into();
+            }
+            4 => body = format!(r#"{{"v":{}}}"#, u128::MAX - self.below(9) as u128).into(),
+            5 => {
+                let nth = self.below(body.len());
+                body[nth] = 0;
+            }
+            6 => {
+                body = target
+                    .body
+                    .replace('1', "-1e400")
+                    .replace('a', "\u{202e}")
+                    .into_bytes()
+            }
+            _ => body.clear(),
+        }
+        // an empty object may be a whole message, and so may what was left unchanged
+        if target.acts && (body == target.body.as_bytes() || body.first() == Some(&b'{')) {
+            body.push(b'!');
+        }
+        body
+    }
+
+    /// Sends this many messages to each subject, half of them with a reply subject.
+    async fn fuzz(&mut self, count: usize) {
+        let client = self.observer.client.clone();
+        let inbox = client.new_inbox();
+        for target in self.targets() {
+            for nth in 0..count {
+                let (subject, body) = (target.subject.clone(), self.mutation(&target).into());
+                let sent = if nth % 2 == 0 {
+                    client
+                        .publish_with_reply(subject, inbox.clone(), body)
+                        .await
+                } else {
+                    client.publish(subject, body).await
+                };
+                sent.expect("publish");
+            }
+            client.flush().await.expect("flush");
+        }
+    }
+
+    /// Says in the name of others what is not true.
+    async fn forge(&mut self) {
+        let subjects = &self.observer.subjects;
+        let state = self
+            .observer
+            .client
+            .request(subjects.cell("z0-a", "state"), "".into())
+            .await;
+        let truth: serde_json::Value =
+            serde_json::from_slice(&state.expect("a state").payload).unwrap();
+        let mut newer = truth.clone();
+        (newer["seq"], newer["ttl"]) = (json!(u64::MAX), json!("1h"));
+        newer["available"] = json!({"memory_mb": 0, "disk_mb": 0, "containers": 0});
+        let mut reborn = newer.clone();
+        reborn["incarnation"] = json!("018f0000-0000-4000-8000-00000000000f");
+        let mut leaves = truth.clone();
+        leaves["ttl"] = json!("0s");
+        let mut made_up = reborn.clone();
+        (made_up["cell"], made_up["available"]) = (json!("z9-fake"), truth["total"].clone());
+        let claim = "00000000-0000-0000-0000-000000000001";
+        let asked = json!({"v": 1, "kind": "asked", "by": "auctioneer-9", "auction": claim,
+            "app": "web", "requests": ["forged-1"]});
+        for (subject, body) in [
+            (subjects.cell("z0-a", "advert"), &newer),
+            (subjects.cell("z0-b", "advert"), &newer),
+            (subjects.cell("z0-a", "advert"), &reborn),
+            (subjects.cell("z0-a", "advert"), &leaves),
+            (subjects.cell("z9-fake", "advert"), &made_up),
+            (subjects.event("asked", "web", "auctioneer-9"), &asked),
+            (
+                subjects.outcome("forged-2"),
+                &json!({"id": "forged-2", "outcome": "placed"}),
+            ),
+        ] {
+            let sent = self.observer.client.publish(subject, to_bytes(body)).await;
+            sent.expect("publish");
+        }
+        self.observer.client.flush().await.expect("flush");
+    }
+
+    /// Waits until the auctioneers know the cells that there are, and place on them. How long it took.
+    async fn recovers(&self, round: usize) -> Duration {
+        let since = Instant::now();
+        eventually_within(PATIENCE, "true cells only", async || {
+            // two auctioneers answer by chance
+            for _ in 0..8 {
+                let pool = self.observer.pool().await?;
+                if !pool.keys().map(String::as_str).eq(CELLS) {
+                    return Err(format!("{pool:?}"));
+                }
+            }
+            Ok(())
+        })
+        .await;
+        let believed = since.elapsed();
+        let id = format!("after-{round}");
+        let reply = self.observer.placed(&id, &id, 3).await;
+        assert_eq!(reply.outcome, Outcome::Placed);
+        believed
+    }
+
+    /// Every program still runs.
+    fn all_live(&mut self) {
+        for part in &mut self.parts {
+            assert!(part.lives(), "a program has ended:\n{}", self.server.log());
+        }
+    }
+}
+
+/// Fuzzes and forges; returns how long forged words were believed at most.
+pub(crate) async fn play(seed: u64, messages: usize) -> Duration {
+    let mut hostile = Hostile::start(seed).await;
+    hostile.recovers(0).await;
+    hostile.fuzz(messages).await;
+    hostile.all_live();
+    hostile.recovers(1).await;
+    let mut longest = Duration::ZERO;
+    for round in 2..5 {
+        hostile.forge().await;
+        longest = longest.max(hostile.recovers(round).await);
+    }
+    for id in ["forged-1", "forged-2"] {
+        let reply = hostile
+            .observer
+            .start(id, "web", 1)
+            .await
+            .expect("an answer");
+        assert_eq!(reply.outcome, Outcome::Placed, "{reply:?}");
+    }
+    hostile.all_live();
+    longest
+}
