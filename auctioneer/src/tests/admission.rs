@@ -350,7 +350,11 @@ fn an_announcement_counts_when_it_comes_from_whom_it_names() {
     let AuctioneerInput::Announced(announced) = read(&body("a2")) else {
         panic!("it is what a2 says of itself");
     };
-    let ids: Vec<&str> = announced.ids.iter().map(|id| id.as_str()).collect();
+    let ids: Vec<&str> = announced
+        .ids
+        .iter()
+        .map(shared::RequestId::as_str)
+        .collect();
     assert_eq!(ids, ["r1", "r2"], "without what is no id");
     assert_eq!(announced.claim.as_u128(), 5);
     assert!(matches!(read(&body("a3")), AuctioneerInput::WrongSubject));

@@ -70,7 +70,10 @@ fn rejected_requests_are_counted_once_for_a_message_and_reported_once_for_an_app
     let event = only(world.events(kind::REJECTED));
     assert_eq!((event.app.as_deref(), event.count), (Some("db"), 2));
     assert_eq!(event.reason.as_deref(), Some("first"));
-    assert_eq!(event.request.as_ref().map(|id| id.as_str()), Some("r1"));
+    assert_eq!(
+        event.request.as_ref().map(shared::RequestId::as_str),
+        Some("r1")
+    );
 
     world.input(AuctioneerInput::Rejected {
         rejected: rejected("r3", "db", "third"),
@@ -78,6 +81,13 @@ fn rejected_requests_are_counted_once_for_a_message_and_reported_once_for_an_app
     });
     assert_eq!(world.machine.counters().rejected, 2);
     assert_eq!(world.reply(KEY).unwrap()["error"]["message"], "third");
+    world.deliver_all();
+    world.input(AuctioneerInput::Start(StartMessage {
+        requests: vec![Err(rejected("r4", "db", "fourth"))],
+        array: false,
+        reply: None,
+    }));
+    assert!(world.machine.is_idle(), "nothing of it is kept");
 }
 
 #[test]

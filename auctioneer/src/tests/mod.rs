@@ -14,4 +14,5 @@ mod pool_time;
 mod questions;
 mod random;
 mod stops;
+mod watched;
 mod world;
