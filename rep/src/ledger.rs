@@ -19,7 +19,7 @@ use shared::wire::{
 use shared::{AuctionId, Incarnation, InstanceId};
 
 pub use self::{
-    actions::{Action, EndReason, ExecutorOrder, ExecutorReport, InstanceChange},
+    actions::{Action, EndReason, ExecutorOrder, ExecutorReport, InstanceChange, Limit},
     room::check_work,
 };
 use self::{
@@ -445,7 +445,7 @@ impl Ledger {
         (entry.exit_code, entry.signal) = match how {
             EndReason::Exit(code) => (Some(*code), None),
             EndReason::Signal(number) => (None, Some(*number)),
-            EndReason::OverMemory | EndReason::Failed(_) => (None, None),
+            EndReason::Over(_) | EndReason::Failed(_) => (None, None),
         };
         if entry.state == InstanceState::Stopping {
             self.release(now_ms, &id, InstanceState::Exited, Some("stopped".into()));
