@@ -103,7 +103,8 @@ fn names(environment: &[u8], directory: &Path) -> bool {
     })
 }
 
-fn lives(pid: u32) -> bool {
+/// Whether this process has not ended; one that only waits to be collected has.
+pub(crate) fn lives(pid: u32) -> bool {
     Process::read(pid).is_some_and(|process| !process.has_ended())
 }
 

@@ -126,7 +126,7 @@ impl Users {
         let last = range.first + (range.count - 1);
         for pid in proc::every() {
             let user = proc::user(pid).filter(|user| (range.first..=last).contains(user));
-            if let Some(user) = user.filter(|user| range.is_unknown(*user)) {
+            if let Some(user) = user.filter(|user| range.is_foreign(pid, *user)) {
                 return Err(ExecutorError::UsersInUse {
                     users: (range.first, last),
                     by: format!("process {pid} runs as {user}"),
@@ -194,13 +194,18 @@ impl UserRange {
         Ok(shared.is_ok().then_some(UserLock { file, path }))
     }
 
-    /// Whether no rep has this user, nor left anything of it: its processes are of something else.
-    fn is_unknown(&self, uid: u32) -> bool {
-        let Ok(file) = File::open(self.locks.join(uid.to_string())) else {
-            return true;
-        };
-        let unused = file.metadata().is_ok_and(|metadata| metadata.len() == 0);
-        unused && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+    /// Whether this process of one of our users belongs to no instance: no rep has the user, nor
+    /// left anything of it.
+    fn is_foreign(&self, pid: u32, uid: u32) -> bool {
+        let lock = File::open(self.locks.join(uid.to_string()));
+        if let Ok(lock) = &lock {
+            let unused = lock.metadata().is_ok_and(|metadata| metadata.len() == 0);
+            if !unused || flock(lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+                return false;
+            }
+        }
+        // its instance may have ended meanwhile
+        leftovers::lives(pid) && proc::user(pid) == Some(uid)
     }
 
     fn sweep(&self) {

@@ -74,8 +74,8 @@ async fn an_instance_has_no_rights_and_its_limits() {
         assert_eq!(line("Max processes")[..2], ["78", "78"]);
         let user: u32 = line("directory")[1].parse().unwrap();
         assert!((70_000..=79_999).contains(&user), "{user}");
-        assert_eq!(line("Uid:"), [user.to_string(); 4]);
-        assert_eq!(line("Gid:"), [user.to_string(); 4]);
+        assert_eq!(line("Uid:"), vec![user.to_string(); 4]);
+        assert_eq!(line("Gid:"), vec![user.to_string(); 4]);
         assert_eq!(line("Groups:"), Vec::<&str>::new());
     }
     cell.end().await;
@@ -143,17 +143,12 @@ static int readable(int pid, const char *file) {
 int main(int count, char **words) {
     for (int n = 1; n < count; n++) {
         int pid = atoi(words[n]);
-        if (readable(pid, "environ")) printf("%d environ
-", pid);
-        if (readable(pid, "mem")) printf("%d mem
-", pid);
-        if (ptrace(PTRACE_SEIZE, pid, 0, 0) == 0) printf("%d ptrace
-", pid);
-        if (kill(pid, 0) == 0) printf("%d kill
-", pid);
+        if (readable(pid, "environ")) printf("%d environ\n", pid);
+        if (readable(pid, "mem")) printf("%d mem\n", pid);
+        if (ptrace(PTRACE_SEIZE, pid, 0, 0) == 0) printf("%d ptrace\n", pid);
+        if (kill(pid, 0) == 0) printf("%d kill\n", pid);
     }
-    printf("done
-");
+    printf("done\n");
 }
 "#;
 

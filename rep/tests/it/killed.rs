@@ -149,7 +149,7 @@ async fn leaves_and_ends(name: &str, executor: &Value, user: Option<u32>) {
     let running = cell.wait_for(id, InstanceState::Running).await;
     eventually("all processes", async || {
         let found = processes_with(&word).len();
-        if found >= 5 { Ok(()) } else { Err(found) }
+        if found >= 3 { Ok(()) } else { Err(found) }
     })
     .await;
     kill_both(rep.pid(), &running).await;

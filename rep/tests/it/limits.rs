@@ -57,7 +57,7 @@ async fn a_fork_bomb_stays_within_its_limit_and_ends() {
         &[
             "sh",
             "-c",
-            "bomb() { bomb | bomb & }; echo on; bomb; sleep 1000",
+            "bomb() { bomb | bomb & }; bomb & exec sleep 1000",
         ],
     );
     let id = work.instance;
