@@ -225,9 +225,9 @@ fn range<N: std::str::FromStr + PartialOrd>(
     text: &str,
     such_as: &str,
 ) -> anyhow::Result<(N, N)> {
-    let range = text.split_once('-').and_then(|(first, last)| {
-        Some((first.trim().parse().ok()?, last.trim().parse().ok()?))
-    });
+    let range = text
+        .split_once('-')
+        .and_then(|(first, last)| Some((first.trim().parse().ok()?, last.trim().parse().ok()?)));
     range.filter(|(first, last)| first <= last).ok_or_else(|| {
         Usage::because(format_args!(
             "{name}: {text:?} is no range; expected FIRST-LAST, such as {such_as}"
