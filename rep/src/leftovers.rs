@@ -122,7 +122,10 @@ mod tests {
         let start = |name: &str, value: &Path| {
             let mut command = Command::new("sleep");
             command.arg("60").env_clear().env("PATH", "/bin:/usr/bin");
-            command.env(name, value).spawn().unwrap()
+            let child = command.env(name, value).spawn().unwrap();
+            // it has none for a moment while it is executed
+            while proc::environment(child.id()).is_empty() {}
+            child
         };
         let mut found = [
             start("TMPDIR", &mine),

@@ -191,7 +191,7 @@ mod tests {
         std::fs::create_dir(&closed).unwrap();
         std::fs::write(closed.join("file"), "").unwrap();
         std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o000)).unwrap();
-        deep(&root, 20_000);
+        deep(&root, 3_000);
         remove(&root).unwrap();
         assert!(!root.exists());
         assert!(outside.path().join("kept").exists());

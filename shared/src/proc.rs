@@ -205,7 +205,13 @@ mod tests {
         let status = "Name:\tx\nUid:\t70000\t70001\t70002\t70003\nGid:\t1\t1\t1\t1\n";
         assert_eq!(parse_user(status), Some(70_000));
         assert_eq!(parse_user("Name:\tx\n"), None);
-        let environment = environment(child.id());
+        // it has none for a moment while it is executed
+        let environment = loop {
+            let environment = environment(child.id());
+            if !environment.is_empty() {
+                break environment;
+            }
+        };
         assert!(environment.split(|b| *b == 0).any(|v| v == b"MARK=mine"));
         child.kill().unwrap();
         child.wait().unwrap();
