@@ -93,6 +93,37 @@ fn each_kind_of_end_is_reported() {
     }
 }
 
+/// The last event: its kind, how long the instance ran in milliseconds, and whether it is final.
+fn last_event(ledger: &mut Ledger) -> (&'static str, Option<u128>, bool) {
+    let events = ledger
+        .take_actions()
+        .into_iter()
+        .filter_map(|action| match action {
+            Action::Event { kind, instance, .. } => {
+                let ran_ms = instance.ran.map(|ran| ran.0.as_millis());
+                Some((kind, ran_ms, instance.is_final))
+            }
+            Action::Execute(_) => None,
+        });
+    events.last().expect("an event")
+}
+
+#[test]
+fn an_event_of_an_end_says_how_long_the_instance_ran() {
+    let mut ledger = ledger();
+    ledger.start(0, &start(vec![work(1, "a")]));
+    ledger.report(100, runs(1, 0));
+    assert_eq!(last_event(&mut ledger), (kind::RUNNING, None, false));
+    ledger.report(350, ends(1, 0, 1));
+    // it is started again
+    assert_eq!(last_event(&mut ledger), (kind::CRASHED, Some(250), false));
+    ledger.tick(1_350);
+    ledger.report(1_400, runs(1, 1));
+    assert_eq!(last_event(&mut ledger), (kind::RUNNING, None, false));
+    ledger.report(2_000, ends(1, 1, 0));
+    assert_eq!(last_event(&mut ledger), (kind::EXITED, Some(600), true));
+}
+
 #[test]
 fn reports_of_earlier_attempts_and_unknown_instances_are_ignored() {
     let mut ledger = ledger();
