@@ -71,7 +71,7 @@ fn each_kind_of_end_is_reported() {
         (work(1, "a"), EndReason::Exit(0), "exited"),
         (
             work(1, "a"),
-            EndReason::OverMemory,
+            EndReason::Over(Limit::Memory),
             "crashed: starts again in 1 s",
         ),
         (task(1), EndReason::Exit(0), "exited"),
