@@ -124,7 +124,7 @@ impl Requests {
         let queue_end_ms = now_ms + span(request.queue_timeout, 0);
         self.shares.add(&request, instances.len());
         self.deadlines.insert((deadline_ms, key));
-        if queue_end_ms > now_ms {
+        if request.queue_timeout.is_some() {
             self.queue_ends.insert((queue_end_ms, key));
         }
         self.by_id.insert(id.clone(), key);
