@@ -154,11 +154,8 @@ impl Hostile {
                 body[nth] = 0;
             }
             6 => {
-                body = target
-                    .body
-                    .replace('1', "-1e400")
-                    .replace('a', "\u{202e}")
-                    .into_bytes()
+                let text = target.body.replace('1', "-1e400");
+                body = text.replace('a', "\u{202e}").into_bytes();
             }
             _ => body.clear(),
         }
