@@ -62,7 +62,17 @@ impl Tests {
         let mut tests = tests.into_iter().collect::<Result<Vec<Test>>>()?;
         ensure!(!tests.is_empty(), "there are no tests");
         tests.sort_by_key(|test| test.time);
-        Ok(Self { programs, tests })
+        let found = Self { programs, tests };
+        // else every change would seem to be noticed
+        for run in found.runs(|_| true).iter().filter(|run| run.len() > 1) {
+            let names = run.iter().map(|test| test.name.as_str());
+            let names: Vec<&str> = names.collect();
+            ensure!(
+                found.pass(run, None)?,
+                "together, without a change, fail: {names:?}"
+            );
+        }
+        Ok(found)
     }
 
     /// How many there are.
@@ -77,34 +87,39 @@ impl Tests {
 
     /// Whether a test fails with this change, or does not end.
     pub(crate) fn notice(&self, change: usize) -> Result<bool> {
-        let reaching = self
-            .tests
-            .iter()
-            .filter(|test| test.reaches.contains(&change));
-        let (quick, slow): (Vec<&Test>, Vec<&Test>) = reaching.partition(|test| test.time < SLOW);
-        let programs = 0..self.programs.len();
-        let of = |program| {
-            quick
-                .iter()
-                .copied()
-                .filter(move |test| test.program == program)
-        };
-        let mut runs: Vec<Vec<&Test>> = programs.map(|program| of(program).collect()).collect();
-        runs.extend(slow.into_iter().map(|test| vec![test]));
-        for run in runs.iter().filter(|run| !run.is_empty()) {
-            if !self.pass(run, change)? {
+        for run in self.runs(|test| test.reaches.contains(&change)) {
+            if !self.pass(&run, Some(change))? {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Whether these tests of one program pass with a change.
-    fn pass(&self, tests: &[&Test], change: usize) -> Result<bool> {
+    /// Some of the tests as they are run: the quick ones of a program together, then the slow ones.
+    fn runs(&self, which: impl Fn(&Test) -> bool) -> Vec<Vec<&Test>> {
+        let tests = self.tests.iter().filter(|test| which(test));
+        let (quick, slow): (Vec<&Test>, Vec<&Test>) = tests.partition(|test| test.time < SLOW);
+        let of = |program| {
+            quick
+                .iter()
+                .copied()
+                .filter(move |test| test.program == program)
+        };
+        let quick = (0..self.programs.len()).map(|program| of(program).collect());
+        let mut runs: Vec<Vec<&Test>> = quick.collect();
+        runs.extend(slow.into_iter().map(|test| vec![test]));
+        runs.retain(|run| !run.is_empty());
+        runs
+    }
+
+    /// Whether these tests of one program pass, with or without a change.
+    fn pass(&self, tests: &[&Test], change: Option<usize>) -> Result<bool> {
         let time: Duration = tests.iter().map(|test| test.time).sum();
         let mut command = self.programs[tests[0].program].command();
         command.args(tests.iter().map(|test| &test.name));
-        command.env("VENDUE_MUTANT", change.to_string());
+        if let Some(change) = change {
+            command.env("VENDUE_MUTANT", change.to_string());
+        }
         passes(command, time * 10 + PATIENCE)
     }
 }
