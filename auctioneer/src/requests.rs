@@ -141,7 +141,13 @@ impl Requests {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.tickets.is_empty() && self.groups.is_empty()
+        self.tickets.is_empty()
+    }
+
+    /// Messages without a reply so far.
+    #[cfg(test)]
+    pub(crate) fn unanswered_messages(&self) -> usize {
+        self.groups.count()
     }
 
     /// Whether new requests are rejected.
