@@ -319,6 +319,9 @@ impl Auctioneer {
         let Some((cell, auction)) = received.from else {
             return;
         };
+        if received.joined {
+            self.lookups.cell_joined();
+        }
         if received.joined && self.warm {
             let event = Event::cell(kind::CELL_JOINED, cell.as_ref());
             parts.turn.event(event);

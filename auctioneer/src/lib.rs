@@ -32,6 +32,7 @@ mod shell;
 pub mod sim;
 mod stops;
 mod ticket;
+mod told;
 mod turn;
 mod warm_up;
 

@@ -250,6 +250,9 @@ impl Owner {
         let dropped = self.shell.bus.dropped.load(Ordering::Relaxed);
         if std::mem::replace(&mut self.dropped, dropped) < dropped {
             self.machine.take(now_ms, AuctioneerInput::Missed);
+            // advertisements of cells that came back may be among what was lost
+            let shell = self.shell.clone();
+            tokio::spawn(async move { shell.discover().await });
         }
         for input in inputs.drain(..) {
             self.machine.take(now_ms, input);
