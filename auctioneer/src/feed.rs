@@ -240,6 +240,10 @@ impl Feed {
             return self.leave(now_ms, envelope, counters);
         }
         let known = self.cells.get(envelope.cell.as_str());
+        if known.is_some_and(|known| known.replaced(now_ms, envelope)) {
+            counters.dropped_old_incarnation += 1;
+            return Received::default();
+        }
         let same = known.filter(|k| k.incarnation == envelope.incarnation);
         match same {
             Some(known) if envelope.seq < known.seq => {

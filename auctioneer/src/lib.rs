@@ -18,6 +18,7 @@ mod groups;
 mod ids;
 mod io;
 mod lookups;
+mod namesake;
 mod outcomes;
 mod parts;
 mod past_auctions;

@@ -2,15 +2,18 @@
 //! near to or far from, and whether it runs itself when it may have been asked for before; and while two
 //! auctioneers have begun the same request, what runs twice.
 
+mod duplicates;
+mod restarted;
+
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
 use placement::{Kind, Request};
 use shared::{
     VERSION,
-    wire::{Event, InstanceState, Instances, InstancesAnswer, Stop, kind, to_bytes},
+    wire::{InstanceState, Instances, InstancesAnswer, to_bytes},
 };
 
 use crate::{
@@ -22,6 +25,8 @@ use crate::{
     ticket::{Done, Slot, State, Ticket},
     told::Told,
 };
+use duplicates::{Holder, end_duplicates};
+use restarted::Restarted;
 use shared::{AuctionId, InstanceId, RequestId};
 
 /// How long the cells' answers are awaited.
@@ -52,28 +57,6 @@ pub(crate) struct Lookups {
     restarted: Restarted,
 }
 
-/// The requests that were begun here after the cells were asked for them; the oldest are forgotten.
-#[derive(Debug, Default)]
-struct Restarted {
-    begun: BTreeMap<RequestId, Arc<Begun>>,
-    order: VecDeque<RequestId>,
-    /// A cell has joined: they are looked for again.
-    look: bool,
-}
-
-impl Restarted {
-    fn add(&mut self, id: RequestId, begun: Arc<Begun>) {
-        if self.begun.insert(id.clone(), begun).is_none() {
-            self.order.push_back(id);
-        }
-        if self.order.len() > MAX_WATCHED
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.begun.remove(&oldest);
-        }
-    }
-}
-
 /// A question to the cells that is not answered by all.
 #[derive(Debug, Default)]
 struct Lookup {
@@ -87,15 +70,6 @@ struct Lookup {
     /// The instances that are asked for, with their apps, and where they are.
     instances: BTreeMap<InstanceId, (Arc<str>, Vec<Holder>)>,
     until_ms: u64,
-}
-
-/// A cell that has an instance, or had it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Holder {
-    ended: bool,
-    claim: AuctionId,
-    cell: Arc<str>,
-    request: Option<RequestId>,
 }
 
 /// A request that two auctioneers have begun.
@@ -448,40 +422,6 @@ fn may_run_already(parts: &mut Parts, key: TicketId) -> bool {
     };
     let (app, kind) = (&ticket.app, ticket.request.kind);
     ticket.given && !parts.requests.trusts_ids() && parts.feed.may_run(parts.turn.now_ms, app, kind)
-}
-
-/// Of an instance that runs on several cells, all but the one with the lowest claim are killed, and every
-/// auctioneer learns which claim that is. `holders` are in order.
-fn end_duplicates(parts: &mut Parts, app: &Arc<str>, instance: InstanceId, holders: &[Holder]) {
-    let mut running = holders.iter().filter(|holder| !holder.ended);
-    let Some(stays) = running.next() else {
-        return;
-    };
-    let mut killed = false;
-    for holder in running {
-        killed = true;
-        parts.turn.counters.duplicates_ended += 1;
-        let stop = Stop {
-            v: VERSION,
-            app: app.as_ref().to_owned(),
-            indices: Vec::new(),
-            instances: vec![instance],
-            claim: Some(holder.claim),
-        };
-        parts.turn.out.push(AuctioneerOutput::EndDuplicates {
-            cell: Arc::clone(&holder.cell),
-            body: to_bytes(&stop),
-        });
-    }
-    if let (true, Some(request)) = (killed, &stays.request) {
-        let mut event = Event::app(kind::ASKED, app.as_ref());
-        event.auction = Some(stays.claim);
-        event.request = Some(request.clone());
-        parts.turn.event(event);
-        parts
-            .requests
-            .announced(parts.turn.now_ms, request, stays.claim);
-    }
 }
 
 fn has_ended(state: InstanceState) -> bool {

@@ -145,7 +145,7 @@ pub async fn run(
     service::check_name_is_free(&shell, &config.name).await?;
     let mut tasks = JoinSet::new();
     shell.listen(&mut tasks).await?;
-    tasks.spawn(publish::echo(shell.clone()));
+    tasks.spawn(publish::echo(shell.clone(), machine.token()));
     let service = RequestService::open(&shell, &config).await?;
     tasks.spawn(service::compare_policies(shell.clone()));
     let owner = Owner {
@@ -229,6 +229,9 @@ impl Owner {
                 }
             }
             self.step(&mut inputs).await;
+            if self.machine.has_namesake() {
+                return Err(AuctioneerError::NameTaken(self.shell.name.to_string()));
+            }
         }
         self.finish(&mut tasks).await
     }
