@@ -52,7 +52,8 @@ pub(crate) struct UpArgs {
     /// Let everybody on this machine use the private server
     #[arg(long)]
     no_auth: bool,
-    /// The user that instances run as; only root may name one [default: nobody for root]
+    /// The user that all instances run as; only root may name one [default: for root one for each
+    /// instance]
     #[arg(long, value_name = "USER")]
     run_as: Option<String>,
     /// How long an instance may take to end when asked
