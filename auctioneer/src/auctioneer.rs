@@ -116,11 +116,8 @@ impl Auctioneer {
                 let cell = subject_cell.as_deref();
                 let mut received = parts.feed.receive(now_ms, kind, cell, &body, counters);
                 if let Some(error) = received.error.take().map(Box::new) {
-                    let cell = subject_cell;
-                    parts
-                        .turn
-                        .out
-                        .push(AuctioneerOutput::Dropped { cell, error });
+                    let (out, cell) = (&mut parts.turn.out, subject_cell);
+                    out.push(AuctioneerOutput::Dropped { cell, error });
                 }
                 self.reported(kind, received);
             }
