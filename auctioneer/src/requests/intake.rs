@@ -144,6 +144,8 @@ impl Requests {
             given: asked.given,
             claim: None,
             yielded: false,
+            contested: false,
+            theirs: None,
             auction: None,
             request,
         };

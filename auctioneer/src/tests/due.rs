@@ -292,9 +292,12 @@ fn a_silent_cell_that_bids_is_waited_for_in_the_next_auction() {
 fn outcomes_that_are_forgotten_before_their_time_are_counted() {
     let mut world = World::with_cells("dea", &["c1"]);
     // 64 MiB are remembered
-    let body = bytes::Bytes::from(vec![b' '; 48 << 20]);
+    let long = "x".repeat(48 << 20);
     for (id, dropped) in [("r1", 0), ("r2", 1), ("r3", 2)] {
-        let (id, body) = (id.parse().unwrap(), body.clone());
+        let body = format!(
+            r#"{{"id":"{id}","app":"a","outcome":"placed","instances":[],"warnings":["{long}"]}}"#
+        );
+        let (id, body) = (id.parse().unwrap(), bytes::Bytes::from(body));
         world.input(AuctioneerInput::Outcome { id, body });
         assert_eq!(world.machine.counters().dropped_outcomes, dropped);
     }
