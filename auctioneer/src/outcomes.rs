@@ -110,15 +110,17 @@ impl Ended {
     /// The outcome of another auctioneer, as it was published.
     pub(crate) fn heard(body: Bytes) -> Self {
         #[derive(serde::Deserialize)]
-        struct Told {
+        struct Published {
             outcome: Outcome,
             #[serde(default)]
             claim: Option<AuctionId>,
         }
-        let told: Option<Told> = serde_json::from_slice(&body).ok();
+        let published: Option<Published> = serde_json::from_slice(&body).ok();
         Self {
-            unsure: told.as_ref().is_none_or(|t| t.outcome == Outcome::Unknown),
-            claim: told.and_then(|t| t.claim),
+            unsure: published
+                .as_ref()
+                .is_none_or(|p| p.outcome == Outcome::Unknown),
+            claim: published.and_then(|p| p.claim),
             body,
             own: None,
         }
@@ -200,6 +202,7 @@ impl Outcomes {
         };
         self.bytes = self.bytes + known.bytes() - old.map_or(0, Known::bytes);
         self.known.insert(id.clone(), known);
+        // an id stands in the queue once, or the second entry would forget a newer outcome too soon
         if first {
             self.ended.push_back((now_ms, id.clone()));
         }
@@ -216,6 +219,7 @@ impl Outcomes {
                 break;
             }
             self.dropped += u64::from(!old);
+            // a repeat of it must still ask the cells before anything is started
             self.former.add(id.as_str());
             if let Some(gone) = self.known.remove(id) {
                 self.bytes -= gone.bytes();
@@ -227,6 +231,7 @@ impl Outcomes {
             if !old && self.begun.len() <= MAX_BEGUN {
                 break;
             }
+            // with an outcome it stands in `ended` too, and is forgotten from there
             if self.known.get(id).is_some_and(|known| known.body.is_none()) {
                 self.former.add(id.as_str());
                 self.known.remove(id);
