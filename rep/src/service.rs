@@ -67,13 +67,15 @@ pub async fn run(
     };
     ask_for_the_name(&config, &bus, &subjects).await?;
     let counters = Arc::new(Counters::default());
+    let inbox = bus.client.new_inbox();
+    let client = &bus.client;
     let (messages, service) =
-        listen(&config, &bus.client, &subjects, Arc::clone(&counters)).await?;
+        listen(&config, client, &subjects, Arc::clone(&counters), &inbox).await?;
     // the server must know the subscriptions before the first advertisement
     let _ = timeout(shared::nats::PUBLISH_TIMEOUT, bus.client.flush()).await;
     let outbox = Outbox::new(bus.client.clone(), Arc::clone(&counters));
     let executor = Executor::start(&config, &bus.client, &subjects, counters.clone())?;
-    let mut shell = Shell::new(&config, subjects, executor, outbox, counters)?;
+    let mut shell = Shell::new(&config, subjects, executor, outbox, counters, inbox)?;
     tracing::info!(
         cell = config.cell,
         zone = config.zone,
