@@ -12,13 +12,14 @@ use shared::{
 use tokio::time::{sleep_until, timeout};
 
 use crate::{
-    config::RepConfig,
+    config::{ExecutorKind, RepConfig},
     error::RepError,
     executor::{self, Executor},
     operators::Operators,
     outbox::{Counters, Outbox},
     shell::Shell,
     subscriptions::{Messages, listen},
+    supervisor::hide_from_own_user,
 };
 
 /// How long another cell of the same name has to answer.
@@ -62,6 +63,12 @@ pub async fn run(
     shutdown: CancellationToken,
 ) -> Result<RepExit, RepError> {
     validate(&config)?;
+    if let ExecutorKind::Process(_) = config.executor
+        && let Err(error) = hide_from_own_user()
+    {
+        // credentials are in our memory and environment, and instances may be of the same user
+        tracing::warn!(%error, "processes of the rep's user can read its memory");
+    }
     let Some(()) = shutdown.run_until_cancelled(connected(&bus)).await else {
         return Ok(RepExit::Shutdown);
     };
