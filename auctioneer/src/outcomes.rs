@@ -221,6 +221,7 @@ impl Outcomes {
         };
         self.bytes = self.bytes + known.bytes() - old.map_or(0, Known::bytes);
         self.known.insert(id.clone(), known);
+        // an id stands in the queue once, or the second entry would forget a newer outcome too soon
         if first {
             self.ended.push_back((now_ms, id.clone()));
         }
@@ -237,6 +238,7 @@ impl Outcomes {
                 break;
             }
             self.dropped += u64::from(!old);
+            // a repeat of it must still ask the cells before anything is started
             self.former.add(id.as_str());
             if let Some(gone) = self.known.remove(id) {
                 self.bytes -= gone.bytes();
@@ -248,6 +250,7 @@ impl Outcomes {
             if !old && self.begun.len() <= MAX_BEGUN {
                 break;
             }
+            // with an outcome it stands in `ended` too, and is forgotten from there
             if self.known.get(id).is_some_and(|known| known.body.is_none()) {
                 self.former.add(id.as_str());
                 self.known.remove(id);
