@@ -76,6 +76,8 @@ enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+    /// Make keys and the server's permissions: who may connect, and as what; needs no cluster
+    Auth(commands::auth::AuthArgs),
     /// Start a whole cluster here: a private nats-server, an auctioneer and cells
     Up(commands::up::UpArgs),
     /// Show a cluster at work from start to end
@@ -179,6 +181,7 @@ impl Command {
             Command::Capacity(args) => commands::capacity::capacity(global, args).await,
             Command::Sim(args) => Box::pin(commands::sim::sim(global, args)).await,
             Command::Policy(policy) => policy.run(global),
+            Command::Auth(args) => args.run(global),
             Command::Health(args) => commands::health::health(global, args).await,
             Command::Up(args) => commands::up::up(global, args).await,
             Command::Demo(args) => commands::demo::demo(args).await,
