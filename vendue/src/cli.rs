@@ -3,11 +3,14 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, builder::styling::Styles};
-use shared::telemetry::{self, LogFormat};
+use shared::{
+    nats::Refusal,
+    telemetry::{self, LogFormat},
+};
 
 use crate::{
     bench, commands,
-    context::{Exit, Global},
+    context::{Exit, Failure, Global, failure_code},
     report::report,
     table,
 };
@@ -147,9 +150,17 @@ impl Command {
         if self.is_role() {
             return work.await;
         }
-        tokio::select! {
+        let refusals = &global.refusals;
+        let done = tokio::select! {
             done = work => done,
+            // an answer that does not come would be waited for in vain
+            refusal = refusals.first(|_| true) => Err(not_permitted(&refusal)),
             _ = tokio::signal::ctrl_c() => Ok(self.interrupted()),
+        };
+        match refusals.remembered() {
+            // what came of it may be less than there is
+            Some(refusal) => Err(not_permitted(&refusal)),
+            None => done,
         }
     }
 
@@ -193,6 +204,16 @@ impl Command {
             Command::Completions { shell } => commands::version::completions(*shell),
         }
     }
+}
+
+fn not_permitted(refusal: &Refusal) -> anyhow::Error {
+    Failure::because(
+        failure_code::NOT_PERMITTED,
+        format_args!(
+            "{refusal}: the NATS server's permissions do not allow it; \
+             other credentials (--nkey, --creds, --context) may"
+        ),
+    )
 }
 
 #[cfg(test)]

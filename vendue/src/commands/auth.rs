@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::Context;
 use clap::Subcommand;
 use serde_json::json;
 use shared::{Subjects, permissions::Role};
@@ -123,7 +124,12 @@ impl AuthArgs {
                 "--nats: the address holds a user or a token; expected one without, as keys replace them",
             ));
         }
-        let directory = Directory::create(&self.dir, Roster::new(&global.prefix, url))?;
+        let mut roster = Roster::new(&global.prefix, url);
+        // contexts are used in other directories
+        let ca = global.tls_ca.as_ref().map(std::path::absolute);
+        roster.ca = ca.transpose().context("--tls-ca")?;
+        roster.tls_first = global.tls_first;
+        let directory = Directory::create(&self.dir, roster)?;
         let config = directory.server_config();
         if global.output == Format::Json {
             output::document(
