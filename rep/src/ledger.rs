@@ -4,6 +4,7 @@
 mod actions;
 mod attributes;
 mod entry;
+mod lifecycle;
 mod room;
 
 use std::{
@@ -14,26 +15,18 @@ use std::{
 use placement::{Cell, Kind};
 use shared::wire::{
     Acceptance, CellStart, Instance, InstanceState, Instances, Refusal, Stop, StopAnswer, Stopped,
-    Work, kind, reason,
+    Work, reason,
 };
 use shared::{AuctionId, Incarnation, InstanceId};
 
 pub use self::{
     actions::{Action, EndReason, ExecutorOrder, ExecutorReport, InstanceChange},
+    lifecycle::{HEALTHY_MS, RESTART_DELAYS_MS},
     room::check_work,
 };
-use self::{
-    entry::Entry,
-    room::{credit, request_of},
-};
+use self::{entry::Entry, room::request_of};
 use crate::history::History;
 
-/// The delay before each restart; after the last one the instance is `crashed`.
-pub const RESTART_DELAYS_MS: [u64; 3] = [1_000, 2_000, 4_000];
-/// An LRP that ran this long is healthy again: its restarts count from zero.
-pub const HEALTHY_MS: u64 = 300_000;
-/// The longest text about how an instance ended, characters.
-const MAX_ENDED_CHARS: usize = 200;
 /// How many of the ids accepted last are in an advertisement …
 const RECENT: usize = 64;
 /// … and for how long: by then no auctioneer waits for their starts any more.
@@ -232,31 +225,6 @@ impl Ledger {
         first
     }
 
-    /// Takes a report of the executor. A report about an earlier attempt is ignored.
-    pub fn report(&mut self, now_ms: u64, report: ExecutorReport) {
-        let Some(entry) = self.instances.get_mut(&report.instance) else {
-            return;
-        };
-        if entry.attempt != report.attempt || entry.state == InstanceState::Restarting {
-            return;
-        }
-        match report.change {
-            InstanceChange::Running { pid, port } => {
-                (entry.pid, entry.port) = (pid, port);
-                if entry.state == InstanceState::Starting {
-                    (entry.state, entry.since_ms) = (InstanceState::Running, now_ms);
-                    entry.running_ms = Some(now_ms);
-                    entry.ended = None;
-                    (entry.exit_code, entry.signal) = (None, None);
-                    let event = entry.event(kind::RUNNING, None);
-                    self.actions.push(event);
-                    self.left_starting();
-                }
-            }
-            InstanceChange::Ended(how) => self.ended(now_ms, report.instance, &how),
-        }
-    }
-
     /// Lets time pass: restarts that are due, the end of a drain, forgetting.
     pub fn tick(&mut self, now_ms: u64) {
         self.history.forget(now_ms);
@@ -393,132 +361,6 @@ impl Ledger {
             work,
         };
         self.instances.insert(entry.work.instance, entry);
-    }
-
-    /// Ends an instance: at once where no process is, else when the executor says so. A `duplicate` is
-    /// killed, and counts as never started.
-    fn end(&mut self, now_ms: u64, id: &InstanceId, duplicate: bool) {
-        let Some(entry) = self.instances.get_mut(id) else {
-            return;
-        };
-        let first = duplicate && !std::mem::replace(&mut entry.duplicate, true);
-        match entry.state {
-            InstanceState::Stopping if first => {
-                self.actions.push(Action::Execute(ExecutorOrder::End {
-                    instance: *id,
-                    attempt: entry.attempt,
-                    at_once: true,
-                }));
-            }
-            InstanceState::Stopping => {}
-            InstanceState::Restarting => {
-                entry.state = InstanceState::Stopping;
-                entry.running_ms = None;
-                self.restarts.retain(|(_, waiting)| waiting != id);
-                self.release(now_ms, id, InstanceState::Exited, Some("stopped".into()));
-            }
-            state => {
-                (entry.state, entry.since_ms) = (InstanceState::Stopping, now_ms);
-                self.actions.push(Action::Execute(ExecutorOrder::End {
-                    instance: *id,
-                    attempt: entry.attempt,
-                    at_once: duplicate,
-                }));
-                if state == InstanceState::Starting {
-                    self.left_starting();
-                }
-            }
-        }
-    }
-
-    fn ended(&mut self, now_ms: u64, id: InstanceId, how: &EndReason) {
-        let Some(entry) = self.instances.get_mut(&id) else {
-            return;
-        };
-        if entry.state == InstanceState::Starting {
-            self.cell.starting -= 1;
-            self.seq += 1;
-        } else if entry.state == InstanceState::Running && now_ms - entry.since_ms >= HEALTHY_MS {
-            entry.strikes = 0;
-        }
-        let text: String = how.to_string().chars().take(MAX_ENDED_CHARS).collect();
-        (entry.exit_code, entry.signal) = match how {
-            EndReason::Exit(code) => (Some(*code), None),
-            EndReason::Signal(number) => (None, Some(*number)),
-            EndReason::OverMemory | EndReason::Failed(_) => (None, None),
-        };
-        if entry.state == InstanceState::Stopping {
-            self.release(now_ms, &id, InstanceState::Exited, Some("stopped".into()));
-        } else if *how == EndReason::Exit(0) {
-            self.release(now_ms, &id, InstanceState::Exited, Some(text));
-        } else if entry.work.kind == Kind::Task || entry.strikes == RESTART_DELAYS_MS.len() {
-            self.release(now_ms, &id, InstanceState::Crashed, Some(text));
-        } else {
-            let wait_ms = RESTART_DELAYS_MS[entry.strikes];
-            (entry.state, entry.since_ms) = (InstanceState::Restarting, now_ms);
-            (entry.pid, entry.port) = (None, None);
-            entry.strikes += 1;
-            self.restarts.insert((now_ms + wait_ms, id));
-            entry.ended = Some(text);
-            let why = format!("starts again in {} s", wait_ms / 1_000);
-            let event = entry.event(kind::CRASHED, Some(why));
-            self.actions.push(event);
-        }
-    }
-
-    /// Releases an instance's reservation.
-    fn release(
-        &mut self,
-        now_ms: u64,
-        id: &InstanceId,
-        state: InstanceState,
-        ended: Option<String>,
-    ) {
-        let Some(mut entry) = self.instances.remove(id) else {
-            return;
-        };
-        let stopped = entry.state == InstanceState::Stopping;
-        (entry.state, entry.since_ms, entry.pid) = (state, now_ms, None);
-        // the port may soon be another instance's
-        entry.port = None;
-        entry.ended = ended;
-        let (what, why) = match state {
-            _ if stopped => (kind::STOPPED, None),
-            InstanceState::Exited => (kind::EXITED, None),
-            _ if entry.work.kind == Kind::Lrp => (kind::CRASHED, Some("not started again")),
-            _ => (kind::CRASHED, None),
-        };
-        self.actions.push(entry.event(what, why.map(str::to_owned)));
-        credit(&mut self.cell, &request_of(&entry.work));
-        if entry.duplicate {
-            self.history.killed(now_ms, *id, entry.expires_ms);
-        } else {
-            let shown = entry.describe(now_ms, &self.address);
-            self.history.add(now_ms, shown, stopped, entry.expires_ms);
-        }
-        self.seq += 1;
-    }
-
-    fn restart(&mut self, now_ms: u64, id: &InstanceId) {
-        let Some(entry) = self.instances.get_mut(id) else {
-            return;
-        };
-        entry.attempt += 1;
-        entry.running_ms = None;
-        (entry.state, entry.since_ms) = (InstanceState::Starting, now_ms);
-        let launch = Action::Execute(ExecutorOrder::Launch {
-            work: Arc::clone(&entry.work),
-            attempt: entry.attempt,
-        });
-        let event = entry.event(kind::RESTARTED, None);
-        self.actions.extend([launch, event]);
-        self.cell.starting += 1;
-        self.seq += 1;
-    }
-
-    fn left_starting(&mut self) {
-        self.cell.starting -= 1;
-        self.seq += 1;
     }
 }
 

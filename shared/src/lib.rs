@@ -13,6 +13,7 @@ pub mod shutdown;
 pub mod size;
 mod subjects;
 pub mod telemetry;
+mod version;
 pub mod wire;
 
 pub use ids::{AuctionId, Incarnation, InstanceId, RequestId};
@@ -21,6 +22,4 @@ pub use subjects::{
     ANSWER_TO, AnswerSubject, AnswerTo, EventSubject, LogSubject, Subjects, check_prefix,
     may_answer,
 };
-
-/// The version of every message: `"v":1`.
-pub const VERSION: wire::Version = wire::Version;
+pub use version::{VERSION, Version};

@@ -64,7 +64,7 @@ pub(crate) fn document(body: &impl Serialize) -> anyhow::Result<()> {
 /// Every document is an object with a version.
 #[derive(Serialize)]
 struct Versioned<'a, T> {
-    v: shared::wire::Version,
+    v: shared::Version,
     #[serde(flatten)]
     body: &'a T,
 }

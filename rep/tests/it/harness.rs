@@ -235,3 +235,18 @@ pub(crate) fn processes_with(word: &str) -> Vec<u32> {
         })
         .collect()
 }
+
+/// A subscription that the server has when this returns.
+pub(crate) async fn subscribe(server: &NatsServer, subject: &str) -> async_nats::Subscriber {
+    let client = server.client().await;
+    let subscriber = client.subscribe(subject.to_owned()).await.unwrap();
+    client.flush().await.unwrap();
+    subscriber
+}
+
+/// The process that started this one.
+pub(crate) fn parent(pid: u32) -> i32 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, rest) = stat.rsplit_once(") ").unwrap();
+    rest.split(' ').nth(1).unwrap().parse().unwrap()
+}

@@ -3,5 +3,7 @@
 
 mod cell;
 mod harness;
+mod killed;
+mod messages;
 mod operators;
 mod process;

@@ -3,7 +3,8 @@
 use placement::{Cell, Span};
 use serde::{Deserialize, Serialize};
 
-use super::{Version, WireError, code};
+use super::{WireError, code};
+use crate::version::Version;
 use crate::{AuctionId, Incarnation, InstanceId, clock::CellTime};
 
 /// A cell's advertisement, its full bid, and the answer to `.state`: the cell, and how long this is

@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use placement::{Kind, Resources, Run, Span};
 use serde::{Deserialize, Serialize};
 
-use super::{Version, WireError, parse_strict};
+use super::{WireError, parse_strict};
+use crate::version::Version;
 use crate::{AuctionId, Incarnation, InstanceId, LogSubject, RequestId, clock::CellTime};
 
 /// Why a cell refuses an instance. For lack of resources the reason is `insufficient resources: …`.

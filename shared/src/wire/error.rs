@@ -3,7 +3,7 @@
 use placement::Invalid;
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 
-use super::{Version, check_version};
+use crate::version::{VERSION, Version};
 
 /// The codes of [`WireError`].
 pub mod code {
@@ -55,7 +55,7 @@ impl WireError {
     /// The whole body.
     pub fn body(&self) -> ErrorBody {
         ErrorBody {
-            v: crate::VERSION,
+            v: VERSION,
             error: self.clone(),
         }
     }
@@ -167,6 +167,25 @@ where
 /// Parses a message whose unknown fields are ignored; an error names the field.
 pub fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, WireError> {
     serde_json::from_slice(body).map_err(|_| what_is_wrong::<T>(body))
+}
+
+/// Refuses a message of another version, whatever else is in it. What is no object has none.
+pub fn check_version(body: &[u8]) -> Result<(), WireError> {
+    #[derive(Deserialize)]
+    struct Versioned {
+        #[serde(default = "this")]
+        v: serde_json::Value,
+    }
+    fn this() -> serde_json::Value {
+        Version::NUMBER.into()
+    }
+    match serde_json::from_slice::<Versioned>(body) {
+        Ok(Versioned { v }) if v != this() => {
+            let value: String = v.to_string().chars().take(40).collect();
+            Err(Invalid::new("v", value, Version::NUMBER.to_string()).into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Parses again, keeping track of the path. This takes several times as long, and only invalid

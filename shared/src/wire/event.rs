@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use placement::{Span, Tally};
 use serde::{Deserialize, Serialize};
 
-use super::Version;
+use crate::version::{VERSION, Version};
 use crate::{AuctionId, EventSubject, InstanceId, RequestId};
 
 /// The kinds of events.
@@ -147,7 +147,7 @@ impl Event {
     /// An event of this kind about an app.
     pub fn app(kind: &str, app: impl Into<String>) -> Self {
         Self {
-            v: crate::VERSION,
+            v: VERSION,
             kind: kind.into(),
             app: Some(app.into()),
             ..Self::default()
@@ -157,7 +157,7 @@ impl Event {
     /// An event of this kind about a cell.
     pub fn cell(kind: &str, cell: impl Into<String>) -> Self {
         Self {
-            v: crate::VERSION,
+            v: VERSION,
             kind: kind.into(),
             cell: Some(cell.into()),
             ..Self::default()

@@ -8,14 +8,15 @@ mod indices;
 mod query;
 mod start;
 mod stop;
-mod version;
 
 pub use advert::{Advert, Bid, BidRequest, Envelope, parse_cell};
 pub use cell::{
     Acceptance, CellSet, CellSetAnswer, CellStart, Drain, DrainAnswer, Instance, InstanceState,
     LogLine, Logs, LogsAnswer, Refusal, Work, reason,
 };
-pub use error::{ErrorBody, WireError, code, parse, parse_strict, read, read_nothing};
+pub use error::{
+    ErrorBody, WireError, check_version, code, parse, parse_strict, read, read_nothing,
+};
 pub use event::{Event, EventInstance, kind};
 pub use indices::{format_indices, parse_indices};
 pub use query::{
@@ -27,7 +28,6 @@ pub use start::{
     InstanceOutcome, Outcome, Parsed, StartBody, StartReplies, StartReply, instance_id, parse_start,
 };
 pub use stop::{Stop, StopAnswer, StopOutcome, StopReply, Stopped};
-pub use version::{Version, check_version};
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
 pub(crate) fn is_false(b: &bool) -> bool {

@@ -3,7 +3,8 @@
 use placement::{Capacity, Cell, DecisionReport, Kind, Tally};
 use serde::{Deserialize, Serialize};
 
-use super::{Instance, Version, is_false};
+use super::{Instance, is_false};
+use crate::version::Version;
 use crate::{AuctionId, Incarnation, InstanceId, RequestId};
 
 /// To every cell: its instances. An instance must match all filters; without filters, all are

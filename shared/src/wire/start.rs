@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::{Version, WireError, check_version, code, parse};
+use super::{WireError, check_version, code, parse};
+use crate::version::Version;
 use crate::{AuctionId, InstanceId, RequestId};
 
 /// A valid start request.

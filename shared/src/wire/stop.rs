@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Version, WireError, parse_strict};
+use super::{WireError, parse_strict};
+use crate::version::Version;
 use crate::{AuctionId, InstanceId};
 
 /// What to stop: an app, or some of it. An instance must match all filters. An absent filter

@@ -193,14 +193,14 @@ const FIGURES: &[(&str, &str, &str, &str, u64)] = &[
     (
         "INSTANCES.md",
         "Having run for {} s without",
-        "rep/src/ledger.rs",
+        "rep/src/ledger/lifecycle.rs",
         "HEALTHY_MS",
         1_000,
     ),
     (
         "INSTANCES.md",
         "as text of at most {} characters",
-        "rep/src/ledger.rs",
+        "rep/src/ledger/lifecycle.rs",
         "MAX_ENDED_CHARS",
         1,
     ),

@@ -1,7 +1,7 @@
 use placement::Resources;
-use shared::{AuctionId, clock::CellTime};
+use shared::{AuctionId, clock::CellTime, wire::kind};
 
-use super::*;
+use super::{lifecycle::MAX_ENDED_CHARS, *};
 
 mod claims;
 mod lists;

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use placement::Invalid;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use super::WireError;
+/// The version of every message: `"v":1`.
+pub const VERSION: Version = Version;
 
 /// `"v"` of a message. There is one version, so this holds nothing: it is written as 1, and any other
 /// is an error where it is read. A message without it is of this version.
@@ -13,7 +13,8 @@ use super::WireError;
 pub struct Version;
 
 impl Version {
-    const NUMBER: u64 = 1;
+    /// What is written.
+    pub(crate) const NUMBER: u64 = 1;
 }
 
 impl fmt::Display for Version {
@@ -36,24 +37,5 @@ impl<'de> Deserialize<'de> for Version {
         }
         let said = format!("{number} is not allowed; expected {}", Self::NUMBER);
         Err(D::Error::custom(said))
-    }
-}
-
-/// Refuses a message of another version, whatever else is in it. What is no object has none.
-pub fn check_version(body: &[u8]) -> Result<(), WireError> {
-    #[derive(Deserialize)]
-    struct Versioned {
-        #[serde(default = "this")]
-        v: serde_json::Value,
-    }
-    fn this() -> serde_json::Value {
-        Version::NUMBER.into()
-    }
-    match serde_json::from_slice::<Versioned>(body) {
-        Ok(Versioned { v }) if v != this() => {
-            let value: String = v.to_string().chars().take(40).collect();
-            Err(Invalid::new("v", value, Version::NUMBER.to_string()).into())
-        }
-        _ => Ok(()),
     }
 }

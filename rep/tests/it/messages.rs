@@ -1,0 +1,235 @@
+//! What a cell makes of the messages it gets: which it answers, where, and in which parts.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use placement::Span;
+use serde_json::{Value, json as value};
+use shared::ANSWER_TO;
+use shared::wire::{InstancesAnswer, Work};
+use testkit::{NatsServer, eventually};
+use uuid::Uuid;
+
+use crate::harness::{Cell, config, from, next, next_where, subjects, subscribe, work};
+
+#[tokio::test]
+async fn bad_input_is_answered_with_a_body_and_headers() {
+    let server = NatsServer::start().await;
+    let cell = Cell::start(&server, config("a")).await;
+    let own = |what: &str| subjects().cell("a", what);
+    let mut absurd = value!({"auction": Uuid::new_v4(), "incarnation": Uuid::new_v4(), "expires_ms": 1,
+        "work": [{"instance": Uuid::new_v4(), "app": "x", "index": 0, "memory_mb": -1, "disk_mb": 0}]});
+    let cases = [
+        (own("start"), "nonsense".to_owned(), None),
+        (own("start"), "{}".into(), None),
+        (own("start"), absurd.to_string(), Some("work[0].memory_mb")),
+        (
+            own("start"),
+            {
+                absurd["work"][0]["memory_mb"] = value!(1);
+                absurd["work"][0]["app"] = value!("a b");
+                absurd.to_string()
+            },
+            Some("work[0].app"),
+        ),
+        (own("stop"), r#"{"app":7}"#.into(), Some("app")),
+        (
+            own("drain"),
+            r#"{"deadline":"soon"}"#.into(),
+            Some("deadline"),
+        ),
+        (own("logs"), r#"{"app":""}"#.into(), Some("app")),
+        (subjects().instances(), "7".into(), None),
+        (own("state"), r#"{"v":2}"#.into(), Some("v")),
+        (own("start"), r#"{"v":2,"work":7}"#.into(), Some("v")),
+        (own("stop"), r#"{"v":2,"app":"web"}"#.into(), Some("v")),
+        (own("drain"), r#"{"v":2}"#.into(), Some("v")),
+        (own("set"), r#"{"v":2,"set":{}}"#.into(), Some("v")),
+        (own("logs"), r#"{"v":2,"app":"web"}"#.into(), Some("v")),
+        (subjects().instances(), r#"{"v":2}"#.into(), Some("v")),
+        (
+            subjects().cells_stop(),
+            r#"{"app":"..."}"#.into(),
+            Some("app"),
+        ),
+    ];
+    for (subject, body, at) in cases {
+        let answer = cell.client.request(subject.clone(), body.clone().into());
+        let answer = answer.await.unwrap();
+        let headers = answer.headers.unwrap_or_else(|| panic!("{subject} {body}"));
+        assert_eq!(
+            headers.get("Nats-Service-Error-Code").unwrap().as_str(),
+            "400"
+        );
+        assert!(headers.get("Nats-Service-Error").is_some());
+        let error: Value = from(&answer.payload);
+        assert_eq!(
+            error["error"]["code"], "invalid_request",
+            "{subject} {body}"
+        );
+        if let Some(at) = at {
+            assert_eq!(error["error"]["field"], at, "{error}");
+        }
+    }
+    // it still works, and it counted them
+    cell.must_start(vec![work("web", 0)]).await;
+    let stats = cell.client.request("$SRV.STATS.vendue-cell", "".into());
+    let stats: Value = from(&stats.await.unwrap().payload);
+    assert_eq!(
+        stats["endpoints"][0]["data"]["dropped_malformed"], 16,
+        "{stats}"
+    );
+    cell.end().await;
+}
+
+#[tokio::test]
+async fn a_broadcast_is_answered_below_the_cells_own_subject_and_nowhere_else() {
+    let server = NatsServer::start().await;
+    let cell = Cell::start(&server, config("a")).await;
+    let mut answers = subscribe(&server, "vendue.cell.*.answer.alice.n1").await;
+    let mut elsewhere = cell.client.subscribe("elsewhere.>").await.unwrap();
+    let ask = async |to: Option<&str>, reply: &str| {
+        let mut headers = async_nats::HeaderMap::new();
+        if let Some(to) = to {
+            headers.insert(ANSWER_TO, to);
+        }
+        let (subject, reply) = (subjects().instances(), reply.to_owned());
+        let body = "{\"v\":1}".into();
+        let sent = cell
+            .client
+            .publish_with_reply_and_headers(subject, reply, headers, body);
+        sent.await.unwrap();
+    };
+    ask(None, "elsewhere.inbox").await;
+    ask(Some("alice.n1.elsewhere"), "elsewhere.header").await;
+    ask(Some("alice.n1"), "elsewhere.both").await;
+    let answer = tokio::time::timeout(testkit::DEFAULT_DEADLINE, answers.next()).await;
+    let answer = answer.unwrap().unwrap();
+    assert_eq!(answer.subject.as_str(), "vendue.cell.a.answer.alice.n1");
+    assert_eq!(from::<InstancesAnswer>(&answer.payload).cell, "a");
+    // what the cell sends is in order: an answer to the first would be here before this one
+    cell.state().await;
+    let heard = tokio::time::timeout(Duration::ZERO, elsewhere.next()).await;
+    assert!(heard.is_err(), "{heard:?}");
+    let stats = cell.client.request("$SRV.STATS.vendue-cell", "".into());
+    let stats: Value = from(&stats.await.unwrap().payload);
+    assert_eq!(stats["endpoints"][0]["data"]["dropped_reply_subject"], 2);
+    cell.end().await;
+}
+
+#[tokio::test]
+async fn a_message_meant_for_another_subject_changes_nothing() {
+    let server = NatsServer::start().await;
+    let cell = Cell::start(&server, config("a")).await;
+    let info = cell.client.request("$SRV.INFO.vendue-cell", "".into());
+    let info = info.await.unwrap().payload;
+    for what in ["drain", "set", "stop", "start", "state", "logs"] {
+        let answer = cell.ask(what, info.clone()).await;
+        assert_eq!(answer["error"]["code"], "invalid_request", "{what}");
+    }
+    for what in ["drain", "set", "stop", "start"] {
+        let answer = cell.ask(what, "").await;
+        assert_eq!(answer["error"]["code"], "invalid_request", "{what}");
+    }
+    assert_eq!(cell.state().await.get("evacuating"), None);
+    cell.end().await;
+}
+
+#[tokio::test]
+async fn a_malformed_broadcast_is_dropped_and_counted() {
+    let server = NatsServer::start().await;
+    let cell = Cell::start(&server, config("a")).await;
+    let other_bid = format!("{{\"v\":2,\"auction\":\"{}\"}}", Uuid::new_v4());
+    for (subject, body) in [
+        (subjects().bid(), ""),
+        (subjects().bid(), "{}"),
+        (subjects().bid(), "[1"),
+        (subjects().bid(), "{\"auction\":7}"),
+        (subjects().bid(), &other_bid),
+        (subjects().discover(), "{\"v\":2}"),
+    ] {
+        let body = body.to_owned().into();
+        cell.client.publish(subject, body).await.unwrap();
+    }
+    eventually("six counted", async || {
+        let stats = cell.client.request("$SRV.STATS.vendue-cell", "".into());
+        let stats: Value = from(&stats.await.unwrap().payload);
+        let malformed = stats["endpoints"][0]["data"]["dropped_malformed"].clone();
+        if malformed == 6 {
+            Ok(())
+        } else {
+            Err(malformed)
+        }
+    })
+    .await;
+    cell.end().await;
+}
+
+#[tokio::test]
+async fn it_is_a_nats_service() {
+    let server = NatsServer::start().await;
+    let cell = Cell::start(&server, config("a")).await;
+    let info = cell.client.request("$SRV.INFO.vendue-cell", "".into());
+    let info: Value = from(&info.await.unwrap().payload);
+    assert_eq!(info["metadata"], value!({"cell": "a", "zone": "z1"}));
+    let mut subjects: Vec<&str> = info["endpoints"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|e| e["subject"].as_str().unwrap())
+        .collect();
+    subjects.sort_unstable();
+    let own =
+        ["drain", "logs", "set", "start", "state", "stop"].map(|w| format!("vendue.cell.a.{w}"));
+    assert_eq!(subjects, own);
+    cell.end().await;
+}
+
+#[tokio::test]
+async fn large_answers_come_in_parts() {
+    let options = testkit::Options {
+        max_payload: Some(16_384),
+        ..testkit::Options::default()
+    };
+    let server = NatsServer::start_with(options).await;
+    let mut config = config("a");
+    config.heartbeat = Span(Duration::from_millis(20));
+    config.total.memory_mb = 1_000_000;
+    let mut heartbeats = subscribe(&server, "vendue.cell.a.heartbeat").await;
+    let cell = Cell::start(&server, config).await;
+    for app in 0..5 {
+        let some = (0..20).map(|i| Work {
+            disk_mb: 0,
+            ..work(&format!("app-{app}"), i)
+        });
+        cell.must_start(some.collect()).await;
+    }
+    let mut answers = {
+        let inbox = cell.client.new_inbox();
+        let answers = cell.client.subscribe(inbox.clone()).await.unwrap();
+        let asked = cell
+            .client
+            .publish_with_reply(subjects().instances(), inbox, "".into());
+        asked.await.unwrap();
+        answers
+    };
+    let mut all = std::collections::BTreeSet::new();
+    let (mut parts, mut version) = (0, None);
+    loop {
+        let answer: InstancesAnswer = serde_json::from_value(next(&mut answers).await).unwrap();
+        all.extend(answer.instances.iter().map(|i| i.instance));
+        parts += 1;
+        assert_eq!(answer.part, parts);
+        let seen = *version.get_or_insert((answer.incarnation, answer.seq, answer.parts));
+        assert_eq!(seen, (answer.incarnation, answer.seq, answer.parts));
+        if !answer.more {
+            break;
+        }
+    }
+    assert_eq!(all.len(), 100);
+    assert!(parts > 1, "{parts} parts");
+    assert_eq!(version.unwrap().2, parts);
+    next_where(&mut heartbeats, |h| h["more"] == true).await;
+    next_where(&mut heartbeats, |h| h.get("more").is_none()).await;
+    cell.end().await;
+}

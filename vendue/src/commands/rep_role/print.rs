@@ -1,0 +1,90 @@
+//! A rep's settings as a complete file, with comments.
+
+use std::fmt::Write;
+
+use clap::Args;
+use toml::Table;
+
+use super::settings::RepSettings;
+use crate::context::Global;
+
+impl RepSettings {
+    /// Every setting: the default where there is one, else an example.
+    pub(super) fn example() -> Self {
+        let defaults = rep::RepConfig::new("cell-a", "default", placement::Resources::default());
+        let (first, last) = rep::ProcessConfig::default().ports;
+        let list = |item: &str| vec![item.to_owned()];
+        Self {
+            cell: Some(defaults.cell),
+            zone: Some(defaults.zone),
+            memory: Some(4_096),
+            disk: Some(20_480),
+            containers: Some(100),
+            cpu: Some(4_000),
+            extra: vec![("gpu".into(), 4)],
+            stack: list("docker"),
+            placement_tag: list("isolated"),
+            rack: Some("r1".into()),
+            attributes_file: Some("/var/lib/vendue/attributes.json".into()),
+            address: Some(defaults.address),
+            ports: Some(format!("{first}-{last}")),
+            interval: Some(defaults.interval),
+            ttl: Some(defaults.ttl),
+            heartbeat: Some(defaults.heartbeat),
+            grace: Some(defaults.grace),
+            drain_deadline: Some(defaults.drain_deadline),
+            run_as: Some("nobody".into()),
+            state_dir: Some("/var/lib/vendue".into()),
+            memory_limit: Some("auto".into()),
+            simulated: true,
+            nats: Some("nats://127.0.0.1:4222".into()),
+            prefix: Some("vendue".into()),
+            attributes: Table::new(),
+        }
+    }
+
+    /// A complete file: what is set, and every other key in a comment.
+    pub(super) fn print(&self) -> anyhow::Result<String> {
+        let given = Table::try_from(self.clone())?;
+        let examples = Table::try_from(Self::example())?;
+        let mut text = String::from(
+            "# Settings of a cell: vendue rep --config FILE\n\
+             # Each key is the flag of the same name; the flag replaces what stands here.\n\
+             # Lines that begin with `# ` and a key show its default, or an example.\n",
+        );
+        let flags = Self::augment_args(clap::Command::new("rep"));
+        let everywhere = Global::augment_args(clap::Command::new("rep"));
+        let everywhere = everywhere.get_arguments();
+        let in_file = everywhere.filter(|arg| ["nats", "prefix"].contains(&arg.get_id().as_str()));
+        for arg in flags.get_arguments().chain(in_file) {
+            let Some(key) = arg.get_long() else {
+                continue;
+            };
+            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            write!(text, "\n# {}\n", help.replace('\n', "\n# "))?;
+            match (given.get(key), examples.get(key)) {
+                (Some(value), _) => writeln!(text, "{key} = {value}")?,
+                (None, Some(example)) => writeln!(text, "# {key} = {example}")?,
+                (None, None) => {}
+            }
+        }
+        text.push_str(
+            "\n# What else operators state about the cell; `vendue cells set` changes it while the \
+             cell runs.\n",
+        );
+        let own = if self.attributes.is_empty() { "# " } else { "" };
+        writeln!(text, "{own}[attributes]")?;
+        for (key, value) in &self.attributes {
+            writeln!(text, "{key} = {value}")?;
+        }
+        let mut known = Table::try_from(placement::Attributes::default())?;
+        known.remove("zone"); // stands above, as a key of its own
+        known.insert("index".into(), 0.into());
+        for (key, value) in known {
+            if !self.attributes.contains_key(&key) {
+                writeln!(text, "# {key} = {value}")?;
+            }
+        }
+        Ok(text)
+    }
+}

@@ -1,0 +1,242 @@
+//! The settings of a rep, and the configuration that follows from them.
+
+use std::path::PathBuf;
+
+use placement::Span;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use shared::size::parse_mib;
+use toml::{Table, Value};
+
+use crate::context::Usage;
+
+/// The settings of a rep: one field is the flag, its help, and the key in the file.
+#[derive(Clone, Debug, Default, PartialEq, clap::Args, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct RepSettings {
+    /// Cell name, unique in the cluster
+    #[arg(long, env = "VENDUE_CELL", value_name = "NAME")]
+    pub(super) cell: Option<String>,
+    /// Availability zone [default: default]
+    #[arg(long, env = "VENDUE_ZONE", value_name = "NAME")]
+    pub(super) zone: Option<String>,
+    /// Memory to offer: MiB, or with a unit such as 512M or 64G
+    #[arg(long, env = "VENDUE_MEMORY", value_name = "SIZE", value_parser = parse_mib)]
+    #[serde(deserialize_with = "size")]
+    pub(super) memory: Option<i64>,
+    /// Disk to offer: MiB, or with a unit; not enforced [default: unlimited]
+    #[arg(long, env = "VENDUE_DISK", value_name = "SIZE", value_parser = parse_mib)]
+    #[serde(deserialize_with = "size")]
+    pub(super) disk: Option<i64>,
+    /// Number of instances to accept [default: unlimited]
+    #[arg(long, env = "VENDUE_CONTAINERS", value_name = "N")]
+    pub(super) containers: Option<i64>,
+    /// CPU to offer, thousandths of a core; not enforced [default: 0]
+    #[arg(long, env = "VENDUE_CPU", value_name = "MILLIS")]
+    pub(super) cpu: Option<i64>,
+    /// Named resource to offer, such as gpu=4; may be repeated
+    #[arg(long, value_name = "NAME=N", value_parser = named_amount)]
+    #[serde(with = "amounts", skip_serializing_if = "Vec::is_empty")]
+    pub(super) extra: Vec<(String, i64)>,
+    /// Stack to offer; may be repeated
+    #[arg(long, value_name = "STACK")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) stack: Vec<String>,
+    /// Placement tag: only work that asks for it is accepted; may be repeated
+    #[arg(long, value_name = "TAG")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) placement_tag: Vec<String>,
+    /// Rack of the machine
+    #[arg(long, value_name = "NAME")]
+    pub(super) rack: Option<String>,
+    /// File that keeps what `vendue cells set` changes over a restart [default: in --state-dir]
+    #[arg(
+        long,
+        env = "VENDUE_ATTRIBUTES",
+        value_name = "FILE",
+        alias = "attributes"
+    )]
+    pub(super) attributes_file: Option<PathBuf>,
+    /// Address at which instances with a port can be reached [default: 127.0.0.1]
+    #[arg(long, env = "VENDUE_ADDRESS", value_name = "ADDRESS")]
+    pub(super) address: Option<String>,
+    /// First and last port for instances that ask for one [default: 61001-65535]
+    #[arg(long, value_name = "FIRST-LAST")]
+    pub(super) ports: Option<String>,
+    /// Time between two advertisements, at most half of --ttl [default: 5s]
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    pub(super) interval: Option<Span>,
+    /// How long an advertisement is valid [default: 15s]
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    pub(super) ttl: Option<Span>,
+    /// Time between two lists of all instances for observers [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    pub(super) heartbeat: Option<Span>,
+    /// How long an instance may take to end after SIGTERM, before SIGKILL [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    pub(super) grace: Option<Span>,
+    /// How long instances go on in a drain that names no deadline [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    pub(super) drain_deadline: Option<Span>,
+    /// User that instances run as; only root may name one [default: nobody when the rep is root]
+    #[arg(long, value_name = "USER")]
+    pub(super) run_as: Option<String>,
+    /// Directory for the directories of instances [default: a temporary one]
+    #[arg(long, value_name = "DIR")]
+    pub(super) state_dir: Option<PathBuf>,
+    /// How memory limits are enforced: auto (cgroup, else watch), watch (polling) or off
+    /// [default: auto]
+    #[arg(long, value_name = "HOW", value_parser = ["auto", "watch", "off"])]
+    pub(super) memory_limit: Option<String>,
+    /// Run nothing: accept work and report it as running, for load tests [default: false]
+    #[arg(long)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) simulated: bool,
+    #[arg(skip)]
+    pub(super) nats: Option<String>,
+    #[arg(skip)]
+    pub(super) prefix: Option<String>,
+    #[arg(skip)]
+    #[serde(skip_serializing_if = "Table::is_empty")]
+    pub(super) attributes: Table,
+}
+
+impl RepSettings {
+    pub(super) fn config(self) -> anyhow::Result<rep::RepConfig> {
+        let cell = self.cell.ok_or_else(|| {
+            Usage::because("a cell needs a name: --cell NAME, or `cell` in the file of --config")
+        })?;
+        let memory = self.memory.ok_or_else(|| {
+            Usage::because(
+                "a cell needs memory to offer: --memory SIZE, or `memory` in the file of --config",
+            )
+        })?;
+        let mut total = Table::new();
+        let amounts = [
+            ("memory_mb", Some(memory)),
+            ("disk_mb", self.disk),
+            ("containers", self.containers),
+            ("cpu_millis", self.cpu),
+        ];
+        for (name, amount) in amounts {
+            total.extend(amount.map(|amount| (name.to_owned(), Value::from(amount))));
+        }
+        let extra = self.extra.into_iter().map(|(n, v)| (n, Value::from(v)));
+        total.insert("extra".into(), Value::Table(extra.collect()));
+        let zone = self.zone.unwrap_or_else(|| String::from("default"));
+        let mut config = rep::RepConfig::new(cell, zone, from_table("total", total)?);
+
+        let mut attributes = self.attributes;
+        let lists = [
+            ("stacks", self.stack),
+            ("placement_tags", self.placement_tag),
+        ];
+        for (name, list) in lists {
+            if !list.is_empty() {
+                attributes.insert(name.into(), list.into());
+            }
+        }
+        attributes.extend(self.rack.map(|rack| ("rack".to_owned(), rack.into())));
+        // the cell's own number, which attributes that cells share do not hold
+        if let Some(index) = attributes.remove("index") {
+            let number = index.as_integer().and_then(|n| u32::try_from(n).ok());
+            let wrong = || format!("attributes.index: {index} is not allowed; expected 0 or more");
+            config.index = number.ok_or_else(|| Usage::because(wrong()))?;
+        }
+        config.attributes = from_table("attributes", attributes)?;
+        config.attributes_file = self.attributes_file;
+        set(&mut config.address, self.address);
+        set(&mut config.interval, self.interval);
+        set(&mut config.ttl, self.ttl);
+        set(&mut config.heartbeat, self.heartbeat);
+        set(&mut config.grace, self.grace);
+        set(&mut config.drain_deadline, self.drain_deadline);
+        config.executor = if self.simulated {
+            rep::ExecutorKind::Simulated(rep::SimulatedConfig::default())
+        } else {
+            let mut process = rep::ProcessConfig {
+                run_as: self.run_as,
+                state_dir: self.state_dir,
+                ..rep::ProcessConfig::default()
+            };
+            set(
+                &mut process.ports,
+                self.ports.as_deref().map(ports).transpose()?,
+            );
+            if let Some(how) = self.memory_limit {
+                let how = rep::MemoryLimit::deserialize(Value::String(how));
+                process.memory =
+                    how.map_err(|e| Usage::because(format_args!("memory-limit: {e}")))?;
+            }
+            rep::ExecutorKind::Process(process)
+        };
+        Ok(config)
+    }
+}
+
+fn set<T>(field: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *field = value;
+    }
+}
+
+fn from_table<T: serde::de::DeserializeOwned>(what: &str, table: Table) -> anyhow::Result<T> {
+    T::deserialize(table).map_err(|e| {
+        let text = e.to_string();
+        Usage::because(format_args!("{what}: {}", text.trim_end()))
+    })
+}
+
+fn ports(text: &str) -> anyhow::Result<(u16, u16)> {
+    let range = text
+        .split_once('-')
+        .and_then(|(first, last)| Some((first.trim().parse().ok()?, last.trim().parse().ok()?)));
+    range.filter(|(first, last)| first <= last).ok_or_else(|| {
+        Usage::because(format_args!(
+            "ports: {text:?} is no range; expected FIRST-LAST, such as 61001-65535"
+        ))
+    })
+}
+
+pub(super) fn span(text: &str) -> Result<Span, humantime::DurationError> {
+    humantime::parse_duration(text).map(Span)
+}
+
+fn named_amount(text: &str) -> Result<(String, i64), String> {
+    let (name, amount) = text.split_once('=').ok_or("expected NAME=N")?;
+    let amount = amount.parse().map_err(|_| "expected a number after =")?;
+    Ok((name.to_owned(), amount))
+}
+
+/// MiB as a number, or a text with a unit.
+fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::Integer(mib) if mib >= 0 => Ok(Some(mib)),
+        Value::String(text) => parse_mib(&text).map(Some).map_err(D::Error::custom),
+        other => Err(D::Error::custom(format_args!(
+            "{other} is no size: expected a number of MiB such as 512, or one with a unit such as \
+             \"64M\""
+        ))),
+    }
+}
+
+/// Named resources: a table in the file, pairs as flags.
+mod amounts {
+    use std::collections::BTreeMap;
+
+    use super::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        pairs: &[(String, i64)],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let table: BTreeMap<_, _> = pairs.iter().cloned().collect();
+        table.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<(String, i64)>, D::Error> {
+        let table = BTreeMap::<String, i64>::deserialize(deserializer)?;
+        Ok(table.into_iter().collect())
+    }
+}
