@@ -4,7 +4,11 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{Subjects, wire::kind};
+use crate::{
+    Subjects,
+    nats::{Act, Refusal},
+    wire::kind,
+};
 
 /// What a connection is for.
 #[derive(
@@ -35,6 +39,8 @@ pub struct Permissions {
     pub publish: Vec<String>,
     /// What to subscribe to.
     pub subscribe: Vec<Subscribe>,
+    /// Queue groups that are refused although their subject may be subscribed to.
+    pub not_join: Vec<Subscribe>,
     /// Whether it may publish to the reply subjects of what it receives.
     pub responses: Option<Responses>,
 }
@@ -107,13 +113,15 @@ impl Role {
     /// What it is trusted with, in words.
     pub fn purpose(self) -> &'static str {
         match self {
-            Self::Cell => "runs work; speaks for itself only",
-            Self::Auctioneer => "decides where work goes; reads every request, commands every cell",
-            Self::User => "starts and stops work; sees all instances, events and output",
-            Self::Operator => "as a user; also drains cells and sets their attributes",
-            Self::Observer => "hears events, advertisements and heartbeats; publishes nothing",
-            Self::Metrics => "reads counters, the pool and events",
-            Self::Recorder => "`sim record`: reads every request with its environment",
+            Self::Cell => "Runs work; speaks for itself only",
+            Self::Auctioneer => "Decides where work goes; reads every request, commands every cell",
+            Self::User => "Starts and stops work; sees all instances, events and output",
+            Self::Operator => "As a user; also drains cells and sets their attributes",
+            Self::Observer => "Hears events, advertisements and heartbeats; publishes nothing",
+            Self::Metrics => "Reads counters, the pool and events",
+            Self::Recorder => {
+                "Records requests (`vendue sim record`); reads every request with its environment"
+            }
         }
     }
 
@@ -128,10 +136,7 @@ impl Role {
             Self::Metrics => metrics(subjects),
             Self::Recorder => recorder(subjects, name),
         };
-        // who publishes nothing asks nothing, and needs no answers
-        if !permissions.publish.is_empty() {
-            permissions.hear([format!("_INBOX.{name}.>")]);
-        }
+        permissions.hear([format!("_INBOX.{name}.>")]);
         permissions
     }
 }
@@ -171,6 +176,12 @@ impl Permissions {
             let this = format!("{own}.*");
             self.hear([all, own, this]);
         }
+    }
+
+    /// Whether a program of this role cannot do its work when this is refused. Only answers to others may
+    /// be: the right to them ends, and others choose the subjects.
+    pub fn needs(&self, refusal: &Refusal) -> bool {
+        refusal.act == Act::Subscribe || self.may_publish(&refusal.subject)
     }
 
     /// Whether it may publish there on its own account, not in answer to something.
@@ -330,6 +341,12 @@ fn recorder(subjects: &Subjects, name: &str) -> Permissions {
         subjects.stop(),
         subjects.cell_answers(name, "*"),
     ]);
+    // it would take requests from the auctioneers
+    let join = |subject| Subscribe {
+        subject,
+        queue: Some(Subjects::AUCTIONEER_QUEUE.to_owned()),
+    };
+    may.not_join = vec![join(subjects.start()), join(subjects.stop())];
     may
 }
 

@@ -135,6 +135,14 @@ impl Command {
         )
     }
 
+    /// Whether it decides itself what a refusal of the server's permissions means.
+    fn handles_refusals(&self) -> bool {
+        matches!(
+            self,
+            Command::Up(_) | Command::Rep(_) | Command::Auctioneer(_)
+        )
+    }
+
     /// A role alone in its process gets one thread: it has one connection and one state machine, and
     /// a message that crosses threads on its way costs more than a second thread brings.
     fn runtime(&self) -> std::io::Result<tokio::runtime::Runtime> {
@@ -147,15 +155,21 @@ impl Command {
 
     async fn run(&self, global: &Global) -> anyhow::Result<Exit> {
         let work = self.dispatch(global);
-        if self.is_role() {
+        if self.handles_refusals() {
             return work.await;
         }
+        let interrupted = async {
+            if self.is_role() {
+                std::future::pending::<()>().await;
+            }
+            let _ = tokio::signal::ctrl_c().await;
+        };
         let refusals = &global.refusals;
         let done = tokio::select! {
             done = work => done,
             // an answer that does not come would be waited for in vain
             refusal = refusals.first(|_| true) => Err(not_permitted(&refusal)),
-            _ = tokio::signal::ctrl_c() => Ok(self.interrupted()),
+            () = interrupted => Ok(self.interrupted()),
         };
         match refusals.remembered() {
             // what came of it may be less than there is

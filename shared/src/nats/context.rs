@@ -91,7 +91,7 @@ pub(super) fn non_empty(text: &str) -> Option<&str> {
 
 /// The context of this name, or in this file (`….json`), and what in its file has no effect.
 pub(super) fn read(name: &str) -> Result<(Context, Vec<String>), BusError> {
-    let is_file = name.ends_with(".json");
+    let is_file = Path::new(name).extension().is_some_and(|e| e == "json");
     let file = if is_file {
         path(name)
     } else {

@@ -10,7 +10,7 @@ use shared::{Subjects, permissions::Role};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Roster {
-    v: shared::wire::Version,
+    v: shared::Version,
     /// The prefix of the cluster's subjects.
     pub(crate) prefix: String,
     /// The server's address, for the contexts.

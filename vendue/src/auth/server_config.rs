@@ -44,10 +44,12 @@ fn lists(permissions: &Permissions) -> String {
         [] => "{ deny: \">\" }".to_owned(),
         subjects => list(subjects),
     };
-    let mut text = format!(
-        "        publish: {publish}\n        subscribe: {}\n",
-        list(&permissions.subscribe)
-    );
+    let allowed = list(&permissions.subscribe);
+    let subscribe = match permissions.not_join.as_slice() {
+        [] => allowed,
+        refused => format!("{{ allow: {allowed}, deny: {} }}", list(refused)),
+    };
+    let mut text = format!("        publish: {publish}\n        subscribe: {subscribe}\n");
     if let Some(Responses { max, expires }) = permissions.responses {
         let seconds = expires.as_secs();
         let _ = writeln!(
