@@ -246,7 +246,7 @@ impl Auctioneer {
         &self.parts.feed
     }
 
-    /// Whether no request is open.
+    /// Whether no request is open, and every message has its reply.
     pub fn is_idle(&self) -> bool {
         self.parts.requests.is_empty() && self.stops.is_empty()
     }

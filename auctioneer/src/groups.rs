@@ -44,6 +44,11 @@ impl Groups {
         id
     }
 
+    /// Whether every message has its reply.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
     /// The message got another answer.
     pub(crate) fn forget(&mut self, id: GroupId) {
         self.open.remove(&id);
@@ -120,7 +125,7 @@ mod tests {
             assert!(
                 matches!(last, Some(AuctioneerOutput::Reply { to, .. }) if *to == ReplyKey::new(1))
             );
-            assert!(groups.open.is_empty());
+            assert!(groups.is_empty());
         }
     }
 }

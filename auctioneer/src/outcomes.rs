@@ -422,4 +422,31 @@ mod tests {
         assert_eq!(outcomes.get("b"), Some(Seen::Ended(large.into())));
         assert_eq!(outcomes.get("c"), Some(Seen::Ended("x".into())));
     }
+
+    #[test]
+    fn what_was_begun_here_counts_among_the_bytes() {
+        let mut outcomes = Outcomes::default();
+        let own = Begun {
+            app: "web".into(),
+            instances: vec![InstanceId::from_u128(1); 3],
+        };
+        let new = Ended {
+            own: Some(Arc::new(own)),
+            ..with_claim("12345", None)
+        };
+        outcomes.ended(0, &id("a"), new, false);
+        assert_eq!(outcomes.bytes, 5 + 3 * 16);
+    }
+
+    #[test]
+    fn so_many_forgotten_ids_are_known_to_have_been_there() {
+        let mut former = Former::default();
+        for n in 0..2 * FORMER {
+            former.add(&n.to_string());
+        }
+        assert!(former.has("0") && former.has(&(2 * FORMER - 1).to_string()));
+        former.add("one more");
+        assert!(!former.has("0"), "the older half is forgotten");
+        assert!(former.has(&FORMER.to_string()) && former.has("one more"));
+    }
 }

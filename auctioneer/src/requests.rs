@@ -141,7 +141,7 @@ impl Requests {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.tickets.is_empty()
+        self.tickets.is_empty() && self.groups.is_empty()
     }
 
     /// Whether new requests are rejected.

@@ -135,17 +135,14 @@ fn a_product_is_not_shown_as_a_sum() {
     let text = r#"{"policy":"POLICY","cells":[
         {"cell":"a","total":{"memory_mb":10},"available":{"memory_mb":10}}],
         "requests":[{"app":"x","memory_mb":1,"disk_mb":1}]}"#;
-    let rendered = |policy: &str| {
+    let is_product = |policy: &str| {
         let scenario = OfflineAuction::from_json(&text.replace("POLICY", policy)).unwrap();
-        scenarios::render(&scenario.run(Explain::Stages))
+        scenario.run(Explain::Stages).decisions[0].product
     };
-    let product = rendered("rfd24");
-    assert!(
-        product.contains(" × disk") && !product.contains(" + "),
-        "{product}"
-    );
-    let sum = rendered("dapi");
-    assert!(sum.contains(" + disk") && !sum.contains('×'), "{sum}");
+    assert!(is_product("rfd24") && !is_product("dapi"));
+    let terms = ["memory 1".to_owned(), "disk 2".to_owned()];
+    assert_eq!(placement::joined(&terms, true), "memory 1 × disk 2, scaled");
+    assert_eq!(placement::joined(&terms, false), "memory 1 + disk 2");
 }
 
 /// A fault in a policy file is where its author looks for it.

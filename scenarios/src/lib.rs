@@ -3,8 +3,6 @@
 
 mod file;
 mod synthetic;
-mod text;
 
 pub use file::{OfflineAuction, ScenarioError};
 pub use synthetic::SyntheticLoad;
-pub use text::render;

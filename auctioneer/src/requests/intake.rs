@@ -105,7 +105,7 @@ impl Requests {
         let deadline_ms = now_ms + span(request.deadline, DEFAULT_DEADLINE_MS);
         let queue_end_ms = now_ms + span(request.queue_timeout, 0);
         self.deadlines.insert((deadline_ms, key));
-        if queue_end_ms > now_ms {
+        if request.queue_timeout.is_some() {
             self.queue_ends.insert((queue_end_ms, key));
         }
         self.by_id.insert(id.clone(), key);

@@ -339,3 +339,24 @@ fn fields_that_the_policy_ignores_are_warned_of_at_admission() {
     assert_eq!(error.field.as_deref(), Some("strict"));
     assert!(ask("dapi", true).unwrap().warnings.is_empty());
 }
+
+#[test]
+fn an_announcement_counts_when_it_comes_from_whom_it_names() {
+    let claim = Uuid::from_u128(5);
+    let body = |by: &str| {
+        format!(r#"{{"by":"{by}","auction":"{claim}","request":"r1","requests":["r2","no id"]}}"#)
+    };
+    let read = |body: &str| admission::read_announcement("a2", body.as_bytes());
+    let AuctioneerInput::Announced(announced) = read(&body("a2")) else {
+        panic!("it is what a2 says of itself");
+    };
+    let ids: Vec<&str> = announced
+        .ids
+        .iter()
+        .map(shared::RequestId::as_str)
+        .collect();
+    assert_eq!(ids, ["r1", "r2"], "without what is no id");
+    assert_eq!(announced.claim.as_u128(), 5);
+    assert!(matches!(read(&body("a3")), AuctioneerInput::WrongSubject));
+    assert!(matches!(read("{}"), AuctioneerInput::Unreadable));
+}

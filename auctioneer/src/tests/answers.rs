@@ -1,5 +1,7 @@
 //! What cells say to a start, and what becomes of it.
 
+use std::time::Duration;
+
 use shared::wire::{Acceptance, Outcome, Refusal, kind};
 
 use super::world::{Sent, World, request};
@@ -310,4 +312,36 @@ fn a_cell_that_does_not_answer_is_set_aside_until_it_advertises() {
     assert!(away_until(&world) > world.now_ms);
     world.advertise(&hung);
     assert_eq!(away_until(&world), 0);
+}
+
+#[test]
+fn what_is_refused_after_the_reply_is_auctioned_again_while_its_sender_would_wait() {
+    for (queue_timeout, again) in [(None, 0), (Some(Duration::from_secs(60)), 1)] {
+        let mut world = World::with_cells("dea", &["c1", "c2"]);
+        let mut asked = request("r", "web", 100, 1);
+        asked.deadline = Some(placement::Span(Duration::from_millis(100)));
+        asked.queue_timeout = queue_timeout.map(placement::Span);
+        let key = world.ask(vec![asked]);
+        let sent = world.sent().remove(0);
+        world.silence(100);
+        world.start_reply(key);
+        world.input(AuctioneerInput::NoResponders {
+            dispatch: sent.dispatch,
+        });
+        assert_eq!(world.sent().len(), again, "{queue_timeout:?}");
+    }
+}
+
+#[test]
+fn a_second_start_names_the_auction_with_which_the_request_began() {
+    let mut world = World::with_cells("dea", &["c1", "c2"]);
+    world.ask_one("r", "web", 100, 1);
+    let first = world.sent().remove(0);
+    assert_eq!(first.start.work[0].claim, None, "it is that of the start");
+    world.input(AuctioneerInput::NoResponders {
+        dispatch: first.dispatch,
+    });
+    let second = world.sent().remove(0);
+    assert_ne!(second.start.auction, first.start.auction);
+    assert_eq!(second.start.work[0].claim, Some(first.start.auction));
 }

@@ -14,7 +14,7 @@ use super::{
 use crate::{AuctioneerInput, AuctioneerOutput, LookupId, REMEMBER_MS};
 
 /// The questions to the cells since the last look.
-fn questions(world: &mut World) -> Vec<(LookupId, Instances)> {
+pub(super) fn questions(world: &mut World) -> Vec<(LookupId, Instances)> {
     let mut asked = Vec::new();
     world.out.retain(|output| match output {
         AuctioneerOutput::AskInstances { lookup, body } => {
@@ -27,7 +27,7 @@ fn questions(world: &mut World) -> Vec<(LookupId, Instances)> {
 }
 
 /// The stops for what runs twice since the last look, with their cells.
-fn kills(world: &mut World) -> Vec<(String, Stop)> {
+pub(super) fn kills(world: &mut World) -> Vec<(String, Stop)> {
     let mut kills = Vec::new();
     world.out.retain(|output| match output {
         AuctioneerOutput::EndDuplicates { cell, body } => {
@@ -39,12 +39,12 @@ fn kills(world: &mut World) -> Vec<(String, Stop)> {
     kills
 }
 
-fn tell(world: &mut World, lookup: LookupId, answer: InstancesAnswer) {
+pub(super) fn tell(world: &mut World, lookup: LookupId, answer: InstancesAnswer) {
     let answer = Box::new(answer);
     world.input(AuctioneerInput::InstancesReported { lookup, answer });
 }
 
-fn with_claim(answer: InstancesAnswer, claim: u128) -> InstancesAnswer {
+pub(super) fn with_claim(answer: InstancesAnswer, claim: u128) -> InstancesAnswer {
     let claimed = |instance: Instance| Instance {
         claim: Some(AuctionId::from_u128(claim)),
         ..instance
@@ -55,11 +55,11 @@ fn with_claim(answer: InstancesAnswer, claim: u128) -> InstancesAnswer {
     }
 }
 
-fn first() -> InstanceId {
+pub(super) fn first() -> InstanceId {
     instance_id("r", "web", Kind::Lrp, 0)
 }
 
-fn outcome(world: &mut World, cell: &str, claim: u128) {
+pub(super) fn outcome(world: &mut World, cell: &str, claim: u128) {
     let claim = AuctionId::from_u128(claim);
     let body = format!(
         r#"{{"v":1,"id":"r","app":"web","outcome":"placed","claim":"{claim}","instances":[{{"index":0,"outcome":"placed","cell":"{cell}"}}]}}"#
@@ -71,7 +71,7 @@ fn outcome(world: &mut World, cell: &str, claim: u128) {
 }
 
 /// An auctioneer that listens only since now.
-fn restarted(names: &[&str]) -> World {
+pub(super) fn restarted(names: &[&str]) -> World {
     let mut world = World::unsure("dea");
     for name in names {
         world.add(name);

@@ -33,6 +33,16 @@ fn it_wakes_for_leases_and_for_answers() {
 }
 
 #[test]
+fn the_wait_for_answers_begins_when_the_starts_are_sent() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    world.ask_one("r1", "web", 100, 1);
+    // the machine took so long to decide
+    let sent_ms = world.now_ms + 700;
+    world.machine.sent(sent_ms);
+    assert_eq!(world.machine.next_work_ms(), sent_ms + START_WAIT_MS);
+}
+
+#[test]
 fn it_wakes_when_the_bids_are_due() {
     let mut world = World::with_cells("diego", &["c1", "c2"]);
     world.ask_one("r1", "web", 100, 1);
@@ -110,7 +120,10 @@ fn what_is_done_is_counted() {
         (2, 1, 2)
     );
     world.input(AuctioneerInput::Unreadable);
-    assert_eq!(world.machine.counters().dropped_malformed, 1);
+    world.input(AuctioneerInput::WrongSubject);
+    let counters = world.machine.counters();
+    assert_eq!(counters.dropped_malformed, 1);
+    assert_eq!(counters.dropped_wrong_subject, 1);
     let dispatch = DispatchId::new(999);
     world.input(AuctioneerInput::NoResponders { dispatch });
     let counters = world.machine.counters();
@@ -251,4 +264,38 @@ fn who_bids_again_is_waited_for_again() {
     world.ask_one("r4", "d", 10, 1);
     assert_eq!(bid(&mut world, "c1"), 0, "c2 is waited for");
     assert!(bid(&mut world, "c2") > 0);
+}
+
+#[test]
+fn a_silent_cell_that_bids_is_waited_for_in_the_next_auction() {
+    let mut world = World::with_cells("diego", &["c1", "c2"]);
+    let bid = |world: &mut World, name: &str| {
+        let auction = world.asked_bids().unwrap();
+        let bid = world.cells[name].unchanged(auction);
+        world.receive(ReportKind::Bid, None, bid);
+        world.machine.counters().auctions
+    };
+    world.ask_one("r1", "a", 10, 1);
+    bid(&mut world, "c1");
+    world.silence(BID_WAIT_MS);
+    assert_eq!(world.machine.counters().missed_bids, 1);
+    // nobody waits for c2, which bids before c1 does
+    world.ask_one("r2", "b", 10, 1);
+    assert_eq!(bid(&mut world, "c2"), 1);
+    assert_eq!(bid(&mut world, "c1"), 2);
+    world.ask_one("r3", "c", 10, 1);
+    assert_eq!(bid(&mut world, "c1"), 2, "c2 is waited for");
+    assert_eq!(bid(&mut world, "c2"), 3);
+}
+
+#[test]
+fn outcomes_that_are_forgotten_before_their_time_are_counted() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    // 64 MiB are remembered
+    let body = bytes::Bytes::from(vec![b' '; 48 << 20]);
+    for (id, dropped) in [("r1", 0), ("r2", 1), ("r3", 2)] {
+        let (id, body) = (id.parse().unwrap(), body.clone());
+        world.input(AuctioneerInput::Outcome { id, body });
+        assert_eq!(world.machine.counters().dropped_outcomes, dropped);
+    }
 }

@@ -6,7 +6,7 @@ use shared::wire::{Acceptance, Refusal};
 use super::world::TestCell;
 use crate::{
     Counters,
-    feed::{Debit, Feed, MAX_APPS, MAX_REPORT_BYTES, Received, ReportKind},
+    feed::{Debit, Feed, MAX_APPS, MAX_CELLS, MAX_REPORT_BYTES, Received, ReportKind},
 };
 use shared::InstanceId;
 use shared::{AuctionId, Incarnation, clock::CellTime};
@@ -475,4 +475,50 @@ fn a_report_that_was_never_written_out_counts_the_same() {
         }
     }
     assert!(written.feed.pool().is_empty() && parsed.feed.pool().is_empty());
+}
+
+/// The answers to two starts may overtake each other.
+#[test]
+fn what_was_accepted_after_a_refusal_is_not_in_the_refusals_amounts() {
+    let mut bench = Bench::new();
+    let mut cell = TestCell::new("c", 100);
+    bench.receive(&cell);
+    bench.debit(1, 30);
+    bench.debit(2, 60);
+    bench.feed.answered(&acceptance(&cell, 4, &[1], &[]));
+    // the earlier answer comes later
+    cell.cell.available.memory_mb = 50;
+    bench.feed.answered(&acceptance(&cell, 3, &[], &[2]));
+    assert_eq!(bench.free(), 50 - 30);
+}
+
+#[test]
+fn a_report_without_a_clock_leaves_the_clock_that_is_known() {
+    let mut bench = Bench::new();
+    let mut cell = TestCell::new("c", 100);
+    bench.receive(&cell);
+    let clock_ms = cell.clock_ms;
+    bench.now_ms = 500;
+    cell.clock_ms = CellTime::default();
+    bench.receive(&cell);
+    let known = bench.feed.get("c").unwrap();
+    assert_eq!((known.clock_ms, known.reported_at_ms), (clock_ms, 0));
+}
+
+#[test]
+fn a_pool_that_is_full_takes_no_further_cell() {
+    let mut bench = Bench::new();
+    let template = TestCell::new("c", 100);
+    let mut join = |n: usize| {
+        let mut advert = template.advert(None);
+        advert.cell.cell = format!("c{n}");
+        let (feed, counters) = (&mut bench.feed, &mut bench.counters);
+        let received = feed.receive_parsed(0, ReportKind::Advert, Arc::new(advert), counters);
+        (received.joined, counters.dropped_pool_full)
+    };
+    for n in 0..MAX_CELLS {
+        assert_eq!(join(n), (true, 0), "cell {n}");
+    }
+    assert_eq!(join(MAX_CELLS), (false, 1));
+    assert_eq!(join(0), (false, 1), "it is there already");
 }

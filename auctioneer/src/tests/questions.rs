@@ -99,35 +99,39 @@ fn a_cell_left_out_must_exist_and_is_fully_ignored() {
     assert_eq!(world.machine.feed().pool().len(), 2);
 }
 
+/// Of how many cells the capacity for 600 MiB is told, and how many instances fit.
+fn capacity(world: &mut World) -> (u64, u64) {
+    world.out.clear();
+    let size = Box::new(AdmittedRequest {
+        id: "r".parse().unwrap(),
+        given: true,
+        request: Arc::new(request("r", "web", 600, 1)),
+        warnings: Vec::new(),
+    });
+    world.input(AuctioneerInput::Capacity { size, reply: KEY });
+    let answer = world.reply(KEY).unwrap();
+    let number = |field: &str| answer[field].as_u64().unwrap();
+    (number("cells"), number("fits"))
+}
+
 #[test]
 fn cells_known_to_be_silent_are_not_counted() {
     let mut world = World::with_cells("diego", &["c1", "c2"]);
-    let fits = |world: &mut World| {
-        world.out.clear();
-        let size = Box::new(AdmittedRequest {
-            id: "r".parse().unwrap(),
-            given: true,
-            request: Arc::new(request("r", "web", 600, 1)),
-            warnings: Vec::new(),
-        });
-        world.input(AuctioneerInput::Capacity { size, reply: KEY });
-        world.reply(KEY).unwrap()["fits"].as_u64().unwrap()
-    };
-    assert_eq!(fits(&mut world), 2);
+    assert_eq!(capacity(&mut world), (2, 2));
     world.ask_one("r", "tiny", 1, 1);
     let auction = world.asked_bids().unwrap();
     let bid = world.cells["c1"].unchanged(auction);
     world.receive(crate::feed::ReportKind::Bid, None, bid);
     world.silence(crate::BID_WAIT_MS);
-    assert_eq!(fits(&mut world), 1);
+    assert_eq!(capacity(&mut world), (1, 1));
     let answer = place(&mut world, 600, |_| {});
     assert_eq!(answer["decisions"][0]["cell"], "c1");
     assert_eq!(answer["decisions"][1]["outcome"], "unplaced");
     world.advertise("c2");
-    assert_eq!(fits(&mut world), 2, "it is there again");
+    assert_eq!(capacity(&mut world), (2, 2), "it is there again");
     world.ask_one("s", "tiny2", 1, 1);
     world.silence(crate::BID_WAIT_MS);
-    assert_eq!(fits(&mut world), 2, "all are silent: it may be us");
+    assert_eq!(capacity(&mut world), (2, 2), "all are silent: it may be us");
 }
 
 #[test]
@@ -524,13 +528,81 @@ fn a_dry_run_is_bounded() {
         });
         assert_eq!(answer.get("error").is_none(), taken, "{counts:?}: {answer}");
     }
-    let answer = place(&mut world, 10, |place| {
-        Arc::make_mut(&mut place.requests[0].request).instances = 10_001;
-    });
+    let mut of_instances = |instances: u32| {
+        place(&mut world, 10, |place| {
+            place.explain = HowMuch::Winner;
+            Arc::make_mut(&mut place.requests[0].request).instances = instances;
+        })
+    };
+    // so many are decided, only their answer does not fit into a message
+    assert_eq!(of_instances(10_000)["error"]["code"], "overloaded");
+    let answer = of_instances(10_001);
     let error = &answer["error"];
     assert_eq!(error["field"], "instances");
     assert_eq!(
         error["message"],
         "10001 instances; a dry run accepts at most 10000"
     );
+}
+
+#[test]
+fn a_dry_run_compares_planned_reboots_with_the_present_time() {
+    let day_ms = 24 * 3_600 * 1_000;
+    // the clock of these tests begins with the epoch; a reboot that is past does not count
+    for (day, last_wins) in [(1, true), (40, false)] {
+        let mut world = World::new("dapi");
+        world.now_ms = day * day_ms;
+        for n in 1..=9 {
+            let name = format!("c{n}");
+            let mut cell = TestCell::new(&name, 1_000);
+            let reboot = if n == 9 { "1970-06-01" } else { "1970-01-20" };
+            cell.cell.attributes_mut().next_reboot = Some(reboot.parse().unwrap());
+            world.cells.insert(name.clone(), cell);
+            world.advertise(&name);
+        }
+        let answer = place(&mut world, 10, |_| {});
+        let winner = &answer["decisions"][0]["cell"];
+        assert_eq!(winner == "c9", last_wins, "on day {day}: {winner}");
+    }
+}
+
+/// 512 bytes are left for what is beside the list; each of its items has a comma.
+#[test]
+fn a_page_of_the_pool_fills_the_message() {
+    let mut world = World::with_cells("dea", &["c1", "c2", "c3"]);
+    world.input(AuctioneerInput::Pool {
+        page: Page::default(),
+        reply: KEY,
+    });
+    let answer = world.reply(KEY).unwrap();
+    let cells = answer["cells"].as_array().unwrap();
+    let bytes: usize = cells.iter().map(|cell| cell.to_string().len() + 1).sum();
+    for (max_bytes, cells, next) in [(512 + bytes, 3, None), (511 + bytes, 2, Some(2))] {
+        world.machine.set_max_payload(max_bytes);
+        assert_eq!(page(&mut world, 0, None), (cells, next));
+    }
+}
+
+/// 512 bytes and the auctioneer's name are beside the list; each of its items has a comma.
+#[test]
+fn a_list_of_what_waits_fills_the_message() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    for id in ["r1", "r2", "r3"] {
+        waiting(&mut world, id, "web", 2);
+    }
+    let all = queued(&mut world, None, None).queued;
+    assert_eq!(all.len(), 3);
+    let groups = all
+        .iter()
+        .map(|group| shared::wire::to_bytes(group).len() + 1);
+    let bytes = 512 + "a1".len() + groups.sum::<usize>();
+    for (max_bytes, groups, more) in [
+        (bytes + 1, 3, false),
+        (bytes, 3, false),
+        (bytes - 1, 2, true),
+    ] {
+        world.machine.set_max_payload(max_bytes);
+        let answer = queued(&mut world, None, None);
+        assert_eq!((answer.queued.len(), answer.more), (groups, more));
+    }
 }

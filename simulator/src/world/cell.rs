@@ -13,6 +13,8 @@ use shared::{
     wire::{Acceptance, Advert, Event, StopAnswer, Work},
 };
 
+use super::traffic::written;
+
 /// The number in the upper half of the ids of instances that ran before the first request.
 const BEFORE: u128 = 0xbef0_0000_0000_4000_8000;
 
@@ -39,8 +41,19 @@ pub(super) struct SimCell {
     /// When it advertised last, and the size of that in bytes.
     pub(super) advertised_ms: u64,
     pub(super) advert_bytes: u64,
+    /// The size of its last full bid in bytes, and what that follows from.
+    bid_bytes: (BidLength, u64),
     /// Until when it had instances.
     pub(super) busy_ms: u64,
+}
+
+/// What the length of a full bid follows from: bids that are equal in this are equally long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct BidLength {
+    life: u32,
+    seq: u64,
+    recent: usize,
+    clock_digits: u32,
 }
 
 /// What a cell publishes.
@@ -87,6 +100,7 @@ impl SimCell {
             coming: 0,
             advertised_ms: 0,
             advert_bytes: 0,
+            bid_bytes: (BidLength::default(), 0),
             busy_ms: 0,
         }
     }
@@ -129,6 +143,21 @@ impl SimCell {
         if self.busy_ms == u64::MAX {
             self.busy_ms = now_ms;
         }
+    }
+
+    /// The size of its full bid, bytes. Many auctions see a cell in the same state, and a bid with
+    /// its list of recent instances takes longer to write than all else that is done with it.
+    pub(super) fn bid_bytes(&mut self, bid: &Advert) -> u64 {
+        let length = BidLength {
+            life: self.life,
+            seq: bid.seq,
+            recent: bid.recent.len(),
+            clock_digits: bid.clock_ms.as_ms().checked_ilog10().unwrap_or(0),
+        };
+        if self.bid_bytes.0 != length {
+            self.bid_bytes = (length, written(bid));
+        }
+        self.bid_bytes.1
     }
 
     /// The rep's machine.

@@ -7,14 +7,17 @@ use auctioneer::{
     AuctioneerInput, DispatchId, LookupId, StopId, feed::ReportKind, sim::SimulatedInput,
 };
 use bytes::Bytes;
-use rep::CellInput;
+use rep::{CellBid, CellInput};
 use shared::{
     AuctionId,
     clock::millis,
     wire::{Advert, InstancesAnswer, to_bytes},
 };
 
-use super::{Event, World, traffic::Kind};
+use super::{
+    Event, World,
+    traffic::{Kind, written},
+};
 
 /// The largest message, bytes: the default of nats-server.
 pub(super) const MAX_PAYLOAD: usize = 1 << 20;
@@ -62,24 +65,6 @@ pub(super) enum ToNode {
     Input(AuctioneerInput),
     /// A cell's answers to a request for its instances.
     Found(LookupId, Vec<InstancesAnswer>),
-}
-
-/// The size of a message as JSON, bytes.
-pub(super) fn written(message: &impl serde::Serialize) -> u64 {
-    struct Count(u64);
-    impl std::io::Write for Count {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0 += bytes.len() as u64;
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut count = Count(0);
-    // wire structs hold only strings, numbers and lists: this cannot fail
-    let _ = serde_json::to_writer(&mut count, message);
-    count.0
 }
 
 impl World<'_> {
@@ -249,8 +234,9 @@ impl World<'_> {
         match what {
             ToCell::Discover => self.settle(c, CellInput::Discover),
             ToCell::Bid { auction } => {
-                let (input, bytes) = self.bid(c, auction);
-                self.answer(c, from, Kind::Bid, (input, bytes));
+                if let Some(bid) = self.bid(c, auction) {
+                    self.answer(c, from, Kind::Bid, bid);
+                }
             }
             ToCell::State => {
                 let state = Arc::new(self.cells[c].machine().state(now_ms, None));
@@ -286,16 +272,20 @@ impl World<'_> {
         }
     }
 
-    /// A cell's bid, and its bytes.
-    fn bid(&self, c: usize, auction: AuctionId) -> (AuctioneerInput, u64) {
-        let (cell, now_ms) = (&self.cells[c], self.now_ms());
-        if cell.machine().is_advertised() {
-            let body = to_bytes(&cell.machine().unchanged(now_ms, auction));
-            let bytes = body.len() as u64;
-            return (cell_report(ReportKind::Bid, None, body), bytes);
+    /// A cell's bid, and its bytes; none from a cell that has left.
+    fn bid(&mut self, c: usize, auction: AuctionId) -> Option<(AuctioneerInput, u64)> {
+        let now_ms = self.now_ms();
+        match self.cells[c].machine().bid(now_ms, auction)? {
+            CellBid::Unchanged(bid) => {
+                let body = to_bytes(&bid);
+                let bytes = body.len() as u64;
+                Some((cell_report(ReportKind::Bid, None, body), bytes))
+            }
+            CellBid::Full(bid) => {
+                let bytes = self.cells[c].bid_bytes(&bid);
+                Some((self.report(ReportKind::Bid, &Arc::from(bid)), bytes))
+            }
         }
-        let bid = Arc::new(cell.machine().state(now_ms, Some(auction)));
-        (self.report(ReportKind::Bid, &bid), written(&*bid))
     }
 
     /// A cell's full report as an auctioneer gets it.

@@ -39,10 +39,10 @@ use uuid::Uuid;
 use self::{
     cell::{Publication, SimCell},
     client::Client,
-    messages::{Message, written},
+    messages::Message,
     node::SimAuctioneer,
     sample::Samples,
-    traffic::{Counts, Kind},
+    traffic::{Counts, Kind, written},
 };
 use crate::{
     demand::{self, Demand},

@@ -85,3 +85,21 @@ impl Counts {
         (named, sum)
     }
 }
+
+/// The size of a message as JSON, bytes.
+pub(super) fn written(message: &impl serde::Serialize) -> u64 {
+    struct Count(u64);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len() as u64;
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // wire structs hold only strings, numbers and lists: this cannot fail
+    let _ = serde_json::to_writer(&mut count, message);
+    count.0
+}

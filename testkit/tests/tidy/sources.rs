@@ -12,7 +12,7 @@ const MOST_LINES: usize = 70;
 const STILL_LONG: &[&str] = &[];
 
 /// Crates with source files that count.
-const CRATES: [&str; 9] = [
+const CRATES: [&str; 10] = [
     "placement",
     "shared",
     "advertiser",
@@ -22,6 +22,7 @@ const CRATES: [&str; 9] = [
     "vendue",
     "nats-server",
     "testkit",
+    "mutants",
 ];
 
 pub(crate) struct Source {

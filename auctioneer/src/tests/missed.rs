@@ -1,0 +1,121 @@
+//! An auctioneer that may have missed something asks the cells before it starts what it has.
+
+use std::sync::Arc;
+
+use shared::wire::InstancesAnswer;
+
+use super::{
+    lookups::found,
+    world::{World, request},
+};
+use crate::{
+    AdmittedRequest, AuctioneerInput, AuctioneerOutput, LookupId, REMEMBER_MS, StartMessage,
+};
+
+/// An auctioneer that listens for as long as outcomes are remembered, and knows these cells.
+fn listening(policy: &str, names: &[&str]) -> World {
+    let mut world = World::unsure(policy);
+    world.pass(REMEMBER_MS);
+    for name in names {
+        world.add(name);
+    }
+    world.out.clear();
+    world
+}
+
+fn questions(world: &mut World) -> Vec<LookupId> {
+    let mut asked = Vec::new();
+    world.out.retain(|output| match output {
+        AuctioneerOutput::AskInstances { lookup, .. } => {
+            asked.push(*lookup);
+            false
+        }
+        _ => true,
+    });
+    asked
+}
+
+fn answer(world: &mut World, lookup: LookupId, answer: InstancesAnswer) {
+    let answer = Box::new(answer);
+    world.input(AuctioneerInput::InstancesReported { lookup, answer });
+}
+
+fn waiting(id: &str) -> placement::Request {
+    let mut waits = request(id, "web", 5_000, 1);
+    waits.queue_timeout = Some(placement::Span(std::time::Duration::from_secs(600)));
+    waits
+}
+
+#[test]
+fn ids_are_looked_for_until_two_minutes_after_the_start() {
+    for (now_ms, asked) in [(REMEMBER_MS - 1, 1), (REMEMBER_MS, 0)] {
+        let mut world = World::unsure("dea");
+        world.pass(now_ms - world.now_ms);
+        world.add("c1");
+        world.ask_one("r", "web", 100, 1);
+        assert_eq!(questions(&mut world).len(), asked, "at {now_ms}");
+    }
+}
+
+#[test]
+fn ids_are_looked_for_until_two_minutes_after_a_loss() {
+    for (wait_ms, asked) in [(REMEMBER_MS - 1, 1), (REMEMBER_MS, 0)] {
+        let mut world = listening("dea", &[]);
+        world.input(AuctioneerInput::Missed);
+        world.pass(wait_ms);
+        world.add("c1");
+        world.ask_one("r", "web", 100, 1);
+        assert_eq!(questions(&mut world).len(), asked, "after {wait_ms}");
+    }
+}
+
+#[test]
+fn more_than_a_second_without_a_message_is_a_loss() {
+    for (pause_ms, asked) in [(1_000, 0), (1_001, 1)] {
+        let mut world = listening("dea", &["c1"]);
+        world.silence(pause_ms);
+        world.ask_one("r", "web", 100, 1);
+        assert_eq!(questions(&mut world).len(), asked, "after {pause_ms}");
+    }
+}
+
+#[test]
+fn after_a_loss_only_what_waits_and_may_be_known_elsewhere_is_looked_for() {
+    let mut world = listening("dea", &["c1"]);
+    // sent already
+    world.ask_one("sent", "web", 100, 1);
+    // its id was given here: nobody else has it
+    world.input(AuctioneerInput::Start(StartMessage {
+        requests: vec![Ok(AdmittedRequest {
+            id: "new".parse().unwrap(),
+            given: false,
+            request: Arc::new(waiting("new")),
+            warnings: Vec::new(),
+        })],
+        array: false,
+        reply: None,
+    }));
+    world.input(AuctioneerInput::Missed);
+    assert_eq!(questions(&mut world).len(), 0);
+    world.ask(vec![waiting("given")]);
+    let asked = questions(&mut world);
+    answer(&mut world, asked[0], found("c1", &[]));
+    assert_eq!(world.machine.waiting(), 2);
+    world.input(AuctioneerInput::Missed);
+    assert_eq!(questions(&mut world).len(), 1);
+}
+
+#[test]
+fn what_was_looked_for_while_it_waited_is_started_once() {
+    let mut world = listening("diego", &["c1"]);
+    world.ask_one("r", "web", 100, 1);
+    assert!(world.asked_bids().is_some());
+    world.input(AuctioneerInput::Missed);
+    let asked = questions(&mut world);
+    assert_eq!(asked.len(), 1);
+    answer(&mut world, asked[0], found("c1", &[]));
+    world.bid_all();
+    let sent = world.sent();
+    let works: usize = sent.iter().map(|sent| sent.start.work.len()).sum();
+    assert_eq!((sent.len(), works), (1, 1));
+}
