@@ -79,7 +79,7 @@ enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Make keys and the server's permissions: who may connect, and as what; needs no cluster
+    /// Make keys, and the NATS server's permissions for them
     Auth(commands::auth::AuthArgs),
     /// Start a whole cluster here: a private nats-server, an auctioneer and cells
     Up(commands::up::UpArgs),

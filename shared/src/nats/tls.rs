@@ -103,7 +103,7 @@ pub(super) fn advice(error: &ConnectError, first: bool) -> &'static str {
              else check the address"
         }
         _ => {
-            "is a server running there? `vendue up` starts one with a whole cluster; \
+            "is a NATS server running there? `vendue up` starts one with a whole cluster; \
              --nats or NATS_URL says where another is"
         }
     }

@@ -80,25 +80,7 @@ pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Exit> {
     let cells = args.configs();
     let policy = super::policy::load_to_run(&args.policy)?;
     let shutdown = shutdown::on_signals()?;
-    let joins = global.nats.is_some() || global.context.is_some();
-    if joins && args.secure {
-        return Err(Usage::because(
-            "--secure is for the private server, which --nats and --context do without",
-        ));
-    }
-    let keys = args
-        .secure
-        .then(|| Keys::make(global, &cells))
-        .transpose()?;
-    let mut server = if joins {
-        None
-    } else {
-        Some(start(args, keys.as_ref()).await?)
-    };
-    let connections = Connections {
-        options: options(global, server.as_ref()),
-        keys: keys.as_ref(),
-    };
+    let (connections, mut server) = prepare(global, args, &cells).await?;
     if args.until_stdin_ends {
         tokio::spawn(end_with_stdin(shutdown.clone()));
     }
@@ -109,9 +91,9 @@ pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Exit> {
     };
     let stop_roles = CancellationToken::new();
     let mut roles = JoinSet::new();
-    let name = match joins {
-        true => short_name("auctioneer"),
-        false => AUCTIONEER.to_owned(),
+    let name = match &server {
+        Some(_) => AUCTIONEER.to_owned(),
+        None => short_name("auctioneer"),
     };
     let auctioneer = auctioneer::AuctioneerConfig { name, policy };
     spawn(
@@ -127,7 +109,7 @@ pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Exit> {
     let said = Said {
         port: server.as_ref().map(Server::port),
         url: connections.options.url.clone(),
-        key: keys.as_ref().map(|keys| keys.directory.key(OPERATOR)),
+        key: connections.key(OPERATOR),
     };
     let works = async {
         ready(&cluster, args.cells).await?;
@@ -151,6 +133,28 @@ pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Exit> {
     done.map(|()| Exit::Ok)
 }
 
+/// The private server, unless another is joined, and how to connect to it.
+async fn prepare(
+    global: &Global,
+    args: &UpArgs,
+    cells: &[rep::RepConfig],
+) -> anyhow::Result<(Connections, Option<Server>)> {
+    let joins = global.nats.is_some() || global.context.is_some();
+    if joins && args.secure {
+        return Err(Usage::because(
+            "--secure is for the private server, which --nats and --context do without",
+        ));
+    }
+    let keys = args.secure.then(|| Keys::make(global, cells)).transpose()?;
+    let server = if joins {
+        None
+    } else {
+        Some(start(args, keys.as_ref()).await?)
+    };
+    let options = options(global, server.as_ref());
+    Ok((Connections { options, keys }, server))
+}
+
 /// How to reach the private server, or the one that is joined.
 fn options(global: &Global, server: Option<&Server>) -> NatsOptions {
     match server {
@@ -168,7 +172,7 @@ async fn spawn(
     roles: &mut JoinSet<Ended>,
     stop: &CancellationToken,
     subjects: &Subjects,
-    connections: &Connections<'_>,
+    connections: &Connections,
     auctioneer: auctioneer::AuctioneerConfig,
     cells: Vec<rep::RepConfig>,
 ) -> anyhow::Result<()> {

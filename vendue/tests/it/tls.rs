@@ -54,8 +54,10 @@ impl Authority {
     fn tls(&self, name: &str, last_year: i32, more: &str) -> String {
         let (cert, key) = self.sign(name, last_year);
         format!(
-            "tls {{ cert_file: {cert:?}, key_file: {key:?}, ca_file: {:?}, {more} }}\n",
-            self.ca()
+            "tls {{ cert_file: \"{}\", key_file: \"{}\", ca_file: \"{}\", {more} }}\n",
+            cert.display(),
+            key.display(),
+            self.ca().display()
         )
     }
 }

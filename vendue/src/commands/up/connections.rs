@@ -1,5 +1,7 @@
 //! Who the programs of the cluster are, and how they connect.
 
+use std::path::PathBuf;
+
 use anyhow::Context;
 use shared::{
     nats::{Bus, NatsOptions, Refusals},
@@ -42,19 +44,25 @@ impl Keys {
 }
 
 /// How the programs of the cluster connect.
-pub(super) struct Connections<'a> {
+pub(super) struct Connections {
     pub(super) options: NatsOptions,
-    pub(super) keys: Option<&'a Keys>,
+    pub(super) keys: Option<Keys>,
 }
 
-impl Connections<'_> {
+impl Connections {
+    /// The key of one of the cluster's identities, with --secure.
+    pub(super) fn key(&self, identity: &str) -> Option<PathBuf> {
+        let keys = self.keys.as_ref()?;
+        Some(keys.directory.key(identity))
+    }
+
     /// Connects a program; without an identity, as who types the commands.
     pub(super) async fn connect(&self, name: &str, identity: Option<&str>) -> anyhow::Result<Bus> {
-        let identity = identity.or(self.keys.map(|_| OPERATOR));
-        let key = |keys: &Keys| Some(keys.directory.key(identity?));
+        let identity = identity.or(self.keys.as_ref().map(|_| OPERATOR));
+        let key = identity.and_then(|identity| self.key(identity));
         let options = NatsOptions {
             name: short_name(name),
-            nkey: self.keys.and_then(key).or(self.options.nkey.clone()),
+            nkey: key.or(self.options.nkey.clone()),
             identity: identity
                 .map(str::to_owned)
                 .or(self.options.identity.clone()),

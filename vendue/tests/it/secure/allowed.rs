@@ -25,7 +25,6 @@ const COMMANDS: &[(&str, i32, &str)] = &[
     ("alice", 0, "run once --task --memory 16 --disk 16 -- true"),
     ("alice", 0, "wait once"),
     ("alice", 0, "run bad --memory 16 --disk 16 -- false"),
-    ("alice", 1, "wait bad"),
     ("alice", 3, "run large --memory 64G --disk 16 -- true"),
     ("alice", 0, "ps --all"),
     ("alice", 0, "events --for 100ms"),
