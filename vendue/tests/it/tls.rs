@@ -103,7 +103,8 @@ async fn a_failure_says_what_to_do() {
     let stern = authority.tls("127.0.0.1", 2090, "verify: true");
     let stern = NatsServer::with_config(&stern).await;
     let said = health(&stern.url(), &["--tls-ca", text(&ca)]);
-    said.expect(1, &["certificate of the client", "--tls-cert"]);
+    // 2.9 does not say which of the two
+    said.expect(1, &["certificate", "--tls-cert"]);
     let (cert, key) = other.sign("alice", 2090);
     let pair = ["--tls-cert", text(&cert), "--tls-key", text(&key)];
     let said = health(
@@ -113,18 +114,23 @@ async fn a_failure_says_what_to_do() {
     said.expect(1, &["refuses our certificate"]);
 }
 
+/// Whether the server is of 2.9, which has no `handshake_first`.
+fn is_old() -> bool {
+    let mut version = std::process::Command::new(testkit::server_binary());
+    end(version.arg("--version")).out.contains("v2.9.")
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_begins_with_tls() {
+    if is_old() {
+        eprintln!("this nats-server cannot begin with TLS");
+        return;
+    }
     let authority = Authority::new();
     let tls = authority.tls("127.0.0.1", 2090, "handshake_first: true, timeout: 0.2");
     let server = NatsServer::with_config(&tls).await;
     let (ca, url) = (authority.ca(), server.url());
     let said = health(&url, &["--tls-ca", text(&ca)]);
-    if said.code == Some(0) {
-        // such as 2.9, which knows no other beginning
-        assert!(testkit::server_binary().to_string_lossy().contains("2.9"));
-        return;
-    }
     said.expect(1, &["--tls-first"]);
     health(&url, &["--tls-ca", text(&ca), "--tls-first"]).expect(0, &[]);
     let mut command = vendue();
