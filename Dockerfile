@@ -9,6 +9,6 @@ RUN cargo build --profile "$PROFILE" --locked -p vendue \
 
 FROM debian:bookworm-slim
 COPY --from=build /out/ /usr/local/bin/
-# Root on purpose: a rep starts every instance as nobody, which only root can do. The other roles need
+# Root on purpose: a rep starts each instance as a user of its own, which only root can do. The other roles need
 # no rights at all; docker-compose.yml runs them as nobody.
 ENTRYPOINT ["vendue"]

@@ -175,3 +175,13 @@ fn judge(package: &str, changes: &[Change], outcomes: &[(usize, Outcome)]) -> bo
     );
     all > 0 && noticed * 100 >= all * LEAST
 }
+
+#[cfg(test)]
+mod tests {
+    /// Not in the file itself: there it would be one of the changed crate's tests.
+    #[test]
+    fn nothing_is_switched_on_without_a_number() {
+        assert!(!super::switch::on(0));
+        assert!(super::switch::off(0, 1_000));
+    }
+}

@@ -50,12 +50,3 @@ impl Notes {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn nothing_is_switched_on_without_a_number() {
-        assert!(!super::on(0));
-        assert!(super::off(0, 1_000));
-    }
-}

@@ -71,9 +71,12 @@ pub enum ExecutorKind {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProcessConfig {
-    /// The user that instances run as; only root may name another one. The default for root is
-    /// `nobody`.
+    /// The user that all instances run as; only root may name another one (default: for root each
+    /// instance has a user of `users`, else the rep's own).
     pub run_as: Option<String>,
+    /// The first and the last of the users, and groups of the same number, that a rep which is root
+    /// gives to instances, one to each (default 70000 to 79999).
+    pub users: (u32, u32),
     /// Where instances get their directories (default: one of the rep's own under the system's
     /// temporary directory). Other users must be able to pass through it.
     pub state_dir: Option<PathBuf>,
@@ -86,6 +89,38 @@ pub struct ProcessConfig {
     pub supervisor: Option<PathBuf>,
     /// How memory limits are enforced (default: the best way that works).
     pub memory: MemoryLimit,
+    /// The memory limit of instances whose request has `memory_mb` 0 (default 64 MiB).
+    pub memory_if_zero: IfZero,
+    /// The disk limit of instances whose request has `disk_mb` 0 (default 64 MiB).
+    pub disk_if_zero: IfZero,
+    /// The most processes and threads of an instance (default 1,024).
+    pub max_processes: u32,
+    /// The most open files of each process of an instance (default 4,096).
+    pub max_files: u32,
+}
+
+/// The limit of an instance that asks for nothing of a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IfZero {
+    /// It is not accepted.
+    Refuse,
+    /// It has no limit.
+    Unlimited,
+    /// It has this one, MiB.
+    #[serde(untagged)]
+    Limit(u32),
+}
+
+impl IfZero {
+    /// The limit of an instance that asks for so much, MiB; 0 = none.
+    pub(crate) fn limit_mb(self, asked_mb: i64) -> u64 {
+        match (u64::try_from(asked_mb), self) {
+            (Ok(asked_mb @ 1..), _) => asked_mb,
+            (_, Self::Limit(mb)) => u64::from(mb),
+            (_, Self::Refuse | Self::Unlimited) => 0,
+        }
+    }
 }
 
 /// How memory limits are enforced.
@@ -191,11 +226,8 @@ impl RepConfig {
             let value = format!("{:?}", self.heartbeat.0);
             return Err(Invalid::new("heartbeat", value, "at least 10ms"));
         }
-        if let ExecutorKind::Process(process) = &self.executor
-            && process.ports.0 > process.ports.1
-        {
-            let value = format!("{:?}", process.ports);
-            return Err(Invalid::new("executor.ports", value, "first <= last"));
+        if let ExecutorKind::Process(process) = &self.executor {
+            process.check()?;
         }
         let cadence = Cadence::new(self.interval, self.ttl)?;
         Ok((cell, cadence))
@@ -208,14 +240,55 @@ impl Default for ExecutorKind {
     }
 }
 
+/// Users that stand for others in many programs: nobody, and "no user" in 16 and 32 bits.
+const NO_USERS: [u32; 3] = [65_534, 65_535, u32::MAX];
+
+impl ProcessConfig {
+    fn check(&self) -> Result<(), Invalid> {
+        let range = |value: &dyn std::fmt::Debug| format!("{value:?}");
+        if self.ports.0 > self.ports.1 {
+            let value = range(&self.ports);
+            return Err(Invalid::new("executor.ports", value, "first <= last"));
+        }
+        let (first, last) = self.users;
+        if first == 0 || first > last || NO_USERS.iter().any(|no| (first..=last).contains(no)) {
+            let expected = "first <= last, without 0 (root), 65534 (nobody), 65535 and 4294967295";
+            return Err(Invalid::new("executor.users", range(&self.users), expected));
+        }
+        for (field, value) in [
+            ("executor.memory_if_zero", self.memory_if_zero),
+            ("executor.disk_if_zero", self.disk_if_zero),
+        ] {
+            if value == IfZero::Limit(0) {
+                let expected = "a limit of at least 1 MiB, refuse or unlimited";
+                return Err(Invalid::new(field, 0, expected));
+            }
+        }
+        for (field, value, least) in [
+            ("executor.max_processes", self.max_processes, 1),
+            ("executor.max_files", self.max_files, 16),
+        ] {
+            if value < least {
+                return Err(Invalid::new(field, value, format!("at least {least}")));
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Default for ProcessConfig {
     fn default() -> Self {
         Self {
             run_as: None,
+            users: (70_000, 79_999),
             state_dir: None,
             ports: (61_001, 65_535),
             supervisor: None,
             memory: MemoryLimit::Auto,
+            memory_if_zero: IfZero::Limit(64),
+            disk_if_zero: IfZero::Limit(64),
+            max_processes: 1_024,
+            max_files: 4_096,
         }
     }
 }
@@ -285,6 +358,18 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_for_nothing_asked_is_a_size_or_a_word() {
+        let of = |text: &str| serde_json::from_str::<IfZero>(text).map_err(|_| ());
+        assert_eq!(of("\"refuse\""), Ok(IfZero::Refuse));
+        assert_eq!(of("\"unlimited\""), Ok(IfZero::Unlimited));
+        assert_eq!(of("32"), Ok(IfZero::Limit(32)));
+        assert!(of("\"none\"").is_err() && of("-1").is_err());
+        assert_eq!(IfZero::Limit(32).limit_mb(0), 32);
+        assert_eq!(IfZero::Limit(32).limit_mb(16), 16);
+        assert_eq!(IfZero::Unlimited.limit_mb(0), 0);
+    }
+
+    #[test]
     fn invalid_configurations_are_rejected() {
         for (field, extra) in [
             ("interval", r#""interval":"8s""#),
@@ -295,6 +380,34 @@ mod tests {
             (
                 "executor.ports",
                 r#""executor":{"kind":"process","ports":[9,8]}"#,
+            ),
+            (
+                "executor.users",
+                r#""executor":{"kind":"process","users":[70001,70000]}"#,
+            ),
+            (
+                "executor.users",
+                r#""executor":{"kind":"process","users":[0,70000]}"#,
+            ),
+            (
+                "executor.users",
+                r#""executor":{"kind":"process","users":[65000,66000]}"#,
+            ),
+            (
+                "executor.memory_if_zero",
+                r#""executor":{"kind":"process","memory_if_zero":0}"#,
+            ),
+            (
+                "executor.disk_if_zero",
+                r#""executor":{"kind":"process","disk_if_zero":0}"#,
+            ),
+            (
+                "executor.max_processes",
+                r#""executor":{"kind":"process","max_processes":0}"#,
+            ),
+            (
+                "executor.max_files",
+                r#""executor":{"kind":"process","max_files":3}"#,
             ),
         ] {
             let text = format!(r#"{{"cell":"a","total":{{"memory_mb":1}},{extra}}}"#);

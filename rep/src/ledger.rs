@@ -20,7 +20,7 @@ use shared::wire::{
 use shared::{AuctionId, Incarnation, InstanceId};
 
 pub use self::{
-    actions::{Action, EndReason, ExecutorOrder, ExecutorReport, InstanceChange},
+    actions::{Action, EndReason, ExecutorOrder, ExecutorReport, InstanceChange, Limit},
     lifecycle::{HEALTHY_MS, RESTART_DELAYS_MS},
     room::check_work,
 };
@@ -51,6 +51,8 @@ pub struct Ledger {
     actions: Vec<Action>,
     /// Whether an instance without a command can be started.
     needs_run: bool,
+    /// Whether an instance that asks for no memory, or no disk space, is refused.
+    needs_size: [bool; 2],
 }
 
 impl Ledger {
@@ -69,12 +71,19 @@ impl Ledger {
             drain_at_ms: None,
             actions: Vec::new(),
             needs_run: false,
+            needs_size: [false; 2],
         }
     }
 
     /// Sets whether work without a command is refused: only a simulated executor can start it.
     pub fn needs_run(&mut self, needs_run: bool) {
         self.needs_run = needs_run;
+    }
+
+    /// Sets whether work that asks for no memory, or no disk space, is refused: where each instance
+    /// must have a limit that it asked for.
+    pub fn needs_size(&mut self, memory: bool, disk: bool) {
+        self.needs_size = [memory, disk];
     }
 
     /// Reserves this work without checks: what a simulated cell runs from the start.
@@ -314,6 +323,15 @@ impl Ledger {
         }
         if self.needs_run && work.run.is_none() {
             return Err(refuse("nothing to run: the request has no run.command"));
+        }
+        for (field, needed, asked_mb) in [
+            ("memory_mb", self.needs_size[0], work.memory_mb),
+            ("disk_mb", self.needs_size[1], work.disk_mb),
+        ] {
+            if needed && asked_mb == 0 {
+                let text = format!("{field} is 0: this cell takes no instance without a limit");
+                return Err(refuse(&text));
+            }
         }
         let here = self.cell.count_of(&work.app) - later;
         if work.kind == Kind::Lrp && work.believed.is_some_and(|believed| here > believed) {

@@ -23,7 +23,7 @@ use shared::{
 use uuid::Uuid;
 
 use crate::{
-    config::{ExecutorKind, RepConfig},
+    config::{ExecutorKind, IfZero, RepConfig},
     error::RepError,
     executor::Executor,
     ledger::{ExecutorReport, Ledger},
@@ -75,8 +75,13 @@ impl Shell {
         let incarnation = Incarnation::from(Uuid::new_v4());
         let mut ledger = Ledger::new(cell, incarnation, &config.address);
         ledger.needs_run(!executor.is_simulated());
-        if let ExecutorKind::Simulated(simulated) = &config.executor {
-            adopt_apps(&mut ledger, simulated.apps);
+        match &config.executor {
+            ExecutorKind::Simulated(simulated) => adopt_apps(&mut ledger, simulated.apps),
+            ExecutorKind::Process(process) => {
+                let refuses = |if_zero| if_zero == IfZero::Refuse;
+                let [memory, disk] = [process.memory_if_zero, process.disk_if_zero].map(refuses);
+                ledger.needs_size(memory, disk);
+            }
         }
         let settings = CellSettings {
             cadence,

@@ -90,19 +90,36 @@ pub fn children(pid: u32) -> Vec<u32> {
 
 fn children_of_every_process() -> BTreeMap<u32, Vec<u32>> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let pid = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok());
-        if let Some(process) = pid.and_then(Process::read) {
-            children
-                .entry(process.parent)
-                .or_default()
-                .push(process.pid);
-        }
+    for process in every().filter_map(Process::read) {
+        children
+            .entry(process.parent)
+            .or_default()
+            .push(process.pid);
     }
     children
+}
+
+/// The ids of all processes.
+pub fn every() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// The user that a process runs as. The owner of its directory in `/proc` is root where the process
+/// may not be traced, so it is read from its status.
+pub fn user(pid: u32) -> Option<u32> {
+    parse_user(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+}
+
+fn parse_user(status: &str) -> Option<u32> {
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    users.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// The environment that a process was started with, its variables ended by NULs; empty where it may
+/// not be read.
+pub fn environment(pid: u32) -> Vec<u8> {
+    fs::read(format!("/proc/{pid}/environ")).unwrap_or_default()
 }
 
 fn threads(pid: u32) -> Vec<PathBuf> {
@@ -177,6 +194,27 @@ mod tests {
         assert_ne!(again, Some(found.started_ticks));
         assert!(is_stopped(u32::MAX));
         assert!(!is_stopped(own));
+    }
+
+    #[test]
+    fn every_process_is_found_with_its_user_and_environment() {
+        let mut child = Command::new("sleep");
+        let mut child = child.arg("60").env("MARK", "mine").spawn().unwrap();
+        assert!(every().any(|pid| pid == child.id()));
+        assert_eq!(user(child.id()), user(std::process::id()));
+        let status = "Name:\tx\nUid:\t70000\t70001\t70002\t70003\nGid:\t1\t1\t1\t1\n";
+        assert_eq!(parse_user(status), Some(70_000));
+        assert_eq!(parse_user("Name:\tx\n"), None);
+        // it has none for a moment while it is executed
+        let environment = loop {
+            let environment = environment(child.id());
+            if !environment.is_empty() {
+                break environment;
+            }
+        };
+        assert!(environment.split(|b| *b == 0).any(|v| v == b"MARK=mine"));
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group};
 use shared::InstanceId;
 use shared::shutdown::CancellationToken;
 use tokio::{
@@ -20,12 +20,16 @@ use tokio::{
 };
 
 use super::{
+    groups,
     logs::{Lines, Sink},
     ports::Port,
+    users::{User, end_users},
 };
 use crate::{
     ledger::{EndReason, ExecutorReport, InstanceChange},
+    leftovers,
     supervisor::{END, KILL, SupervisorReport},
+    tree,
 };
 
 /// How long to wait for the last of an instance's output after its end.
@@ -63,6 +67,7 @@ pub(crate) struct Started {
     pub(crate) end: EndSignal,
     pub(crate) cgroup: Option<PathBuf>,
     pub(crate) directory: PathBuf,
+    pub(crate) user: Option<User>,
 }
 
 /// Follows an instance to its end. When the end is reported, nothing of it is left.
@@ -101,12 +106,12 @@ pub(crate) async fn follow(mut started: Started, reports: mpsc::Sender<ExecutorR
     }
     let _ = listening.await;
     let mut child = started.child;
-    let (cgroup, directory) = (started.cgroup, started.directory);
+    let (cgroup, directory, user) = (started.cgroup, started.directory, started.user);
     let lost = how.is_none();
     let status = tokio::task::spawn_blocking(move || {
         let status = child.wait();
         if lost {
-            clean_up(pid, cgroup.as_deref(), &directory);
+            clean_up(pid, cgroup.as_deref(), &directory, user.as_ref());
         }
         status
     });
@@ -190,17 +195,13 @@ async fn read_output(pipe: Option<OwnedFd>, stream: &'static str, sink: Arc<Sink
 
 /// Does what the supervisor would have done, had it not been killed itself, for the processes of
 /// the instance that can be found without it.
-fn clean_up(pid: Option<u32>, cgroup: Option<&Path>, directory: &Path) {
-    let pid_of = |number: i32| Pid::from_raw(number);
-    if let Some(group) = pid.and_then(|n| i32::try_from(n).ok()).and_then(pid_of) {
+fn clean_up(pid: Option<u32>, cgroup: Option<&Path>, directory: &Path, user: Option<&User>) {
+    let group = pid.and_then(|n| i32::try_from(n).ok());
+    if let Some(group) = group.and_then(Pid::from_raw) {
         let _ = kill_process_group(group, Signal::KILL);
     }
     if let Some(cgroup) = cgroup {
-        let members = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
-        let members = members.lines().filter_map(|n| n.parse().ok());
-        for member in members.filter_map(pid_of) {
-            let _ = kill_process(member, Signal::KILL);
-        }
+        groups::kill(cgroup);
         // the group can be removed when the last process has been collected
         for _ in 0..REMOVE_TRIES {
             if fs::remove_dir(cgroup).is_ok() || !cgroup.exists() {
@@ -209,5 +210,13 @@ fn clean_up(pid: Option<u32>, cgroup: Option<&Path>, directory: &Path) {
             std::thread::sleep(REMOVE_PAUSE);
         }
     }
-    let _ = fs::remove_dir_all(directory);
+    if let Some((uid, lock)) = user.and_then(|user| Some((user.uid, user.own.as_ref()?))) {
+        if end_users(&[uid]) {
+            lock.nothing_is_left();
+        }
+    } else {
+        let directory = directory.to_owned();
+        leftovers::kill_all(|| leftovers::processes_in(std::slice::from_ref(&directory)));
+    }
+    let _ = tree::remove(directory);
 }

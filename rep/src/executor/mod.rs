@@ -1,12 +1,14 @@
 //! What runs instances. An executor launches and ends them, and reports what happened.
 
+mod accounts;
 mod follow;
+mod groups;
+mod home;
 mod logs;
-mod memory;
 mod ports;
 mod process;
 mod simulated;
-mod user;
+mod users;
 
 use std::{
     io,
@@ -20,8 +22,8 @@ use shared::{
     wire::{LogLine, Logs},
 };
 
-use self::process::Processes;
 pub use self::simulated::Simulated;
+use self::{process::Processes, users::Users};
 use crate::{
     config::{ExecutorKind, RepConfig},
     ledger::{ExecutorOrder, ExecutorReport},
@@ -43,8 +45,30 @@ pub enum ExecutorError {
         /// The user.
         user: String,
     },
+    /// The users for instances do not exist where the rep runs.
+    #[error(
+        "users: {}-{} do not exist in this user namespace, whose map is {map:?}; expected a range \
+         that it has, or one user for all instances (run-as)", .users.0, .users.1
+    )]
+    UsersNotMapped {
+        /// The first and the last user.
+        users: (u32, u32),
+        /// What `/proc/self/uid_map` or `gid_map` says.
+        map: String,
+    },
+    /// The users for instances belong to something else on this machine.
+    #[error(
+        "users: {}-{} are not for instances alone: {by}; expected a range that nothing else uses",
+        .users.0, .users.1
+    )]
+    UsersInUse {
+        /// The first and the last user.
+        users: (u32, u32),
+        /// What uses one of them.
+        by: String,
+    },
     /// There is no directory for the directories of instances.
-    #[error("cannot make the directory for instances{}", named(.directory.as_deref()))]
+    #[error("cannot make the directory for instances or their users{}", named(.directory.as_deref()))]
     Directory {
         /// The directory that was configured.
         directory: Option<PathBuf>,
@@ -71,7 +95,7 @@ pub(crate) enum Executor {
 /// Refuses what no executor can be started with.
 pub(crate) fn check(config: &RepConfig) -> Result<(), ExecutorError> {
     match &config.executor {
-        ExecutorKind::Process(process) => user::choose(process.run_as.as_deref()).map(drop),
+        ExecutorKind::Process(process) => Users::choose(process, &config.cell).map(drop),
         ExecutorKind::Simulated(_) => Ok(()),
     }
 }

@@ -23,28 +23,31 @@ use shared::{
     clock::millis,
     wire::{LogLine, Logs as Wanted, Work},
 };
-use tempfile::TempDir;
 use tokio::{runtime::Handle, sync::mpsc};
 
 use super::{
     ExecutorError,
     follow::{EndSignal, Started, follow},
+    groups::Groups,
+    home::Home,
     logs::Logs,
-    memory::Memory,
     ports::{Port, Ports},
-    user,
+    users::{User, Users},
 };
 use crate::{
     config::{ProcessConfig, RepConfig},
     ledger::{EndReason, ExecutorReport, InstanceChange},
     outbox::{Counters, Outbox},
-    supervisor::Orders,
+    supervisor::{Orders, hide_from_own_user},
+    tree,
 };
 
 /// Reports that wait for the cell; followers wait when there are more.
 const REPORTS: usize = 1_024;
 /// How long a supervisor may take to read its instructions.
 const INSTRUCT: Duration = Duration::from_secs(5);
+/// How often it is looked for what other reps have left: a supervisor may be killed at any time.
+const SWEEP: Duration = Duration::from_secs(30);
 /// The PATH of instances if the rep itself has none.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -58,7 +61,7 @@ pub(crate) struct Processes {
     /// Gives the end of that attempt.
     running: HashMap<InstanceId, (u32, EndSignal)>,
     logs: Arc<Logs>,
-    memory: Memory,
+    groups: Groups,
 }
 
 /// One instance to start.
@@ -74,31 +77,15 @@ struct Spawner {
     cell: String,
     zone: String,
     grace_ms: u64,
+    limits: ProcessConfig,
     supervisor: PathBuf,
-    user: Option<(u32, u32)>,
-    home: InstancesDirectory,
-    memory: Memory,
+    users: Users,
+    home: Home,
+    groups: Groups,
     ports: Ports,
     logs: Arc<Logs>,
     reports: mpsc::Sender<ExecutorReport>,
     runtime: Handle,
-}
-
-/// The directory that holds those of instances.
-enum InstancesDirectory {
-    /// Configured: it is kept.
-    Given(PathBuf),
-    /// Made by the rep: it is removed at the end.
-    Own(TempDir),
-}
-
-impl InstancesDirectory {
-    fn path(&self) -> &Path {
-        match self {
-            InstancesDirectory::Given(path) => path,
-            InstancesDirectory::Own(directory) => directory.path(),
-        }
-    }
 }
 
 impl Processes {
@@ -109,14 +96,23 @@ impl Processes {
         subjects: &Subjects,
         counters: Arc<Counters>,
     ) -> Result<Self, ExecutorError> {
-        let user = user::choose(process.run_as.as_deref())?;
-        let home = home(config, process).map_err(|source| ExecutorError::Directory {
+        // what is in our environment and memory (credentials) is not for instances of the same user
+        let hidden = hide_from_own_user();
+        let users = Users::choose(process, &config.cell)?;
+        let home = Home::make(process, &config.cell);
+        let home = home.map_err(|source| ExecutorError::Directory {
             directory: process.state_dir.clone(),
             source,
         })?;
-        let (memory, text) = Memory::choose(process.memory, &config.cell);
-        let runs_as = user.map_or_else(|| "own".to_owned(), |(uid, gid)| format!("{uid}:{gid}"));
-        tracing::info!(cell = config.cell, user = runs_as.as_str(), home = %home.path().display(), "{text}");
+        let (groups, text) = Groups::choose(process.memory, &config.cell);
+        users.make_locks()?;
+        sweep(&groups, &users, &home);
+        users.check_unused()?;
+        let runs_as = users.describe();
+        tracing::info!(cell = config.cell, home = %home.path().display(), "instances run as {runs_as}; {text}");
+        if let Err(error) = hidden {
+            tracing::warn!(%error, "processes of the rep's user can read its memory");
+        }
         let outbox = Outbox::new(client.clone(), Arc::clone(&counters));
         let logs = Logs::new(&config.cell, subjects.clone(), outbox, counters);
         let (reports_to, reports) = mpsc::channel(REPORTS);
@@ -125,10 +121,11 @@ impl Processes {
             cell: config.cell.clone(),
             zone: config.zone.clone(),
             grace_ms: millis(config.grace.0),
+            limits: process.clone(),
             supervisor: process.supervisor.clone().unwrap_or_else(supervisor),
-            user,
+            users,
             home,
-            memory: memory.clone(),
+            groups: groups.clone(),
             ports: Ports::new(process.ports, &config.cell),
             logs: Arc::clone(&logs),
             reports: reports_to,
@@ -145,7 +142,7 @@ impl Processes {
             reports,
             running: HashMap::new(),
             logs,
-            memory,
+            groups,
         })
     }
 
@@ -196,14 +193,22 @@ impl Processes {
         if let Some(spawner) = self.spawner.take() {
             let _ = tokio::task::spawn_blocking(move || spawner.join()).await;
         }
-        self.memory.close();
+        self.groups.close();
         self.logs.flush().await;
     }
 }
 
 impl Spawner {
     fn serve(mut self, jobs: &threads::Receiver<Job>) {
-        while let Ok(job) = jobs.recv() {
+        loop {
+            let job = match jobs.recv_timeout(SWEEP) {
+                Ok(job) => job,
+                Err(threads::RecvTimeoutError::Timeout) => {
+                    sweep(&self.groups, &self.users, &self.home);
+                    continue;
+                }
+                Err(threads::RecvTimeoutError::Disconnected) => return,
+            };
             let (instance, attempt) = (job.work.instance, job.attempt);
             let started = if job.end.is_given() {
                 Err("stopped before it was started".into())
@@ -235,38 +240,50 @@ impl Spawner {
         } else {
             None
         };
-        let name = format!("{}-{}", job.work.instance, job.attempt);
+        let user = self.users.take()?;
         let sink = self.logs.sink(&job.work);
-        let group = self.memory.group(&name, job.work.memory_mb);
-        let (cgroup, watch) = match group {
-            Ok(cgroup) => (cgroup, self.memory == Memory::Watch),
-            Err(e) => {
-                let text =
-                    format!("cannot make a control group ({e}): memory limit enforced by polling");
-                sink.line("vendue", text);
-                (None, true)
-            }
-        };
+        let name = format!("{}-{}", job.work.instance, job.attempt);
         let directory = self.home.path().join(&name);
-        let environment =
-            environment(&self.cell, &self.zone, &job.work, port.as_ref(), &directory)?;
+        let memory_mb = self.limits.memory_if_zero.limit_mb(job.work.memory_mb);
+        let variables = environment(
+            &self.cell,
+            &self.zone,
+            &job.work,
+            port.as_ref(),
+            memory_mb,
+            &directory,
+        );
+        let environment = variables.inspect_err(|_| nothing_is_left(user.as_ref()))?;
+        let max_processes = u64::from(self.limits.max_processes);
+        let group = self.groups.group(&name, memory_mb, max_processes);
+        let mut watch_memory = matches!(self.groups, Groups::Watch);
+        let (cgroup, bounds_processes) = group.unwrap_or_else(|e| {
+            let text = format!("cannot make a control group ({e}): limits enforced by polling");
+            sink.line("vendue", text);
+            watch_memory = true;
+            (None, false)
+        });
+        let user_lock = user.as_ref().and_then(|user| user.own.as_ref());
+        let counted = bounds_processes || user_lock.is_some();
         let orders = Orders {
             parent: std::process::id(),
             grace_ms: self.grace_ms,
-            user: self.user,
+            user: user.as_ref().map(|user| (user.uid, user.gid)),
+            user_lock: user_lock.map(|lock| lock.path.clone()),
             cgroup,
-            watch_mb: if watch {
-                job.work.memory_mb.unsigned_abs()
-            } else {
-                0
-            },
+            watch_mb: if watch_memory { memory_mb } else { 0 },
+            disk_mb: self.limits.disk_if_zero.limit_mb(job.work.disk_mb),
+            max_processes,
+            watch_processes: if counted { 0 } else { max_processes },
+            max_files: u64::from(self.limits.max_files),
             directory,
             command: run.command.iter().map(Into::into).collect(),
             environment,
         };
         let (child, socket) = self.start(&orders).inspect_err(|_| {
             let _ = orders.cgroup.as_ref().map(fs::remove_dir);
-            let _ = fs::remove_dir(&orders.directory);
+            let _ = tree::remove(&orders.directory);
+            nothing_is_left(user.as_ref());
         })?;
         Ok(Started {
             instance: job.work.instance,
@@ -278,6 +295,7 @@ impl Spawner {
             end: job.end,
             cgroup: orders.cgroup,
             directory: orders.directory,
+            user,
         })
     }
 
@@ -286,7 +304,7 @@ impl Spawner {
         let about = |e: io::Error| format!("{}: {e}", directory.display());
         fs::create_dir(directory).map_err(about)?;
         fs::set_permissions(directory, fs::Permissions::from_mode(0o700)).map_err(about)?;
-        if let Some((uid, gid)) = self.user {
+        if let Some((uid, gid)) = orders.user {
             chown(directory, Some(uid), Some(gid)).map_err(about)?;
         }
         let (mut ours, theirs) = UnixStream::pair().map_err(|e| e.to_string())?;
@@ -313,18 +331,18 @@ impl Spawner {
     }
 }
 
-fn home(config: &RepConfig, process: &ProcessConfig) -> io::Result<InstancesDirectory> {
-    if let Some(given) = &process.state_dir {
-        let instances = given.join("instances");
-        fs::create_dir_all(&instances)?;
-        return Ok(InstancesDirectory::Given(instances.canonicalize()?));
+/// An instance of this user was not started.
+fn nothing_is_left(user: Option<&User>) {
+    if let Some(lock) = user.and_then(|user| user.own.as_ref()) {
+        lock.nothing_is_left();
     }
-    // others may pass through to their own directories, but not list them
-    let own = tempfile::Builder::new()
-        .prefix(&format!("vendue-{}-", config.cell))
-        .permissions(fs::Permissions::from_mode(0o711))
-        .tempdir()?;
-    Ok(InstancesDirectory::Own(own))
+}
+
+/// Ends and removes what reps have left that were killed together with supervisors.
+fn sweep(groups: &Groups, users: &Users, home: &Home) {
+    groups.sweep();
+    users.sweep();
+    home.sweep();
 }
 
 /// An instance's environment: nothing of the rep's but `PATH`, with the directory of the rep's own
@@ -334,6 +352,7 @@ fn environment(
     zone: &str,
     work: &Work,
     port: Option<&Port>,
+    memory_mb: u64,
     directory: &Path,
 ) -> Result<BTreeMap<OsString, OsString>, String> {
     let path = path_for(
@@ -349,7 +368,7 @@ fn environment(
         ("INSTANCE_ID", work.instance.to_string().into()),
         ("CELL", cell.into()),
         ("ZONE", zone.into()),
-        ("MEMORY_LIMIT", format!("{}m", work.memory_mb).into()),
+        ("MEMORY_LIMIT", format!("{memory_mb}m").into()),
     ]
     .into_iter()
     .map(|(name, value)| (name.into(), value))
@@ -414,7 +433,7 @@ mod tests {
     #[test]
     fn the_request_overrides_the_environment() {
         let work = work(&[("ZONE", "mine"), ("X", "1")]);
-        let found = environment("a", "z1", &work, None, Path::new("/d")).unwrap();
+        let found = environment("a", "z1", &work, None, 64, Path::new("/d")).unwrap();
         let expected = [
             ("APP", "web"),
             ("INSTANCE_INDEX", "3"),
@@ -454,7 +473,7 @@ mod tests {
     fn names_that_no_environment_can_hold_are_refused() {
         for name in ["", "A=B", "A\0"] {
             let work = work(&[(name, "1")]);
-            assert!(environment("a", "z1", &work, None, Path::new("/d")).is_err());
+            assert!(environment("a", "z1", &work, None, 64, Path::new("/d")).is_err());
         }
     }
 }

@@ -76,10 +76,39 @@ pub enum EndReason {
     Exit(i32),
     /// By a signal.
     Signal(i32),
-    /// It exceeded its memory limit.
-    OverMemory,
+    /// It was ended because it exceeded a limit.
+    Over(Limit),
     /// It could not be started, or was lost; the reason as text.
     Failed(String),
+}
+
+/// A limit that ends an instance which exceeds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// Of memory.
+    Memory,
+    /// Of disk space.
+    Disk,
+    /// Of the number of files, or the depth of directories.
+    Files,
+    /// Of the number of processes and threads.
+    Processes,
+}
+
+impl Limit {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Memory, Self::Disk, Self::Files, Self::Processes];
+}
+
+impl std::fmt::Display for Limit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Limit::Memory => "memory limit",
+            Limit::Disk => "disk limit",
+            Limit::Files => "limit of files",
+            Limit::Processes => "limit of processes",
+        })
+    }
 }
 
 impl std::fmt::Display for EndReason {
@@ -87,7 +116,7 @@ impl std::fmt::Display for EndReason {
         match self {
             EndReason::Exit(code) => write!(f, "exit {code}"),
             EndReason::Signal(number) => write!(f, "signal {number}"),
-            EndReason::OverMemory => f.write_str("over its memory limit"),
+            EndReason::Over(limit) => write!(f, "over its {limit}"),
             EndReason::Failed(why) => f.write_str(why),
         }
     }

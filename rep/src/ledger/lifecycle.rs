@@ -98,7 +98,7 @@ impl Ledger {
         (entry.exit_code, entry.signal) = match how {
             EndReason::Exit(code) => (Some(*code), None),
             EndReason::Signal(number) => (None, Some(*number)),
-            EndReason::OverMemory | EndReason::Failed(_) => (None, None),
+            EndReason::Over(_) | EndReason::Failed(_) => (None, None),
         };
         if entry.state == InstanceState::Stopping {
             self.release(now_ms, &id, InstanceState::Exited, Some("stopped".into()));

@@ -6,11 +6,13 @@
 //! the instance in lists of processes). Its instructions come over its socket. It has no threads
 //! and no runtime and stays small, as there is one for each instance.
 
+mod confine;
+mod look;
 mod orders;
 
 use std::{
     ffi::OsStr,
-    fs,
+    fs::{self, File},
     io::{self, Read, Write},
     os::fd::AsRawFd,
     os::unix::{ffi::OsStrExt, net::UnixStream, process::CommandExt},
@@ -23,18 +25,23 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::{Pid, Signal, WaitOptions, WaitStatus},
 };
-use shared::proc::{Process, descendants, memory_kib};
+use shared::proc::{Process, descendants};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
-pub(crate) use self::orders::{Orders, SupervisorReport};
-use crate::ledger::EndReason;
+use self::look::Looks;
+pub(crate) use self::{
+    confine::hide_from_own_user,
+    orders::{Orders, SupervisorReport},
+};
+use crate::{
+    ledger::{EndReason, Limit},
+    leftovers, tree,
+};
 
 /// What a rep writes to end the instance with SIGTERM first.
 pub(crate) const END: u8 = b't';
 /// What a rep writes to kill it without asking first.
 pub(crate) const KILL: u8 = b'k';
-/// How often the memory of an instance is looked at, where no control group holds it.
-const WATCH: Duration = Duration::from_millis(500);
 /// How often processes that are still there are killed again.
 const KILL_PAUSE: Duration = Duration::from_millis(5);
 /// After this time, processes that cannot be killed are left, and reported.
@@ -49,7 +56,7 @@ pub fn main() -> ExitCode {
     };
     // the command must not inherit what was open where the rep was started
     close_fds::set_fds_cloexec(3, &[]);
-    match supervise(rep) {
+    match hide_from_own_user().and_then(|()| supervise(rep)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("cannot supervise: {error}");
@@ -82,6 +89,10 @@ struct Supervisor {
     children: UnixStream,
     /// A byte for each termination signal.
     end_signals: UnixStream,
+    /// Says that the instance's user is in use.
+    user_lock: Option<File>,
+    /// Says that the directory of the rep's instances is in use.
+    _home: Option<File>,
 }
 
 /// The command's process, while it or one that it started runs.
@@ -90,7 +101,8 @@ struct Instance {
     status: Option<WaitStatus>,
     /// When remaining processes are killed.
     kill_at: Option<Instant>,
-    over_memory: bool,
+    /// The limit that it exceeded.
+    over: Option<Limit>,
 }
 
 impl Supervisor {
@@ -101,6 +113,8 @@ impl Supervisor {
         rustix::process::set_child_subreaper(Some(own))?;
         // a report is a short line, and there are few: they always fit in the socket's buffer
         rep.set_nonblocking(true)?;
+        let user_lock = confine::hold_user(orders)?;
+        let home = confine::hold_home(orders)?;
         let children = signals(&[SIGCHLD])?;
         let end_signals = signals(&[SIGTERM, SIGINT, SIGHUP])?;
         if !parent_lives(orders) {
@@ -111,6 +125,8 @@ impl Supervisor {
             rep,
             children,
             end_signals,
+            user_lock,
+            _home: home,
         })
     }
 
@@ -126,15 +142,7 @@ impl Supervisor {
                 how_it_ended(orders, &instance)
             }
         };
-        if let Some(cgroup) = &orders.cgroup {
-            let _ = fs::remove_dir(cgroup);
-        }
-        if let Err(error) = fs::remove_dir_all(&orders.directory) {
-            self.send(&SupervisorReport::Note(format!(
-                "cannot remove {}: {error}",
-                orders.directory.display()
-            )));
-        }
+        self.clean_up(orders);
         if let Some(home) = orders.directory.parent()
             && !parent_lives(orders)
         {
@@ -145,6 +153,26 @@ impl Supervisor {
         self.send(&SupervisorReport::Ended(ended));
     }
 
+    /// Removes what the instance leaves: its control group, its directory, other files of its user.
+    fn clean_up(&mut self, orders: &Orders) {
+        if let Some(cgroup) = &orders.cgroup {
+            let _ = fs::remove_dir(cgroup);
+        }
+        if let Err(error) = tree::remove(&orders.directory) {
+            self.send(&SupervisorReport::Note(format!(
+                "cannot remove {}: {error}",
+                orders.directory.display()
+            )));
+        }
+        if let (Some(lock), Some((uid, _))) = (&self.user_lock, orders.user)
+            && self.descendants().is_empty()
+        {
+            leftovers::remove_files(&[uid]);
+            // nothing of it is left: the user can be given to another instance
+            let _ = lock.set_len(0);
+        }
+    }
+
     /// Sends to the rep, unless that is gone.
     fn send(&mut self, status: &SupervisorReport) {
         let _ = self.rep.write_all(status.to_line().as_bytes());
@@ -152,8 +180,9 @@ impl Supervisor {
 
     /// Returns when what is left of the instance must be killed, if there is anything.
     fn watch(&mut self, orders: &Orders, instance: &mut Instance) {
+        let mut looks = Looks::new(orders, Instant::now());
         loop {
-            self.wait(orders, instance);
+            self.wait(&looks, instance);
             drain(&mut self.children);
             if drain(&mut self.end_signals) {
                 if !parent_lives(orders) {
@@ -178,20 +207,17 @@ impl Supervisor {
                     return;
                 }
             }
-            if orders.watch_mb > 0 && resident_mb(&self.descendants()) > orders.watch_mb {
-                instance.over_memory = true;
+            instance.over = looks.look(orders, || self.descendants());
+            if instance.over.is_some() {
                 return;
             }
         }
     }
 
     /// Waits for a signal, a message of the rep, or the next check.
-    fn wait(&self, orders: &Orders, instance: &Instance) {
-        let until_kill = instance
-            .kill_at
-            .map(|at| at.saturating_duration_since(Instant::now()));
-        let look = (orders.watch_mb > 0).then_some(WATCH);
-        let timeout = until_kill.into_iter().chain(look).min();
+    fn wait(&self, looks: &Looks, instance: &Instance) {
+        let until = instance.kill_at.into_iter().chain(looks.next()).min();
+        let timeout = until.map(|at| at.saturating_duration_since(Instant::now()));
         let timeout = timeout.and_then(|t| Timespec::try_from(t).ok());
         let flags = PollFlags::IN;
         let mut all = [
@@ -280,6 +306,7 @@ fn command(orders: &Orders, program: &OsStr) -> Command {
 }
 
 fn launch(orders: &Orders) -> io::Result<Instance> {
+    confine::confine(orders)?;
     if let Some(cgroup) = &orders.cgroup {
         join(cgroup)?;
     }
@@ -291,7 +318,7 @@ fn launch(orders: &Orders) -> io::Result<Instance> {
         main: Pid::from_child(&child?),
         status: None,
         kill_at: None,
-        over_memory: false,
+        over: None,
     })
 }
 
@@ -384,17 +411,6 @@ fn reap(instance: &mut Instance) -> bool {
     }
 }
 
-/// The resident memory of these processes, MiB, without pages of files on disk; memory that they
-/// share with each other is counted for each.
-fn resident_mb(processes: &[Process]) -> u64 {
-    let amount = |pid, name| memory_kib(pid, name).unwrap_or(0);
-    let kib: u64 = processes
-        .iter()
-        .map(|process| amount(process.pid, "RssAnon") + amount(process.pid, "RssShmem"))
-        .sum();
-    kib / 1_024
-}
-
 fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         // gone already, or not ours to signal: it is checked again
@@ -417,10 +433,9 @@ fn how_it_ended(orders: &Orders, instance: &Instance) -> EndReason {
         None => EndReason::Failed("could not be waited for".into()),
     };
     let killed = orders.cgroup.as_deref().is_some_and(killed_for_memory);
-    if instance.over_memory || (killed && by_status != EndReason::Exit(0)) {
-        return EndReason::OverMemory;
-    }
-    by_status
+    let for_memory = killed && by_status != EndReason::Exit(0);
+    let over = instance.over.or(for_memory.then_some(Limit::Memory));
+    over.map_or(by_status, EndReason::Over)
 }
 
 /// Whether the kernel has killed a process of this control group for its memory (v2, v1).

@@ -8,7 +8,7 @@ use std::{
     path::PathBuf,
 };
 
-use crate::ledger::EndReason;
+use crate::ledger::{EndReason, Limit};
 
 /// The longest instructions, bytes: more than any server's `max_payload` (64 MiB).
 const MAX_BYTES: u32 = 80 << 20;
@@ -25,10 +25,21 @@ pub(crate) struct Orders {
     pub(crate) grace_ms: u64,
     /// The user and group that the command runs as; none = the supervisor's own.
     pub(crate) user: Option<(u32, u32)>,
+    /// The file that says that this user is the instance's alone, to be held while anything of the
+    /// instance may live; none = others have the same user.
+    pub(crate) user_lock: Option<PathBuf>,
     /// The control group that the command runs in.
     pub(crate) cgroup: Option<PathBuf>,
     /// The memory limit to enforce by polling, MiB; 0 = none.
     pub(crate) watch_mb: u64,
+    /// The disk limit, MiB; 0 = none.
+    pub(crate) disk_mb: u64,
+    /// The most processes and threads of its user, where the user is the instance's alone.
+    pub(crate) max_processes: u64,
+    /// The most processes to enforce by polling; 0 = the kernel does.
+    pub(crate) watch_processes: u64,
+    /// The most open files of each process.
+    pub(crate) max_files: u64,
     /// Its working directory, removed when it has ended.
     pub(crate) directory: PathBuf,
     /// The program and its arguments.
@@ -40,25 +51,32 @@ pub(crate) struct Orders {
 impl Orders {
     /// Writes them, preceded by their length. Fields end with a NUL, which none of them contains.
     pub(crate) fn write_to(&self, to: &mut impl Write) -> io::Result<()> {
-        let (uid, gid) = match self.user {
-            Some((uid, gid)) => (uid.to_string(), gid.to_string()),
-            None => (String::new(), String::new()),
-        };
-        let cgroup = self.cgroup.as_ref().map(|path| path.as_os_str());
         let mut body = Vec::new();
         let mut field = |text: &OsStr| {
             body.extend_from_slice(text.as_bytes());
             body.push(0);
         };
-        field(self.parent.to_string().as_ref());
-        field(self.grace_ms.to_string().as_ref());
-        field(uid.as_ref());
-        field(gid.as_ref());
-        field(cgroup.unwrap_or_default());
-        field(self.watch_mb.to_string().as_ref());
+        let path = |path: &Option<PathBuf>| path.clone().unwrap_or_default().into_os_string();
+        let user = self.user.map(|(uid, gid)| [uid, gid]);
+        for id in user.map_or([None; 2], |user| user.map(Some)) {
+            field(id.map_or(String::new(), |id| id.to_string()).as_ref());
+        }
+        for number in [
+            u64::from(self.parent),
+            self.grace_ms,
+            self.watch_mb,
+            self.disk_mb,
+            self.max_processes,
+            self.watch_processes,
+            self.max_files,
+        ] {
+            field(number.to_string().as_ref());
+        }
+        field(&path(&self.user_lock));
+        field(&path(&self.cgroup));
         field(self.directory.as_os_str());
         field(self.command.len().to_string().as_ref());
-        self.command.iter().for_each(|status| field(status));
+        self.command.iter().for_each(|word| field(word));
         for (name, value) in &self.environment {
             field(name);
             field(value);
@@ -90,12 +108,24 @@ impl Orders {
         let mut fields = body.split(|byte| *byte == 0);
         let mut next = || Some(OsString::from_vec(fields.next()?.to_vec()));
         let number = |text: OsString| text.to_str()?.parse::<u64>().ok();
-        let parent = u32::try_from(number(next()?)?).ok()?;
-        let grace_ms = number(next()?)?;
         let id = |text: OsString| u32::try_from(number(text)?).ok();
+        let path = |text: OsString| (!text.is_empty()).then(|| PathBuf::from(text));
         let user = id(next()?).zip(id(next()?));
-        let cgroup = Some(next()?).filter(|path| !path.is_empty());
-        let watch_mb = number(next()?)?;
+        let parent = id(next()?)?;
+        let mut numbers = [0; 6];
+        for place in &mut numbers {
+            *place = number(next()?)?;
+        }
+        let [
+            grace_ms,
+            watch_mb,
+            disk_mb,
+            max_processes,
+            watch_processes,
+            max_files,
+        ] = numbers;
+        let user_lock = path(next()?);
+        let cgroup = path(next()?);
         let directory = next()?.into();
         let words = number(next()?)?;
         let mut command = Vec::new();
@@ -110,8 +140,13 @@ impl Orders {
             parent,
             grace_ms,
             user,
-            cgroup: cgroup.map(PathBuf::from),
+            user_lock,
+            cgroup,
             watch_mb,
+            disk_mb,
+            max_processes,
+            watch_processes,
+            max_files,
             directory,
             command,
             environment,
@@ -138,7 +173,7 @@ impl SupervisorReport {
             SupervisorReport::Note(text) => format!("note {}\n", one_line(text)),
             SupervisorReport::Ended(EndReason::Exit(code)) => format!("exit {code}\n"),
             SupervisorReport::Ended(EndReason::Signal(number)) => format!("signal {number}\n"),
-            SupervisorReport::Ended(EndReason::OverMemory) => "memory -\n".into(),
+            SupervisorReport::Ended(EndReason::Over(limit)) => format!("over {limit}\n"),
             SupervisorReport::Ended(EndReason::Failed(why)) => {
                 format!("failed {}\n", one_line(why))
             }
@@ -152,7 +187,12 @@ impl SupervisorReport {
             "note" => SupervisorReport::Note(rest.into()),
             "exit" => SupervisorReport::Ended(EndReason::Exit(rest.parse().ok()?)),
             "signal" => SupervisorReport::Ended(EndReason::Signal(rest.parse().ok()?)),
-            "memory" => SupervisorReport::Ended(EndReason::OverMemory),
+            "over" => {
+                let limit = Limit::ALL
+                    .into_iter()
+                    .find(|limit| limit.to_string() == rest);
+                SupervisorReport::Ended(EndReason::Over(limit?))
+            }
             "failed" => SupervisorReport::Ended(EndReason::Failed(rest.into())),
             _ => return None,
         })
@@ -169,16 +209,26 @@ mod tests {
             parent: 17,
             grace_ms: 10_000,
             user: None,
+            user_lock: None,
             cgroup: None,
             watch_mb: 0,
+            disk_mb: 0,
+            max_processes: 1,
+            watch_processes: 0,
+            max_files: 2,
             directory: "/tmp/x".into(),
             command: vec!["sh".into(), "-c".into(), "-- a b\n".into(), "".into()],
             environment: BTreeMap::new(),
         };
         let full = Orders {
             user: Some((65_534, 65_533)),
+            user_lock: Some("/run/vendue/uids/65534".into()),
             cgroup: Some("/sys/fs/cgroup/a b".into()),
             watch_mb: 64,
+            disk_mb: 65,
+            max_processes: 66,
+            watch_processes: 67,
+            max_files: 68,
             environment: [("A".into(), "".into()), ("B".into(), "x=y\n".into())].into(),
             ..plain.clone()
         };
@@ -202,7 +252,8 @@ mod tests {
             SupervisorReport::Ended(EndReason::Exit(0)),
             SupervisorReport::Ended(EndReason::Exit(255)),
             SupervisorReport::Ended(EndReason::Signal(9)),
-            SupervisorReport::Ended(EndReason::OverMemory),
+            SupervisorReport::Ended(EndReason::Over(Limit::Memory)),
+            SupervisorReport::Ended(EndReason::Over(Limit::Files)),
             SupervisorReport::Ended(EndReason::Failed("cannot run x: no".into())),
         ] {
             assert_eq!(SupervisorReport::from_line(&status.to_line()), Some(status));

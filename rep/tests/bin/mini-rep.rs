@@ -12,7 +12,7 @@ fn main() -> ExitCode {
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("mini-rep: {error}");
+            eprintln!("mini-rep: {error:?}");
             ExitCode::FAILURE
         }
     }

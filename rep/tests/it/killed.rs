@@ -1,62 +1,24 @@
 //! A rep in a process of its own: what is left when it, or a supervisor, is killed.
 
-use std::process::{Command, Stdio};
+use std::{fs, path::Path};
 
 use placement::Kind;
-use serde_json::json as value;
-use shared::wire::{InstanceState, Work};
+use rustix::process::{Pid, Signal};
+use serde_json::{Value, json as value};
+use shared::wire::{Instance, InstanceState, Work};
 use testkit::{NatsServer, eventually};
 use uuid::Uuid;
 
-use crate::harness::{
-    Cell, command, lives, next_where, parent, process_config, processes_with, subjects,
+use crate::{
+    apart::{NOBODY, apart, client_of, home_of},
+    harness::{Cell, command, lives, next_where, parent, process_config, processes_with},
 };
-
-/// A cell in its own process.
-struct Apart {
-    child: std::process::Child,
-}
-
-impl Drop for Apart {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn apart(server: &NatsServer, name: &str, state_dir: &std::path::Path) -> Apart {
-    let config = value!({"cell": name, "total": {"memory_mb": 1000, "disk_mb": 1000},
-        "executor": {"kind": "process", "state_dir": state_dir}});
-    let child = Command::new(env!("CARGO_BIN_EXE_mini-rep"))
-        .args([server.url(), config.to_string()])
-        .stdin(Stdio::null())
-        .spawn()
-        .unwrap();
-    Apart { child }
-}
-
-/// A client for a cell that is not in this process.
-async fn client_of(server: &NatsServer, name: &str) -> Cell {
-    let client = server.client().await;
-    eventually("the cell's state", async || {
-        client
-            .request(subjects().cell(name, "state"), "".into())
-            .await
-    })
-    .await;
-    Cell {
-        name: name.into(),
-        client,
-        shutdown: shared::shutdown::CancellationToken::new(),
-        task: tokio::spawn(async { Ok(rep::RepExit::Shutdown) }),
-    }
-}
 
 #[tokio::test]
 async fn a_killed_rep_leaves_no_process_and_no_directory() {
     let server = NatsServer::start().await;
     let home = tempfile::tempdir().unwrap();
-    let mut rep = apart(&server, "killed", home.path());
+    let mut rep = apart(&server, "killed", &value!({"state_dir": home.path()}), None);
     let cell = client_of(&server, "killed").await;
     let word = Uuid::new_v4().to_string();
     let script =
@@ -70,8 +32,7 @@ async fn a_killed_rep_leaves_no_process_and_no_directory() {
         if found >= 9 { Ok(()) } else { Err(found) }
     })
     .await;
-    rep.child.kill().unwrap();
-    rep.child.wait().unwrap();
+    rep.kill();
     eventually("no process", async || {
         let found = processes_with(&word);
         if found.is_empty() {
@@ -82,7 +43,8 @@ async fn a_killed_rep_leaves_no_process_and_no_directory() {
     })
     .await;
     eventually("no directory", async || {
-        !home.path().join("instances").exists()
+        let mut left = fs::read_dir(home.path().join("instances")).unwrap();
+        left.next().is_none()
     })
     .await;
 }
@@ -91,7 +53,12 @@ async fn a_killed_rep_leaves_no_process_and_no_directory() {
 async fn sigterm_ends_a_rep_and_its_instances_in_order() {
     let server = NatsServer::start().await;
     let home = tempfile::tempdir().unwrap();
-    let mut rep = apart(&server, "ordered", home.path());
+    let mut rep = apart(
+        &server,
+        "ordered",
+        &value!({"state_dir": home.path()}),
+        None,
+    );
     let cell = client_of(&server, "ordered").await;
     let mut adverts = cell
         .client
@@ -112,11 +79,10 @@ async fn sigterm_ends_a_rep_and_its_instances_in_order() {
     cell.must_start(vec![work]).await;
     let running = cell.wait_for(id, InstanceState::Running).await;
     next_where(&mut log, |line| line["text"] == "hi").await;
-    let pid = rustix::process::Pid::from_child(&rep.child);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    signal(rep.pid(), Signal::TERM);
     next_where(&mut adverts, |advert| advert["ttl"] == "0s").await;
     next_where(&mut log, |line| line["text"] == "bye").await;
-    let status = tokio::task::spawn_blocking(move || rep.child.wait().unwrap());
+    let status = tokio::task::spawn_blocking(move || rep.wait());
     assert!(status.await.unwrap().success());
     assert!(!lives(running.pid.unwrap()));
 }
@@ -134,10 +100,100 @@ async fn a_killed_supervisor_takes_its_instance_with_it() {
     cell.must_start(vec![work]).await;
     let running = cell.wait_for(id, InstanceState::Running).await;
     let supervisor = parent(running.pid.unwrap());
-    let pid = rustix::process::Pid::from_raw(supervisor).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    signal(supervisor.unsigned_abs(), Signal::KILL);
     let ended = cell.wait_for(id, InstanceState::Crashed).await;
     assert!(ended.ended.unwrap().contains("its supervisor was lost"));
     eventually("no process", async || processes_with(&word).is_empty()).await;
     cell.end().await;
+}
+
+fn signal(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(pid.cast_signed()).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+/// Kills a rep and a supervisor so that neither can do anything about the death of the other.
+async fn kill_both(rep: u32, instance: &Instance) {
+    let supervisor = parent(instance.pid.unwrap()).unsigned_abs();
+    for each in [rep, supervisor] {
+        signal(each, Signal::STOP);
+    }
+    eventually("both to be stopped", async || {
+        shared::proc::is_stopped(rep) && shared::proc::is_stopped(supervisor)
+    })
+    .await;
+    for each in [supervisor, rep] {
+        signal(each, Signal::KILL);
+    }
+    eventually("both to be dead", async || {
+        !lives(rep) && !lives(supervisor)
+    })
+    .await;
+}
+
+/// A cell in this place whose rep and supervisor are killed, and started again.
+async fn leaves_and_ends(name: &str, executor: &Value, user: Option<u32>) {
+    let server = NatsServer::start().await;
+    let home = home_of(user);
+    let executor = merged(executor, home.path());
+    let mut rep = apart(&server, name, &executor, user);
+    let cell = client_of(&server, name).await;
+    let word = Uuid::new_v4().to_string();
+    let script = format!(
+        "touch /dev/shm/{word}; sh -c 'sleep 1000; : {word}' & setsid sh -c 'sleep 1000; : {word}' & \
+         wait"
+    );
+    let work = command("web", &["sh", "-c", &script]);
+    let id = work.instance;
+    cell.must_start(vec![work.clone()]).await;
+    let running = cell.wait_for(id, InstanceState::Running).await;
+    eventually("all processes", async || {
+        let found = processes_with(&word).len();
+        if found >= 3 { Ok(()) } else { Err(found) }
+    })
+    .await;
+    kill_both(rep.pid(), &running).await;
+    rep.wait();
+    assert!(processes_with(&word).len() >= 3, "nobody is left to end it");
+
+    let _again = apart(&server, name, &executor, user);
+    let cell = client_of(&server, name).await;
+    assert_eq!(processes_with(&word), Vec::<u32>::new());
+    let homes = fs::read_dir(home.path().join("instances")).unwrap();
+    assert_eq!(homes.count(), 1, "that of the new one");
+    // files outside its directory are only known by a user of the instance alone
+    let alone = user.is_none() && executor.get("run_as").is_none();
+    let shared_file = Path::new("/dev/shm").join(&word);
+    assert_eq!(shared_file.exists(), !alone);
+    let _ = fs::remove_file(shared_file);
+    cell.must_start(vec![work]).await;
+    cell.wait_for(id, InstanceState::Running).await;
+}
+
+fn merged(executor: &Value, home: &Path) -> Value {
+    let mut executor = executor.clone();
+    executor["state_dir"] = value!(home);
+    executor
+}
+
+#[tokio::test]
+async fn a_restarted_rep_ends_what_was_left_in_control_groups() {
+    leaves_and_ends("left-groups", &value!({}), None).await;
+}
+
+#[tokio::test]
+async fn a_restarted_rep_ends_what_was_left_without_control_groups() {
+    leaves_and_ends("left-users", &value!({"memory": "off"}), None).await;
+}
+
+/// Needs root, to be someone else.
+#[tokio::test]
+async fn a_restarted_rep_without_root_ends_what_was_left() {
+    leaves_and_ends("left-nobody", &value!({}), Some(NOBODY)).await;
+    leaves_and_ends(
+        "left-one",
+        &value!({"run_as": "nobody", "memory": "off"}),
+        None,
+    )
+    .await;
 }

@@ -1,9 +1,12 @@
 //! A cell on a real nats-server.
 #![allow(clippy::unwrap_used)] // a test that fails may panic
 
+mod apart;
 mod cell;
 mod harness;
+mod isolation;
 mod killed;
+mod limits;
 mod messages;
 mod operators;
 mod process;

@@ -123,6 +123,12 @@ fn flag_of(field: &str) -> Option<&'static str> {
         "interval" => "--interval",
         "heartbeat" => "--heartbeat",
         "attributes_file" => "--attributes-file",
+        "executor.ports" => "--ports",
+        "executor.users" => "--users",
+        "executor.memory_if_zero" => "--memory-if-zero",
+        "executor.disk_if_zero" => "--disk-if-zero",
+        "executor.max_processes" => "--max-processes",
+        "executor.max_files" => "--max-files",
         _ => return None,
     })
 }

@@ -59,7 +59,8 @@ pub(crate) struct UpArgs {
     /// Give every program a key of its own and only the permissions of its role, as `vendue auth` does
     #[arg(long, conflicts_with = "no_auth")]
     secure: bool,
-    /// The user that instances run as; only root may name one [default: nobody for root]
+    /// The user that all instances run as; only root may name one [default: for root one for each
+    /// instance]
     #[arg(long, value_name = "USER")]
     run_as: Option<String>,
     /// How long an instance may take to end when asked

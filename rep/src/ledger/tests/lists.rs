@@ -112,7 +112,7 @@ fn the_end_of_an_instance_is_reported_as_text_and_number() {
         ("signal 9".into(), None, Some(9))
     );
     let over = "over its memory limit".to_owned();
-    assert_eq!(told(EndReason::OverMemory), (over, None, None));
+    assert_eq!(told(EndReason::Over(Limit::Memory)), (over, None, None));
     let long = EndReason::Failed("x".repeat(500));
     assert_eq!(told(long), ("x".repeat(MAX_ENDED_CHARS), None, None));
 }

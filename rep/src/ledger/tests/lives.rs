@@ -71,7 +71,7 @@ fn each_kind_of_end_is_reported() {
         (work(1, "a"), EndReason::Exit(0), "exited"),
         (
             work(1, "a"),
-            EndReason::OverMemory,
+            EndReason::Over(Limit::Memory),
             "crashed: starts again in 1 s",
         ),
         (task(1), EndReason::Exit(0), "exited"),
@@ -91,6 +91,37 @@ fn each_kind_of_end_is_reported() {
         let shown = &ledger.find_instances(0, &Instances::default())[0];
         assert_eq!(shown.ended, Some(how.to_string()));
     }
+}
+
+/// The last event: its kind, how long the instance ran in milliseconds, and whether it is final.
+fn last_event(ledger: &mut Ledger) -> (&'static str, Option<u128>, bool) {
+    let events = ledger
+        .take_actions()
+        .into_iter()
+        .filter_map(|action| match action {
+            Action::Event { kind, instance, .. } => {
+                let ran_ms = instance.ran.map(|ran| ran.0.as_millis());
+                Some((kind, ran_ms, instance.is_final))
+            }
+            Action::Execute(_) => None,
+        });
+    events.last().expect("an event")
+}
+
+#[test]
+fn an_event_of_an_end_says_how_long_the_instance_ran() {
+    let mut ledger = ledger();
+    ledger.start(0, &start(vec![work(1, "a")]));
+    ledger.report(100, runs(1, 0));
+    assert_eq!(last_event(&mut ledger), (kind::RUNNING, None, false));
+    ledger.report(350, ends(1, 0, 1));
+    // it is started again
+    assert_eq!(last_event(&mut ledger), (kind::CRASHED, Some(250), false));
+    ledger.tick(1_350);
+    ledger.report(1_400, runs(1, 1));
+    assert_eq!(last_event(&mut ledger), (kind::RUNNING, None, false));
+    ledger.report(2_000, ends(1, 1, 0));
+    assert_eq!(last_event(&mut ledger), (kind::EXITED, Some(600), true));
 }
 
 #[test]

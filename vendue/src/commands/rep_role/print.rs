@@ -12,7 +12,8 @@ impl RepSettings {
     /// Every setting: the default where there is one, else an example.
     pub(super) fn example() -> Self {
         let defaults = rep::RepConfig::new("cell-a", "default", placement::Resources::default());
-        let (first, last) = rep::ProcessConfig::default().ports;
+        let process = rep::ProcessConfig::default();
+        let range = |first: u32, last: u32| Some(format!("{first}-{last}"));
         let list = |item: &str| vec![item.to_owned()];
         Self {
             cell: Some(defaults.cell),
@@ -27,15 +28,20 @@ impl RepSettings {
             rack: Some("r1".into()),
             attributes_file: Some("/var/lib/vendue/attributes.json".into()),
             address: Some(defaults.address),
-            ports: Some(format!("{first}-{last}")),
+            ports: range(process.ports.0.into(), process.ports.1.into()),
             interval: Some(defaults.interval),
             ttl: Some(defaults.ttl),
             heartbeat: Some(defaults.heartbeat),
             grace: Some(defaults.grace),
             drain_deadline: Some(defaults.drain_deadline),
             run_as: Some("nobody".into()),
+            users: range(process.users.0, process.users.1),
             state_dir: Some("/var/lib/vendue".into()),
             memory_limit: Some("auto".into()),
+            memory_if_zero: Some("64M".into()),
+            disk_if_zero: Some("64M".into()),
+            max_processes: Some(process.max_processes),
+            max_files: Some(process.max_files),
             simulated: true,
             nats: Some("nats://127.0.0.1:4222".into()),
             prefix: Some("vendue".into()),

@@ -23,7 +23,7 @@ pub(crate) struct RepSettings {
     #[arg(long, env = "VENDUE_MEMORY", value_name = "SIZE", value_parser = parse_mib)]
     #[serde(deserialize_with = "size")]
     pub(super) memory: Option<i64>,
-    /// Disk to offer: MiB, or with a unit; not enforced [default: unlimited]
+    /// Disk to offer: MiB, or with a unit [default: unlimited]
     #[arg(long, env = "VENDUE_DISK", value_name = "SIZE", value_parser = parse_mib)]
     #[serde(deserialize_with = "size")]
     pub(super) disk: Option<i64>,
@@ -77,9 +77,14 @@ pub(crate) struct RepSettings {
     /// How long instances go on in a drain that names no deadline [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = span)]
     pub(super) drain_deadline: Option<Span>,
-    /// User that instances run as; only root may name one [default: nobody when the rep is root]
+    /// User that all instances run as; only root may name one [default: one of --users for each
+    /// instance when the rep is root, else its own]
     #[arg(long, value_name = "USER")]
     pub(super) run_as: Option<String>,
+    /// Users and groups that a rep which is root gives to instances, by number; nothing else may use
+    /// them [default: 70000-79999]
+    #[arg(long, value_name = "FIRST-LAST")]
+    pub(super) users: Option<String>,
     /// Directory for the directories of instances [default: a temporary one]
     #[arg(long, value_name = "DIR")]
     pub(super) state_dir: Option<PathBuf>,
@@ -87,6 +92,20 @@ pub(crate) struct RepSettings {
     /// [default: auto]
     #[arg(long, value_name = "HOW", value_parser = ["auto", "watch", "off"])]
     pub(super) memory_limit: Option<String>,
+    /// Memory limit of instances that ask for 0: a size, unlimited, or refuse [default: 64M]
+    #[arg(long, value_name = "SIZE")]
+    #[serde(deserialize_with = "text_or_number")]
+    pub(super) memory_if_zero: Option<String>,
+    /// Disk limit of instances that ask for 0: a size, unlimited, or refuse [default: 64M]
+    #[arg(long, value_name = "SIZE")]
+    #[serde(deserialize_with = "text_or_number")]
+    pub(super) disk_if_zero: Option<String>,
+    /// Most processes and threads of an instance [default: 1024]
+    #[arg(long, value_name = "N")]
+    pub(super) max_processes: Option<u32>,
+    /// Most open files of each process of an instance [default: 4096]
+    #[arg(long, value_name = "N")]
+    pub(super) max_files: Option<u32>,
     /// Run nothing: accept work and report it as running, for load tests [default: false]
     #[arg(long)]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -101,7 +120,8 @@ pub(crate) struct RepSettings {
 }
 
 impl RepSettings {
-    pub(super) fn config(self) -> anyhow::Result<rep::RepConfig> {
+    pub(super) fn config(mut self) -> anyhow::Result<rep::RepConfig> {
+        let processes = self.take_processes()?;
         let cell = self.cell.ok_or_else(|| {
             Usage::because("a cell needs a name: --cell NAME, or `cell` in the file of --config")
         })?;
@@ -153,23 +173,37 @@ impl RepSettings {
         config.executor = if self.simulated {
             rep::ExecutorKind::Simulated(rep::SimulatedConfig::default())
         } else {
-            let mut process = rep::ProcessConfig {
-                run_as: self.run_as,
-                state_dir: self.state_dir,
-                ..rep::ProcessConfig::default()
-            };
-            set(
-                &mut process.ports,
-                self.ports.as_deref().map(ports).transpose()?,
-            );
-            if let Some(how) = self.memory_limit {
-                let how = rep::MemoryLimit::deserialize(Value::String(how));
-                process.memory =
-                    how.map_err(|e| Usage::because(format_args!("memory-limit: {e}")))?;
-            }
-            rep::ExecutorKind::Process(process)
+            rep::ExecutorKind::Process(processes)
         };
         Ok(config)
+    }
+
+    /// How instances are run, without the settings that say so.
+    fn take_processes(&mut self) -> anyhow::Result<rep::ProcessConfig> {
+        let mut process = rep::ProcessConfig {
+            run_as: self.run_as.take(),
+            state_dir: self.state_dir.take(),
+            ..rep::ProcessConfig::default()
+        };
+        let ports = self.ports.as_deref();
+        let ports = ports.map(|text| range("ports", text, "61001-65535"));
+        set(&mut process.ports, ports.transpose()?);
+        let users = self.users.as_deref();
+        let users = users.map(|text| range("users", text, "70000-79999"));
+        set(&mut process.users, users.transpose()?);
+        if let Some(how) = self.memory_limit.take() {
+            let how = rep::MemoryLimit::deserialize(Value::String(how));
+            process.memory = how.map_err(|e| Usage::because(format_args!("memory-limit: {e}")))?;
+        }
+        let memory = self.memory_if_zero.as_deref();
+        let memory = memory.map(|text| if_zero("memory-if-zero", text));
+        set(&mut process.memory_if_zero, memory.transpose()?);
+        let disk = self.disk_if_zero.as_deref();
+        let disk = disk.map(|text| if_zero("disk-if-zero", text));
+        set(&mut process.disk_if_zero, disk.transpose()?);
+        set(&mut process.max_processes, self.max_processes);
+        set(&mut process.max_files, self.max_files);
+        Ok(process)
     }
 }
 
@@ -186,13 +220,35 @@ fn from_table<T: serde::de::DeserializeOwned>(what: &str, table: Table) -> anyho
     })
 }
 
-fn ports(text: &str) -> anyhow::Result<(u16, u16)> {
+fn range<N: std::str::FromStr + PartialOrd>(
+    name: &str,
+    text: &str,
+    such_as: &str,
+) -> anyhow::Result<(N, N)> {
     let range = text
         .split_once('-')
         .and_then(|(first, last)| Some((first.trim().parse().ok()?, last.trim().parse().ok()?)));
     range.filter(|(first, last)| first <= last).ok_or_else(|| {
         Usage::because(format_args!(
-            "ports: {text:?} is no range; expected FIRST-LAST, such as 61001-65535"
+            "{name}: {text:?} is no range; expected FIRST-LAST, such as {such_as}"
+        ))
+    })
+}
+
+/// What an instance may use that asks for nothing.
+fn if_zero(name: &str, text: &str) -> anyhow::Result<rep::IfZero> {
+    let limit = || {
+        let mib = parse_mib(text).ok().and_then(|mib| u32::try_from(mib).ok());
+        mib.filter(|mib| *mib > 0).map(rep::IfZero::Limit)
+    };
+    let found = match text {
+        "refuse" => Some(rep::IfZero::Refuse),
+        "unlimited" => Some(rep::IfZero::Unlimited),
+        _ => limit(),
+    };
+    found.ok_or_else(|| {
+        Usage::because(format_args!(
+            "{name}: {text:?} is not allowed; expected a size of at least 1M, unlimited or refuse"
         ))
     })
 }
@@ -215,6 +271,17 @@ fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Er
         other => Err(D::Error::custom(format_args!(
             "{other} is no size: expected a number of MiB such as 512, or one with a unit such as \
              \"64M\""
+        ))),
+    }
+}
+
+/// A text, or in a file also a number.
+fn text_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::String(text) => Ok(Some(text)),
+        Value::Integer(number) => Ok(Some(number.to_string())),
+        other => Err(D::Error::custom(format_args!(
+            "{other} is not allowed; expected a size such as \"64M\", unlimited or refuse"
         ))),
     }
 }

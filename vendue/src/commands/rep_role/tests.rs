@@ -104,6 +104,42 @@ fn ranges_of_ports_are_checked() {
     }
 }
 
+#[test]
+fn limits_of_instances_come_from_flags_or_the_file() {
+    let flags = [
+        "--cell",
+        "a",
+        "--memory",
+        "1",
+        "--users",
+        "80000-80009",
+        "--memory-if-zero",
+        "32M",
+        "--disk-if-zero",
+        "refuse",
+        "--max-processes",
+        "9",
+        "--max-files",
+        "99",
+    ];
+    let from_flags = config(&flags).unwrap();
+    let rep::ExecutorKind::Process(process) = &from_flags.executor else {
+        panic!("no processes");
+    };
+    assert_eq!(process.users, (80_000, 80_009));
+    assert_eq!(process.memory_if_zero, rep::IfZero::Limit(32));
+    assert_eq!(process.disk_if_zero, rep::IfZero::Refuse);
+    assert_eq!((process.max_processes, process.max_files), (9, 99));
+    let text = "cell = 'a'\nmemory = 1\nusers = '80000-80009'\nmemory-if-zero = 32\n\
+                disk-if-zero = 'refuse'\nmax-processes = 9\nmax-files = 99\n";
+    assert_eq!(from_file(text, &[]).unwrap(), from_flags);
+    for wrong in ["0", "none", "-1"] {
+        let option = format!("--memory-if-zero={wrong}");
+        let error = config(&["--cell", "a", "--memory", "1", &option]).unwrap_err();
+        assert!(error.contains("refuse") && error.contains(wrong), "{error}");
+    }
+}
+
 /// The lines that show a default or an example, as settings.
 fn uncommented(text: &str) -> String {
     let setting = |line: &str| {
@@ -150,6 +186,9 @@ fn the_defaults_in_the_help_are_those_of_the_rep() {
         "zone",
         "address",
         "ports",
+        "users",
+        "memory-if-zero",
+        "disk-if-zero",
         "interval",
         "ttl",
         "heartbeat",

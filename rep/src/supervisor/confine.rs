@@ -1,0 +1,107 @@
+//! What a supervisor takes from itself, so that the command which it starts has no more. All of it is
+//! inherited over `exec`; the supervisor itself keeps the rights that root has until it executes
+//! another program, which it does not.
+
+use std::{fs::File, io};
+
+use rustix::{
+    fs::{Gid, Uid},
+    process::{DumpableBehavior, Resource, Rlimit},
+    stdio,
+    thread::{CapabilitySet, CapabilitySets, UnshareFlags},
+};
+
+use super::Orders;
+
+/// Nobody but root may trace this process or read its memory and its environment, also no process of
+/// the same user.
+pub(crate) fn hide_from_own_user() -> io::Result<()> {
+    Ok(rustix::process::set_dumpable_behavior(
+        DumpableBehavior::NotDumpable,
+    )?)
+}
+
+/// Sets the limits of the command, and takes from it what it must not have.
+pub(super) fn confine(orders: &Orders) -> io::Result<()> {
+    limit(Resource::Core, 0)?;
+    limit(Resource::Nofile, orders.max_files)?;
+    if orders.user_lock.is_some() {
+        // counted for the whole user: only where the instance is alone with it
+        limit(Resource::Nproc, orders.max_processes)?;
+    }
+    rustix::thread::set_no_new_privs(true)?;
+    drop_capabilities()?;
+    own_ipc();
+    if let Some((uid, gid)) = orders.user {
+        let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+        // so that the command can open /dev/stdout and /dev/stderr
+        rustix::fs::fchown(stdio::stdout(), uid, gid)?;
+        rustix::fs::fchown(stdio::stderr(), uid, gid)?;
+    }
+    Ok(())
+}
+
+/// Holds the user of the instance, so that no other one is given it while this supervisor lives.
+pub(super) fn hold_user(orders: &Orders) -> io::Result<Option<File>> {
+    let Some(path) = &orders.user_lock else {
+        return Ok(None);
+    };
+    let lock = File::options().write(true).open(path)?;
+    lock.try_lock_shared()?;
+    Ok(Some(lock))
+}
+
+/// Holds the directory of all instances of the rep, so that no later rep takes it for abandoned.
+pub(super) fn hold_home(orders: &Orders) -> io::Result<Option<File>> {
+    let Some(home) = orders.directory.parent() else {
+        return Ok(None);
+    };
+    let home = File::open(home)?;
+    home.try_lock_shared()?;
+    Ok(Some(home))
+}
+
+/// The limit, or the one that this process has if that is lower.
+fn limit(resource: Resource, most: u64) -> io::Result<()> {
+    let hard = rustix::process::getrlimit(resource).maximum;
+    let most = Some(hard.map_or(most, |hard| hard.min(most)));
+    let limit = Rlimit {
+        current: most,
+        maximum: most,
+    };
+    Ok(rustix::process::setrlimit(resource, limit)?)
+}
+
+/// No program that is executed from here has a capability, not even one that root executes. Without
+/// root there is none to be dropped; `no_new_privs` keeps others away.
+fn drop_capabilities() -> io::Result<()> {
+    if rustix::process::geteuid().is_root() {
+        for bit in 0..64 {
+            let capability = CapabilitySet::from_bits_retain(1 << bit);
+            match rustix::thread::remove_capability_from_bounding_set(capability) {
+                Ok(()) => {}
+                // the kernel knows no more
+                Err(rustix::io::Errno::INVAL) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    // a kernel older than 4.3 has none
+    let _ = rustix::thread::clear_ambient_capability_set();
+    let own = rustix::thread::capabilities(None)?;
+    let none_inherited = CapabilitySets {
+        inheritable: CapabilitySet::empty(),
+        ..own
+    };
+    Ok(rustix::thread::set_capabilities(None, none_inherited)?)
+}
+
+/// An IPC namespace of its own, if that is allowed: shared memory, semaphores and message queues of
+/// System V and of POSIX end with the instance, and no other one sees them.
+#[expect(
+    deprecated,
+    reason = "deprecated as it could close files that are in use; this flag does not"
+)]
+fn own_ipc() {
+    let _ = rustix::thread::unshare(UnshareFlags::NEWIPC);
+}

@@ -1,0 +1,127 @@
+//! Limits that end an instance, or that keep it from growing.
+
+use placement::Kind;
+use rep::{ExecutorKind, IfZero, MemoryLimit, ProcessConfig, RepConfig};
+use shared::{
+    proc,
+    wire::{InstanceState, Work},
+};
+use testkit::{NatsServer, eventually};
+
+use crate::harness::{Cell, command, json, lives, process_config};
+
+fn config_with(name: &str, change: impl FnOnce(&mut ProcessConfig)) -> RepConfig {
+    let mut config = process_config(name);
+    if let ExecutorKind::Process(process) = &mut config.executor {
+        change(process);
+    }
+    config
+}
+
+fn task(script: &str) -> Work {
+    Work {
+        kind: Kind::Task,
+        ..command("task", &["sh", "-c", script])
+    }
+}
+
+/// How the instance that runs this work ends.
+async fn end_of(cell: &Cell, work: Work, state: InstanceState) -> String {
+    let id = work.instance;
+    cell.must_start(vec![work]).await;
+    cell.wait_for(id, state).await.ended.unwrap()
+}
+
+#[tokio::test]
+async fn too_much_disk_ends_it() {
+    let server = NatsServer::start().await;
+    let cell = Cell::start(&server, process_config("disk")).await;
+    let fills = Work {
+        disk_mb: 2,
+        ..task("mkdir -p a/b; head -c 4m /dev/zero > a/b/file; sleep 1000")
+    };
+    let ended = end_of(&cell, fills, InstanceState::Crashed).await;
+    assert_eq!(ended, "over its disk limit");
+    let deep = task("for i in $(seq 200); do mkdir d; cd d; done; sleep 1000");
+    let ended = end_of(&cell, deep, InstanceState::Crashed).await;
+    assert_eq!(ended, "over its limit of files");
+    cell.end().await;
+}
+
+#[tokio::test]
+async fn a_fork_bomb_stays_within_its_limit_and_ends() {
+    let server = NatsServer::start().await;
+    let cell = Cell::start(&server, config_with("bomb", |p| p.max_processes = 60)).await;
+    let work = command(
+        "bomb",
+        &[
+            "sh",
+            "-c",
+            "bomb() { bomb | bomb & }; bomb & exec sleep 1000",
+        ],
+    );
+    let id = work.instance;
+    cell.must_start(vec![work]).await;
+    let pid = cell.wait_for(id, InstanceState::Running).await.pid.unwrap();
+    let user = proc::user(pid).unwrap();
+    let processes = || proc::every().filter(|pid| proc::user(*pid) == Some(user) && lives(*pid));
+    if rustix::process::geteuid().is_root() {
+        assert!(processes().count() <= 60);
+    }
+    cell.ask("stop", json(&serde_json::json!({"app": "bomb"})))
+        .await;
+    cell.wait_for(id, InstanceState::Exited).await;
+    if rustix::process::geteuid().is_root() {
+        eventually("no process", async || processes().next().is_none()).await;
+    }
+    cell.end().await;
+}
+
+#[tokio::test]
+async fn too_many_processes_are_seen_where_the_user_is_shared() {
+    let server = NatsServer::start().await;
+    let config = config_with("count", |process| {
+        process.max_processes = 10;
+        process.memory = MemoryLimit::Watch;
+        // the rep's own, which is only different from the default for root
+        process.run_as = rustix::process::geteuid()
+            .is_root()
+            .then(|| "nobody".into());
+    });
+    let cell = Cell::start(&server, config).await;
+    let many = task("for i in $(seq 20); do sleep 1000 & done; wait");
+    let ended = end_of(&cell, many, InstanceState::Crashed).await;
+    assert_eq!(ended, "over its limit of processes");
+    cell.end().await;
+}
+
+#[tokio::test]
+async fn what_asks_for_no_memory_has_the_limit_of_the_cell() {
+    let server = NatsServer::start().await;
+    let cell = Cell::start(
+        &server,
+        config_with("zero", |p| p.memory_if_zero = IfZero::Limit(40)),
+    )
+    .await;
+    let nothing = |script| Work {
+        memory_mb: 0,
+        disk_mb: 0,
+        ..task(script)
+    };
+    let small = nothing("test $MEMORY_LIMIT = 40m");
+    assert_eq!(end_of(&cell, small, InstanceState::Exited).await, "exit 0");
+    let large = nothing("head -c 200m /dev/zero | tail");
+    let ended = end_of(&cell, large, InstanceState::Crashed).await;
+    assert_eq!(ended, "over its memory limit");
+    cell.end().await;
+
+    let refuse = |p: &mut ProcessConfig| {
+        (p.memory_if_zero, p.disk_if_zero) = (IfZero::Refuse, IfZero::Refuse);
+    };
+    let cell = Cell::start(&server, config_with("refuse", refuse)).await;
+    let start = cell.start_of(vec![nothing("true")]).await;
+    let refused = cell.send(&start).await.refused;
+    let expected = "memory_mb is 0: this cell takes no instance without a limit";
+    assert_eq!(refused[0].reason, expected);
+    cell.end().await;
+}
