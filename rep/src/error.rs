@@ -1,7 +1,7 @@
 //! Why a cell cannot run.
 
 use placement::Invalid;
-use shared::nats::{BusError, Refusal};
+use shared::nats::{BusError, PermissionViolation};
 
 use crate::executor::ExecutorError;
 
@@ -22,12 +22,12 @@ pub enum RepError {
         incarnation: String,
     },
     /// The server's permissions do not allow what a cell must do.
-    #[error("cell {cell:?}: {refusal}; the credentials must be those of this cell")]
+    #[error("cell {cell:?}: {violation}; the credentials must be those of this cell")]
     NotPermitted {
         /// The cell.
         cell: String,
         /// What was refused.
-        refusal: Refusal,
+        violation: PermissionViolation,
     },
     /// NATS cannot be used.
     #[error("cannot use NATS")]

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use futures_util::StreamExt;
 use shared::{
     Subjects,
-    nats::{Bus, BusError, Refusal, is_no_responders},
+    nats::{Bus, BusError, PermissionViolation, is_no_responders},
     permissions::{Permissions, Role},
     shutdown::CancellationToken,
     wire::Envelope,
@@ -68,7 +68,7 @@ pub async fn run(
     };
     ask_for_the_name(&config, &bus, &subjects).await?;
     let counters = Arc::new(Counters {
-        refusals: bus.refusals.clone(),
+        violations: bus.violations.clone(),
         ..Counters::default()
     });
     let permissions = Role::Cell.permissions(&subjects, &config.cell);
@@ -91,9 +91,9 @@ pub async fn run(
     let namesake = shell.namesake();
     shell.close().await;
     match namesake {
-        None => ended.map_err(|refusal| RepError::NotPermitted {
+        None => ended.map_err(|violation| RepError::NotPermitted {
             cell: config.cell,
-            refusal,
+            violation,
         }),
         Some(incarnation) => Err(RepError::NameTaken {
             cell: config.cell,
@@ -147,9 +147,12 @@ async fn live(
     mut messages: Messages,
     permissions: Permissions,
     shutdown: CancellationToken,
-) -> Result<RepExit, Refusal> {
+) -> Result<RepExit, PermissionViolation> {
     let mut connected = bus.connected;
-    let mut refused = std::pin::pin!(bus.refusals.first(|refusal| permissions.needs(refusal)));
+    let mut refused = std::pin::pin!(
+        bus.violations
+            .first(|violation| permissions.needs(violation))
+    );
     let mut permitted = true;
     connected.mark_unchanged();
     let mut watching = true;
@@ -171,12 +174,12 @@ async fn live(
             report = shell.executor_reports() => shell.report(report),
             () = sleep_until(wake) => shell.tick(),
             Some((topic, question)) = messages.next() => shell.handle(topic, question),
-            refusal = &mut refused, if permitted => {
+            violation = &mut refused, if permitted => {
                 // as without a connection, what runs goes on: a mistake in the server's configuration
                 // must not end the work of every cell
                 permitted = false;
                 if shell.is_empty() {
-                    return Err(refusal);
+                    return Err(violation);
                 }
             }
             changed = connected.changed(), if watching => {

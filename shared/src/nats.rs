@@ -3,8 +3,8 @@
 mod context;
 mod identity;
 mod notices;
-mod refusals;
 mod tls;
+mod violations;
 
 use std::{
     future::Future,
@@ -25,8 +25,8 @@ use tokio_util::sync::CancellationToken;
 use context::Context;
 pub use context::{context_names, selected_context};
 use notices::Notices;
-pub use refusals::{Act, Refusal, Refusals};
 pub use tls::TlsOptions;
+pub use violations::{Act, PermissionViolation, PermissionViolations};
 
 /// A publish or subscribe that takes longer than this has failed: while disconnected the client
 /// queues, and then waits for ever.
@@ -58,7 +58,7 @@ pub struct NatsOptions {
     /// Once cancelled, nothing is logged of the connection: its server is about to end.
     pub ending: CancellationToken,
     /// Takes what the server's permissions refuse.
-    pub refusals: Refusals,
+    pub violations: PermissionViolations,
 }
 
 /// Why NATS could not be used.
@@ -110,7 +110,7 @@ pub struct Bus {
     /// Messages that this client dropped because a subscription was full.
     pub dropped: Arc<AtomicU64>,
     /// What the server's permissions refused.
-    pub refusals: Refusals,
+    pub violations: PermissionViolations,
     /// The addresses of the server, without secrets.
     pub url: String,
 }
@@ -175,7 +175,7 @@ pub async fn connect(options: &NatsOptions) -> Result<Bus, BusError> {
         identity: identity.into(),
         connected,
         dropped,
-        refusals: options.refusals.clone(),
+        violations: options.violations.clone(),
         url: without_secrets(&url),
     })
 }
@@ -206,7 +206,7 @@ fn settings(
     // a command reports its failure itself
     let notices = options.patient.then(|| Arc::clone(notices));
     let ending = options.ending.clone();
-    let refusals = options.refusals.clone();
+    let violations = options.violations.clone();
     connect
         .name(&options.name)
         .ping_interval(Duration::from_secs(5))
@@ -225,14 +225,14 @@ fn settings(
                     tracing::warn!(subscription, "messages dropped: slow consumer");
                 }
                 (Event::ServerError(error), notices) => {
-                    let refusal = match error {
-                        ServerError::Other(text) => refusals.take(text),
+                    let violation = match error {
+                        ServerError::Other(text) => violations.take(text),
                         _ => None,
                     };
-                    match (refusal, notices) {
-                        (Some(refusal), Some(notices)) => notices.refused(&refusal),
+                    match (violation, notices) {
+                        (Some(violation), Some(notices)) => notices.refused(&violation),
                         // whoever asked for it reports it
-                        (Some(refusal), None) => tracing::debug!(%refusal, "NATS client"),
+                        (Some(violation), None) => tracing::debug!(%violation, "NATS client"),
                         (None, _) => tracing::warn!(%error, "the NATS server reports an error"),
                     }
                 }

@@ -6,7 +6,7 @@ use std::{fmt, time::Duration};
 
 use crate::{
     Subjects,
-    nats::{Act, Refusal},
+    nats::{Act, PermissionViolation},
     wire::kind,
 };
 
@@ -180,8 +180,8 @@ impl Permissions {
 
     /// Whether a program of this role cannot do its work when this is refused. Only answers to others may
     /// be: the right to them ends, and others choose the subjects.
-    pub fn needs(&self, refusal: &Refusal) -> bool {
-        refusal.act == Act::Subscribe || self.may_publish(&refusal.subject)
+    pub fn needs(&self, violation: &PermissionViolation) -> bool {
+        violation.act == Act::Subscribe || self.may_publish(&violation.subject)
     }
 
     /// Whether it may publish there on its own account, not in answer to something.

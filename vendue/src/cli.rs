@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, builder::styling::Styles};
 use shared::{
-    nats::Refusal,
+    nats::PermissionViolation,
     telemetry::{self, LogFormat},
 };
 
@@ -135,8 +135,8 @@ impl Command {
         )
     }
 
-    /// Whether it decides itself what a refusal of the server's permissions means.
-    fn handles_refusals(&self) -> bool {
+    /// Whether it decides itself what a violation of the server's permissions means.
+    fn handles_violations(&self) -> bool {
         matches!(
             self,
             Command::Up(_) | Command::Rep(_) | Command::Auctioneer(_)
@@ -155,7 +155,7 @@ impl Command {
 
     async fn run(&self, global: &Global) -> anyhow::Result<Exit> {
         let work = self.dispatch(global);
-        if self.handles_refusals() {
+        if self.handles_violations() {
             return work.await;
         }
         let interrupted = async {
@@ -164,16 +164,16 @@ impl Command {
             }
             let _ = tokio::signal::ctrl_c().await;
         };
-        let refusals = &global.refusals;
+        let violations = &global.violations;
         let done = tokio::select! {
             done = work => done,
             // an answer that does not come would be waited for in vain
-            refusal = refusals.first(|_| true) => Err(not_permitted(&refusal)),
+            violation = violations.first(|_| true) => Err(not_permitted(&violation)),
             () = interrupted => Ok(self.interrupted()),
         };
-        match refusals.remembered() {
+        match violations.remembered() {
             // what came of it may be less than there is
-            Some(refusal) => Err(not_permitted(&refusal)),
+            Some(violation) => Err(not_permitted(&violation)),
             None => done,
         }
     }
@@ -220,11 +220,11 @@ impl Command {
     }
 }
 
-fn not_permitted(refusal: &Refusal) -> anyhow::Error {
+fn not_permitted(violation: &PermissionViolation) -> anyhow::Error {
     Failure::because(
         failure_code::NOT_PERMITTED,
         format_args!(
-            "{refusal}: the NATS server's permissions do not allow it; \
+            "{violation}: the NATS server's permissions do not allow it; \
              other credentials (--nkey, --creds, --context) may"
         ),
     )

@@ -119,7 +119,7 @@ pub(crate) fn nats_options(global: &Global, name: &str, patient: bool) -> NatsOp
         tls: global.tls(),
         inbox_prefix: global.inbox_prefix(),
         context: global.context(),
-        refusals: global.refusals.clone(),
+        violations: global.violations.clone(),
         name: name.into(),
         identity: global.identity.clone(),
         patient,

@@ -3,7 +3,7 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use shared::nats::{Refusals, TlsOptions};
+use shared::nats::{PermissionViolations, TlsOptions};
 
 /// What every command takes.
 #[derive(Clone, Debug, clap::Args)]
@@ -62,7 +62,7 @@ pub(crate) struct Global {
     pub(crate) log: Option<String>,
     /// What the server's permissions refused to this command.
     #[arg(skip)]
-    pub(crate) refusals: Refusals,
+    pub(crate) violations: PermissionViolations,
 }
 
 fn filter(text: &str) -> Result<String, String> {

@@ -19,7 +19,7 @@ use placement::{Invalid, Policy, check_name};
 use shared::{
     LogLimit, Subjects,
     clock::{Clock, wall_ms},
-    nats::{Bus, BusError, Refusal},
+    nats::{Bus, BusError, PermissionViolation},
     permissions::Role,
     shutdown::CancellationToken,
 };
@@ -72,12 +72,12 @@ pub enum AuctioneerError {
     #[error("the auctioneer cannot use NATS")]
     Bus(#[from] BusError),
     /// The server's permissions do not allow what an auctioneer must do.
-    #[error("auctioneer {name}: {refusal}; the credentials must be those of this auctioneer")]
+    #[error("auctioneer {name}: {violation}; the credentials must be those of this auctioneer")]
     NotPermitted {
         /// Its name.
         name: String,
         /// What was refused.
-        refusal: Refusal,
+        violation: PermissionViolation,
     },
     /// The NATS service could not be started.
     #[error("starting the auctioneer's NATS service")]
@@ -275,7 +275,7 @@ impl Owner {
     fn publish_counters(&mut self) {
         let mut counted = self.machine.counters();
         counted.dropped_reply_subject = self.shell.forbidden.load(Ordering::Relaxed);
-        counted.dropped_not_permitted = self.shell.bus.refusals.count();
+        counted.dropped_not_permitted = self.shell.bus.violations.count();
         self.notices.look(&counted);
         counted.dropped_unsent = self.shell.unsent.load(Ordering::Relaxed);
         counted.dropped_too_fast = self.shell.bus.dropped.load(Ordering::Relaxed);
@@ -300,10 +300,10 @@ impl Shell {
     /// Waits until the server refuses something without which no auctioneer works.
     async fn refused(self) -> AuctioneerError {
         let permissions = Role::Auctioneer.permissions(&self.subjects, &self.name);
-        let refusal = self.bus.refusals.first(|r| permissions.needs(r)).await;
+        let violation = self.bus.violations.first(|r| permissions.needs(r)).await;
         AuctioneerError::NotPermitted {
             name: self.name.to_string(),
-            refusal,
+            violation,
         }
     }
 }

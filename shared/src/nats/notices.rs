@@ -9,7 +9,7 @@ use async_nats::ConnectError;
 
 use crate::LogLimit;
 
-use super::Refusal;
+use super::PermissionViolation;
 
 /// The first and the longest interval between two log lines about a server that cannot be reached.
 const NOTICE_FIRST: Duration = Duration::from_secs(2);
@@ -23,11 +23,11 @@ pub(super) struct Notices {
     url: String,
     state: Mutex<NoticeState>,
     /// Bounds the lines about what is not permitted.
-    refusals: LogLimit,
+    violations: LogLimit,
 }
 
-/// Refusals logged per second.
-const REFUSALS_LOGGED: u32 = 5;
+/// Violations logged per second.
+const VIOLATIONS_LOGGED: u32 = 5;
 
 #[derive(Debug, Default)]
 struct NoticeState {
@@ -43,7 +43,7 @@ impl Notices {
         Self {
             url,
             state: Mutex::default(),
-            refusals: LogLimit::new(REFUSALS_LOGGED),
+            violations: LogLimit::new(VIOLATIONS_LOGGED),
         }
     }
 
@@ -75,11 +75,11 @@ impl Notices {
     }
 
     /// The server's permissions do not allow something.
-    pub(super) fn refused(&self, refusal: &Refusal) {
-        let (logged, left_out) = self.refusals.next(Instant::now());
+    pub(super) fn refused(&self, violation: &PermissionViolation) {
+        let (logged, left_out) = self.violations.next(Instant::now());
         if logged {
             let url = &self.url;
-            tracing::warn!(url, left_out, "{refusal}: the NATS server refuses it");
+            tracing::warn!(url, left_out, "{violation}: the NATS server refuses it");
         }
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use shared::{
-    nats::{Bus, NatsOptions, Refusals},
+    nats::{Bus, NatsOptions, PermissionViolations},
     permissions::Role,
 };
 use tempfile::TempDir;
@@ -67,7 +67,7 @@ impl Connections {
                 .map(str::to_owned)
                 .or(self.options.identity.clone()),
             // each role answers for its own
-            refusals: Refusals::default(),
+            violations: PermissionViolations::default(),
             ..self.options.clone()
         };
         cluster::connect(&options).await

@@ -16,14 +16,14 @@ pub enum Act {
 
 /// An act that the server's permissions do not allow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct PermissionViolation {
     /// What was tried.
     pub act: Act,
     /// On which subject.
     pub subject: String,
 }
 
-impl Refusal {
+impl PermissionViolation {
     /// What the server says of it; none when it says something else.
     fn parse(text: &str) -> Option<Self> {
         let lower = text.to_ascii_lowercase();
@@ -38,7 +38,7 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for PermissionViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let act = match self.act {
             Act::Publish => "publish to",
@@ -51,34 +51,34 @@ impl fmt::Display for Refusal {
 /// How many are remembered.
 const REMEMBERED: usize = 64;
 
-/// The refusals of one or more connections: the last ones, and how many there were.
+/// The violations of one or more connections: the last ones, and how many there were.
 #[derive(Clone, Debug)]
-pub struct Refusals(Arc<watch::Sender<Refused>>);
+pub struct PermissionViolations(Arc<watch::Sender<Refused>>);
 
 #[derive(Debug, Default)]
 struct Refused {
     count: u64,
-    last: VecDeque<Refusal>,
+    last: VecDeque<PermissionViolation>,
 }
 
-impl Default for Refusals {
+impl Default for PermissionViolations {
     fn default() -> Self {
         Self(Arc::new(watch::Sender::new(Refused::default())))
     }
 }
 
-impl Refusals {
-    /// Reads what a server reports; returns the refusal, if it is one.
-    pub(super) fn take(&self, report: &str) -> Option<Refusal> {
-        let refusal = Refusal::parse(report)?;
+impl PermissionViolations {
+    /// Reads what a server reports; returns the violation, if it is one.
+    pub(super) fn take(&self, report: &str) -> Option<PermissionViolation> {
+        let violation = PermissionViolation::parse(report)?;
         self.0.send_modify(|refused| {
             refused.count += 1;
             if refused.last.len() == REMEMBERED {
                 refused.last.pop_front();
             }
-            refused.last.push_back(refusal.clone());
+            refused.last.push_back(violation.clone());
         });
-        Some(refusal)
+        Some(violation)
     }
 
     /// How many there were.
@@ -87,20 +87,27 @@ impl Refusals {
     }
 
     /// The first of those that are remembered, if any.
-    pub fn remembered(&self) -> Option<Refusal> {
+    pub fn remembered(&self) -> Option<PermissionViolation> {
         self.0.borrow().last.front().cloned()
     }
 
-    /// Waits for a refusal that counts, among those remembered and those to come.
-    pub async fn first(&self, counts: impl Fn(&Refusal) -> bool) -> Refusal {
+    /// Waits for a violation that counts, among those remembered and those to come.
+    pub async fn first(
+        &self,
+        counts: impl Fn(&PermissionViolation) -> bool,
+    ) -> PermissionViolation {
         let mut changes = self.0.subscribe();
         loop {
             let found = {
                 let refused = changes.borrow_and_update();
-                refused.last.iter().find(|refusal| counts(refusal)).cloned()
+                refused
+                    .last
+                    .iter()
+                    .find(|violation| counts(violation))
+                    .cloned()
             };
-            if let Some(refusal) = found {
-                return refusal;
+            if let Some(violation) = found {
+                return violation;
             }
             // the sender is ours, so it is not closed
             let _ = changes.changed().await;
@@ -126,7 +133,7 @@ mod tests {
             ("Maximum Payload Violation", None),
             ("Permissions Violation", None),
         ] {
-            let read = Refusal::parse(text);
+            let read = PermissionViolation::parse(text);
             let read = read.as_ref().map(|r| (r.act, r.subject.as_str()));
             assert_eq!(read, expected, "{text}");
         }
@@ -134,23 +141,23 @@ mod tests {
 
     #[tokio::test]
     async fn a_refusal_is_found_whether_it_was_there_or_comes() {
-        let refusals = Refusals::default();
-        assert!(refusals.take("Authentication Timeout").is_none());
-        assert_eq!((refusals.count(), refusals.remembered()), (0, None));
-        let waiting = refusals.clone();
+        let violations = PermissionViolations::default();
+        assert!(violations.take("Authentication Timeout").is_none());
+        assert_eq!((violations.count(), violations.remembered()), (0, None));
+        let waiting = violations.clone();
         let waits = tokio::spawn(async move { waiting.first(|r| r.subject == "b").await });
         for subject in ["a", "b"] {
             let text = format!("Permissions Violation for Publish to \"{subject}\"");
-            refusals.take(&text).unwrap();
+            violations.take(&text).unwrap();
             tokio::task::yield_now().await;
         }
         assert_eq!(waits.await.unwrap().subject, "b");
-        assert_eq!(refusals.first(|_| true).await.subject, "a");
+        assert_eq!(violations.first(|_| true).await.subject, "a");
         for n in 0..100 {
             let text = format!("Permissions Violation for Publish to \"{n}\"");
-            refusals.take(&text).unwrap();
+            violations.take(&text).unwrap();
         }
-        assert_eq!(refusals.count(), 102);
-        assert_eq!(refusals.remembered().unwrap().subject, "36");
+        assert_eq!(violations.count(), 102);
+        assert_eq!(violations.remembered().unwrap().subject, "36");
     }
 }
