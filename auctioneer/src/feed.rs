@@ -318,7 +318,7 @@ impl Feed {
             if except.contains(name) {
                 continue;
             }
-            known.expires_at_ms = pool_ms + known.ttl_ms;
+            known.expires_at_ms = pool_ms + lease_ms(known.ttl_ms);
             known.clock_ms = known.clock_ms.after(Duration::from_millis(
                 now_ms.saturating_sub(known.reported_at_ms),
             ));

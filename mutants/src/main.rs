@@ -64,7 +64,7 @@ fn run(arguments: &[String]) -> Result<bool> {
     let results = directory.join(package);
     let (mut changes, originals) = change::read(&results.join("changes.json"), &root)?;
     println!("{package}: {} changes; compiling", changes.len());
-    let scratch = Scratch::copy(&root, &directory.join("work"), package, originals)?;
+    let scratch = Scratch::copy(&root, &directory, package, originals)?;
     let programs = scratch.compile(cargo_options, &mut changes)?;
     let limit = Rlimit {
         current: Some(MOST_MEMORY),

@@ -25,6 +25,8 @@ const LEFT_OUT: [&str; 4] = ["target", ".git", ".tools", "proptest-regressions"]
 /// The copy.
 pub(crate) struct Scratch {
     root: PathBuf,
+    /// Where cargo builds. Not where it builds the workspace: it would take what was changed here for that.
+    target: PathBuf,
     package: String,
     /// The files that are changed, as they were.
     originals: BTreeMap<String, String>,
@@ -91,7 +93,7 @@ enum Blame {
 }
 
 impl Scratch {
-    /// Copies the workspace from `from` to `to`. A file that is the same there keeps its time, so that
+    /// Copies the workspace from `from` to `to/work`. A file that is the same there keeps its time, so that
     /// cargo does not build it again.
     pub(crate) fn copy(
         from: &Path,
@@ -99,16 +101,18 @@ impl Scratch {
         package: &str,
         mut originals: BTreeMap<String, String>,
     ) -> Result<Self> {
+        let (root, target) = (to.join("work"), to.join("target"));
         let mut copied = BTreeSet::new();
-        copy_below(from, to, Path::new(""), &mut copied)?;
-        remove_others(to, Path::new(""), &copied)?;
+        copy_below(from, &root, Path::new(""), &mut copied)?;
+        remove_others(&root, Path::new(""), &copied)?;
         // it gets the switch
         let lib = format!("{package}/src/lib.rs");
         let text = fs::read_to_string(from.join(&lib)).with_context(|| format!("reading {lib}"))?;
         originals.insert(lib, text);
-        let (root, package) = (to.to_owned(), package.to_owned());
+        let package = package.to_owned();
         Ok(Self {
             root,
+            target,
             package,
             originals,
         })
@@ -182,6 +186,7 @@ impl Scratch {
             ])
             .args(options)
             .current_dir(&self.root)
+            .env("CARGO_TARGET_DIR", &self.target)
             .stderr(Stdio::inherit())
             .output()
             .context("running cargo")?;

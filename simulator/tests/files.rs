@@ -112,6 +112,14 @@ const FAULTY: &[Case] = &[
         &["faults[0].kind", "flood", "cell-lost"],
     ),
     (
+        "[[faults]]\nat = \"1s\"\nkind = \"nats-away\"\ndeadline = \"3s\"",
+        &["faults[0].deadline", "3s", "only a cell-drain has one"],
+    ),
+    (
+        "[[faults]]\nat = \"1s\"\nkind = \"cell-drain\"\ncells = [\"z1-cell-0\"]\nfor = \"30s\"",
+        &["faults[0].for", "30s", "more than the deadline (30000 ms)"],
+    ),
+    (
         "[[faults]]\nat = \"1s\"\nkind = \"auctioneer-restart\"\nauctioneer = 3",
         &["faults[0].auctioneer", "3", "below auctioneers (1)"],
     ),

@@ -56,6 +56,12 @@ auctioneer = 1
 at = "20m"
 for = "30s"
 kind = "nats-away"
+[[faults]]
+at = "24m"
+for = "2m"
+kind = "cell-drain"
+cells = ["z2-cell-0"]
+deadline = "20s"
 "#;
 
 #[test]
@@ -239,6 +245,64 @@ kind = "auctioneer-restart"
             .count();
         assert_eq!(count, 1, "{}", cell.cell);
     }
+}
+
+/// Instances were started before, during and after the drain: which are on the cell, at what time?
+#[test]
+fn a_drained_cell_ends_its_instances_at_the_deadline_leaves_and_returns_empty() {
+    let start = |id: &str, at: &str, instances: u32| {
+        format!(
+            "[[workload]]\nat = \"{at}\"\nstart = {{ id = \"{id}\", app = \"{id}\", \
+             instances = {instances}, memory_mb = 10, disk_mb = 1 }}\n"
+        )
+    };
+    let work = [start("before", "30s", 12), start("during", "65s", 12)].concat();
+    let drain = "[[faults]]\nat = \"1m\"\nfor = \"2m\"\nkind = \"cell-drain\"\n\
+                 cells = [\"z1-cell-0\"]\ndeadline = \"20s\"\n";
+    let ending_at = |duration: &str, more: &str| {
+        let text = format!("duration = \"{duration}\"\n{work}{more}{drain}");
+        play(&read(&text), 1, false)
+    };
+    let on_it = |run: &SimRun, app: &str| {
+        let cell = run.cells.iter().find(|cell| cell.cell == "z1-cell-0");
+        let apps = cell
+            .unwrap()
+            .instances
+            .iter()
+            .map(|i| &run.apps[i.app as usize]);
+        apps.filter(|name| *name == app).count()
+    };
+    let draining = ending_at("75s", "");
+    assert!(on_it(&draining, "before") > 0, "its instances go on");
+    assert_eq!((on_it(&draining, "during"), draining.figures.lost), (0, 0));
+    let left = ending_at("100s", "");
+    assert_eq!(on_it(&left, "before"), 0);
+    assert!(left.figures.lost >= on_it(&draining, "before") as u64);
+    let returned = ending_at("5m", &start("after", "4m", 12));
+    assert_eq!(
+        (on_it(&returned, "before"), on_it(&returned, "during")),
+        (0, 0)
+    );
+    assert!(on_it(&returned, "after") > 0);
+    let least = returned.series.iter().map(|sample| sample.cells).min();
+    assert_eq!(least, Some(5));
+}
+
+/// What ran before the first request is stopped like everything else.
+#[test]
+fn instances_of_before_can_be_stopped() {
+    let cells = "[[groups]]\ntotal = { memory_mb = 1000 }\n\
+                 running = [{ app = \"old\", count = 3, memory_mb = 10 }]\n";
+    let text = format!(
+        "duration = \"1m\"\n[[workload]]\nat = \"10s\"\nstop = {{ app = \"old\" }}\n{cells}"
+    );
+    let scenario = Scenario::read(&text, true).unwrap_or_else(|e| panic!("{e}"));
+    let left: usize = play(&scenario, 1, false)
+        .cells
+        .iter()
+        .map(|cell| cell.instances.len())
+        .sum();
+    assert_eq!(left, 0);
 }
 
 #[test]

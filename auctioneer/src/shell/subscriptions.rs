@@ -4,7 +4,7 @@ use async_nats::{Message, Subscriber};
 use futures_util::StreamExt;
 use shared::{
     nats::{BusError, is_no_responders},
-    wire::{Acceptance, InstancesAnswer, StopAnswer, WireError, check_version, kind},
+    wire::{Acceptance, InstancesAnswer, StopAnswer, WireError, check_version, kind, read},
 };
 use tokio::task::JoinSet;
 
@@ -37,7 +37,7 @@ impl Shell {
         )
         .await?;
         let starts = format!("{}.start.*.*", self.inbox);
-        self.drain(starts, |_, m| Self::started(m), tasks).await
+        self.drain(starts, Self::started, tasks).await
     }
 
     async fn drain(
@@ -106,35 +106,43 @@ impl Shell {
         let subject = self.subjects.answer_of(&message.subject)?;
         let body = &message.payload;
         let input = match self.broadcasts.asked(subject.token) {
-            None => None,
+            None => return Some(AuctioneerInput::Unreadable),
             Some(Asked::Bid) => return cell_report(ReportKind::Bid, subject.by, message),
-            Some(Asked::Stop(stop)) => {
-                let answer: Option<StopAnswer> = serde_json::from_slice(body).ok();
-                answer.map(|answer| (answer.cell == subject.by, stopped(stop, answer)))
-            }
-            Some(Asked::Instances(lookup)) => {
-                let answer: Option<InstancesAnswer> = serde_json::from_slice(body).ok();
-                answer.map(|answer| (answer.cell == subject.by, reported(lookup, answer)))
-            }
+            Some(Asked::Stop(stop)) => read::<StopAnswer>(body)
+                .map(|answer| (answer.cell == subject.by, stopped(stop, answer))),
+            Some(Asked::Instances(lookup)) => read::<InstancesAnswer>(body)
+                .map(|answer| (answer.cell == subject.by, reported(lookup, answer))),
         };
-        Some(attributed(input))
+        Some(self.attributed(message, input))
     }
 
     /// An answer to a start: the subject says to which, and which cell was asked.
-    fn started(message: &Message) -> Option<AuctioneerInput> {
+    fn started(&self, message: &Message) -> Option<AuctioneerInput> {
         let mut tokens = message.subject.rsplit('.');
         let cell = tokens.next()?;
         let dispatch = DispatchId::new(tokens.next()?.parse().ok()?);
         if is_no_responders(message) {
             return Some(AuctioneerInput::NoResponders { dispatch });
         }
-        let answer: Option<Acceptance> = serde_json::from_slice(&message.payload).ok();
-        let input = answer.map(|answer| {
+        let input = read::<Acceptance>(&message.payload).map(|answer| {
             let answer = Box::new(answer);
             let own = answer.cell == cell;
             (own, AuctioneerInput::StartAnswered { dispatch, answer })
         });
-        Some(attributed(input))
+        Some(self.attributed(message, input))
+    }
+
+    /// An answer, with whether its body names the sender that its subject names.
+    fn attributed(
+        &self,
+        message: &Message,
+        answer: Result<(bool, AuctioneerInput), WireError>,
+    ) -> AuctioneerInput {
+        match answer {
+            Err(error) => self.unreadable(message, &error),
+            Ok((false, _)) => AuctioneerInput::WrongSubject,
+            Ok((true, input)) => input,
+        }
     }
 }
 
@@ -149,15 +157,6 @@ fn reported(lookup: LookupId, answer: InstancesAnswer) -> AuctioneerInput {
     AuctioneerInput::InstancesReported {
         lookup,
         answer: Box::new(answer),
-    }
-}
-
-/// An answer, with whether its body names the sender that its subject names.
-fn attributed(answer: Option<(bool, AuctioneerInput)>) -> AuctioneerInput {
-    match answer {
-        None => AuctioneerInput::Unreadable,
-        Some((false, _)) => AuctioneerInput::WrongSubject,
-        Some((true, input)) => input,
     }
 }
 

@@ -292,7 +292,7 @@ fn a_silent_cell_that_bids_is_waited_for_in_the_next_auction() {
 fn outcomes_that_are_forgotten_before_their_time_are_counted() {
     let mut world = World::with_cells("dea", &["c1"]);
     // 64 MiB are remembered
-    let body = bytes::Bytes::from(vec![b' '; 48 << 20]);
+    let body = bytes::Bytes::from(vec![b'x'; 48 << 20]);
     for (id, dropped) in [("r1", 0), ("r2", 1), ("r3", 2)] {
         let (id, body) = (id.parse().unwrap(), body.clone());
         world.input(AuctioneerInput::Outcome { id, body });

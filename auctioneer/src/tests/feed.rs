@@ -1,4 +1,4 @@
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use placement::{Job, Request};
 use shared::wire::{Acceptance, Refusal};
@@ -172,6 +172,38 @@ fn the_same_version_only_renews_the_lease() {
     assert!(bench.pass(14_699).is_empty(), "renewed at 10 s");
     assert_eq!(bench.pass(1).len(), 1, "gone before its ttl is over");
     assert_eq!(bench.counters.cells_lost, 1);
+}
+
+/// Many reports without news that were taken as one input count as the reports would have.
+#[test]
+fn cells_without_news_are_renewed_together_as_each_by_itself() {
+    let renewed = |together: bool| {
+        let mut bench = Bench::new();
+        let mut cell = TestCell::new("c", 100);
+        bench.receive(&cell);
+        bench.pass(10_000);
+        cell.clock_ms = CellTime::from_ms(10_000);
+        if together {
+            bench.feed.renew_all(bench.now_ms, true, &BTreeSet::new());
+        } else {
+            bench.receive(&cell);
+        }
+        let known = bench
+            .feed
+            .cells()
+            .next()
+            .map(|(_, known)| bench.feed.left_ms(known));
+        assert_eq!(known, Some(14_700));
+        assert!(bench.pass(14_699).is_empty());
+        bench.pass(1).len()
+    };
+    assert_eq!((renewed(true), renewed(false)), (1, 1));
+    let mut bench = Bench::new();
+    bench.receive(&TestCell::new("c", 100));
+    bench.pass(10_000);
+    let but = BTreeSet::from([Arc::from("c")]);
+    bench.feed.renew_all(bench.now_ms, true, &but);
+    assert_eq!(bench.pass(4_700).len(), 1, "an exception is not renewed");
 }
 
 #[test]

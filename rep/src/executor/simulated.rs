@@ -44,6 +44,11 @@ impl Simulated {
         }
     }
 
+    /// An instance that ran before this executor did: it can be ended like those that were launched.
+    pub fn adopt(&mut self, instance: InstanceId) {
+        self.alive.insert(instance, 0);
+    }
+
     /// The instance runs after the configured time; a task ends by itself if a time is configured
     /// for that.
     fn launch(&mut self, now_ms: u64, work: &Work, attempt: u32) {

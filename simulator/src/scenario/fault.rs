@@ -19,7 +19,12 @@ pub struct Fault {
     pub kind: FaultKind,
     /// What it affects.
     pub target: Target,
+    /// How long the instances of a drained cell go on; 0 for the other kinds.
+    pub deadline_ms: u64,
 }
+
+/// The deadline of a drain that does not give one: that of a rep.
+const DRAIN_DEADLINE_MS: u64 = 30_000;
 
 /// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -29,6 +34,8 @@ pub enum FaultKind {
     CellLost,
     /// Messages to and from the cells are lost; their instances continue.
     CellCut,
+    /// The cells take no more work, end their instances at the deadline and leave; they return empty.
+    CellDrain,
     /// As `cell-lost`, for all cells of a zone.
     ZoneLost,
     /// As `cell-cut`, for all cells of a zone.
@@ -63,6 +70,8 @@ pub(super) struct FaultTable {
     zone: Option<String>,
     #[serde(default)]
     auctioneer: Option<u32>,
+    #[serde(default)]
+    deadline: Option<Span>,
 }
 
 impl FaultTable {
@@ -73,7 +82,9 @@ impl FaultTable {
         auctioneers: u32,
     ) -> Result<Fault, ScenarioError> {
         let target = match self.kind {
-            FaultKind::CellLost | FaultKind::CellCut => named(&self.cells, at, cells)?,
+            FaultKind::CellLost | FaultKind::CellCut | FaultKind::CellDrain => {
+                named(&self.cells, at, cells)?
+            }
             FaultKind::ZoneLost | FaultKind::ZoneCut => of_zone(self.zone.as_deref(), at, cells)?,
             FaultKind::AuctioneerRestart => {
                 let number = self.auctioneer.unwrap_or(0);
@@ -86,6 +97,7 @@ impl FaultTable {
             }
             FaultKind::NatsAway => Target::All,
         };
+        let deadline_ms = self.deadline_ms(at)?;
         let mut for_ms = self.lasts.map(millis);
         if self.kind == FaultKind::AuctioneerRestart {
             for_ms = for_ms.or(Some(0));
@@ -95,7 +107,31 @@ impl FaultTable {
             for_ms,
             kind: self.kind,
             target,
+            deadline_ms,
         })
+    }
+
+    /// The deadline of a drain, before which the cell cannot return.
+    fn deadline_ms(&self, at: &str) -> Result<u64, ScenarioError> {
+        if self.kind != FaultKind::CellDrain {
+            return match self.deadline {
+                None => Ok(0),
+                Some(deadline) => {
+                    let given = deadline.to_string().into();
+                    let at = format!("{at}.deadline");
+                    Err(read::wrong(&at, &given, "none: only a cell-drain has one"))
+                }
+            };
+        }
+        let deadline_ms = self.deadline.map_or(DRAIN_DEADLINE_MS, millis);
+        match self.lasts {
+            Some(lasts) if millis(lasts) <= deadline_ms => {
+                let expected = format!("more than the deadline ({deadline_ms} ms)");
+                let given = lasts.to_string().into();
+                Err(read::wrong(&format!("{at}.for"), &given, &expected))
+            }
+            _ => Ok(deadline_ms),
+        }
     }
 }
 

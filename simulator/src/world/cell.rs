@@ -1,6 +1,6 @@
 //! One cell: the rep's own machine with a simulated executor, in virtual time.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use advertiser::Cadence;
 use placement::{Job, Span};
@@ -10,7 +10,7 @@ use rep::{
 };
 use shared::{
     Incarnation, InstanceId,
-    wire::{Acceptance, Advert, Event, StopAnswer, Work},
+    wire::{Acceptance, Advert, Drain, Event, StopAnswer, Work, to_bytes},
 };
 
 use super::traffic::written;
@@ -30,6 +30,8 @@ pub(super) struct SimCell {
     start_takes: Span,
     /// The number of faults because of which it is down.
     pub(super) down: u32,
+    /// How far a drain has come.
+    pub(super) drain: DrainState,
     /// The number of faults that cut it off.
     pub(super) cut: u32,
     /// Increases with every restart.
@@ -54,6 +56,27 @@ struct BidLength {
     seq: u64,
     recent: usize,
     clock_digits: u32,
+}
+
+/// How far a drain has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum DrainState {
+    /// It is not drained.
+    #[default]
+    None,
+    /// Its instances go on until then, milliseconds.
+    Until(u64),
+    /// They are being ended.
+    Ending,
+    /// It has withdrawn, and is down.
+    Left,
+}
+
+impl DrainState {
+    /// Whether the rep is up and drains.
+    pub(super) fn is_going_on(self) -> bool {
+        matches!(self, Self::Until(_) | Self::Ending)
+    }
 }
 
 /// What a cell publishes.
@@ -94,6 +117,7 @@ impl SimCell {
             settings,
             start_takes,
             down: 0,
+            drain: DrainState::None,
             cut: 0,
             life: 0,
             tick_us: u64::MAX,
@@ -127,6 +151,7 @@ impl SimCell {
                 port: None,
             };
             ledger.report(now_ms, report(work.instance, running));
+            self.executor.adopt(work.instance);
         }
         // it runs already: nothing is to be launched, and no event is published
         ledger.take_actions();
@@ -136,6 +161,9 @@ impl SimCell {
 
     /// The rep ends, with all instances.
     pub(super) fn die(&mut self, now_ms: u64) {
+        if self.drain.is_going_on() {
+            self.drain = DrainState::None; // the next rep knows nothing of it
+        }
         let ledger = Ledger::new(self.empty.clone(), Incarnation::nil(), "");
         self.machine = CellMachine::new(ledger, self.settings, now_ms);
         self.executor = Simulated::default();
@@ -143,6 +171,27 @@ impl SimCell {
         if self.busy_ms == u64::MAX {
             self.busy_ms = now_ms;
         }
+    }
+
+    /// Its machine is told to drain.
+    pub(super) fn begin_drain(&mut self, now_ms: u64, deadline_ms: u64) {
+        let drain = Drain {
+            v: shared::VERSION,
+            deadline: Some(Span(Duration::from_millis(deadline_ms))),
+        };
+        // a drain with a deadline is well-formed
+        let _ = self.machine.drain(now_ms, &to_bytes(&drain));
+    }
+
+    /// The rep ends after a drain; returns its last events and its withdrawal.
+    pub(super) fn leave(&mut self, now_ms: u64) -> Vec<Publication> {
+        let mut published = Vec::new();
+        for output in self.machine.close(now_ms) {
+            self.carry_out(now_ms, output, &mut published);
+        }
+        self.die(now_ms);
+        self.drain = DrainState::Left;
+        published
     }
 
     /// The size of its full bid, bytes. Many auctions see a cell in the same state, and a bid with

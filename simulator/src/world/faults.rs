@@ -23,6 +23,8 @@ impl World<'_> {
                     match (fault.kind, begins) {
                         (FaultKind::CellLost | FaultKind::ZoneLost, true) => self.cell_lost(c),
                         (FaultKind::CellLost | FaultKind::ZoneLost, false) => self.cell_returns(c),
+                        (FaultKind::CellDrain, true) => self.drain_begins(c, fault.deadline_ms),
+                        (FaultKind::CellDrain, false) => self.drain_is_over(c),
                         (_, true) => self.cell_cut(c),
                         (_, false) => self.cell_joined(c),
                     }
@@ -55,7 +57,7 @@ impl World<'_> {
         }
     }
 
-    fn cell_lost(&mut self, c: usize) {
+    pub(super) fn cell_lost(&mut self, c: usize) {
         if self.cells[c].down == 0 {
             self.count_silence(c, self.cells[c].advertised_ms);
         }
@@ -65,10 +67,15 @@ impl World<'_> {
         }
         let now_ms = self.now_ms();
         self.down_since.insert(c, now_ms);
-        let held = self.cells[c].ledger().current_instances(now_ms);
-        self.client.lost += held.len() as u64;
+        self.lose_instances(c);
         self.cells[c].die(now_ms);
         self.measure(c);
+    }
+
+    /// Counts the instances of a cell as lost; the client asks for them again if it is to.
+    pub(super) fn lose_instances(&mut self, c: usize) {
+        let held = self.cells[c].ledger().current_instances(self.now_ms());
+        self.client.lost += held.len() as u64;
         if let Some(after_ms) = self.scenario.restart_lost_after_ms {
             let lost = self.by_request(held);
             if !lost.is_empty() {
@@ -101,7 +108,7 @@ impl World<'_> {
         lost.into_values().collect()
     }
 
-    fn cell_returns(&mut self, c: usize) {
+    pub(super) fn cell_returns(&mut self, c: usize) {
         self.cells[c].down -= 1;
         if self.cells[c].down > 0 {
             return;

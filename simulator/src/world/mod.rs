@@ -16,6 +16,7 @@
 mod carry;
 mod cell;
 mod client;
+mod drains;
 mod faults;
 mod figures;
 mod idle;
@@ -416,6 +417,7 @@ impl<'s> World<'s> {
         if self.cells[c].down > 0 {
             return;
         }
+        self.count_what_a_drain_ends(c);
         let now_ms = self.now_ms();
         let silent_ms = self.cells[c].advertised_ms;
         let published = self.cells[c].take(now_ms, self.aggregated, input);
@@ -423,6 +425,9 @@ impl<'s> World<'s> {
             self.publish(c, silent_ms, publication);
         }
         self.measure(c);
+        if self.leave_if_drained(c) {
+            return;
+        }
         self.plan_tick(c);
     }
 
