@@ -52,6 +52,11 @@ impl Cadence {
         })
     }
 
+    /// The longest time between two advertisements.
+    pub fn interval(&self) -> Span {
+        Span(Duration::from_millis(self.interval_ms))
+    }
+
     /// How long an advertisement is valid.
     pub fn ttl(&self) -> Span {
         Span(Duration::from_millis(self.ttl_ms))

@@ -31,7 +31,7 @@ pub(crate) fn answered(parts: &mut Parts, dispatch: DispatchId, answer: &Accepta
             parts.turn.counters.accepted += 1;
             report(parts, &dispatch, slot, kind::PLACED, None);
             let done = Done::placed(Arc::clone(&dispatch.cell));
-            parts.requests.finish(&mut parts.turn, slot, done);
+            parts.requests.finish_sent(&mut parts.turn, slot, done);
         } else if let Some(refusal) = refusals.get(&instance) {
             outdated |= [reason::RESTARTED, reason::STALE, reason::DRAINING]
                 .contains(&refusal.reason.as_str());
@@ -167,7 +167,7 @@ fn unknown(parts: &mut Parts, dispatch: &Dispatch, slot: Slot, instance: Instanc
     }
     report(parts, dispatch, slot, kind::UNKNOWN, Some(because(why)));
     let done = Done::unknown(Some(Arc::clone(&dispatch.cell)), why);
-    parts.requests.finish(&mut parts.turn, slot, done);
+    parts.requests.finish_sent(&mut parts.turn, slot, done);
 }
 
 /// A late answer settles unknown instances, and is reported by events.

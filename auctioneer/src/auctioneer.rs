@@ -25,6 +25,7 @@ use crate::{
     ids::ReplyKey,
     io::{AuctioneerInput, AuctioneerOutput, Rejected, StartMessage},
     lookups::Lookups,
+    namesake::Namesake,
     parts::{Parts, Settings},
     past_auctions::PastAuctions,
     questions, rejections,
@@ -50,6 +51,7 @@ pub struct Auctioneer {
     bidding: Bidding,
     lookups: Lookups,
     stops: Stops,
+    namesake: Namesake,
     /// The initial cells are known: a further one has joined.
     warm: bool,
     next_expire_ms: u64,
@@ -60,6 +62,8 @@ pub struct Auctioneer {
 impl Auctioneer {
     /// A machine with an empty pool.
     pub fn new(settings: Settings) -> Self {
+        // not the number from which seeds and ids follow, because it is published
+        let token = SplitMix64::new(!settings.seed).draw();
         Self {
             parts: Parts {
                 random: SplitMix64::new(settings.seed),
@@ -79,6 +83,7 @@ impl Auctioneer {
             bidding: Bidding::default(),
             lookups: Lookups::default(),
             stops: Stops::default(),
+            namesake: Namesake::new(token),
             warm: false,
             next_expire_ms: 0,
             heard_ms: 0,
@@ -111,11 +116,8 @@ impl Auctioneer {
                 let cell = subject_cell.as_deref();
                 let mut received = parts.feed.receive(now_ms, kind, cell, &body, counters);
                 if let Some(error) = received.error.take().map(Box::new) {
-                    let cell = subject_cell;
-                    parts
-                        .turn
-                        .out
-                        .push(AuctioneerOutput::Dropped { cell, error });
+                    let (out, cell) = (&mut parts.turn.out, subject_cell);
+                    out.push(AuctioneerOutput::Dropped { cell, error });
                 }
                 self.reported(kind, received);
             }
@@ -154,6 +156,7 @@ impl Auctioneer {
             Input::Capacity { size, reply } => questions::capacity(parts, &size, reply),
             Input::Rejected { rejected, reply } => self.reject(&[rejected], reply),
             Input::Echo => {}
+            Input::EchoOf(token) => self.namesake.heard(now_ms, token),
             Input::Missed | Input::Connected(true) => self.missed(now_ms),
             Input::Connected(false) => {
                 parts.feed.interrupted();
@@ -229,6 +232,16 @@ impl Auctioneer {
         self.warm = true;
     }
 
+    /// What its echoes to itself say.
+    pub fn token(&self) -> u64 {
+        self.namesake.token()
+    }
+
+    /// Whether it must leave, because another auctioneer has its name.
+    pub fn has_namesake(&self) -> bool {
+        self.namesake.leaves()
+    }
+
     /// The largest message that the server accepts now, bytes.
     pub fn set_max_payload(&mut self, max_payload: usize) {
         self.parts.turn.max_payload = max_payload;
@@ -246,7 +259,7 @@ impl Auctioneer {
         &self.parts.feed
     }
 
-    /// Whether no request is open, and every message has its reply.
+    /// Whether no request is open.
     pub fn is_idle(&self) -> bool {
         self.parts.requests.is_empty() && self.stops.is_empty()
     }
@@ -319,6 +332,9 @@ impl Auctioneer {
         let Some((cell, auction)) = received.from else {
             return;
         };
+        if received.joined {
+            self.lookups.cell_joined();
+        }
         if received.joined && self.warm {
             let event = Event::cell(kind::CELL_JOINED, cell.as_ref());
             parts.turn.event(event);

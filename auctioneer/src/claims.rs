@@ -9,7 +9,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use shared::{AuctionId, RequestId};
+use shared::{
+    AuctionId, RequestId,
+    wire::{Event, format_indices, kind},
+};
 
 use crate::{
     ids::TicketId,
@@ -17,6 +20,7 @@ use crate::{
     lookups::Lookups,
     outcomes::{Ended, Seen},
     parts::Parts,
+    reply,
 };
 
 /// An auctioneer, this one or another, has begun requests.
@@ -32,20 +36,48 @@ pub(crate) fn announced(parts: &mut Parts, lookups: &mut Lookups, announcement: 
 /// A request that is open here was begun elsewhere, too, unless it is our own echo.
 fn rival(parts: &mut Parts, lookups: &mut Lookups, key: TicketId, theirs: AuctionId) {
     let now_ms = parts.turn.now_ms;
-    let Some(ticket) = parts.requests.get(key) else {
+    let Some(ticket) = parts.requests.get_mut(key) else {
         return;
     };
     if ticket.claim == Some(theirs) {
         return;
     }
+    ticket.contested = true;
     let (id, begun) = (ticket.id.clone(), Arc::new(ticket.begun()));
     let (ours, yielded) = (ticket.claim, ticket.yielded);
     lookups.watch(now_ms, &id, begun);
-    if !yielded && ours.is_none_or(|ours| theirs < ours) {
-        parts.turn.counters.gave_way += 1;
-        parts.requests.give_way(key);
-        lookups.follow(now_ms, key);
+    match ours {
+        // they may not have heard of ours
+        Some(ours) if ours < theirs => tell_ours(parts, key, ours),
+        _ if !yielded => give_way(parts, lookups, key),
+        _ => {}
     }
+}
+
+/// The other one learns that our claim is lower, with the answer if there is one.
+fn tell_ours(parts: &mut Parts, key: TicketId, ours: AuctionId) {
+    let Some(ticket) = parts.requests.get(key) else {
+        return;
+    };
+    if ticket.replied {
+        let answer = reply::answer(ticket, parts.turn.max_payload);
+        return parts.turn.out.push(AuctioneerOutput::Outcome {
+            id: answer.id,
+            body: answer.body,
+        });
+    }
+    let mut event = Event::app(kind::ASKED, ticket.app.as_ref());
+    event.auction = Some(ours);
+    event.count = ticket.instances.len();
+    event.indices = Some(format_indices(ticket.instances.iter().map(|i| i.index)));
+    event.request = Some(ticket.id.clone());
+    parts.turn.event(event);
+}
+
+fn give_way(parts: &mut Parts, lookups: &mut Lookups, key: TicketId) {
+    parts.turn.counters.gave_way += 1;
+    parts.requests.give_way(key);
+    lookups.follow(parts.turn.now_ms, key);
 }
 
 /// A request that has ended here was begun elsewhere: the other one is told the answer, if it is certain.
@@ -69,35 +101,44 @@ fn rival_of_ended(parts: &mut Parts, lookups: &mut Lookups, id: &RequestId, thei
 pub(crate) fn outcome(parts: &mut Parts, lookups: &mut Lookups, id: &RequestId, body: Bytes) {
     let now_ms = parts.turn.now_ms;
     let Some(key) = parts.requests.by_id(id) else {
-        let outcomes = parts.requests.outcomes();
-        if outcomes.is(id, &body) {
-            return;
-        }
-        let ended = Ended::heard(body);
-        let known = outcomes.claim(id);
-        if let Some(begun) = outcomes.own(id)
-            && ended.claim.is_some()
-            && ended.claim != known
-        {
-            lookups.watch(now_ms, id, begun);
-        }
-        parts.requests.remember_outcome(now_ms, id, ended);
-        return;
+        return outcome_of_ended(parts, lookups, id, body);
     };
-    let Some(ticket) = parts.requests.get(key) else {
+    let Some(ticket) = parts.requests.get_mut(key) else {
         return;
     };
     let ended = Ended::heard(body);
     if ticket.claim.is_some() && ticket.claim == ended.claim {
         return;
     }
-    let begun = Arc::new(ticket.begun());
-    let sent = ticket.was_sent();
-    if sent {
+    if !ticket.was_sent() {
+        return parts.requests.end_with(&mut parts.turn, key, ended);
+    }
+    ticket.contested = true;
+    let lower = ended.claim.is_some() && ticket.claim.is_none_or(|ours| ended.claim < Some(ours));
+    let (begun, yielded) = (Arc::new(ticket.begun()), ticket.yielded);
+    if lower {
+        // which of the two copies there are is seen on the cells
+        ticket.theirs = Some(ended.body);
+    }
+    lookups.watch(now_ms, id, begun);
+    if lower && !yielded {
+        give_way(parts, lookups, key);
+    }
+}
+
+fn outcome_of_ended(parts: &mut Parts, lookups: &mut Lookups, id: &RequestId, body: Bytes) {
+    let now_ms = parts.turn.now_ms;
+    let outcomes = parts.requests.outcomes();
+    if outcomes.is(id, &body) {
+        return;
+    }
+    let ended = Ended::heard(body);
+    let known = outcomes.claim(id);
+    if let Some(begun) = outcomes.own(id)
+        && ended.claim.is_some()
+        && ended.claim != known
+    {
         lookups.watch(now_ms, id, begun);
     }
-    let lower = ended.claim.is_some() && ticket.claim.is_none_or(|ours| ended.claim < Some(ours));
-    if !sent || lower {
-        parts.requests.end_with(&mut parts.turn, key, ended);
-    }
+    parts.requests.remember_outcome(now_ms, id, ended);
 }

@@ -3,6 +3,7 @@
 //!
 //! Pure: the time is an argument, and nothing is sent.
 
+mod apps;
 mod debits;
 mod former;
 mod known;
@@ -13,13 +14,13 @@ use std::{
     time::Duration,
 };
 
-use placement::{Cell, Pool};
+use placement::{Cell, Kind, Pool};
 use shared::{
     clock::millis,
     wire::{Advert, Envelope, WireError, code, parse_cell},
 };
 
-use self::{former::Former, known::lease_ms};
+use self::{apps::RunningApps, former::Former, known::lease_ms};
 use crate::{counters::Counters, pool_time::PoolTime};
 pub use known::{Debit, Known};
 use shared::{AuctionId, InstanceId, clock::CellTime};
@@ -84,6 +85,7 @@ pub struct Feed {
     /// Cells to which nothing is sent for now; the time of some may be over.
     unreachable: BTreeSet<Arc<str>>,
     former: Former,
+    apps: RunningApps,
     version: u64,
 }
 
@@ -106,6 +108,11 @@ impl Feed {
     /// One cell.
     pub fn get(&self, cell: &str) -> Option<&Known> {
         self.cells.get(cell)
+    }
+
+    /// Whether some of the app may run on any cell, as was advertised a few seconds ago.
+    pub(crate) fn may_run(&mut self, now_ms: u64, app: &str, kind: Kind) -> bool {
+        self.apps.may_run(now_ms, &self.pool, app, kind)
     }
 
     /// Increases whenever a cell joins or changes: waiting work may fit now.
@@ -233,6 +240,10 @@ impl Feed {
             return self.leave(now_ms, envelope, counters);
         }
         let known = self.cells.get(envelope.cell.as_str());
+        if known.is_some_and(|known| known.replaced(now_ms, envelope)) {
+            counters.dropped_old_incarnation += 1;
+            return Received::default();
+        }
         let same = known.filter(|k| k.incarnation == envelope.incarnation);
         match same {
             Some(known) if envelope.seq < known.seq => {
@@ -362,6 +373,9 @@ impl Feed {
         }
         let joined = old.is_none();
         counters.cells_joined += u64::from(joined);
+        if joined {
+            self.apps.outdated();
+        }
         let pool_ms = self.time.now_ms();
         let name: Arc<str> = match self.cells.get_key_value(envelope.cell.as_str()) {
             Some((name, _)) => Arc::clone(name),

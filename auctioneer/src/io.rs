@@ -179,6 +179,8 @@ pub enum AuctioneerInput {
     },
     /// The auctioneer's own echo arrived.
     Echo,
+    /// An echo under its name with this token.
+    EchoOf(u64),
     /// The connection to NATS is up, or down.
     Connected(bool),
     /// Messages for this auctioneer were lost, although the connection is up.

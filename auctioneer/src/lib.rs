@@ -18,6 +18,7 @@ mod groups;
 mod ids;
 mod io;
 mod lookups;
+mod namesake;
 mod outcomes;
 mod parts;
 mod past_auctions;
@@ -32,6 +33,7 @@ mod shell;
 pub mod sim;
 mod stops;
 mod ticket;
+mod told;
 mod turn;
 mod warm_up;
 

@@ -2,6 +2,9 @@
 //! near to or far from, and whether it runs itself when it may have been asked for before; and while two
 //! auctioneers have begun the same request, what runs twice.
 
+mod duplicates;
+mod restarted;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -10,7 +13,7 @@ use std::{
 use placement::{Kind, Request};
 use shared::{
     VERSION,
-    wire::{InstanceState, Instances, InstancesAnswer, Stop, to_bytes},
+    wire::{InstanceState, Instances, InstancesAnswer, to_bytes},
 };
 
 use crate::{
@@ -20,7 +23,10 @@ use crate::{
     parts::Parts,
     requests::Opened,
     ticket::{Done, Slot, State, Ticket},
+    told::Told,
 };
+use duplicates::{Holder, end_duplicates};
+use restarted::Restarted;
 use shared::{AuctionId, InstanceId, RequestId};
 
 /// How long the cells' answers are awaited.
@@ -47,6 +53,8 @@ pub(crate) struct Lookups {
     later: BTreeSet<(u64, TicketId)>,
     /// Requests that two auctioneers have begun.
     watched: BTreeMap<RequestId, Watched>,
+    /// What was started although it may have been begun before: a lost cell may run it, too.
+    restarted: Restarted,
 }
 
 /// A question to the cells that is not answered by all.
@@ -62,14 +70,6 @@ struct Lookup {
     /// The instances that are asked for, with their apps, and where they are.
     instances: BTreeMap<InstanceId, (Arc<str>, Vec<Holder>)>,
     until_ms: u64,
-}
-
-/// A cell that has an instance, or had it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Holder {
-    ended: bool,
-    claim: AuctionId,
-    cell: Arc<str>,
 }
 
 /// A request that two auctioneers have begun.
@@ -92,7 +92,7 @@ fn named(request: &Request) -> impl Iterator<Item = (&str, InstanceId)> {
 impl Lookups {
     /// A request was opened: it is queued once the cells said what must be known of it.
     pub(crate) fn begin(&mut self, parts: &mut Parts, opened: Opened) {
-        if opened.unsure {
+        if opened.unsure || may_run_already(parts, opened.ticket) {
             self.wanted.insert(opened.ticket);
         } else {
             self.find_named(parts, opened.ticket);
@@ -246,6 +246,7 @@ impl Lookups {
                         ended: has_ended(held.state),
                         claim: held.claim.unwrap_or(AuctionId::nil()),
                         cell: answer.cell.as_str().into(),
+                        request: held.request.clone(),
                     });
                 }
             }
@@ -293,31 +294,37 @@ impl Lookups {
         };
         let yielded = ticket.yielded;
         let silent = may_hold(parts, ticket, &lookup.missing);
+        let theirs = ticket.theirs.as_ref().filter(|_| lookup.missing.is_empty());
+        let theirs = theirs.map(|body| Told::read(body));
+        let late = parts.turn.now_ms >= ticket.deadline_ms;
         let instances = ticket.instances.iter().enumerate();
         let checked = instances.filter(|(_, i)| matches!(i.state, State::Checking));
-        let checked: Vec<(Slot, Option<Arc<str>>)> = checked
-            .map(|(position, instance)| {
-                let found = lookup.instances.get(&instance.id);
-                let holder = found.and_then(|(_, holders)| holders.first());
-                let cell = holder.map(|holder| Arc::clone(&holder.cell));
-                (Slot::new(key, position), cell)
-            })
-            .collect();
-        let mut open = false;
-        for (slot, cell) in checked {
-            let done = match cell {
-                Some(cell) => Done::placed(cell),
-                None if yielded || silent.is_empty() => {
-                    open = true;
-                    continue;
-                }
+        let mut found: Vec<(Slot, Done)> = Vec::new();
+        for (position, instance) in checked {
+            let holder = lookup.instances.get(&instance.id);
+            let holder = holder.and_then(|(_, holders)| holders.first());
+            let told = || theirs.as_ref().and_then(|told| told.of(instance.index));
+            let done = match holder {
+                Some(holder) => Done::placed(Arc::clone(&holder.cell)),
+                None if yielded => match told() {
+                    Some(done) => done,
+                    None if late => Done::unknown(None, "another auctioneer owns this request"),
+                    None => continue,
+                },
+                None if silent.is_empty() => continue,
                 None => unknown(&silent),
             };
+            found.push((Slot::new(key, position), done));
+        }
+        for (slot, done) in found {
             parts.requests.finish(&mut parts.turn, slot, done);
         }
-        if open && yielded {
+        if parts.requests.get(key).is_none() {
+            return;
+        }
+        if yielded {
             self.later.insert((parts.turn.now_ms + AGAIN_MS, key));
-        } else if open {
+        } else {
             self.start_after_all(parts, key, lookup.missing.is_empty());
         }
     }
@@ -331,6 +338,10 @@ impl Lookups {
             // it was looked for just now
             let from_ms = parts.turn.now_ms + AGAIN_MS;
             self.watch(from_ms, &ticket.id, Arc::new(ticket.begun()));
+        }
+        if let Some(ticket) = parts.requests.get(key) {
+            let begun = Arc::new(ticket.begun());
+            self.restarted.add(ticket.id.clone(), begun);
         }
         self.find_named(parts, key);
     }
@@ -351,6 +362,11 @@ impl Lookups {
             self.later.pop_first();
             self.wanted.insert(key);
         }
+        if std::mem::take(&mut self.restarted.look) {
+            for (id, begun) in self.restarted.begun.clone() {
+                self.watch(now_ms, &id, begun);
+            }
+        }
         self.ask_wanted(parts);
     }
 
@@ -362,6 +378,11 @@ impl Lookups {
                 lookup.until_ms = 0;
             }
         }
+    }
+
+    /// A cell has joined. It may have been lost before, and run what was started elsewhere since.
+    pub(crate) fn cell_joined(&mut self) {
+        self.restarted.look = true;
     }
 
     /// These requests have ended: nothing needs to be known of them.
@@ -388,28 +409,19 @@ impl Lookups {
             .values()
             .map(|w| w.next_ms.min(w.until_ms))
             .min();
-        let wanted = (!self.wanted.is_empty()).then_some(0);
+        let wanted = (!self.wanted.is_empty() || self.restarted.look).then_some(0);
         [open, later, watched, wanted].into_iter().flatten().min()
     }
 }
 
-/// Of an instance that runs on several cells, all but the one with the lowest claim are killed.
-/// `holders` are in order.
-fn end_duplicates(parts: &mut Parts, app: &Arc<str>, instance: InstanceId, holders: &[Holder]) {
-    for holder in holders.iter().filter(|holder| !holder.ended).skip(1) {
-        parts.turn.counters.duplicates_ended += 1;
-        let stop = Stop {
-            v: VERSION,
-            app: app.as_ref().to_owned(),
-            indices: Vec::new(),
-            instances: vec![instance],
-            claim: Some(holder.claim),
-        };
-        parts.turn.out.push(AuctioneerOutput::EndDuplicates {
-            cell: Arc::clone(&holder.cell),
-            body: to_bytes(&stop),
-        });
-    }
+/// A request whose id is not known here may have been begun before this auctioneer listened, and its
+/// outcome may be forgotten by all: then its app runs somewhere.
+fn may_run_already(parts: &mut Parts, key: TicketId) -> bool {
+    let Some(ticket) = parts.requests.get(key) else {
+        return false;
+    };
+    let (app, kind) = (&ticket.app, ticket.request.kind);
+    ticket.given && !parts.requests.trusts_ids() && parts.feed.may_run(parts.turn.now_ms, app, kind)
 }
 
 fn has_ended(state: InstanceState) -> bool {

@@ -48,6 +48,8 @@ struct Known {
     body: Option<Bytes>,
     /// The outcome leaves open what runs: repeats look for themselves.
     unsure: bool,
+    /// Several claims were heard: another outcome may come, and what runs may change.
+    contested: bool,
     claim: Option<AuctionId>,
     /// What this auctioneer began of it, where it did.
     own: Option<Arc<Begun>>,
@@ -65,6 +67,8 @@ pub(crate) struct Begun {
 pub(crate) struct Ended {
     pub(crate) body: Bytes,
     pub(crate) unsure: bool,
+    /// Several auctioneers have begun it.
+    pub(crate) contested: bool,
     pub(crate) claim: Option<AuctionId>,
     pub(crate) own: Option<Arc<Begun>>,
 }
@@ -117,9 +121,13 @@ impl Ended {
         }
         let told: Option<Told> = serde_json::from_slice(&body).ok();
         Self {
-            unsure: told.as_ref().is_none_or(|t| t.outcome == Outcome::Unknown),
+            // what is queued may have been placed since
+            unsure: told
+                .as_ref()
+                .is_none_or(|t| matches!(t.outcome, Outcome::Unknown | Outcome::Queued)),
             claim: told.and_then(|t| t.claim),
             body,
+            contested: false,
             own: None,
         }
     }
@@ -134,7 +142,9 @@ impl Outcomes {
     /// What is known of the request.
     pub(crate) fn get(&self, id: &str) -> Option<Seen> {
         match self.known.get(id) {
-            Some(known) if known.unsure => Some(Seen::Unsure(known.body.clone())),
+            Some(known) if known.unsure || known.contested => {
+                Some(Seen::Unsure(known.body.clone()))
+            }
             Some(known) => Some(match &known.body {
                 Some(body) => Seen::Ended(body.clone()),
                 None => Seen::Unsure(None),
@@ -162,26 +172,33 @@ impl Outcomes {
 
     /// An auctioneer has begun the request.
     pub(crate) fn announced(&mut self, now_ms: u64, id: &RequestId, claim: AuctionId) {
-        match self.known.get_mut(id) {
-            Some(known) if known.body.is_none() || known.unsure => known.claim = Some(claim),
-            Some(_) => {}
-            None => {
-                let known = Known {
-                    body: None,
-                    unsure: true,
-                    claim: Some(claim),
-                    own: None,
-                };
-                self.known.insert(id.clone(), known);
-                self.begun.push_back((now_ms, id.clone()));
-                self.prune(now_ms);
+        if let Some(known) = self.known.get_mut(id) {
+            known.contested |= known.claim.is_some_and(|known| known != claim);
+            if known.body.is_none() || known.unsure {
+                known.claim = Some(claim);
             }
+            return;
         }
+        let known = Known {
+            body: None,
+            unsure: true,
+            contested: false,
+            claim: Some(claim),
+            own: None,
+        };
+        self.known.insert(id.clone(), known);
+        self.begun.push_back((now_ms, id.clone()));
+        self.prune(now_ms);
     }
 
     /// The request's outcome. Of two the one with the lower claim stands, of others the first, until
-    /// it is `settled` better. Whether this one stands now.
+    /// it is `settled` better. Whether this one stands now. Where there are two it is not certain which
+    /// copies run.
     pub(crate) fn ended(&mut self, now_ms: u64, id: &RequestId, new: Ended, settled: bool) -> bool {
+        let contested = self.known.get_mut(id).is_some_and(|old| {
+            old.contested |= old.claim.is_some() && new.claim.is_some() && old.claim != new.claim;
+            old.contested
+        });
         let old = self.known.get(id);
         let stands = old.is_none_or(|old| {
             let lower = new.claim.is_some() && old.claim.is_none_or(|old| new.claim < Some(old));
@@ -195,6 +212,7 @@ impl Outcomes {
         let known = Known {
             body: Some(new.body),
             unsure: new.unsure,
+            contested: contested || new.contested,
             claim: new.claim,
             own,
         };
@@ -316,6 +334,7 @@ mod tests {
         Ended {
             body: Bytes::from(body.to_owned()),
             unsure: false,
+            contested: false,
             claim: claim.map(AuctionId::from_u128),
             own: None,
         }
@@ -359,8 +378,8 @@ mod tests {
             }
             assert_eq!(
                 outcomes.get("a"),
-                Some(Seen::Ended("1".into())),
-                "{order:?}"
+                Some(Seen::Unsure(Some("1".into()))),
+                "which copy runs is seen on the cells: {order:?}"
             );
             assert_eq!(outcomes.claim(&id("a")), Some(AuctionId::from_u128(1)));
         }

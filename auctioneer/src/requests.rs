@@ -18,6 +18,7 @@ use crate::{
     reply,
     report::{Line, Lines},
     ticket::{Answer, Done, Instance, Slot, State, Ticket, because},
+    told::Told,
     turn::Turn,
 };
 use shared::{AuctionId, RequestId};
@@ -72,6 +73,11 @@ impl Requests {
     pub(crate) fn trust_ids(&mut self) {
         self.trusting = true;
         self.unsure_until_ms = 0;
+    }
+
+    /// See [`Requests::trust_ids`].
+    pub(crate) fn trusts_ids(&self) -> bool {
+        self.trusting
     }
 
     /// Something may have been missed: an id that is not known here may be a repeat, and so may be what
@@ -141,7 +147,13 @@ impl Requests {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.tickets.is_empty() && self.groups.is_empty()
+        self.tickets.is_empty()
+    }
+
+    /// Messages without a reply so far.
+    #[cfg(test)]
+    pub(crate) fn unanswered_messages(&self) -> usize {
+        self.groups.count()
     }
 
     /// Whether new requests are rejected.
@@ -231,6 +243,19 @@ impl Requests {
             why: None,
             traceparent: ticket.request.traceparent.clone(),
         })
+    }
+
+    /// A cell took the instance that it was sent, or may have. Where another auctioneer's claim counts,
+    /// the cells are asked first which copy stays.
+    pub(crate) fn finish_sent(&mut self, turn: &mut Turn, slot: Slot, done: Done) {
+        let ticket = self.tickets.get(&slot.ticket);
+        if ticket.is_some_and(|ticket| ticket.yielded) {
+            if matches!(self.state(slot), Some(State::Sent)) {
+                self.set_state(slot, State::Checking);
+            }
+            return;
+        }
+        self.finish(turn, slot, done);
     }
 
     /// The final outcome of an instance, and of those that share it.
@@ -326,6 +351,7 @@ impl Requests {
         let ended = Ended {
             body: answer.body.clone(),
             unsure: answer.outcome == Outcome::Unknown,
+            contested: ticket.contested,
             claim: ticket.claim,
             own: (ticket.given && ticket.was_sent()).then(|| Arc::new(ticket.begun())),
         };
@@ -352,12 +378,21 @@ impl Requests {
         };
         let body = ended.body.clone();
         let own = (ticket.given && ticket.was_sent()).then(|| Arc::new(ticket.begun()));
-        let ended = Ended { own, ..ended };
+        let contested = own.is_some() || ticket.contested;
+        let ended = Ended {
+            contested,
+            own,
+            ..ended
+        };
         self.outcomes.ended(turn.now_ms, &ticket.id, ended, true);
+        let theirs = Told::read(&body);
         for instance in &ticket.instances {
-            let done = Done::unknown(None, "another auctioneer owns the request it is from");
             for sharer in instance.sharers.clone() {
-                self.finish(turn, sharer, done.clone());
+                let owned = "another auctioneer owns the request it is from";
+                let done = theirs.of(instance.index);
+                let mut done = done.unwrap_or_else(|| Done::unknown(None, owned));
+                done.duplicate_of = Some(ticket.id.clone());
+                self.finish(turn, sharer, done);
             }
         }
         if ticket.replied {

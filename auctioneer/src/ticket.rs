@@ -60,6 +60,10 @@ pub(crate) struct Ticket {
     pub(crate) claim: Option<AuctionId>,
     /// Another auctioneer's claim counts: nothing more of it is sent from here.
     pub(crate) yielded: bool,
+    /// Another auctioneer has begun it, too: what runs may change after our answer.
+    pub(crate) contested: bool,
+    /// The answer of the auctioneer whose claim counts, where some of it was sent from here, too.
+    pub(crate) theirs: Option<Bytes>,
     pub(crate) auction: Option<AuctionId>,
 }
 

@@ -2,11 +2,13 @@
 
 use std::fmt::Display;
 
+use crate::words::{cut, shorten};
+
 /// An invalid field: which one, its value, and what was expected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {value} is not allowed; expected {expected}")]
 pub struct Invalid {
-    /// The field, as a path (`total.memory_mb`).
+    /// The field, as a path (`total.memory_mb`), shortened.
     pub field: String,
     /// Its value, shortened.
     pub value: String,
@@ -18,8 +20,8 @@ impl Invalid {
     /// Names the field, its value and what was expected instead.
     pub fn new(field: impl Into<String>, value: impl Display, expected: impl Into<String>) -> Self {
         Self {
-            field: field.into(),
-            value: value.to_string(),
+            field: cut(&field.into()).into_owned(),
+            value: cut(&value.to_string()).into_owned(),
             expected: expected.into(),
         }
     }
@@ -33,7 +35,7 @@ pub fn check_name(field: &str, name: &str) -> Result<(), Invalid> {
     }
     Err(Invalid::new(
         field,
-        crate::words::shorten(name),
+        shorten(name),
         "1 to 128 of A-Z a-z 0-9 _ -",
     ))
 }

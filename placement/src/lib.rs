@@ -50,4 +50,4 @@ pub use resources::{Amounts, MAX_AMOUNT, Resource, Resources};
 pub use tie::{hash_text, mix};
 pub use times::{NoDate, Span, Stamp, Timestamp};
 pub use traits::Trait;
-pub use words::nearest;
+pub use words::{cut, nearest};

@@ -340,16 +340,19 @@ impl Request {
 }
 
 impl Run {
-    /// Rejects what cannot be executed: no program, a NUL in any text, and names of environment
-    /// variables that are empty or contain a `=`. The errors give the place and never the value:
-    /// they are published as events, and values may be secrets.
+    /// Rejects what cannot be executed: no program, a NUL in any text, names of environment
+    /// variables that are empty or contain a `=`, and more than Linux passes to a program. The errors
+    /// give the place and never the value: they are published as events, and values may be secrets.
     pub fn check(&self) -> Result<(), Invalid> {
         if self.command.first().is_none_or(String::is_empty) {
             let expected = "the program and its arguments";
             return Err(Invalid::new("run.command", "[]", expected));
         }
-        if let Some(n) = self.command.iter().position(|word| word.contains('\0')) {
-            return Err(Invalid::new(format!("run.command[{n}]"), NUL, NO_NUL));
+        for (n, word) in self.command.iter().enumerate() {
+            if word.contains('\0') {
+                return Err(Invalid::new(format!("run.command[{n}]"), NUL, NO_NUL));
+            }
+            check_bytes(|| format!("run.command[{n}]"), word.len(), MAX_TEXT - 1)?;
         }
         for (name, value) in &self.env {
             let expected = "names of at least one character, without = and NUL";
@@ -365,9 +368,41 @@ impl Run {
             if value.contains('\0') {
                 return Err(Invalid::new(format!("run.env.{name}"), NUL, NO_NUL));
             }
+            // they are passed as one text
+            check_bytes(
+                || format!("run.env.{name}"),
+                name.len() + 1 + value.len(),
+                MAX_TEXT - 1,
+            )?;
         }
-        Ok(())
+        let words = self.command.iter().map(String::len);
+        let variables = self
+            .env
+            .iter()
+            .map(|(name, value)| name.len() + 1 + value.len());
+        let all = words.chain(variables).map(|text| text + TEXT_OVERHEAD);
+        check_bytes(|| "run".into(), all.sum(), MAX_RUN)
     }
+}
+
+/// The longest argument, and the longest variable with its name, that Linux passes to a program, bytes
+/// with the NUL at the end.
+const MAX_TEXT: usize = 128 << 10;
+/// The most of a command and its environment, bytes: half of what Linux passes by default, as the cell
+/// adds variables of its own.
+const MAX_RUN: usize = 1 << 20;
+/// What each text takes beside itself: a NUL, and its address.
+const TEXT_OVERHEAD: usize = 9;
+
+fn check_bytes(field: impl FnOnce() -> String, bytes: usize, most: usize) -> Result<(), Invalid> {
+    if bytes <= most {
+        return Ok(());
+    }
+    Err(Invalid::new(
+        field(),
+        format!("a text of {bytes} bytes"),
+        format!("at most {most}, as Linux passes no more to a program"),
+    ))
 }
 
 /// Whether a text has the form of a W3C `traceparent`.

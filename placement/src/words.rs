@@ -1,4 +1,6 @@
-//! Lists as text, and corrections of misspelt words.
+//! Lists as text, corrections of misspelt words, and what is shown of long ones.
+
+use std::borrow::Cow;
 
 /// `a`, `a or b`, `a, b or c`.
 pub(crate) fn or(items: &[String]) -> String {
@@ -25,6 +27,17 @@ pub fn nearest<'n>(name: &str, valid: &[&'n str]) -> Option<&'n str> {
     let distance = |candidate: &str| strsim::osa_distance(&name, candidate);
     let best = valid.iter().min_by_key(|candidate| distance(candidate))?;
     (distance(best) <= 1 + best.len() / 3).then_some(*best)
+}
+
+/// The most of a text that someone else chose, in errors, answers and log lines, characters.
+const MAX_FOREIGN: usize = 200;
+
+/// The first 200 characters of a text that someone else chose.
+pub fn cut(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(MAX_FOREIGN) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
+        None => Cow::Borrowed(text),
+    }
 }
 
 /// A text for an error: its first 40 characters, quoted.

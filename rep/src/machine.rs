@@ -7,14 +7,20 @@
 //! nothing. What the executor reports at the same moment is taken before the next run, so an
 //! instance that starts at once is advertised once, as running.
 
+mod namesakes;
 mod replies;
 
 use std::sync::Arc;
 
 use advertiser::{Advertiser, Cadence, Due, Trigger};
 use placement::{Cell, Span};
-use shared::wire::{Advert, Event, Instance};
+use shared::{
+    Incarnation,
+    clock::millis,
+    wire::{Advert, Envelope, Event, Instance},
+};
 
+use self::namesakes::Namesakes;
 pub use self::replies::CellBid;
 pub(crate) use self::replies::bounded;
 use crate::{
@@ -35,6 +41,10 @@ pub enum CellInput {
     NotSent,
     /// The executor reports about an instance.
     Report(ExecutorReport),
+    /// An advertisement under the cell's name, its own or another rep's.
+    Advertised(Envelope),
+    /// The answer to [`CellOutput::AskNamesake`], its own or another rep's.
+    NamesakeAnswered(Envelope),
     /// The cell withdraws at once and ends all instances.
     Leave,
 }
@@ -50,6 +60,8 @@ pub enum CellOutput {
     Execute(ExecutorOrder),
     /// Publish an event.
     Event(Box<Event>),
+    /// Ask for the state of the cell under its own name: another rep may have it, too.
+    AskNamesake,
 }
 
 /// Settings beside the cell itself.
@@ -69,6 +81,8 @@ pub struct CellMachine {
     pub(crate) ledger: Ledger,
     pub(crate) advertiser: Advertiser,
     pub(crate) events: Events,
+    namesakes: Namesakes,
+    born_ms: u64,
     drain_deadline: Span,
     out: Vec<CellOutput>,
 }
@@ -80,6 +94,13 @@ impl CellMachine {
         let name = &ledger.cell().cell;
         Self {
             advertiser: Advertiser::new(cadence, name, seed, ledger.seq(), now_ms),
+            // by then both of two that started together have advertised
+            namesakes: Namesakes::new(
+                ledger.incarnation(),
+                2 * millis(cadence.interval().0),
+                millis(cadence.ttl().0),
+            ),
+            born_ms: now_ms,
             ledger,
             events: Events::default(),
             drain_deadline: settings.drain_deadline,
@@ -95,6 +116,11 @@ impl CellMachine {
     /// Whether the last advertisement was sent and shows the cell as it is now.
     pub fn is_advertised(&self) -> bool {
         self.advertiser.is_advertised(self.ledger.seq())
+    }
+
+    /// The other rep under the cell's name because of which this one must end.
+    pub fn namesake(&self) -> Option<Incarnation> {
+        self.namesakes.winner()
     }
 
     /// Takes one input.
@@ -114,6 +140,12 @@ impl CellMachine {
             }
             CellInput::NotSent => self.advertiser.not_sent(),
             CellInput::Report(report) => self.ledger.report(now_ms, report),
+            CellInput::Advertised(advert) => {
+                if self.namesakes.advertised(now_ms - self.born_ms, &advert) {
+                    self.out.push(CellOutput::AskNamesake);
+                }
+            }
+            CellInput::NamesakeAnswered(state) => self.namesakes.answered(&state),
             CellInput::Leave => {
                 self.advertise(now_ms, Trigger::Leave);
                 self.ledger.drain(now_ms, 0);

@@ -108,6 +108,8 @@ pub(crate) struct Forbidden;
 #[derive(Debug)]
 enum Out {
     Publish(String, Bytes),
+    /// An empty question, and where its answer is wanted.
+    Ask(String, String),
     Answer(Target, Bytes),
     Error(Target, WireError),
     /// Everything before this has been passed to the client.
@@ -160,6 +162,11 @@ impl Outbox {
         self.hand_over(Out::Publish(subject, body));
     }
 
+    /// Asks, with an empty body.
+    pub(crate) fn ask(&self, subject: String, reply: String) {
+        self.hand_over(Out::Ask(subject, reply));
+    }
+
     /// Answers a question.
     pub(crate) fn answer(&self, to: Target, body: Bytes) {
         if body.len() > self.max_payload() {
@@ -201,6 +208,9 @@ async fn send(client: Client, mut out: mpsc::Receiver<Out>, counters: Arc<Counte
     while let Some(next) = out.recv().await {
         let sent = match next {
             Out::Publish(subject, body) => in_time(client.publish(subject, body)).await,
+            Out::Ask(subject, reply) => {
+                in_time(client.publish_with_reply(subject, reply, Bytes::new())).await
+            }
             Out::Answer(Target::Endpoint(request), body) => {
                 in_time(request.respond(Ok(body))).await
             }

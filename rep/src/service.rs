@@ -13,13 +13,14 @@ use shared::{
 use tokio::time::{sleep_until, timeout};
 
 use crate::{
-    config::RepConfig,
+    config::{ExecutorKind, RepConfig},
     error::RepError,
     executor::{self, Executor},
     operators::Operators,
     outbox::{Counters, Outbox},
     shell::Shell,
     subscriptions::{Messages, listen},
+    supervisor::hide_from_own_user,
 };
 
 /// How long another cell of the same name has to answer.
@@ -63,6 +64,12 @@ pub async fn run(
     shutdown: CancellationToken,
 ) -> Result<RepExit, RepError> {
     validate(&config)?;
+    if let ExecutorKind::Process(_) = config.executor
+        && let Err(error) = hide_from_own_user()
+    {
+        // credentials are in our memory and environment, and instances may be of the same user
+        tracing::warn!(%error, "processes of the rep's user can read its memory");
+    }
     let Some(()) = shutdown.run_until_cancelled(connected(&bus)).await else {
         return Ok(RepExit::Shutdown);
     };
@@ -72,13 +79,15 @@ pub async fn run(
         ..Counters::default()
     });
     let permissions = Role::Cell.permissions(&subjects, &config.cell);
+    let inbox = bus.client.new_inbox();
+    let client = &bus.client;
     let (messages, service) =
-        listen(&config, &bus.client, &subjects, Arc::clone(&counters)).await?;
+        listen(&config, client, &subjects, Arc::clone(&counters), &inbox).await?;
     // the server must know the subscriptions before the first advertisement
     let _ = timeout(shared::nats::PUBLISH_TIMEOUT, bus.client.flush()).await;
     let outbox = Outbox::new(bus.client.clone(), Arc::clone(&counters));
     let executor = Executor::start(&config, &bus.client, &subjects, counters.clone())?;
-    let mut shell = Shell::new(&config, subjects, executor, outbox, counters)?;
+    let mut shell = Shell::new(&config, subjects, executor, outbox, counters, inbox)?;
     tracing::info!(
         cell = config.cell,
         zone = config.zone,

@@ -14,6 +14,7 @@ use placement::Kind;
 use shared::{
     Incarnation, LogLimit, Subjects,
     clock::{Clock, millis},
+    nats::is_no_responders,
     telemetry::Seldom,
     wire::{
         Advert, BidRequest, Envelope, Event, Logs, LogsAnswer, WireError, Work, parse,
@@ -30,11 +31,14 @@ use crate::{
     machine::{CellBid, CellInput, CellMachine, CellOutput, CellSettings},
     operators::Operators,
     outbox::{Counters, Outbox, Question, Target},
-    subscriptions::{Topic, namesake_time},
+    subscriptions::Topic,
 };
 
 /// The part of max_payload that an answer leaves for its subject and headers.
 const MARGIN: usize = 4_096;
+/// So many questions are sent under our own name at a time: each is answered by one of all reps that have
+/// it, and mostly one of these answers is another rep's.
+const NAMESAKE_QUESTIONS: usize = 4;
 /// Malformed messages logged per second.
 const MALFORMED_LOGGED: u32 = 5;
 
@@ -54,10 +58,8 @@ pub(crate) struct Shell {
     /// Answers that may not go where they are wanted.
     forbidden: Seldom,
     heartbeat_at_ms: u64,
-    /// Until this age a cell looks for others of its name.
-    namesake_ms: u64,
-    /// Another cell of our name, because of which this one ends.
-    namesake: Option<Incarnation>,
+    /// Where answers go to the question who has our name.
+    inbox: String,
 }
 
 impl Shell {
@@ -67,6 +69,7 @@ impl Shell {
         executor: Executor,
         outbox: Outbox,
         counters: Arc<Counters>,
+        inbox: String,
     ) -> Result<Self, RepError> {
         let (_, cadence) = config.check()?;
         let operators = Operators::load(config)?;
@@ -103,8 +106,7 @@ impl Shell {
             forbidden: Seldom::new(),
             // so that cells which start together do not all send at the same moment
             heartbeat_at_ms: incarnation.uuid().as_u64_pair().1 % heartbeat_ms,
-            namesake_ms: millis(namesake_time(config)),
-            namesake: None,
+            inbox,
         })
     }
 
@@ -142,7 +144,7 @@ impl Shell {
 
     /// The other cell of our name, if there is one and this one must end.
     pub(crate) fn namesake(&self) -> Option<Incarnation> {
-        self.namesake
+        self.machine.namesake()
     }
 
     /// The executor's next report.
@@ -209,6 +211,12 @@ impl Shell {
             CellOutput::Advertise(advert) | CellOutput::Withdraw(advert) => self.advertise(&advert),
             CellOutput::Execute(order) => self.executor.execute(now_ms, &order),
             CellOutput::Event(event) => self.publish_event(*event),
+            CellOutput::AskNamesake => {
+                let subject = self.own_subject("state");
+                for _ in 0..NAMESAKE_QUESTIONS {
+                    self.outbox.ask(subject.clone(), self.inbox.clone());
+                }
+            }
         }
     }
 
@@ -251,7 +259,9 @@ impl Shell {
                 self.machine.take(now_ms, CellInput::Discover);
                 Vec::new()
             }),
-            Topic::Namesake => self.check_namesake(&body).map(|()| Vec::new()),
+            Topic::Namesake => self.namesake_says(now_ms, &body, CellInput::Advertised),
+            Topic::NamesakeState if is_no_responders(question.message()) => Ok(Vec::new()),
+            Topic::NamesakeState => self.namesake_says(now_ms, &body, CellInput::NamesakeAnswered),
             Topic::Bid => self.bid(now_ms, &body),
             Topic::State => {
                 read_nothing(&body).map(|()| vec![to_bytes(&self.machine.state(now_ms, None))])
@@ -287,17 +297,15 @@ impl Shell {
         }
     }
 
-    /// Ends this cell if another one of its name was there before; of two that start together, the
-    /// one with the greater incarnation ends.
-    fn check_namesake(&mut self, body: &[u8]) -> Result<(), WireError> {
-        let other = Envelope::parse(body, Some(self.cell_name()))?;
-        let own = self.machine.ledger().incarnation();
-        let leaving = other.ttl.is_some_and(|ttl| ttl.0.is_zero());
-        let was_first = other.clock_ms.as_ms() > self.namesake_ms || other.incarnation < own;
-        if other.incarnation != own && !leaving && was_first {
-            self.namesake = Some(other.incarnation);
-        }
-        Ok(())
+    fn namesake_says(
+        &mut self,
+        now_ms: u64,
+        body: &[u8],
+        input: fn(Envelope) -> CellInput,
+    ) -> Result<Vec<Bytes>, WireError> {
+        let envelope = Envelope::parse(body, Some(self.cell_name()))?;
+        self.machine.take(now_ms, input(envelope));
+        Ok(Vec::new())
     }
 
     fn answer(&self, question: Question, bodies: Vec<Bytes>) {

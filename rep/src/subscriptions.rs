@@ -1,7 +1,7 @@
 //! Everything a cell subscribes to, as one stream: plain subscriptions for broadcasts, a NATS
 //! service for requests to this cell.
 
-use std::{collections::HashMap, time::Duration};
+use std::collections::HashMap;
 
 use async_nats::service::{Service, ServiceExt};
 use futures_util::{StreamExt, stream::BoxStream, stream::SelectAll};
@@ -26,6 +26,8 @@ pub(crate) enum Topic {
     Logs,
     /// An advertisement with our own name.
     Namesake,
+    /// The state of whoever has our own name.
+    NamesakeState,
 }
 
 /// Every message for this cell.
@@ -47,6 +49,7 @@ pub(crate) async fn listen(
     client: &async_nats::Client,
     subjects: &Subjects,
     counters: std::sync::Arc<Counters>,
+    inbox: &str,
 ) -> Result<(Messages, Option<Service>), BusError> {
     let mut all = SelectAll::new();
     for (subject, topic) in [
@@ -54,6 +57,9 @@ pub(crate) async fn listen(
         (subjects.bid(), Topic::Bid),
         (subjects.instances(), Topic::Instances),
         (subjects.cells_stop(), Topic::Stop),
+        // another rep may start under our name, or have stood still while we started
+        (subjects.cell(&config.cell, "advert"), Topic::Namesake),
+        (inbox.to_owned(), Topic::NamesakeState),
     ] {
         let messages = client
             .subscribe(subject)
@@ -61,7 +67,6 @@ pub(crate) async fn listen(
             .map_err(BusError::subscribe)?;
         all.push(plain(messages, topic));
     }
-    all.push(namesakes(config, client, subjects).await?);
     let service = if config.service {
         Some(serve(config, client, subjects, counters, &mut all).await?)
     } else {
@@ -76,26 +81,6 @@ pub(crate) async fn listen(
         None
     };
     Ok((all, service))
-}
-
-/// Two cells of one name that start at the same moment do not see each other when they ask for the
-/// name, so each also listens to its own advertisements for a while.
-async fn namesakes(
-    config: &RepConfig,
-    client: &async_nats::Client,
-    subjects: &Subjects,
-) -> Result<BoxStream<'static, (Topic, Question)>, BusError> {
-    let own = subjects.cell(&config.cell, "advert");
-    let messages = client.subscribe(own).await.map_err(BusError::subscribe)?;
-    let while_new = tokio::time::sleep(namesake_time(config));
-    let messages = messages.take_until(Box::pin(while_new));
-    let messages = messages.map(|message| (Topic::Namesake, Question::Plain(Box::new(message))));
-    Ok(messages.boxed())
-}
-
-/// How long a cell listens for others of its name: by then both have advertised.
-pub(crate) fn namesake_time(config: &RepConfig) -> Duration {
-    2 * config.interval.0
 }
 
 fn plain(messages: async_nats::Subscriber, topic: Topic) -> BoxStream<'static, (Topic, Question)> {

@@ -153,7 +153,7 @@ fn wrong_sender(subject: &str) {
     if let Some(times) = SELDOM.happened(std::time::Instant::now(), 1) {
         tracing::warn!(
             times,
-            subject,
+            subject = %placement::cut(subject),
             "dropped: the body names another sender than the subject"
         );
     }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test may panic
 
 use proptest::prelude::*;
+use serde_json::json;
 use shared::{
     Subjects,
     wire::{self, StartBody, format_indices, parse_indices, parse_start},
@@ -117,6 +118,65 @@ app | a b | {"app":"a b"}
 app | missing field `app` | {}
 v | v: 2 is not allowed; expected 1 | {"v":2,"app":"w","but_these":[1]}
 "#;
+
+#[test]
+fn what_linux_passes_to_no_program_is_refused_without_being_quoted() {
+    let body = |run: serde_json::Value| {
+        json!({ "app": "a", "memory_mb": 1, "disk_mb": 1, "run": run }).to_string()
+    };
+    let most = 128 * 1024 - 1;
+    let word = |bytes| json!({ "command": ["x", "s".repeat(bytes)] });
+    assert!(accepted(&body(word(most))));
+    let variable = |bytes| json!({ "command": ["x"], "env": { "A": "s".repeat(bytes) } });
+    assert!(accepted(&body(variable(most - 2))));
+    let many = json!({ "command": vec!["s".repeat(100_000); 11] });
+    for (run, field, bytes, bound) in [
+        (word(most + 1), "run.command[1]", 131_072, "at most 131071"),
+        (variable(most - 1), "run.env.A", 131_072, "at most 131071"),
+        (many, "run", 1_100_099, "at most 1048576"),
+    ] {
+        let error = refusal(&body(run));
+        assert_eq!(error.field.as_deref(), Some(field));
+        let said = [format!("{bytes} bytes"), bound.to_owned()];
+        let message = &error.message;
+        assert!(said.iter().all(|text| message.contains(text)), "{message}");
+        assert!(!message.contains("sss"), "{message}");
+    }
+}
+
+fn accepted(body: &str) -> bool {
+    let StartBody::One(parsed) = wire::parse_start(body.as_bytes()).unwrap() else {
+        panic!("not one request");
+    };
+    parsed.is_ok()
+}
+
+#[test]
+fn of_a_long_text_only_the_start_is_quoted() {
+    let long = "x".repeat(500_000);
+    let about = |body: serde_json::Value| {
+        let error = refusal(&body.to_string());
+        let field = error.field.clone().unwrap_or_default();
+        assert!(field.chars().count() <= 201, "{} characters", field.len());
+        let message = error.message;
+        assert!(message.chars().count() <= 700, "{message}");
+        message
+    };
+    let kind = about(json!({ "app": "a", "memory_mb": 1, "disk_mb": 1, "kind": long }));
+    assert!(kind.contains("unknown variant `xxx") && kind.contains("expected `lrp` or `task`"));
+    let size = about(json!({ "app": "a", "memory_mb": long, "disk_mb": 1 }));
+    assert!(
+        size.starts_with("memory_mb: ") && size.contains("expected an integer"),
+        "{size}"
+    );
+    about(json!({ "app": long, "memory_mb": 1, "disk_mb": 1 }));
+    about(json!({ "app": "a", "memory_mb": 1, "disk_mb": 1, "extra": { (long.clone()): -1 } }));
+    about(json!({ "app": "a", "memory_mb": 1, "disk_mb": 1,
+        "run": { "command": ["x"], "env": { (long.clone()): 7 } } }));
+    let misspelt = json!({ "app": "a", (long): 7 }).to_string();
+    let error = wire::Stop::read(misspelt.as_bytes()).unwrap_err();
+    assert!(error.message.len() < 700 && error.field.unwrap().starts_with("xxx"));
+}
 
 #[test]
 fn a_stop_or_drain_with_a_misspelt_filter_is_refused() {

@@ -69,6 +69,16 @@ impl Known {
         }
     }
 
+    /// Whether the sender has our cell's name and was replaced: it has run for longer than the rep that we
+    /// know, by more than messages take.
+    pub(super) fn replaced(&self, now_ms: u64, envelope: &Envelope) -> bool {
+        let since_ms = now_ms.saturating_sub(self.reported_at_ms);
+        let age_ms = self.clock_ms.as_ms().saturating_add(since_ms);
+        let theirs_ms = envelope.clock_ms.as_ms();
+        envelope.incarnation != self.incarnation
+            && theirs_ms > age_ms.saturating_add(self.ttl_ms / 3)
+    }
+
     /// It advertised by itself, so it is not silent any more.
     pub(super) fn advertised(&mut self) {
         self.silent = false;

@@ -125,6 +125,8 @@ impl Requests {
             given: asked.given,
             claim: None,
             yielded: false,
+            contested: false,
+            theirs: None,
             auction: None,
             request,
         };

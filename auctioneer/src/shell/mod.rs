@@ -154,7 +154,7 @@ pub async fn run(
     service::check_name_is_free(&shell, &config.name).await?;
     let mut tasks = JoinSet::new();
     shell.listen(&mut tasks).await?;
-    tasks.spawn(publish::echo(shell.clone()));
+    tasks.spawn(publish::echo(shell.clone(), machine.token()));
     let service = RequestService::open(&shell, &config).await?;
     tasks.spawn(service::compare_policies(shell.clone()));
     let owner = Owner {
@@ -241,6 +241,9 @@ impl Owner {
                 }
             }
             self.step(&mut inputs).await;
+            if self.machine.has_namesake() {
+                return Err(AuctioneerError::NameTaken(self.shell.name.to_string()));
+            }
         }
         self.finish(&mut tasks).await
     }
@@ -262,6 +265,9 @@ impl Owner {
         let dropped = self.shell.bus.dropped.load(Ordering::Relaxed);
         if std::mem::replace(&mut self.dropped, dropped) < dropped {
             self.machine.take(now_ms, AuctioneerInput::Missed);
+            // advertisements of cells that came back may be among what was lost
+            let shell = self.shell.clone();
+            tokio::spawn(async move { shell.discover().await });
         }
         for input in inputs.drain(..) {
             self.machine.take(now_ms, input);

@@ -20,14 +20,15 @@ use crate::{
 };
 
 /// Evidence that messages flow: ten times a second to ourselves.
-pub(super) async fn echo(shell: Shell) {
+pub(super) async fn echo(shell: Shell, token: u64) {
+    let token = Bytes::from(token.to_string());
     let subject = shell.subjects.echo(&shell.name);
     let mut echoes = tokio::time::interval(Duration::from_millis(ECHO_MS));
     echoes.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         echoes.tick().await;
         if *shell.bus.connected.borrow() {
-            let echo = shell.bus.client.publish(subject.clone(), Bytes::new());
+            let echo = shell.bus.client.publish(subject.clone(), token.clone());
             if let Err(error) = in_time(echo).await {
                 tracing::debug!(%error, "no echo");
             }

@@ -6,14 +6,14 @@ use std::{
         Arc, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use async_nats::service::{Request, Service, ServiceExt, endpoint::Endpoint};
 use futures_util::StreamExt;
-use placement::Policy;
+use placement::{Policy, cut};
 use shared::{
-    AnswerTo, Subjects,
+    AnswerTo, LogLimit, Subjects,
     ask::gather,
     may_answer,
     permissions::Role,
@@ -27,6 +27,8 @@ use crate::{admission, ids::ReplyKey, io::AuctioneerInput};
 
 /// How often the policies of other auctioneers are compared with ours.
 const COMPARE: Duration = Duration::from_secs(60);
+/// Differing policies logged a second: anyone may claim to be an auctioneer.
+const POLICIES_LOGGED: u32 = 5;
 
 /// The service, at first without endpoints.
 pub(super) struct RequestService {
@@ -274,13 +276,16 @@ pub(super) async fn compare_policies(shell: Shell) {
     let policy = Arc::clone(&shell.policy);
     let ours = hash(&policy);
     let subject = format!("$SRV.INFO.{}", service_name(&shell));
+    let lines = LogLimit::new(POLICIES_LOGGED);
     loop {
         let on_answer = |answer: async_nats::Message| {
-            if let Some((name, theirs)) = other_policy(&answer.payload, &ours) {
+            if let Some((name, theirs)) = other_policy(&answer.payload, &ours)
+                && lines.next(Instant::now()).0
+            {
                 tracing::warn!(
                     policy = policy.name(),
-                    theirs,
-                    auctioneer = name,
+                    theirs = %cut(&theirs),
+                    auctioneer = %cut(&name),
                     "another auctioneer has a different policy"
                 );
             }

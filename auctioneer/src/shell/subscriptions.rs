@@ -24,7 +24,7 @@ impl Shell {
             .await?;
         self.drain(
             subjects.echo(&self.name),
-            |_, _| Some(AuctioneerInput::Echo),
+            |_, m| Some(read_echo(&m.payload)),
             tasks,
         )
         .await?;
@@ -144,6 +144,13 @@ impl Shell {
             Ok((true, input)) => input,
         }
     }
+}
+
+/// An echo says which run of an auctioneer it is from.
+fn read_echo(body: &[u8]) -> AuctioneerInput {
+    let token = std::str::from_utf8(body).ok();
+    let token = token.and_then(|text| text.parse().ok());
+    token.map_or(AuctioneerInput::Echo, AuctioneerInput::EchoOf)
 }
 
 fn stopped(stop: StopId, answer: StopAnswer) -> AuctioneerInput {

@@ -116,6 +116,10 @@ fn what_was_looked_for_while_it_waited_is_started_once() {
     answer(&mut world, asked[0], found("c1", &[]));
     world.bid_all();
     let sent = world.sent();
-    let works: usize = sent.iter().map(|sent| sent.start.work.len()).sum();
-    assert_eq!((sent.len(), works), (1, 1));
+    assert_eq!((sent.len(), sent[0].start.work.len()), (1, 1));
+    let jobs = world.out.iter().filter_map(|output| match output {
+        AuctioneerOutput::AuctionHeld { jobs, .. } => Some(*jobs),
+        _ => None,
+    });
+    assert_eq!(jobs.collect::<Vec<_>>(), [1], "it waits once");
 }

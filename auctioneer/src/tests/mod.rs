@@ -4,6 +4,7 @@ mod admission;
 mod answers;
 mod auction;
 mod claims;
+mod contested;
 mod due;
 mod events;
 mod feed;

@@ -88,6 +88,7 @@ fn who_gave_way_asks_until_the_others_instance_is_found() {
     assert!(!answer(&mut world, &[first()]), "it is too soon");
     world.pass(500);
     assert!(!answer(&mut world, &[]), "the other one may still start it");
+    assert!(questions(&mut world).is_empty(), "it is not asked at once");
     world.pass(500);
     assert!(answer(&mut world, &[first()]));
     let reply = world.start_reply(key);

@@ -119,6 +119,29 @@ async fn what_others_say_in_another_version_is_dropped_and_counted() {
 }
 
 #[tokio::test]
+async fn a_request_with_a_long_field_is_answered_shortly() {
+    let cluster = Cluster::start().await;
+    let _cell = HandCell::start(&cluster, "c1", 1_000).await;
+    let _auctioneer = cluster.warm("a1", "dea", 1).await;
+    let long = "x".repeat(1_000_000);
+    let mut misspelt = request("r1", "web", 1, 1);
+    misspelt[&long] = json!(7);
+    let bodies = [
+        json!({ "app": long }),
+        json!({ "app": "web", "memory_mb": 1, "disk_mb": 1, "kind": long }),
+        misspelt,
+    ];
+    for body in bodies {
+        let subject = cluster.subjects.start();
+        let answer = cluster
+            .raw(&subject, body.to_string().as_bytes())
+            .await
+            .unwrap();
+        assert!(answer.payload.len() < 2_000, "{}", answer.payload.len());
+    }
+}
+
+#[tokio::test]
 async fn a_misspelt_field_is_warned_of() {
     let cluster = Cluster::start().await;
     let _cell = HandCell::start(&cluster, "c1", 1_000).await;

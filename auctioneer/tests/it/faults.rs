@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use auctioneer::AuctioneerError;
 use serde_json::json;
 use testkit::{Link, eventually};
 
@@ -226,4 +227,19 @@ async fn leaving_finishes_what_is_in_flight() {
     assert_eq!(reply["outcome"], "placed");
     let refused = cluster.raw(&cluster.subjects.start(), b"{}").await;
     assert!(refused.is_err(), "nobody listens any more");
+}
+
+#[tokio::test]
+async fn of_two_auctioneers_of_one_name_that_start_together_one_leaves() {
+    let cluster = Cluster::start().await;
+    // each asks for the name before the other one has it
+    let one = cluster.auctioneer("a1", "dea").await;
+    let two = cluster.auctioneer("a1", "dea").await;
+    let (one, two) = (one.ended(), two.ended());
+    tokio::pin!(one, two);
+    tokio::select! {
+        gone = &mut one => assert!(matches!(gone, Err(AuctioneerError::NameTaken(_))), "{gone:?}"),
+        gone = &mut two => assert!(matches!(gone, Err(AuctioneerError::NameTaken(_))), "{gone:?}"),
+    }
+    cluster.sees("a1", 0).await;
 }

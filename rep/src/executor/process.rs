@@ -38,7 +38,7 @@ use crate::{
     config::{ProcessConfig, RepConfig},
     ledger::{EndReason, ExecutorReport, InstanceChange},
     outbox::{Counters, Outbox},
-    supervisor::{Orders, hide_from_own_user},
+    supervisor::Orders,
     tree,
 };
 
@@ -96,8 +96,6 @@ impl Processes {
         subjects: &Subjects,
         counters: Arc<Counters>,
     ) -> Result<Self, ExecutorError> {
-        // what is in our environment and memory (credentials) is not for instances of the same user
-        let hidden = hide_from_own_user();
         let users = Users::choose(process, &config.cell)?;
         let home = Home::make(process, &config.cell);
         let home = home.map_err(|source| ExecutorError::Directory {
@@ -108,11 +106,8 @@ impl Processes {
         users.make_locks()?;
         sweep(&groups, &users, &home);
         users.check_unused()?;
-        let runs_as = users.describe();
-        tracing::info!(cell = config.cell, home = %home.path().display(), "instances run as {runs_as}; {text}");
-        if let Err(error) = hidden {
-            tracing::warn!(%error, "processes of the rep's user can read its memory");
-        }
+        tracing::info!(cell = config.cell, home = %home.path().display(), "{text}");
+        users.log(&config.cell);
         let outbox = Outbox::new(client.clone(), Arc::clone(&counters));
         let logs = Logs::new(&config.cell, subjects.clone(), outbox, counters);
         let (reports_to, reports) = mpsc::channel(REPORTS);

@@ -67,18 +67,22 @@ impl Users {
         choose_from(run_as, own, &accounts)
     }
 
-    /// Which they are, for the log.
-    pub(crate) fn describe(&self) -> String {
+    /// Says which they are, and what is weaker than it could be.
+    pub(crate) fn log(&self, cell: &str) {
         match self {
-            Self::Own => "the rep's own user for all instances: they can signal the rep and each \
-                          other, and read each other's files and memory"
-                .into(),
-            Self::One(uid, gid) => format!(
-                "{uid}:{gid} for all instances: they can signal each other, and read each other's \
-                 files and memory"
+            Self::Own => tracing::warn!(
+                cell,
+                "instances run as the rep's own user, as it is not root: they can signal it, and \
+                 signal each other and read each other's files and memory"
             ),
-            Self::Each(range) => format!(
-                "one of {}-{} for each instance",
+            Self::One(uid, gid) => tracing::warn!(
+                cell,
+                "instances all run as {uid}:{gid} (run-as): they can signal each other, and read \
+                 each other's files and memory"
+            ),
+            Self::Each(range) => tracing::info!(
+                cell,
+                "each instance runs as a user of its own, of {}-{}",
                 range.first,
                 range.first + (range.count - 1)
             ),

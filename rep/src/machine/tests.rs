@@ -113,6 +113,7 @@ fn text(output: &CellOutput) -> String {
             format!("{how} {instance} {attempt}")
         }
         CellOutput::Event(event) => format!("event {} {}", event.kind, event.count),
+        CellOutput::AskNamesake => "ask who has our name".to_owned(),
     }
 }
 

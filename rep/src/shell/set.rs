@@ -11,9 +11,9 @@ impl Shell {
     pub(super) fn set(&mut self, now_ms: u64, body: &[u8]) -> Result<Bytes, WireError> {
         let set: CellSet = parse_strict(body, "set")?;
         bounded("set", set.set.len(), MAX_CHANGED)?;
-        let names: Vec<&String> = set.set.keys().collect();
-        tracing::info!(?names, "operator changes attributes");
+        let names = set.set.keys().cloned().collect::<Vec<_>>().join(", ");
         let cell = self.operators.set(set.set)?;
+        tracing::info!(names = %placement::cut(&names), "an operator has changed attributes");
         self.machine.describe(now_ms, &cell);
         Ok(to_bytes(&CellSetAnswer {
             v: shared::VERSION,

@@ -6,6 +6,7 @@ use std::{fs::File, io};
 
 use rustix::{
     fs::{Gid, Uid},
+    io::Errno,
     process::{DumpableBehavior, Resource, Rlimit},
     stdio,
     thread::{CapabilitySet, CapabilitySets, UnshareFlags},
@@ -30,7 +31,7 @@ pub(super) fn confine(orders: &Orders) -> io::Result<()> {
         limit(Resource::Nproc, orders.max_processes)?;
     }
     rustix::thread::set_no_new_privs(true)?;
-    drop_capabilities()?;
+    drop_capabilities(orders.user)?;
     own_ipc();
     if let Some((uid, gid)) = orders.user {
         let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
@@ -74,14 +75,17 @@ fn limit(resource: Resource, most: u64) -> io::Result<()> {
 
 /// No program that is executed from here has a capability, not even one that root executes. Without
 /// root there is none to be dropped; `no_new_privs` keeps others away.
-fn drop_capabilities() -> io::Result<()> {
+fn drop_capabilities(user: Option<(u32, u32)>) -> io::Result<()> {
+    let becomes_root = user.is_some_and(|(uid, _)| uid == 0);
     if rustix::process::geteuid().is_root() {
         for bit in 0..64 {
             let capability = CapabilitySet::from_bits_retain(1 << bit);
             match rustix::thread::remove_capability_from_bounding_set(capability) {
                 Ok(()) => {}
                 // the kernel knows no more
-                Err(rustix::io::Errno::INVAL) => break,
+                Err(Errno::INVAL) => break,
+                // a container without CAP_SETPCAP: another user than root has none anyway
+                Err(Errno::PERM) if !becomes_root => break,
                 Err(error) => return Err(error.into()),
             }
         }

@@ -131,8 +131,11 @@ impl Supervisor {
     }
 
     fn run(mut self, orders: &Orders) {
-        let ended = match launch(orders) {
-            Err(error) => EndReason::Failed(cannot_run(&orders.command[0], &error)),
+        let confined = confine::confine(orders).map_err(|e| format!("cannot confine it: {e}"));
+        let launched = confined
+            .and_then(|()| launch(orders).map_err(|error| cannot_run(&orders.command[0], &error)));
+        let ended = match launched {
+            Err(why) => EndReason::Failed(why),
             Ok(mut instance) => {
                 self.send(&SupervisorReport::Runs(
                     instance.main.as_raw_nonzero().get().unsigned_abs(),
@@ -306,7 +309,6 @@ fn command(orders: &Orders, program: &OsStr) -> Command {
 }
 
 fn launch(orders: &Orders) -> io::Result<Instance> {
-    confine::confine(orders)?;
     if let Some(cgroup) = &orders.cgroup {
         join(cgroup)?;
     }

@@ -340,3 +340,33 @@ async fn a_start_that_waited_out_a_blocked_link_never_runs() {
     cell.must_start(vec![work("web", 0)]).await;
     cell.end().await;
 }
+
+/// It was cut off when another rep was started under its name: the older one leaves, however late it is back.
+#[tokio::test]
+async fn a_rep_that_was_replaced_while_it_was_cut_off_leaves() {
+    let server = NatsServer::start().await;
+    let link = testkit::Link::to(server.port()).await;
+    let client = server.client().await;
+    let mut config = config("a");
+    config.interval = Span(Duration::from_millis(200));
+    config.ttl = Span(Duration::from_secs(1));
+    let old = Cell::start_through(&link.url(), client.clone(), config.clone()).await;
+    eventually("the cell's state", async || {
+        let own = subjects().cell("a", "state");
+        client.request(own, "".into()).await
+    })
+    .await;
+    let first: String = field(&old.state().await, "incarnation");
+    link.block();
+    let new = Cell::start_through(&server.url(), client, config).await;
+    let mut adverts = subscribe(&server, "vendue.cell.a.advert").await;
+    // it is not new any more: else it would give way to the older one
+    let later = |a: &Value| a["incarnation"] != *first && a["clock_ms"].as_u64() > Some(600);
+    next_where(&mut adverts, later).await;
+    link.unblock();
+    let gone = old.task.await.unwrap();
+    assert!(matches!(gone, Err(RepError::NameTaken { .. })), "{gone:?}");
+    assert!(!new.task.is_finished());
+    assert_ne!(field::<String>(&new.state().await, "incarnation"), first);
+    assert_eq!(new.end().await, RepExit::Shutdown);
+}

@@ -83,6 +83,46 @@ async fn bad_input_is_answered_with_a_body_and_headers() {
 }
 
 #[tokio::test]
+async fn a_message_that_is_one_long_field_is_answered_shortly() {
+    let server = NatsServer::start().await;
+    let cell = Cell::start(&server, config("a")).await;
+    let long = "x".repeat(1_000_000);
+    for what in [
+        "start",
+        "stop",
+        "drain",
+        "set",
+        "state",
+        "logs",
+        "instances",
+    ] {
+        let subject = match what {
+            "instances" => subjects().instances(),
+            own => subjects().cell("a", own),
+        };
+        let bodies = [value!({ (long.clone()): 7 }), value!({ "app": long })];
+        for body in bodies {
+            let answer = cell
+                .client
+                .request(subject.clone(), body.to_string().into());
+            let answer = answer.await.unwrap_or_else(|e| panic!("{what}: {e}"));
+            assert!(
+                answer.payload.len() < 2_000,
+                "{what}: {}",
+                answer.payload.len()
+            );
+            let error: Value = from(&answer.payload);
+            let is_app = what == "logs" || what == "instances";
+            assert!(
+                error["error"]["code"] == "invalid_request" || is_app,
+                "{what}: {error}"
+            );
+        }
+    }
+    cell.end().await;
+}
+
+#[tokio::test]
 async fn a_broadcast_is_answered_below_the_cells_own_subject_and_nowhere_else() {
     let server = NatsServer::start().await;
     let cell = Cell::start(&server, config("a")).await;

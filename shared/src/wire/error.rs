@@ -1,6 +1,8 @@
 //! Errors in answers, and parsing that names the field.
 
-use placement::Invalid;
+use std::borrow::Cow;
+
+use placement::{Invalid, cut};
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 
 use crate::version::{VERSION, Version};
@@ -110,7 +112,8 @@ pub fn parse<T: DeserializeOwned>(body: &[u8], unknown: &mut Vec<String>) -> Res
     let mut json = serde_json::Deserializer::from_slice(body);
     let mut note = |path: serde_ignored::Path<'_>| {
         if unknown.len() < known + 16 {
-            unknown.push(path.to_string().replace(".?", "")); // `?` stands for an Option
+            let path = path.to_string().replace(".?", ""); // `?` stands for an Option
+            unknown.push(cut(&path).into_owned());
         }
     };
     let parsed = serde_ignored::deserialize(&mut json, &mut note);
@@ -220,10 +223,34 @@ fn without_value(text: &str) -> String {
     }
 }
 
+/// More than any of our own lists of what is expected, characters.
+const MAX_EXPECTED: usize = 1_000;
+
+/// Serde's message with the start of a value that someone else chose; what was expected is ours, and
+/// stands last.
+fn shortened(text: &str) -> String {
+    match text.rsplit_once("expected ") {
+        Some((fault, expected)) => {
+            let expected: String = expected.chars().take(MAX_EXPECTED).collect();
+            format!("{}expected {expected}", cut_kept(fault))
+        }
+        None => cut(text).into_owned(),
+    }
+}
+
+/// The start, and what separates it from the rest of the sentence.
+fn cut_kept(fault: &str) -> String {
+    match cut(fault) {
+        Cow::Borrowed(whole) => whole.to_owned(),
+        Cow::Owned(short) => format!("{short}, "),
+    }
+}
+
 impl WireError {
     /// Serde's message in terms of JSON, not of Rust.
     fn unreadable(path: &str, error: &serde_json::Error) -> Self {
-        let mut text = error.to_string();
+        let path: &str = &cut(path);
+        let mut text = shortened(&error.to_string());
         if is_secret(path) && text.starts_with("invalid ") {
             text = without_value(&text);
         }

@@ -272,6 +272,7 @@ impl Node for AuctioneerNode {
     }
 
     fn missed(&mut self, now_ms: u64, out: &mut Outbox) {
+        out.send(Message::new("discover", "{}"));
         self.step(now_ms, Some(AuctioneerInput::Missed), out);
     }
 

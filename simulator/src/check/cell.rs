@@ -164,6 +164,10 @@ impl CellNode {
                 self.coming
                     .insert((now_ms + takes_ms, instance, attempt, true));
             }
+            CellOutput::AskNamesake => {
+                let question = Message::new(format!("cell.{}.state", self.name), "");
+                out.send(question.with_reply(format!("inbox.{}", self.name)));
+            }
             CellOutput::Event(_) => {}
         }
     }

@@ -50,15 +50,20 @@ impl Invariants {
         report.longest_double_ms = report.longest_double_ms.max(self.longest_double_ms);
     }
 
-    /// No instance runs on two cells for long. A cell that an auctioneer has lost counts as gone.
+    /// No instance runs on two cells for long. A cell that an auctioneer has lost counts as gone until it is
+    /// back; and for good, if an auctioneer was restarted after the instance was started elsewhere.
     fn nothing_runs_twice(&mut self, world: &World<'_>) -> Checked {
         let mut runs: BTreeMap<InstanceId, Vec<(&CellNode, u64)>> = BTreeMap::new();
         for cell in world.all::<CellNode>() {
             for (instance, process) in &cell.processes {
-                if !world.lost_since(cell.name(), process.since_ms) {
-                    let on = runs.entry(*instance).or_default();
-                    on.push((cell, process.since_ms));
-                }
+                let on = runs.entry(*instance).or_default();
+                on.push((cell, process.since_ms));
+            }
+        }
+        for cells in runs.values_mut().filter(|cells| cells.len() > 1) {
+            let last_ms = cells.iter().map(|(_, since_ms)| *since_ms).max();
+            if world.restarted_since(last_ms.unwrap_or(0)) {
+                cells.retain(|(cell, since_ms)| !world.lost_since(cell.name(), *since_ms));
             }
         }
         runs.retain(|_, cells| cells.len() > 1);

@@ -56,6 +56,10 @@ struct Place {
     cut: u32,
     /// The server and the node know that the connection ended.
     noticed: bool,
+    /// The node stands still: it learns later that the connection ended, or is back.
+    unnoticed: bool,
+    /// How many faults keep the program down.
+    down: u32,
     slow_us: u64,
     dropping: u32,
     dropped: bool,
@@ -85,6 +89,8 @@ pub(super) struct World<'s> {
     flow_us: u64,
     /// Cells that counted as gone, to one auctioneer at least, and when.
     lost: Vec<(String, u64)>,
+    /// When an auctioneer was killed last.
+    restarted_ms: Option<u64>,
     /// The message numbers of the last questions.
     pub(super) last_questions: Vec<u64>,
     pub(super) resting: bool,
@@ -158,6 +164,7 @@ impl<'s> World<'s> {
             faults: 0,
             flow_us: 0,
             lost: Vec::new(),
+            restarted_ms: None,
             last_questions: Vec::new(),
             resting: false,
         }
@@ -188,6 +195,11 @@ impl<'s> World<'s> {
         self.lost
             .iter()
             .any(|(lost, at_ms)| lost == cell && *at_ms >= since_ms)
+    }
+
+    /// Whether an auctioneer was killed or has started at this time or later: it has forgotten what it began.
+    pub(super) fn restarted_since(&self, since_ms: u64) -> bool {
+        self.restarted_ms.is_some_and(|at_ms| at_ms >= since_ms)
     }
 
     fn begin(&mut self) {
@@ -431,6 +443,8 @@ impl Place {
             frozen: 0,
             cut: 0,
             noticed: false,
+            unnoticed: false,
+            down: 0,
             slow_us: 0,
             dropping: 0,
             dropped: false,

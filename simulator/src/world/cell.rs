@@ -292,6 +292,8 @@ impl SimCell {
             }
             CellOutput::Execute(order) => self.executor.execute(now_ms, &order),
             CellOutput::Event(event) => published.push(Publication::Event(event)),
+            // names are unique here
+            CellOutput::AskNamesake => {}
         }
     }
 

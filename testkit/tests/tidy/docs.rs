@@ -226,6 +226,27 @@ const FIGURES: &[(&str, &str, &str, &str, u64)] = &[
         1,
     ),
     (
+        "ARCHITECTURE.md",
+        "a variable of the environment with its name | {} KiB |",
+        "placement/src/request.rs",
+        "MAX_TEXT",
+        1_024,
+    ),
+    (
+        "ARCHITECTURE.md",
+        "a command with its environment | {} MiB |",
+        "placement/src/request.rs",
+        "MAX_RUN",
+        1_048_576,
+    ),
+    (
+        "ARCHITECTURE.md",
+        "a log line quotes | {} characters |",
+        "placement/src/words.rs",
+        "MAX_FOREIGN",
+        1,
+    ),
+    (
         "INSTANCES.md",
         "| disk | every {} s,",
         "rep/src/supervisor/look.rs",

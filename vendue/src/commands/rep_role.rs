@@ -73,6 +73,12 @@ pub(crate) async fn rep(global: &Global, args: &RepArgs) -> anyhow::Result<Exit>
         identity: Some(config.cell.clone()),
         ..nats_options(&global, &short_name(&format!("rep-{}", config.cell)), true)
     };
+    if std::env::args().any(|word| has_credentials(&word)) {
+        tracing::warn!(
+            "the command line has credentials, and every process of this machine can read it: \
+             use NATS_URL, --creds or the file of --config"
+        );
+    }
     let bus = connect(&options).await?;
     let (cell, zone, url) = (&config.cell, &config.zone, &bus.url);
     tracing::info!(cell, zone, url, "starting rep");
@@ -80,6 +86,12 @@ pub(crate) async fn rep(global: &Global, args: &RepArgs) -> anyhow::Result<Exit>
     let ended = ended.map_err(rep_error)?;
     tracing::info!(reason = ended.reason(), "rep stopped");
     Ok(Exit::Ok)
+}
+
+/// Whether an argument is an address with a token, or with a user and a password.
+fn has_credentials(word: &str) -> bool {
+    let address = word.split_once("://").map(|(_, address)| address);
+    address.is_some_and(|address| address.contains('@'))
 }
 
 /// The file's address and prefix count where no flag and no variable says otherwise.

@@ -5,10 +5,14 @@ use crate::check::script::Fault;
 
 impl World<'_> {
     pub(super) fn fail(&mut self, n: usize, fault: Fault) {
+        if fault == Fault::Restart && n < self.script.auctioneers {
+            self.restarted_ms = Some(self.now_ms());
+        }
         let place = &mut self.places[n];
         match fault {
             Fault::Freeze => place.frozen += 1,
             Fault::Restart => {
+                place.down += 1;
                 place.alive = false;
                 place.node.die();
                 place.waiting.clear();
@@ -37,13 +41,20 @@ impl World<'_> {
                 }
             }
             Fault::Restart => {
-                if !place.alive {
+                place.down -= 1;
+                // a program that starts without a connection waits for one
+                if place.down == 0 && place.cut == 0 {
                     self.revive(n);
                 }
             }
             Fault::Cut { .. } => {
                 place.cut -= 1;
-                if place.cut == 0 {
+                if place.cut == 0 && !place.alive {
+                    place.noticed = false;
+                    if place.down == 0 {
+                        self.revive(n);
+                    }
+                } else if place.cut == 0 {
                     self.notice(n, true);
                     self.notice(n, false);
                     for message in std::mem::take(&mut self.places[n].unsent) {
@@ -74,12 +85,19 @@ impl World<'_> {
         let at_us = self.now_us + self.random.below(2_000);
         self.places[n].wake_us = at_us;
         self.queue.add(at_us, Happening::Wake(n));
+        if std::mem::take(&mut self.places[n].unnoticed) && self.places[n].alive {
+            self.act(n, |node, now_ms, out| node.connected(now_ms, false, out));
+            if !self.places[n].noticed {
+                self.act(n, |node, now_ms, out| node.connected(now_ms, true, out));
+            }
+        }
     }
 
     pub(super) fn revive(&mut self, n: usize) {
         let place = &mut self.places[n];
         place.life += 1;
         place.alive = true;
+        (place.noticed, place.unnoticed) = (false, false);
         place.wake_us = u64::MAX;
         let life = place.life;
         self.act(n, |node, now_ms, out| node.begin(now_ms, life, out));
@@ -95,7 +113,8 @@ impl World<'_> {
             return;
         }
         place.noticed = down;
-        if place.frozen == 0 {
+        place.unnoticed = place.frozen > 0;
+        if !place.unnoticed {
             self.act(n, |node, now_ms, out| node.connected(now_ms, !down, out));
         }
     }

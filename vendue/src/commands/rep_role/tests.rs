@@ -208,3 +208,13 @@ fn the_defaults_in_the_help_are_those_of_the_rep() {
         );
     }
 }
+
+#[test]
+fn credentials_on_the_command_line_are_noticed() {
+    for word in ["nats://token@host:4222", "--nats=tls://a:b@host"] {
+        assert!(has_credentials(word), "{word}");
+    }
+    for word in ["nats://host:4222", "a@b", "--cell"] {
+        assert!(!has_credentials(word), "{word}");
+    }
+}

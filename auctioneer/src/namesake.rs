@@ -1,0 +1,96 @@
+//! Another auctioneer of our name: each would take the other's echoes for its own, and answers to one would
+//! reach both. It happens when two start in the same moment, or when one stood still while the other started.
+//! Of the two the one with the lower random token leaves.
+
+/// So long another token must be heard: an echo of our own earlier run may still be on its way.
+const HEARD_MS: u64 = 1_000;
+/// The longest pause between two of its echoes, which come ten times a second.
+const PAUSE_MS: u64 = 500;
+
+/// What is heard on the subject of our echo.
+#[derive(Debug)]
+pub(crate) struct Namesake {
+    token: u64,
+    other: Option<Other>,
+    leaves: bool,
+}
+
+#[derive(Debug)]
+struct Other {
+    token: u64,
+    first_ms: u64,
+    last_ms: u64,
+}
+
+impl Namesake {
+    pub(crate) fn new(token: u64) -> Self {
+        Self {
+            token,
+            other: None,
+            leaves: false,
+        }
+    }
+
+    /// What our echoes say.
+    pub(crate) fn token(&self) -> u64 {
+        self.token
+    }
+
+    /// Whether this auctioneer must leave.
+    pub(crate) fn leaves(&self) -> bool {
+        self.leaves
+    }
+
+    /// An echo under our name.
+    pub(crate) fn heard(&mut self, now_ms: u64, token: u64) {
+        if token == self.token {
+            return;
+        }
+        let before = self.other.take();
+        let before = before.filter(|o| o.token == token && now_ms <= o.last_ms + PAUSE_MS);
+        let first_ms = before.map_or(now_ms, |other| other.first_ms);
+        self.leaves |= token > self.token && now_ms >= first_ms + HEARD_MS;
+        self.other = Some(Other {
+            token,
+            first_ms,
+            last_ms: now_ms,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// When the one with token 5 leaves, if these tokens are heard in turn at this interval.
+    fn leaves_at(tokens: &[u64], interval_ms: u64) -> Option<u64> {
+        let mut namesake = Namesake::new(5);
+        for (n, token) in (0..30).zip(tokens.iter().cycle()) {
+            let now_ms = 7_000 + n * interval_ms;
+            namesake.heard(now_ms, *token);
+            if namesake.leaves() {
+                return Some(now_ms - 7_000);
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn the_lower_token_leaves_when_the_other_one_was_heard_for_a_second() {
+        for (tokens, interval_ms, expected) in [
+            (&[9][..], 100, Some(1_000)),
+            (&[9, 5], 100, Some(1_000)),
+            (&[9], 500, Some(1_000)),
+            (&[9], 501, None),
+            (&[9, 8], 100, None),
+            (&[4], 100, None),
+            (&[5], 100, None),
+        ] {
+            assert_eq!(
+                leaves_at(tokens, interval_ms),
+                expected,
+                "{tokens:?} {interval_ms}"
+            );
+        }
+    }
+}

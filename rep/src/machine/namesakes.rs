@@ -1,0 +1,207 @@
+//! Other reps under our cell's name: who of two leaves.
+//!
+//! A rep that has just started gives way to one that was there before; of two that start together, the one with
+//! the greater incarnation leaves. Of two that have both been there for longer (one stood still or was cut off
+//! when the other one started), the older leaves: it was replaced. Neither believes a single message: the other
+//! one must have advertised for a whole ttl, if it is not new, and must have answered a question.
+
+use shared::{Incarnation, wire::Envelope};
+
+/// What is known of another rep of our name.
+#[derive(Clone, Debug)]
+pub(super) struct Namesakes {
+    own: Incarnation,
+    /// Until this age a rep counts as new.
+    new_ms: u64,
+    ttl_ms: u64,
+    other: Option<Other>,
+    /// The other rep because of which this one leaves.
+    winner: Option<Incarnation>,
+}
+
+/// The one that advertised last.
+#[derive(Clone, Debug)]
+struct Other {
+    incarnation: Incarnation,
+    /// When it advertised first, and last.
+    first_ms: u64,
+    last_ms: u64,
+    /// It is to answer a question; then we leave.
+    asked: bool,
+}
+
+impl Namesakes {
+    pub(super) fn new(own: Incarnation, new_ms: u64, ttl_ms: u64) -> Self {
+        Self {
+            own,
+            new_ms,
+            ttl_ms,
+            other: None,
+            winner: None,
+        }
+    }
+
+    /// The other rep because of which this one leaves.
+    pub(super) fn winner(&self) -> Option<Incarnation> {
+        self.winner
+    }
+
+    /// An advertisement under our name. Whether its sender is to be asked for its state.
+    pub(super) fn advertised(&mut self, now_ms: u64, advert: &Envelope) -> bool {
+        if advert.incarnation == self.own || self.winner.is_some() {
+            return false;
+        }
+        if advert.ttl.is_some_and(|ttl| ttl.0.is_zero()) {
+            self.other = self
+                .other
+                .take()
+                .filter(|other| other.incarnation != advert.incarnation);
+            return false;
+        }
+        let before = self.other.take().filter(|other| {
+            other.incarnation == advert.incarnation && now_ms <= other.last_ms + self.ttl_ms
+        });
+        let first_ms = before.map_or(now_ms, |other| other.first_ms);
+        let asked = self.gives_way(now_ms, first_ms, advert);
+        self.other = Some(Other {
+            incarnation: advert.incarnation,
+            first_ms,
+            last_ms: now_ms,
+            asked,
+        });
+        asked
+    }
+
+    /// Whether we leave if the other one answers.
+    fn gives_way(&self, now_ms: u64, first_ms: u64, advert: &Envelope) -> bool {
+        let (own_age_ms, other_age_ms) = (now_ms, advert.clock_ms.as_ms());
+        let lower = advert.incarnation < self.own;
+        if own_age_ms <= self.new_ms {
+            return other_age_ms > self.new_ms || lower;
+        }
+        if now_ms < first_ms + self.ttl_ms {
+            return false;
+        }
+        // the difference of two ages is known only as well as messages are fast
+        if own_age_ms.abs_diff(other_age_ms) <= self.new_ms {
+            lower
+        } else {
+            own_age_ms > other_age_ms
+        }
+    }
+
+    /// The answer of a rep of our name, we or another one.
+    pub(super) fn answered(&mut self, state: &Envelope) {
+        let asked = self.other.as_ref().filter(|other| other.asked);
+        if asked.is_some_and(|other| other.incarnation == state.incarnation) {
+            self.winner = Some(state.incarnation);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use placement::Span;
+    use shared::clock::CellTime;
+
+    use super::*;
+
+    const NEW_MS: u64 = 10_000;
+    const TTL_MS: u64 = 15_000;
+
+    fn rep() -> Namesakes {
+        Namesakes::new(Incarnation::from_u128(5), NEW_MS, TTL_MS)
+    }
+
+    fn from(incarnation: u128, age_ms: u64) -> Envelope {
+        Envelope {
+            v: shared::VERSION,
+            cell: "a".into(),
+            auction: None,
+            incarnation: Incarnation::from_u128(incarnation),
+            seq: 1,
+            clock_ms: CellTime::from_ms(age_ms),
+            ttl: Some(Span(Duration::from_millis(TTL_MS))),
+            recent: Vec::new(),
+            unchanged: false,
+        }
+    }
+
+    /// Another rep advertises every 5 s from this time of ours on; when we ask, and whether its answers make
+    /// us leave.
+    fn asks_at(incarnation: u128, ahead_ms: i64, from_ms: u64, until_ms: u64) -> Option<u64> {
+        let mut rep = rep();
+        for now_ms in (from_ms..=until_ms).step_by(5_000) {
+            let age_ms = now_ms.saturating_add_signed(ahead_ms);
+            let advert = from(incarnation, age_ms);
+            let asks = rep.advertised(now_ms, &advert);
+            rep.answered(&from(5, now_ms));
+            assert_eq!(rep.winner(), None, "our own answer");
+            rep.answered(&advert);
+            assert_eq!(rep.winner().is_some(), asks, "unasked answers do not count");
+            if asks {
+                return Some(now_ms);
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn a_new_rep_gives_way_to_one_that_was_there_before() {
+        for (incarnation, ahead_ms, leaves) in [
+            (9, 60_000, Some(1_000)),
+            (1, 60_000, Some(1_000)),
+            (1, 0, Some(1_000)),
+            (9, 0, None),
+        ] {
+            assert_eq!(
+                asks_at(incarnation, ahead_ms, 1_000, 9_000),
+                leaves,
+                "{incarnation} {ahead_ms}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_rep_that_was_replaced_leaves_when_the_new_one_has_been_there_for_a_ttl() {
+        for (incarnation, ahead_ms, leaves) in [
+            (9, -50_000, Some(115_000)),
+            (1, -50_000, Some(115_000)),
+            (9, 50_000, None),
+            (1, 50_000, None),
+            // about as old as we are: the greater incarnation leaves
+            (1, -9_000, Some(115_000)),
+            (1, 9_000, Some(115_000)),
+            (9, -9_000, None),
+            (9, 9_000, None),
+        ] {
+            assert_eq!(
+                asks_at(incarnation, ahead_ms, 100_000, 200_000),
+                leaves,
+                "{incarnation} {ahead_ms}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_few_messages_make_nobody_leave() {
+        let mut rep = rep();
+        // an answer to no question
+        rep.answered(&from(1, 50_000));
+        assert!(!rep.advertised(100_000, &from(1, 50_000)));
+        rep.answered(&from(1, 50_000));
+        // another one after a pause of more than a ttl, and one of another incarnation between
+        assert!(!rep.advertised(116_000, &from(1, 66_000)));
+        assert!(!rep.advertised(120_000, &from(2, 60_000)));
+        assert!(!rep.advertised(131_000, &from(1, 81_000)));
+        // it withdraws and is there again
+        assert!(!rep.advertised(140_000, &from(1, 90_000)));
+        let mut leaves = from(1, 95_000);
+        leaves.ttl = Some(Span::default());
+        assert!(!rep.advertised(141_000, &leaves));
+        assert!(!rep.advertised(146_000, &from(1, 96_000)));
+        assert_eq!(rep.winner(), None);
+    }
+}
