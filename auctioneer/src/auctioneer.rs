@@ -101,6 +101,7 @@ impl Auctioneer {
     pub fn take(&mut self, now_ms: u64, input: AuctioneerInput) {
         use AuctioneerInput as Input;
         self.parts.turn.now_ms = now_ms;
+        // these two come from this process: they prove nothing about messages
         if !matches!(input, Input::Connected(_) | Input::Shutdown) {
             self.evidence(now_ms);
         }
@@ -181,16 +182,19 @@ impl Auctioneer {
     pub fn run(&mut self, now_ms: u64) -> Vec<AuctioneerOutput> {
         let parts = &mut self.parts;
         parts.turn.now_ms = now_ms;
+        // before the auction: what is over must not be placed once more in it
         answers::unanswered(parts);
         parts.requests.due(&mut parts.turn);
         self.forget_ended();
         let parts = &mut self.parts;
         self.lookups.run(parts);
         self.stops.end_due(&mut parts.turn);
+        // a cell whose lease is over must not win below
         if now_ms >= self.next_expire_ms {
             self.expire(now_ms);
         }
         let parts = &mut self.parts;
+        // all of the above may have made room, or changed the pool for what is queued
         parts.requests.requeue(now_ms, parts.feed.version());
         self.bidding.hold_auction(parts);
         self.forget_ended();
@@ -272,6 +276,7 @@ impl Auctioneer {
     /// Messages may have been missed: what waits here may run already.
     fn missed(&mut self, now_ms: u64) {
         let unsure = self.parts.requests.missed(now_ms);
+        // without the missed answers a lookup would conclude that nobody has the instances
         self.lookups.ask_again();
         self.lookups.check(unsure);
     }

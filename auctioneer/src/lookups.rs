@@ -218,6 +218,7 @@ impl Lookups {
         let cells = parts.feed.cells();
         lookup.missing = cells.map(|(name, _)| Arc::clone(name)).collect();
         lookup.until_ms = parts.turn.now_ms + LOOKUP_WAIT_MS;
+        // no cell is known, so no answer will end the lookup
         if lookup.missing.is_empty() {
             return self.conclude(parts, lookup);
         }
@@ -236,6 +237,7 @@ impl Lookups {
             parts.turn.counters.stray_answers += 1;
             return;
         };
+        // a large answer comes in parts: the cell has answered with the last one
         if !answer.more {
             lookup.missing.remove(answer.cell.as_str());
         }
@@ -271,6 +273,7 @@ impl Lookups {
             return;
         }
         for (instance, (app, holders)) in &mut lookup.instances {
+            // those that run before those that have ended, then by claim: the first one is kept
             holders.sort();
             holders.dedup_by(|a, b| a.cell == b.cell);
             end_duplicates(parts, app, *instance, holders);
@@ -311,6 +314,7 @@ impl Lookups {
                     None if late => Done::unknown(None, "another auctioneer owns this request"),
                     None => continue,
                 },
+                // where a silent cell may run it, a start elsewhere would be a second copy
                 None if silent.is_empty() => continue,
                 None => unknown(&silent),
             };

@@ -114,18 +114,18 @@ impl Ended {
     /// The outcome of another auctioneer, as it was published.
     pub(crate) fn heard(body: Bytes) -> Self {
         #[derive(serde::Deserialize)]
-        struct Told {
+        struct Published {
             outcome: Outcome,
             #[serde(default)]
             claim: Option<AuctionId>,
         }
-        let told: Option<Told> = serde_json::from_slice(&body).ok();
+        let published: Option<Published> = serde_json::from_slice(&body).ok();
         Self {
             // what is queued may have been placed since
-            unsure: told
+            unsure: published
                 .as_ref()
-                .is_none_or(|t| matches!(t.outcome, Outcome::Unknown | Outcome::Queued)),
-            claim: told.and_then(|t| t.claim),
+                .is_none_or(|p| matches!(p.outcome, Outcome::Unknown | Outcome::Queued)),
+            claim: published.and_then(|p| p.claim),
             body,
             contested: false,
             own: None,
@@ -218,6 +218,7 @@ impl Outcomes {
         };
         self.bytes = self.bytes + known.bytes() - old.map_or(0, Known::bytes);
         self.known.insert(id.clone(), known);
+        // an id stands in the queue once, or the second entry would forget a newer outcome too soon
         if first {
             self.ended.push_back((now_ms, id.clone()));
         }
@@ -234,6 +235,7 @@ impl Outcomes {
                 break;
             }
             self.dropped += u64::from(!old);
+            // a repeat of it must still ask the cells before anything is started
             self.former.add(id.as_str());
             if let Some(gone) = self.known.remove(id) {
                 self.bytes -= gone.bytes();
@@ -245,6 +247,7 @@ impl Outcomes {
             if !old && self.begun.len() <= MAX_BEGUN {
                 break;
             }
+            // with an outcome it stands in `ended` too, and is forgotten from there
             if self.known.get(id).is_some_and(|known| known.body.is_none()) {
                 self.former.add(id.as_str());
                 self.known.remove(id);

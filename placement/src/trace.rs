@@ -147,7 +147,7 @@ impl Trace {
         let kept_set: BTreeSet<u32> = kept.iter().copied().collect();
         let dropped = before.iter().filter(|slot| !kept_set.contains(slot));
         let whys = dropped
-            .map(|slot| (*slot, Why::text("narrowed away")))
+            .map(|slot| (*slot, Why::text("others are preferred")))
             .collect();
         self.stages.push(StageReport {
             stage: name.to_owned(),

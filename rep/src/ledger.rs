@@ -138,7 +138,8 @@ impl Ledger {
     /// Judges each instance of a start: accepted and reserved, or refused with the reason. An
     /// instance that is already reserved is accepted again, without effect.
     pub fn start(&mut self, now_ms: u64, start: &CellStart) -> Acceptance {
-        // for each app, the repeats of reserved instances that come later in this message
+        // `believed` counts what runs before each instance in the order of the message, so a repeat that
+        // comes later is not part of it yet: for each app, the repeats of reserved instances that come later in this message
         let mut to_come: BTreeMap<&str, u32> = BTreeMap::new();
         let mut seen = BTreeSet::new();
         for work in &start.work {
@@ -203,6 +204,7 @@ impl Ledger {
             self.end(now_ms, &work.instance, stop.claim.is_some());
         }
         for id in &stop.instances {
+            // the stop of a duplicate must not keep out the start that wins
             if stop.claim.is_none() && !self.instances.contains_key(id) {
                 self.history.stop_before_start(now_ms, *id);
             }
@@ -237,6 +239,7 @@ impl Ledger {
     /// Lets time pass: restarts that are due, the end of a drain, forgetting.
     pub fn tick(&mut self, now_ms: u64) {
         self.history.forget(now_ms);
+        // before the restarts: one that is due now must not outlive the drain
         if self.drain_at_ms.is_some_and(|at| at <= now_ms) {
             self.drain_at_ms = None;
             let all: Vec<InstanceId> = self.instances.keys().copied().collect();
@@ -299,7 +302,9 @@ impl Ledger {
             needs: None,
             has: None,
         };
+        // known ids first: a repeat gets the first answer, whatever has become of the cell since
         if let Some(entry) = self.instances.get_mut(&work.instance) {
+            // of two claims the lower counts, whichever arrived first
             entry.claim = entry.claim.min(work.claim.unwrap_or(start.auction));
             entry.expires_ms = entry.expires_ms.max(start.expires_ms.as_ms());
             return Ok(Known::Already);

@@ -323,3 +323,17 @@ proptest! {
         }
     }
 }
+
+/// An app with 0 instances would otherwise count as one that has the cell in use.
+#[test]
+fn apps_without_instances_are_not_taken_over_from_a_report() {
+    let report = br#"{"v":1,"cell":"a","total":{"memory_mb":10},"available":{"memory_mb":10},
+        "apps":{"none":0,"web":2}}"#;
+    let cell = shared::wire::parse_cell(report).unwrap();
+    let apps: Vec<(&str, u32)> = cell
+        .apps
+        .iter()
+        .map(|(app, n)| (app.as_str(), *n))
+        .collect();
+    assert_eq!(apps, [("web", 2)]);
+}

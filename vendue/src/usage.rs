@@ -1,5 +1,5 @@
 //! What is wrong with a value on the command line, in the form of all our errors: the flag, the value,
-//! what was expected and an example. The library says the rest (a flag that is not there, one missing).
+//! what was expected and an example; likewise what is missing. The library says the rest.
 
 use std::error::Error;
 
@@ -25,6 +25,9 @@ pub(crate) fn argument(error: &clap::Error) -> Option<(String, Option<String>)> 
 
 /// One line on a value that cannot be used; none where the library's words stay.
 pub(crate) fn bad_value(error: &clap::Error) -> Option<String> {
+    if error.kind() == ErrorKind::MissingRequiredArgument {
+        return missing(error);
+    }
     if !matches!(
         error.kind(),
         ErrorKind::InvalidValue | ErrorKind::ValueValidation
@@ -47,6 +50,20 @@ pub(crate) fn bad_value(error: &clap::Error) -> Option<String> {
     Some(match value {
         "" => format!("{flag}: a value is missing; {expected}"),
         value => format!("{flag} {value:?}: {expected}"),
+    })
+}
+
+/// One line on arguments that are not there, with how the command is used.
+fn missing(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::Strings(names)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let names = names.join(", ").replace(['<', '>'], "");
+    let usage = error.get(ContextKind::Usage).map(ToString::to_string);
+    let usage = usage.as_deref().and_then(|text| text.split_once("Usage: "));
+    Some(match usage.and_then(|(_, rest)| rest.lines().next()) {
+        Some(usage) => format!("{names}: missing; expected {}", usage.trim()),
+        None => format!("{names}: missing"),
     })
 }
 
@@ -92,6 +109,23 @@ mod tests {
 
     use super::*;
     use crate::cli::Cli;
+
+    #[test]
+    fn what_is_missing_is_said_with_how_the_command_is_used() {
+        for (line, said) in [
+            ("stop", "APP: missing; expected vendue stop <APP>"),
+            (
+                "run a -- x",
+                "--memory SIZE, --disk SIZE: missing; expected vendue run APP --memory SIZE",
+            ),
+        ] {
+            let args = std::iter::once("vendue").chain(line.split(' '));
+            let error = Cli::try_parse_from(args).unwrap_err();
+            let message = bad_value(&error).unwrap_or_else(|| panic!("{line}: {error}"));
+            assert!(message.starts_with(said), "{line}: {message}");
+            assert_eq!(message.lines().count(), 1, "{line}: {message}");
+        }
+    }
 
     #[test]
     fn a_bad_value_is_said_with_its_flag_what_was_expected_and_an_example() {

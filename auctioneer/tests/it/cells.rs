@@ -40,6 +40,8 @@ pub(crate) struct State {
     pub(crate) bids: bool,
     /// The cell below whose subject it answers broadcasts, when that is not its own.
     pub(crate) speaks_as: Option<String>,
+    /// Whether its answers to starts and stops are no messages.
+    pub(crate) is_unreadable: bool,
     pub(crate) starts_received: Vec<CellStart>,
     pub(crate) bids_received: usize,
     pub(crate) discovers_received: usize,
@@ -76,6 +78,7 @@ impl HandCell {
             ttl: Duration::from_secs(15),
             bids: true,
             speaks_as: None,
+            is_unreadable: false,
             starts_received: Vec::new(),
             bids_received: 0,
             discovers_received: 0,
@@ -178,6 +181,10 @@ impl State {
             }
             "state" => Some((message.reply.clone()?, self.report(None))),
             "instances" => Some((self.answer_to(message)?, self.instances())),
+            "stop" | "start" if self.is_unreadable => {
+                let to = self.answer_to(message).or_else(|| message.reply.clone());
+                Some((to?, Bytes::from_static(b"{\"v\":1}")))
+            }
             "stop" => Some((self.answer_to(message)?, self.stop(body))),
             _ => self.start(message),
         }

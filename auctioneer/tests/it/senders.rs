@@ -1,6 +1,10 @@
 //! Who speaks stands in the subject: what says otherwise is not believed, and answers go to inboxes only.
 
-use std::time::Duration;
+use std::{
+    io,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use async_nats::HeaderMap;
 use futures_util::StreamExt;
@@ -47,6 +51,53 @@ async fn an_answer_below_another_cells_subject_is_not_believed() {
         .await
         .unwrap();
     assert_eq!(heard, ["c1"]);
+}
+
+/// What is logged on this thread.
+#[derive(Clone, Debug, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn unreadable_answers_are_counted_and_logged() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let cluster = Cluster::start().await;
+    let cell = HandCell::start(&cluster, "c1", 1_000).await;
+    cell.set(|s| s.is_unreadable = true);
+    let _auctioneer = cluster.warm("a1", "dea", 1).await;
+    let reply = cluster.start_app(&request("r1", "web", 100, 1)).await;
+    assert_eq!(reply["outcome"], "unknown");
+    counted(&cluster, "dropped_malformed", 1).await;
+    cluster
+        .raw("vendue.stop", br#"{"app":"web"}"#)
+        .await
+        .unwrap();
+    counted(&cluster, "dropped_malformed", 2).await;
+    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let dropped = text
+        .lines()
+        .filter(|line| line.contains("malformed message"));
+    let dropped: Vec<&str> = dropped
+        .filter(|line| line.contains("missing field"))
+        .collect();
+    assert!(dropped.len() >= 2, "{text}");
+    assert!(dropped[0].contains(".start."), "{text}");
 }
 
 #[tokio::test]

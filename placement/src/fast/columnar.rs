@@ -2,7 +2,8 @@
 //!
 //! **Why.** A policy that ranks cells against each other (Triton's), or computes an expression for each
 //! (`objective`), must look at all of them. Over columns a cell costs about 25 ns with the dearest
-//! presets; the plain engine takes some 0.2 µs for one.
+//! presets; the plain engine takes some 0.2 µs for one and more with each stage. With 5,000 cells this
+//! engine is 25 (`objective`) to 50 (`dapi`) times as fast as that.
 //!
 //! **Invariant.** It goes through the stages as the plain engine does and every term has the same bits,
 //! but filters that debits cannot change are judged once for each class of cells, places by memory

@@ -1,8 +1,8 @@
 //! The ordered engine: cells stay in order of their own part of the cost, and only the winner moves.
 //!
 //! **Why.** Under Diego's policies every job would otherwise walk over all cells, although next to
-//! nothing changes between two jobs. With 5,000 cells this engine is 75 times as fast as the columnar
-//! one: 1,230,000 decisions a second against 16,500.
+//! nothing changes between two jobs. With 5,000 cells this engine is more than 1,000 times as fast as
+//! the plain one, and 75 times as fast as the columnar one: 1,230,000 decisions a second against 16,500.
 //!
 //! **Invariant.** For the cells of one class (same zone, same totals, alike to every filter) the cost
 //! of a job is `base(cell) + part(class, job)`, plus what the app's own instances add. So the

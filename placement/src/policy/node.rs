@@ -22,14 +22,18 @@ pub(super) enum Value {
 }
 
 impl Value {
-    fn what(&self) -> &'static str {
+    /// Its sort, and the value where it is a short one.
+    fn what(&self) -> String {
         match self {
-            Self::Text(_) => "a string",
-            Self::Number(_) => "a number",
-            Self::Flag(_) => "true or false",
-            Self::List(_) => "a list",
-            Self::Table(_) => "a table",
-            Self::Null => "nothing",
+            Self::Text(text) => {
+                let start: String = text.chars().take(40).collect();
+                format!("the string {start:?}")
+            }
+            Self::Number(number) => format!("the number {number}"),
+            Self::Flag(flag) => flag.to_string(),
+            Self::List(_) => "a list".into(),
+            Self::Table(_) => "a table".into(),
+            Self::Null => "nothing".into(),
         }
     }
 }

@@ -70,8 +70,8 @@ fn fault(json: &serde_json::Value) -> String {
 fn a_value_of_another_sort_is_named_with_what_it_is_and_what_was_expected() {
     use serde_json::json;
     for (value, what) in [
-        (json!(5), "a number"),
-        (json!(true), "true or false"),
+        (json!(5), "the number 5"),
+        (json!(true), "true"),
         (json!([]), "a list"),
         (json!({}), "a table"),
         (json!(null), "nothing"),
@@ -85,7 +85,10 @@ fn a_value_of_another_sort_is_named_with_what_it_is_and_what_was_expected() {
         ("stage", "a list of tables, [[stage]]"),
     ] {
         let message = fault(&json!({"name": "x", field: "y"}));
-        assert_eq!(message, format!("{field} is a string; expected {expected}"));
+        assert_eq!(
+            message,
+            format!("{field} is the string \"y\"; expected {expected}")
+        );
     }
     let message = fault(&json!(["diego"]));
     assert_eq!(message, "the policy is a list; expected a table");
@@ -110,12 +113,13 @@ fn a_number_out_of_its_range_is_named_with_the_range() {
     }
     assert!(Policy::from_json(&json!({"preset": "objective", "azs": 1})).is_ok());
     let message = fault(&json!({"preset": "dapi", "reboot_within": -1}));
-    let expected = "reboot_within is a number; expected a number of days from 0, or a string";
+    let expected = "reboot_within is the number -1; expected a number of days from 0, or a string";
     assert_eq!(message, expected);
     assert!(Policy::from_json(&json!({"preset": "dapi", "reboot_within": 0})).is_ok());
     for number in ["nan", "inf", "-inf"] {
         let error = Policy::parse(&format!("preset = \"diego\"\nindex_weight = {number}"));
-        let expected = "index_weight is a number; expected a finite number";
+        let number = if number == "nan" { "NaN" } else { number };
+        let expected = format!("index_weight is the number {number}; expected a finite number");
         assert_eq!(error.unwrap_err().message, expected);
     }
 }

@@ -13,7 +13,7 @@ use std::{
     process::{Child, Command, Stdio},
     sync::{Arc, mpsc as threads},
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use async_nats::Client;
@@ -195,11 +195,13 @@ impl Processes {
 
 impl Spawner {
     fn serve(mut self, jobs: &threads::Receiver<Job>) {
+        let mut swept = Instant::now();
         loop {
-            let job = match jobs.recv_timeout(SWEEP) {
+            let job = match jobs.recv_timeout(SWEEP.saturating_sub(swept.elapsed())) {
                 Ok(job) => job,
                 Err(threads::RecvTimeoutError::Timeout) => {
                     sweep(&self.groups, &self.users, &self.home);
+                    swept = Instant::now();
                     continue;
                 }
                 Err(threads::RecvTimeoutError::Disconnected) => return,

@@ -67,6 +67,7 @@ impl Ledger {
             InstanceState::Restarting => {
                 entry.state = InstanceState::Stopping;
                 entry.running_ms = None;
+                // no process will report its end, so the reservation is released here
                 self.restarts.retain(|(_, waiting)| waiting != id);
                 self.release(now_ms, id, InstanceState::Exited, Some("stopped".into()));
             }
@@ -169,6 +170,7 @@ impl Ledger {
         self.seq += 1;
     }
 
+    /// The count limits how many starts auctioneers send at a time, so it is news.
     fn left_starting(&mut self) {
         self.cell.starting -= 1;
         self.seq += 1;

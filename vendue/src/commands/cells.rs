@@ -26,12 +26,12 @@ pub(crate) struct CellsArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum CellsCommand {
-    /// Show all that a cell says of itself
+    /// Show all that a cell advertises
     Show {
         /// The cell
         cell: String,
     },
-    /// Change what a cell says of itself; a cell with a file for it keeps it over a restart
+    /// Change attributes of a cell; one with an attributes file keeps them over a restart
     Set {
         /// The cell
         cell: String,

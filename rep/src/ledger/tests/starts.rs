@@ -302,3 +302,29 @@ fn invalid_work() {
     }
     assert_eq!(check_work(&work(1, "a")), Ok(()));
 }
+
+#[test]
+fn work_without_a_limit_is_refused_where_each_instance_needs_one() {
+    let no_memory = Work {
+        memory_mb: 0,
+        ..work(1, "a")
+    };
+    let no_disk = Work {
+        disk_mb: 0,
+        ..work(2, "a")
+    };
+    let works = start(vec![no_memory, no_disk, work(3, "a")]);
+    let refused =
+        |field: &str| format!("{field} is 0: this cell takes no instance without a limit");
+    let (no_memory, no_disk) = (refused("memory_mb"), refused("disk_mb"));
+    for (memory, disk, expected) in [
+        (false, false, ["+", "+", "+"]),
+        (true, false, [&no_memory, "+", "+"]),
+        (false, true, ["+", &no_disk, "+"]),
+        (true, true, [&no_memory, &no_disk, "+"]),
+    ] {
+        let mut ledger = ledger();
+        ledger.needs_size(memory, disk);
+        assert_eq!(answers(&mut ledger, 0, &works), expected);
+    }
+}
