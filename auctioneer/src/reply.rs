@@ -17,7 +17,7 @@ use crate::ticket::{Answer, Done, Instance, State, Ticket, because};
 fn present(ticket: &Ticket, instance: &Instance) -> Done {
     match &instance.state {
         State::Done(done) => done.clone(),
-        State::Held(why) => Done {
+        State::Held(why) | State::Shares(Some(why)) => Done {
             outcome: Outcome::Queued,
             cell: None,
             why: Some(Arc::clone(why)),
@@ -30,7 +30,7 @@ fn present(ticket: &Ticket, instance: &Instance) -> Done {
             duplicate_of: None,
         },
         State::Sent => Done::unknown(None, "start sent; no reply before the deadline"),
-        State::Shares => Done::unknown(
+        State::Shares(None) => Done::unknown(
             None,
             "the same instance of another request is being started",
         ),

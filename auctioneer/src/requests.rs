@@ -222,7 +222,7 @@ impl Requests {
     pub(crate) fn share(&mut self, slot: Slot, first: Slot) {
         if let Some(ticket) = self.tickets.get_mut(&first.ticket) {
             ticket.instances[first.position].sharers.push(slot);
-            self.set_state(slot, State::Shares);
+            self.set_state(slot, State::Shares(None));
         }
     }
 

@@ -127,8 +127,8 @@ pub(crate) enum State {
     Held(Arc<Unplaced>),
     /// Sent to a cell.
     Sent,
-    /// The same as another request's instance, whose outcome it shares.
-    Shares,
+    /// The same as another request's instance, whose outcome it shares; why that was queued, if it was.
+    Shares(Option<Arc<Unplaced>>),
     /// Final.
     Done(Done),
 }

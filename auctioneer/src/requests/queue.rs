@@ -102,6 +102,10 @@ impl Requests {
         if self.queue.held_count == 0 {
             self.queue.held_version = pool_version;
         }
+        let sharers = ticket.instances[slot.position].sharers.clone();
+        for sharer in sharers {
+            self.set_state(sharer, State::Shares(Some(Arc::clone(&why))));
+        }
         self.set_state(slot, State::Held(why));
         self.queue.held.push_back(slot);
         first

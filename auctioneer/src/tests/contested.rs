@@ -162,6 +162,31 @@ fn the_outcome_of_a_request_that_is_begun_again_is_not_certain() {
     assert_eq!(questions(&mut world).len(), 1);
 }
 
+/// What it shares was queued after a cell had refused it.
+#[test]
+fn what_shares_a_queued_instance_is_answered_as_queued() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    let requests = ["r", "s"].map(|id| {
+        let mut waits = request(id, "web", 100, 1);
+        waits.queue_timeout = Some(Span(Duration::from_secs(60)));
+        waits
+    });
+    let key = world.ask(requests.into());
+    let sent = world.sent();
+    let cell = world.cell("c1");
+    cell.cell.available.memory_mb = 50;
+    cell.seq += 1;
+    world.deliver(&sent[0]);
+    for _ in 0..10 {
+        world.advertise("c1");
+        world.pass(500);
+    }
+    let reply = world.reply(key).unwrap();
+    for of in 0..2 {
+        assert_eq!(reply["requests"][of]["outcome"], "queued", "{reply}");
+    }
+}
+
 /// The same instance of two requests is started once, and both are answered with where it is.
 #[test]
 fn what_shares_an_instance_of_another_auctioneers_request_is_told_of_it() {
