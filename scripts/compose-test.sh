@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Brings up the unchanged docker-compose.yml, places work through the published port, breaks things,
-# and takes everything down again.
+# and takes everything down again; then the same cluster with docker-compose.secure.yml, once.
 #
 #   scripts/compose-test.sh                  VENDUE=path/to/vendue to use another binary than target/debug
 #   scripts/compose-test.sh --real-images    only says whether a registry has the base images
@@ -16,6 +16,7 @@ cd "$(dirname "$0")/.."
 readonly DEBIAN=debian:bookworm-slim RUST=rust:1-slim-bookworm NATS=nats:2.14-alpine
 export VENDUE_IMAGE=vendue-test/vendue
 project=vendue-test-$$
+files=(-f docker-compose.yml)
 lent=() # names that are taken back from images of our own at the end
 registry=unknown
 work=$(mktemp -d)
@@ -32,9 +33,9 @@ skip() {
 }
 
 if docker compose version >/dev/null 2>&1; then
-    compose() { docker compose --ansi never -p "$project" "$@"; }
+    compose() { docker compose --ansi never -p "$project" "${files[@]}" "$@"; }
 elif command -v docker-compose >/dev/null; then
-    compose() { docker-compose --ansi never -p "$project" "$@"; }
+    compose() { docker-compose --ansi never -p "$project" "${files[@]}" "$@"; }
 else
     skip "neither docker compose nor docker-compose is installed"
 fi
@@ -312,6 +313,27 @@ drain() {
     eventually 40 "its container has ended and stays so" has_exited z2-cell-0
 }
 
+# Keys, permissions and TLS: the cluster works, an operator may drain, a user may not, a stranger nothing.
+secure() {
+    export VENDUE_AUTH_DIR=$work/auth
+    attempt "make-secure.sh" env VENDUE="$(realpath "$vendue")" scripts/make-secure.sh
+    files=(-f docker-compose.yml -f docker-compose.secure.yml)
+    export NATS_URL=tls://127.0.0.1:$VENDUE_NATS_PORT NATS_CA=$work/auth/tls/ca.pem
+    export NATS_NKEY=$work/auth/keys/alice.nk
+    up=yes
+    attempt "compose up" compose up -d --no-build
+    eventually 60 "all four cells are in the pool, with keys and TLS" pool_is "${CELLS[@]}"
+    eventually 60 "every container is healthy" all_healthy
+    place web 4
+    eventually 30 "web runs, two instances in each zone" runs_are web "4 2"
+    if vendue drain z1-cell-0 >"$work/seen" 2>&1; then fail "a user drains a cell"; fi
+    grep -q "not permitted to publish to vendue.cell.z1-cell-0.drain" "$work/seen" ||
+        fail "a refusal is not said: $(cat "$work/seen")"
+    if NATS_NKEY='' vendue health >/dev/null 2>&1; then fail "a stranger is let in"; fi
+    export NATS_NKEY=$work/auth/keys/olga.nk
+    drain
+}
+
 has_exited() { # SERVICE
     local state
     state=$(docker inspect --format '{{.State.Status}} {{.State.ExitCode}} {{.RestartCount}}' \
@@ -333,5 +355,7 @@ images
 bring_up
 break_things
 drain
+take_down
+secure
 take_down
 say "passed in $SECONDS s; nothing is left but the images vendue-test/*"

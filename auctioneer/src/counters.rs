@@ -15,6 +15,8 @@ pub struct Counters {
     pub dropped_wrong_subject: u64,
     /// Answers not given: the request wants them on a subject that is no inbox.
     pub dropped_reply_subject: u64,
+    /// What the server's permissions refused.
+    pub dropped_not_permitted: u64,
     /// Dropped: too large, or with too many apps.
     pub dropped_too_large: u64,
     /// Dropped: an older version than the one known.

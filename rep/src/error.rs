@@ -1,7 +1,7 @@
 //! Why a cell cannot run.
 
 use placement::Invalid;
-use shared::nats::BusError;
+use shared::nats::{BusError, PermissionViolation};
 
 use crate::executor::ExecutorError;
 
@@ -20,6 +20,14 @@ pub enum RepError {
         cell: String,
         /// The other cell's incarnation, or its answer.
         incarnation: String,
+    },
+    /// The server's permissions do not allow what a cell must do.
+    #[error("cell {cell:?}: {violation}; the credentials must be those of this cell")]
+    NotPermitted {
+        /// The cell.
+        cell: String,
+        /// What was refused.
+        violation: PermissionViolation,
     },
     /// NATS cannot be used.
     #[error("cannot use NATS")]

@@ -13,7 +13,7 @@ use async_nats::{Client, HeaderMap, Message, connection::State, service::Request
 use bytes::Bytes;
 use shared::{
     AnswerTo, Subjects, may_answer,
-    nats::in_time,
+    nats::{PermissionViolations, in_time},
     wire::{WireError, to_bytes},
 };
 use tokio::sync::{mpsc, oneshot};
@@ -34,6 +34,8 @@ pub(crate) struct Counters {
     pub(crate) reply_subject: AtomicU64,
     /// Lines of output not published because of the rate limit.
     pub(crate) lines: AtomicU64,
+    /// What the server's permissions refused.
+    pub(crate) violations: PermissionViolations,
 }
 
 /// A request as it was received.
@@ -247,6 +249,7 @@ impl Counters {
         serde_json::json!({
             "dropped_unsent": self.unsent.load(Ordering::Relaxed),
             "dropped_malformed": self.malformed.load(Ordering::Relaxed),
+            "dropped_not_permitted": self.violations.count(),
             "dropped_reply_subject": self.reply_subject.load(Ordering::Relaxed),
             "dropped_lines": self.lines.load(Ordering::Relaxed),
         })

@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 use futures_util::StreamExt;
 use shared::{
     Subjects,
-    nats::{Bus, BusError, is_no_responders},
+    nats::{Bus, BusError, PermissionViolation, is_no_responders},
+    permissions::{Permissions, Role},
     shutdown::CancellationToken,
     wire::Envelope,
 };
@@ -73,7 +74,11 @@ pub async fn run(
         return Ok(RepExit::Shutdown);
     };
     ask_for_the_name(&config, &bus, &subjects).await?;
-    let counters = Arc::new(Counters::default());
+    let counters = Arc::new(Counters {
+        violations: bus.violations.clone(),
+        ..Counters::default()
+    });
+    let permissions = Role::Cell.permissions(&subjects, &config.cell);
     let inbox = bus.client.new_inbox();
     let client = &bus.client;
     let (messages, service) =
@@ -88,14 +93,17 @@ pub async fn run(
         zone = config.zone,
         "ready: accepting work"
     );
-    let ended = live(&mut shell, bus, messages, shutdown).await;
+    let ended = live(&mut shell, bus, messages, permissions, shutdown).await;
     if let Some(service) = service {
         let _ = service.stop().await;
     }
     let namesake = shell.namesake();
     shell.close().await;
     match namesake {
-        None => Ok(ended),
+        None => ended.map_err(|violation| RepError::NotPermitted {
+            cell: config.cell,
+            violation,
+        }),
         Some(incarnation) => Err(RepError::NameTaken {
             cell: config.cell,
             incarnation: incarnation.to_string(),
@@ -146,9 +154,15 @@ async fn live(
     shell: &mut Shell,
     bus: Bus,
     mut messages: Messages,
+    permissions: Permissions,
     shutdown: CancellationToken,
-) -> RepExit {
+) -> Result<RepExit, PermissionViolation> {
     let mut connected = bus.connected;
+    let mut refused = std::pin::pin!(
+        bus.violations
+            .first(|violation| permissions.needs(violation))
+    );
+    let mut permitted = true;
     connected.mark_unchanged();
     let mut watching = true;
     let mut ending = None;
@@ -158,7 +172,7 @@ async fn live(
             ending = Some(shell.shut_down() + END_MS);
         }
         if shell.is_drained() || ending.is_some_and(|end| end <= shell.now_ms()) {
-            return ending.map_or(RepExit::Drained, |_| RepExit::Shutdown);
+            return Ok(ending.map_or(RepExit::Drained, |_| RepExit::Shutdown));
         }
         let wake = shell.instant(shell.next_ms().min(ending.unwrap_or(u64::MAX)));
         tokio::select! {
@@ -169,6 +183,14 @@ async fn live(
             report = shell.executor_reports() => shell.report(report),
             () = sleep_until(wake) => shell.tick(),
             Some((topic, question)) = messages.next() => shell.handle(topic, question),
+            violation = &mut refused, if permitted => {
+                // as without a connection, what runs goes on: a mistake in the server's configuration
+                // must not end the work of every cell
+                permitted = false;
+                if shell.is_empty() {
+                    return Err(violation);
+                }
+            }
             changed = connected.changed(), if watching => {
                 watching = changed.is_ok();
                 if *connected.borrow_and_update() {

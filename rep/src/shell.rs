@@ -137,6 +137,11 @@ impl Shell {
         self.machine.ledger().is_drained()
     }
 
+    /// Whether it runs nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.machine.ledger().instance_count() == 0
+    }
+
     /// The other cell of our name, if there is one and this one must end.
     pub(crate) fn namesake(&self) -> Option<Incarnation> {
         self.machine.namesake()

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use async_nats::service::{Service, ServiceExt};
 use futures_util::{StreamExt, stream::BoxStream, stream::SelectAll};
-use shared::{Subjects, nats::BusError};
+use shared::{Subjects, nats::BusError, permissions::Role};
 
 use crate::{
     config::RepConfig,
@@ -73,7 +73,7 @@ pub(crate) async fn listen(
         for (what, topic) in ENDPOINTS {
             let subject = subjects.cell(&config.cell, what);
             let messages = client
-                .queue_subscribe(subject, "q".into())
+                .queue_subscribe(subject, Subjects::CELL_QUEUE.into())
                 .await
                 .map_err(BusError::subscribe)?;
             all.push(plain(messages, topic));
@@ -102,20 +102,19 @@ async fn serve(
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value.clone()))
         .collect();
-    // a service's name must not contain dots
-    let name = format!("{}-cell", subjects.prefix().replace('.', "-"));
     let service = client
         .service_builder()
         .description("cell agent: runs the work that auctioneers send")
         .metadata(metadata)
         .stats_handler(move |_, _| counters.to_json())
-        .start(name, env!("CARGO_PKG_VERSION"))
+        .start(subjects.service(Role::Cell), env!("CARGO_PKG_VERSION"))
         .await
         .map_err(refused)?;
     for (what, topic) in ENDPOINTS {
         let endpoint = service
             .endpoint_builder()
             .name(what)
+            .queue_group(Subjects::CELL_QUEUE)
             .add(subjects.cell(&config.cell, what))
             .await
             .map_err(refused)?;

@@ -6,6 +6,7 @@ pub mod clock;
 mod ids;
 mod log_limit;
 pub mod nats;
+pub mod permissions;
 pub mod proc;
 pub mod random;
 pub mod shutdown;

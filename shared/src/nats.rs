@@ -2,25 +2,31 @@
 
 mod context;
 mod identity;
+mod notices;
+mod tls;
+mod violations;
 
 use std::{
     future::Future,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use async_nats::{
-    Client, ClientError, ConnectErrorKind, ConnectOptions, Event, Message, StatusCode,
+    Client, ClientError, ConnectErrorKind, ConnectOptions, Event, Message, ServerError, StatusCode,
 };
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use context::Context;
 pub use context::{context_names, selected_context};
+use notices::Notices;
+pub use tls::TlsOptions;
+pub use violations::{Act, PermissionViolation, PermissionViolations};
 
 /// A publish or subscribe that takes longer than this has failed: while disconnected the client
 /// queues, and then waits for ever.
@@ -33,7 +39,13 @@ pub struct NatsOptions {
     pub url: String,
     /// A credentials file (JWT and seed).
     pub creds: Option<PathBuf>,
-    /// One of the `nats` tool's contexts, by name; its settings come first, `url` and `creds`
+    /// A file with the seed of an nkey.
+    pub nkey: Option<PathBuf>,
+    /// TLS files, and how TLS begins.
+    pub tls: TlsOptions,
+    /// What our inboxes begin with; none = `_INBOX.` and the identity.
+    pub inbox_prefix: Option<String>,
+    /// One of the `nats` tool's contexts, by name or by file; its settings come first, those above
     /// override them.
     pub context: Option<String>,
     /// The connection's name, shown in the server's monitoring.
@@ -45,6 +57,8 @@ pub struct NatsOptions {
     pub patient: bool,
     /// Once cancelled, nothing is logged of the connection: its server is about to end.
     pub ending: CancellationToken,
+    /// Takes what the server's permissions refuse.
+    pub violations: PermissionViolations,
 }
 
 /// Why NATS could not be used.
@@ -57,6 +71,8 @@ pub enum BusError {
         url: String,
         /// The client's own error.
         source: async_nats::ConnectError,
+        /// What may help.
+        advice: &'static str,
     },
     /// A context, credentials file or address that cannot be used.
     #[error("{what}: {why}")]
@@ -93,6 +109,8 @@ pub struct Bus {
     pub connected: watch::Receiver<bool>,
     /// Messages that this client dropped because a subscription was full.
     pub dropped: Arc<AtomicU64>,
+    /// What the server's permissions refused.
+    pub violations: PermissionViolations,
     /// The addresses of the server, without secrets.
     pub url: String,
 }
@@ -127,16 +145,18 @@ pub async fn connect(options: &NatsOptions) -> Result<Bus, BusError> {
         Some(identity) => identity,
         None => identity::of_connection(&options.name),
     };
-    let inbox = identity::inbox_prefix(&context, &identity)?;
+    let inbox = identity::inbox_prefix(options, &context, &identity)?;
     let connect = credentials(options, &context, userinfo).await?;
-    let connect = context.secure(connect).custom_inbox_prefix(inbox);
+    let tls = options.tls.or(context.tls());
+    let tls_first = tls.first;
+    let connect = tls.apply(connect)?.custom_inbox_prefix(inbox);
     let connect = settings(connect, options, state, &dropped, &notices);
     let addresses: Vec<String> = url.split(',').map(|u| u.trim().to_owned()).collect();
     let first = connect.clone().connect(addresses.clone()).await;
     let client = match first {
         // a malformed address stays malformed: trying again is useless
         Err(error) if options.patient && error.kind() != ConnectErrorKind::ServerParse => {
-            notices.failed(&error.to_string());
+            notices.failed_at_first(&error, tls::advice(&error, tls_first));
             let again = connect.retry_on_initial_connect();
             again.connect(addresses).await
         }
@@ -147,6 +167,7 @@ pub async fn connect(options: &NatsOptions) -> Result<Bus, BusError> {
             Some(name) => format!("{} (context {name})", without_secrets(&url)),
             None => without_secrets(&url),
         },
+        advice: tls::advice(&source, tls_first),
         source,
     })?;
     Ok(Bus {
@@ -154,6 +175,7 @@ pub async fn connect(options: &NatsOptions) -> Result<Bus, BusError> {
         identity: identity.into(),
         connected,
         dropped,
+        violations: options.violations.clone(),
         url: without_secrets(&url),
     })
 }
@@ -184,6 +206,7 @@ fn settings(
     // a command reports its failure itself
     let notices = options.patient.then(|| Arc::clone(notices));
     let ending = options.ending.clone();
+    let violations = options.violations.clone();
     connect
         .name(&options.name)
         .ping_interval(Duration::from_secs(5))
@@ -201,8 +224,17 @@ fn settings(
                 (Event::SlowConsumer(subscription), _) => {
                     tracing::warn!(subscription, "messages dropped: slow consumer");
                 }
-                (Event::ServerError(error), _) => {
-                    tracing::warn!(%error, "the NATS server reports an error");
+                (Event::ServerError(error), notices) => {
+                    let violation = match error {
+                        ServerError::Other(text) => violations.take(text),
+                        _ => None,
+                    };
+                    match (violation, notices) {
+                        (Some(violation), Some(notices)) => notices.refused(&violation),
+                        // whoever asked for it reports it
+                        (Some(violation), None) => tracing::debug!(%violation, "NATS client"),
+                        (None, _) => tracing::warn!(%error, "the NATS server reports an error"),
+                    }
                 }
                 (Event::Connected, Some(notices)) => notices.connected(),
                 (Event::Disconnected, Some(notices)) => notices.disconnected(),
@@ -217,79 +249,6 @@ fn reason(error: &ClientError) -> String {
     match error {
         ClientError::Other(reason) => reason.clone(),
         other => other.to_string(),
-    }
-}
-
-/// The first and the longest interval between two log lines about a server that cannot be reached.
-const NOTICE_FIRST: Duration = Duration::from_secs(2);
-const NOTICE_MAX: Duration = Duration::from_secs(60);
-
-/// Logs changes of a role's connection: the client retries several times a second and for ever, so
-/// the first failure is logged at once and later ones at growing intervals.
-#[derive(Debug)]
-struct Notices {
-    /// The addresses without secrets.
-    url: String,
-    state: Mutex<NoticeState>,
-}
-
-#[derive(Debug, Default)]
-struct NoticeState {
-    /// When the next failure is logged, and how long after that the next one; none = at once.
-    next: Option<(Instant, Duration)>,
-    /// The last reason with its source, which only the first attempt knows.
-    detailed: String,
-}
-
-impl Notices {
-    fn new(url: String) -> Self {
-        Self {
-            url,
-            state: Mutex::default(),
-        }
-    }
-
-    fn failed(&self, reason: &str) {
-        let Some(reason) = self.lock().failure_due(Instant::now(), reason) else {
-            return;
-        };
-        let hint = if reason.contains("authorization") || reason.contains("nonce") {
-            "check the token, the user or the credentials"
-        } else {
-            "is a NATS server running there? check the address"
-        };
-        let url = &self.url;
-        tracing::warn!(url, reason, hint, "cannot connect to NATS; trying again");
-    }
-
-    fn connected(&self) {
-        *self.lock() = NoticeState::default();
-        tracing::info!(url = self.url, "connected to NATS");
-    }
-
-    fn disconnected(&self) {
-        tracing::warn!(url = self.url, "NATS disconnected; reconnecting");
-    }
-
-    fn lock(&self) -> MutexGuard<'_, NoticeState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl NoticeState {
-    /// The reason to log, if a line is due.
-    fn failure_due(&mut self, now: Instant, reason: &str) -> Option<String> {
-        let wait = match self.next {
-            Some((at, _)) if now < at => return None,
-            Some((_, wait)) => (wait * 2).min(NOTICE_MAX),
-            None => NOTICE_FIRST,
-        };
-        self.next = Some((now + wait, wait));
-        // "IO error" says less than "IO error: Connection refused"
-        if !self.detailed.starts_with(reason) {
-            reason.clone_into(&mut self.detailed);
-        }
-        Some(self.detailed.clone())
     }
 }
 
@@ -346,6 +305,9 @@ async fn credentials(
         };
         return connect.credentials_file(path).await.map_err(refuse);
     }
+    if let Some(file) = &options.nkey {
+        return Ok(connect.nkey(nkey_seed(file)?));
+    }
     let Some((name, password)) = userinfo else {
         return context.authenticate(connect).await;
     };
@@ -353,6 +315,20 @@ async fn credentials(
         Some(password) => connect.user_and_password(name, password),
         None => connect.token(name),
     })
+}
+
+/// The seed in an nkey's file. What else is in there may be a secret, too, and is not repeated.
+fn nkey_seed(file: &Path) -> Result<String, BusError> {
+    let refuse = |why: String| BusError::Options {
+        what: format!("nkey file {}", file.display()),
+        why,
+    };
+    let text = std::fs::read_to_string(file).map_err(|e| refuse(e.to_string()))?;
+    let lines = text.lines().map(str::trim);
+    let seed = lines.into_iter().find(|line| line.starts_with("SU"));
+    let seed = seed.filter(|seed| nkeys::KeyPair::from_seed(seed).is_ok());
+    seed.map(str::to_owned)
+        .ok_or_else(|| refuse("no seed of a user in it; expected a line of SU and 56 more".into()))
 }
 
 /// The address without user, password or token, for messages and logs.
@@ -409,34 +385,5 @@ mod tests {
             !error.contains("one@") && !error.contains("two@"),
             "{error}"
         );
-    }
-
-    #[test]
-    fn a_failure_is_logged_at_once_then_less_often() {
-        let mut state = NoticeState::default();
-        let start = Instant::now();
-        let logged: Vec<u64> = (0..200)
-            .filter(|second| {
-                let now = start + Duration::from_secs(*second);
-                state.failure_due(now, "IO error").is_some()
-            })
-            .collect();
-        assert_eq!(logged, [0, 2, 6, 14, 30, 62, 122, 182]);
-    }
-
-    #[test]
-    fn a_reason_keeps_its_detail() {
-        let mut state = NoticeState::default();
-        let start = Instant::now();
-        let refused = "IO error: Connection refused";
-        assert!(state.failure_due(start, refused).is_some());
-        let later = start + NOTICE_FIRST;
-        assert_eq!(
-            state.failure_due(later, "IO error").as_deref(),
-            Some(refused)
-        );
-        let later = later + NOTICE_MAX;
-        let other = state.failure_due(later, "authorization violation");
-        assert_eq!(other.as_deref(), Some("authorization violation"));
     }
 }

@@ -6,6 +6,8 @@ use std::{fmt, str::FromStr};
 
 use placement::{Invalid, check_name};
 
+use crate::permissions::Role;
+
 /// The subjects of one cluster. The default prefix is `vendue`; with different prefixes several
 /// clusters share a NATS account.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +71,11 @@ fixed! {
 }
 
 impl Subjects {
+    /// The queue group of a cell's request subjects.
+    pub const CELL_QUEUE: &str = "q";
+    /// The queue group in which all auctioneers share requests.
+    pub const AUCTIONEER_QUEUE: &str = "auctioneers";
+
     /// The subjects under this prefix.
     pub fn new(prefix: impl Into<String>) -> Result<Self, Invalid> {
         let prefix = prefix.into();
@@ -138,6 +145,17 @@ impl Subjects {
     /// The answers of all auctioneers to this asker's broadcasts; `token` may be `*`.
     pub fn auctioneer_answers(&self, asker: &str, token: &str) -> String {
         format!("{}.auctioneer.*.answer.{asker}.{token}", self.prefix)
+    }
+
+    /// All answers of one auctioneer.
+    pub fn answers_of_auctioneer(&self, auctioneer: &str) -> String {
+        format!("{}.auctioneer.{auctioneer}.answer.*.*", self.prefix)
+    }
+
+    /// The name of the NATS service of all cells or all auctioneers, which must not contain the prefix's
+    /// dots.
+    pub fn service(&self, role: Role) -> String {
+        format!("{}-{role}", self.prefix.replace('.', "-"))
     }
 
     /// What the subject of an answer to a broadcast says.

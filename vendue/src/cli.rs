@@ -3,11 +3,14 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, builder::styling::Styles};
-use shared::telemetry::{self, LogFormat};
+use shared::{
+    nats::PermissionViolation,
+    telemetry::{self, LogFormat},
+};
 
 use crate::{
     bench, commands,
-    context::{Exit, Global},
+    context::{Exit, Failure, Global, failure_code},
     report::report,
     table,
 };
@@ -76,6 +79,8 @@ enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+    /// Make keys, and the NATS server's permissions for them
+    Auth(commands::auth::AuthArgs),
     /// Start a whole cluster here: a private nats-server, an auctioneer and cells
     Up(commands::up::UpArgs),
     /// Show a cluster at work from start to end
@@ -130,6 +135,14 @@ impl Command {
         )
     }
 
+    /// Whether it decides itself what a violation of the server's permissions means.
+    fn handles_violations(&self) -> bool {
+        matches!(
+            self,
+            Command::Up(_) | Command::Rep(_) | Command::Auctioneer(_)
+        )
+    }
+
     /// A role alone in its process gets one thread: it has one connection and one state machine, and
     /// a message that crosses threads on its way costs more than a second thread brings.
     fn runtime(&self) -> std::io::Result<tokio::runtime::Runtime> {
@@ -142,12 +155,26 @@ impl Command {
 
     async fn run(&self, global: &Global) -> anyhow::Result<Exit> {
         let work = self.dispatch(global);
-        if self.is_role() {
+        if self.handles_violations() {
             return work.await;
         }
-        tokio::select! {
+        let interrupted = async {
+            if self.is_role() {
+                std::future::pending::<()>().await;
+            }
+            let _ = tokio::signal::ctrl_c().await;
+        };
+        let violations = &global.violations;
+        let done = tokio::select! {
             done = work => done,
-            _ = tokio::signal::ctrl_c() => Ok(self.interrupted()),
+            // an answer that does not come would be waited for in vain
+            violation = violations.first(|_| true) => Err(not_permitted(&violation)),
+            () = interrupted => Ok(self.interrupted()),
+        };
+        match violations.remembered() {
+            // what came of it may be less than there is
+            Some(violation) => Err(not_permitted(&violation)),
+            None => done,
         }
     }
 
@@ -179,6 +206,7 @@ impl Command {
             Command::Capacity(args) => commands::capacity::capacity(global, args).await,
             Command::Sim(args) => Box::pin(commands::sim::sim(global, args)).await,
             Command::Policy(policy) => policy.run(global),
+            Command::Auth(args) => args.run(global),
             Command::Health(args) => commands::health::health(global, args).await,
             Command::Up(args) => commands::up::up(global, args).await,
             Command::Demo(args) => commands::demo::demo(args).await,
@@ -190,6 +218,16 @@ impl Command {
             Command::Completions { shell } => commands::version::completions(*shell),
         }
     }
+}
+
+fn not_permitted(violation: &PermissionViolation) -> anyhow::Error {
+    Failure::because(
+        failure_code::NOT_PERMITTED,
+        format_args!(
+            "{violation}: the NATS server's permissions do not allow it; \
+             other credentials (--nkey, --creds, --context) may"
+        ),
+    )
 }
 
 #[cfg(test)]

@@ -115,7 +115,11 @@ pub(crate) fn nats_options(global: &Global, name: &str, patient: bool) -> NatsOp
     NatsOptions {
         url: global.url().unwrap_or_default(),
         creds: global.creds(),
+        nkey: global.nkey(),
+        tls: global.tls(),
+        inbox_prefix: global.inbox_prefix(),
         context: global.context(),
+        violations: global.violations.clone(),
         name: name.into(),
         identity: global.identity.clone(),
         patient,
@@ -129,30 +133,19 @@ pub(crate) async fn connect(options: &NatsOptions) -> anyhow::Result<Bus> {
 }
 
 fn advise(error: BusError) -> anyhow::Error {
-    let advice = match &error {
+    let (source, advice) = match &error {
         BusError::Options { .. } => return Usage::because(error),
-        BusError::Connect { source, .. } => match source.kind() {
-            ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
-                "the server wants other credentials: put the token into the address \
-                 (--nats nats://TOKEN@HOST:PORT), or use --creds or --context"
-            }
-            ConnectErrorKind::Tls => "does the server speak TLS? check the address and --context",
-            ConnectErrorKind::ServerParse => {
-                return Usage::because(format_args!(
-                    "{error}: {source}; expected an address like nats://127.0.0.1:4222"
-                ));
-            }
-            _ => {
-                "is a server running there? `vendue up` starts one with a whole cluster; \
-                 --nats or NATS_URL says where another is"
-            }
-        },
+        BusError::Connect { source, advice, .. } => (source, *advice),
         _ => return error.into(),
     };
-    let source = std::error::Error::source(&error).map_or(String::new(), |s| format!(": {s}"));
+    if source.kind() == ConnectErrorKind::ServerParse {
+        return Usage::because(format_args!(
+            "{error}: {source}; expected an address like nats://127.0.0.1:4222"
+        ));
+    }
     Failure::because(
         failure_code::UNREACHABLE,
-        format_args!("{error}{source}\n{advice}"),
+        format_args!("{error}: {source}\n{advice}"),
     )
 }
 

@@ -3,6 +3,8 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
+use shared::nats::{PermissionViolations, TlsOptions};
+
 /// What every command takes.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Everywhere")]
@@ -17,7 +19,27 @@ pub(crate) struct Global {
     /// A NATS credentials file [env: NATS_CREDS]
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) creds: Option<PathBuf>,
-    /// One of the nats tool's contexts, by name [env: NATS_CONTEXT] [default: the selected one]
+    /// A file with the seed of an nkey [env: NATS_NKEY]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) nkey: Option<PathBuf>,
+    /// File with the authorities that sign servers' certificates, as PEM [env: NATS_CA] [default: the
+    /// system's]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// File with our TLS certificate, as PEM [env: NATS_CERT]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// File with the key of our TLS certificate, as PEM [env: NATS_KEY]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Begin with TLS, for servers that say nothing before [env: NATS_TLS_FIRST]
+    #[arg(long, global = true)]
+    pub(crate) tls_first: bool,
+    /// What the subjects of answers to us begin with [env: NATS_INBOX_PREFIX] [default: _INBOX.IDENTITY]
+    #[arg(long, global = true, value_name = "SUBJECT")]
+    pub(crate) inbox_prefix: Option<String>,
+    /// One of the nats tool's contexts, by name, or a file of one (NAME.json) [env: NATS_CONTEXT]
+    /// [default: the selected one]
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) context: Option<String>,
     /// Who asks, where the server's permissions name that: one word [default: the credentials' name]
@@ -38,6 +60,9 @@ pub(crate) struct Global {
     /// What to log on standard error, such as info or rep=debug [default: warn; roles: info]
     #[arg(long, global = true, env = "VENDUE_LOG", value_name = "FILTER", value_parser = filter)]
     pub(crate) log: Option<String>,
+    /// What the server's permissions refused to this command.
+    #[arg(skip)]
+    pub(crate) violations: PermissionViolations,
 }
 
 fn filter(text: &str) -> Result<String, String> {
@@ -55,8 +80,35 @@ impl Global {
 
     /// The credentials file, in the same way.
     pub(crate) fn creds(&self) -> Option<PathBuf> {
-        let environment_variable = || self.environment_variable("NATS_CREDS").map(PathBuf::from);
-        self.creds.clone().or_else(environment_variable)
+        self.file(self.creds.as_ref(), "NATS_CREDS")
+    }
+
+    /// The file of an nkey, in the same way.
+    pub(crate) fn nkey(&self) -> Option<PathBuf> {
+        self.file(self.nkey.as_ref(), "NATS_NKEY")
+    }
+
+    /// TLS files, in the same way.
+    pub(crate) fn tls(&self) -> TlsOptions {
+        let first = self.environment_variable("NATS_TLS_FIRST");
+        TlsOptions {
+            ca: self.file(self.tls_ca.as_ref(), "NATS_CA"),
+            cert: self.file(self.tls_cert.as_ref(), "NATS_CERT"),
+            key: self.file(self.tls_key.as_ref(), "NATS_KEY"),
+            first: self.tls_first
+                || first.is_some_and(|first| !["0", "false", "no"].contains(&first.as_str())),
+        }
+    }
+
+    /// What inboxes begin with, in the same way.
+    pub(crate) fn inbox_prefix(&self) -> Option<String> {
+        let given = self.inbox_prefix.clone();
+        given.or_else(|| self.environment_variable("NATS_INBOX_PREFIX"))
+    }
+
+    fn file(&self, flag: Option<&PathBuf>, variable: &str) -> Option<PathBuf> {
+        let environment_variable = || self.environment_variable(variable).map(PathBuf::from);
+        flag.cloned().or_else(environment_variable)
     }
 
     /// The context: the flag's; else, unless somebody names a server by its address, the
@@ -158,6 +210,8 @@ pub(crate) mod failure_code {
     pub(crate) const UNREACHABLE: &str = "unreachable";
     /// Asked, and no answer in time: it may have been done.
     pub(crate) const NO_ANSWER: &str = "no_answer";
+    /// The server's permissions do not allow it.
+    pub(crate) const NOT_PERMITTED: &str = "not_permitted";
     /// Anything else.
     pub(crate) const FAILED: &str = "failed";
 }

@@ -3,6 +3,7 @@
 // texts for people are put together plainly: an allocation more does not matter
 #![allow(clippy::format_push_string)]
 
+mod auth;
 mod bench;
 mod cli;
 mod cluster;

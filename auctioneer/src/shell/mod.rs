@@ -19,7 +19,8 @@ use placement::{Invalid, Policy, check_name};
 use shared::{
     LogLimit, Subjects,
     clock::{Clock, wall_ms},
-    nats::{Bus, BusError},
+    nats::{Bus, BusError, PermissionViolation},
+    permissions::Role,
     shutdown::CancellationToken,
 };
 use tokio::{
@@ -70,6 +71,14 @@ pub enum AuctioneerError {
     /// NATS could not be used.
     #[error("the auctioneer cannot use NATS")]
     Bus(#[from] BusError),
+    /// The server's permissions do not allow what an auctioneer must do.
+    #[error("auctioneer {name}: {violation}; the credentials must be those of this auctioneer")]
+    NotPermitted {
+        /// Its name.
+        name: String,
+        /// What was refused.
+        violation: PermissionViolation,
+    },
     /// The NATS service could not be started.
     #[error("starting the auctioneer's NATS service")]
     Service(#[source] async_nats::Error),
@@ -189,6 +198,7 @@ impl Owner {
         let mut minute = tokio::time::interval(Duration::from_secs(60));
         let mut inputs = Vec::with_capacity(AT_ONCE);
         let mut leave_by_ms = None;
+        let mut refused = Box::pin(self.shell.clone().refused());
         loop {
             let now_ms = self.clock.now_ms();
             let mut wake_ms = self.machine.next_wake_ms();
@@ -211,6 +221,8 @@ impl Owner {
                     leave_by_ms = Some(now_ms + LEAVE_MS);
                     inputs.push(AuctioneerInput::Shutdown);
                 }
+                // others take the requests that this one no longer gets
+                error = &mut refused => return Err(error),
                 changed = connected.changed() => {
                     changed.map_err(|_| AuctioneerError::Closed)?;
                     let up = *connected.borrow_and_update();
@@ -269,6 +281,7 @@ impl Owner {
     fn publish_counters(&mut self) {
         let mut counted = self.machine.counters();
         counted.dropped_reply_subject = self.shell.forbidden.load(Ordering::Relaxed);
+        counted.dropped_not_permitted = self.shell.bus.violations.count();
         self.notices.look(&counted);
         counted.dropped_unsent = self.shell.unsent.load(Ordering::Relaxed);
         counted.dropped_too_fast = self.shell.bus.dropped.load(Ordering::Relaxed);
@@ -286,6 +299,18 @@ impl Owner {
         }
         tasks.abort_all();
         Ok(())
+    }
+}
+
+impl Shell {
+    /// Waits until the server refuses something without which no auctioneer works.
+    async fn refused(self) -> AuctioneerError {
+        let permissions = Role::Auctioneer.permissions(&self.subjects, &self.name);
+        let violation = self.bus.violations.first(|r| permissions.needs(r)).await;
+        AuctioneerError::NotPermitted {
+            name: self.name.to_string(),
+            violation,
+        }
     }
 }
 

@@ -13,9 +13,10 @@ use async_nats::service::{Request, Service, ServiceExt, endpoint::Endpoint};
 use futures_util::StreamExt;
 use placement::{Policy, cut};
 use shared::{
-    AnswerTo, LogLimit,
+    AnswerTo, LogLimit, Subjects,
     ask::gather,
     may_answer,
+    permissions::Role,
     wire::{WireError, to_bytes},
 };
 use tokio::task::JoinSet;
@@ -24,8 +25,6 @@ use uuid::Uuid;
 use super::{AuctioneerConfig, AuctioneerError, Shell, after};
 use crate::{admission, ids::ReplyKey, io::AuctioneerInput};
 
-/// All auctioneers share these requests.
-const QUEUE_GROUP: &str = "auctioneers";
 /// How often the policies of other auctioneers are compared with ours.
 const COMPARE: Duration = Duration::from_secs(60);
 /// Differing policies logged a second: anyone may claim to be an auctioneer.
@@ -114,7 +113,7 @@ impl RequestService {
             // group
             let group = match kind {
                 RequestKind::Queued => &*shell.name,
-                _ => QUEUE_GROUP,
+                _ => Subjects::AUCTIONEER_QUEUE,
             };
             let endpoint = service.endpoint_builder().name(name).queue_group(group);
             let endpoint = endpoint.add(subject).await;
@@ -239,9 +238,8 @@ fn read(
     }
 }
 
-/// The service's name, which must not contain the prefix's dots.
 fn service_name(shell: &Shell) -> String {
-    format!("{}-auctioneer", shell.subjects.prefix().replace('.', "-"))
+    shell.subjects.service(Role::Auctioneer)
 }
 
 fn hash(policy: &Policy) -> String {

@@ -9,7 +9,7 @@ use std::{
 use async_nats::ConnectOptions;
 use serde::Deserialize;
 
-use super::BusError;
+use super::{BusError, TlsOptions, nkey_seed};
 
 /// A context, as its file has it.
 #[derive(Debug, Default, Deserialize)]
@@ -89,17 +89,27 @@ pub(super) fn non_empty(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }
 
-/// The context of this name, and what in its file has no effect.
+/// The context of this name, or in this file (`….json`), and what in its file has no effect.
 pub(super) fn read(name: &str) -> Result<(Context, Vec<String>), BusError> {
-    let file = home().join("context").join(format!("{name}.json"));
+    let is_file = Path::new(name).extension().is_some_and(|e| e == "json");
+    let file = if is_file {
+        path(name)
+    } else {
+        home().join("context").join(format!("{name}.json"))
+    };
     let refuse = |why: String| BusError::Options {
         what: format!("context {name} ({})", file.display()),
         why,
     };
-    if name.is_empty() || name.contains(['/', '\\']) || name.contains("..") {
-        return Err(refuse("a context's name has no / and no ..".to_owned()));
+    if !is_file && (name.is_empty() || name.contains(['/', '\\']) || name.contains("..")) {
+        return Err(refuse(
+            "a context's name has no / and no ..; a file's name ends with .json".to_owned(),
+        ));
     }
     let text = fs::read_to_string(&file).map_err(|e| {
+        if is_file {
+            return refuse(e.to_string());
+        }
         let known = context_names();
         let hint = match known.as_slice() {
             [] => "there is no context".to_owned(),
@@ -144,13 +154,8 @@ impl Context {
             let with = connect.credentials_file(&creds).await;
             return with.map_err(|e| refuse("credentials", &creds, e));
         }
-        let nkey = match non_empty(&self.nkey).map(path) {
-            Some(file) => {
-                let seed = fs::read_to_string(&file);
-                Some(seed.map_err(|e| refuse("nkey", &file, e))?)
-            }
-            None => None,
-        };
+        let nkey = non_empty(&self.nkey).map(path);
+        let nkey = nkey.map(|file| nkey_seed(&file)).transpose()?;
         if let Some(jwt) = non_empty(&self.user_jwt) {
             let seed = non_empty(&self.user_seed).or(nkey.as_deref());
             let with = connect.credentials(&as_creds(jwt, seed.unwrap_or_default()));
@@ -160,24 +165,20 @@ impl Context {
             });
         }
         Ok(match (nkey, non_empty(&self.token)) {
-            (Some(seed), _) => connect.nkey(seed.trim().to_owned()),
+            (Some(seed), _) => connect.nkey(seed),
             (None, Some(token)) => connect.token(token.to_owned()),
             (None, None) => connect,
         })
     }
 
     /// Its TLS files and how TLS begins.
-    pub(super) fn secure(&self, mut connect: ConnectOptions) -> ConnectOptions {
-        if let Some(ca) = non_empty(&self.ca).map(path) {
-            connect = connect.add_root_certificates(ca).require_tls(true);
+    pub(super) fn tls(&self) -> TlsOptions {
+        TlsOptions {
+            ca: non_empty(&self.ca).map(path),
+            cert: non_empty(&self.cert).map(path),
+            key: non_empty(&self.key).map(path),
+            first: self.tls_first,
         }
-        if let (Some(cert), Some(key)) = (non_empty(&self.cert), non_empty(&self.key)) {
-            connect = connect.add_client_certificate(path(cert), path(key));
-        }
-        if self.tls_first {
-            connect = connect.tls_first();
-        }
-        connect
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) fn given(
         })?;
         return Ok(Some(identity.clone()));
     }
-    let of_inbox = context.inbox_prefix.strip_prefix("_INBOX.");
+    let of_inbox = inbox_setting(options, context).strip_prefix("_INBOX.");
     let of_inbox = of_inbox.map(|rest| rest.split('.').next().unwrap_or(rest).to_owned());
     let name = of_inbox.or_else(|| of_credentials(options, context, userinfo));
     Ok(name.filter(|name| check_name("identity", name).is_ok()))
@@ -44,6 +44,9 @@ fn of_credentials(
     if let Some(file) = &options.creds {
         return of_file(file);
     }
+    if let Some(file) = &options.nkey {
+        return stem(file);
+    }
     if let Some((user, password)) = userinfo {
         // alone it is a token, which is a secret
         return password.as_ref().map(|_| user.clone());
@@ -57,8 +60,18 @@ fn of_credentials(
     if let Some(jwt) = non_empty(&context.user_jwt) {
         return of_jwt(jwt);
     }
-    let stem = Path::new(non_empty(&context.nkey)?).file_stem()?;
-    Some(stem.to_string_lossy().into_owned())
+    stem(Path::new(non_empty(&context.nkey)?))
+}
+
+/// The name of an nkey's file without its extension.
+fn stem(file: &Path) -> Option<String> {
+    Some(file.file_stem()?.to_string_lossy().into_owned())
+}
+
+/// What was given for the inboxes, here or in the context; empty = nothing.
+fn inbox_setting<'a>(options: &'a NatsOptions, context: &'a Context) -> &'a str {
+    let given = options.inbox_prefix.as_deref();
+    given.unwrap_or(&context.inbox_prefix)
 }
 
 /// The user's name in a credentials file.
@@ -89,8 +102,12 @@ pub(super) fn of_connection(name: &str) -> String {
 }
 
 /// Where the answers to our requests arrive.
-pub(super) fn inbox_prefix(context: &Context, identity: &str) -> Result<String, BusError> {
-    let given = context.inbox_prefix.as_str();
+pub(super) fn inbox_prefix(
+    options: &NatsOptions,
+    context: &Context,
+    identity: &str,
+) -> Result<String, BusError> {
+    let given = inbox_setting(options, context);
     if given.is_empty() {
         return Ok(format!("{INBOX}.{identity}"));
     }
@@ -100,7 +117,7 @@ pub(super) fn inbox_prefix(context: &Context, identity: &str) -> Result<String, 
         return Ok(given.to_owned());
     }
     Err(BusError::Options {
-        what: format!("inbox_prefix {given:?} of the context"),
+        what: format!("inbox prefix {given:?}"),
         why: format!("nobody answers there; expected one that begins with {INBOX}"),
     })
 }
@@ -133,6 +150,12 @@ mod tests {
         let inbox = r#"{"user":"bob","inbox_prefix":"_INBOX.alice"}"#;
         assert_eq!(name(None, inbox, None), alice);
         assert_eq!(name(Some("alice"), r#"{"user":"bob"}"#, None), alice);
+        let by_key = NatsOptions {
+            nkey: Some("/keys/alice.nk".into()),
+            ..NatsOptions::default()
+        };
+        let other = context(r#"{"user":"bob"}"#);
+        assert_eq!(given(&by_key, &other, None).unwrap(), alice);
         let bad = NatsOptions {
             identity: Some("a b".into()),
             ..NatsOptions::default()
@@ -151,10 +174,19 @@ mod tests {
 
     #[test]
     fn an_inbox_that_nobody_answers_is_refused() {
-        let prefix = |json: &str| inbox_prefix(&context(json), "alice");
+        let none = NatsOptions::default();
+        let prefix = |json: &str| inbox_prefix(&none, &context(json), "alice");
         assert_eq!(prefix("{}").unwrap(), "_INBOX.alice");
         let own = r#"{"inbox_prefix":"_INBOX_of.alice"}"#;
         assert_eq!(prefix(own).unwrap(), "_INBOX_of.alice");
+        let given = NatsOptions {
+            inbox_prefix: Some("_INBOX.bob".into()),
+            ..NatsOptions::default()
+        };
+        assert_eq!(
+            inbox_prefix(&given, &context(own), "alice").unwrap(),
+            "_INBOX.bob"
+        );
         for bad in ["alice", "vendue.cell.c1", "_INBOX.*", "_INBOX..a"] {
             let json = format!(r#"{{"inbox_prefix":"{bad}"}}"#);
             let error = prefix(&json).unwrap_err().to_string();

@@ -40,6 +40,21 @@ pub mod kind {
     pub const CELL_LOST: &str = "cell-lost";
     /// A cell is draining.
     pub const CELL_DRAINING: &str = "cell-draining";
+
+    /// What cells publish.
+    pub const OF_CELLS: [&str; 6] = [RUNNING, EXITED, CRASHED, RESTARTED, STOPPED, CELL_DRAINING];
+    /// What auctioneers publish.
+    pub const OF_AUCTIONEERS: [&str; 9] = [
+        ASKED,
+        REJECTED,
+        PLACED,
+        QUEUED,
+        UNPLACED,
+        REFUSED,
+        UNKNOWN,
+        CELL_JOINED,
+        CELL_LOST,
+    ];
 }
 
 /// One event.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use nats_server::{Options, Server};
-use shared::{shutdown, wire::to_bytes};
+use shared::{permissions::Role, shutdown, wire::to_bytes};
 use tokio::time::{Instant, sleep};
 
 use super::{
@@ -153,7 +153,7 @@ async fn measure_adverts(
 
 /// What cells sent and the auctioneer did not use, from its service's statistics.
 async fn dropped(cluster: &Cluster) -> anyhow::Result<u64> {
-    let subject = format!("$SRV.STATS.{}-auctioneer", cluster.subjects.prefix());
+    let subject = format!("$SRV.STATS.{}", cluster.subjects.service(Role::Auctioneer));
     let answer = cluster.bus.client.request(subject, "".into()).await?;
     let stats: serde_json::Value = serde_json::from_slice(&answer.payload)?;
     dropped_of(&stats["endpoints"][0]["data"])

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use bytes::Bytes;
 use serde_json::{Value, json};
-use shared::ask::gather;
+use shared::{ask::gather, permissions};
 
 use super::{instances, one_cell};
 use crate::{
@@ -116,9 +116,8 @@ async fn auctioneer(cluster: &Cluster) -> anyhow::Result<Health> {
 
 /// Requests go to any auctioneer: whether a certain one takes them, its service information says.
 async fn auctioneer_named(cluster: &Cluster, name: &str) -> anyhow::Result<Health> {
-    // a service's name may hold no dots
-    let prefix = cluster.subjects.prefix().replace('.', "-");
-    let subject = format!("$SRV.INFO.{prefix}-auctioneer");
+    let service = cluster.subjects.service(permissions::Role::Auctioneer);
+    let subject = format!("$SRV.INFO.{service}");
     let mut found = None;
     let take = |message: async_nats::Message| {
         let info: Value = serde_json::from_slice(&message.payload).unwrap_or_default();

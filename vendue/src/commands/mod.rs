@@ -2,6 +2,7 @@
 
 pub(crate) mod already;
 pub(crate) mod app_status;
+pub(crate) mod auth;
 pub(crate) mod capacity;
 pub(crate) mod cells;
 pub(crate) mod condition;

@@ -1,6 +1,8 @@
 //! `up`: a whole cluster in one process, beside a private nats-server.
 
-use std::time::Duration;
+mod connections;
+
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::anyhow;
 use nats_server::{Options, Port, Server, USUAL_PORT};
@@ -8,17 +10,19 @@ use placement::Resources;
 use serde_json::json;
 use shared::{
     Subjects,
-    nats::{self, NatsOptions},
+    nats::NatsOptions,
     shutdown::{self, CancellationToken},
 };
 use tokio::{task::JoinSet, time::timeout};
 
 use super::{instances, rep_role, roles};
 use crate::{
-    cluster::{self, Cluster, nats_options, short_name},
+    auth::server_config,
+    cluster::{Cluster, nats_options, short_name},
     context::{Exit, Format, Global, Usage},
     output::{self, counted, note},
 };
+use connections::{AUCTIONEER, Connections, Keys, OPERATOR};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct UpArgs {
@@ -52,6 +56,9 @@ pub(crate) struct UpArgs {
     /// Let everybody on this machine use the private server
     #[arg(long)]
     no_auth: bool,
+    /// Give every program a key of its own and only the permissions of its role, as `vendue auth` does
+    #[arg(long, conflicts_with = "no_auth")]
+    secure: bool,
     /// The user that all instances run as; only root may name one [default: for root one for each
     /// instance]
     #[arg(long, value_name = "USER")]
@@ -74,51 +81,36 @@ pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Exit> {
     let cells = args.configs();
     let policy = super::policy::load_to_run(&args.policy)?;
     let shutdown = shutdown::on_signals()?;
-    let joins = global.nats.is_some() || global.context.is_some();
-    let mut server = if joins {
-        None
-    } else {
-        Some(start(args).await?)
-    };
-    let mut options = nats_options(global, "", server.is_some());
-    if let Some(server) = &server {
-        options = NatsOptions {
-            url: server.url(),
-            patient: true,
-            ..NatsOptions::default()
-        };
-    }
+    let (connections, mut server) = prepare(global, args, &cells).await?;
     if args.until_stdin_ends {
         tokio::spawn(end_with_stdin(shutdown.clone()));
     }
     let cluster = Cluster {
-        bus: connect(&options, "up", None).await?,
+        bus: connections.connect("up", None).await?,
         subjects,
         format: global.output,
     };
     let stop_roles = CancellationToken::new();
     let mut roles = JoinSet::new();
-    let auctioneer = auctioneer::AuctioneerConfig {
-        name: if joins {
-            short_name("auctioneer")
-        } else {
-            "auctioneer-0".into()
-        },
-        policy,
+    let name = match &server {
+        Some(_) => AUCTIONEER.to_owned(),
+        None => short_name("auctioneer"),
     };
+    let auctioneer = auctioneer::AuctioneerConfig { name, policy };
     spawn(
         &mut roles,
         &stop_roles,
         &cluster.subjects,
-        &options,
+        &connections,
         auctioneer,
         cells,
     )
     .await?;
-    let ending = options.ending.clone();
+    let ending = connections.options.ending.clone();
     let said = Said {
         port: server.as_ref().map(Server::port),
-        url: options.url,
+        url: connections.options.url.clone(),
+        key: connections.key(OPERATOR),
     };
     let works = async {
         ready(&cluster, args.cells).await?;
@@ -142,21 +134,56 @@ pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Exit> {
     done.map(|()| Exit::Ok)
 }
 
+/// The private server, unless another is joined, and how to connect to it.
+async fn prepare(
+    global: &Global,
+    args: &UpArgs,
+    cells: &[rep::RepConfig],
+) -> anyhow::Result<(Connections, Option<Server>)> {
+    let joins = global.nats.is_some() || global.context.is_some();
+    if joins && args.secure {
+        return Err(Usage::because(
+            "--secure is for the private server, which --nats and --context do without",
+        ));
+    }
+    let keys = args.secure.then(|| Keys::make(global, cells)).transpose()?;
+    let server = if joins {
+        None
+    } else {
+        Some(start(args, keys.as_ref()).await?)
+    };
+    let options = options(global, server.as_ref());
+    Ok((Connections { options, keys }, server))
+}
+
+/// How to reach the private server, or the one that is joined.
+fn options(global: &Global, server: Option<&Server>) -> NatsOptions {
+    match server {
+        Some(server) => NatsOptions {
+            url: server.url(),
+            patient: true,
+            ..NatsOptions::default()
+        },
+        None => nats_options(global, "", false),
+    }
+}
+
 /// Starts every role, each with a connection of its own.
 async fn spawn(
     roles: &mut JoinSet<Ended>,
     stop: &CancellationToken,
     subjects: &Subjects,
-    options: &NatsOptions,
+    connections: &Connections,
     auctioneer: auctioneer::AuctioneerConfig,
     cells: Vec<rep::RepConfig>,
 ) -> anyhow::Result<()> {
-    let bus = connect(options, "auctioneer", Some(&auctioneer.name)).await?;
+    let connected = connections.connect("auctioneer", Some(&auctioneer.name));
+    let bus = connected.await?;
     let run = auctioneer::run(auctioneer, bus, subjects.clone(), stop.clone());
     roles.spawn(async move { ("auctioneer".to_owned(), run.await.map_err(Into::into)) });
     for config in cells {
         let what = format!("rep-{}", config.cell);
-        let bus = connect(options, &what, Some(&config.cell)).await?;
+        let bus = connections.connect(&what, Some(&config.cell)).await?;
         let name = format!("cell {}", config.cell);
         let run = rep::run(config, bus, subjects.clone(), stop.clone());
         roles.spawn(async move { (name, run.await.map(drop).map_err(rep_role::rep_error)) });
@@ -193,19 +220,22 @@ impl UpArgs {
     }
 }
 
-async fn start(args: &UpArgs) -> anyhow::Result<Server> {
+async fn start(args: &UpArgs, keys: Option<&Keys>) -> anyhow::Result<Server> {
     if std::env::var_os("NATS_URL").is_some_and(|url| !url.is_empty()) {
         note("NATS_URL is set, but `up` starts a server of its own; --nats URL joins one");
     }
-    let token = (!args.no_auth).then(|| uuid::Uuid::new_v4().simple().to_string());
+    let token = !args.no_auth && keys.is_none();
+    let token = token.then(|| uuid::Uuid::new_v4().simple().to_string());
     let port = match args.port {
         None => Port::Usual,
         Some(0) => Port::Any,
         Some(port) => Port::Fixed(port),
     };
+    let config = keys.map(|keys| server_config(keys.directory.roster()));
     let options = Options {
         port,
         token,
+        config: config.transpose()?.unwrap_or_default(),
         ..Options::default()
     };
     Server::start(options).await.map_err(|error| match error {
@@ -217,19 +247,6 @@ async fn start(args: &UpArgs) -> anyhow::Result<Server> {
         }
         other => other.into(),
     })
-}
-
-async fn connect(
-    options: &NatsOptions,
-    name: &str,
-    identity: Option<&str>,
-) -> anyhow::Result<nats::Bus> {
-    let options = NatsOptions {
-        name: short_name(name),
-        identity: identity.map(str::to_owned).or(options.identity.clone()),
-        ..options.clone()
-    };
-    cluster::connect(&options).await
 }
 
 async fn end_with_stdin(shutdown: CancellationToken) {
@@ -302,20 +319,28 @@ struct Said {
     port: Option<u16>,
     /// What clients connect to.
     url: String,
+    /// The key of who types the commands, with --secure.
+    key: Option<PathBuf>,
 }
 
 impl Said {
     /// Says where it is and what to type.
     fn announce(&self, args: &UpArgs, global: &Global) -> anyhow::Result<()> {
         if global.output == Format::Json {
-            return output::json_line(&json!({
+            let mut line = json!({
                 "v": shared::VERSION, "nats": self.url, "prefix": global.prefix, "policy": args.policy,
                 "cells": args.cells, "zones": args.zones.min(args.cells), "pid": std::process::id(),
-            }));
+            });
+            if let Some(key) = &self.key {
+                line["nkey"] = json!(key);
+            }
+            return output::json_line(&line);
         }
         // first, and alone on its line, so that it can be copied
         if global.context.is_none() {
-            output::say(format_args!("export NATS_URL={}", self.url))?;
+            let key = self.key.as_ref();
+            let key = key.map_or(String::new(), |key| format!(" NATS_NKEY={}", key.display()));
+            output::say(format_args!("export NATS_URL={}{key}", self.url))?;
         }
         if global.prefix != "vendue" {
             output::say(format_args!("export VENDUE_PREFIX={}", global.prefix))?;
@@ -335,18 +360,21 @@ impl Said {
             counted(usize::try_from(cells)?, "cell"),
             counted(usize::try_from(zones)?, "zone"),
         ))?;
-        suggest(global)?;
+        suggest(global, self.key.is_some())?;
         note("Ctrl-C stops everything");
         Ok(())
     }
 }
 
 /// Commands to type in another terminal, after the exports.
-fn suggest(global: &Global) -> anyhow::Result<()> {
+fn suggest(global: &Global, secure: bool) -> anyhow::Result<()> {
     // as this one was typed: it need not be in PATH
     let mut vendue = std::env::args().next().unwrap_or_else(|| "vendue".into());
     let mut nats = "nats".to_owned();
     let prefix = &global.prefix;
+    if secure {
+        nats += &format!(" --inbox-prefix _INBOX.{OPERATOR}");
+    }
     if let Some(context) = &global.context {
         vendue += &format!(" --context {context}");
         nats += &format!(" --context {context}");

@@ -15,5 +15,8 @@ mod policy;
 mod python;
 mod readme;
 mod roles;
+mod secure;
+mod security_page;
 mod sim;
+mod tls;
 mod up;

@@ -1,0 +1,276 @@
+//! The directory of `vendue auth`: the roster, the keys, and what is made from them.
+
+use std::{
+    fs::{self, File, Permissions},
+    io::Write,
+    os::unix::fs::{DirBuilderExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+use serde_json::json;
+use shared::permissions::Role;
+
+use super::{Roster, roster::Identity, server_config};
+use crate::context::Usage;
+
+const ROSTER: &str = "roster.json";
+/// What servers include.
+const SERVER_CONFIG: &str = "vendue-auth.conf";
+
+/// A directory that no other `vendue auth` changes meanwhile.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    path: PathBuf,
+    roster: Roster,
+    _lock: File,
+}
+
+/// An identity and its files.
+#[derive(Clone, Debug, serde::Serialize)]
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) role: Role,
+    /// The public key.
+    pub(crate) nkey: String,
+    /// The file with the seed.
+    pub(crate) key: PathBuf,
+    /// The context for the `nats` tool and for `--context`.
+    pub(crate) context: PathBuf,
+}
+
+impl Directory {
+    /// A new one, for nobody yet.
+    pub(crate) fn create(path: &Path, roster: Roster) -> anyhow::Result<Self> {
+        fs::create_dir_all(path).with_context(|| path.display().to_string())?;
+        let path = whole(path)?;
+        let lock = lock(&path)?;
+        if path.join(ROSTER).exists() {
+            return Err(Usage::because(format_args!(
+                "{}: there is a roster already; `vendue auth add-cell` and its like add to it",
+                path.display()
+            )));
+        }
+        for directory in ["keys", "contexts"] {
+            let made = fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(path.join(directory));
+            made.with_context(|| path.join(directory).display().to_string())?;
+        }
+        let directory = Self {
+            path,
+            roster,
+            _lock: lock,
+        };
+        directory.save()?;
+        Ok(directory)
+    }
+
+    /// One that was created before.
+    pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
+        let file = path.join(ROSTER);
+        let missing = |why: &dyn std::fmt::Display| {
+            Usage::because(format_args!(
+                "{}: {why}; `vendue auth init` begins a directory, --dir names another",
+                file.display()
+            ))
+        };
+        if !file.is_file() {
+            return Err(missing(&"there is no such file"));
+        }
+        let path = whole(path)?;
+        let lock = lock(&path)?;
+        let text = fs::read_to_string(&file).map_err(|e| missing(&e))?;
+        let roster = Roster::parse(&text);
+        let roster = roster.map_err(|e| Usage::because(format_args!("{}: {e}", file.display())))?;
+        Ok(Self {
+            path,
+            roster,
+            _lock: lock,
+        })
+    }
+
+    pub(crate) fn roster(&self) -> &Roster {
+        &self.roster
+    }
+
+    /// The file that servers include.
+    pub(crate) fn server_config(&self) -> PathBuf {
+        self.path.join(SERVER_CONFIG)
+    }
+
+    /// Where the seed of an identity is.
+    pub(crate) fn key(&self, name: &str) -> PathBuf {
+        self.path.join("keys").join(format!("{name}.nk"))
+    }
+
+    fn context(&self, name: &str) -> PathBuf {
+        self.path.join("contexts").join(format!("{name}.json"))
+    }
+
+    /// Adds identities with new keys: all of them, or none.
+    pub(crate) fn add(&mut self, role: Role, names: &[String]) -> anyhow::Result<Vec<Entry>> {
+        for (at, name) in names.iter().enumerate() {
+            placement::check_name("NAME", name).map_err(Usage::invalid)?;
+            if names[..at].contains(name) {
+                return Err(Usage::because(format_args!("NAME {name:?}: given twice")));
+            }
+            if let Some(there) = self.roster.identities.get(name) {
+                let role = there.role;
+                return Err(Usage::because(format_args!(
+                    "NAME {name:?}: there is a {role} of this name; names are part of subjects, so each is given once"
+                )));
+            }
+        }
+        let mut added = Vec::new();
+        for name in names {
+            let pair = nkeys::KeyPair::new_user();
+            let seed = pair.seed().context("making a key")?;
+            write(&self.key(name), &format!("{seed}\n"), 0o600)?;
+            let nkey = pair.public_key();
+            added.push(Entry {
+                name: name.clone(),
+                role,
+                nkey: nkey.clone(),
+                key: self.key(name),
+                context: self.context(name),
+            });
+            let identity = Identity { role, nkey };
+            self.roster.identities.insert(name.clone(), identity);
+        }
+        self.save()?;
+        Ok(added)
+    }
+
+    /// Removes identities with their keys: all of them, or none.
+    pub(crate) fn remove(&mut self, names: &[String]) -> anyhow::Result<()> {
+        for name in names {
+            if !self.roster.identities.contains_key(name) {
+                let known: Vec<&str> = self.roster.identities.keys().map(String::as_str).collect();
+                let near = placement::nearest(name, &known);
+                let hint = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
+                return Err(Usage::because(format_args!(
+                    "NAME {name:?}: not in the roster{hint}"
+                )));
+            }
+        }
+        for name in names {
+            self.roster.identities.remove(name);
+        }
+        // first the configuration: a key that is left over opens nothing
+        self.save()?;
+        for file in names.iter().flat_map(|n| [self.key(n), self.context(n)]) {
+            match fs::remove_file(&file) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(e).with_context(|| file.display().to_string());
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the roster and what is made from it. Each file is replaced in one step, the roster first:
+    /// the next change makes up for a missing one.
+    fn save(&self) -> anyhow::Result<()> {
+        let roster = serde_json::to_string_pretty(&self.roster)?;
+        write(&self.path.join(ROSTER), &(roster + "\n"), 0o644)?;
+        let config = server_config(&self.roster)?;
+        write(&self.server_config(), &config, 0o644)?;
+        for (name, identity) in &self.roster.identities {
+            let context = json!({
+                "description": format!("vendue {} {name}", identity.role),
+                "url": self.roster.url,
+                "nkey": self.key(name),
+                "ca": self.roster.ca.clone().unwrap_or_default(),
+                "tls_first": self.roster.tls_first,
+                "inbox_prefix": format!("_INBOX.{name}"),
+            });
+            let text = serde_json::to_string_pretty(&context)?;
+            write(&self.context(name), &(text + "\n"), 0o600)?;
+        }
+        Ok(())
+    }
+}
+
+/// The path from the root: contexts are used in other directories.
+fn whole(path: &Path) -> anyhow::Result<PathBuf> {
+    path.canonicalize()
+        .with_context(|| path.display().to_string())
+}
+
+fn lock(path: &Path) -> anyhow::Result<File> {
+    let file = path.join(".lock");
+    let open = File::options()
+        .create(true)
+        .append(true)
+        .open(&file)
+        .and_then(|lock| lock.lock().map(|()| lock));
+    open.with_context(|| file.display().to_string())
+}
+
+/// Replaces a file in one step; nobody else can read it before it has its mode.
+fn write(file: &Path, text: &str, mode: u32) -> anyhow::Result<()> {
+    let written = || {
+        let parent = file.parent().unwrap_or(Path::new("."));
+        let mut new = tempfile::NamedTempFile::new_in(parent)?;
+        new.write_all(text.as_bytes())?;
+        new.as_file()
+            .set_permissions(Permissions::from_mode(mode))?;
+        new.as_file().sync_all()?;
+        new.persist(file)?;
+        std::io::Result::Ok(())
+    };
+    written().with_context(|| file.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn mode(file: &Path) -> u32 {
+        fs::metadata(file).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn identities_are_added_all_or_none_and_removed_with_their_keys() {
+        let files = tempfile::tempdir().unwrap();
+        let path = files.path().join("auth");
+        let roster = Roster::new("vendue", "nats://127.0.0.1:4222");
+        let mut directory = Directory::create(&path, roster.clone()).unwrap();
+        let added = directory.add(Role::Cell, &names(&["c1", "c2"])).unwrap();
+        assert_eq!(
+            (mode(&added[0].key), mode(&added[0].context)),
+            (0o600, 0o600)
+        );
+        assert_eq!(mode(&path.join("keys")), 0o700);
+        let seed = fs::read_to_string(&added[0].key).unwrap();
+        let config = fs::read_to_string(directory.server_config()).unwrap();
+        assert!(config.contains(&added[0].nkey) && !config.contains(seed.trim()));
+
+        for bad in [&["c3", "c1"][..], &["c3", "c3"], &["c3", "a b"]] {
+            let error = directory.add(Role::User, &names(bad)).unwrap_err();
+            assert!(error.to_string().contains("NAME"), "{error}");
+            assert!(!directory.key("c3").exists());
+        }
+        let error = directory.remove(&names(&["c1", "c9"])).unwrap_err();
+        assert!(error.to_string().contains("c9"), "{error}");
+        drop(directory);
+
+        let mut directory = Directory::open(&path).unwrap();
+        directory.remove(&names(&["c1"])).unwrap();
+        assert!(!added[0].key.exists() && !added[0].context.exists());
+        let left: Vec<&String> = directory.roster().identities.keys().collect();
+        assert_eq!(left, ["c2"]);
+        drop(directory);
+        let error = Directory::create(&path, roster).unwrap_err();
+        assert!(error.to_string().contains("already"), "{error}");
+        let error = Directory::open(files.path()).unwrap_err();
+        assert!(error.to_string().contains("vendue auth init"), "{error}");
+    }
+}

@@ -1,0 +1,69 @@
+//! What a server's configuration includes: an account with a user for each identity.
+
+use std::fmt::Write;
+
+use shared::permissions::{Permissions, Responses};
+
+use super::Roster;
+
+/// The account of the cluster. It has no JetStream, so that no reply subject and no consumer's delivery
+/// subject leads to stored state, or from it to a cell.
+const ACCOUNT: &str = "VENDUE";
+/// The account of what keeps state.
+const STATE_ACCOUNT: &str = "VENDUE_STATE";
+
+/// The text of the file to include.
+pub(crate) fn server_config(roster: &Roster) -> Result<String, placement::Invalid> {
+    let subjects = roster.subjects()?;
+    let mut text = format!(
+        "# Made by `vendue auth`, which overwrites it. Include it in the configuration of every server,\n\
+         # and reload the servers when it has changed. Who is not listed cannot connect; what is not\n\
+         # listed is refused.\n\
+         accounts {{\n  {ACCOUNT} {{\n    users: [\n"
+    );
+    for (name, identity) in &roster.identities {
+        let (role, nkey) = (identity.role, &identity.nkey);
+        let permissions = role.permissions(&subjects, name);
+        // writing to a string cannot fail
+        let _ = writeln!(text, "      # {role} {name}");
+        let _ = writeln!(text, "      {{ nkey: {nkey}, permissions: {{");
+        text += &lists(&permissions);
+        text += "      } }\n";
+    }
+    let _ = write!(
+        text,
+        "    ]\n  }}\n  # for programs that keep state in JetStream: out of reach of everybody above\n  \
+         {STATE_ACCOUNT} {{\n    jetstream: enabled\n    users: []\n  }}\n}}\n"
+    );
+    Ok(text)
+}
+
+fn lists(permissions: &Permissions) -> String {
+    // an empty list would allow everything
+    let publish = match permissions.publish.as_slice() {
+        [] => "{ deny: \">\" }".to_owned(),
+        subjects => list(subjects),
+    };
+    let allowed = list(&permissions.subscribe);
+    let subscribe = match permissions.not_join.as_slice() {
+        [] => allowed,
+        refused => format!("{{ allow: {allowed}, deny: {} }}", list(refused)),
+    };
+    let mut text = format!("        publish: {publish}\n        subscribe: {subscribe}\n");
+    if let Some(Responses { max, expires }) = permissions.responses {
+        let seconds = expires.as_secs();
+        let _ = writeln!(
+            text,
+            "        allow_responses: {{ max: {max}, expires: \"{seconds}s\" }}"
+        );
+    }
+    text
+}
+
+fn list(items: &[impl ToString]) -> String {
+    let mut text = String::from("[\n");
+    for item in items {
+        let _ = writeln!(text, "          \"{}\"", item.to_string());
+    }
+    text + "        ]"
+}

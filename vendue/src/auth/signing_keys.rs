@@ -1,0 +1,53 @@
+//! The same permissions for a server with an operator: scoped signing keys, whose templates name the user
+//! with a placeholder.
+
+use serde_json::{Value, json};
+use shared::{
+    Subjects,
+    permissions::{Permissions, Role},
+};
+
+/// Stands for the name of the user's token.
+const NAME: &str = "{{name()}}";
+
+/// The scope of each role, as the account's token lists them; only `key` is to be filled in, with the
+/// public signing key of that role.
+pub(crate) fn signing_keys(subjects: &Subjects) -> Value {
+    let scopes = Role::ALL.map(|role| {
+        json!({
+            "kind": "user_scope",
+            "key": "",
+            "role": role.name(),
+            "description": role.purpose(),
+            "template": template(&role.permissions(subjects, NAME)),
+        })
+    });
+    json!(scopes)
+}
+
+fn template(permissions: &Permissions) -> Value {
+    // a server drops every subject with a queue group from a list in which a placeholder stands
+    let subscribe: Vec<&str> = permissions
+        .subscribe
+        .iter()
+        .map(|subscribe| subscribe.subject.as_str())
+        .collect();
+    let publish = if permissions.publish.is_empty() {
+        json!({"deny": [">"]})
+    } else {
+        json!({"allow": permissions.publish})
+    };
+    let mut template = json!({
+        "pub": publish,
+        "sub": {"allow": subscribe},
+        // no limits
+        "subs": -1,
+        "data": -1,
+        "payload": -1,
+    });
+    if let Some(responses) = permissions.responses {
+        let nanos = u64::try_from(responses.expires.as_nanos()).unwrap_or(u64::MAX);
+        template["resp"] = json!({"max": responses.max, "ttl": nanos});
+    }
+    template
+}

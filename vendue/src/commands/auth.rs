@@ -1,0 +1,208 @@
+//! `auth`: the identities of a cluster, and the server's configuration for them.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Subcommand;
+use serde_json::json;
+use shared::{Subjects, permissions::Role};
+
+use crate::{
+    auth::{Directory, Entry, Roster, server_config, signing_keys},
+    context::{Exit, Format, Global, Usage},
+    output::{self, note, say},
+};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct AuthArgs {
+    /// Directory of the roster, the keys and what is made from them
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        env = "VENDUE_AUTH_DIR",
+        default_value = "vendue-auth"
+    )]
+    dir: PathBuf,
+    #[command(subcommand)]
+    command: AuthCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum AuthCommand {
+    /// Begin a directory; --nats, --tls-ca and --tls-first are what its contexts say of the server
+    Init,
+    /// Add cells, each with a key and a context
+    AddCell {
+        /// Name of the cell
+        #[arg(required = true)]
+        name: Vec<String>,
+    },
+    /// Add auctioneers, each with a key and a context
+    AddAuctioneer {
+        /// Name of the auctioneer
+        #[arg(required = true)]
+        name: Vec<String>,
+    },
+    /// Add users, or programs that look on, each with a key and a context
+    AddUser {
+        /// Name of the user
+        #[arg(required = true)]
+        name: Vec<String>,
+        /// What it may do
+        #[arg(long, value_enum, default_value_t, value_name = "ROLE")]
+        role: UserRole,
+    },
+    /// Remove identities and their keys; they are refused once the servers have reloaded
+    Remove {
+        /// Name of the cell, auctioneer or user
+        #[arg(required = true)]
+        name: Vec<String>,
+    },
+    /// Print what servers include
+    Print {
+        /// As configuration, or as scoped signing keys for an account of an operator
+        #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+        format: PrintFormat,
+    },
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum UserRole {
+    /// Starts and stops work
+    #[default]
+    User,
+    /// Also drains cells and sets their attributes
+    Operator,
+    /// Hears events and advertisements
+    Observer,
+    /// Reads counters
+    Metrics,
+    /// Records requests: `vendue sim record`
+    Recorder,
+}
+
+impl From<UserRole> for Role {
+    fn from(role: UserRole) -> Self {
+        match role {
+            UserRole::User => Self::User,
+            UserRole::Operator => Self::Operator,
+            UserRole::Observer => Self::Observer,
+            UserRole::Metrics => Self::Metrics,
+            UserRole::Recorder => Self::Recorder,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum PrintFormat {
+    /// The file to include
+    #[default]
+    Conf,
+    /// Scoped signing keys, as JSON
+    Jwt,
+}
+
+impl AuthArgs {
+    /// Does what was asked for; nothing here needs a cluster.
+    pub(crate) fn run(&self, global: &Global) -> anyhow::Result<Exit> {
+        match &self.command {
+            AuthCommand::Init => self.init(global),
+            AuthCommand::AddCell { name } => self.add(global, Role::Cell, name),
+            AuthCommand::AddAuctioneer { name } => self.add(global, Role::Auctioneer, name),
+            AuthCommand::AddUser { name, role } => self.add(global, (*role).into(), name),
+            AuthCommand::Remove { name } => self.remove(global, name),
+            AuthCommand::Print { format } => self.print(global, *format),
+        }
+    }
+
+    fn init(&self, global: &Global) -> anyhow::Result<Exit> {
+        Subjects::new(global.prefix.as_str()).map_err(Usage::invalid)?;
+        let url = global.nats.as_deref().unwrap_or("nats://127.0.0.1:4222");
+        if url.contains('@') {
+            return Err(Usage::because(
+                "--nats: the address holds a user or a token; expected one without, as keys replace them",
+            ));
+        }
+        let mut roster = Roster::new(&global.prefix, url);
+        // contexts are used in other directories
+        let ca = global.tls_ca.as_ref().map(std::path::absolute);
+        roster.ca = ca.transpose().context("--tls-ca")?;
+        roster.tls_first = global.tls_first;
+        let directory = Directory::create(&self.dir, roster)?;
+        let config = directory.server_config();
+        if global.output == Format::Json {
+            output::document(
+                &json!({"dir": self.dir, "config": config, "prefix": global.prefix, "url": url}),
+            )?;
+            return Ok(Exit::Ok);
+        }
+        say(format_args!(
+            "{} is for the servers to include",
+            config.display()
+        ))?;
+        note("`vendue auth add-auctioneer`, `add-cell` and `add-user` add to it");
+        Ok(Exit::Ok)
+    }
+
+    fn add(&self, global: &Global, role: Role, names: &[String]) -> anyhow::Result<Exit> {
+        let mut directory = Directory::open(&self.dir)?;
+        let added = directory.add(role, names)?;
+        if global.output == Format::Json {
+            output::document(
+                &json!({"dir": self.dir, "config": directory.server_config(), "added": added}),
+            )?;
+            return Ok(Exit::Ok);
+        }
+        for Entry {
+            name, key, context, ..
+        } in added
+        {
+            say(format_args!(
+                "{role} {name}: {} {}",
+                key.display(),
+                context.display()
+            ))?;
+        }
+        reload(&directory);
+        Ok(Exit::Ok)
+    }
+
+    fn remove(&self, global: &Global, names: &[String]) -> anyhow::Result<Exit> {
+        let mut directory = Directory::open(&self.dir)?;
+        directory.remove(names)?;
+        if global.output == Format::Json {
+            output::document(
+                &json!({"dir": self.dir, "config": directory.server_config(), "removed": names}),
+            )?;
+            return Ok(Exit::Ok);
+        }
+        say(format_args!("removed {}", names.join(", ")))?;
+        reload(&directory);
+        Ok(Exit::Ok)
+    }
+
+    fn print(&self, global: &Global, format: PrintFormat) -> anyhow::Result<Exit> {
+        let directory = Directory::open(&self.dir)?;
+        let roster = directory.roster();
+        match (format, global.output) {
+            (PrintFormat::Conf, Format::Table) => say(server_config(roster)?.trim_end())?,
+            (PrintFormat::Conf, Format::Json) => {
+                output::document(&json!({"config": server_config(roster)?}))?;
+            }
+            (PrintFormat::Jwt, Format::Table) => output::json(&signing_keys(&roster.subjects()?))?,
+            (PrintFormat::Jwt, Format::Json) => {
+                output::document(&json!({"signing_keys": signing_keys(&roster.subjects()?)}))?;
+            }
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+fn reload(directory: &Directory) {
+    let count = directory.roster().identities.len();
+    note(format_args!(
+        "{} lists {count}: reload the servers (nats-server --signal reload)",
+        directory.server_config().display()
+    ));
+}

@@ -1,0 +1,75 @@
+//! Who the programs of the cluster are, and how they connect.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use shared::{
+    nats::{Bus, NatsOptions, PermissionViolations},
+    permissions::Role,
+};
+use tempfile::TempDir;
+
+use crate::{
+    auth::{Directory, Roster},
+    cluster::{self, short_name},
+    context::Global,
+};
+
+/// The name of the only auctioneer of a private server.
+pub(super) const AUCTIONEER: &str = "auctioneer-0";
+/// Who types the commands.
+pub(super) const OPERATOR: &str = "operator";
+
+/// The keys of a cluster with --secure; they go when it ends.
+pub(super) struct Keys {
+    pub(super) directory: Directory,
+    _files: TempDir,
+}
+
+impl Keys {
+    pub(super) fn make(global: &Global, cells: &[rep::RepConfig]) -> anyhow::Result<Self> {
+        let files = tempfile::Builder::new().prefix("vendue-up-").tempdir();
+        let files = files.context("a directory for the keys")?;
+        let roster = Roster::new(&global.prefix, "");
+        let mut directory = Directory::create(files.path(), roster)?;
+        let names: Vec<String> = cells.iter().map(|config| config.cell.clone()).collect();
+        directory.add(Role::Cell, &names)?;
+        directory.add(Role::Auctioneer, &[AUCTIONEER.to_owned()])?;
+        directory.add(Role::Operator, &[OPERATOR.to_owned()])?;
+        Ok(Self {
+            directory,
+            _files: files,
+        })
+    }
+}
+
+/// How the programs of the cluster connect.
+pub(super) struct Connections {
+    pub(super) options: NatsOptions,
+    pub(super) keys: Option<Keys>,
+}
+
+impl Connections {
+    /// The key of one of the cluster's identities, with --secure.
+    pub(super) fn key(&self, identity: &str) -> Option<PathBuf> {
+        let keys = self.keys.as_ref()?;
+        Some(keys.directory.key(identity))
+    }
+
+    /// Connects a program; without an identity, as who types the commands.
+    pub(super) async fn connect(&self, name: &str, identity: Option<&str>) -> anyhow::Result<Bus> {
+        let identity = identity.or(self.keys.as_ref().map(|_| OPERATOR));
+        let key = identity.and_then(|identity| self.key(identity));
+        let options = NatsOptions {
+            name: short_name(name),
+            nkey: key.or(self.options.nkey.clone()),
+            identity: identity
+                .map(str::to_owned)
+                .or(self.options.identity.clone()),
+            // each role answers for its own
+            violations: PermissionViolations::default(),
+            ..self.options.clone()
+        };
+        cluster::connect(&options).await
+    }
+}

@@ -1,0 +1,127 @@
+//! What the permissions allow and the programs do not do: publish for somebody what he may not, believe a
+//! body that names another sender than its subject.
+
+use std::time::Duration;
+
+use async_nats::HeaderMap;
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+use testkit::eventually;
+
+use super::cluster::Secure;
+
+/// A cell that still takes work.
+fn serves(secure: &Secure, cell: &str) -> bool {
+    let said = secure.run("alice", &["cells", "show", cell, "--output", "json"]);
+    said.code == Some(0) && said.json()["evacuating"] != true
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_made_to_publish_where_the_asker_may_not() {
+    let (secure, _roles) = Secure::cluster().await;
+    let alice = secure.raw("alice").await;
+    // what would be heard if it were published
+    let mut drained = secure
+        .raw("op")
+        .await
+        .client
+        .subscribe("vendue.event.>")
+        .await
+        .unwrap();
+    for reply in [
+        "vendue.cell.cell-b.drain",
+        "vendue.cell.cell-b.stop",
+        "vendue.cells.stop",
+        "vendue.event.crashed.web.cell-b",
+        "vendue.outcome.r-1",
+        "$KV.vendue_apps.web",
+        "$JS.API.STREAM.PURGE.KV_vendue_apps",
+        "$JS.API.CONSUMER.CREATE.KV_vendue_apps",
+        "$SYS.REQ.SERVER.PING",
+    ] {
+        for asked in [
+            "vendue.instances",
+            "vendue.pool",
+            "vendue.queued",
+            "vendue.cell.cell-a.state",
+            "vendue.start",
+        ] {
+            let sent = alice.client.publish_with_reply(asked, reply, "{}".into());
+            sent.await.unwrap();
+        }
+    }
+    // nor does the header lead anywhere but below the answering program's own subject
+    for to in ["bob.n", "bob.n.drain", ">.n", "cell-b.drain"] {
+        let mut headers = HeaderMap::new();
+        headers.insert("Vendue-Answer-To", to);
+        let sent = alice
+            .client
+            .publish_with_headers("vendue.instances", headers, "{}".into());
+        sent.await.unwrap();
+    }
+    alice.client.flush().await.unwrap();
+    // all of that has been handled when what was sent after it is answered
+    eventually("both cells go on", async || {
+        let both = serves(&secure, "cell-a") && serves(&secure, "cell-b");
+        both.then_some(()).ok_or("a cell drains")
+    })
+    .await;
+    let heard = tokio::time::timeout(Duration::ZERO, drained.next()).await;
+    if let Ok(Some(event)) = heard {
+        let by_nobody = ["crashed", "stopped", "cell-draining"];
+        let subject = event.subject.as_str();
+        assert!(
+            !by_nobody.iter().any(|kind| subject.contains(kind)),
+            "{subject}"
+        );
+    }
+    assert_eq!(alice.refusals(), [""; 0], "she may ask all of that");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cell_is_not_believed_what_it_says_as_another() {
+    let (secure, _roles) = Secure::cluster().await;
+    let alice = secure.raw("alice").await;
+    let state = alice
+        .client
+        .request("vendue.cell.cell-b.state", "".into())
+        .await
+        .unwrap();
+    let mut forged: Value = serde_json::from_slice(&state.payload).unwrap();
+    // a new run of cell-b, with nothing to offer
+    forged["incarnation"] = json!(uuid::Uuid::new_v4());
+    forged["available"] = json!({"memory_mb": 0, "disk_mb": 0, "containers": 0});
+    let body = serde_json::to_vec(&forged).unwrap();
+    let cell_a = secure.raw("cell-a").await;
+    for subject in [
+        "vendue.cell.cell-a.advert",
+        "vendue.cell.cell-a.heartbeat",
+        "vendue.cell.cell-a.answer.auc-0.n",
+    ] {
+        let sent = cell_a.client.publish(subject, body.clone().into());
+        sent.await.unwrap();
+    }
+    cell_a.client.flush().await.unwrap();
+    assert_eq!(cell_a.refusals(), [""; 0], "it may publish there");
+    eventually("it is counted", async || {
+        let stats = secure.raw("op").await;
+        let answer = stats
+            .client
+            .request("$SRV.STATS.vendue-auctioneer", "".into())
+            .await;
+        let stats: Value = serde_json::from_slice(&answer.unwrap().payload).unwrap();
+        let endpoints = stats["endpoints"].as_array().unwrap();
+        let dropped = endpoints
+            .iter()
+            .find_map(|e| e["data"]["dropped_wrong_subject"].as_u64());
+        (dropped == Some(1)).then_some(()).ok_or(stats.to_string())
+    })
+    .await;
+    let cells = secure.run("alice", &["cells", "--output", "json"]).json();
+    let cells = cells["cells"].as_array().unwrap();
+    let cell_b = cells
+        .iter()
+        .find(|c| c["cell"]["cell"] == "cell-b")
+        .unwrap();
+    assert_eq!(cell_b["cell"]["available"]["memory_mb"], 256, "{cell_b}");
+}
