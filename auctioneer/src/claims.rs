@@ -25,33 +25,37 @@ use crate::{
 
 /// An auctioneer, this one or another, has begun requests.
 pub(crate) fn announced(parts: &mut Parts, lookups: &mut Lookups, announcement: &Announcement) {
+    let mut yielding = Vec::new();
     for id in &announcement.ids {
         match parts.requests.by_id(id) {
-            Some(key) => rival(parts, lookups, key, announcement.claim),
+            Some(key) if rival(parts, lookups, key, announcement.claim) => yielding.push(key),
+            Some(_) => {}
             None => rival_of_ended(parts, lookups, id, announcement.claim),
         }
     }
+    // together: each time all that waits is looked through
+    give_way(parts, lookups, &yielding);
 }
 
-/// A request that is open here was begun elsewhere, too, unless it is our own echo.
-fn rival(parts: &mut Parts, lookups: &mut Lookups, key: TicketId, theirs: AuctionId) {
+/// A request that is open here was begun elsewhere, too, unless it is our own echo. Whether it gives way.
+fn rival(parts: &mut Parts, lookups: &mut Lookups, key: TicketId, theirs: AuctionId) -> bool {
     let now_ms = parts.turn.now_ms;
     let Some(ticket) = parts.requests.get_mut(key) else {
-        return;
+        return false;
     };
     if ticket.claim == Some(theirs) {
-        return;
+        return false;
     }
     ticket.contested = true;
     let (id, begun) = (ticket.id.clone(), Arc::new(ticket.begun()));
     let (ours, yielded) = (ticket.claim, ticket.yielded);
     lookups.watch(now_ms, &id, begun);
-    match ours {
+    if let Some(ours) = ours.filter(|ours| *ours < theirs) {
         // they may not have heard of ours
-        Some(ours) if ours < theirs => tell_ours(parts, key, ours),
-        _ if !yielded => give_way(parts, lookups, key),
-        _ => {}
+        tell_ours(parts, key, ours);
+        return false;
     }
+    !yielded
 }
 
 /// The other one learns that our claim is lower, with the answer if there is one.
@@ -74,10 +78,10 @@ fn tell_ours(parts: &mut Parts, key: TicketId, ours: AuctionId) {
     parts.turn.event(event);
 }
 
-fn give_way(parts: &mut Parts, lookups: &mut Lookups, key: TicketId) {
-    parts.turn.counters.gave_way += 1;
-    parts.requests.give_way(key);
-    lookups.follow(parts.turn.now_ms, key);
+fn give_way(parts: &mut Parts, lookups: &mut Lookups, keys: &[TicketId]) {
+    parts.turn.counters.gave_way += keys.len() as u64;
+    parts.requests.give_way(keys);
+    lookups.follow(parts.turn.now_ms, keys);
 }
 
 /// A request that has ended here was begun elsewhere: the other one is told the answer, if it is certain.
@@ -125,7 +129,7 @@ pub(crate) fn outcome(parts: &mut Parts, lookups: &mut Lookups, id: &RequestId, 
     }
     lookups.watch(now_ms, id, begun);
     if lower && !yielded {
-        give_way(parts, lookups, key);
+        give_way(parts, lookups, &[key]);
     }
 }
 

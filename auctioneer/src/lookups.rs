@@ -112,10 +112,11 @@ impl Lookups {
         self.open.retain(|_, lookup| !lookup.own);
     }
 
-    /// A request gave way to another auctioneer's: what that starts is looked for until it is found.
-    pub(crate) fn follow(&mut self, now_ms: u64, key: TicketId) {
-        self.forget(&[key]);
-        self.later.insert((now_ms + AGAIN_MS, key));
+    /// Requests gave way to another auctioneer's: what that starts is looked for until it is found.
+    pub(crate) fn follow(&mut self, now_ms: u64, keys: &[TicketId]) {
+        self.forget(keys);
+        self.later
+            .extend(keys.iter().map(|key| (now_ms + AGAIN_MS, *key)));
     }
 
     /// Two auctioneers have begun the request: what runs twice is ended.

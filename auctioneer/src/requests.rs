@@ -125,12 +125,14 @@ impl Requests {
     }
 
     /// Another auctioneer's claim counts: nothing more is sent from here.
-    pub(crate) fn give_way(&mut self, key: TicketId) {
-        if let Some(ticket) = self.tickets.get_mut(&key) {
-            ticket.yielded = true;
-            ticket.claim = None;
-            self.check_again(&[key]);
+    pub(crate) fn give_way(&mut self, keys: &[TicketId]) {
+        for key in keys {
+            if let Some(ticket) = self.tickets.get_mut(key) {
+                ticket.yielded = true;
+                ticket.claim = None;
+            }
         }
+        self.check_again(keys);
     }
 
     pub(crate) fn get(&self, key: TicketId) -> Option<&Ticket> {

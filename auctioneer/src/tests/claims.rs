@@ -326,3 +326,20 @@ fn an_announcement_of_what_has_ended_is_answered_with_the_outcome() {
     world.input(announced(5, &["r"]));
     assert_eq!(world.outcomes("r").len(), 2);
 }
+
+#[test]
+fn an_announcement_of_much_that_waits_is_taken_at_once() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    let ids: Vec<String> = (0..5_000).map(|n| format!("r{n:05}")).collect();
+    let requests = ids.iter().map(|id| {
+        let mut request = super::world::request(id, id, 2_000, 1);
+        request.queue_timeout = Some(placement::Span(std::time::Duration::from_secs(60)));
+        request
+    });
+    world.ask(requests.collect());
+    assert_eq!(world.machine.waiting(), ids.len());
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    world.input(announced(1, &ids));
+    assert_eq!(world.machine.counters().gave_way, 5_000);
+    assert_eq!(world.machine.waiting(), 0, "all of it is looked for");
+}

@@ -166,12 +166,13 @@ async fn reached(name: &str, user: Option<u32>) -> Vec<String> {
 
     let home = home_of(user);
     let rep = apart(&server, name, &value!({"state_dir": home.path()}), user);
+    let cell = client_of(&server, name).await;
+    // a process has no environment yet in the moment in which its program is loaded
     assert!(
         proc::environment(rep.pid())
             .windows(SECRET.len())
             .any(|w| w == SECRET.as_bytes())
     );
-    let cell = client_of(&server, name).await;
     let other = command("other", &["sleep", "1000"]);
     let id = other.instance;
     cell.must_start(vec![other]).await;
