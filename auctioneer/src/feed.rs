@@ -21,7 +21,7 @@ use shared::{
 };
 
 use self::{apps::RunningApps, former::Former, known::lease_ms};
-use crate::{Limits, counters::Counters, pool_time::PoolTime};
+use crate::{counters::Counters, limits::Limits, pool_time::PoolTime};
 pub use known::{Debit, Known};
 use shared::{AuctionId, InstanceId, clock::CellTime};
 

@@ -17,6 +17,7 @@ pub mod feed;
 mod groups;
 mod ids;
 mod io;
+mod limits;
 mod lookups;
 mod namesake;
 mod outcomes;
@@ -51,8 +52,9 @@ pub use io::{
     AdmittedRequest, Announcement, AuctioneerInput, AuctioneerOutput, DryRun, Rejected,
     StartMessage,
 };
+pub use limits::Limits;
 pub use outcomes::{MAX_OUTCOMES, REMEMBER_MS};
-pub use parts::{Limits, Settings};
+pub use parts::Settings;
 pub use pool_time::{ECHO_MS, MAX_GAP_MS};
 pub use requests::{DEFAULT_DEADLINE_MS, MAX_AUCTIONS, MAX_BATCH, MAX_WAITING, REQUEUE_MS};
 pub use shell::{AuctioneerConfig, AuctioneerError, run};

@@ -19,10 +19,9 @@ use shared::{
 use crate::{
     ids::{LookupId, TicketId},
     io::AuctioneerOutput,
-    outcomes::Begun,
     parts::Parts,
     requests::Opened,
-    ticket::{Done, Slot, State, Ticket},
+    ticket::{Begun, Done, Slot, State, Ticket},
     told::Told,
 };
 use duplicates::{Holder, end_duplicates};

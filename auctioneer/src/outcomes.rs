@@ -9,11 +9,11 @@ use std::{
 use bytes::Bytes;
 use placement::{Invalid, MAX_INSTANCES, Request};
 use shared::wire::{ErrorBody, Outcome, StartReply, WireError, parse_indices, to_bytes};
-use shared::{AuctionId, InstanceId, RequestId};
+use shared::{AuctionId, RequestId};
 
 use crate::{
     fast_map::{FastMap, FastSet},
-    ticket::Answer,
+    ticket::{Answer, Begun},
 };
 
 /// How long an outcome is remembered.
@@ -53,13 +53,6 @@ struct Known {
     claim: Option<AuctionId>,
     /// What this auctioneer began of it, where it did.
     own: Option<Arc<Begun>>,
-}
-
-/// A request that this auctioneer began: what may run for it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Begun {
-    pub(crate) app: Arc<str>,
-    pub(crate) instances: Vec<InstanceId>,
 }
 
 /// An outcome as it is to be remembered.
@@ -330,6 +323,8 @@ pub(crate) fn other_app(request: &Request, app: &str) -> WireError {
 
 #[cfg(test)]
 mod tests {
+    use shared::InstanceId;
+
     use super::*;
 
     fn id(id: &str) -> RequestId {

@@ -1,11 +1,11 @@
-//! Only for the simulator: inputs and queries that a driver of virtual time uses in place of many
+//! Only for the simulator: inputs that a driver of virtual time uses in place of many
 //! single messages. The auctioneer under NATS needs none of this.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use shared::{AuctionId, wire::Advert};
 
-use crate::{auctioneer::Auctioneer, feed::ReportKind};
+use crate::feed::ReportKind;
 
 /// One input, as a driver of virtual time summarises it.
 #[derive(Clone, Debug)]
@@ -26,12 +26,4 @@ pub enum SimulatedInput {
         /// The cells that reported nothing, or something else.
         except: BTreeSet<Arc<str>>,
     },
-}
-
-impl Auctioneer {
-    /// The driver hears everything, and no id was used before: none is looked for because its outcome
-    /// may have been missed.
-    pub fn trust_ids(&mut self) {
-        self.parts.requests.trust_ids();
-    }
 }

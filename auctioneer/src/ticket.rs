@@ -6,10 +6,7 @@ use bytes::Bytes;
 use placement::{Request, Run, Unplaced};
 use shared::wire::Outcome;
 
-use crate::{
-    ids::{GroupId, TicketId},
-    outcomes::Begun,
-};
+use crate::ids::{GroupId, TicketId};
 use shared::{AuctionId, InstanceId, RequestId};
 
 /// An instance of an open request.
@@ -65,6 +62,13 @@ pub(crate) struct Ticket {
     /// The answer of the auctioneer whose claim counts, where some of it was sent from here, too.
     pub(crate) theirs: Option<Bytes>,
     pub(crate) auction: Option<AuctionId>,
+}
+
+/// A request that this auctioneer began: what may run for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Begun {
+    pub(crate) app: Arc<str>,
+    pub(crate) instances: Vec<InstanceId>,
 }
 
 impl Ticket {

@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    AnswerTo, Subjects,
     nats::{Bus, BusError},
+    subjects::{AnswerTo, Subjects},
     telemetry::Seldom,
     wire::{Instances, InstancesAnswer, QueuedAnswer, QueuedRequest, to_bytes},
 };

@@ -9,6 +9,7 @@ pub mod nats;
 pub mod permissions;
 pub mod proc;
 pub mod random;
+mod role;
 pub mod shutdown;
 pub mod size;
 mod subjects;

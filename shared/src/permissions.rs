@@ -5,32 +5,12 @@
 use std::{fmt, time::Duration};
 
 use crate::{
-    Subjects,
     nats::{Act, PermissionViolation},
+    subjects::Subjects,
     wire::kind,
 };
 
-/// What a connection is for.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// A cell agent, by the name of its cell.
-    Cell,
-    /// An auctioneer, by its name.
-    Auctioneer,
-    /// Starts, stops and looks at work.
-    User,
-    /// A user who also changes and drains cells.
-    Operator,
-    /// Hears events and what cells advertise; publishes nothing.
-    Observer,
-    /// Reads counters.
-    Metrics,
-    /// Records a cluster's requests as a scenario.
-    Recorder,
-}
+pub use crate::role::Role;
 
 /// What one connection may do. Whatever is not listed is refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

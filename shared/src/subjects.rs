@@ -6,7 +6,7 @@ use std::{fmt, str::FromStr};
 
 use placement::{Invalid, check_name};
 
-use crate::permissions::Role;
+use crate::role::Role;
 
 /// The subjects of one cluster. The default prefix is `vendue`; with different prefixes several
 /// clusters share a NATS account.

@@ -12,7 +12,7 @@ use crate::{
     bench, commands,
     context::{Exit, Failure, Global, failure_code},
     report::report,
-    table,
+    terminal,
 };
 
 /// Places work on cells (machines that run it) over NATS: cells say what they have, an auctioneer decides.
@@ -107,7 +107,7 @@ pub(crate) fn run(cli: &Cli) -> ExitCode {
         cli.global.log.as_deref().unwrap_or(default_log),
         LogFormat::Auto,
     );
-    table::set_wide(cli.global.wide);
+    terminal::set_wide(cli.global.wide);
     let runtime = match cli.command.runtime() {
         Ok(runtime) => runtime,
         Err(e) => return report(&e.into(), cli.global.output),

@@ -15,6 +15,7 @@ mod process_usage;
 mod report;
 mod senders;
 mod table;
+mod terminal;
 mod usage;
 
 use std::process::ExitCode;

@@ -20,7 +20,7 @@ pub(crate) fn say(line: impl Display) -> io::Result<()> {
 /// A line on standard output, wrapped between words on a terminal that is narrower; the rest stands
 /// four columns further in than the line begins.
 pub(crate) fn say_wrapped(line: &str) -> io::Result<()> {
-    say(wrapped(line, crate::table::width()))
+    say(wrapped(line, crate::terminal::width()))
 }
 
 fn wrapped(line: &str, width: Option<usize>) -> String {

@@ -7,7 +7,7 @@ use std::{
 
 use shared::RequestId;
 
-use crate::outcomes::Begun;
+use crate::ticket::Begun;
 
 /// The most requests.
 const MAX_RESTARTED: usize = 10_000;

@@ -31,12 +31,8 @@ use tokio::{
 use uuid::Uuid;
 
 use crate::{
-    auctioneer::Auctioneer,
-    counters::Counters,
-    ids::ReplyKey,
-    io::AuctioneerInput,
-    parts::{Limits, Settings},
-    warm_up::WarmUp,
+    auctioneer::Auctioneer, counters::Counters, ids::ReplyKey, io::AuctioneerInput, limits::Limits,
+    parts::Settings, warm_up::WarmUp,
 };
 use broadcasts::Broadcasts;
 use drop_notices::DropNotices;

@@ -7,7 +7,7 @@ use std::{
 
 use async_nats::ConnectError;
 
-use crate::LogLimit;
+use crate::log_limit::LogLimit;
 
 use super::PermissionViolation;
 

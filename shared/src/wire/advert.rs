@@ -5,7 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{WireError, code};
 use crate::version::Version;
-use crate::{AuctionId, Incarnation, InstanceId, clock::CellTime};
+use crate::{
+    clock::CellTime,
+    ids::{AuctionId, Incarnation, InstanceId},
+};
 
 /// A cell's advertisement, its full bid, and the answer to `.state`: the cell, and how long this is
 /// valid. Written only; read with [`Envelope::parse`] and [`parse_cell`], so that the large part is

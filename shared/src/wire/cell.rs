@@ -7,7 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{WireError, parse_strict};
 use crate::version::Version;
-use crate::{AuctionId, Incarnation, InstanceId, LogSubject, RequestId, clock::CellTime};
+use crate::{
+    clock::CellTime,
+    ids::{AuctionId, Incarnation, InstanceId, RequestId},
+    subjects::LogSubject,
+};
 
 /// Why a cell refuses an instance. For lack of resources the reason is `insufficient resources: …`.
 pub mod reason {

@@ -6,7 +6,10 @@ use placement::{Span, Tally};
 use serde::{Deserialize, Serialize};
 
 use crate::version::{VERSION, Version};
-use crate::{AuctionId, EventSubject, InstanceId, RequestId};
+use crate::{
+    ids::{AuctionId, InstanceId, RequestId},
+    subjects::EventSubject,
+};
 
 /// The kinds of events.
 pub mod kind {

@@ -4,8 +4,8 @@ use placement::{Capacity, Cell, DecisionReport, Kind, Tally};
 use serde::{Deserialize, Serialize};
 
 use super::{Instance, is_false};
+use crate::ids::{AuctionId, Incarnation, InstanceId, RequestId};
 use crate::version::Version;
-use crate::{AuctionId, Incarnation, InstanceId, RequestId};
 
 /// To every cell: its instances. An instance must match all filters; without filters, all are
 /// returned.

@@ -8,8 +8,8 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::{WireError, check_version, code, parse};
+use crate::ids::{AuctionId, InstanceId, RequestId};
 use crate::version::Version;
-use crate::{AuctionId, InstanceId, RequestId};
 
 /// A valid start request.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{WireError, parse_strict};
+use crate::ids::{AuctionId, InstanceId};
 use crate::version::Version;
-use crate::{AuctionId, InstanceId};
 
 /// What to stop: an app, or some of it. An instance must match all filters. An absent filter
 /// matches everything; an empty one or an unknown field is rejected.

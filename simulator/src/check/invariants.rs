@@ -14,6 +14,7 @@ use super::{
     cell::CellNode,
     client::{Client, ClientAnswer},
     node::Node,
+    script::Script,
     world::World,
 };
 
@@ -30,6 +31,26 @@ pub(super) struct Invariants {
     doubles: BTreeMap<InstanceId, u64>,
     short_doubles: u64,
     longest_double_ms: u64,
+}
+
+/// Plays a script. The first broken promise, and the timeline if it is to be kept.
+pub(super) fn play(
+    script: &Script,
+    keep: bool,
+    report: &mut CheckReport,
+) -> (Option<Violation>, Vec<String>) {
+    let mut world = World::begun(script, keep);
+    let mut invariants = Invariants::default();
+    let mut violation = None;
+    while violation.is_none() && world.goes_on(report) {
+        violation = invariants.after_step(&world);
+    }
+    if violation.is_none() {
+        violation = at_rest(&world);
+    }
+    invariants.add_to(report);
+    let timeline = world.told(violation.as_ref());
+    (violation, timeline)
 }
 
 impl Invariants {

@@ -30,7 +30,7 @@ use std::{
     },
 };
 
-use self::{script::Script, world::World};
+use self::script::Script;
 
 /// A promise that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,14 +84,15 @@ pub fn check_seed(seed: u64) -> (CheckReport, Option<Failure>) {
         seeds: 1,
         ..CheckReport::default()
     };
-    let violation = World::play(&script, false, &mut report).0;
+    let violation = invariants::play(&script, false, &mut report).0;
     let failure = violation.map(|violation| shrink::shrink(&script, violation));
     (report, failure)
 }
 
 /// What happened in one seed, whether it broke a promise or not.
 pub fn replay(seed: u64) -> (Vec<String>, Option<Violation>) {
-    let (violation, timeline) = World::play(&Script::draw(seed), true, &mut CheckReport::default());
+    let (violation, timeline) =
+        invariants::play(&Script::draw(seed), true, &mut CheckReport::default());
     (timeline, violation)
 }
 
@@ -118,7 +119,7 @@ pub fn check_seeds(
                         seeds: 1,
                         ..CheckReport::default()
                     };
-                    let violation = World::play(&script, false, &mut one).0;
+                    let violation = invariants::play(&script, false, &mut one).0;
                     let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
                     total.add(&one);
                     if let Some(violation) = violation {

@@ -1,7 +1,7 @@
 //! Makes a failing script smaller: what it does not need is left out, as long as the same promise is
 //! broken.
 
-use super::{CheckReport, Failure, Violation, script::Script, world::World};
+use super::{CheckReport, Failure, Violation, invariants, script::Script};
 
 /// The most scripts that are tried.
 const MAX_TRIES: usize = 400;
@@ -31,7 +31,7 @@ pub(super) fn shrink(script: &Script, violation: Violation) -> Failure {
         }
         part = (part / 2).max(1);
     }
-    let (_, timeline) = World::play(&small, true, &mut CheckReport::default());
+    let (_, timeline) = invariants::play(&small, true, &mut CheckReport::default());
     Failure {
         seed: script.seed,
         violation: broken,
@@ -41,6 +41,6 @@ pub(super) fn shrink(script: &Script, violation: Violation) -> Failure {
 }
 
 fn breaks(script: &Script, invariant: &str) -> Option<Violation> {
-    let (violation, _) = World::play(script, false, &mut CheckReport::default());
+    let (violation, _) = invariants::play(script, false, &mut CheckReport::default());
     violation.filter(|violation| violation.invariant == invariant)
 }

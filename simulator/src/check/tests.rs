@@ -1,5 +1,5 @@
 use super::{
-    World, check_seed, check_seeds, replay,
+    check_seed, check_seeds, invariants, replay,
     script::{Script, What},
 };
 
@@ -40,7 +40,7 @@ fn without_faults_nothing_is_broken() {
             .steps
             .retain(|step| matches!(step.what, What::Ask(_)));
         let mut report = super::CheckReport::default();
-        let (violation, timeline) = World::play(&script, true, &mut report);
+        let (violation, timeline) = invariants::play(&script, true, &mut report);
         assert_eq!(violation, None, "{}", timeline.join("\n"));
     }
     assert_eq!(check_seed(1).0.seeds, 1);

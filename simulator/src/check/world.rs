@@ -10,7 +10,6 @@ use super::{
     bus::{Message, Subscription},
     cell::CellNode,
     client::Client,
-    invariants::{self, Invariants},
     node::{Node, Outbox},
     script::{Script, What},
     timeline::Timeline,
@@ -97,41 +96,39 @@ pub(super) struct World<'s> {
 }
 
 impl<'s> World<'s> {
-    /// Plays a script. The first broken promise, and the timeline if it is to be kept.
-    pub(super) fn play(
-        script: &'s Script,
-        keep: bool,
-        report: &mut CheckReport,
-    ) -> (Option<Violation>, Vec<String>) {
-        let mut world = World::new(script, keep);
-        let mut invariants = Invariants::default();
+    /// The script's world, before anything has happened.
+    pub(super) fn begun(script: &'s Script, keep: bool) -> Self {
+        let mut world = Self::new(script, keep);
         world.begin();
         let rest_us = (script.quiet_ms() + REST_MS) * 1_000;
         world.queue.add(rest_us, Happening::LastQuestions);
-        let end_us = rest_us + LAST_ANSWERS_MS * 1_000;
-        let mut violation = None;
-        while violation.is_none()
-            && let Some((at_us, happening)) = world.queue.pop()
-            && at_us <= end_us
-        {
-            if world.faults == 0 {
-                world.flow_us += at_us - world.now_us;
-            }
-            world.now_us = at_us;
-            world.happens(happening, report);
-            report.events += 1;
-            violation = invariants.after_step(&world);
+        world
+    }
+
+    /// What comes next happens. False when the script has been played to its end.
+    pub(super) fn goes_on(&mut self, report: &mut CheckReport) -> bool {
+        let end_us = (self.script.quiet_ms() + REST_MS + LAST_ANSWERS_MS) * 1_000;
+        let Some((at_us, happening)) = self.queue.pop().filter(|(at_us, _)| *at_us <= end_us)
+        else {
+            self.now_us = end_us;
+            return false;
+        };
+        if self.faults == 0 {
+            self.flow_us += at_us - self.now_us;
         }
-        if violation.is_none() {
-            world.now_us = end_us;
-            violation = invariants::at_rest(&world);
-        }
-        invariants.add_to(report);
-        if let Some(violation) = &violation {
+        self.now_us = at_us;
+        self.happens(happening, report);
+        report.events += 1;
+        true
+    }
+
+    /// What happened, if it was to be kept, with the promise that was broken at the end.
+    pub(super) fn told(mut self, violation: Option<&Violation>) -> Vec<String> {
+        if let Some(violation) = violation {
             let what = || format!("{}: {}", violation.invariant, violation.what);
-            world.timeline.add(world.now_us, "BROKEN", what);
+            self.timeline.add(self.now_us, "BROKEN", what);
         }
-        (violation, world.timeline.lines)
+        self.timeline.lines
     }
 
     fn new(script: &'s Script, keep: bool) -> Self {

@@ -30,7 +30,8 @@ use super::start;
 use crate::{
     context::{Exit, Format, Global, Usage},
     output::{self, note},
-    table::{self, Table},
+    table::Table,
+    terminal,
 };
 use progress::Bar;
 use timing::{Stopwatch, Timing};
@@ -381,9 +382,9 @@ fn write(format: Format, outcome: &SimOutcome) -> anyhow::Result<()> {
     match format {
         Format::Json => output::json(outcome),
         Format::Table => {
-            let width = table::terminal_width().unwrap_or(100);
+            let width = terminal::terminal_width().unwrap_or(100);
             Ok(output::say(
-                report::text(outcome, width, table::colours()).trim_end(),
+                report::text(outcome, width, terminal::colours()).trim_end(),
             )?)
         }
     }
