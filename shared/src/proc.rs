@@ -128,6 +128,16 @@ fn threads(pid: u32) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).collect()
 }
 
+/// Whether a process is in another PID namespace than this one, such as a container's. False when that
+/// cannot be read.
+pub fn is_in_other_namespace(pid: u32) -> bool {
+    let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+    match (namespace("self"), namespace(&pid.to_string())) {
+        (Some(own), Some(other)) => own != other,
+        _ => false,
+    }
+}
+
 /// Whether every thread of a process is stopped (SIGSTOP); true when there is no such process.
 pub fn is_stopped(pid: u32) -> bool {
     threads(pid).into_iter().all(|thread| {

@@ -199,7 +199,8 @@ impl UserRange {
     }
 
     /// Whether this process of one of our users belongs to no instance: no rep has the user, nor
-    /// left anything of it.
+    /// left anything of it. In a container it may belong to an instance of a rep there, of whose locks
+    /// nothing is known here.
     fn is_foreign(&self, pid: u32, uid: u32) -> bool {
         let lock = File::open(self.locks.join(uid.to_string()));
         if let Ok(lock) = &lock {
@@ -209,7 +210,7 @@ impl UserRange {
             }
         }
         // its instance may have ended meanwhile
-        leftovers::lives(pid) && proc::user(pid) == Some(uid)
+        leftovers::lives(pid) && proc::user(pid) == Some(uid) && !proc::is_in_other_namespace(pid)
     }
 
     fn sweep(&self) {
@@ -305,6 +306,58 @@ mod tests {
             });
             assert_eq!(chosen.map_err(|_| ()), expected, "{run_as:?} as {own}");
         }
+    }
+
+    /// Needs root, to run something as another user.
+    #[test]
+    fn users_of_other_programs_are_refused_but_not_those_in_containers() {
+        use std::{
+            os::unix::process::CommandExt,
+            process::{Child, Command},
+        };
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let locks = tempfile::tempdir().unwrap();
+        // no other test has these
+        let range = UserRange::new(locks.path().into(), 81_000, 81_003, "a");
+        let users = Users::Each(range);
+        let until_it_runs = |child: &Child, user| {
+            let below = || proc::descendants(child.id()).into_iter().map(|p| p.pid);
+            while !below()
+                .chain([child.id()])
+                .any(|pid| proc::user(pid) == Some(user))
+            {}
+        };
+        let end = |mut child: Child, user| {
+            assert!(leftovers::kill_all(|| leftovers::processes_of(&[user])));
+            child.wait().unwrap();
+        };
+        let mut contained = Command::new("unshare");
+        contained.args([
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "setpriv",
+            "--reuid",
+            "81001",
+        ]);
+        let contained = contained
+            .args(["--clear-groups", "sleep", "60"])
+            .spawn()
+            .unwrap();
+        until_it_runs(&contained, 81_001);
+        assert!(users.check_unused().is_ok());
+        let other = Command::new("sleep").arg("60").uid(81_002).spawn().unwrap();
+        until_it_runs(&other, 81_002);
+        let refused = users.check_unused().unwrap_err().to_string();
+        assert!(
+            refused.contains(&format!("process {} runs as 81002", other.id())),
+            "{refused}"
+        );
+        end(other, 81_002);
+        end(contained, 81_001);
+        assert!(users.check_unused().is_ok());
     }
 
     #[test]
