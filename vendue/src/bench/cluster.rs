@@ -156,7 +156,10 @@ async fn dropped(cluster: &Cluster) -> anyhow::Result<u64> {
     let subject = format!("$SRV.STATS.{}", cluster.subjects.service(Role::Auctioneer));
     let answer = cluster.bus.client.request(subject, "".into()).await?;
     let stats: serde_json::Value = serde_json::from_slice(&answer.payload)?;
-    dropped_of(&stats["endpoints"][0]["data"])
+    let endpoints = stats["endpoints"].as_array().into_iter().flatten();
+    // one endpoint has the counters
+    let mut counters = endpoints.filter(|endpoint| endpoint["name"] == "start");
+    dropped_of(&counters.next().context("no endpoint start")?["data"])
 }
 
 /// The auctioneer's counters of what cells sent and it did not use. Versions that are older than the

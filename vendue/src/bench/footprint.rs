@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::Context;
 use async_nats::client::Request;
 use placement::{Kind, Run};
+use serde_json::json;
 use shared::proc;
 use shared::wire::{Acceptance, CellStart, Envelope, Work, to_bytes};
 use tokio::time::{Instant, sleep};
@@ -54,7 +55,7 @@ pub(super) async fn measure(global: &Global, auctioneer: u32) -> anyhow::Result<
 async fn state(cluster: &Cluster) -> anyhow::Result<Envelope> {
     let end = Instant::now() + Duration::from_secs(20);
     loop {
-        match request(cluster, "state", &()).await {
+        match request(cluster, "state", &json!({})).await {
             Ok(envelope) => return Ok(envelope),
             Err(e) if Instant::now() > end => return Err(e.context("the rep does not answer")),
             Err(_) => sleep(Duration::from_millis(50)).await,

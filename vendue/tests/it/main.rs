@@ -4,6 +4,7 @@
 
 mod apps;
 mod bad_input;
+mod bench;
 mod cli_page;
 mod commands;
 mod common;
