@@ -20,6 +20,7 @@ mod io;
 mod limits;
 mod lookups;
 mod namesake;
+mod other_answer;
 mod outcomes;
 mod parts;
 mod past_auctions;
@@ -34,7 +35,7 @@ mod shell;
 pub mod sim;
 mod stops;
 mod ticket;
-mod told;
+
 mod turn;
 mod warm_up;
 

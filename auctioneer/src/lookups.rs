@@ -19,10 +19,10 @@ use shared::{
 use crate::{
     ids::{LookupId, TicketId},
     io::AuctioneerOutput,
+    other_answer::OtherAnswer,
     parts::Parts,
     requests::Opened,
     ticket::{Begun, Done, Slot, State, Ticket},
-    told::Told,
 };
 use duplicates::{Holder, end_duplicates};
 use restarted::Restarted;
@@ -298,7 +298,7 @@ impl Lookups {
         let yielded = ticket.yielded;
         let silent = may_hold(parts, ticket, &lookup.missing);
         let theirs = ticket.theirs.as_ref().filter(|_| lookup.missing.is_empty());
-        let theirs = theirs.map(|body| Told::read(body));
+        let theirs = theirs.map(|body| OtherAnswer::read(body));
         let late = parts.turn.now_ms >= ticket.deadline_ms;
         let instances = ticket.instances.iter().enumerate();
         let checked = instances.filter(|(_, i)| matches!(i.state, State::Checking));

@@ -15,11 +15,11 @@ use crate::{
     groups::Groups,
     ids::TicketId,
     io::AuctioneerOutput,
+    other_answer::OtherAnswer,
     outcomes::{Ended, Outcomes, REMEMBER_MS},
     reply,
     report::{Line, Lines},
     ticket::{Answer, Done, Instance, Slot, State, Ticket, because},
-    told::Told,
     turn::Turn,
 };
 use shared::{AuctionId, RequestId};
@@ -393,7 +393,7 @@ impl Requests {
             ..ended
         };
         self.outcomes.ended(turn.now_ms, &ticket.id, ended, true);
-        let theirs = Told::read(&body);
+        let theirs = OtherAnswer::read(&body);
         for instance in &ticket.instances {
             for sharer in instance.sharers.clone() {
                 let owned = "another auctioneer owns the request it is from";

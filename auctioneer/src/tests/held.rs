@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use placement::{Decision, PlanContext, Policy, Request, Verdict};
 use shared::{AuctionId, wire::kind};
 
-use super::world::{Sent, TestCell, World, request};
+use super::world::{Sent, World, request};
 use crate::{AuctioneerInput, AuctioneerOutput, MAX_BATCH};
 
 /// An auction as the log tells of it.
@@ -96,19 +96,9 @@ fn an_auction_follows_from_its_pool_its_id_and_its_seed() {
 
 #[test]
 fn planned_reboots_are_compared_with_the_time_of_the_auction() {
-    let day_ms = 24 * 3_600 * 1_000;
-    // the clock of these tests begins with the epoch; a reboot that is past does not count
+    // a reboot that is past does not count
     for (day, last_wins) in [(1, true), (40, false)] {
-        let mut world = World::new("dapi");
-        world.now_ms = day * day_ms;
-        for n in 1..=9 {
-            let name = format!("c{n}");
-            let mut cell = TestCell::new(&name, 1_000);
-            let reboot = if n == 9 { "1970-06-01" } else { "1970-01-20" };
-            cell.cell.attributes_mut().next_reboot = Some(reboot.parse().unwrap());
-            world.cells.insert(name.clone(), cell);
-            world.advertise(&name);
-        }
+        let mut world = World::with_reboots(day);
         world.ask_one("r", "web", 10, 1);
         if world.asked_bids().is_some() {
             world.bid_all();

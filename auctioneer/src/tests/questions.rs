@@ -547,19 +547,9 @@ fn a_dry_run_is_bounded() {
 
 #[test]
 fn a_dry_run_compares_planned_reboots_with_the_present_time() {
-    let day_ms = 24 * 3_600 * 1_000;
-    // the clock of these tests begins with the epoch; a reboot that is past does not count
+    // a reboot that is past does not count
     for (day, last_wins) in [(1, true), (40, false)] {
-        let mut world = World::new("dapi");
-        world.now_ms = day * day_ms;
-        for n in 1..=9 {
-            let name = format!("c{n}");
-            let mut cell = TestCell::new(&name, 1_000);
-            let reboot = if n == 9 { "1970-06-01" } else { "1970-01-20" };
-            cell.cell.attributes_mut().next_reboot = Some(reboot.parse().unwrap());
-            world.cells.insert(name.clone(), cell);
-            world.advertise(&name);
-        }
+        let mut world = World::with_reboots(day);
         let answer = place(&mut world, 10, |_| {});
         let winner = &answer["decisions"][0]["cell"];
         assert_eq!(winner == "c9", last_wins, "on day {day}: {winner}");

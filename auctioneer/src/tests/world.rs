@@ -189,6 +189,22 @@ impl World {
         world
     }
 
+    /// On this day of 1970, cells that will be rebooted on 20 January, the ninth and last on 1 June.
+    pub(super) fn with_reboots(day: u64) -> Self {
+        let mut world = Self::new("dapi");
+        // the clock of these tests begins with the epoch
+        world.now_ms = day * 24 * 3_600 * 1_000;
+        for n in 1..=9 {
+            let name = format!("c{n}");
+            let mut cell = TestCell::new(&name, 1_000);
+            let reboot = if n == 9 { "1970-06-01" } else { "1970-01-20" };
+            cell.cell.attributes_mut().next_reboot = Some(reboot.parse().unwrap());
+            world.cells.insert(name.clone(), cell);
+            world.advertise(&name);
+        }
+        world
+    }
+
     pub(super) fn cell(&mut self, name: &str) -> &mut TestCell {
         self.cells.get_mut(name).unwrap()
     }

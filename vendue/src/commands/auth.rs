@@ -200,9 +200,8 @@ impl AuthArgs {
 }
 
 fn reload(directory: &Directory) {
-    let count = directory.roster().identities.len();
     note(format_args!(
-        "{} lists {count}: reload the servers (nats-server --signal reload)",
+        "{} has changed: reload the servers that include it (nats-server --signal reload)",
         directory.server_config().display()
     ));
 }

@@ -9,33 +9,33 @@ use crate::ticket::Done;
 
 /// An answer, as far as it can be read.
 #[derive(Debug)]
-pub(crate) struct Told(Vec<InstanceOutcome>);
+pub(crate) struct OtherAnswer(Vec<InstanceOutcome>);
 
-impl Told {
+impl OtherAnswer {
     pub(crate) fn read(body: &[u8]) -> Self {
         let reply: Option<StartReply> = serde_json::from_slice(body).ok();
         Self(reply.map(|reply| reply.instances).unwrap_or_default())
     }
 
-    /// The outcome of an instance; none if the answer does not tell of it.
+    /// The outcome of an instance; none if the answer does not list it.
     pub(crate) fn of(&self, index: u32) -> Option<Done> {
-        let told = self.0.iter().find(|told| tells_of(told, index))?;
-        let why = told.reason.clone().map(|reason| Unplaced {
+        let found = self.0.iter().find(|outcome| is_of(outcome, index))?;
+        let why = found.reason.clone().map(|reason| Unplaced {
             reason,
-            tally: told.tally.clone(),
+            tally: found.tally.clone(),
         });
         Some(Done {
-            outcome: told.outcome,
-            cell: told.cell.clone(),
+            outcome: found.outcome,
+            cell: found.cell.clone(),
             why: why.map(Arc::new),
-            duplicate_of: told.duplicate_of.clone(),
+            duplicate_of: found.duplicate_of.clone(),
         })
     }
 }
 
-fn tells_of(told: &InstanceOutcome, index: u32) -> bool {
-    let indices = told.indices.as_deref();
-    told.index == Some(index)
+fn is_of(outcome: &InstanceOutcome, index: u32) -> bool {
+    let indices = outcome.indices.as_deref();
+    outcome.index == Some(index)
         || indices
             .and_then(|text| parse_indices(text, MAX_INSTANCES as usize))
             .is_some_and(|indices| indices.contains(&index))
