@@ -280,7 +280,7 @@ impl InFlight {
         };
         if in_flight.limit > 0 {
             let view = explainer.plain().view();
-            let starting = |slot: &u32| u64::from(view.cell(*slot).starting);
+            let starting = |slot: &u32| u64::from(view.cell(*slot).counts.starting);
             in_flight.now = view.counted().iter().map(starting).sum();
             in_flight.cells = view.counted().len();
         }

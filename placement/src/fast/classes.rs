@@ -184,9 +184,9 @@ pub(crate) fn is_dynamic(filter: &Filter) -> bool {
 
 fn sample(cell: &Cell) -> Cell {
     let mut sample = cell.clone();
-    sample.apps.clear();
-    sample.owners.clear();
-    sample.tags.clear();
+    sample.counts.apps.clear();
+    sample.counts.owners.clear();
+    sample.counts.tags.clear();
     sample
 }
 

@@ -226,8 +226,8 @@ impl Columns {
     /// What debits change, as the cell says.
     pub(super) fn write_amounts(&mut self, slot: u32, cell: &Cell, row: Row) {
         let at = slot as usize;
-        self.capped[at] = cell.cpu_capped;
-        self.uncapped[at] = cell.cpu_uncapped;
+        self.capped[at] = cell.counts.cpu_capped;
+        self.uncapped[at] = cell.counts.cpu_uncapped;
         self.instances[at] = filter::containers(cell);
         self.write_row(slot, row);
     }
@@ -254,8 +254,8 @@ impl Columns {
         type Counts = fn(&Cell) -> &BTreeMap<String, u32>;
         type Names = fn(&Cell) -> &[String];
         let maps: [(&mut Holders, Counts); 2] = [
-            (&mut self.owners, |cell| &cell.owners),
-            (&mut self.tags, |cell| &cell.tags),
+            (&mut self.owners, |cell| &cell.counts.owners),
+            (&mut self.tags, |cell| &cell.counts.tags),
         ];
         for (holders, counts) in maps {
             holders.change(slot, old.map(counts), new.map(counts));

@@ -21,8 +21,8 @@ impl Row {
     pub(crate) fn of(cell: &Cell) -> Self {
         Self {
             free: cell.available.amounts(),
-            starting: cell.starting,
-            tasks: cell.tasks,
+            starting: cell.counts.starting,
+            tasks: cell.counts.tasks,
         }
     }
 

@@ -273,7 +273,7 @@ impl<'a> View<'a> {
         for app in objective.counted_apps(request) {
             let count = count_at(self.app(app), slot);
             if count > 0 {
-                seen.apps.insert(app.to_owned(), count);
+                seen.counts.apps.insert(app.to_owned(), count);
             }
         }
         seen

@@ -90,7 +90,7 @@ impl Ledger {
             return;
         };
         if entry.state == InstanceState::Starting {
-            self.cell.starting -= 1;
+            self.cell.counts.starting -= 1;
             self.seq += 1;
         } else if entry.state == InstanceState::Running && now_ms - entry.since_ms >= HEALTHY_MS {
             entry.strikes = 0;
@@ -166,13 +166,13 @@ impl Ledger {
         });
         let event = entry.event(kind::RESTARTED, None);
         self.actions.extend([launch, event]);
-        self.cell.starting += 1;
+        self.cell.counts.starting += 1;
         self.seq += 1;
     }
 
     /// The count limits how many starts auctioneers send at a time, so it is news.
     fn left_starting(&mut self) {
-        self.cell.starting -= 1;
+        self.cell.counts.starting -= 1;
         self.seq += 1;
     }
 }

@@ -45,8 +45,8 @@ fn assert_close(found: &[f64], expected: &[f64], what: &str) {
 #[test]
 fn counts_are_taken_as_they_are() {
     let busy = |cell: &mut Cell| {
-        (cell.starting, cell.tasks, cell.index) = (3, 2, 7);
-        cell.apps.insert("web".into(), 5);
+        (cell.counts.starting, cell.counts.tasks, cell.index) = (3, 2, 7);
+        cell.counts.apps.insert("web".into(), 5);
     };
     let idle = |cell: &mut Cell| cell.index = 4;
     for (stage, expected) in [
@@ -66,7 +66,7 @@ fn counts_are_taken_as_they_are() {
 fn owners_by_rank_ratio_and_count() {
     let holding = |n: u32| {
         move |cell: &mut Cell| {
-            cell.owners.insert("me".into(), n);
+            cell.counts.owners.insert("me".into(), n);
         }
     };
     let cells: [&dyn Fn(&mut Cell); 3] = [&holding(1), &holding(0), &holding(4)];
