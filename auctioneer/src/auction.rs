@@ -165,7 +165,7 @@ fn carry_out(parts: &mut Parts, batch: &Batch, decisions: Vec<Decision>, cells: 
         let mut record = PastDecision {
             job: batch.jobs[decision.job].clone(),
             cell: None,
-            value: decision.value,
+            rating: decision.rating,
             why: None,
         };
         match decision.verdict {

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use placement::{Cell, Explain, Job, Kind, PlanContext, Policy, Pool, Request, Resources, Verdict};
+use placement::{
+    Cell, Explain, Job, Kind, PlanContext, Policy, Pool, Rating, Request, Resources, Verdict,
+};
 use scenarios::OfflineAuction;
 use serde_json::json;
 
@@ -100,7 +102,7 @@ fn weighted_bin_pack_costs() {
         let mut pool = pool(cells);
         let jobs = Arc::new(Request::new("app", 100, 100)).jobs();
         let plan = pool.plan(&jobs, &policy, &PlanContext::default());
-        let cost = plan.decisions[0].value.unwrap();
+        let cost = plan.decisions[0].rating.and_then(Rating::cost).unwrap();
         assert!((cost - expected).abs() < 1e-4, "index {index}: {cost}");
     }
 }

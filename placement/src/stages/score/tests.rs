@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Cell, Explain, PlanContext, Policy, Pool, Request, Resources};
+use crate::{Cell, Explain, PlanContext, Policy, Pool, Rating, Request, Resources};
 
 /// 2026-06-01.
 const NOW_MS: i64 = 1_780_272_000_000;
@@ -27,8 +27,10 @@ fn rated(stage: &str, combine: &str, cells: &[&dyn Fn(&mut Cell)]) -> Vec<(f64, 
     };
     let jobs = std::sync::Arc::new(request).jobs();
     let plan = pool.plan_plainly(&jobs, &Policy::parse(&text).unwrap(), &context);
-    let scores = &plan.decisions[0].explanation.as_ref().unwrap().scores;
-    scores.iter().map(|s| (s.terms[0].1, s.value)).collect()
+    let ratings = &plan.decisions[0].explanation.as_ref().unwrap().ratings;
+    let number = |rating: Rating| rating.score().or(rating.cost()).unwrap();
+    let rated = ratings.iter();
+    rated.map(|r| (r.terms[0].1, number(r.rating))).collect()
 }
 
 fn terms(stage: &str, cells: &[&dyn Fn(&mut Cell)]) -> Vec<f64> {
