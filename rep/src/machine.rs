@@ -28,6 +28,10 @@ use crate::{
     ledger::{Action, ExecutorOrder, ExecutorReport, Ledger},
 };
 
+/// So many questions are sent for [`CellOutput::AskNamesake`]: each reaches one of all reps of the name, so
+/// that all of them reach the asker itself once in a million times.
+pub const NAMESAKE_QUESTIONS: usize = 20;
+
 /// One thing that happened to a cell.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CellInput {
@@ -60,7 +64,7 @@ pub enum CellOutput {
     Execute(ExecutorOrder),
     /// Publish an event.
     Event(Box<Event>),
-    /// Ask for the state of the cell under its own name: another rep may have it, too.
+    /// Ask for the state of the cell under its own name, [`NAMESAKE_QUESTIONS`] times: another rep may have it, too.
     AskNamesake,
 }
 
