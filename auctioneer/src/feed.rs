@@ -156,6 +156,7 @@ impl Feed {
     /// A message arrived, which lets pool time pass. After an interruption every lease begins
     /// again.
     pub fn evidence(&mut self, now_ms: u64) {
+        // cells went on advertising while we heard nothing: their silence was ours
         if !self.time.evidence(now_ms) {
             let pool_ms = self.time.now_ms();
             for known in self.cells.values_mut() {
@@ -179,6 +180,7 @@ impl Feed {
         let ended: Vec<Arc<str>> = ended.map(|(name, _)| Arc::clone(name)).collect();
         let lost: Vec<LostCell> = ended.iter().filter_map(|name| self.forget(name)).collect();
         counters.cells_lost += lost.len() as u64;
+        // here, because leases are checked often, and this need not be exact
         self.former.forget(now_ms);
         lost
     }
@@ -209,10 +211,12 @@ impl Feed {
         counters: &mut Counters,
     ) -> Received {
         counters.reports += 1;
+        // before it is parsed: that is what a large message costs
         if body.len() > MAX_REPORT_BYTES {
             counters.dropped_too_large += 1;
             return Received::default();
         }
+        // the envelope first: most reports repeat a known version, whose rest need not be parsed
         let envelope = match Envelope::parse(body, None) {
             Ok(envelope) => envelope,
             Err(error) => return malformed(error, counters),
@@ -266,6 +270,7 @@ impl Feed {
             counters.dropped_old_incarnation += 1;
             return Received::default();
         }
+        // a ttl is what its sender says: without a limit one message would keep a cell that is not there
         let ttl_ms = envelope.ttl.map(|ttl| millis(ttl.0).min(self.max_ttl_ms));
         if ttl_ms == Some(0) {
             return self.leave(now_ms, envelope, counters);
@@ -277,6 +282,7 @@ impl Feed {
         }
         let same = known.filter(|k| k.incarnation == envelope.incarnation);
         match same {
+            // overtaken by a newer one, or a copy: it would give back what is reserved since
             Some(known) if envelope.seq < known.seq => {
                 counters.dropped_old_seq += 1;
                 Received::default()
@@ -285,6 +291,7 @@ impl Feed {
                 counters.renewed += 1;
                 self.renew(now_ms, kind, envelope, ttl_ms)
             }
+            // it refers to a version that never arrived here, so there is nothing to renew
             _ if envelope.unchanged => {
                 counters.missed_reports += 1;
                 Received {
@@ -308,6 +315,7 @@ impl Feed {
 
     fn leave(&mut self, now_ms: u64, envelope: &Envelope, counters: &mut Counters) -> Received {
         let known = self.cells.get(envelope.cell.as_str());
+        // a withdrawal of an incarnation that is not known, or no longer: nobody is here to remove
         let Some(known) = known.filter(|k| k.incarnation == envelope.incarnation) else {
             return Received::default();
         };
@@ -336,6 +344,7 @@ impl Feed {
         if kind == ReportKind::Advert {
             known.advertised();
         } else {
+            // whoever answers a question is there; an advertisement alone can be made up
             self.unproven.remove(&name);
         }
         let (removed, settled) = known.drop_shown(None, envelope);
@@ -395,6 +404,7 @@ impl Feed {
             .map(|k| (k.incarnation, k.ttl_ms));
         match old {
             None if self.cells.len() >= MAX_CELLS => {
+                // only a cell that has just answered takes a place, and only that of one which never has
                 if kind == ReportKind::Advert || self.unproven.is_empty() {
                     return self.no_room(now_ms, kind, envelope, counters);
                 }
@@ -431,6 +441,7 @@ impl Feed {
         if kind == ReportKind::Advert {
             known.advertised();
         }
+        // before the new cell is put in: it shows what was dropped here, and only the rest is debited from it
         let (_, settled) = known.drop_shown(Some(envelope.seq), envelope);
         self.pool.put(cell);
         for debit in &known.debits {

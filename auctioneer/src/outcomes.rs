@@ -96,6 +96,7 @@ impl Former {
 
     fn add(&mut self, id: &str) {
         if self.newer.len() >= FORMER {
+            // two halves instead of a queue: half of them is always kept, in 8 bytes each
             self.older = std::mem::take(&mut self.newer);
         }
         self.newer.insert(Self::hash(id));
@@ -178,6 +179,7 @@ impl Outcomes {
     /// An auctioneer has begun the request.
     pub(crate) fn announced(&mut self, now_ms: u64, id: &RequestId, claim: AuctionId) {
         if let Some(known) = self.known.get_mut(id) {
+            // two auctioneers have begun it, so what runs may change after any outcome
             known.contested |= known.claim.is_some_and(|known| known != claim);
             if known.body.is_none() || known.unsure {
                 known.claim = Some(claim);
@@ -208,6 +210,7 @@ impl Outcomes {
         let old = self.known.get(id);
         let stands = old.is_none_or(|old| {
             let lower = new.claim.is_some() && old.claim.is_none_or(|old| new.claim < Some(old));
+            // the lower claim is the rule by which every auctioneer decides, whichever outcome it heard first
             settled || old.body.is_none() || old.unsure || lower
         });
         if !stands {

@@ -48,6 +48,7 @@ impl PastAuctions {
     pub(crate) fn add(&mut self, past: PastAuction) {
         self.decisions += past.decisions.len();
         self.past.push_back(past);
+        // both bounds: 16 large auctions would be 160,000 decisions
         while self.past.len() > REMEMBERED || self.decisions > MAX_DECISIONS {
             let dropped = self.past.pop_front();
             self.decisions -= dropped.map_or(0, |dropped| dropped.decisions.len());
@@ -61,6 +62,7 @@ impl PastAuctions {
         instance: InstanceId,
         outcome: LateOutcome,
     ) {
+        // the newest first: an answer mostly belongs to the last auction
         let mut past = self.past.iter_mut().rev();
         if let Some(past) = past.find(|past| past.auction == auction) {
             past.outcomes.insert(instance, outcome);

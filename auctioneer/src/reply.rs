@@ -60,6 +60,7 @@ pub(crate) fn answer(ticket: &Ticket, max_bytes: usize) -> Answer {
         warnings: ticket.warnings.clone(),
     };
     let mut body = to_bytes(&reply);
+    // less and less detail until it fits: a reply without instances is better than none
     for level in [by_cell, counts] {
         if body.len() <= max_bytes {
             break;
@@ -68,6 +69,7 @@ pub(crate) fn answer(ticket: &Ticket, max_bytes: usize) -> Answer {
         body = to_bytes(&reply);
     }
     if body.len() > max_bytes {
+        // they quote the sender, and are the last that can be left out
         reply.warnings.clear();
         body = to_bytes(&reply);
     }

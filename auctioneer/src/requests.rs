@@ -91,6 +91,7 @@ impl Requests {
         if self.trusting {
             return Vec::new();
         }
+        // outcomes are remembered for so long, and then the other auctioneers do not know the id either
         self.unsure_until_ms = now_ms + REMEMBER_MS;
         self.outcomes.missed();
         let keys = self.keys(|ticket| ticket.given && !ticket.yielded);
@@ -133,6 +134,7 @@ impl Requests {
                 ticket.claim = None;
             }
         }
+        // what was not sent yet goes back; what was sent is looked for on the cells
         self.check_again(keys);
     }
 
@@ -174,6 +176,7 @@ impl Requests {
         self.closing = true;
         for key in self.keys(|_| true) {
             self.give_up_all(turn, key, |instance| {
+                // what was sent may still be accepted, and what waits is in the next auction
                 let held = matches!(instance.state, State::Held(_));
                 held.then(|| because("the auctioneer is shutting down"))
             });
@@ -271,6 +274,7 @@ impl Requests {
         // a list, not a recursion: a chain of shared outcomes may be as long as a batch
         let mut ended = vec![(slot, done)];
         while let Some((slot, done)) = ended.pop() {
+            // a late answer to what is final, or to a request that has ended: the first outcome stands
             if matches!(self.state(slot), None | Some(State::Done(_))) {
                 continue;
             }
@@ -337,6 +341,7 @@ impl Requests {
 
     fn remove(&mut self, key: TicketId) -> Option<Ticket> {
         let ticket = self.tickets.remove(&key)?;
+        // with every index to it: an entry left behind would repeat or end another ticket
         self.by_id.remove(&ticket.id);
         self.shares.remove(&ticket.request, ticket.instances.len());
         self.deadlines.remove(&(ticket.deadline_ms, key));
@@ -356,12 +361,14 @@ impl Requests {
             return;
         };
         let answer = reply::answer(ticket, turn.max_payload);
+        // a request has one reply; the others and repeats get what is remembered
         let later = std::mem::replace(&mut ticket.replied, true);
         let ended = Ended {
             body: answer.body.clone(),
             unsure: answer.outcome == Outcome::Unknown,
             contested: ticket.contested,
             claim: ticket.claim,
+            // only an id that its sender gave can be known to another auctioneer
             own: (ticket.given && ticket.was_sent()).then(|| Arc::new(ticket.begun())),
         };
         self.outcomes.ended(turn.now_ms, &answer.id, ended, later);
@@ -421,6 +428,7 @@ impl Requests {
 
     /// Deadlines of requests and queue timeouts.
     pub(crate) fn due(&mut self, turn: &mut Turn) {
+        // before the deadlines: what is given up here is in the reply that those send
         while let Some(key) = pop_due(&mut self.queue_ends, turn.now_ms) {
             self.give_up_all(turn, key, |instance| match &instance.state {
                 State::Held(why) => Some(Arc::clone(why)),
@@ -431,6 +439,7 @@ impl Requests {
             let Some(ticket) = self.tickets.get(&key) else {
                 continue;
             };
+            // a longer queue timeout goes on after the reply: what waits is then reported as queued
             if ticket.queue_end_ms <= turn.now_ms {
                 self.give_up_all(turn, key, |instance| {
                     let late = matches!(instance.state, State::Waiting);

@@ -206,9 +206,10 @@ impl std::fmt::Display for Capacity {
                 cells,
                 most_on_a_cell,
             } = room;
+            let on = if *cells == 1 { "cell" } else { "cells" };
             writeln!(
                 f,
-                "  {zone}: {fits} on {cells} cells, at most {most_on_a_cell} on one"
+                "  {zone}: {fits} on {cells} {on}, at most {most_on_a_cell} on one"
             )?;
         }
         if let Some(reason) = &self.reason {

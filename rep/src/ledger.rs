@@ -159,8 +159,8 @@ impl Ledger {
             }
             let later = to_come.get(work.app.as_str()).copied().unwrap_or(0);
             match self.judge(now_ms, start, work, later) {
-                Ok(Known::Already) => accepted.push(work.instance),
-                Ok(Known::New) => {
+                Ok(Judged::Repeat) => accepted.push(work.instance),
+                Ok(Judged::New) => {
                     self.accept(now_ms, start.expires_ms.as_ms(), work, start.auction);
                     self.seq += 1;
                     accepted.push(work.instance);
@@ -300,7 +300,7 @@ impl Ledger {
         start: &CellStart,
         work: &Work,
         later: u32,
-    ) -> Result<Known, Refusal> {
+    ) -> Result<Judged, Refusal> {
         let refuse = |reason: &str| Refusal {
             instance: work.instance,
             reason: reason.into(),
@@ -312,7 +312,7 @@ impl Ledger {
             // of two claims the lower counts, whichever arrived first
             entry.claim = entry.claim.min(work.claim.unwrap_or(start.auction));
             entry.expires_ms = entry.expires_ms.max(start.expires_ms.as_ms());
-            return Ok(Known::Already);
+            return Ok(Judged::Repeat);
         }
         if let Some(stopped) = self.history.stopped(now_ms, &work.instance) {
             self.history
@@ -321,7 +321,7 @@ impl Ledger {
             if stopped {
                 return Err(refuse(reason::STOPPED));
             }
-            return Ok(Known::Already);
+            return Ok(Judged::Repeat);
         }
         if start.incarnation != self.incarnation {
             // the auctioneer decided by what the earlier incarnation had free
@@ -359,7 +359,7 @@ impl Ledger {
         let request = request_of(work);
         let lacking = self.cell.available.lacks(&request);
         let Some((_, needs, has)) = lacking.first() else {
-            return Ok(Known::New);
+            return Ok(Judged::New);
         };
         let names: Vec<&str> = lacking.iter().map(|(name, ..)| name.as_str()).collect();
         Err(Refusal {
@@ -398,9 +398,10 @@ impl Ledger {
     }
 }
 
-/// Whether the cell already knows an accepted instance.
-enum Known {
-    Already,
+/// How an instance is accepted.
+enum Judged {
+    /// Its start is a repeat, without effect.
+    Repeat,
     New,
 }
 

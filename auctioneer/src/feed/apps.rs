@@ -26,6 +26,7 @@ impl RunningApps {
     /// Whether some of the app may run. Of tasks it is only known whether there are any.
     pub(super) fn may_run(&mut self, now_ms: u64, pool: &Pool, app: &str, kind: Kind) -> bool {
         let old = |at_ms: u64| now_ms >= at_ms + MAX_AGE_MS;
+        // not kept up to date with every report: a request looks here, and there are far more reports than that
         if self.made_ms.is_none_or(old) {
             self.made_ms = Some(now_ms);
             self.tasks = pool.cells().any(|cell| cell.counts.tasks > 0);

@@ -25,6 +25,7 @@ impl Feed {
         let Some((name, known)) = get_mut(&mut self.cells, &answer.cell) else {
             return;
         };
+        // what an earlier one accepted ended with it, and its amounts are not those of the present one
         if known.incarnation != answer.incarnation {
             return;
         }
@@ -52,6 +53,7 @@ impl Feed {
         let (Some(known), Some(cell)) = (self.cells.get(name), self.pool.get(name)) else {
             return;
         };
+        // a later report has the amounts already, and newer ones
         if answer.seq < known.seq {
             return;
         }
@@ -117,6 +119,7 @@ impl Known {
         let listed = |d: &Debit| envelope.recent.contains(&d.instance);
         let removed = self.take(|d| match d.answered_seq {
             Some(answered) => seq.is_some_and(|seq| answered <= seq),
+            // on the cell's clock, which it compares too: neither clock need be right
             None => listed(d) || envelope.clock_ms > d.expires_ms,
         });
         let unanswered = removed

@@ -35,6 +35,7 @@ impl Former {
     /// Forgets those whose time is up, and the oldest when there are too many.
     pub(super) fn forget(&mut self, now_ms: u64) {
         while let Some(incarnation) = self.order.front() {
+            // in order of arrival, not of their ends: one with a short ttl behind another waits, and counts no more anyway
             if self.contains(now_ms, incarnation) && self.order.len() <= MAX_FORMER {
                 break;
             }

@@ -303,7 +303,7 @@ async fn a_policy_of_ones_own_decides_and_takes_objectives() {
         up.run(&[&args[..], &more].concat())
     };
     let cell =
-        |said: &crate::common::Said| said.expect(0, &[]).json()["instances"][0]["cell"].clone();
+        |said: &crate::common::Finished| said.expect(0, &[]).json()["instances"][0]["cell"].clone();
     let first = cell(&run("a", "100", "r.AvailableMemoryMB"));
     // the fuller cell by one objective, the emptier by the other
     assert_eq!(cell(&run("b", "100", "-r.AvailableMemoryMB")), first);

@@ -9,7 +9,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::NatsServer;
 
-use crate::common::{Said, end, run, until, vendue};
+use crate::common::{Finished, end, run, until, vendue};
 
 pub(crate) struct Role(Child);
 
@@ -130,7 +130,7 @@ impl Contexts {
         fs::write(self.0.path().join("nats/context.txt"), format!("{name}\n")).unwrap();
     }
 
-    fn health(&self, env: &[(&str, &str)], args: &[&str]) -> Said {
+    fn health(&self, env: &[(&str, &str)], args: &[&str]) -> Finished {
         let mut command = vendue();
         command.args(["health", "--role", "nats"]).args(args);
         command.env("XDG_CONFIG_HOME", self.0.path());
