@@ -188,8 +188,10 @@ impl Feed {
         self.unproven.remove(&name);
         let cell = self.pool.get(&name);
         let lost = LostCell {
-            apps: cell.map(|cell| cell.apps.clone()).unwrap_or_default(),
-            tasks: cell.map_or(0, |cell| cell.tasks),
+            apps: cell
+                .map(|cell| cell.counts.apps.clone())
+                .unwrap_or_default(),
+            tasks: cell.map_or(0, |cell| cell.counts.tasks),
             ttl_ms: known.ttl_ms,
             name,
         };
@@ -384,7 +386,7 @@ impl Feed {
         cell: Cell,
         counters: &mut Counters,
     ) -> Received {
-        if cell.apps.len() > MAX_APPS {
+        if cell.counts.apps.len() > MAX_APPS {
             counters.dropped_too_large += 1;
             return Received::default();
         }

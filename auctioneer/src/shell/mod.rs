@@ -283,7 +283,8 @@ impl Owner {
         for input in inputs.drain(..) {
             self.machine.take(now_ms, input);
         }
-        let outputs = self.machine.run(now_ms);
+        self.machine.plan(now_ms);
+        let outputs = self.machine.send(self.clock.now_ms());
         self.machine.sent(self.clock.now_ms());
         self.publish_counters();
         self.shell.send_all(outputs).await;
