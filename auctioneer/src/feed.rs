@@ -266,7 +266,8 @@ impl Feed {
         whole: impl FnOnce() -> Result<Cell, WireError>,
         counters: &mut Counters,
     ) -> Received {
-        if self.former.contains(now_ms, &envelope.incarnation) {
+        let (cell, incarnation) = (&envelope.cell, &envelope.incarnation);
+        if self.former.contains(now_ms, cell, incarnation) {
             counters.dropped_old_incarnation += 1;
             return Received::default();
         }
@@ -314,14 +315,15 @@ impl Feed {
     }
 
     fn leave(&mut self, now_ms: u64, envelope: &Envelope, counters: &mut Counters) -> Received {
-        let known = self.cells.get(envelope.cell.as_str());
+        let known = self.cells.get_key_value(envelope.cell.as_str());
         // a withdrawal of an incarnation that is not known, or no longer: nobody is here to remove
-        let Some(known) = known.filter(|k| k.incarnation == envelope.incarnation) else {
+        let Some((name, known)) = known.filter(|(_, k)| k.incarnation == envelope.incarnation)
+        else {
             return Received::default();
         };
-        let ttl_ms = known.ttl_ms;
         counters.cells_lost += 1;
-        self.former.add(now_ms, envelope.incarnation, ttl_ms);
+        self.former
+            .add(now_ms, name, envelope.incarnation, known.ttl_ms);
         Received {
             left: self.forget(&envelope.cell),
             ..Received::default()
@@ -400,8 +402,8 @@ impl Feed {
         let mut left = None;
         let old = self
             .cells
-            .get(envelope.cell.as_str())
-            .map(|k| (k.incarnation, k.ttl_ms));
+            .get_key_value(envelope.cell.as_str())
+            .map(|(name, k)| (Arc::clone(name), k.incarnation, k.ttl_ms));
         match old {
             None if self.cells.len() >= MAX_CELLS => {
                 // only a cell that has just answered takes a place, and only that of one which never has
@@ -412,9 +414,9 @@ impl Feed {
                 left = displaced.and_then(|name| self.forget(&name));
                 counters.cells_displaced += 1;
             }
-            Some((incarnation, ttl_ms)) if incarnation != envelope.incarnation => {
+            Some((ref name, incarnation, ttl_ms)) if incarnation != envelope.incarnation => {
                 // what was sent to the old incarnation ended with it
-                self.former.add(now_ms, incarnation, ttl_ms);
+                self.former.add(now_ms, name, incarnation, ttl_ms);
                 self.cells.remove(envelope.cell.as_str());
             }
             _ => {}

@@ -245,6 +245,35 @@ fn old_versions_and_old_incarnations_are_refused() {
     assert_eq!(bench.feed.get("c").unwrap().incarnation, cell.incarnation);
 }
 
+/// Everybody hears which incarnation a cell has, and may say of himself that he has it.
+#[test]
+fn the_incarnation_of_a_cell_in_the_words_of_another_one_means_nothing() {
+    let mut bench = Bench::new();
+    let mut cell = TestCell::new("c", 100);
+    bench.receive(&cell);
+    let mut thief = TestCell::new("thief", 1);
+    for (incarnation, ttl_ms) in [
+        (cell.incarnation, 15_000),
+        (Incarnation::from_u128(99), 15_000),
+        (cell.incarnation, 15_000),
+        (cell.incarnation, 0),
+    ] {
+        (thief.incarnation, thief.ttl_ms, thief.seq) = (incarnation, ttl_ms, thief.seq + 1);
+        bench.receive(&thief);
+    }
+    (cell.seq, cell.cell.available.memory_mb) = (cell.seq + 1, 50);
+    bench.receive(&cell);
+    assert_eq!(bench.free(), 50);
+    cell.ttl_ms = 0;
+    assert!(bench.receive(&cell).left.is_some(), "its own word counts");
+    cell.ttl_ms = 15_000;
+    assert_eq!(
+        bench.receive(&cell),
+        Received::default(),
+        "it has withdrawn"
+    );
+}
+
 #[test]
 fn a_ttl_of_0_removes_at_once() {
     let mut bench = Bench::new();
