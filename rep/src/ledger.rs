@@ -301,28 +301,11 @@ impl Ledger {
         work: &Work,
         later: u32,
     ) -> Result<Judged, Refusal> {
-        let refuse = |reason: &str| Refusal {
-            instance: work.instance,
-            reason: reason.into(),
-            needs: None,
-            has: None,
-        };
         // known ids first: a repeat gets the first answer, whatever has become of the cell since
-        if let Some(entry) = self.instances.get_mut(&work.instance) {
-            // of two claims the lower counts, whichever arrived first
-            entry.claim = entry.claim.min(work.claim.unwrap_or(start.auction));
-            entry.expires_ms = entry.expires_ms.max(start.expires_ms.as_ms());
-            return Ok(Judged::Repeat);
+        if let Some(judged) = self.judge_repeat(now_ms, start, work) {
+            return judged;
         }
-        if let Some(stopped) = self.history.stopped(now_ms, &work.instance) {
-            self.history
-                .extend(now_ms, work.instance, start.expires_ms.as_ms());
-            // a stop that overtook its start: the start must not undo it
-            if stopped {
-                return Err(refuse(reason::STOPPED));
-            }
-            return Ok(Judged::Repeat);
-        }
+        let refuse = |reason: &str| refusal(work, reason);
         if start.incarnation != self.incarnation {
             // the auctioneer decided by what the earlier incarnation had free
             return Err(refuse(reason::RESTARTED));
@@ -369,6 +352,31 @@ impl Ledger {
         })
     }
 
+    /// Whether the start of an instance whose id is known is accepted; none if it is not known.
+    fn judge_repeat(
+        &mut self,
+        now_ms: u64,
+        start: &CellStart,
+        work: &Work,
+    ) -> Option<Result<Judged, Refusal>> {
+        if let Some(entry) = self.instances.get_mut(&work.instance) {
+            // of two claims the lower counts, whichever arrived first
+            entry.claim = entry.claim.min(work.claim.unwrap_or(start.auction));
+            entry.expires_ms = entry.expires_ms.max(start.expires_ms.as_ms());
+            return Some(Ok(Judged::Repeat));
+        }
+        if let Some(stopped) = self.history.stopped(now_ms, &work.instance) {
+            self.history
+                .extend(now_ms, work.instance, start.expires_ms.as_ms());
+            // a stop that overtook its start: the start must not undo it
+            if stopped {
+                return Some(Err(refusal(work, reason::STOPPED)));
+            }
+            return Some(Ok(Judged::Repeat));
+        }
+        None
+    }
+
     fn accept(&mut self, now_ms: u64, expires_ms: u64, work: &Work, auction: AuctionId) {
         let work = Arc::new(work.clone());
         // at acceptance, not when it runs: the next instance of the same message must not get it, too
@@ -395,6 +403,15 @@ impl Ledger {
             work,
         };
         self.instances.insert(entry.work.instance, entry);
+    }
+}
+
+fn refusal(work: &Work, reason: &str) -> Refusal {
+    Refusal {
+        instance: work.instance,
+        reason: reason.into(),
+        needs: None,
+        has: None,
     }
 }
 
