@@ -110,6 +110,7 @@ pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow
     let shutdown = shutdown::on_signals()?;
     options.name = short_name(&config.name);
     options.identity = Some(config.name.clone());
+    options.no_echo = true;
     let bus = crate::cluster::connect(&options).await?;
     tracing::info!(
         name = config.name,
