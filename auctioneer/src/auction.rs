@@ -49,17 +49,35 @@ struct Counts {
     unplaced: usize,
 }
 
+/// A batch that was decided, and not sent yet.
+pub(crate) struct Planned {
+    batch: Batch,
+    decisions: Vec<Decision>,
+    /// How many cells took part.
+    cells: usize,
+}
+
+impl std::fmt::Debug for Planned {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Planned({} jobs)", self.batch.jobs.len())
+    }
+}
+
 /// The requests of one app that enter their first auction: their ids, and all their instances'
 /// indices.
 type NewRequests = (Vec<RequestId>, Vec<u32>);
 
 /// Holds an auction without the cells that did not bid. The batch is assembled only now, so work
 /// that arrived while waiting for bids takes part.
-pub(crate) fn decide(parts: &mut Parts, auction: AuctionId, no_bid: Vec<Arc<str>>) {
+pub(crate) fn decide(
+    parts: &mut Parts,
+    auction: AuctionId,
+    no_bid: Vec<Arc<str>>,
+) -> Option<Planned> {
     let seed = parts.random.draw();
     let mut batch = draw_up(parts, auction, seed);
     if batch.jobs.is_empty() {
-        return;
+        return None;
     }
     announce(parts, &batch);
     let mut absent: BTreeSet<Arc<str>> = parts.feed.unreachable(parts.turn.now_ms);
@@ -77,10 +95,24 @@ pub(crate) fn decide(parts: &mut Parts, auction: AuctionId, no_bid: Vec<Arc<str>
     let plan = pool.plan(&batch.jobs, &parts.settings.policy, &context);
     parts.turn.counters.auctions += 1;
     parts.turn.counters.jobs += batch.jobs.len() as u64;
-    let counts = carry_out(parts, &batch, plan.decisions, cells);
+    Some(Planned {
+        batch,
+        decisions: plan.decisions,
+        cells,
+    })
+}
+
+/// Sends what was decided. The time of its starts runs from now: deciding may have taken long.
+pub(crate) fn send_planned(parts: &mut Parts, planned: Planned) {
+    let Planned {
+        batch,
+        decisions,
+        cells,
+    } = planned;
+    let counts = carry_out(parts, &batch, decisions, cells);
     parts.turn.out.push(AuctioneerOutput::AuctionHeld {
-        auction,
-        seed,
+        auction: batch.auction,
+        seed: batch.seed,
         jobs: batch.jobs.len(),
         cells,
         placed: counts.placed,
@@ -165,7 +197,7 @@ fn carry_out(parts: &mut Parts, batch: &Batch, decisions: Vec<Decision>, cells: 
         let mut record = PastDecision {
             job: batch.jobs[decision.job].clone(),
             cell: None,
-            value: decision.value,
+            rating: decision.rating,
             why: None,
         };
         match decision.verdict {

@@ -17,6 +17,7 @@ use shared::{
 
 use crate::{
     answers,
+    auction::{self, Planned},
     bidding::Bidding,
     claims,
     counters::Counters,
@@ -49,6 +50,8 @@ const MAX_PAUSE_MS: u64 = 1_000;
 pub struct Auctioneer {
     pub(crate) parts: Parts,
     bidding: Bidding,
+    /// Decided, and not sent yet.
+    planned: Option<Planned>,
     lookups: Lookups,
     stops: Stops,
     namesake: Namesake,
@@ -81,6 +84,7 @@ impl Auctioneer {
                 settings,
             },
             bidding: Bidding::default(),
+            planned: None,
             lookups: Lookups::default(),
             stops: Stops::default(),
             namesake: Namesake::new(token),
@@ -178,8 +182,15 @@ impl Auctioneer {
     }
 
     /// Does what is due: deadlines, leases, the next auction. Returns all outputs since the last
-    /// run.
+    /// run. For drivers whose time does not pass meanwhile: [`Auctioneer::plan`], then [`Auctioneer::send`].
     pub fn run(&mut self, now_ms: u64) -> Vec<AuctioneerOutput> {
+        self.plan(now_ms);
+        self.send(now_ms)
+    }
+
+    /// Does what is due, up to the decision of the next auction, which may take long.
+    /// [`Auctioneer::send`] must follow at once.
+    pub fn plan(&mut self, now_ms: u64) {
         let parts = &mut self.parts;
         parts.turn.now_ms = now_ms;
         // before the auction: what is over must not be placed once more in it
@@ -196,12 +207,20 @@ impl Auctioneer {
         let parts = &mut self.parts;
         // all of the above may have made room, or changed the pool for what is queued
         parts.requests.requeue(now_ms, parts.feed.version());
-        self.bidding.hold_auction(parts);
+        self.planned = self.bidding.hold_auction(parts);
+    }
+
+    /// Sends what was decided: the time of its starts runs from now. Returns all outputs since the last call.
+    pub fn send(&mut self, now_ms: u64) -> Vec<AuctioneerOutput> {
+        self.parts.turn.now_ms = now_ms;
+        if let Some(planned) = self.planned.take() {
+            auction::send_planned(&mut self.parts, planned);
+        }
         self.forget_ended();
         std::mem::take(&mut self.parts.turn.out)
     }
 
-    /// What the last run returned is sent now: the wait for the cells' answers begins. For drivers whose
+    /// What the last [`Auctioneer::send`] returned is sent now: the wait for the cells' answers begins. For drivers whose
     /// time passes while the machine decides.
     pub fn sent(&mut self, now_ms: u64) {
         self.parts.dispatches.sent(now_ms);

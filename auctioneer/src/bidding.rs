@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
-    auction,
+    auction::{self, Planned},
     fast_map::FastSet,
     feed::{Known, ReportKind},
     io::AuctioneerOutput,
@@ -47,8 +47,8 @@ impl BidRound {
 }
 
 impl Bidding {
-    /// Begins an auction if there is work, and holds it when the bids are in.
-    pub(crate) fn hold_auction(&mut self, parts: &mut Parts) {
+    /// Begins an auction if there is work, and decides it when the bids are in.
+    pub(crate) fn hold_auction(&mut self, parts: &mut Parts) -> Option<Planned> {
         let work = parts.requests.for_auction() > 0;
         if self.round.is_none() && work && self.gathered(parts) {
             let auction = parts.new_auction_id();
@@ -59,10 +59,9 @@ impl Bidding {
         }
         let now_ms = parts.turn.now_ms;
         let over = |round: &mut BidRound| round.missing.is_empty() || now_ms >= round.until_ms;
-        if let Some(round) = self.round.take_if(over) {
-            let no_bid = round.end(parts);
-            auction::decide(parts, round.auction, no_bid);
-        }
+        let round = self.round.take_if(over)?;
+        let no_bid = round.end(parts);
+        auction::decide(parts, round.auction, no_bid)
     }
 
     /// Whether the next auction may begin: requests gather while starts are in flight.

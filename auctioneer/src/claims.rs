@@ -84,19 +84,21 @@ fn give_way(parts: &mut Parts, lookups: &mut Lookups, keys: &[TicketId]) {
     lookups.follow(parts.turn.now_ms, keys);
 }
 
-/// A request that has ended here was begun elsewhere: the other one is told the answer, if it is certain.
+/// A request that has ended here was begun elsewhere: what runs twice is ended, and the other one is told the
+/// answer, if it is certain.
 fn rival_of_ended(parts: &mut Parts, lookups: &mut Lookups, id: &RequestId, theirs: AuctionId) {
     let now_ms = parts.turn.now_ms;
     let outcomes = parts.requests.outcomes();
-    let same = outcomes.claim(id) == Some(theirs);
-    if let (Some(Seen::Ended(body)), false) = (outcomes.get(id.as_str()), same) {
+    if outcomes.claim(id) != Some(theirs) {
         if let Some(begun) = outcomes.own(id) {
             lookups.watch(now_ms, id, begun);
         }
-        parts.turn.out.push(AuctioneerOutput::Outcome {
-            id: id.clone(),
-            body,
-        });
+        if let Some(Seen::Ended(body)) = outcomes.get(id.as_str()) {
+            parts.turn.out.push(AuctioneerOutput::Outcome {
+                id: id.clone(),
+                body,
+            });
+        }
     }
     parts.requests.announced(now_ms, id, theirs);
 }

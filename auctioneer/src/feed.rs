@@ -188,8 +188,10 @@ impl Feed {
         self.unproven.remove(&name);
         let cell = self.pool.get(&name);
         let lost = LostCell {
-            apps: cell.map(|cell| cell.apps.clone()).unwrap_or_default(),
-            tasks: cell.map_or(0, |cell| cell.tasks),
+            apps: cell
+                .map(|cell| cell.counts.apps.clone())
+                .unwrap_or_default(),
+            tasks: cell.map_or(0, |cell| cell.counts.tasks),
             ttl_ms: known.ttl_ms,
             name,
         };
@@ -260,7 +262,8 @@ impl Feed {
         whole: impl FnOnce() -> Result<Cell, WireError>,
         counters: &mut Counters,
     ) -> Received {
-        if self.former.contains(now_ms, &envelope.incarnation) {
+        let (cell, incarnation) = (&envelope.cell, &envelope.incarnation);
+        if self.former.contains(now_ms, cell, incarnation) {
             counters.dropped_old_incarnation += 1;
             return Received::default();
         }
@@ -305,13 +308,14 @@ impl Feed {
     }
 
     fn leave(&mut self, now_ms: u64, envelope: &Envelope, counters: &mut Counters) -> Received {
-        let known = self.cells.get(envelope.cell.as_str());
-        let Some(known) = known.filter(|k| k.incarnation == envelope.incarnation) else {
+        let known = self.cells.get_key_value(envelope.cell.as_str());
+        let Some((name, known)) = known.filter(|(_, k)| k.incarnation == envelope.incarnation)
+        else {
             return Received::default();
         };
-        let ttl_ms = known.ttl_ms;
         counters.cells_lost += 1;
-        self.former.add(now_ms, envelope.incarnation, ttl_ms);
+        self.former
+            .add(now_ms, name, envelope.incarnation, known.ttl_ms);
         Received {
             left: self.forget(&envelope.cell),
             ..Received::default()
@@ -382,15 +386,15 @@ impl Feed {
         cell: Cell,
         counters: &mut Counters,
     ) -> Received {
-        if cell.apps.len() > MAX_APPS {
+        if cell.counts.apps.len() > MAX_APPS {
             counters.dropped_too_large += 1;
             return Received::default();
         }
         let mut left = None;
         let old = self
             .cells
-            .get(envelope.cell.as_str())
-            .map(|k| (k.incarnation, k.ttl_ms));
+            .get_key_value(envelope.cell.as_str())
+            .map(|(name, k)| (Arc::clone(name), k.incarnation, k.ttl_ms));
         match old {
             None if self.cells.len() >= MAX_CELLS => {
                 if kind == ReportKind::Advert || self.unproven.is_empty() {
@@ -400,9 +404,9 @@ impl Feed {
                 left = displaced.and_then(|name| self.forget(&name));
                 counters.cells_displaced += 1;
             }
-            Some((incarnation, ttl_ms)) if incarnation != envelope.incarnation => {
+            Some((ref name, incarnation, ttl_ms)) if incarnation != envelope.incarnation => {
                 // what was sent to the old incarnation ended with it
-                self.former.add(now_ms, incarnation, ttl_ms);
+                self.former.add(now_ms, name, incarnation, ttl_ms);
                 self.cells.remove(envelope.cell.as_str());
             }
             _ => {}

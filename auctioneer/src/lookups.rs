@@ -441,7 +441,7 @@ fn may_hold(parts: &Parts, ticket: &Ticket, silent: &BTreeSet<Arc<str>>) -> Vec<
         let cell = parts.feed.pool().get(name);
         cell.is_some_and(|cell| match ticket.request.kind {
             Kind::Lrp => cell.count_of(&ticket.app) > 0,
-            Kind::Task => cell.tasks > 0,
+            Kind::Task => cell.counts.tasks > 0,
         })
     };
     let silent = silent.iter().filter(|name| begun || holds(name));

@@ -40,6 +40,8 @@ pub(crate) struct Outcomes {
     /// Dropped before their time.
     dropped: u64,
     former: Former,
+    /// How often messages may have been missed.
+    misses: u64,
 }
 
 /// What is remembered of one request.
@@ -53,6 +55,8 @@ struct Known {
     claim: Option<AuctionId>,
     /// What this auctioneer began of it, where it did.
     own: Option<Arc<Begun>>,
+    /// [`Outcomes::misses`] when this was heard.
+    misses: u64,
 }
 
 /// An outcome as it is to be remembered.
@@ -135,10 +139,15 @@ impl Outcomes {
         self.dropped
     }
 
+    /// Messages may have been missed: what is remembered may have been begun anew elsewhere since.
+    pub(crate) fn missed(&mut self) {
+        self.misses += 1;
+    }
+
     /// What is known of the request.
     pub(crate) fn get(&self, id: &str) -> Option<Seen> {
         match self.known.get(id) {
-            Some(known) if known.unsure || known.contested => {
+            Some(known) if known.unsure || known.contested || known.misses < self.misses => {
                 Some(Seen::Unsure(known.body.clone()))
             }
             Some(known) => Some(match &known.body {
@@ -181,6 +190,7 @@ impl Outcomes {
             contested: false,
             claim: Some(claim),
             own: None,
+            misses: self.misses,
         };
         self.known.insert(id.clone(), known);
         self.begun.push_back((now_ms, id.clone()));
@@ -211,6 +221,7 @@ impl Outcomes {
             contested: contested || new.contested,
             claim: new.claim,
             own,
+            misses: self.misses,
         };
         self.bytes = self.bytes + known.bytes() - old.map_or(0, Known::bytes);
         self.known.insert(id.clone(), known);

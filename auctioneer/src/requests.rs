@@ -92,6 +92,7 @@ impl Requests {
             return Vec::new();
         }
         self.unsure_until_ms = now_ms + REMEMBER_MS;
+        self.outcomes.missed();
         let keys = self.keys(|ticket| ticket.given && !ticket.yielded);
         self.check_again(&keys)
     }

@@ -3,6 +3,7 @@
 mod context;
 mod identity;
 mod notices;
+mod secrets;
 mod tls;
 mod violations;
 
@@ -27,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use context::Context;
 pub use context::{context_names, selected_context};
 use notices::Notices;
+pub use secrets::{is_open_to_all, secret_files};
 pub use tls::TlsOptions;
 pub use violations::{Act, PermissionViolation, PermissionViolations};
 

@@ -59,9 +59,9 @@ impl Feed {
         cell.available = answer.available.clone();
         for (app, count) in &answer.apps {
             if *count == 0 {
-                cell.apps.remove(app); // the pool lists what is there
+                cell.counts.apps.remove(app); // the pool lists what is there
             } else {
-                cell.apps.insert(app.clone(), *count);
+                cell.counts.apps.insert(app.clone(), *count);
             }
         }
         let later = known.debits.iter();
@@ -71,7 +71,11 @@ impl Feed {
             if let Some(count) = answer.apps.get(&request.app)
                 && request.kind == Kind::Lrp
             {
-                let sent = cell.apps.entry(request.app.clone()).or_insert(*count);
+                let sent = cell
+                    .counts
+                    .apps
+                    .entry(request.app.clone())
+                    .or_insert(*count);
                 *sent += 1;
             }
         }

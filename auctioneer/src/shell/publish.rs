@@ -7,6 +7,7 @@ use std::{
 
 use async_nats::connection::State;
 use bytes::Bytes;
+use placement::cut;
 use shared::{
     VERSION,
     nats::{BusError, in_time},
@@ -36,20 +37,6 @@ pub(super) async fn echo(shell: Shell, token: u64) {
                 tracing::debug!(%error, "no echo");
             }
         }
-    }
-}
-
-/// Logs a cell that joined or was lost.
-fn log_cell(event: &Event) {
-    let cell = event.about();
-    match event.kind.as_str() {
-        kind::CELL_JOINED => tracing::info!(cell, "cell joined"),
-        kind::CELL_LOST => {
-            let (reason, apps) = (event.reason.as_deref(), &event.apps);
-            let (instances, tasks) = (event.count, event.tasks);
-            tracing::warn!(cell, reason, instances, ?apps, tasks, "cell lost");
-        }
-        _ => {}
     }
 }
 
@@ -123,7 +110,7 @@ impl Shell {
                 self.reply(to, to_bytes(&error.body()), Some(&error)).await
             }
             AuctioneerOutput::Event(mut event) => {
-                log_cell(&event);
+                self.log_cell(&event);
                 event.stamp_at(&self.name, time);
                 let subject = subjects.event(&event.kind, event.about(), &event.by);
                 in_time(self.bus.client.publish(subject, to_bytes(&*event))).await
@@ -161,6 +148,34 @@ impl Shell {
             tracing::info!(left_out, "auctions not logged; level debug has them all");
         }
         logged
+    }
+
+    /// Logs a cell that joined or was lost; who may advertise can make many of both.
+    fn log_cell(&self, event: &Event) {
+        let cell = event.about();
+        let (limit, lost) = match event.kind.as_str() {
+            kind::CELL_JOINED => (&self.joined, false),
+            kind::CELL_LOST => (&self.lost, true),
+            _ => return,
+        };
+        let (logged, left_out) = limit.next(Instant::now());
+        if left_out > 0 {
+            let what = if lost { "lost" } else { "joined" };
+            tracing::warn!(
+                left_out,
+                "cells {what}, and not logged; events have them all"
+            );
+        }
+        match (logged, lost) {
+            (true, true) => {
+                let apps = format!("{:?}", event.apps);
+                let (reason, apps) = (event.reason.as_deref(), cut(&apps));
+                let (instances, tasks) = (event.count, event.tasks);
+                tracing::warn!(cell, reason, instances, %apps, tasks, "cell lost");
+            }
+            (true, false) => tracing::info!(cell, "cell joined"),
+            (false, _) => tracing::debug!(cell, lost, "cell joined or lost"),
+        }
     }
 
     /// The log's line about a message that could not be used.

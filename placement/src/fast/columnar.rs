@@ -83,8 +83,10 @@ impl<'a> Columnar<'a> {
         let known = self
             .judged
             .iter()
+            // a walk, as a batch has few kinds of request; each judgement is a pass over all classes
             .position(|judged| same_demands(judged.request, request));
         let at = known.unwrap_or_else(|| {
+            // all of them: which are asked for again is not known, and a batch rarely has so many
             if self.judged.len() >= MAX_JUDGED {
                 self.judged.clear();
             }
@@ -140,6 +142,7 @@ impl<'a> Columnar<'a> {
                 };
                 alive.retain(|p| other[*p as usize] == 0);
             }
+            // needs counts of the whole batch, so it is answered over columns and not from the cell as it was
             Filter::Locality => self.strict_locality(request),
             _ => {
                 let now = view.now();
@@ -276,6 +279,7 @@ impl Engine for Columnar<'_> {
             .collect();
         self.view.meet(group, job);
         self.start(self.shapes[group.shape as usize], &leading);
+        // empty totals stand for "not scored yet" below
         self.scratch.totals.clear();
         let mut scored = false;
         for (at, stage) in stages.iter().enumerate() {

@@ -130,7 +130,7 @@ fn a_failure_is_shared_only_where_it_must_befall_the_next_alike_too() {
          [[stage]]\npick = \"sample\"",
     );
     let mut fuller = cell("a", "z1", 100);
-    fuller.apps.insert("web".into(), 1);
+    fuller.counts.apps.insert("web".into(), 1);
     let cells = [fuller, cell("b", "z2", 10)];
     let (small, large) = (Request::new("web", 10, 1), Request::new("web", 20, 1));
     let jobs = [(0, &large), (1, &small), (2, &large)];

@@ -278,7 +278,7 @@ async fn decisions_are_explained_down_to_the_cell() {
     .expect(0, &["placed"]);
     let now = &up.json(&["explain", "small", "--cells"])["now"];
     assert!(
-        now[0]["scores"].as_array().is_some_and(|s| !s.is_empty()),
+        now[0]["ratings"].as_array().is_some_and(|r| !r.is_empty()),
         "{now}"
     );
 }

@@ -113,6 +113,11 @@ impl Secure {
 
     /// A client that may try anything.
     pub(super) async fn raw(&self, who: &str) -> Raw {
+        self.raw_on(&self.server, who).await
+    }
+
+    /// The same on another server that knows our keys.
+    pub(super) async fn raw_on(&self, server: &NatsServer, who: &str) -> Raw {
         let seed = std::fs::read_to_string(self.key(who)).unwrap();
         let refused = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&refused);
@@ -124,7 +129,7 @@ impl Secure {
                 }
                 std::future::ready(())
             });
-        let client = options.connect(self.server.url()).await.unwrap();
+        let client = options.connect(server.url()).await.unwrap();
         Raw { client, refused }
     }
 }
