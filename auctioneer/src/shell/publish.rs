@@ -5,12 +5,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use async_nats::connection::State;
 use bytes::Bytes;
 use placement::cut;
 use shared::{
     VERSION,
     nats::{BusError, in_time},
-    wire::{BidRequest, Event, WireError, kind, to_bytes},
+    wire::{BidRequest, Event, WireError, kind, time_now, to_bytes},
 };
 
 use super::{Shell, broadcasts::Asked, service::Waiting};
@@ -26,10 +27,12 @@ pub(super) async fn echo(shell: Shell, token: u64) {
     let subject = shell.subjects.echo(&shell.name);
     let mut echoes = tokio::time::interval(Duration::from_millis(ECHO_MS));
     echoes.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    // our own connection does not hear what it publishes itself
+    let client = &shell.bus.to_itself;
     loop {
         echoes.tick().await;
-        if *shell.bus.connected.borrow() {
-            let echo = shell.bus.client.publish(subject.clone(), token.clone());
+        if client.connection_state() == State::Connected {
+            let echo = client.publish(subject.clone(), token.clone());
             if let Err(error) = in_time(echo).await {
                 tracing::debug!(%error, "no echo");
             }
@@ -44,9 +47,13 @@ impl Shell {
     pub(super) async fn send_all(&self, mut outputs: Vec<AuctioneerOutput>) {
         // observers come last: whoever waits for a start, a bid or an answer waits for nothing else
         outputs.sort_by_key(AuctioneerOutput::is_for_observers);
+        if outputs.is_empty() {
+            return;
+        }
+        let time = time_now();
         let mut outputs = outputs.into_iter();
         while let Some(output) = outputs.next() {
-            match self.send(output).await {
+            match self.send(output, &time).await {
                 Ok(()) => {}
                 Err(BusError::Timeout) => {
                     let count = 1 + outputs.len() as u64;
@@ -62,7 +69,8 @@ impl Shell {
         }
     }
 
-    async fn send(&self, output: AuctioneerOutput) -> Result<(), BusError> {
+    /// Events are told at `time`.
+    async fn send(&self, output: AuctioneerOutput, time: &str) -> Result<(), BusError> {
         let subjects = &self.subjects;
         match output {
             AuctioneerOutput::AskBids { auction } => {
@@ -103,7 +111,7 @@ impl Shell {
             }
             AuctioneerOutput::Event(mut event) => {
                 self.log_cell(&event);
-                event.stamp(&self.name);
+                event.stamp_at(&self.name, time);
                 let subject = subjects.event(&event.kind, event.about(), &event.by);
                 in_time(self.bus.client.publish(subject, to_bytes(&*event))).await
             }
@@ -186,7 +194,7 @@ impl Shell {
 
     /// Asks one cell, whose name stands in the reply subject: nobody else heard that.
     async fn ask(&self, subject: String, answer: &str, body: Bytes) -> Result<(), BusError> {
-        let inbox = format!("{}.{answer}", self.inbox);
+        let inbox = [&self.inbox, ".", answer].concat();
         in_time(self.bus.client.publish_with_reply(subject, inbox, body)).await
     }
 
