@@ -59,7 +59,7 @@ pub struct Auctioneer {
     warm: bool,
     next_expire_ms: u64,
     /// When the last message came.
-    heard_ms: u64,
+    last_message_ms: u64,
 }
 
 impl Auctioneer {
@@ -90,7 +90,7 @@ impl Auctioneer {
             namesake: Namesake::new(token),
             warm: false,
             next_expire_ms: 0,
-            heard_ms: 0,
+            last_message_ms: 0,
         }
     }
 
@@ -124,6 +124,7 @@ impl Auctioneer {
                     let (out, cell) = (&mut parts.turn.out, subject_cell);
                     out.push(AuctioneerOutput::Dropped { cell, error });
                 }
+                // a bid in time, a joined cell and settled instances all come with a report, however it arrived
                 self.reported(kind, received);
             }
             Input::Simulated(SimulatedInput::Report { kind, report }) => {
@@ -175,8 +176,9 @@ impl Auctioneer {
     /// Messages flow. After a pause some may have been missed.
     fn evidence(&mut self, now_ms: u64) {
         self.parts.feed.evidence(now_ms);
-        let pause_ms = now_ms.saturating_sub(self.heard_ms);
-        if std::mem::replace(&mut self.heard_ms, now_ms) > 0 && pause_ms > MAX_PAUSE_MS {
+        let pause_ms = now_ms.saturating_sub(self.last_message_ms);
+        // not at the first message: after a start every id is unsure anyway
+        if std::mem::replace(&mut self.last_message_ms, now_ms) > 0 && pause_ms > MAX_PAUSE_MS {
             self.missed(now_ms);
         }
     }
@@ -207,6 +209,7 @@ impl Auctioneer {
         let parts = &mut self.parts;
         // all of the above may have made room, or changed the pool for what is queued
         parts.requests.requeue(now_ms, parts.feed.version());
+        // last, so that all inputs and deadlines of this moment share one auction
         self.planned = self.bidding.hold_auction(parts);
     }
 
@@ -325,6 +328,7 @@ impl Auctioneer {
             return;
         }
         if rejected.len() == count {
+            // the group would wait for answers that never come
             parts.requests.reject_group(group);
             let rejected: Vec<Rejected> = rejected.into_iter().map(|(_, why)| why).collect();
             return self.reject(&rejected, reply);
@@ -370,6 +374,7 @@ impl Auctioneer {
         if received.joined {
             self.lookups.cell_joined();
         }
+        // the cells of the first seconds were there before this auctioneer: reported, they would look like news
         if received.joined && self.warm {
             let event = Event::cell(kind::CELL_JOINED, cell.as_ref());
             parts.turn.event(event);
@@ -389,6 +394,7 @@ impl Auctioneer {
     }
 
     fn lost(&mut self, lost: LostCell, why: String) {
+        // whatever waits for its answer would wait for the whole deadline
         self.bidding.cell_gone(&lost.name);
         self.lookups.cell_gone(&lost.name);
         self.stops.cell_gone(&lost.name);

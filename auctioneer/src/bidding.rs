@@ -53,6 +53,7 @@ impl Bidding {
         if self.round.is_none() && work && self.gathered(parts) {
             let auction = parts.new_auction_id();
             if !parts.settings.policy.wants_bids() {
+                // nothing to wait for: the pool is up to date as far as it can be
                 return auction::decide(parts, auction, Vec::new());
             }
             self.ask(parts, auction);
@@ -67,6 +68,7 @@ impl Bidding {
     /// Whether the next auction may begin: requests gather while starts are in flight.
     fn gathered(&mut self, parts: &Parts) -> bool {
         let now_ms = parts.turn.now_ms;
+        // more than one batch gains nothing by waiting, and a shutdown has no time for it
         let enough = parts.requests.is_closing() || parts.requests.for_auction() >= MAX_BATCH;
         if !parts.settings.policy.wants_bids() && !parts.dispatches.is_empty() && !enough {
             let until_ms = *self.gather_until_ms.get_or_insert(now_ms + GATHER_MS);
@@ -91,6 +93,7 @@ impl Bidding {
             let live = parts.feed.cells().filter(present);
             missing = live.map(|(name, _)| Arc::clone(name)).collect();
         }
+        // an empty pool: the round ends at once, and the auction says that there are no cells
         if !missing.is_empty() {
             parts.turn.out.push(AuctioneerOutput::AskBids { auction });
         }
@@ -138,6 +141,7 @@ impl Bidding {
     pub(crate) fn cell_gone(&mut self, cell: &Arc<str>) {
         if let Some(round) = &mut self.round {
             round.missing.remove(cell);
+            // the count of the answered is compared with the pool, which the cell has left
             round.answered.remove(cell);
         }
     }
@@ -157,6 +161,7 @@ impl BidRound {
         for cell in &self.missing {
             parts.feed.missed_bid(cell, &mut parts.turn.counters);
         }
+        // mostly all have: found without a look at each name
         if self.answered.len() >= parts.feed.pool().len() {
             return Vec::new();
         }

@@ -43,9 +43,11 @@ fn rival(parts: &mut Parts, lookups: &mut Lookups, key: TicketId, theirs: Auctio
     let Some(ticket) = parts.requests.get_mut(key) else {
         return false;
     };
+    // our own announcement comes back: nobody else has this claim
     if ticket.claim == Some(theirs) {
         return false;
     }
+    // from now on our answer is not final: which copy stays is seen on the cells
     ticket.contested = true;
     let (id, begun) = (ticket.id.clone(), Arc::new(ticket.begun()));
     let (ours, yielded) = (ticket.claim, ticket.yielded);
@@ -63,6 +65,7 @@ fn tell_ours(parts: &mut Parts, key: TicketId, ours: AuctionId) {
     let Some(ticket) = parts.requests.get(key) else {
         return;
     };
+    // an outcome says more than an announcement: it ends the other one's wait
     if ticket.replied {
         let answer = reply::answer(ticket, parts.turn.max_payload);
         return parts.turn.out.push(AuctioneerOutput::Outcome {
@@ -94,6 +97,7 @@ fn rival_of_ended(parts: &mut Parts, lookups: &mut Lookups, id: &RequestId, thei
         if let Some(begun) = outcomes.own(id) {
             lookups.watch(now_ms, id, begun);
         }
+        // an outcome that is not certain is not passed on: the other one asks the cells itself
         if let Some(Seen::Ended(body)) = outcomes.get(id.as_str()) {
             parts.turn.out.push(AuctioneerOutput::Outcome {
                 id: id.clone(),
@@ -117,9 +121,11 @@ pub(crate) fn outcome(parts: &mut Parts, lookups: &mut Lookups, id: &RequestId, 
         parts.turn.counters.dropped_malformed += 1;
         return;
     };
+    // our own outcome comes back
     if ticket.claim.is_some() && ticket.claim == ended.claim {
         return;
     }
+    // nothing of ours runs anywhere, so theirs is the whole truth
     if !ticket.was_sent() {
         return parts.requests.end_with(&mut parts.turn, key, ended);
     }

@@ -310,14 +310,14 @@ fn what_is_believed_is_true(world: &World<'_>) -> Checked {
             let Some(belief) = believed.get(name) else {
                 return Err(format!("{} does not know {name}", node.name()));
             };
-            if (&belief.available, &belief.apps) != (&truth.available, &truth.apps) {
+            if (&belief.available, &belief.counts.apps) != (&truth.available, &truth.counts.apps) {
                 return Err(format!(
                     "{} believes that {name} has {:?} free and runs {:?}; it has {:?} and runs {:?}",
                     node.name(),
                     belief.available.memory_mb,
-                    belief.apps,
+                    belief.counts.apps,
                     truth.available.memory_mb,
-                    truth.apps
+                    truth.counts.apps
                 ));
             }
             let used: i64 = cell.processes.values().map(|p| p.memory_mb).sum();

@@ -117,6 +117,7 @@ pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow
     let shutdown = shutdown::on_signals()?;
     options.name = short_name(&config.name);
     options.identity = Some(config.name.clone());
+    options.no_echo = true;
     connection::warn_of_open_files(&options, args.config.as_ref())?;
     let bus = crate::cluster::connect(&options).await?;
     tracing::info!(

@@ -9,7 +9,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::NatsServer;
 
-use crate::common::{Said, end, run, until, vendue};
+use crate::common::{Finished, end, run, until, vendue};
 
 pub(crate) struct Role(Child);
 
@@ -130,7 +130,7 @@ impl Contexts {
         fs::write(self.0.path().join("nats/context.txt"), format!("{name}\n")).unwrap();
     }
 
-    fn health(&self, env: &[(&str, &str)], args: &[&str]) -> Said {
+    fn health(&self, env: &[(&str, &str)], args: &[&str]) -> Finished {
         let mut command = vendue();
         command.args(["health", "--role", "nats"]).args(args);
         command.env("XDG_CONFIG_HOME", self.0.path());
@@ -282,5 +282,62 @@ fn a_role_warns_of_a_file_with_its_credentials_that_everybody_can_read() {
             assert_eq!(said.err.contains(&warning), warned, "{said:?}");
         }
         assert!(!said.err.contains("t0k"), "{said:?}");
+    }
+}
+
+/// Who may advertise can make up as many cells as he likes, each with as many apps.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_cells_does_not_fill_the_log() {
+    const CELLS: usize = 2_000;
+    let server = NatsServer::start().await;
+    let home = tempfile::tempdir().unwrap();
+    let log = home.path().join("log");
+    let mut auctioneer = vendue();
+    auctioneer.args(["auctioneer", "--nats", &server.url(), "--name", "a1"]);
+    let auctioneer = auctioneer.stderr(fs::File::create(&log).unwrap()).spawn();
+    let _auctioneer = Role(auctioneer.unwrap());
+    let client = server.client().await;
+    let apps: serde_json::Map<_, _> = (0..200).map(|n| (format!("app-{n}"), 1.into())).collect();
+    let say = async |nth: usize, ttl: &str| {
+        let cell = format!("flood-{nth}");
+        let resources = serde_json::json!({"memory_mb": 1, "disk_mb": 1, "containers": 1});
+        let advert = serde_json::json!({"v": 1, "incarnation": "018f0000-0000-4000-8000-000000000001",
+            "seq": if ttl == "0s" { 2 } else { 1 }, "clock_ms": 1, "ttl": ttl, "cell": cell, "zone": "z1", "total": resources,
+            "available": resources, "apps": apps});
+        let subject = format!("vendue.cell.{cell}.advert");
+        client
+            .publish(subject, advert.to_string().into())
+            .await
+            .unwrap();
+    };
+    let lines = |what: &str| {
+        let text = fs::read_to_string(&log).unwrap();
+        let lines = text.lines().filter(|line| line.contains(what));
+        lines.map(str::to_owned).collect::<Vec<String>>()
+    };
+    until("the auctioneer to listen", || {
+        let listens = !lines("starting auctioneer").is_empty();
+        let said = run(&["health", "--nats", &server.url(), "--role", "auctioneer"]);
+        (listens && said.code == Some(0))
+            .then_some(())
+            .ok_or(said.err)
+    })
+    .await;
+    for (ttl, what) in [("1m", "joined"), ("0s", "lost")] {
+        for nth in 0..CELLS {
+            say(nth, ttl).await;
+        }
+        // each further one is in a later second, which tells what the seconds before left out
+        let mut more = CELLS;
+        testkit::eventually(&format!("what was left out of cells {what}"), async || {
+            more += 1;
+            say(more, "1m").await;
+            say(more, "0s").await;
+            !lines(&format!("cells {what}, and not logged")).is_empty()
+        })
+        .await;
+        let logged = lines(&format!("cell {what}"));
+        assert!(logged.len() < CELLS / 2, "{}", logged.len());
+        assert!(logged.iter().all(|line| line.len() < 1_000), "{logged:?}");
     }
 }

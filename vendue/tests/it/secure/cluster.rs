@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use testkit::NatsServer;
 
 use crate::{
-    common::{Said, end, until, vendue},
+    common::{Finished, end, until, vendue},
     roles::Role,
 };
 
@@ -33,7 +33,7 @@ pub(super) struct Secure {
 }
 
 /// `vendue auth` in a directory.
-pub(super) fn auth(dir: &Path, args: &[&str]) -> Said {
+pub(super) fn auth(dir: &Path, args: &[&str]) -> Finished {
     let mut command = vendue();
     command.arg("auth").args(args).arg("--dir").arg(dir);
     end(&mut command)
@@ -107,7 +107,7 @@ impl Secure {
         command
     }
 
-    pub(super) fn run(&self, who: &str, args: &[&str]) -> Said {
+    pub(super) fn run(&self, who: &str, args: &[&str]) -> Finished {
         end(&mut self.command(who, args))
     }
 
