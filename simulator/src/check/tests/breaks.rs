@@ -193,6 +193,10 @@ fn every_break_is_seen() {
         let Some((seed, violation)) = seen else {
             panic!("not seen: {}", case.rule);
         };
-        assert_eq!(violation.invariant, case.promise, "{}", case.rule);
+        assert_eq!(
+            violation.invariant, case.promise,
+            "{}: seed {seed}",
+            case.rule
+        );
     }
 }
