@@ -1,0 +1,15 @@
+//! Tests of the machine. The numbers `v1` to `v68` are those of a list of cases taken from Diego (D), HM9000 (H), Nomad
+//! (N), Kubernetes (K), and of our own (O).
+
+mod commands;
+mod convergence;
+mod crashes;
+mod definition;
+mod drains;
+mod evidence;
+mod lease;
+mod random;
+mod rollouts;
+mod size;
+mod stored;
+mod world;
