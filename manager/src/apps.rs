@@ -319,7 +319,9 @@ impl Apps {
     pub(crate) fn remove(&mut self, id: AppId) -> Option<App> {
         let app = self.list.get_mut(id.0 as usize)?.take()?;
         self.by_name.remove(&app.name);
-        self.by_uid.retain(|_, of| *of != id);
+        for uid in app.record.former.iter().chain([&app.record.uid]) {
+            self.by_uid.remove(uid);
+        }
         self.dirty.remove(&id);
         self.due.remove(&(app.due_ms, id));
         self.free.push(id);

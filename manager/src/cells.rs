@@ -183,13 +183,21 @@ impl Places {
         if let Some(id) = self.by_name.get(name) {
             return Some(*id);
         }
-        if self.list.len() >= MAX_CELLS {
-            return None;
-        }
-        let id = CellId(u32::try_from(self.list.len()).unwrap_or(u32::MAX));
         let place = Place::new(name, now);
-        self.by_name.insert(Arc::clone(&place.name), id);
-        self.list.push(place);
+        let name = Arc::clone(&place.name);
+        let id = if self.list.len() < MAX_CELLS {
+            self.list.push(place);
+            CellId(u32::try_from(self.list.len() - 1).unwrap_or(u32::MAX))
+        } else {
+            // one that is lost, and of which nothing is known
+            let empty =
+                |place: &Place| place.presence != Presence::Here && place.instances.is_empty();
+            let at = self.list.iter().position(empty)?;
+            let former = std::mem::replace(&mut self.list[at], place);
+            self.by_name.remove(&former.name);
+            CellId(u32::try_from(at).unwrap_or(u32::MAX))
+        };
+        self.by_name.insert(name, id);
         Some(id)
     }
 

@@ -8,9 +8,11 @@ use crate::{
     definition::{AppDefinition, check_instances},
     ids::{AppId, AppUid, CommandKey},
     io::{AppAnswer, AppCommand, WriteResult},
-    parts::{Parts, PendingCommand, Purpose},
+    parts::{Parts, PastVersion, PendingCommand, Purpose},
     rules::check_in_flight,
-    stored::{AppRecord, Before, FORMAT, HistoryRecord, MAX_FORMER, RolloutPhase, StoredKey},
+    stored::{
+        AppRecord, Before, FORMAT, HISTORY, HistoryRecord, MAX_FORMER, RolloutPhase, StoredKey,
+    },
 };
 
 /// Commands that wait for the bucket at once.
@@ -81,12 +83,8 @@ fn attempt(parts: &mut Parts, mut pending: PendingCommand) {
             parts.reply(pending.to, answer.ok_or_else(missing));
         }
         Ok(Some(record)) => {
-            let history = HistoryRecord {
-                format: FORMAT,
-                definition: record.definition.clone(),
-            };
-            let key = StoredKey::History(record.uid, record.version);
-            pending.done = Some((answer(&record, true), key, to_bytes(&history)));
+            let history = (!record.deleted).then(|| history(&record));
+            pending.done = Some((answer(&record, true), history));
             let key = StoredKey::App(pending.app.as_str().into());
             let purpose = Purpose::Command(Box::new(pending));
             parts.write(purpose, key, Some(to_bytes(&record)), Some(revision));
@@ -98,9 +96,17 @@ fn attempt(parts: &mut Parts, mut pending: PendingCommand) {
 pub(crate) fn stored(parts: &mut Parts, mut pending: PendingCommand, result: WriteResult) {
     let done = pending.done.take();
     if let WriteResult::Written(_) = result
-        && let Some((answer, key, history)) = done
+        && let Some((answer, history)) = done
     {
-        parts.write(Purpose::Other, key, Some(history), None);
+        if let Some((uid, version, value)) = history {
+            let oldest = version.checked_sub(HISTORY).filter(|version| *version > 0);
+            if let Some(oldest) = oldest {
+                let key = StoredKey::History(uid, oldest);
+                parts.write(Purpose::Other, key, None, None);
+            }
+            let key = StoredKey::History(uid, version);
+            parts.write(Purpose::Other, key, Some(value), None);
+        }
         return parts.reply(pending.to, Ok(answer));
     }
     pending.tries += 1;
@@ -132,6 +138,15 @@ pub(crate) fn revert(parts: &mut Parts, id: AppId) {
         let value = Some(to_bytes(&record));
         parts.write(Purpose::Other, key, value, Some(revision));
     }
+}
+
+/// What goes into the history.
+fn history(record: &AppRecord) -> PastVersion {
+    let value = HistoryRecord {
+        format: FORMAT,
+        definition: record.definition.clone(),
+    };
+    (record.uid, record.version, to_bytes(&value))
 }
 
 fn new_uid(parts: &mut Parts) -> AppUid {

@@ -6,11 +6,12 @@ use shared::wire::{Event, to_bytes};
 
 use crate::{
     decide::{Cause, Plan, StopOne, decide},
+    fast_map::FastMap,
     ids::{AppId, AppUid, CellId},
     io::{WriteResult, events},
     look::Scene,
     parts::{Parts, Purpose},
-    stored::{FORMAT, RolloutPhase, RolloutRecord, StoredKey},
+    stored::{FORMAT, HISTORY, RolloutPhase, RolloutRecord, StoredKey},
     waves::{self, MAX_OUTSTANDING, SAVE_MS, VersionIndices},
 };
 
@@ -42,6 +43,9 @@ pub(crate) fn run(parts: &mut Parts) {
 
 /// Whether a ttl is over since what was not heard could have been missed.
 fn settled(parts: &mut Parts) {
+    if parts.settling.is_none() {
+        return;
+    }
     let moment = parts.clocks.moment();
     let ttl_ms = parts.places.longest_ttl_ms();
     if parts
@@ -175,6 +179,7 @@ fn stop(parts: &mut Parts, id: AppId, stops: &[StopOne]) {
 fn start(parts: &mut Parts, wishes: Vec<Wish>) {
     let mut room = MAX_OUTSTANDING.saturating_sub(parts.outstanding);
     let mut begun: Vec<(AppId, Vec<VersionIndices>)> = Vec::new();
+    let mut place_of: FastMap<AppId, usize> = FastMap::default();
     for mut wish in wishes {
         if wish.indices.len() > room {
             wish.indices.truncate(room);
@@ -185,10 +190,11 @@ fn start(parts: &mut Parts, wishes: Vec<Wish>) {
             continue;
         }
         let start = (wish.version, wish.indices);
-        match begun.iter_mut().find(|(app, _)| *app == wish.app) {
-            Some((_, starts)) => starts.push(start),
-            None => begun.push((wish.app, vec![start])),
+        let at = *place_of.entry(wish.app).or_insert(begun.len());
+        if at == begun.len() {
+            begun.push((wish.app, Vec::new()));
         }
+        begun[at].1.push(start);
     }
     for (app, starts) in begun {
         waves::begin(parts, app, starts);
@@ -257,6 +263,7 @@ fn bury(parts: &mut Parts, id: AppId) {
         return;
     };
     let (uid, name, revision) = (app.record.uid, Arc::clone(&app.name), app.revision);
+    let version = app.record.version;
     for (key, expected) in [
         (StoredKey::State(uid), app.state_revision),
         (StoredKey::Rollout(uid), app.rollout_revision),
@@ -264,6 +271,10 @@ fn bury(parts: &mut Parts, id: AppId) {
         if expected > 0 {
             parts.write(Purpose::Other, key, None, Some(expected));
         }
+    }
+    for version in version.saturating_sub(HISTORY - 1).max(1)..=version {
+        let key = StoredKey::History(uid, version);
+        parts.write(Purpose::Other, key, None, None);
     }
     parts.write(Purpose::Other, StoredKey::App(name), None, Some(revision));
     if let Some(app) = parts.apps.get_mut(id) {

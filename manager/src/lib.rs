@@ -103,7 +103,7 @@ pub use parts::ManagerSettings;
 pub use rules::{CrashPolicy, HealthCheck, HealthRules, UpdateOrder, UpdateRules};
 pub use status::AppStatus;
 pub use stored::{
-    AppRecord, Before, FORMAT, HistoryRecord, LeaseRecord, MAX_FORMER, MAX_STORED_CRASHES,
+    AppRecord, Before, FORMAT, HISTORY, HistoryRecord, LeaseRecord, MAX_FORMER, MAX_STORED_CRASHES,
     MetaRecord, RolloutPhase, RolloutRecord, StateRecord, StoredKey, StoredWave, Unusable,
     read_stored,
 };

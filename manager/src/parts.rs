@@ -65,6 +65,9 @@ pub(crate) enum Purpose {
     Other,
 }
 
+/// A version for the history: creation, number, value.
+pub(crate) type PastVersion = (AppUid, u32, Bytes);
+
 /// A command that is not answered yet.
 #[derive(Clone, Debug)]
 pub(crate) struct PendingCommand {
@@ -74,7 +77,7 @@ pub(crate) struct PendingCommand {
     pub(crate) tries: u32,
     pub(crate) due_ms: u64,
     /// The answer if the write succeeds, and what goes into the history then.
-    pub(crate) done: Option<(AppAnswer, StoredKey, Bytes)>,
+    pub(crate) done: Option<(AppAnswer, Option<PastVersion>)>,
 }
 
 /// Everything that the parts of the machine work on.

@@ -32,6 +32,9 @@ pub const MAX_STORED_CRASHES: usize = 20_000;
 /// Former creations of an app whose instances are still stopped.
 pub const MAX_FORMER: usize = 8;
 
+/// Versions of an app in its history.
+pub const HISTORY: u32 = 10;
+
 /// A key of the bucket.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StoredKey {

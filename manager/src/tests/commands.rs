@@ -124,3 +124,24 @@ fn v59b_a_manager_that_starts_on_an_old_bucket_sees_what_runs() {
     assert!(w.starts().is_empty() && w.stops().is_empty());
     assert!(w.manager.status("A").unwrap().went_back);
 }
+
+#[test]
+fn the_history_has_ten_versions_and_goes_with_the_app() {
+    let mut w = three();
+    w.obey = true;
+    for n in 0..14 {
+        w.put(&app("A", 3, &format!(r#","tags":{{"n":"{n}"}}"#)));
+        w.pass(1_000);
+    }
+    let kept = |w: &World| {
+        w.values
+            .keys()
+            .filter(|key| key.starts_with("hist."))
+            .count()
+    };
+    assert_eq!(kept(&w), 10);
+    w.command(AppCommand::Delete);
+    w.pass(2 * TTL);
+    assert_eq!(kept(&w), 0);
+    assert!(w.manager.status("A").is_none());
+}

@@ -232,7 +232,7 @@ fn comes_to_rest(w: &mut World, watched: &Watched) -> Result<(), TestCaseError> 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
     fn it_stops_nothing_of_others_and_comes_to_rest(steps in steps()) {
