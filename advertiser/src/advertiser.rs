@@ -79,6 +79,7 @@ impl Advertiser {
             Trigger::Tick => {}
             Trigger::AtOnce => {
                 self.version = version;
+                // whatever the gap between changes is: this one tells what auctioneers must not act without
                 return Some(self.send(now_ms, version));
             }
             Trigger::Discover => self.plan_answer(now_ms),
@@ -97,12 +98,14 @@ impl Advertiser {
             return None;
         }
         self.version = version;
+        // not sent here: changes of a burst within the gap share one advertisement
         self.changed = true;
         self.handle(now_ms, version, Trigger::Tick)
     }
 
     /// What was due could not be sent: auctioneers may not have the last advertisement.
     pub fn not_sent(&mut self) {
+        // not repeated at once: what the connection could not take now it could not take then
         self.advertised = None;
     }
 
@@ -135,7 +138,9 @@ impl Advertiser {
     }
 
     fn plan_answer(&mut self, now_ms: u64) {
+        // a second question before the answer is served by it
         if self.answer_at_ms.is_none() {
+            // auctioneers that start together ask one after the other: each cell answers at most four times a second
             let earliest = self.last_answer_ms.map_or(0, |last| last + ANSWER_MS);
             self.answer_at_ms = Some((now_ms + self.answer_delay_ms).max(earliest));
         }
@@ -167,6 +172,7 @@ impl Advertiser {
         self.changed = false;
         self.advertised = Some(version);
         self.last_sent_ms = Some(now_ms);
+        // shortened, never lengthened: a lease is a multiple of the interval, and a late renewal would eat into it
         let jitter = self.draw() % (self.cadence.interval_ms / JITTER_PART + 1);
         self.next_regular_ms = now_ms + self.cadence.interval_ms - jitter;
         Due::Advertisement
@@ -180,6 +186,7 @@ impl Advertiser {
 
 /// FNV-1a over the name, mixed with the seed.
 fn hash(name: &[u8], seed: u64) -> u64 {
+    // by name: cells that start in the same moment must not advertise in the same moment for ever
     let fnv = name.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     });

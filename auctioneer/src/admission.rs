@@ -69,6 +69,7 @@ fn read(
             let mut admit_one = |(n, request): (usize, Result<Parsed, WireError>)| {
                 admit_start(policy, request, needs_run, &mut new_id).map_err(|error| {
                     // parsed again only if something is wrong
+                    // a valid array, which is the rule, is parsed once
                     let elements = elements
                         .get_or_insert_with(|| serde_json::from_slice(body).unwrap_or_default());
                     let hints = elements.get(n).map_or((None, None), hints);
@@ -104,12 +105,14 @@ pub fn read_announcement(by: &str, body: &[u8]) -> AuctioneerInput {
     let Ok(asked) = serde_json::from_slice::<Asked>(body) else {
         return AuctioneerInput::Unreadable;
     };
+    // the subject is what the server's permissions cover; a body can name anybody
     if asked.by != by {
         return AuctioneerInput::WrongSubject;
     }
     let ids = asked.request.into_iter().chain(asked.requests);
     AuctioneerInput::Announced(Announcement {
         claim: asked.auction,
+        // one bad id must not hide the others: each may be started twice if it goes unnoticed
         ids: ids.filter_map(|id| id.try_into().ok()).collect(),
     })
 }
@@ -156,6 +159,7 @@ fn admit(
             return Err(placement::Invalid::new(field, value, expected).into());
         }
     }
+    // before an id is made: what is rejected here needs none
     policy.check_request(&request)?;
     warnings.extend(policy.ignored_fields(&request));
     let given = !request.id.is_empty();
@@ -174,6 +178,7 @@ fn admit(
 fn hints(value: &Value) -> (Option<RequestId>, Option<String>) {
     let name = |field: &str| {
         let text = value.get(field)?.as_str()?;
+        // both become tokens of the subject on which the rejection is published
         check_name(field, text).ok().map(|()| text.to_owned())
     };
     (name("id").and_then(|id| id.parse().ok()), name("app"))

@@ -18,6 +18,7 @@ use shared::InstanceId;
 
 /// A cell answers a start.
 pub(crate) fn answered(parts: &mut Parts, dispatch: DispatchId, answer: &Acceptance) {
+    // also of an answer that comes too late: what it says of the cell is true whoever waits for it
     parts.feed.answered(answer);
     let Some(dispatch) = parts.dispatches.answered_by(dispatch, &answer.cell) else {
         return late(parts, answer);
@@ -33,6 +34,7 @@ pub(crate) fn answered(parts: &mut Parts, dispatch: DispatchId, answer: &Accepta
             let done = Done::placed(Arc::clone(&dispatch.cell));
             parts.requests.finish_sent(&mut parts.turn, slot, done);
         } else if let Some(refusal) = refusals.get(&instance) {
+            // these say that our picture of the cell is wrong, so the next start would be refused as well
             outdated |= [reason::RESTARTED, reason::STALE, reason::DRAINING]
                 .contains(&refusal.reason.as_str());
             refused(parts, &dispatch, slot, refusal);
@@ -68,6 +70,7 @@ fn report(
         return;
     };
     if let Some(why) = &why {
+        // an outcome is kept for `explain`, which otherwise says what the auction had planned
         let outcome = match kind {
             kind::UNKNOWN => Outcome::Unknown,
             _ => Outcome::Unplaced,
@@ -100,9 +103,11 @@ fn refused(parts: &mut Parts, dispatch: &Dispatch, slot: Slot, refusal: &Refusal
     });
     report(parts, dispatch, slot, kind::REFUSED, Some(Arc::clone(&why)));
     if let Some(ticket) = parts.requests.get_mut(slot.ticket) {
+        // counted apart: after two of them the next start is sent without the count that the cell compares
         let changed = refusal.reason == reason::CHANGED;
         ticket.instances[slot.position].changed += u8::from(changed);
     }
+    // its client wants it stopped: another auction would start what was stopped
     if refusal.reason == reason::STOPPED {
         return parts.requests.give_up(&mut parts.turn, slot, why);
     }
@@ -124,6 +129,7 @@ pub(crate) fn no_responders(parts: &mut Parts, dispatch: DispatchId) {
     };
     parts.turn.counters.no_responders += 1;
     let instances: Vec<InstanceId> = dispatch.jobs.iter().map(|(_, id)| *id).collect();
+    // nobody got the message, so the cell can never accept it: the room is free at once
     parts.feed.undebit(&dispatch.cell, &instances);
     parts.feed.absent(&dispatch.cell, parts.turn.now_ms);
     let why = because(format!("no responders for cell {}", dispatch.cell));
@@ -145,6 +151,7 @@ pub(crate) fn unanswered(parts: &mut Parts) {
         parts.turn.counters.unanswered += 1;
         let seconds = START_WAIT_MS / 1_000;
         let why = format!("no answer within {seconds}s; not started elsewhere");
+        // the debits stay: the cell may have accepted it, and its answer be lost
         for &(slot, instance) in &dispatch.jobs {
             unknown(parts, &dispatch, slot, instance, &why);
         }
@@ -174,6 +181,7 @@ fn unknown(parts: &mut Parts, dispatch: &Dispatch, slot: Slot, instance: Instanc
 fn late(parts: &mut Parts, answer: &Acceptance) {
     let mut any = false;
     for instance in &answer.accepted {
+        // much of a late answer was settled by an advertisement already: only what is still unknown counts
         any |= settle(parts, *instance, None);
     }
     for refusal in &answer.refused {

@@ -49,20 +49,40 @@ struct Counts {
     unplaced: usize,
 }
 
+/// A batch that was decided, and not sent yet.
+pub(crate) struct Planned {
+    batch: Batch,
+    decisions: Vec<Decision>,
+    /// How many cells took part.
+    cells: usize,
+}
+
+impl std::fmt::Debug for Planned {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Planned({} jobs)", self.batch.jobs.len())
+    }
+}
+
 /// The requests of one app that enter their first auction: their ids, and all their instances'
 /// indices.
 type NewRequests = (Vec<RequestId>, Vec<u32>);
 
 /// Holds an auction without the cells that did not bid. The batch is assembled only now, so work
 /// that arrived while waiting for bids takes part.
-pub(crate) fn decide(parts: &mut Parts, auction: AuctionId, no_bid: Vec<Arc<str>>) {
+pub(crate) fn decide(
+    parts: &mut Parts,
+    auction: AuctionId,
+    no_bid: Vec<Arc<str>>,
+) -> Option<Planned> {
     let seed = parts.random.draw();
     let mut batch = draw_up(parts, auction, seed);
     if batch.jobs.is_empty() {
-        return;
+        return None;
     }
+    // before anything is decided or sent: of two auctioneers with the same request one must give way in time
     announce(parts, &batch);
     let mut absent: BTreeSet<Arc<str>> = parts.feed.unreachable(parts.turn.now_ms);
+    // cells without a bid stay in the pool: only this auction does without them
     absent.extend(no_bid);
     let cells = parts.feed.pool().len() - absent.len();
     let context = PlanContext {
@@ -77,10 +97,24 @@ pub(crate) fn decide(parts: &mut Parts, auction: AuctionId, no_bid: Vec<Arc<str>
     let plan = pool.plan(&batch.jobs, &parts.settings.policy, &context);
     parts.turn.counters.auctions += 1;
     parts.turn.counters.jobs += batch.jobs.len() as u64;
-    let counts = carry_out(parts, &batch, plan.decisions, cells);
+    Some(Planned {
+        batch,
+        decisions: plan.decisions,
+        cells,
+    })
+}
+
+/// Sends what was decided. The time of its starts runs from now: deciding may have taken long.
+pub(crate) fn send_planned(parts: &mut Parts, planned: Planned) {
+    let Planned {
+        batch,
+        decisions,
+        cells,
+    } = planned;
+    let counts = carry_out(parts, &batch, decisions, cells);
     parts.turn.out.push(AuctioneerOutput::AuctionHeld {
-        auction,
-        seed,
+        auction: batch.auction,
+        seed: batch.seed,
         jobs: batch.jobs.len(),
         cells,
         placed: counts.placed,
@@ -97,6 +131,7 @@ fn draw_up(parts: &mut Parts, auction: AuctionId, seed: u64) -> Batch {
         jobs: Vec::new(),
         located: BTreeMap::new(),
     };
+    // a batch is decided without a pause, and answers and leases wait meanwhile: the rest is the next batch
     while batch.jobs.len() < MAX_BATCH {
         let Some((slot, ticket)) = parts.requests.next_for(auction) else {
             break;
@@ -120,14 +155,17 @@ fn announce(parts: &mut Parts, batch: &Batch) {
         let Some(ticket) = parts.requests.get_mut(slot.ticket) else {
             continue;
         };
+        // its first auction announced it; further ones carry that claim in their work
         if ticket.claim.is_some() {
             continue;
         }
+        // whole requests are claimed, even if only some of their instances are in this batch
         ticket.claim = Some(batch.auction);
         let (ids, indices) = apps.entry(Arc::clone(&ticket.app)).or_default();
         ids.push(ticket.id.clone());
         indices.extend(ticket.instances.iter().map(|i| i.index));
     }
+    // half: the indices and the rest of the event need room as well
     let max_bytes = parts.turn.max_payload / 2;
     for (app, (ids, indices)) in apps {
         let mut event = Event::app(kind::ASKED, app.as_ref());
@@ -138,6 +176,7 @@ fn announce(parts: &mut Parts, batch: &Batch) {
             event.request = Some(id.clone());
         } else {
             let mut bytes = 0;
+            // ids that do not fit are not announced: if two begin one of them, their outcomes show it
             let fits = ids.into_iter().take_while(|id| {
                 bytes += id.as_str().len() + 3;
                 bytes <= max_bytes
@@ -165,7 +204,7 @@ fn carry_out(parts: &mut Parts, batch: &Batch, decisions: Vec<Decision>, cells: 
         let mut record = PastDecision {
             job: batch.jobs[decision.job].clone(),
             cell: None,
-            value: decision.value,
+            rating: decision.rating,
             why: None,
         };
         match decision.verdict {
@@ -183,6 +222,7 @@ fn carry_out(parts: &mut Parts, batch: &Batch, decisions: Vec<Decision>, cells: 
                     unplaced.entry((kind, app)).or_default().add(line);
                 }
             }
+            // it has the outcome of the first, which is recorded
             Verdict::Duplicate { .. } => continue,
         }
         past.push(record);
@@ -199,6 +239,7 @@ fn carry_out(parts: &mut Parts, batch: &Batch, decisions: Vec<Decision>, cells: 
         decisions: past,
         outcomes: FastMap::default(),
     });
+    // by name of the cell, so that the same seed sends in the same order
     for (cell, jobs) in winners {
         send(parts, batch, &cell, &jobs);
     }
@@ -215,6 +256,7 @@ fn no_room(
     let mut line = parts.requests.line(slot)?;
     line.why = Some(Arc::clone(&why));
     let queue_end_ms = parts.requests.get(slot.ticket)?.queue_end_ms;
+    // an auctioneer that is shutting down holds no auction any more in which it might fit
     if queue_end_ms <= parts.turn.now_ms || parts.requests.is_closing() {
         counts.unplaced += 1;
         let done = Done::unplaced(why);
@@ -236,6 +278,7 @@ fn send(parts: &mut Parts, batch: &Batch, cell: &Arc<str>, jobs: &[usize]) {
     let start = CellStart {
         v: VERSION,
         auction: batch.auction,
+        // a rep that has restarted since refuses it: what was planned for is gone
         incarnation: known.incarnation,
         expires_ms: parts.feed.expires_ms(cell, now_ms, expires),
         work: Vec::new(),
@@ -268,6 +311,7 @@ fn work_of(parts: &Parts, auction: AuctionId, cell: &str, slot: Slot, job: &Job)
     let lrp = request.kind == placement::Kind::Lrp;
     let known = parts.feed.pool().get(cell);
     let believed = known
+        // tasks of one name are different work, of which a cell may have any number
         .filter(|_| lrp && instance.changed < MAX_CHANGED)
         .map(|cell| cell.count_of(&request.app));
     Some(Work {
@@ -286,6 +330,7 @@ fn work_of(parts: &Parts, auction: AuctionId, cell: &str, slot: Slot, job: &Job)
         tags: request.tags.clone(),
         believed,
         run: ticket.run.clone(),
+        // absent it is this auction's, which the start names: most messages carry no claim
         claim: ticket.claim.filter(|claim| *claim != auction),
     })
 }
@@ -326,6 +371,7 @@ fn dispatch(
     let half = sent.len() / 2;
     if half == 0 {
         let (slot, instance) = sent[0];
+        // debited when the message was assembled, and never sent
         parts.feed.undebit(cell, &[instance]);
         let bytes = body.len();
         let why = because(format!(

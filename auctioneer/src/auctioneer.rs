@@ -17,6 +17,7 @@ use shared::{
 
 use crate::{
     answers,
+    auction::{self, Planned},
     bidding::Bidding,
     claims,
     counters::Counters,
@@ -49,6 +50,8 @@ const MAX_PAUSE_MS: u64 = 1_000;
 pub struct Auctioneer {
     pub(crate) parts: Parts,
     bidding: Bidding,
+    /// Decided, and not sent yet.
+    planned: Option<Planned>,
     lookups: Lookups,
     stops: Stops,
     namesake: Namesake,
@@ -56,7 +59,7 @@ pub struct Auctioneer {
     warm: bool,
     next_expire_ms: u64,
     /// When the last message came.
-    heard_ms: u64,
+    last_message_ms: u64,
 }
 
 impl Auctioneer {
@@ -81,12 +84,13 @@ impl Auctioneer {
                 settings,
             },
             bidding: Bidding::default(),
+            planned: None,
             lookups: Lookups::default(),
             stops: Stops::default(),
             namesake: Namesake::new(token),
             warm: false,
             next_expire_ms: 0,
-            heard_ms: 0,
+            last_message_ms: 0,
         }
     }
 
@@ -120,6 +124,7 @@ impl Auctioneer {
                     let (out, cell) = (&mut parts.turn.out, subject_cell);
                     out.push(AuctioneerOutput::Dropped { cell, error });
                 }
+                // a bid in time, a joined cell and settled instances all come with a report, however it arrived
                 self.reported(kind, received);
             }
             Input::Simulated(SimulatedInput::Report { kind, report }) => {
@@ -171,15 +176,23 @@ impl Auctioneer {
     /// Messages flow. After a pause some may have been missed.
     fn evidence(&mut self, now_ms: u64) {
         self.parts.feed.evidence(now_ms);
-        let pause_ms = now_ms.saturating_sub(self.heard_ms);
-        if std::mem::replace(&mut self.heard_ms, now_ms) > 0 && pause_ms > MAX_PAUSE_MS {
+        let pause_ms = now_ms.saturating_sub(self.last_message_ms);
+        // not at the first message: after a start every id is unsure anyway
+        if std::mem::replace(&mut self.last_message_ms, now_ms) > 0 && pause_ms > MAX_PAUSE_MS {
             self.missed(now_ms);
         }
     }
 
     /// Does what is due: deadlines, leases, the next auction. Returns all outputs since the last
-    /// run.
+    /// run. For drivers whose time does not pass meanwhile: [`Auctioneer::plan`], then [`Auctioneer::send`].
     pub fn run(&mut self, now_ms: u64) -> Vec<AuctioneerOutput> {
+        self.plan(now_ms);
+        self.send(now_ms)
+    }
+
+    /// Does what is due, up to the decision of the next auction, which may take long.
+    /// [`Auctioneer::send`] must follow at once.
+    pub fn plan(&mut self, now_ms: u64) {
         let parts = &mut self.parts;
         parts.turn.now_ms = now_ms;
         // before the auction: what is over must not be placed once more in it
@@ -196,12 +209,21 @@ impl Auctioneer {
         let parts = &mut self.parts;
         // all of the above may have made room, or changed the pool for what is queued
         parts.requests.requeue(now_ms, parts.feed.version());
-        self.bidding.hold_auction(parts);
+        // last, so that all inputs and deadlines of this moment share one auction
+        self.planned = self.bidding.hold_auction(parts);
+    }
+
+    /// Sends what was decided: the time of its starts runs from now. Returns all outputs since the last call.
+    pub fn send(&mut self, now_ms: u64) -> Vec<AuctioneerOutput> {
+        self.parts.turn.now_ms = now_ms;
+        if let Some(planned) = self.planned.take() {
+            auction::send_planned(&mut self.parts, planned);
+        }
         self.forget_ended();
         std::mem::take(&mut self.parts.turn.out)
     }
 
-    /// What the last run returned is sent now: the wait for the cells' answers begins. For drivers whose
+    /// What the last [`Auctioneer::send`] returned is sent now: the wait for the cells' answers begins. For drivers whose
     /// time passes while the machine decides.
     pub fn sent(&mut self, now_ms: u64) {
         self.parts.dispatches.sent(now_ms);
@@ -306,6 +328,7 @@ impl Auctioneer {
             return;
         }
         if rejected.len() == count {
+            // the group would wait for answers that never come
             parts.requests.reject_group(group);
             let rejected: Vec<Rejected> = rejected.into_iter().map(|(_, why)| why).collect();
             return self.reject(&rejected, reply);
@@ -351,6 +374,7 @@ impl Auctioneer {
         if received.joined {
             self.lookups.cell_joined();
         }
+        // the cells of the first seconds were there before this auctioneer: reported, they would look like news
         if received.joined && self.warm {
             let event = Event::cell(kind::CELL_JOINED, cell.as_ref());
             parts.turn.event(event);
@@ -370,6 +394,7 @@ impl Auctioneer {
     }
 
     fn lost(&mut self, lost: LostCell, why: String) {
+        // whatever waits for its answer would wait for the whole deadline
         self.bidding.cell_gone(&lost.name);
         self.lookups.cell_gone(&lost.name);
         self.stops.cell_gone(&lost.name);

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
-    auction,
+    auction::{self, Planned},
     fast_map::FastSet,
     feed::{Known, ReportKind},
     io::AuctioneerOutput,
@@ -47,27 +47,28 @@ impl BidRound {
 }
 
 impl Bidding {
-    /// Begins an auction if there is work, and holds it when the bids are in.
-    pub(crate) fn hold_auction(&mut self, parts: &mut Parts) {
+    /// Begins an auction if there is work, and decides it when the bids are in.
+    pub(crate) fn hold_auction(&mut self, parts: &mut Parts) -> Option<Planned> {
         let work = parts.requests.for_auction() > 0;
         if self.round.is_none() && work && self.gathered(parts) {
             let auction = parts.new_auction_id();
             if !parts.settings.policy.wants_bids() {
+                // nothing to wait for: the pool is up to date as far as it can be
                 return auction::decide(parts, auction, Vec::new());
             }
             self.ask(parts, auction);
         }
         let now_ms = parts.turn.now_ms;
         let over = |round: &mut BidRound| round.missing.is_empty() || now_ms >= round.until_ms;
-        if let Some(round) = self.round.take_if(over) {
-            let no_bid = round.end(parts);
-            auction::decide(parts, round.auction, no_bid);
-        }
+        let round = self.round.take_if(over)?;
+        let no_bid = round.end(parts);
+        auction::decide(parts, round.auction, no_bid)
     }
 
     /// Whether the next auction may begin: requests gather while starts are in flight.
     fn gathered(&mut self, parts: &Parts) -> bool {
         let now_ms = parts.turn.now_ms;
+        // more than one batch gains nothing by waiting, and a shutdown has no time for it
         let enough = parts.requests.is_closing() || parts.requests.for_auction() >= MAX_BATCH;
         if !parts.settings.policy.wants_bids() && !parts.dispatches.is_empty() && !enough {
             let until_ms = *self.gather_until_ms.get_or_insert(now_ms + GATHER_MS);
@@ -92,6 +93,7 @@ impl Bidding {
             let live = parts.feed.cells().filter(present);
             missing = live.map(|(name, _)| Arc::clone(name)).collect();
         }
+        // an empty pool: the round ends at once, and the auction says that there are no cells
         if !missing.is_empty() {
             parts.turn.out.push(AuctioneerOutput::AskBids { auction });
         }
@@ -139,6 +141,7 @@ impl Bidding {
     pub(crate) fn cell_gone(&mut self, cell: &Arc<str>) {
         if let Some(round) = &mut self.round {
             round.missing.remove(cell);
+            // the count of the answered is compared with the pool, which the cell has left
             round.answered.remove(cell);
         }
     }
@@ -158,6 +161,7 @@ impl BidRound {
         for cell in &self.missing {
             parts.feed.missed_bid(cell, &mut parts.turn.counters);
         }
+        // mostly all have: found without a look at each name
         if self.answered.len() >= parts.feed.pool().len() {
             return Vec::new();
         }

@@ -43,9 +43,11 @@ fn rival(parts: &mut Parts, lookups: &mut Lookups, key: TicketId, theirs: Auctio
     let Some(ticket) = parts.requests.get_mut(key) else {
         return false;
     };
+    // our own announcement comes back: nobody else has this claim
     if ticket.claim == Some(theirs) {
         return false;
     }
+    // from now on our answer is not final: which copy stays is seen on the cells
     ticket.contested = true;
     let (id, begun) = (ticket.id.clone(), Arc::new(ticket.begun()));
     let (ours, yielded) = (ticket.claim, ticket.yielded);
@@ -63,6 +65,7 @@ fn tell_ours(parts: &mut Parts, key: TicketId, ours: AuctionId) {
     let Some(ticket) = parts.requests.get(key) else {
         return;
     };
+    // an outcome says more than an announcement: it ends the other one's wait
     if ticket.replied {
         let answer = reply::answer(ticket, parts.turn.max_payload);
         return parts.turn.out.push(AuctioneerOutput::Outcome {
@@ -84,19 +87,22 @@ fn give_way(parts: &mut Parts, lookups: &mut Lookups, keys: &[TicketId]) {
     lookups.follow(parts.turn.now_ms, keys);
 }
 
-/// A request that has ended here was begun elsewhere: the other one is told the answer, if it is certain.
+/// A request that has ended here was begun elsewhere: what runs twice is ended, and the other one is told the
+/// answer, if it is certain.
 fn rival_of_ended(parts: &mut Parts, lookups: &mut Lookups, id: &RequestId, theirs: AuctionId) {
     let now_ms = parts.turn.now_ms;
     let outcomes = parts.requests.outcomes();
-    let same = outcomes.claim(id) == Some(theirs);
-    if let (Some(Seen::Ended(body)), false) = (outcomes.get(id.as_str()), same) {
+    if outcomes.claim(id) != Some(theirs) {
         if let Some(begun) = outcomes.own(id) {
             lookups.watch(now_ms, id, begun);
         }
-        parts.turn.out.push(AuctioneerOutput::Outcome {
-            id: id.clone(),
-            body,
-        });
+        // an outcome that is not certain is not passed on: the other one asks the cells itself
+        if let Some(Seen::Ended(body)) = outcomes.get(id.as_str()) {
+            parts.turn.out.push(AuctioneerOutput::Outcome {
+                id: id.clone(),
+                body,
+            });
+        }
     }
     parts.requests.announced(now_ms, id, theirs);
 }
@@ -114,9 +120,11 @@ pub(crate) fn outcome(parts: &mut Parts, lookups: &mut Lookups, id: &RequestId, 
         parts.turn.counters.dropped_malformed += 1;
         return;
     };
+    // our own outcome comes back
     if ticket.claim.is_some() && ticket.claim == ended.claim {
         return;
     }
+    // nothing of ours runs anywhere, so theirs is the whole truth
     if !ticket.was_sent() {
         return parts.requests.end_with(&mut parts.turn, key, ended);
     }

@@ -47,6 +47,7 @@ impl Dispatches {
         self.next += 1;
         let id = DispatchId::new(self.next);
         self.ends.push_back((now_ms + START_WAIT_MS, id));
+        // not `sent` yet: the machine still decides, and its driver says when the messages leave
         self.fresh += 1;
         self.sent.insert(id, dispatch);
         id
@@ -62,6 +63,7 @@ impl Dispatches {
 
     /// The cell answered. None if the start is not in flight (any more), or went to another cell.
     pub(crate) fn answered_by(&mut self, id: DispatchId, cell: &str) -> Option<Dispatch> {
+        // an answer that names another cell is none to this start
         let ours = self.sent.get(&id)?.cell.as_ref() == cell;
         if ours { self.sent.remove(&id) } else { None }
     }
@@ -77,6 +79,7 @@ impl Dispatches {
             let id = *id;
             self.ends.pop_front();
             let dispatch = self.sent.remove(&id);
+            // an entry of one that was answered stays in the list until its time comes: cheaper than to look for it
             if dispatch.is_some() {
                 return dispatch;
             }

@@ -7,6 +7,7 @@ mod apps;
 mod debits;
 mod former;
 mod known;
+mod received;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,14 +17,14 @@ use std::{
 
 use placement::{Cell, Kind, Pool};
 use shared::{
-    clock::millis,
+    clock::{CellTime, millis},
     wire::{Advert, Envelope, WireError, code, parse_cell},
 };
 
 use self::{apps::RunningApps, former::Former, known::lease_ms};
 use crate::{counters::Counters, limits::Limits, pool_time::PoolTime};
 pub use known::{Debit, Known};
-use shared::{AuctionId, InstanceId, clock::CellTime};
+pub use received::{LostCell, Received, ReportKind};
 
 /// The largest report of a cell, bytes.
 pub const MAX_REPORT_BYTES: usize = 256 * 1024;
@@ -33,48 +34,6 @@ pub const MAX_APPS: usize = 10_000;
 pub const MAX_CELLS: usize = 50_000;
 /// Between two questions to cells for which there is no room, milliseconds.
 const ASK_NEWCOMER_MS: u64 = 10;
-
-/// The kinds of reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReportKind {
-    /// An advertisement.
-    Advert,
-    /// A bid.
-    Bid,
-    /// The answer to `.state`.
-    State,
-}
-
-/// The result of receiving a report.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Received {
-    /// If the report was used: the cell, and the auction for which it bids.
-    pub from: Option<(Arc<str>, Option<AuctionId>)>,
-    /// The cell was not in the pool before.
-    pub joined: bool,
-    /// The cell withdrew, or another one made room for it; what that was running.
-    pub left: Option<LostCell>,
-    /// Its state must be asked for: it bids "unchanged" since a report that was not received.
-    pub ask_state: Option<Arc<str>>,
-    /// Unanswered instances that the report lists as accepted.
-    pub settled: Vec<InstanceId>,
-    /// What is wrong with the report: it was dropped.
-    pub error: Option<WireError>,
-}
-
-/// A cell that left the pool, with what it was running: from its last advertisement and what was
-/// sent to it since.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LostCell {
-    /// Its name.
-    pub name: Arc<str>,
-    /// The ttl of its advertisements, milliseconds.
-    pub ttl_ms: u64,
-    /// Its long-running instances, by app.
-    pub apps: BTreeMap<String, u32>,
-    /// Its tasks.
-    pub tasks: u32,
-}
 
 /// All cells in the pool, and what is known of each.
 #[derive(Debug)]
@@ -156,6 +115,7 @@ impl Feed {
     /// A message arrived, which lets pool time pass. After an interruption every lease begins
     /// again.
     pub fn evidence(&mut self, now_ms: u64) {
+        // cells went on advertising while we heard nothing: their silence was ours
         if !self.time.evidence(now_ms) {
             let pool_ms = self.time.now_ms();
             for known in self.cells.values_mut() {
@@ -179,6 +139,7 @@ impl Feed {
         let ended: Vec<Arc<str>> = ended.map(|(name, _)| Arc::clone(name)).collect();
         let lost: Vec<LostCell> = ended.iter().filter_map(|name| self.forget(name)).collect();
         counters.cells_lost += lost.len() as u64;
+        // here, because leases are checked often, and this need not be exact
         self.former.forget(now_ms);
         lost
     }
@@ -188,8 +149,10 @@ impl Feed {
         self.unproven.remove(&name);
         let cell = self.pool.get(&name);
         let lost = LostCell {
-            apps: cell.map(|cell| cell.apps.clone()).unwrap_or_default(),
-            tasks: cell.map_or(0, |cell| cell.tasks),
+            apps: cell
+                .map(|cell| cell.counts.apps.clone())
+                .unwrap_or_default(),
+            tasks: cell.map_or(0, |cell| cell.counts.tasks),
             ttl_ms: known.ttl_ms,
             name,
         };
@@ -207,13 +170,15 @@ impl Feed {
         counters: &mut Counters,
     ) -> Received {
         counters.reports += 1;
+        // before it is parsed: that is what a large message costs
         if body.len() > MAX_REPORT_BYTES {
             counters.dropped_too_large += 1;
             return Received::default();
         }
+        // the envelope first: most reports repeat a known version, whose rest need not be parsed
         let envelope = match Envelope::parse(body, None) {
             Ok(envelope) => envelope,
-            Err(error) => return malformed(error, counters),
+            Err(error) => return Received::malformed(error, counters),
         };
         if subject_cell.is_some_and(|cell| cell != envelope.cell) {
             counters.dropped_wrong_subject += 1;
@@ -260,10 +225,12 @@ impl Feed {
         whole: impl FnOnce() -> Result<Cell, WireError>,
         counters: &mut Counters,
     ) -> Received {
-        if self.former.contains(now_ms, &envelope.incarnation) {
+        let (cell, incarnation) = (&envelope.cell, &envelope.incarnation);
+        if self.former.contains(now_ms, cell, incarnation) {
             counters.dropped_old_incarnation += 1;
             return Received::default();
         }
+        // a ttl is what its sender says: without a limit one message would keep a cell that is not there
         let ttl_ms = envelope.ttl.map(|ttl| millis(ttl.0).min(self.max_ttl_ms));
         if ttl_ms == Some(0) {
             return self.leave(now_ms, envelope, counters);
@@ -275,6 +242,7 @@ impl Feed {
         }
         let same = known.filter(|k| k.incarnation == envelope.incarnation);
         match same {
+            // overtaken by a newer one, or a copy: it would give back what is reserved since
             Some(known) if envelope.seq < known.seq => {
                 counters.dropped_old_seq += 1;
                 Received::default()
@@ -283,6 +251,7 @@ impl Feed {
                 counters.renewed += 1;
                 self.renew(now_ms, kind, envelope, ttl_ms)
             }
+            // it refers to a version that never arrived here, so there is nothing to renew
             _ if envelope.unchanged => {
                 counters.missed_reports += 1;
                 Received {
@@ -294,24 +263,26 @@ impl Feed {
                 let Some(ttl_ms) = ttl_ms else {
                     let missing = "not a valid message: missing field `ttl`";
                     let error = WireError::new(code::INVALID_REQUEST, missing);
-                    return malformed(error, counters);
+                    return Received::malformed(error, counters);
                 };
                 match whole() {
                     Ok(cell) => self.replace(now_ms, kind, envelope, ttl_ms, cell, counters),
-                    Err(error) => malformed(error, counters),
+                    Err(error) => Received::malformed(error, counters),
                 }
             }
         }
     }
 
     fn leave(&mut self, now_ms: u64, envelope: &Envelope, counters: &mut Counters) -> Received {
-        let known = self.cells.get(envelope.cell.as_str());
-        let Some(known) = known.filter(|k| k.incarnation == envelope.incarnation) else {
+        let known = self.cells.get_key_value(envelope.cell.as_str());
+        // a withdrawal of an incarnation that is not known, or no longer: nobody is here to remove
+        let Some((name, known)) = known.filter(|(_, k)| k.incarnation == envelope.incarnation)
+        else {
             return Received::default();
         };
-        let ttl_ms = known.ttl_ms;
         counters.cells_lost += 1;
-        self.former.add(now_ms, envelope.incarnation, ttl_ms);
+        self.former
+            .add(now_ms, name, envelope.incarnation, known.ttl_ms);
         Received {
             left: self.forget(&envelope.cell),
             ..Received::default()
@@ -334,6 +305,7 @@ impl Feed {
         if kind == ReportKind::Advert {
             known.advertised();
         } else {
+            // whoever answers a question is there; an advertisement alone can be made up
             self.unproven.remove(&name);
         }
         let (removed, settled) = known.drop_shown(None, envelope);
@@ -382,32 +354,22 @@ impl Feed {
         cell: Cell,
         counters: &mut Counters,
     ) -> Received {
-        if cell.apps.len() > MAX_APPS {
+        if cell.counts.apps.len() > MAX_APPS {
             counters.dropped_too_large += 1;
             return Received::default();
         }
+        let joined = !self.cells.contains_key(envelope.cell.as_str());
         let mut left = None;
-        let old = self
-            .cells
-            .get(envelope.cell.as_str())
-            .map(|k| (k.incarnation, k.ttl_ms));
-        match old {
-            None if self.cells.len() >= MAX_CELLS => {
-                if kind == ReportKind::Advert || self.unproven.is_empty() {
-                    return self.no_room(now_ms, kind, envelope, counters);
-                }
-                let displaced = self.unproven.pop_first();
-                left = displaced.and_then(|name| self.forget(&name));
-                counters.cells_displaced += 1;
+        if joined && self.cells.len() >= MAX_CELLS {
+            // only a cell that has just answered takes a place, and only that of one which never has
+            if kind == ReportKind::Advert || self.unproven.is_empty() {
+                return self.no_room(now_ms, kind, envelope, counters);
             }
-            Some((incarnation, ttl_ms)) if incarnation != envelope.incarnation => {
-                // what was sent to the old incarnation ended with it
-                self.former.add(now_ms, incarnation, ttl_ms);
-                self.cells.remove(envelope.cell.as_str());
-            }
-            _ => {}
+            let displaced = self.unproven.pop_first();
+            left = displaced.and_then(|name| self.forget(&name));
+            counters.cells_displaced += 1;
         }
-        let joined = old.is_none();
+        self.end_earlier(now_ms, envelope);
         counters.cells_joined += u64::from(joined);
         if joined {
             self.apps.outdated();
@@ -429,6 +391,7 @@ impl Feed {
         if kind == ReportKind::Advert {
             known.advertised();
         }
+        // before the new cell is put in: it shows what was dropped here, and only the rest is debited from it
         let (_, settled) = known.drop_shown(Some(envelope.seq), envelope);
         self.pool.put(cell);
         for debit in &known.debits {
@@ -441,6 +404,16 @@ impl Feed {
             left,
             settled,
             ..Received::default()
+        }
+    }
+
+    /// What was sent to an earlier incarnation of the cell ended with it.
+    fn end_earlier(&mut self, now_ms: u64, envelope: &Envelope) {
+        let known = self.cells.get_key_value(envelope.cell.as_str());
+        if let Some((name, known)) = known.filter(|(_, k)| k.incarnation != envelope.incarnation) {
+            self.former
+                .add(now_ms, name, known.incarnation, known.ttl_ms);
+            self.cells.remove(envelope.cell.as_str());
         }
     }
 
@@ -505,15 +478,6 @@ impl Feed {
         if let Some(known) = self.cells.get_mut(cell) {
             known.silent = false;
         }
-    }
-}
-
-/// A report that cannot be used changes nothing.
-fn malformed(error: WireError, counters: &mut Counters) -> Received {
-    counters.dropped_malformed += 1;
-    Received {
-        error: Some(error),
-        ..Received::default()
     }
 }
 

@@ -59,6 +59,7 @@ impl Groups {
         let Some(group) = self.open.get_mut(&place.group) else {
             return;
         };
+        // a later answer to the same request takes the place of the first, and counts once
         if group.answers[place.position].replace(answer).is_none() {
             group.missing -= 1;
         }

@@ -91,6 +91,7 @@ fn named(request: &Request) -> impl Iterator<Item = (&str, InstanceId)> {
 impl Lookups {
     /// A request was opened: it is queued once the cells said what must be known of it.
     pub(crate) fn begin(&mut self, parts: &mut Parts, opened: Opened) {
+        // a question costs a round trip to every cell: only where a second copy is possible
         if opened.unsure || may_run_already(parts, opened.ticket) {
             self.wanted.insert(opened.ticket);
         } else {
@@ -108,6 +109,7 @@ impl Lookups {
         for lookup in self.open.values_mut().filter(|lookup| lookup.own) {
             self.wanted.append(&mut lookup.tickets.drain(..).collect());
         }
+        // their answers would be incomplete; the questions about others' instances are only hints for placement
         self.open.retain(|_, lookup| !lookup.own);
     }
 
@@ -142,6 +144,7 @@ impl Lookups {
             together.tickets.push(key);
         }
         let now_ms = parts.turn.now_ms;
+        // before they are asked for: the time is up for those that nobody has extended
         self.watched.retain(|_, watched| watched.until_ms > now_ms);
         let mut due = Vec::new();
         for (id, watched) in &mut self.watched {
@@ -297,8 +300,10 @@ impl Lookups {
         };
         let yielded = ticket.yielded;
         let silent = may_hold(parts, ticket, &lookup.missing);
+        // their answer names cells; what those say themselves counts more, so it is used when all have spoken
         let theirs = ticket.theirs.as_ref().filter(|_| lookup.missing.is_empty());
         let theirs = theirs.map(|body| OtherAnswer::read(body));
+        // until then the other auctioneer's start may still arrive at its cell
         let late = parts.turn.now_ms >= ticket.deadline_ms;
         let instances = ticket.instances.iter().enumerate();
         let checked = instances.filter(|(_, i)| matches!(i.state, State::Checking));
@@ -306,10 +311,10 @@ impl Lookups {
         for (position, instance) in checked {
             let holder = lookup.instances.get(&instance.id);
             let holder = holder.and_then(|(_, holders)| holders.first());
-            let told = || theirs.as_ref().and_then(|told| told.of(instance.index));
+            let by_them = || theirs.as_ref().and_then(|theirs| theirs.of(instance.index));
             let done = match holder {
                 Some(holder) => Done::placed(Arc::clone(&holder.cell)),
-                None if yielded => match told() {
+                None if yielded => match by_them() {
                     Some(done) => done,
                     None if late => Done::unknown(None, "another auctioneer owns this request"),
                     None => continue,
@@ -323,6 +328,7 @@ impl Lookups {
         for (slot, done) in found {
             parts.requests.finish(&mut parts.turn, slot, done);
         }
+        // all of it was found, so the request has ended
         if parts.requests.get(key).is_none() {
             return;
         }
@@ -379,6 +385,7 @@ impl Lookups {
         for lookup in self.open.values_mut() {
             lookup.missing.remove(cell);
             if lookup.missing.is_empty() {
+                // it is concluded by the next run: here its requests cannot be reached
                 lookup.until_ms = 0;
             }
         }
@@ -395,6 +402,7 @@ impl Lookups {
             return;
         }
         let gone: BTreeSet<TicketId> = ended.iter().copied().collect();
+        // every cell has to answer a question: none is asked for what has ended
         self.wanted.retain(|key| !gone.contains(key));
         self.later.retain(|(_, key)| !gone.contains(key));
         for lookup in self.open.values_mut() {
@@ -425,6 +433,7 @@ fn may_run_already(parts: &mut Parts, key: TicketId) -> bool {
         return false;
     };
     let (app, kind) = (&ticket.app, ticket.request.kind);
+    // an id that we gave it ourselves is new
     ticket.given && !parts.requests.trusts_ids() && parts.feed.may_run(parts.turn.now_ms, app, kind)
 }
 
@@ -441,7 +450,7 @@ fn may_hold(parts: &Parts, ticket: &Ticket, silent: &BTreeSet<Arc<str>>) -> Vec<
         let cell = parts.feed.pool().get(name);
         cell.is_some_and(|cell| match ticket.request.kind {
             Kind::Lrp => cell.count_of(&ticket.app) > 0,
-            Kind::Task => cell.tasks > 0,
+            Kind::Task => cell.counts.tasks > 0,
         })
     };
     let silent = silent.iter().filter(|name| begun || holds(name));

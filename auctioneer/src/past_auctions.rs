@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use placement::{Job, Policy, Unplaced};
+use placement::{Job, Policy, Rating, Unplaced};
 use shared::wire::{AuctionRecord, DecisionRecord, Outcome, instance_id};
 
 use crate::fast_map::FastMap;
@@ -33,7 +33,7 @@ type LateOutcome = (Outcome, Arc<Unplaced>);
 pub(crate) struct PastDecision {
     pub(crate) job: Job,
     pub(crate) cell: Option<Arc<str>>,
-    pub(crate) value: Option<f64>,
+    pub(crate) rating: Option<Rating>,
     pub(crate) why: Option<Arc<Unplaced>>,
 }
 
@@ -48,6 +48,7 @@ impl PastAuctions {
     pub(crate) fn add(&mut self, past: PastAuction) {
         self.decisions += past.decisions.len();
         self.past.push_back(past);
+        // both bounds: 16 large auctions would be 160,000 decisions
         while self.past.len() > REMEMBERED || self.decisions > MAX_DECISIONS {
             let dropped = self.past.pop_front();
             self.decisions -= dropped.map_or(0, |dropped| dropped.decisions.len());
@@ -61,6 +62,7 @@ impl PastAuctions {
         instance: InstanceId,
         outcome: LateOutcome,
     ) {
+        // the newest first: an answer mostly belongs to the last auction
         let mut past = self.past.iter_mut().rev();
         if let Some(past) = past.find(|past| past.auction == auction) {
             past.outcomes.insert(instance, outcome);
@@ -91,8 +93,7 @@ impl PastAuctions {
     pub(crate) fn of_app(&self, now_ms: u64, policy: &Policy, app: &str) -> Vec<AuctionRecord> {
         let record = |past: &PastAuction| {
             let of_app = past.decisions.iter().filter(|d| d.job.request.app == app);
-            let decisions: Vec<DecisionRecord> =
-                of_app.map(|d| d.record(policy, &past.outcomes)).collect();
+            let decisions: Vec<DecisionRecord> = of_app.map(|d| d.record(&past.outcomes)).collect();
             (!decisions.is_empty()).then(|| AuctionRecord {
                 auction: past.auction,
                 seed: past.seed,
@@ -108,12 +109,8 @@ impl PastAuctions {
 }
 
 impl PastDecision {
-    fn record(
-        &self,
-        policy: &Policy,
-        outcomes: &FastMap<InstanceId, LateOutcome>,
-    ) -> DecisionRecord {
-        let (request, highest) = (&self.job.request, policy.highest_wins());
+    fn record(&self, outcomes: &FastMap<InstanceId, LateOutcome>) -> DecisionRecord {
+        let request = &self.job.request;
         let later = self.cell.as_ref().and_then(|_| {
             let instance = instance_id(&request.id, &request.app, request.kind, self.job.index);
             outcomes.get(&instance)
@@ -128,8 +125,8 @@ impl PastDecision {
             index: self.job.index,
             outcome,
             cell: self.cell.as_ref().map(ToString::to_string),
-            cost: self.value.filter(|_| highest == Some(false)),
-            score: self.value.filter(|_| highest == Some(true)),
+            cost: self.rating.and_then(Rating::cost),
+            score: self.rating.and_then(Rating::score),
             reason: why.map(|why| why.reason.clone()),
             tally: why.map(|why| why.tally.clone()).unwrap_or_default(),
         }
@@ -147,7 +144,7 @@ mod tests {
                 index,
             },
             cell: Some("c".into()),
-            value: None,
+            rating: None,
             why: None,
         };
         PastAuction {
@@ -177,15 +174,19 @@ mod tests {
     }
 
     #[test]
-    fn what_the_winner_was_worth_is_a_cost_or_a_score_as_the_policy_has_it() {
-        for (policy, cost, score) in [("diego", Some(0.5), None), ("dapi", None, Some(0.5))] {
-            let policy = Policy::preset(policy).unwrap();
+    fn the_winners_rating_is_a_cost_or_a_score() {
+        let dea = Policy::preset("dea").unwrap();
+        for (rating, cost, score) in [
+            (Some(Rating::Cost(0.5)), Some(0.5), None),
+            (Some(Rating::Score(0.5)), None, Some(0.5)),
+            (None, None, None),
+        ] {
             let mut held = past(0, "web", 1);
-            held.decisions[0].value = Some(0.5);
+            held.decisions[0].rating = rating;
             let mut past_auctions = PastAuctions::default();
             past_auctions.add(held);
-            let told = &past_auctions.of_app(0, &policy, "web")[0].decisions[0];
-            assert_eq!((told.cost, told.score), (cost, score), "{}", policy.name());
+            let record = &past_auctions.of_app(0, &dea, "web")[0].decisions[0];
+            assert_eq!((record.cost, record.score), (cost, score));
         }
     }
 

@@ -58,7 +58,7 @@ fn decide(parts: &mut Parts, dry_run: &DryRun) -> Result<bytes::Bytes, WireError
             auctioneer: parts.settings.name.clone(),
             policy: policy.name().to_owned(),
             cells: pool.len(),
-            decisions: Report::new(&jobs, policy, plan).decisions,
+            decisions: Report::new(&jobs, plan).decisions,
             warnings: warnings.collect(),
         });
         if body.len() <= parts.turn.max_payload {
@@ -177,7 +177,7 @@ fn decide_again(parts: &mut Parts, app: &str) -> Vec<DecisionReport> {
     let context = plan_context(parts, Explain::Cells);
     let policy = &parts.settings.policy;
     let plan = parts.feed.pool().plan_plainly(&jobs, policy, &context);
-    Report::new(&jobs, policy, plan).decisions
+    Report::new(&jobs, plan).decisions
 }
 
 /// The work queued here.

@@ -6,7 +6,9 @@ use bytes::Bytes;
 use serde::Serialize;
 use shared::{
     VERSION,
-    wire::{InstanceOutcome, Outcome, StartReply, WireError, code, format_indices, to_bytes},
+    wire::{
+        ErrorBody, InstanceOutcome, Outcome, StartReply, WireError, code, format_indices, to_bytes,
+    },
 };
 
 use shared::RequestId;
@@ -60,6 +62,7 @@ pub(crate) fn answer(ticket: &Ticket, max_bytes: usize) -> Answer {
         warnings: ticket.warnings.clone(),
     };
     let mut body = to_bytes(&reply);
+    // less and less detail until it fits: a reply without instances is better than none
     for level in [by_cell, counts] {
         if body.len() <= max_bytes {
             break;
@@ -68,6 +71,7 @@ pub(crate) fn answer(ticket: &Ticket, max_bytes: usize) -> Answer {
         body = to_bytes(&reply);
     }
     if body.len() > max_bytes {
+        // they quote the sender, and are the last that can be left out
         reply.warnings.clear();
         body = to_bytes(&reply);
     }
@@ -181,32 +185,61 @@ pub(crate) fn array(answers: &[Answer], max_bytes: usize) -> Result<Bytes, WireE
     if body.len() <= max_bytes {
         return Ok(body.into());
     }
-    let short = |a: &Answer| StartReply {
-        v: VERSION,
-        id: a.id.clone(),
-        app: a.app.to_string(),
-        outcome: a.outcome,
-        auction: None,
-        claim: None,
-        instances: Vec::new(),
-        warnings: Vec::new(),
-    };
-    let body = shortened(outcome, answers.iter().map(short));
-    if body.len() <= max_bytes {
-        return Ok(body);
-    }
-    let body = shortened(outcome, answers.iter().map(|a| Bare { outcome: a.outcome }));
-    if body.len() <= max_bytes {
-        return Ok(body);
+    for short in [with_names, with_outcome] {
+        let body = shortened(outcome, answers.iter().map(short));
+        if body.len() <= max_bytes {
+            return Ok(body);
+        }
     }
     let message = format!("{} answers do not fit into one message", answers.len());
     Err(WireError::new(code::OVERLOADED, message))
 }
 
-/// The shortest answer to a request of an array.
+/// A short answer to a request of an array.
 #[derive(Serialize)]
-struct Bare {
-    outcome: Outcome,
+#[serde(untagged)]
+enum Short {
+    Names(Box<StartReply>),
+    Outcome { outcome: Outcome },
+    Error { error: WireError },
+}
+
+/// The error of a request that was rejected, with another message.
+fn error_of(answer: &Answer, message: &str) -> Option<WireError> {
+    let body: ErrorBody = serde_json::from_slice(&answer.body).ok()?;
+    Some(WireError {
+        message: message.to_owned(),
+        ..body.error
+    })
+}
+
+/// The outcome with the names of the request; of an error what kind it is and which field it is about.
+fn with_names(answer: &Answer) -> Short {
+    if let Some(error) = error_of(answer, "rejected; why does not fit into the answer") {
+        return Short::Error { error };
+    }
+    Short::Names(Box::new(StartReply {
+        v: VERSION,
+        id: answer.id.clone(),
+        app: answer.app.to_string(),
+        outcome: answer.outcome,
+        auction: None,
+        claim: None,
+        instances: Vec::new(),
+        warnings: Vec::new(),
+    }))
+}
+
+/// The outcome or the kind of error alone.
+fn with_outcome(answer: &Answer) -> Short {
+    match error_of(answer, "") {
+        Some(error) => Short::Error {
+            error: WireError::new(&error.code, ""),
+        },
+        None => Short::Outcome {
+            outcome: answer.outcome,
+        },
+    }
 }
 
 fn shortened<T: Serialize>(outcome: Outcome, requests: impl Iterator<Item = T>) -> Bytes {
@@ -219,6 +252,8 @@ fn shortened<T: Serialize>(outcome: Outcome, requests: impl Iterator<Item = T>) 
 
 #[cfg(test)]
 mod tests {
+    use shared::wire::StartReplies;
+
     use super::*;
 
     fn answers() -> Vec<Answer> {
@@ -268,5 +303,40 @@ mod tests {
         let error = array(&answers(), max_bytes).unwrap_err();
         assert_eq!(error.code, code::OVERLOADED);
         assert_eq!(error.message, "30 answers do not fit into one message");
+    }
+
+    /// Ten thousand requests, all but the first of them rejected with an error of the longest kind.
+    #[test]
+    fn an_array_of_long_errors_fits_and_every_one_of_them_is_an_error() {
+        let error = WireError {
+            code: code::INVALID_REQUEST.into(),
+            field: Some("f".repeat(200)),
+            message: "m".repeat(1_400),
+        };
+        let rejected = |n: usize| Answer {
+            id: format!("r{n}").parse().unwrap(),
+            app: "".into(),
+            outcome: Outcome::Unplaced,
+            body: to_bytes(&serde_json::json!({ "error": error })),
+        };
+        let mut all: Vec<Answer> = (0..10_000).map(rejected).collect();
+        all[0] = answers().swap_remove(0);
+        for (max_bytes, message, field) in [
+            (100 << 20, "m", true),
+            (4 << 20, "rejected", true),
+            (1 << 20, "", false),
+        ] {
+            let body = array(&all, max_bytes).unwrap();
+            assert!(body.len() <= max_bytes, "{} of {max_bytes}", body.len());
+            let reply: StartReplies = serde_json::from_slice(&body).unwrap();
+            assert_eq!(reply.requests.len(), all.len());
+            assert_eq!(reply.requests[0].get("error"), None);
+            for request in &reply.requests[1..] {
+                let body: ErrorBody = serde_json::from_value(request.clone()).unwrap();
+                assert_eq!(body.error.code, code::INVALID_REQUEST);
+                assert!(body.error.message.starts_with(message));
+                assert_eq!(body.error.field.is_some(), field, "in {max_bytes}");
+            }
+        }
     }
 }

@@ -50,6 +50,7 @@ impl Lines {
                 ..EventInstance::default()
             });
         }
+        // instances of one request come together, so a comparison with the last is enough
         if self.requests.last() != Some(&line.request) {
             self.requests.push(line.request);
         }
@@ -112,6 +113,7 @@ impl Reports {
             return Vec::new();
         }
         let mut kinds = self.auctions.remove(&key).unwrap_or_default().kinds;
+        // by kind: which cell answered first must not change the order of events
         kinds.sort_by_key(|(kind, _)| *kind);
         let event = |(kind, lines): (&str, Lines)| lines.event(kind, app, Some(auction));
         kinds.into_iter().map(event).collect()

@@ -1,6 +1,7 @@
 //! Start requests from admission to their answers: which are open, the state of each instance, and
 //! when replies are sent.
 
+mod due;
 mod intake;
 mod queue;
 mod shares;
@@ -91,7 +92,9 @@ impl Requests {
         if self.trusting {
             return Vec::new();
         }
+        // outcomes are remembered for so long, and then the other auctioneers do not know the id either
         self.unsure_until_ms = now_ms + REMEMBER_MS;
+        self.outcomes.missed();
         let keys = self.keys(|ticket| ticket.given && !ticket.yielded);
         self.check_again(&keys)
     }
@@ -132,6 +135,7 @@ impl Requests {
                 ticket.claim = None;
             }
         }
+        // what was not sent yet goes back; what was sent is looked for on the cells
         self.check_again(keys);
     }
 
@@ -173,6 +177,7 @@ impl Requests {
         self.closing = true;
         for key in self.keys(|_| true) {
             self.give_up_all(turn, key, |instance| {
+                // what was sent may still be accepted, and what waits is in the next auction
                 let held = matches!(instance.state, State::Held(_));
                 held.then(|| because("the auctioneer is shutting down"))
             });
@@ -270,6 +275,7 @@ impl Requests {
         // a list, not a recursion: a chain of shared outcomes may be as long as a batch
         let mut ended = vec![(slot, done)];
         while let Some((slot, done)) = ended.pop() {
+            // a late answer to what is final, or to a request that has ended: the first outcome stands
             if matches!(self.state(slot), None | Some(State::Done(_))) {
                 continue;
             }
@@ -336,6 +342,7 @@ impl Requests {
 
     fn remove(&mut self, key: TicketId) -> Option<Ticket> {
         let ticket = self.tickets.remove(&key)?;
+        // with every index to it: an entry left behind would repeat or end another ticket
         self.by_id.remove(&ticket.id);
         self.shares.remove(&ticket.request, ticket.instances.len());
         self.deadlines.remove(&(ticket.deadline_ms, key));
@@ -355,12 +362,14 @@ impl Requests {
             return;
         };
         let answer = reply::answer(ticket, turn.max_payload);
+        // a request has one reply; the others and repeats get what is remembered
         let later = std::mem::replace(&mut ticket.replied, true);
         let ended = Ended {
             body: answer.body.clone(),
             unsure: answer.outcome == Outcome::Unknown,
             contested: ticket.contested,
             claim: ticket.claim,
+            // only an id that its sender gave can be known to another auctioneer
             own: (ticket.given && ticket.was_sent()).then(|| Arc::new(ticket.begun())),
         };
         self.outcomes.ended(turn.now_ms, &answer.id, ended, later);
@@ -418,54 +427,6 @@ impl Requests {
         }
     }
 
-    /// Deadlines of requests and queue timeouts.
-    pub(crate) fn due(&mut self, turn: &mut Turn) {
-        while let Some(key) = pop_due(&mut self.queue_ends, turn.now_ms) {
-            self.give_up_all(turn, key, |instance| match &instance.state {
-                State::Held(why) => Some(Arc::clone(why)),
-                _ => None,
-            });
-        }
-        while let Some(key) = pop_due(&mut self.deadlines, turn.now_ms) {
-            let Some(ticket) = self.tickets.get(&key) else {
-                continue;
-            };
-            if ticket.queue_end_ms <= turn.now_ms {
-                self.give_up_all(turn, key, |instance| {
-                    let late = matches!(instance.state, State::Waiting);
-                    late.then(|| because("its deadline passed before it was sent to a cell"))
-                });
-            }
-            self.end_unchecked(turn, key);
-            if self.tickets.contains_key(&key) {
-                self.reply(turn, key);
-            }
-        }
-    }
-
-    /// The deadline passed while the cells were still being asked whether the request runs already.
-    fn end_unchecked(&mut self, turn: &mut Turn, key: TicketId) {
-        let Some(ticket) = self.tickets.get(&key) else {
-            return;
-        };
-        let why = match ticket.located {
-            None => "another auctioneer owns this request; cells did not report its state in time",
-            Some(_) => "cells did not report in time where the instances in near and far run",
-        };
-        for position in 0..ticket.instances.len() {
-            let slot = Slot::new(key, position);
-            if matches!(self.state(slot), Some(State::Checking)) {
-                self.finish(turn, slot, Done::unknown(None, why));
-            }
-        }
-    }
-
-    /// When [`Requests::due`] must be called next.
-    pub(crate) fn next_due_ms(&self) -> Option<u64> {
-        let ends = [self.deadlines.first(), self.queue_ends.first()];
-        ends.into_iter().flatten().map(|(at_ms, _)| *at_ms).min()
-    }
-
     /// An auctioneer has begun a request that is not open here.
     pub(crate) fn announced(&mut self, now_ms: u64, id: &RequestId, claim: AuctionId) {
         self.outcomes.announced(now_ms, id, claim);
@@ -491,10 +452,4 @@ impl Requests {
     pub(crate) fn forgotten(&self) -> u64 {
         self.outcomes.dropped()
     }
-}
-
-fn pop_due(ends: &mut BTreeSet<(u64, TicketId)>, now_ms: u64) -> Option<TicketId> {
-    let (_, key) = *ends.first().filter(|(at_ms, _)| *at_ms <= now_ms)?;
-    ends.pop_first();
-    Some(key)
 }

@@ -50,6 +50,7 @@ impl Stops {
             let error = WireError::new(code::OVERLOADED, message);
             return parts.turn.reply(reply, Err(error));
         }
+        // first: an instance that is sent after the cells were asked would run on
         let cancelled = parts.requests.cancel(&mut parts.turn, &stop);
         self.next += 1;
         let id = StopId::new(self.next);
@@ -76,6 +77,7 @@ impl Stops {
             turn.counters.stray_answers += u64::from(id != StopId::NOBODYS);
             return;
         };
+        // a cell that joined since may answer as well: what it stopped counts, though nobody waited for it
         stopping.missing.remove(answer.cell.as_str());
         stopping.count += answer.stopped.len();
         let room = LISTED.saturating_sub(stopping.stopped.len());
@@ -147,6 +149,7 @@ impl Stopping {
             message,
         };
         while to_bytes(&reply).len() > max_bytes && reply.stopped.len() + reply.silent.len() > 0 {
+            // halves: `count` still says how many there were
             reply.stopped.truncate(reply.stopped.len() / 2);
             reply.silent.truncate(reply.silent.len() / 2);
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    cell::Cell,
+    cell::{Cell, Counts},
     context::{Now, PlanContext},
     decision::{Unplaced, Verdict},
     invalid::Invalid,
@@ -133,13 +133,7 @@ const MAX_STEM: usize = 100;
 fn emptied(cell: &Cell) -> Cell {
     let mut empty = Cell {
         available: cell.total.clone(),
-        starting: 0,
-        tasks: 0,
-        cpu_capped: 0,
-        cpu_uncapped: 0,
-        apps: BTreeMap::new(),
-        owners: BTreeMap::new(),
-        tags: BTreeMap::new(),
+        counts: Counts::default(),
         recent_starts: Vec::new(),
         evacuating: false,
         ..cell.clone()
@@ -212,9 +206,10 @@ impl std::fmt::Display for Capacity {
                 cells,
                 most_on_a_cell,
             } = room;
+            let on = if *cells == 1 { "cell" } else { "cells" };
             writeln!(
                 f,
-                "  {zone}: {fits} on {cells} cells, at most {most_on_a_cell} on one"
+                "  {zone}: {fits} on {cells} {on}, at most {most_on_a_cell} on one"
             )?;
         }
         if let Some(reason) = &self.reason {

@@ -1,27 +1,32 @@
 //! A cell as it describes itself, in advertisements, bids and scenarios.
 
-use std::{collections::BTreeMap, ops::Deref, sync::Arc};
+use std::{ops::Deref, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
     invalid::{Invalid, check_count, check_name},
+    request::Request,
     resources::{MAX_AMOUNT, Resource, Resources},
     times::{Span, Stamp, Timestamp},
 };
 
 mod attributes;
+mod counts;
 mod interner;
 
 pub use attributes::{AttributeField, AttributeShape, Attributes};
+pub use counts::Counts;
 
 pub(crate) use interner::AttributeInterner;
 
 /// A machine that runs work. Only `cell`, `total` and `available` are required; fields with their
 /// default value are not written.
 ///
-/// What operators set, which is the same on many cells and rarely changes, is in [`Attributes`];
-/// its fields can be read as if they were the cell's own.
+/// Three kinds of facts stand apart: amounts ([`Resources`]), the instances counted ([`Counts`]),
+/// and what operators set ([`Attributes`]), which is the same on many cells and rarely changes; the
+/// fields of the last can be read as if they were the cell's own. In messages and files all of them
+/// are at one level.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "attributes::Flat", into = "attributes::Flat")]
 pub struct Cell {
@@ -34,22 +39,10 @@ pub struct Cell {
     pub total: Resources,
     /// What is not reserved; may be negative.
     pub available: Resources,
-    /// Instances reserved but not yet running.
-    pub starting: u32,
-    /// Instances of each app, whatever their state.
-    pub apps: BTreeMap<String, u32>,
-    /// Tasks.
-    pub tasks: u32,
+    /// The instances on it, counted.
+    pub counts: Counts,
     /// Draining: accepts no new work.
     pub evacuating: bool,
-    /// Instances by owner.
-    pub owners: BTreeMap<String, u32>,
-    /// Instances by tag, `"key=value"`.
-    pub tags: BTreeMap<String, u32>,
-    /// Instances with a cpu limit.
-    pub cpu_capped: u32,
-    /// Instances without one.
-    pub cpu_uncapped: u32,
     /// The last starts, in any order: each has its age.
     pub recent_starts: Vec<RecentStart>,
     /// What operators set. Equal attributes of a pool's cells are shared.
@@ -90,14 +83,8 @@ impl Cell {
             index: 0,
             available: total.clone(),
             total,
-            starting: 0,
-            apps: BTreeMap::new(),
-            tasks: 0,
+            counts: Counts::default(),
             evacuating: false,
-            owners: BTreeMap::new(),
-            tags: BTreeMap::new(),
-            cpu_capped: 0,
-            cpu_uncapped: 0,
             recent_starts: Vec::new(),
             attributes: Arc::default(),
         }
@@ -110,7 +97,7 @@ impl Cell {
 
     /// The number of instances of `app`.
     pub fn count_of(&self, app: &str) -> u32 {
-        self.apps.get(app).copied().unwrap_or(0)
+        self.counts.apps.get(app).copied().unwrap_or(0)
     }
 
     /// The planned reboot in milliseconds since the Unix epoch, unless it is in the past: before
@@ -121,57 +108,25 @@ impl Cell {
         (planned >= now_ms && booted.is_none_or(|booted| planned >= booted)).then_some(planned)
     }
 
-    /// Adds one instance of `job`'s request, with everything that stages look at (resources,
-    /// starting, apps or tasks, owners, tags, cpu counts).
-    pub fn debit(&mut self, request: &crate::request::Request) {
+    /// Adds one instance of `request`: takes its resources and counts it.
+    pub fn debit(&mut self, request: &Request) {
         self.available.debit(request);
-        self.starting += 1;
-        match request.kind {
-            crate::request::Kind::Lrp => *self.apps.entry(request.app.clone()).or_insert(0) += 1,
-            crate::request::Kind::Task => self.tasks += 1,
-        }
-        if let Some(owner) = &request.owner {
-            *self.owners.entry(owner.clone()).or_insert(0) += 1;
-        }
-        for (key, value) in &request.tags {
-            *self.tags.entry(format!("{key}={value}")).or_insert(0) += 1;
-        }
-        if request.cpu_millis > 0 {
-            self.cpu_capped += 1;
-        } else {
-            self.cpu_uncapped += 1;
-        }
+        self.counts.debit(request);
     }
 
     /// The opposite of [`Cell::debit`]. No count falls below 0: a newer report of the cell may no
     /// longer include what was debited.
-    pub fn credit(&mut self, request: &crate::request::Request) {
+    pub fn credit(&mut self, request: &Request) {
         self.available.credit(request);
-        self.starting = self.starting.saturating_sub(1);
-        match request.kind {
-            crate::request::Kind::Lrp => decrement(&mut self.apps, &request.app),
-            crate::request::Kind::Task => self.tasks = self.tasks.saturating_sub(1),
-        }
-        if let Some(owner) = &request.owner {
-            decrement(&mut self.owners, owner);
-        }
-        for (key, value) in &request.tags {
-            decrement(&mut self.tags, &format!("{key}={value}"));
-        }
-        let counted = if request.cpu_millis > 0 {
-            &mut self.cpu_capped
-        } else {
-            &mut self.cpu_uncapped
-        };
-        *counted = counted.saturating_sub(1);
+        self.counts.credit(request);
     }
 
     /// Rejects what is not valid: a bad name, negative or absurd totals, lists that are too long.
     pub fn check(&self) -> Result<(), Invalid> {
         check_name("cell", &self.cell)?;
         check_name("zone", &self.zone)?;
-        check_count("apps", self.apps.len(), 100_000)?;
-        for app in self.apps.keys() {
+        check_count("apps", self.counts.apps.len(), 100_000)?;
+        for app in self.counts.apps.keys() {
             check_name("apps", app)?;
         }
         check_resources("total", &self.total, 0)?;
@@ -206,15 +161,6 @@ impl Cell {
             }
         }
         Ok(())
-    }
-}
-
-fn decrement(counts: &mut BTreeMap<String, u32>, name: &str) {
-    if let Some(count) = counts.get_mut(name) {
-        *count = count.saturating_sub(1);
-        if *count == 0 {
-            counts.remove(name);
-        }
     }
 }
 

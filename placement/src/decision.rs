@@ -12,7 +12,7 @@ pub enum Explain {
     Winner,
     /// Also the finalists.
     Finalists,
-    /// Also every stage's survivors and rejections, and each finalist's score terms.
+    /// Also every stage's survivors and rejections, and each finalist's rating, term by term.
     Stages,
     /// Also the names of the cells in each rejection.
     Cells,
@@ -34,10 +34,46 @@ pub struct Decision {
     pub verdict: Verdict,
     /// The cells from which the winner was drawn, sorted; empty unless asked for.
     pub finalists: Vec<Arc<str>>,
-    /// The winner's cost (if the lowest wins) or score (if the highest wins).
-    pub value: Option<f64>,
-    /// Stages and score terms; none unless asked for.
+    /// The winner's; none if the policy rates no cell.
+    pub rating: Option<Rating>,
+    /// Stages and ratings; none unless asked for.
     pub explanation: Option<Box<Explanation>>,
+}
+
+/// How good a cell is for a job, as the policy picks: the lowest cost wins, or the highest score.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rating {
+    /// Low wins.
+    Cost(f64),
+    /// High wins.
+    Score(f64),
+}
+
+impl Rating {
+    /// It, if it is a cost.
+    pub fn cost(self) -> Option<f64> {
+        match self {
+            Self::Cost(cost) => Some(cost),
+            Self::Score(_) => None,
+        }
+    }
+
+    /// It, if it is a score.
+    pub fn score(self) -> Option<f64> {
+        match self {
+            Self::Cost(_) => None,
+            Self::Score(score) => Some(score),
+        }
+    }
+
+    /// The better of two first: the lower cost, the higher score.
+    pub fn best_first(&self, other: &Self) -> std::cmp::Ordering {
+        match (self, other) {
+            (Self::Score(a), Self::Score(b)) => b.total_cmp(a),
+            (Self::Cost(a) | Self::Score(a), Self::Cost(b) | Self::Score(b)) => a.total_cmp(b),
+        }
+    }
 }
 
 /// The result for one job.
@@ -93,8 +129,8 @@ pub struct Tally {
 pub struct Explanation {
     /// Each stage in order.
     pub stages: Vec<StageReport>,
-    /// Each finalist's score, term by term.
-    pub scores: Vec<ScoreReport>,
+    /// Each finalist's rating, term by term.
+    pub ratings: Vec<RatingReport>,
     /// Whether the terms are multiplied, with the product scaled to 0..1 after each; otherwise they
     /// are added.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -116,13 +152,14 @@ pub struct StageReport {
     pub rejected: Vec<Tally>,
 }
 
-/// One cell's score.
+/// One cell's rating.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ScoreReport {
+pub struct RatingReport {
     /// The cell.
     pub cell: Arc<str>,
-    /// The sum (or product) of the terms.
-    pub value: f64,
-    /// Each term by name.
+    /// The sum (or product) of the terms: a `cost` or a `score`.
+    #[serde(flatten)]
+    pub rating: Rating,
+    /// Each term, by the name of the stage that gave it.
     pub terms: Vec<(String, f64)>,
 }

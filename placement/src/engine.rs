@@ -10,8 +10,8 @@ pub(crate) struct Choice {
     /// The slots from which the winner was drawn, by name. An engine may leave them out if only the
     /// winner is asked for.
     pub(crate) finalists: Vec<u32>,
-    /// The winner's cost or score, if the policy has one.
-    pub(crate) value: Option<f64>,
+    /// The winner's cost or score, as the policy picks; none if it rates no cell.
+    pub(crate) rating: Option<f64>,
     /// The record of each stage, from an engine that keeps one: the plain engine.
     pub(crate) trace: Option<Box<Trace>>,
 }

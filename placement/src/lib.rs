@@ -35,10 +35,11 @@ mod traits;
 mod words;
 
 pub use capacity::{Capacity, ZoneCapacity};
-pub use cell::{AttributeField, AttributeShape, Attributes, Cell, Platform, RecentStart};
+pub use cell::{AttributeField, AttributeShape, Attributes, Cell, Counts, Platform, RecentStart};
 pub use context::PlanContext;
 pub use decision::{
-    Decision, Explain, Explanation, Plan, ScoreReport, StageReport, Tally, Unplaced, Verdict,
+    Decision, Explain, Explanation, Plan, Rating, RatingReport, StageReport, Tally, Unplaced,
+    Verdict,
 };
 pub use invalid::{Invalid, check_name};
 pub use objective::{Constants, Objective, ObjectiveError};

@@ -9,7 +9,7 @@ use crate::{
     auction_view::{AuctionView, PoolCells},
     batch::JobGroup,
     context::PlanContext,
-    decision::{Explain, ScoreReport},
+    decision::{Explain, RatingReport},
     engine::{Choice, Engine},
     objective::Objective,
     policy::{Combine, Filter, Narrow, Pick, Policy, Score, Stage, Step},
@@ -120,16 +120,16 @@ impl<'a> PlainEngine<'a> {
         let finalists = self.finalists(job, &rated);
         let winner = self.winner(job, &finalists);
         if let Some(ratings) = &ratings {
-            trace.scores = finalists
+            trace.ratings = finalists
                 .iter()
-                .filter_map(|slot| ratings.report(*slot, &self.view))
+                .filter_map(|slot| ratings.report(*slot, &self.view, self.policy))
                 .collect();
         }
         let rating_of = |slot: u32| rated.iter().find(|(s, _)| *s == slot).map(|(_, r)| *r);
         let rates = self.policy.pick != Pick::Sample;
         Choice {
             winner,
-            value: winner.filter(|_| rates).and_then(rating_of),
+            rating: winner.filter(|_| rates).and_then(rating_of),
             finalists,
             trace: Some(Box::new(trace)),
         }
@@ -268,12 +268,12 @@ impl Ratings {
         self.cells.iter().copied().zip(self.totals.iter().copied())
     }
 
-    fn report(&self, slot: u32, view: &AuctionView<'_>) -> Option<ScoreReport> {
+    fn report(&self, slot: u32, view: &AuctionView<'_>, policy: &Policy) -> Option<RatingReport> {
         let at = self.cells.iter().position(|cell| *cell == slot)?;
         let terms = self.terms.iter();
-        Some(ScoreReport {
+        Some(RatingReport {
             cell: view.name(slot).clone(),
-            value: self.totals[at],
+            rating: policy.rating(self.totals[at])?,
             terms: terms
                 .map(|(name, values)| ((*name).to_owned(), values[at]))
                 .collect(),

@@ -147,7 +147,7 @@ impl<'a> Explainer<'a> {
                 cell: Arc::clone(&self.nobody),
             },
             finalists,
-            value: choice.value,
+            rating: choice.rating.and_then(|r| self.auction.policy.rating(r)),
             explanation: choice.trace.and_then(|trace| self.explanation(&trace)),
         }
     }
@@ -172,8 +172,8 @@ impl<'a> Explainer<'a> {
         (context.explain >= Explain::Stages).then(|| {
             Box::new(Explanation {
                 stages: trace.stages.clone(),
-                scores: trace.scores.clone(),
-                product: !trace.scores.is_empty() && policy.combine == Combine::Product,
+                ratings: trace.ratings.clone(),
+                product: !trace.ratings.is_empty() && policy.combine == Combine::Product,
                 notes: trace.notes.clone(),
             })
         })
@@ -248,7 +248,7 @@ fn unplaced(job: u32, unplaced: Unplaced) -> Decision {
         job: job as usize,
         verdict: Verdict::Unplaced(Box::new(unplaced)),
         finalists: Vec::new(),
-        value: None,
+        rating: None,
         explanation: None,
     }
 }
@@ -258,7 +258,7 @@ fn duplicate(job: u32, of: u32) -> Decision {
         job: job as usize,
         verdict: Verdict::Duplicate { of: of as usize },
         finalists: Vec::new(),
-        value: None,
+        rating: None,
         explanation: None,
     }
 }
@@ -280,7 +280,7 @@ impl InFlight {
         };
         if in_flight.limit > 0 {
             let view = explainer.plain().view();
-            let starting = |slot: &u32| u64::from(view.cell(*slot).starting);
+            let starting = |slot: &u32| u64::from(view.cell(*slot).counts.starting);
             in_flight.now = view.counted().iter().map(starting).sum();
             in_flight.cells = view.counted().len();
         }

@@ -51,7 +51,8 @@ impl Pool {
         if let Some(slot) = self.by_name.get(cell.cell.as_str()).copied() {
             let at = slot as usize;
             let (old, old_row) = (&self.cells[at], self.rows[at]);
-            self.holders.change(slot, Some(&old.apps), Some(&cell.apps));
+            self.holders
+                .change(slot, Some(&old.counts.apps), Some(&cell.counts.apps));
             let same = same_class_inputs(old, &cell);
             if let Some(index) = &mut self.index {
                 if same {
@@ -70,7 +71,7 @@ impl Pool {
         let name: Arc<str> = cell.cell.as_str().into();
         let hash = tie::hash_text(&name);
         let slot = self.new_slot();
-        self.holders.change(slot, None, Some(&cell.apps));
+        self.holders.change(slot, None, Some(&cell.counts.apps));
         if let Some(index) = &mut self.index {
             index.put(slot, &cell, row, hash);
         }
@@ -117,7 +118,7 @@ impl Pool {
         self.drop_stale_index();
         let nobody = Cell::new("", Resources::default());
         let removed = std::mem::replace(&mut self.cells[at], nobody);
-        self.holders.change(slot, Some(&removed.apps), None);
+        self.holders.change(slot, Some(&removed.counts.apps), None);
         self.names[at] = "".into();
         self.rows[at] = Row::default();
         self.free.push(slot);

@@ -5,8 +5,7 @@ use std::{fmt::Write, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    decision::{Explanation, Plan, ScoreReport, StageReport, Tally, Verdict},
-    policy::Policy,
+    decision::{Explanation, Plan, Rating, RatingReport, StageReport, Tally, Verdict},
     request::{Job, Kind},
 };
 
@@ -49,9 +48,9 @@ pub struct DecisionReport {
     /// Each stage's survivors and rejections, when asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<StageReport>,
-    /// Each finalist's score terms, when asked for.
+    /// Each finalist's rating, term by term, when asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub scores: Vec<ScoreReport>,
+    pub ratings: Vec<RatingReport>,
     /// Whether the terms are multiplied, with the product scaled to 0..1 after each; otherwise they
     /// are added.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -82,17 +81,16 @@ impl std::fmt::Display for DecisionOutcome {
 
 impl Report {
     /// Describes a plan.
-    pub fn new(jobs: &[Job], policy: &Policy, plan: Plan) -> Self {
+    pub fn new(jobs: &[Job], plan: Plan) -> Self {
         let decisions = plan.decisions.into_iter();
         let report = |decision: crate::decision::Decision| {
             let job = &jobs[decision.job];
             let Explanation {
                 stages,
-                scores,
+                ratings,
                 product,
                 notes,
             } = decision.explanation.map(|e| *e).unwrap_or_default();
-            let highest = policy.highest_wins();
             let (outcome, cell, reason, tally) = match decision.verdict {
                 Verdict::Placed { cell } => (DecisionOutcome::Placed, Some(cell), None, Vec::new()),
                 Verdict::Unplaced(why) => {
@@ -108,12 +106,12 @@ impl Report {
                 outcome,
                 cell,
                 finalists: decision.finalists,
-                cost: decision.value.filter(|_| highest == Some(false)),
-                score: decision.value.filter(|_| highest == Some(true)),
+                cost: decision.rating.and_then(Rating::cost),
+                score: decision.rating.and_then(Rating::score),
                 reason,
                 tally,
                 stages,
-                scores,
+                ratings,
                 product,
                 notes,
             })

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     auction_view::AuctionView,
-    decision::{ScoreReport, StageReport, Tally},
+    decision::{RatingReport, StageReport, Tally},
     policy::{Filter, Stage, Step},
     request::Job,
     stages::filter::{self, Why},
@@ -22,8 +22,8 @@ pub(crate) struct Trace {
     pub(crate) stages: Vec<StageReport>,
     /// Ignored hints and other notes.
     pub(crate) notes: Vec<String>,
-    /// Each term of each finalist.
-    pub(crate) scores: Vec<ScoreReport>,
+    /// Each finalist's, term by term.
+    pub(crate) ratings: Vec<RatingReport>,
     /// Whether to name the dropped cells.
     with_names: bool,
     /// The resources that every cell lacked at the last resource filters, by name.

@@ -6,7 +6,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{Dice, amounts, assert_same, cell, counts, draw, jobs, policy, pool};
-use placement::{Cell, PlanContext, Policy, Pool, Request, Resources, Verdict};
+use placement::{Cell, PlanContext, Policy, Pool, Rating, Request, Resources, Verdict};
 use proptest::prelude::*;
 
 /// A pool that lives through several plans, under policies that change now and then, and between
@@ -108,7 +108,7 @@ fn a_weight_of_0_scales_what_a_narrowing_left() {
     }
     let jobs = Arc::new(Request::new("web", 10, 10)).jobs();
     let plain = pool.plan_plainly(&jobs, &policy, &PlanContext::default());
-    assert_eq!(plain.decisions[0].value, Some(1.0));
+    assert_eq!(plain.decisions[0].rating, Some(Rating::Score(1.0)));
     let fast = pool.plan(&jobs, &policy, &PlanContext::default());
     assert_same(&fast, &plain, "");
 }
@@ -143,7 +143,12 @@ fn a_batch_of_very_many_blobs() {
         pool.put(cell);
     }
     let plain = pool.plan_plainly(&jobs, &policy, &PlanContext::default());
-    assert!(plain.decisions.iter().all(|d| d.value == Some(2.0)));
+    assert!(
+        plain
+            .decisions
+            .iter()
+            .all(|d| d.rating == Some(Rating::Score(2.0)))
+    );
     let fast = pool.plan(&jobs, &policy, &PlanContext::default());
     assert_same(&fast, &plain, "");
 }

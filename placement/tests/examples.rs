@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use placement::{Cell, Explain, Job, Kind, PlanContext, Policy, Pool, Request, Resources, Verdict};
+use placement::{
+    Cell, Explain, Job, Kind, PlanContext, Policy, Pool, Rating, Request, Resources, Verdict,
+};
 use scenarios::OfflineAuction;
 use serde_json::json;
 
@@ -93,14 +95,14 @@ fn weighted_bin_pack_costs() {
         let cells = (0..4).map(|i| {
             let mut cell = Cell::new(format!("c{i}"), Resources::new(1000, 1000, 100));
             cell.index = 10 + i;
-            cell.starting = 1;
+            cell.counts.starting = 1;
             cell.available = Resources::new(if i == index { 600 } else { 0 }, 600, 62);
             cell
         });
         let mut pool = pool(cells);
         let jobs = Arc::new(Request::new("app", 100, 100)).jobs();
         let plan = pool.plan(&jobs, &policy, &PlanContext::default());
-        let cost = plan.decisions[0].value.unwrap();
+        let cost = plan.decisions[0].rating.and_then(Rating::cost).unwrap();
         assert!((cost - expected).abs() < 1e-4, "index {index}: {cost}");
     }
 }
@@ -198,7 +200,7 @@ fn in_flight_limit() {
         let policy = format!("preset = \"diego\"\nmax_in_flight = {limit}");
         let policy = Policy::parse(&policy).unwrap();
         let mut busy = cell("c", "z", 1000, 1000);
-        busy.starting = 2;
+        busy.counts.starting = 2;
         let outcomes = outcomes(&mut pool([busy]), &lrp("a", 1, 4).jobs(), &policy);
         let text = "waiting to start instance: reached in-flight start limit";
         assert_eq!(
@@ -283,7 +285,7 @@ fn failure_texts() {
 fn the_dea_pool_specification() {
     let d = |name: &str, zone: &str, memory, count| {
         let mut cell = cell(name, zone, 100_000, memory);
-        cell.apps = [("app".to_owned(), count)].into();
+        cell.counts.apps = [("app".to_owned(), count)].into();
         cell
     };
     let (d1, d2) = (d("d1", "default", 128, 1), d("d2", "default", 128, 2));
@@ -456,7 +458,7 @@ fn emptier_zones_that_could_not_be_taken_are_noted() {
     let policy = Policy::preset("diego").unwrap();
     let holding = |zone: &str, count: u32, free| {
         let mut cell = cell(zone, zone, 1000, free);
-        cell.apps.insert("app".into(), count);
+        cell.counts.apps.insert("app".into(), count);
         cell
     };
     let pool = pool([

@@ -192,7 +192,7 @@ fn stages_combine_freely() {
     let report = scenario.run(Explain::Stages);
     assert_eq!(report.decisions[0].cell.as_deref(), Some("free"));
     assert_eq!(
-        report.decisions[0].scores[0].terms[1],
+        report.decisions[0].ratings[0].terms[1],
         ("objective".into(), 0.45)
     );
 }

@@ -331,7 +331,7 @@ fn a_term_that_no_cell_can_answer_is_out() {
         decided(&scenario, Explain::Stages).remove(0)
     };
     let term = |decision: &placement::DecisionReport, name: &str| {
-        let found = decision.scores[0].terms.iter().find(|(n, _)| n == name);
+        let found = decision.ratings[0].terms.iter().find(|(n, _)| n == name);
         found.unwrap().1
     };
     let bare = [

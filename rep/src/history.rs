@@ -23,13 +23,13 @@ const KNOWN: usize = 20_000;
 pub(crate) struct History {
     /// Oldest first, with the time of the end.
     ended: VecDeque<(u64, Instance)>,
-    known: BTreeMap<InstanceId, Known>,
+    known: BTreeMap<InstanceId, KnownId>,
     /// When to forget each id, earliest first.
     forget: BTreeSet<(u64, InstanceId)>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct KnownId {
     /// Stopped on request; otherwise it ended by itself.
     stopped: bool,
     until_ms: u64,
@@ -98,7 +98,7 @@ impl History {
 
     fn know(&mut self, now_ms: u64, id: InstanceId, stopped: bool, until_ms: u64) {
         let until_ms = until_ms.min(now_ms + REPEAT_MS);
-        if let Some(before) = self.known.insert(id, Known { stopped, until_ms }) {
+        if let Some(before) = self.known.insert(id, KnownId { stopped, until_ms }) {
             self.forget.remove(&(before.until_ms, id));
         }
         self.forget.insert((until_ms, id));

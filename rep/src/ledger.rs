@@ -89,9 +89,11 @@ impl Ledger {
     /// Reserves this work without checks: what a simulated cell runs from the start.
     pub fn adopt(&mut self, work: impl Iterator<Item = Work>) {
         for work in work {
+            // nobody sent it: no repeat is expected, and no claim is lower than nil
             self.accept(0, 0, &work, AuctionId::nil());
             self.seq += 1;
         }
+        // nobody sent them, so no debit waits to be settled by them
         self.recent.clear();
     }
 
@@ -157,8 +159,8 @@ impl Ledger {
             }
             let later = to_come.get(work.app.as_str()).copied().unwrap_or(0);
             match self.judge(now_ms, start, work, later) {
-                Ok(Known::Already) => accepted.push(work.instance),
-                Ok(Known::New) => {
+                Ok(Judged::Repeat) => accepted.push(work.instance),
+                Ok(Judged::New) => {
                     self.accept(now_ms, start.expires_ms.as_ms(), work, start.auction);
                     self.seq += 1;
                     accepted.push(work.instance);
@@ -166,6 +168,7 @@ impl Ledger {
                 Err(refusal) => refused.push(refusal),
             }
         }
+        // the oldest: whoever sent those has mostly seen a newer advertisement
         let too_many = self.recent.len().saturating_sub(RECENT);
         self.recent.drain(..too_many);
         Acceptance {
@@ -200,6 +203,7 @@ impl Ledger {
             })
             .map(|entry| Arc::clone(&entry.work))
             .collect();
+        // in two steps, because to end one changes the map that is walked
         for work in &found {
             self.end(now_ms, &work.instance, stop.claim.is_some());
         }
@@ -232,6 +236,7 @@ impl Ledger {
             self.cell.evacuating = true;
             self.seq += 1;
         }
+        // a deadline of 0 ends the instances in this very call
         self.tick(now_ms);
         first
     }
@@ -295,34 +300,21 @@ impl Ledger {
         start: &CellStart,
         work: &Work,
         later: u32,
-    ) -> Result<Known, Refusal> {
-        let refuse = |reason: &str| Refusal {
-            instance: work.instance,
-            reason: reason.into(),
-            needs: None,
-            has: None,
-        };
+    ) -> Result<Judged, Refusal> {
         // known ids first: a repeat gets the first answer, whatever has become of the cell since
-        if let Some(entry) = self.instances.get_mut(&work.instance) {
-            // of two claims the lower counts, whichever arrived first
-            entry.claim = entry.claim.min(work.claim.unwrap_or(start.auction));
-            entry.expires_ms = entry.expires_ms.max(start.expires_ms.as_ms());
-            return Ok(Known::Already);
+        if let Some(judged) = self.judge_repeat(now_ms, start, work) {
+            return judged;
         }
-        if let Some(stopped) = self.history.stopped(now_ms, &work.instance) {
-            self.history
-                .extend(now_ms, work.instance, start.expires_ms.as_ms());
-            if stopped {
-                return Err(refuse(reason::STOPPED));
-            }
-            return Ok(Known::Already);
-        }
+        let refuse = |reason: &str| refusal(work, reason);
         if start.incarnation != self.incarnation {
+            // the auctioneer decided by what the earlier incarnation had free
             return Err(refuse(reason::RESTARTED));
         }
+        // by then the auctioneer has taken its debit back: what is accepted later would be counted by nobody
         if now_ms > start.expires_ms.as_ms() {
             return Err(refuse(reason::STALE));
         }
+        // after the known ids: a repeat of an accepted start is still accepted while the cell drains
         if self.cell.evacuating {
             return Err(refuse(reason::DRAINING));
         }
@@ -338,6 +330,7 @@ impl Ledger {
                 return Err(refuse(&text));
             }
         }
+        // two auctioneers may have chosen this cell for copies of one app, each without knowledge of the other's
         let here = self.cell.count_of(&work.app) - later;
         if work.kind == Kind::Lrp && work.believed.is_some_and(|believed| here > believed) {
             return Err(Refusal {
@@ -349,7 +342,7 @@ impl Ledger {
         let request = request_of(work);
         let lacking = self.cell.available.lacks(&request);
         let Some((_, needs, has)) = lacking.first() else {
-            return Ok(Known::New);
+            return Ok(Judged::New);
         };
         let names: Vec<&str> = lacking.iter().map(|(name, ..)| name.as_str()).collect();
         Err(Refusal {
@@ -359,8 +352,34 @@ impl Ledger {
         })
     }
 
+    /// Whether the start of an instance whose id is known is accepted; none if it is not known.
+    fn judge_repeat(
+        &mut self,
+        now_ms: u64,
+        start: &CellStart,
+        work: &Work,
+    ) -> Option<Result<Judged, Refusal>> {
+        if let Some(entry) = self.instances.get_mut(&work.instance) {
+            // of two claims the lower counts, whichever arrived first
+            entry.claim = entry.claim.min(work.claim.unwrap_or(start.auction));
+            entry.expires_ms = entry.expires_ms.max(start.expires_ms.as_ms());
+            return Some(Ok(Judged::Repeat));
+        }
+        if let Some(stopped) = self.history.stopped(now_ms, &work.instance) {
+            self.history
+                .extend(now_ms, work.instance, start.expires_ms.as_ms());
+            // a stop that overtook its start: the start must not undo it
+            if stopped {
+                return Some(Err(refusal(work, reason::STOPPED)));
+            }
+            return Some(Ok(Judged::Repeat));
+        }
+        None
+    }
+
     fn accept(&mut self, now_ms: u64, expires_ms: u64, work: &Work, auction: AuctionId) {
         let work = Arc::new(work.clone());
+        // at acceptance, not when it runs: the next instance of the same message must not get it, too
         self.cell.debit(&request_of(&work));
         self.recent.push_back((now_ms, work.instance));
         self.actions.push(Action::Execute(ExecutorOrder::Launch {
@@ -387,9 +406,19 @@ impl Ledger {
     }
 }
 
-/// Whether the cell already knows an accepted instance.
-enum Known {
-    Already,
+fn refusal(work: &Work, reason: &str) -> Refusal {
+    Refusal {
+        instance: work.instance,
+        reason: reason.into(),
+        needs: None,
+        has: None,
+    }
+}
+
+/// How an instance is accepted.
+enum Judged {
+    /// Its start is a repeat, without effect.
+    Repeat,
     New,
 }
 

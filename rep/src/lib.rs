@@ -25,5 +25,5 @@ pub use attributes::{Changes, MAX_CHANGED, attribute_value};
 pub use config::{ExecutorKind, IfZero, MemoryLimit, ProcessConfig, RepConfig, SimulatedConfig};
 pub use error::RepError;
 pub use executor::{ExecutorError, Simulated};
-pub use machine::{CellBid, CellInput, CellMachine, CellOutput, CellSettings};
+pub use machine::{CellBid, CellInput, CellMachine, CellOutput, CellSettings, NAMESAKE_QUESTIONS};
 pub use service::{RepExit, run, validate};

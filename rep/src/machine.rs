@@ -28,6 +28,10 @@ use crate::{
     ledger::{Action, ExecutorOrder, ExecutorReport, Ledger},
 };
 
+/// So many questions are sent for [`CellOutput::AskNamesake`]: each reaches one of all reps of the name, so
+/// that all of them reach the asker itself once in a million times.
+pub const NAMESAKE_QUESTIONS: usize = 20;
+
 /// One thing that happened to a cell.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CellInput {
@@ -60,7 +64,7 @@ pub enum CellOutput {
     Execute(ExecutorOrder),
     /// Publish an event.
     Event(Box<Event>),
-    /// Ask for the state of the cell under its own name: another rep may have it, too.
+    /// Ask for the state of the cell under its own name, [`NAMESAKE_QUESTIONS`] times: another rep may have it, too.
     AskNamesake,
 }
 
@@ -134,19 +138,23 @@ impl CellMachine {
                 self.ledger.tick(now_ms);
                 self.advertise(now_ms, Trigger::Discover);
             }
+            // not spread, as answers to `discover` are: auctioneers may have removed the cell while work waits for it
             CellInput::Reconnected => {
                 self.ledger.tick(now_ms);
                 self.advertise(now_ms, Trigger::AtOnce);
             }
+            // auctioneers may lack this version: until it is sent, a bid must not say `unchanged`
             CellInput::NotSent => self.advertiser.not_sent(),
             CellInput::Report(report) => self.ledger.report(now_ms, report),
             CellInput::Advertised(advert) => {
+                // ages, not times: two reps have different clocks, and both ages begin at 0
                 if self.namesakes.advertised(now_ms - self.born_ms, &advert) {
                     self.out.push(CellOutput::AskNamesake);
                 }
             }
             CellInput::NamesakeAnswered(state) => self.namesakes.answered(&state),
             CellInput::Leave => {
+                // first, so that no auctioneer sends anything to a cell that is ending its instances
                 self.advertise(now_ms, Trigger::Leave);
                 self.ledger.drain(now_ms, 0);
             }
@@ -155,6 +163,7 @@ impl CellMachine {
 
     /// Takes over the attributes that operators set, and advertises a change at once.
     pub fn describe(&mut self, now_ms: u64, cell: &Cell) {
+        // at once: operators wait for it, and changes are rare; a repeated file changes nothing
         if self.ledger.describe(cell) {
             self.advertise(now_ms, Trigger::AtOnce);
         }
@@ -164,6 +173,7 @@ impl CellMachine {
     /// the driver takes the executor's reports of this moment and runs again.
     pub fn run(&mut self, now_ms: u64) -> Vec<CellOutput> {
         self.carry_over_actions(now_ms);
+        // only when nothing is left to execute: what the executor reports at once is in the same advertisement
         if self.out.is_empty() {
             if self.events.due_ms().is_some_and(|due| due <= now_ms) {
                 self.publish_events();
@@ -177,6 +187,7 @@ impl CellMachine {
     /// Shutdown: the remaining events and the withdrawal.
     pub fn close(&mut self, now_ms: u64) -> Vec<CellOutput> {
         self.carry_over_actions(now_ms);
+        // before the withdrawal: it is the last that auctioneers hear of this incarnation
         self.publish_events();
         self.advertise(now_ms, Trigger::Leave);
         std::mem::take(&mut self.out)

@@ -28,7 +28,7 @@ use crate::{
     error::RepError,
     executor::Executor,
     ledger::{ExecutorReport, Ledger},
-    machine::{CellBid, CellInput, CellMachine, CellOutput, CellSettings},
+    machine::{CellBid, CellInput, CellMachine, CellOutput, CellSettings, NAMESAKE_QUESTIONS},
     operators::Operators,
     outbox::{Counters, Outbox, Question, Target},
     subscriptions::Topic,
@@ -36,9 +36,6 @@ use crate::{
 
 /// The part of max_payload that an answer leaves for its subject and headers.
 const MARGIN: usize = 4_096;
-/// So many questions are sent under our own name at a time: each is answered by one of all reps that have
-/// it, and mostly one of these answers is another rep's.
-const NAMESAKE_QUESTIONS: usize = 4;
 /// Malformed messages logged per second.
 const MALFORMED_LOGGED: u32 = 5;
 

@@ -253,7 +253,7 @@ impl OfflineAuction {
         let jobs = self.jobs();
         let draw = self.draw(explain.max(Explain::Finalists));
         let plan = self.pool().plan(&jobs, &self.policy, &draw);
-        Report::new(&jobs, &self.policy, plan)
+        Report::new(&jobs, plan)
     }
 }
 

@@ -219,7 +219,7 @@ fn groups_are_cells_and_what_runs_on_them() {
         assert!((3..=5).contains(&running.len()), "{}", running.len());
         let memory: i64 = running.iter().map(|job| job.request.memory_mb).sum();
         assert_eq!(cell.available.memory_mb, 1000 - memory);
-        assert_eq!((cell.starting, cell.count_of("shared")), (0, 1));
+        assert_eq!((cell.counts.starting, cell.count_of("shared")), (0, 1));
         for job in running.iter().filter(|job| job.request.app != "shared") {
             assert!(
                 apps.insert(job.request.app.clone()),

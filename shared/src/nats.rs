@@ -3,12 +3,14 @@
 mod context;
 mod identity;
 mod notices;
+mod secrets;
 mod tls;
 mod violations;
 
 use std::{
     future::Future,
     path::{Path, PathBuf},
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -19,12 +21,14 @@ use std::{
 use async_nats::{
     Client, ClientError, ConnectErrorKind, ConnectOptions, Event, Message, ServerError, StatusCode,
 };
+use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use context::Context;
 pub use context::{context_names, selected_context};
 use notices::Notices;
+pub use secrets::{is_open_to_all, secret_files};
 pub use tls::TlsOptions;
 pub use violations::{Act, PermissionViolation, PermissionViolations};
 
@@ -55,6 +59,9 @@ pub struct NatsOptions {
     /// Keep trying when the first connect fails, and log changes of the connection (roles do;
     /// commands fail at once).
     pub patient: bool,
+    /// What is published here does not come back to our own subscriptions: for a role that hears all of
+    /// its kind and knows what it said itself. See [`Bus::to_itself`].
+    pub no_echo: bool,
     /// Once cancelled, nothing is logged of the connection: its server is about to end.
     pub ending: CancellationToken,
     /// Takes what the server's permissions refuse.
@@ -103,6 +110,9 @@ impl BusError {
 pub struct Bus {
     /// The client: cheap to clone.
     pub client: Client,
+    /// What is published here comes to `client`'s subscriptions: with [`NatsOptions::no_echo`] a second connection, else the
+    /// same.
+    pub to_itself: Client,
     /// Who we are: inboxes begin with it, and answers to broadcasts are addressed to it.
     pub identity: Arc<str>,
     /// True while connected.
@@ -149,8 +159,8 @@ pub async fn connect(options: &NatsOptions) -> Result<Bus, BusError> {
     let connect = credentials(options, &context, userinfo).await?;
     let tls = options.tls.or(context.tls());
     let tls_first = tls.first;
-    let connect = tls.apply(connect)?.custom_inbox_prefix(inbox);
-    let connect = settings(connect, options, state, &dropped, &notices);
+    let plain = tls.apply(connect)?.custom_inbox_prefix(inbox);
+    let connect = settings(plain.clone(), options, state, &dropped, &notices);
     let addresses: Vec<String> = url.split(',').map(|u| u.trim().to_owned()).collect();
     let first = connect.clone().connect(addresses.clone()).await;
     let client = match first {
@@ -158,20 +168,27 @@ pub async fn connect(options: &NatsOptions) -> Result<Bus, BusError> {
         Err(error) if options.patient && error.kind() != ConnectErrorKind::ServerParse => {
             notices.failed_at_first(&error, tls::advice(&error, tls_first));
             let again = connect.retry_on_initial_connect();
-            again.connect(addresses).await
+            again.connect(addresses.clone()).await
         }
         first => first,
     };
-    let client = client.map_err(|source| BusError::Connect {
+    let failed = |source| BusError::Connect {
         url: match &options.context {
             Some(name) => format!("{} (context {name})", without_secrets(&url)),
             None => without_secrets(&url),
         },
         advice: tls::advice(&source, tls_first),
         source,
-    })?;
+    };
+    let client = client.map_err(failed)?;
+    let to_itself = if options.no_echo {
+        second(plain, options, addresses).await.map_err(failed)?
+    } else {
+        client.clone()
+    };
     Ok(Bus {
         client,
+        to_itself,
         identity: identity.into(),
         connected,
         dropped,
@@ -195,6 +212,25 @@ pub fn identity(options: &NatsOptions) -> Result<Option<String>, BusError> {
     identity::given(options, &context, userinfo(url)?.as_ref())
 }
 
+/// A connection beside the first one, which only publishes. It is connected in the background, and what
+/// becomes of it is not logged: the first one's fate is.
+async fn second(
+    plain: ConnectOptions,
+    options: &NatsOptions,
+    addresses: Vec<String>,
+) -> Result<Client, async_nats::ConnectError> {
+    let options = NatsOptions {
+        name: format!("{}-echo", options.name),
+        patient: false,
+        no_echo: false,
+        ..options.clone()
+    };
+    let notices = Arc::new(Notices::new(String::new()));
+    let (state, _) = watch::channel(false);
+    let connect = settings(plain, &options, state, &Arc::default(), &notices);
+    connect.retry_on_initial_connect().connect(addresses).await
+}
+
 fn settings(
     connect: ConnectOptions,
     options: &NatsOptions,
@@ -207,6 +243,11 @@ fn settings(
     let notices = options.patient.then(|| Arc::clone(notices));
     let ending = options.ending.clone();
     let violations = options.violations.clone();
+    let connect = if options.no_echo {
+        connect.no_echo()
+    } else {
+        connect
+    };
     connect
         .name(&options.name)
         .ping_interval(Duration::from_secs(5))
@@ -348,11 +389,16 @@ pub fn without_secrets(url: &str) -> String {
 pub async fn in_time<E: std::fmt::Display>(
     publish: impl Future<Output = Result<(), E>>,
 ) -> Result<(), BusError> {
-    match tokio::time::timeout(PUBLISH_TIMEOUT, publish).await {
-        Err(_) => Err(BusError::Timeout),
-        Ok(Err(e)) => Err(BusError::Refused(e.to_string())),
-        Ok(Ok(())) => Ok(()),
-    }
+    let mut publish = pin!(publish);
+    // nearly always the client has room, and no timer is needed
+    let published = match publish.as_mut().now_or_never() {
+        Some(published) => published,
+        None => match tokio::time::timeout(PUBLISH_TIMEOUT, publish).await {
+            Ok(published) => published,
+            Err(_) => return Err(BusError::Timeout),
+        },
+    };
+    published.map_err(|error| BusError::Refused(error.to_string()))
 }
 
 /// Whether this is the server's "no responders" status instead of an answer.

@@ -4,6 +4,7 @@
 
 use std::{fmt, str::FromStr};
 
+use async_nats::HeaderName;
 use placement::{Invalid, check_name};
 
 use crate::role::Role;
@@ -91,7 +92,7 @@ impl Subjects {
     /// A subject of one cell: `advert`, `start`, `stop`, `drain`, `set`, `state`, `logs` or
     /// `heartbeat`.
     pub fn cell(&self, cell: &str, what: &str) -> String {
-        format!("{}.cell.{cell}.{what}", self.prefix)
+        [&self.prefix, ".cell.", cell, ".", what].concat()
     }
 
     /// The cell that an advertisement's subject names.
@@ -102,7 +103,7 @@ impl Subjects {
 
     /// An event about an app or a cell, told by a cell or an auctioneer. Each may be `*`.
     pub fn event(&self, kind: &str, about: &str, by: &str) -> String {
-        format!("{}.event.{kind}.{about}.{by}", self.prefix)
+        [&self.prefix, ".event.", kind, ".", about, ".", by].concat()
     }
 
     /// What an event's subject says.
@@ -113,7 +114,7 @@ impl Subjects {
 
     /// The whole answer to a request.
     pub fn outcome(&self, request_id: &str) -> String {
-        format!("{}.outcome.{request_id}", self.prefix)
+        [&self.prefix, ".outcome.", request_id].concat()
     }
 
     /// An instance's output on a cell; `index` and `cell` may be `*`.
@@ -129,7 +130,7 @@ impl Subjects {
 
     /// A cell's answer to a broadcast.
     pub fn cell_answer(&self, cell: &str, to: &AnswerTo) -> String {
-        format!("{}.cell.{cell}.answer.{to}", self.prefix)
+        [&self.prefix, ".cell.", cell, ".answer.", &to.0].concat()
     }
 
     /// The answers of all cells to this asker's broadcasts; `token` may be `*`.
@@ -239,8 +240,10 @@ impl AnswerTo {
 
     /// What a broadcast's headers say; none where they say nothing.
     pub fn of(message: &async_nats::Message) -> Result<Option<Self>, Invalid> {
+        // made once: a name given as text is checked each time, and every cell reads every broadcast
+        const NAME: HeaderName = HeaderName::from_static(ANSWER_TO);
         let headers = message.headers.as_ref();
-        let to = headers.and_then(|headers| headers.get(ANSWER_TO));
+        let to = headers.and_then(|headers| headers.get(NAME));
         to.map(|to| to.as_str().parse()).transpose()
     }
 

@@ -8,6 +8,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use futures_util::StreamExt;
 use shared::nats::{NatsOptions, connect};
 use testkit::{NatsServer, eventually};
 use tracing_subscriber::fmt::MakeWriter;
@@ -121,4 +122,29 @@ async fn any_address_of_a_list_may_have_the_token() {
     };
     let bus = connect(&options).await.unwrap();
     bus.client.flush().await.unwrap();
+}
+
+#[tokio::test]
+async fn without_echo_a_role_hears_others_and_what_it_says_to_itself() {
+    let server = NatsServer::start().await;
+    let options = NatsOptions {
+        no_echo: true,
+        ..role(server.url())
+    };
+    let bus = connect(&options).await.unwrap();
+    let mut heard = bus.client.subscribe("said").await.unwrap();
+    bus.client
+        .publish("said", "by itself".into())
+        .await
+        .unwrap();
+    // the server has taken both before anybody else speaks
+    bus.client.request("nobody", "".into()).await.unwrap_err();
+    for (client, what) in [
+        (&server.client().await, "by another"),
+        (&bus.to_itself, "to itself"),
+    ] {
+        client.publish("said", what.into()).await.unwrap();
+        let message = heard.next().await.unwrap();
+        assert_eq!(&message.payload[..], what.as_bytes());
+    }
 }

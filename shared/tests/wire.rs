@@ -331,6 +331,7 @@ fn apps_without_instances_are_not_taken_over_from_a_report() {
         "apps":{"none":0,"web":2}}"#;
     let cell = shared::wire::parse_cell(report).unwrap();
     let apps: Vec<(&str, u32)> = cell
+        .counts
         .apps
         .iter()
         .map(|(app, n)| (app.as_str(), *n))

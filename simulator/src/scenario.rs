@@ -339,11 +339,17 @@ fn fill_running(base: &mut OfflineAuction) {
     for cell in &base.cells {
         let used_mb = cell.total.memory_mb - cell.available.memory_mb;
         let listed = cell
+            .counts
             .apps
             .iter()
             .map(|(app, count)| (app.clone(), *count, Kind::Lrp));
-        let tasks =
-            (cell.tasks > 0).then(|| (format!("tasks-of-{}", cell.cell), cell.tasks, Kind::Task));
+        let tasks = (cell.counts.tasks > 0).then(|| {
+            (
+                format!("tasks-of-{}", cell.cell),
+                cell.counts.tasks,
+                Kind::Task,
+            )
+        });
         let mut apps: Vec<(String, u32, Kind)> = listed.chain(tasks).collect();
         if base.running.contains_key(&cell.cell) || (apps.is_empty() && used_mb <= 0) {
             continue;

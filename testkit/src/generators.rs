@@ -84,7 +84,12 @@ pub fn cell_named(name: impl Into<String>) -> impl Strategy<Value = Cell> {
     (room, load, labels).prop_map(move |((total, available), load, labels)| {
         let mut cell = Cell::new(name.clone(), total);
         cell.available = available;
-        (cell.starting, cell.apps, cell.tasks, cell.evacuating) = load;
+        (
+            cell.counts.starting,
+            cell.counts.apps,
+            cell.counts.tasks,
+            cell.evacuating,
+        ) = load;
         let attributes = cell.attributes_mut();
         (
             attributes.zone,

@@ -26,11 +26,12 @@ impl RunningApps {
     /// Whether some of the app may run. Of tasks it is only known whether there are any.
     pub(super) fn may_run(&mut self, now_ms: u64, pool: &Pool, app: &str, kind: Kind) -> bool {
         let old = |at_ms: u64| now_ms >= at_ms + MAX_AGE_MS;
+        // not kept up to date with every report: a request looks here, and there are far more reports than that
         if self.made_ms.is_none_or(old) {
             self.made_ms = Some(now_ms);
-            self.tasks = pool.cells().any(|cell| cell.tasks > 0);
+            self.tasks = pool.cells().any(|cell| cell.counts.tasks > 0);
             self.apps.clear();
-            for app in pool.cells().flat_map(|cell| cell.apps.keys()) {
+            for app in pool.cells().flat_map(|cell| cell.counts.apps.keys()) {
                 if !self.apps.contains(app) {
                     self.apps.insert(app.clone());
                 }
@@ -55,7 +56,7 @@ mod tests {
         let mut running = RunningApps::default();
         assert!(!running.may_run(0, &pool, "web", Kind::Lrp));
         let mut cell = Cell::new("c1", Resources::new(100, 100, 10));
-        cell.apps.insert("web".to_owned(), 1);
+        cell.counts.apps.insert("web".to_owned(), 1);
         pool.put(cell.clone());
         assert!(
             !running.may_run(9_999, &pool, "web", Kind::Lrp),
@@ -63,7 +64,7 @@ mod tests {
         );
         assert!(running.may_run(10_000, &pool, "web", Kind::Lrp));
         assert!(!running.may_run(10_000, &pool, "web", Kind::Task));
-        cell.tasks = 1;
+        cell.counts.tasks = 1;
         pool.put(cell);
         assert!(!running.may_run(10_001, &pool, "job", Kind::Task));
         running.outdated();

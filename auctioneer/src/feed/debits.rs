@@ -25,6 +25,7 @@ impl Feed {
         let Some((name, known)) = get_mut(&mut self.cells, &answer.cell) else {
             return;
         };
+        // what an earlier one accepted ended with it, and its amounts are not those of the present one
         if known.incarnation != answer.incarnation {
             return;
         }
@@ -52,6 +53,7 @@ impl Feed {
         let (Some(known), Some(cell)) = (self.cells.get(name), self.pool.get(name)) else {
             return;
         };
+        // a later report has the amounts already, and newer ones
         if answer.seq < known.seq {
             return;
         }
@@ -59,9 +61,9 @@ impl Feed {
         cell.available = answer.available.clone();
         for (app, count) in &answer.apps {
             if *count == 0 {
-                cell.apps.remove(app); // the pool lists what is there
+                cell.counts.apps.remove(app); // the pool lists what is there
             } else {
-                cell.apps.insert(app.clone(), *count);
+                cell.counts.apps.insert(app.clone(), *count);
             }
         }
         let later = known.debits.iter();
@@ -71,7 +73,11 @@ impl Feed {
             if let Some(count) = answer.apps.get(&request.app)
                 && request.kind == Kind::Lrp
             {
-                let sent = cell.apps.entry(request.app.clone()).or_insert(*count);
+                let sent = cell
+                    .counts
+                    .apps
+                    .entry(request.app.clone())
+                    .or_insert(*count);
                 *sent += 1;
             }
         }
@@ -113,6 +119,7 @@ impl Known {
         let listed = |d: &Debit| envelope.recent.contains(&d.instance);
         let removed = self.take(|d| match d.answered_seq {
             Some(answered) => seq.is_some_and(|seq| answered <= seq),
+            // on the cell's clock, which it compares too: neither clock need be right
             None => listed(d) || envelope.clock_ms > d.expires_ms,
         });
         let unanswered = removed

@@ -1,6 +1,6 @@
 //! The incarnations of cells that were replaced or withdrew: what comes of them late counts no more.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use shared::Incarnation;
 
@@ -9,36 +9,51 @@ use crate::fast_map::FastMap;
 /// The most that are remembered.
 const MAX_FORMER: usize = 100_000;
 
-/// See the module.
+/// See the module. Each belongs to the cell that it was advertised for: another cell that uses the number of
+/// an incarnation, which everybody hears, says nothing about it.
 #[derive(Debug, Default)]
 pub(super) struct Former {
-    /// Until when each counts no more.
-    known: FastMap<Incarnation, u64>,
+    /// Of each cell, until when each counts no more.
+    known: FastMap<Arc<str>, FastMap<Incarnation, u64>>,
     /// In the order in which they came.
-    order: VecDeque<Incarnation>,
+    order: VecDeque<(Arc<str>, Incarnation)>,
 }
 
 impl Former {
-    pub(super) fn contains(&self, now_ms: u64, incarnation: &Incarnation) -> bool {
-        let until_ms = self.known.get(incarnation);
+    pub(super) fn contains(&self, now_ms: u64, cell: &str, incarnation: &Incarnation) -> bool {
+        let of_cell = self.known.get(cell);
+        let until_ms = of_cell.and_then(|of_cell| of_cell.get(incarnation));
         until_ms.is_some_and(|until_ms| *until_ms > now_ms)
     }
 
     /// It counts no more for as long as its advertisements were valid. What it says after that is not
     /// late: somebody else spoke in its name, or it is there again.
-    pub(super) fn add(&mut self, now_ms: u64, incarnation: Incarnation, ttl_ms: u64) {
-        if self.known.insert(incarnation, now_ms + ttl_ms).is_none() {
-            self.order.push_back(incarnation);
+    pub(super) fn add(
+        &mut self,
+        now_ms: u64,
+        cell: &Arc<str>,
+        incarnation: Incarnation,
+        ttl_ms: u64,
+    ) {
+        let of_cell = self.known.entry(Arc::clone(cell)).or_default();
+        if of_cell.insert(incarnation, now_ms + ttl_ms).is_none() {
+            self.order.push_back((Arc::clone(cell), incarnation));
         }
     }
 
     /// Forgets those whose time is up, and the oldest when there are too many.
     pub(super) fn forget(&mut self, now_ms: u64) {
-        while let Some(incarnation) = self.order.front() {
-            if self.contains(now_ms, incarnation) && self.order.len() <= MAX_FORMER {
+        while let Some((cell, incarnation)) = self.order.front() {
+            // in order of arrival: one with a shorter ttl behind another waits here, and counts no more anyway
+            if self.contains(now_ms, cell, incarnation) && self.order.len() <= MAX_FORMER {
                 break;
             }
-            self.known.remove(incarnation);
+            if let Some(of_cell) = self.known.get_mut(cell) {
+                of_cell.remove(incarnation);
+                if of_cell.is_empty() {
+                    self.known.remove(cell);
+                }
+            }
             self.order.pop_front();
         }
     }
@@ -55,8 +70,13 @@ mod tests {
     #[test]
     fn each_counts_no_more_for_one_ttl() {
         let mut former = Former::default();
-        former.add(100, incarnation(1), 50);
-        former.add(100, incarnation(2), 60);
+        let cell = Arc::from("a");
+        former.add(100, &cell, incarnation(1), 50);
+        former.add(100, &cell, incarnation(2), 60);
+        assert!(
+            !former.contains(100, "b", &incarnation(1)),
+            "another cell's"
+        );
         for (now_ms, known) in [
             (100, [true, true]),
             (149, [true, true]),
@@ -65,23 +85,24 @@ mod tests {
             (160, [false, false]),
         ] {
             former.forget(now_ms);
-            let found = [1, 2].map(|number| former.contains(now_ms, &incarnation(number)));
+            let found = [1, 2].map(|number| former.contains(now_ms, "a", &incarnation(number)));
             assert_eq!(found, known, "at {now_ms}");
         }
-        assert!(former.order.is_empty());
+        assert!(former.order.is_empty() && former.known.is_empty());
     }
 
     #[test]
     fn of_too_many_the_oldest_is_forgotten() {
         let mut former = Former::default();
+        let cell = Arc::from("a");
         for number in 0..MAX_FORMER {
-            former.add(0, incarnation(number), 1_000);
+            former.add(0, &cell, incarnation(number), 1_000);
         }
         former.forget(0);
-        assert!(former.contains(0, &incarnation(0)));
-        former.add(0, incarnation(MAX_FORMER), 1_000);
+        assert!(former.contains(0, "a", &incarnation(0)));
+        former.add(0, &cell, incarnation(MAX_FORMER), 1_000);
         former.forget(0);
-        let found = [0, 1, MAX_FORMER].map(|number| former.contains(0, &incarnation(number)));
+        let found = [0, 1, MAX_FORMER].map(|number| former.contains(0, "a", &incarnation(number)));
         assert_eq!(found, [false, true, true]);
     }
 }

@@ -63,6 +63,7 @@ impl Known {
     ) {
         self.ttl_ms = ttl_ms.unwrap_or(self.ttl_ms);
         self.expires_at_ms = pool_ms + lease_ms(self.ttl_ms);
+        // 0: the message has no clock, and the last one still counts
         if envelope.clock_ms > CellTime::default() {
             self.clock_ms = envelope.clock_ms;
             self.reported_at_ms = now_ms;
@@ -76,6 +77,7 @@ impl Known {
         let age_ms = self.clock_ms.as_ms().saturating_add(since_ms);
         let theirs_ms = envelope.clock_ms.as_ms();
         envelope.incarnation != self.incarnation
+            // a third of the ttl is an interval: messages of one that runs may be late by about that
             && theirs_ms > age_ms.saturating_add(self.ttl_ms / 3)
     }
 

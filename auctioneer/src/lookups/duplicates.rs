@@ -27,6 +27,7 @@ pub(super) fn end_duplicates(
     holders: &[Holder],
 ) {
     let mut running = holders.iter().filter(|holder| !holder.ended);
+    // in order of claims, so every auctioneer that looks keeps the same one
     let Some(stays) = running.next() else {
         return;
     };
@@ -39,6 +40,7 @@ pub(super) fn end_duplicates(
             app: app.as_ref().to_owned(),
             indices: Vec::new(),
             instances: vec![instance],
+            // with its claim: the cell must not end a copy that has been started for another claim meanwhile
             claim: Some(holder.claim),
         };
         parts.turn.out.push(AuctioneerOutput::EndDuplicates {
@@ -46,6 +48,7 @@ pub(super) fn end_duplicates(
             body: to_bytes(&stop),
         });
     }
+    // whoever has answered with the copy that is killed must learn that its answer is no longer true
     if let (true, Some(request)) = (killed, &stays.request) {
         let mut event = Event::app(kind::ASKED, app.as_ref());
         event.auction = Some(stays.claim);

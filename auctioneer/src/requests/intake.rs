@@ -55,6 +55,7 @@ impl Requests {
             let (body, most) = (body.clone(), turn.max_payload);
             let answer = Answer::remembered(&asked.id, &asked.request, body, most);
             let answer = answer.map_err(|error| rejected(&asked, error))?;
+            // an uncertain outcome is checked for another app above, and then the cells are asked
             if matches!(seen, Some(Seen::Ended(_))) {
                 turn.counters.repeats += 1;
                 self.groups.fill(turn, place, answer);
@@ -70,6 +71,7 @@ impl Requests {
             let message = format!("{} is shutting down", self.auctioneer);
             return Err(refuse(code::SHUTTING_DOWN, message));
         }
+        // after the repeats: they add nothing that waits, and must get their answer when all is full
         let waiting = self.queue.count();
         if waiting + jobs > MAX_WAITING {
             turn.counters.overloaded += 1;
@@ -164,6 +166,7 @@ impl Requests {
         let Some(ticket) = self.tickets.get_mut(&key) else {
             return Ok(());
         };
+        // an id names one request: a client that confuses two must not get the other's answer
         if ticket.app.as_ref() != asked.request.app {
             return Err(rejected(asked, other_app(&asked.request, &ticket.app)));
         }

@@ -82,6 +82,7 @@ impl Requests {
     pub(crate) fn next_for(&mut self, auction: AuctionId) -> Option<(Slot, &Ticket)> {
         let slot = loop {
             let slot = self.queue.waiting.pop_front()?;
+            // what was cancelled or sent since still stands in the list: to take it out there would cost a walk
             if matches!(self.state(slot), Some(State::Waiting)) {
                 break slot;
             }
@@ -99,6 +100,7 @@ impl Requests {
         };
         let queued = &mut ticket.instances[slot.position].queued;
         let first = !std::mem::replace(queued, true);
+        // the version of the oldest: work that came later must not hide a change that this one has not tried
         if self.queue.held_count == 0 {
             self.queue.held_version = pool_version;
         }
@@ -120,6 +122,7 @@ impl Requests {
             return;
         }
         self.queue.held_version = pool_version;
+        // every try is an auction over all that is queued, so they keep a distance
         self.queue.requeued_ms = now_ms;
         for slot in std::mem::take(&mut self.queue.held) {
             if matches!(self.state(slot), Some(State::Held(_))) {
@@ -144,6 +147,7 @@ impl Requests {
         };
         let instance = &mut ticket.instances[slot.position];
         instance.failures += 1;
+        // its client was told what became of it: a start now would contradict that
         let too_late = ticket.replied && ticket.queue_end_ms <= now_ms;
         if instance.failures >= MAX_AUCTIONS || too_late {
             return false;
@@ -153,6 +157,7 @@ impl Requests {
             return true;
         }
         self.set_state(slot, State::Waiting);
+        // in front: it has waited for one auction already
         self.queue.waiting.push_front(slot);
         true
     }

@@ -57,6 +57,7 @@ impl Shares {
 /// Takes from a count, and forgets it when nothing is left.
 fn take(counts: &mut FastMap<String, usize>, name: &str, count: usize) {
     if let Some(open) = counts.get_mut(name) {
+        // as many as were added: `remove` is called once, when the ticket goes
         *open -= count;
         if *open == 0 {
             counts.remove(name);

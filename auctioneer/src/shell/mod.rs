@@ -49,6 +49,8 @@ const LEAVE_MS: u64 = 5_000;
 const AUCTIONS_LOGGED: u32 = 20;
 /// Dropped messages logged per second.
 const DROPPED_LOGGED: u32 = 5;
+/// Cells that joined, and cells that were lost, logged per second.
+const CELLS_LOGGED: u32 = 50;
 
 /// The settings of an auctioneer.
 #[derive(Clone, Debug)]
@@ -111,6 +113,10 @@ struct Shell {
     auctions: Arc<LogLimit>,
     /// Bounds the log lines about dropped messages.
     dropped: Arc<LogLimit>,
+    /// Bounds the log lines about cells that join.
+    joined: Arc<LogLimit>,
+    /// Bounds those about cells that are lost.
+    lost: Arc<LogLimit>,
     /// Where the answers to what we ask all cells go.
     broadcasts: Arc<Broadcasts>,
 }
@@ -152,6 +158,8 @@ pub async fn run(
         unsent: Arc::default(),
         auctions: Arc::new(LogLimit::new(AUCTIONS_LOGGED)),
         dropped: Arc::new(LogLimit::new(DROPPED_LOGGED)),
+        joined: Arc::new(LogLimit::new(CELLS_LOGGED)),
+        lost: Arc::new(LogLimit::new(CELLS_LOGGED)),
         inputs,
     };
     service::check_name_is_free(&shell, &config.name).await?;
@@ -275,7 +283,8 @@ impl Owner {
         for input in inputs.drain(..) {
             self.machine.take(now_ms, input);
         }
-        let outputs = self.machine.run(now_ms);
+        self.machine.plan(now_ms);
+        let outputs = self.machine.send(self.clock.now_ms());
         self.machine.sent(self.clock.now_ms());
         self.publish_counters();
         self.shell.send_all(outputs).await;

@@ -5,11 +5,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use async_nats::connection::State;
 use bytes::Bytes;
+use placement::cut;
 use shared::{
     VERSION,
     nats::{BusError, in_time},
-    wire::{BidRequest, Event, WireError, kind, to_bytes},
+    wire::{BidRequest, Event, WireError, kind, time_now, to_bytes},
 };
 
 use super::{Shell, broadcasts::Asked, service::Waiting};
@@ -25,28 +27,16 @@ pub(super) async fn echo(shell: Shell, token: u64) {
     let subject = shell.subjects.echo(&shell.name);
     let mut echoes = tokio::time::interval(Duration::from_millis(ECHO_MS));
     echoes.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    // our own connection does not hear what it publishes itself
+    let client = &shell.bus.to_itself;
     loop {
         echoes.tick().await;
-        if *shell.bus.connected.borrow() {
-            let echo = shell.bus.client.publish(subject.clone(), token.clone());
+        if client.connection_state() == State::Connected {
+            let echo = client.publish(subject.clone(), token.clone());
             if let Err(error) = in_time(echo).await {
                 tracing::debug!(%error, "no echo");
             }
         }
-    }
-}
-
-/// Logs a cell that joined or was lost.
-fn log_cell(event: &Event) {
-    let cell = event.about();
-    match event.kind.as_str() {
-        kind::CELL_JOINED => tracing::info!(cell, "cell joined"),
-        kind::CELL_LOST => {
-            let (reason, apps) = (event.reason.as_deref(), &event.apps);
-            let (instances, tasks) = (event.count, event.tasks);
-            tracing::warn!(cell, reason, instances, ?apps, tasks, "cell lost");
-        }
-        _ => {}
     }
 }
 
@@ -57,9 +47,13 @@ impl Shell {
     pub(super) async fn send_all(&self, mut outputs: Vec<AuctioneerOutput>) {
         // observers come last: whoever waits for a start, a bid or an answer waits for nothing else
         outputs.sort_by_key(AuctioneerOutput::is_for_observers);
+        if outputs.is_empty() {
+            return;
+        }
+        let time = time_now();
         let mut outputs = outputs.into_iter();
         while let Some(output) = outputs.next() {
-            match self.send(output).await {
+            match self.send(output, &time).await {
                 Ok(()) => {}
                 Err(BusError::Timeout) => {
                     let count = 1 + outputs.len() as u64;
@@ -75,7 +69,8 @@ impl Shell {
         }
     }
 
-    async fn send(&self, output: AuctioneerOutput) -> Result<(), BusError> {
+    /// Events are told at `time`.
+    async fn send(&self, output: AuctioneerOutput, time: &str) -> Result<(), BusError> {
         let subjects = &self.subjects;
         match output {
             AuctioneerOutput::AskBids { auction } => {
@@ -115,8 +110,8 @@ impl Shell {
                 self.reply(to, to_bytes(&error.body()), Some(&error)).await
             }
             AuctioneerOutput::Event(mut event) => {
-                log_cell(&event);
-                event.stamp(&self.name);
+                self.log_cell(&event);
+                event.stamp_at(&self.name, time);
                 let subject = subjects.event(&event.kind, event.about(), &event.by);
                 in_time(self.bus.client.publish(subject, to_bytes(&*event))).await
             }
@@ -155,6 +150,34 @@ impl Shell {
         logged
     }
 
+    /// Logs a cell that joined or was lost; who may advertise can make many of both.
+    fn log_cell(&self, event: &Event) {
+        let cell = event.about();
+        let (limit, lost) = match event.kind.as_str() {
+            kind::CELL_JOINED => (&self.joined, false),
+            kind::CELL_LOST => (&self.lost, true),
+            _ => return,
+        };
+        let (logged, left_out) = limit.next(Instant::now());
+        if left_out > 0 {
+            let what = if lost { "lost" } else { "joined" };
+            tracing::warn!(
+                left_out,
+                "cells {what}, and not logged; events have them all"
+            );
+        }
+        match (logged, lost) {
+            (true, true) => {
+                let apps = format!("{:?}", event.apps);
+                let (reason, apps) = (event.reason.as_deref(), cut(&apps));
+                let (instances, tasks) = (event.count, event.tasks);
+                tracing::warn!(cell, reason, instances, %apps, tasks, "cell lost");
+            }
+            (true, false) => tracing::info!(cell, "cell joined"),
+            (false, _) => tracing::debug!(cell, lost, "cell joined or lost"),
+        }
+    }
+
     /// The log's line about a message that could not be used.
     pub(super) fn log_dropped(&self, from: &str, error: &WireError) {
         let (logged, left_out) = self.dropped.next(Instant::now());
@@ -171,7 +194,7 @@ impl Shell {
 
     /// Asks one cell, whose name stands in the reply subject: nobody else heard that.
     async fn ask(&self, subject: String, answer: &str, body: Bytes) -> Result<(), BusError> {
-        let inbox = format!("{}.{answer}", self.inbox);
+        let inbox = [&self.inbox, ".", answer].concat();
         in_time(self.bus.client.publish_with_reply(subject, inbox, body)).await
     }
 

@@ -456,9 +456,9 @@ fn a_lost_cells_event_has_what_it_ran() {
     for name in ["c1", "c2"] {
         let cell = world.cell(name);
         cell.seq += 1;
-        cell.cell.apps.insert("web".into(), 3);
-        cell.cell.apps.insert("db".into(), 1);
-        cell.cell.tasks = 2;
+        cell.cell.counts.apps.insert("web".into(), 3);
+        cell.cell.counts.apps.insert("db".into(), 1);
+        cell.cell.counts.tasks = 2;
         world.advertise(name);
     }
     world.cell("c1").ttl_ms = 0;
@@ -478,7 +478,7 @@ fn a_lost_cell_names_as_many_apps_as_a_message_holds() {
     let mut world = World::with_cells("dea", &["c1"]);
     let cell = world.cell("c1");
     cell.seq += 1;
-    cell.cell.apps = (0..100).map(|n| (format!("app-{n:02}"), 1)).collect();
+    cell.cell.counts.apps = (0..100).map(|n| (format!("app-{n:02}"), 1)).collect();
     world.advertise("c1");
     // an app takes the 6 bytes of its name and 16 more; half of the message is theirs
     world.machine.set_max_payload(2 * 22 * 10);

@@ -192,7 +192,7 @@ fn a_silent_cell_that_had_the_app_may_run_it_and_another_one_may_not() {
     for (app, placed) in [("web", false), ("db", true)] {
         let mut world = restarted(&["c1"]);
         let mut other = super::world::TestCell::new("c2", 1_000);
-        other.cell.apps.insert(app.to_owned(), 1);
+        other.cell.counts.apps.insert(app.to_owned(), 1);
         world.cells.insert("c2".to_owned(), other);
         world.advertise("c2");
         let key = world.ask_one("r", "web", 100, 1);

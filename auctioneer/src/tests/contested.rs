@@ -16,7 +16,7 @@ use crate::{AuctioneerInput, REMEMBER_MS};
 /// The cell says that it runs one instance of the app.
 fn runs(world: &mut World, cell: &str, app: &str) {
     let cell_there = world.cell(cell);
-    cell_there.cell.apps.insert(app.to_owned(), 1);
+    cell_there.cell.counts.apps.insert(app.to_owned(), 1);
     cell_there.seq += 1;
     world.advertise(cell);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use placement::Span;
 use shared::{AuctionId, random::SplitMix64};
 
-use super::world::{World, request};
+use super::world::{World, asked, request};
 use crate::{
     AuctioneerInput, AuctioneerOutput, BID_WAIT_MS, DEFAULT_DEADLINE_MS, DispatchId, GATHER_MS,
     REQUEUE_MS, START_WAIT_MS, feed::ReportKind, sim::SimulatedInput,
@@ -301,4 +301,23 @@ fn outcomes_that_are_forgotten_before_their_time_are_counted() {
         world.input(AuctioneerInput::Outcome { id, body });
         assert_eq!(world.machine.counters().dropped_outcomes, dropped);
     }
+}
+
+#[test]
+fn the_time_of_a_start_runs_from_when_it_is_sent_however_long_deciding_took() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    let heard_ms = world.cells["c1"].clock_ms;
+    let ask = asked(vec![request("r", "web", 100, 1)], None);
+    world.machine.take(world.now_ms, ask);
+    world.machine.plan(world.now_ms);
+    world.now_ms += 700;
+    let outputs = world.machine.send(world.now_ms);
+    world.out.extend(outputs);
+    let expires_ms = world.sent()[0].start.expires_ms;
+    assert_eq!(expires_ms, heard_ms.after(Duration::from_millis(5_700)));
+    // and so does the wait for its answer
+    world.pass(999);
+    assert!(world.events("unknown").is_empty());
+    world.pass(1);
+    assert_eq!(world.events("unknown").len(), 1);
 }

@@ -94,7 +94,7 @@ fn acceptance(cell: &TestCell, seq: u64, accepted: &[u128], refused: &[u128]) ->
         incarnation: cell.incarnation,
         seq,
         available: cell.cell.available.clone(),
-        apps: cell.cell.apps.clone(),
+        apps: cell.cell.counts.apps.clone(),
         accepted: accepted
             .iter()
             .map(|id| InstanceId::from_u128(*id))
@@ -111,7 +111,7 @@ fn invalid_reports_are_dropped_and_counted() {
     let other_version = text(&good).replace(r#""v":1,"#, r#""v":2,"#);
     let mut many_apps = good.clone();
     let apps = (0..=MAX_APPS).map(|n| (format!("a{n}"), 1));
-    many_apps.cell.apps = apps.collect();
+    many_apps.cell.counts.apps = apps.collect();
     let mut negative = good.clone();
     negative.cell.total.memory_mb = -1;
     let padded = format!("{}{}", text(&good), " ".repeat(MAX_REPORT_BYTES));
@@ -243,6 +243,35 @@ fn old_versions_and_old_incarnations_are_refused() {
     bench.pass(1);
     bench.receive(&cell);
     assert_eq!(bench.feed.get("c").unwrap().incarnation, cell.incarnation);
+}
+
+/// Everybody hears which incarnation a cell has, and may say of himself that he has it.
+#[test]
+fn the_incarnation_of_a_cell_in_the_words_of_another_one_means_nothing() {
+    let mut bench = Bench::new();
+    let mut cell = TestCell::new("c", 100);
+    bench.receive(&cell);
+    let mut thief = TestCell::new("thief", 1);
+    for (incarnation, ttl_ms) in [
+        (cell.incarnation, 15_000),
+        (Incarnation::from_u128(99), 15_000),
+        (cell.incarnation, 15_000),
+        (cell.incarnation, 0),
+    ] {
+        (thief.incarnation, thief.ttl_ms, thief.seq) = (incarnation, ttl_ms, thief.seq + 1);
+        bench.receive(&thief);
+    }
+    (cell.seq, cell.cell.available.memory_mb) = (cell.seq + 1, 50);
+    bench.receive(&cell);
+    assert_eq!(bench.free(), 50);
+    cell.ttl_ms = 0;
+    assert!(bench.receive(&cell).left.is_some(), "its own word counts");
+    cell.ttl_ms = 15_000;
+    assert_eq!(
+        bench.receive(&cell),
+        Received::default(),
+        "it has withdrawn"
+    );
 }
 
 #[test]
@@ -386,7 +415,7 @@ fn refusals_are_credited_and_the_answers_amounts_are_used() {
     bench.debit(3, 5);
     // another auctioneer was faster: 20 left after the first one, two of the app there
     cell.cell.available.memory_mb = 20;
-    cell.cell.apps.insert("app".into(), 2);
+    cell.cell.counts.apps.insert("app".into(), 2);
     bench.feed.answered(&acceptance(&cell, 3, &[1], &[2]));
     assert_eq!(
         bench.free(),
@@ -463,7 +492,7 @@ fn the_largest_reports_are_read() {
     }
     let mut bench = Bench::new();
     let mut cell = TestCell::new("c", 100);
-    cell.cell.apps = (0..MAX_APPS).map(|n| (format!("a{n}"), 1)).collect();
+    cell.cell.counts.apps = (0..MAX_APPS).map(|n| (format!("a{n}"), 1)).collect();
     assert!(bench.receive(&cell).joined);
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use shared::wire::InstancesAnswer;
+use shared::wire::{InstancesAnswer, Outcome};
 
 use super::{
     lookups::found,
@@ -122,4 +122,40 @@ fn what_was_looked_for_while_it_waited_is_started_once() {
         _ => None,
     });
     assert_eq!(jobs.collect::<Vec<_>>(), [1], "it waits once");
+}
+
+/// The cell was restarted, and another auctioneer has started the instance elsewhere: what was missed.
+#[test]
+fn after_a_loss_an_outcome_that_was_heard_before_is_not_certain() {
+    let mut world = listening("dea", &["c1", "c2"]);
+    world.ask_one("r", "web", 100, 1);
+    let first = world.sent().remove(0);
+    world.deliver(&first);
+    let known = world.ask_one("r", "web", 100, 1);
+    assert_eq!(questions(&mut world).len(), 0);
+    assert_eq!(world.start_reply(known).outcome, Outcome::Placed);
+    world.input(AuctioneerInput::Missed);
+    let repeat = world.ask_one("r", "web", 100, 1);
+    let asked = questions(&mut world);
+    assert_eq!(asked.len(), 1);
+    let other = if first.cell == "c1" { "c2" } else { "c1" };
+    let id = first.start.work[0].instance;
+    answer(&mut world, asked[0], found(&first.cell, &[]));
+    answer(&mut world, asked[0], found(other, &[id]));
+    let reply = world.start_reply(repeat);
+    assert_eq!(reply.instances[0].cell.as_deref(), Some(other));
+}
+
+/// What runs twice is ended also where our own outcome is not certain any more.
+#[test]
+fn after_a_loss_a_rival_of_what_ended_here_is_still_looked_for() {
+    let mut world = listening("dea", &["c1"]);
+    world.ask_one("r", "web", 100, 1);
+    world.deliver_all();
+    world.input(AuctioneerInput::Missed);
+    questions(&mut world);
+    world.out.clear();
+    world.input(super::lookups::announced(1, &["r"]));
+    assert_eq!(questions(&mut world).len(), 1);
+    assert!(world.outcomes("r").is_empty());
 }

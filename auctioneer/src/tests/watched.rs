@@ -221,7 +221,7 @@ fn a_silent_cell_with_tasks_may_run_a_task_and_one_without_does_not() {
     for (tasks, outcome) in [(1, Outcome::Unknown), (0, Outcome::Placed)] {
         let mut world = restarted(&["c1"]);
         let mut silent = TestCell::new("c2", 1_000);
-        silent.cell.tasks = tasks;
+        silent.cell.counts.tasks = tasks;
         world.cells.insert("c2".to_owned(), silent);
         world.advertise("c2");
         let mut task = request("r", "job", 100, 1);

@@ -266,3 +266,23 @@ async fn answers_fit_a_small_server() {
     assert_eq!(reply["requests"].as_array().unwrap().len(), 200);
     assert_eq!(reply["outcome"], "unplaced");
 }
+
+#[tokio::test]
+async fn ten_thousand_errors_are_one_answer() {
+    let cluster = Cluster::on(NatsServer::start().await).await;
+    let _cell = HandCell::start(&cluster, "c1", 100_000).await;
+    let _auctioneer = cluster.warm("a1", "dea", 1).await;
+    // each is short, and its error is long
+    let mut many = vec![json!({}); 10_000];
+    let wrong = json!({"app": "web", "memory_mb": "?", "disk_mb": 1});
+    many[1..].fill(wrong);
+    many[0] = request("r1", "web", 1, 1);
+    let reply = cluster.start_app(&json!(many)).await;
+    let requests = reply["requests"].as_array().unwrap();
+    assert_eq!(requests.len(), 10_000);
+    assert_eq!(requests[0]["outcome"], "placed");
+    let errors = requests
+        .iter()
+        .filter(|one| one["error"]["code"] == "invalid_request");
+    assert_eq!(errors.count(), 9_999);
+}

@@ -239,7 +239,7 @@ impl State {
             incarnation: self.incarnation,
             seq: self.seq,
             available: self.cell.available.clone(),
-            apps: self.cell.apps.clone(),
+            apps: self.cell.counts.apps.clone(),
             accepted,
             refused,
         });

@@ -88,7 +88,11 @@ impl Cluster {
     }
 
     async fn auctioneer_at(&self, url: String, name: &str, policy: &str) -> Running {
-        let bus = bus(url, name).await;
+        let options = NatsOptions {
+            no_echo: true,
+            ..options(url, name)
+        };
+        let bus = connect(&options).await.unwrap();
         let shutdown = CancellationToken::new();
         let config = auctioneer::AuctioneerConfig {
             limits: auctioneer::Limits::default(),
@@ -221,13 +225,16 @@ impl Cluster {
 }
 
 async fn bus(url: String, name: &str) -> Bus {
-    let options = NatsOptions {
+    connect(&options(url, name)).await.unwrap()
+}
+
+fn options(url: String, name: &str) -> NatsOptions {
+    NatsOptions {
         url,
         name: name.to_owned(),
         patient: true,
         ..NatsOptions::default()
-    };
-    connect(&options).await.unwrap()
+    }
 }
 
 /// The messages that an observer got.

@@ -79,8 +79,8 @@ fn the_scarcest_of_what_the_policy_holds_is_the_room() {
         cpu_millis: 500,
         extra: [("gpu".to_owned(), 4), ("seat".to_owned(), 9)].into(),
     };
-    free.apps.insert("y".into(), 5);
-    free.tasks = 2;
+    free.counts.apps.insert("y".into(), 5);
+    free.counts.tasks = 2;
     let request = Request {
         cpu_millis: 10,
         extra: [("gpu".to_owned(), 2), ("seat".to_owned(), 3)].into(),
@@ -124,7 +124,7 @@ fn one_fits_where_it_keeps_its_own_kind_away() {
 #[test]
 fn the_reason_is_what_cells_lack_even_where_as_many_starts_as_allowed_are_in_flight() {
     let mut busy = cell("a", "z", 100);
-    busy.starting = 1;
+    busy.counts.starting = 1;
     let limited = Policy::parse("preset = \"diego\"\nmax_in_flight = 1").unwrap();
     let request = Request::new("x", 101, 1);
     let capacity = pool([busy]).capacity(&request, &limited, &PlanContext::default());

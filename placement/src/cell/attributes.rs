@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cell, Platform, RecentStart};
+use super::{Cell, Counts, Platform, RecentStart};
 use crate::{resources::Resources, times::Timestamp, traits::Trait};
 
 /// The type of an attribute.
@@ -108,7 +108,7 @@ macro_rules! attributes {
         }
 
         /// A cell as it is written: the fields of [`Cell`], where they are documented, and those of
-        /// [`Attributes`] at the same level.
+        /// [`Counts`] and [`Attributes`] at the same level.
         #[derive(Serialize, Deserialize)]
         #[serde(rename = "Cell")]
         pub(super) struct Flat {
@@ -145,14 +145,16 @@ macro_rules! attributes {
                     index: flat.index,
                     total: flat.total,
                     available: flat.available,
-                    starting: flat.starting,
-                    apps: flat.apps,
-                    tasks: flat.tasks,
+                    counts: Counts {
+                        starting: flat.starting,
+                        apps: flat.apps,
+                        tasks: flat.tasks,
+                        owners: flat.owners,
+                        tags: flat.tags,
+                        cpu_capped: flat.cpu_capped,
+                        cpu_uncapped: flat.cpu_uncapped,
+                    },
                     evacuating: flat.evacuating,
-                    owners: flat.owners,
-                    tags: flat.tags,
-                    cpu_capped: flat.cpu_capped,
-                    cpu_uncapped: flat.cpu_uncapped,
                     recent_starts: flat.recent_starts,
                     attributes: Attributes { $($name: flat.$name,)* }.into(),
                 }
@@ -162,19 +164,20 @@ macro_rules! attributes {
         impl From<Cell> for Flat {
             fn from(cell: Cell) -> Self {
                 let attributes = std::sync::Arc::unwrap_or_clone(cell.attributes);
+                let counts = cell.counts;
                 Self {
                     cell: cell.cell,
                     index: cell.index,
                     total: cell.total,
                     available: cell.available,
-                    starting: cell.starting,
-                    apps: cell.apps,
-                    tasks: cell.tasks,
+                    starting: counts.starting,
+                    apps: counts.apps,
+                    tasks: counts.tasks,
                     evacuating: cell.evacuating,
-                    owners: cell.owners,
-                    tags: cell.tags,
-                    cpu_capped: cell.cpu_capped,
-                    cpu_uncapped: cell.cpu_uncapped,
+                    owners: counts.owners,
+                    tags: counts.tags,
+                    cpu_capped: counts.cpu_capped,
+                    cpu_uncapped: counts.cpu_uncapped,
                     recent_starts: cell.recent_starts,
                     $($name: attributes.$name,)*
                 }
@@ -312,6 +315,7 @@ mod tests {
                 .iter()
                 .all(|field| names.contains_key(field.name))
         );
+        assert!(Counts::FIELDS.iter().all(|name| names.contains_key(*name)));
         let cell: Cell = serde_json::from_value(all.clone()).unwrap();
         assert_eq!(serde_json::to_value(&cell).unwrap(), all);
     }

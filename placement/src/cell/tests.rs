@@ -17,14 +17,28 @@ fn a_credit_undoes_a_debit() {
     held.debit(&lrp);
     held.debit(&lrp);
     held.debit(&task);
-    assert_eq!((held.starting, held.tasks, held.count_of("web")), (3, 1, 2));
-    assert_eq!((held.cpu_capped, held.cpu_uncapped), (1, 2));
-    assert_eq!((held.owners["o"], held.tags["k=v"]), (2, 2));
+    assert_eq!(
+        (
+            held.counts.starting,
+            held.counts.tasks,
+            held.count_of("web")
+        ),
+        (3, 1, 2)
+    );
+    assert_eq!((held.counts.cpu_capped, held.counts.cpu_uncapped), (1, 2));
+    assert_eq!((held.counts.owners["o"], held.counts.tags["k=v"]), (2, 2));
     held.credit(&lrp);
-    assert_eq!((held.starting, held.count_of("web")), (2, 1));
-    assert_eq!((held.owners["o"], held.tags["k=v"]), (1, 1));
+    assert_eq!((held.counts.starting, held.count_of("web")), (2, 1));
+    assert_eq!((held.counts.owners["o"], held.counts.tags["k=v"]), (1, 1));
     held.credit(&task);
-    assert_eq!((held.cpu_capped, held.cpu_uncapped, held.tasks), (0, 1, 0));
+    assert_eq!(
+        (
+            held.counts.cpu_capped,
+            held.counts.cpu_uncapped,
+            held.counts.tasks
+        ),
+        (0, 1, 0)
+    );
     held.credit(&lrp);
     assert_eq!(held, cell());
 }
@@ -37,8 +51,15 @@ fn a_credit_without_a_debit_leaves_no_count_below_nothing() {
     for request in [Request::new("web", 1, 1), task] {
         held.credit(&request);
     }
-    assert_eq!((held.starting, held.tasks, held.cpu_uncapped), (0, 0, 0));
-    assert!(held.apps.is_empty());
+    assert_eq!(
+        (
+            held.counts.starting,
+            held.counts.tasks,
+            held.counts.cpu_uncapped
+        ),
+        (0, 0, 0)
+    );
+    assert!(held.counts.apps.is_empty());
 }
 
 fn refused(change: impl FnOnce(&mut Cell)) -> Option<String> {
@@ -68,7 +89,7 @@ fn the_bounds_of_a_cells_fields() {
     refused_as("cell", &|c| c.cell = "a b".into());
     refused_as("zone", &|c| c.attributes_mut().zone = "a.b".into());
     refused_as("apps", &|c| {
-        c.apps.insert("a b".into(), 1);
+        c.counts.apps.insert("a b".into(), 1);
     });
     refused_as("total.memory_mb", &|c| c.total.memory_mb = MAX_AMOUNT + 1);
     refused_as("total.cpu_millis", &|c| c.total.cpu_millis = -1);

@@ -60,6 +60,7 @@ impl Classes {
     /// The cell's class, a new one if need be.
     pub(crate) fn of(&mut self, cell: &Cell) -> u32 {
         let fingerprint = self.fingerprint(cell);
+        // a class is never dropped, so that the numbers in an index stay valid: a bloated index is built anew
         if let Some(class) = self.by_print.get(&fingerprint) {
             return *class;
         }
@@ -72,6 +73,7 @@ impl Classes {
         }
         self.of_zone[zone as usize].push(class);
         let total = |resource| {
+            // limited only if both are: a cell without a limit on one of them uses nothing of it
             let limited = cell.available.get(resource).and(cell.total.get(resource));
             limited.unwrap_or(Amounts::UNLIMITED)
         };
@@ -112,6 +114,7 @@ impl Classes {
         // any of its cells would do
         let sample = &self.get(class).sample;
         filters.into_iter().all(|filter| match filter {
+            // how much is free differs within a class; that there is none at all does not
             Filter::Amount(resource) => !has_none_at_all(sample, *resource),
             filter if filter.is_resource() || is_dynamic(filter) => true,
             filter => filter::keeps(filter, sample, request, now),
@@ -127,6 +130,7 @@ impl Classes {
     }
 
     fn write_print(&self, cell: &Cell, out: &mut String) -> std::fmt::Result {
+        // quoted, so that no two texts in a row can be read as two others
         write!(out, "{:?}", cell.zone)?;
         for resource in Resource::ALL {
             // whether there is any at all decides a filter; how much only matters to costs
@@ -161,6 +165,7 @@ impl Classes {
                     "{:?}",
                     (&cell.next_reboot, &cell.last_boot, &cell.reboot_batch)
                 )?,
+                // amounts are in the row, and dynamic filters are asked cell by cell
                 _ => {}
             }
         }
@@ -184,17 +189,20 @@ pub(crate) fn is_dynamic(filter: &Filter) -> bool {
 
 fn sample(cell: &Cell) -> Cell {
     let mut sample = cell.clone();
-    sample.apps.clear();
-    sample.owners.clear();
-    sample.tags.clear();
+    // they may be long lists, there is a sample for each class, and no filter of a class reads them
+    sample.counts.apps.clear();
+    sample.counts.owners.clear();
+    sample.counts.tags.clear();
     sample
 }
 
 /// Whether nothing differs between the two but what [`super::rows::Row`] and the apps hold.
 pub(crate) fn same_class_inputs(a: &Cell, b: &Cell) -> bool {
+    // the pool shares equal attributes, so mostly one comparison of pointers decides
     (Arc::ptr_eq(&a.attributes, &b.attributes) || same_attributes(a, b))
         && a.index == b.index
         && a.total == b.total
+        // not the amounts, but whether there is a limit: a class's total depends on it
         && Resource::ALL
             .iter()
             .all(|r| a.available.get(*r).is_some() == b.available.get(*r).is_some())

@@ -83,8 +83,10 @@ impl<'a> Columnar<'a> {
         let known = self
             .judged
             .iter()
+            // a walk, as a batch has few kinds of request; each judgement is a pass over all classes
             .position(|judged| same_demands(judged.request, request));
         let at = known.unwrap_or_else(|| {
+            // all of them: which are asked for again is not known, and a batch rarely has so many
             if self.judged.len() >= MAX_JUDGED {
                 self.judged.clear();
             }
@@ -93,18 +95,16 @@ impl<'a> Columnar<'a> {
             self.judged.len() - 1
         });
         let need = Need::under(Asked::by(leading.iter().copied()), request);
-        // one pass over two columns; the filters themselves were asked once for each class
-        let keeps = &self.judged[at].keeps;
         let (view, alive) = (&self.view, &mut self.scratch.alive);
-        let rows = view.session.parts.rows.iter();
         alive.clear();
         alive.resize(view.columns.len(), 0);
-        // without a branch that the processor could guess wrong
-        let mut kept = 0;
-        for ((slot, class_slot), row) in (0..).zip(&view.columns.class_slots).zip(rows) {
-            alive[kept] = slot;
-            kept += usize::from(keeps[*class_slot as usize] & need.fits(row));
-        }
+        let kept = fitting(
+            alive,
+            &self.judged[at].keeps,
+            &view.columns.class_slots,
+            view.session.parts.rows,
+            &need,
+        );
         alive.truncate(kept);
         self.scratch.terms.forget_seats();
         // named resources have no column: they are asked of those that are left
@@ -142,6 +142,7 @@ impl<'a> Columnar<'a> {
                 };
                 alive.retain(|p| other[*p as usize] == 0);
             }
+            // needs counts of the whole batch, so it is answered over columns and not from the cell as it was
             Filter::Locality => self.strict_locality(request),
             _ => {
                 let now = view.now();
@@ -214,6 +215,28 @@ impl<'a> Columnar<'a> {
     }
 }
 
+/// Writes the slots of the cells that have what is needed, and whose class is kept, to the start of
+/// `alive`, and returns how many. One pass over two columns; the filters themselves were asked once for
+/// each class.
+// a function of its own: among the caller's variables the loop has no registers left, and takes three
+// times as many instructions
+#[inline(never)]
+fn fitting(
+    alive: &mut [u32],
+    keeps: &[bool],
+    class_slots: &[u32],
+    rows: &[Row],
+    need: &Need,
+) -> usize {
+    // without a branch that the processor could guess wrong
+    let mut kept = 0;
+    for ((slot, class_slot), row) in (0..).zip(class_slots).zip(rows) {
+        alive[kept] = slot;
+        kept += usize::from(keeps[*class_slot as usize] & need.fits(row));
+    }
+    kept
+}
+
 /// Keeps what is wanted, of the totals too.
 fn keep(scratch: &mut Scratch, wanted: impl Fn(&u32) -> bool) {
     scratch.terms.forget_seats();
@@ -256,6 +279,7 @@ impl Engine for Columnar<'_> {
             .collect();
         self.view.meet(group, job);
         self.start(self.shapes[group.shape as usize], &leading);
+        // empty totals stand for "not scored yet" below
         self.scratch.totals.clear();
         let mut scored = false;
         for (at, stage) in stages.iter().enumerate() {

@@ -160,9 +160,11 @@ impl Columns {
     }
 
     pub(super) fn remove(&mut self, slot: u32, cell: &Cell) {
+        // the slot stays in every column until another cell takes it, so that no position shifts
         self.class_slots[slot as usize] = NOBODY;
         self.counted[slot as usize] = false;
         self.reboots[slot as usize] = None;
+        // who holds what is a list of slots: the next cell in this slot must not be found in it
         self.hold(slot, Some(cell), None);
         self.touch(slot);
         self.by_reboot.touch(slot);
@@ -196,6 +198,7 @@ impl Columns {
     fn write_kind(&mut self, slot: u32, cell: &Cell) {
         let at = slot as usize;
         let ignored = self.policy.ignores_evacuating() && cell.evacuating;
+        // plus one: 0 is [`NOBODY`], which every judgement rejects without a further test
         self.class_slots[at] = self.classes.of(cell) + 1;
         self.counted[at] = !ignored;
         self.total_memory[at] = cell.total.memory_mb as f64;
@@ -226,8 +229,8 @@ impl Columns {
     /// What debits change, as the cell says.
     pub(super) fn write_amounts(&mut self, slot: u32, cell: &Cell, row: Row) {
         let at = slot as usize;
-        self.capped[at] = cell.cpu_capped;
-        self.uncapped[at] = cell.cpu_uncapped;
+        self.capped[at] = cell.counts.cpu_capped;
+        self.uncapped[at] = cell.counts.cpu_uncapped;
         self.instances[at] = filter::containers(cell);
         self.write_row(slot, row);
     }
@@ -241,6 +244,7 @@ impl Columns {
         } else {
             row.free[Resource::Disk] as f64
         };
+        // only marked: most policies never ask for the order
         self.touch(slot);
     }
 
@@ -254,8 +258,8 @@ impl Columns {
         type Counts = fn(&Cell) -> &BTreeMap<String, u32>;
         type Names = fn(&Cell) -> &[String];
         let maps: [(&mut Holders, Counts); 2] = [
-            (&mut self.owners, |cell| &cell.owners),
-            (&mut self.tags, |cell| &cell.tags),
+            (&mut self.owners, |cell| &cell.counts.owners),
+            (&mut self.tags, |cell| &cell.counts.tags),
         ];
         for (holders, counts) in maps {
             holders.change(slot, old.map(counts), new.map(counts));
@@ -266,6 +270,7 @@ impl Columns {
         ];
         for (holders, names) in lists {
             let (old, new) = (old.map_or(&[][..], names), new.map_or(&[][..], names));
+            // the lists rarely change, and to count them allocates
             if old != new {
                 holders.change(slot, Some(&tally(old)), Some(&tally(new)));
             }

@@ -228,6 +228,7 @@ impl<'a> HalvesPlan<'a> {
         }
         // where every candidate holds the app, how many each holds decides: that needs each of them
         if total > scratch.skipped.len() && scratch.skipped.len() <= MOST_SKIPPED {
+            // the bisection for the middle counts the skipped below a memory, too
             scratch.skipped.sort_unstable_by_key(|e| e.memory);
             return total - scratch.skipped.len();
         }
@@ -248,6 +249,7 @@ impl<'a> HalvesPlan<'a> {
             scratch,
             ..
         } = self;
+        // too many exceptions, or nothing else: then the ranks in the lists say little
         for run in &scratch.runs {
             for (cells, _) in index.lists[run.list as usize].from(run.from) {
                 let fit = cells.iter().filter(|e| session.fits(e.slot, need, request));
@@ -360,6 +362,7 @@ fn skip_misfits(
         if !need.extra && chunk.least.covers(&need.amounts) {
             continue;
         }
+        // only the first chunk begins in its middle
         let skip = if i == 0 { from.within } else { 0 };
         let mut but_disk = chunk.least;
         but_disk[Resource::Disk] = Amounts::UNLIMITED;
@@ -382,6 +385,7 @@ fn skip_misfits(
                 skipped.push(*entry);
             }
         }
+        // of a part of a chunk nothing is learned about the rest
         if skip == 0 {
             chunk.least = least;
         }
@@ -436,7 +440,7 @@ impl Engine for HalvesPlan<'_> {
             return Choice {
                 winner,
                 finalists,
-                value: None,
+                rating: None,
                 trace: None,
             };
         }

@@ -43,6 +43,7 @@ pub(crate) trait Index: Debug + Send + Sync {
 
     /// Whether so many cells changed their class that a new index would be smaller.
     fn is_bloated(&self, cells: usize) -> bool {
+        // four to one: a rebuild looks at every cell, and must stay rare; 64 so that small pools do not rebuild at all
         self.numbered() > 4 * cells + 64
     }
 

@@ -140,6 +140,7 @@ impl RankedZones {
             let count = if by_instances { *count } else { 0 };
             self.zones.push((count, zone));
         }
+        // by count, then number: zones of one count are tried together, so their order among each other is free
         self.zones.sort_unstable();
     }
 

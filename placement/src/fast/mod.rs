@@ -30,6 +30,7 @@ use rows::Row;
 
 /// An empty index of the engine that serves the policy, and the engine's name.
 fn new_index(policy: &Policy) -> (Box<dyn Index>, &'static str) {
+    // the fastest that can serve the policy; no policy is of the form of both
     if let Some(ordered) = Ordered::new(policy) {
         return (Box::new(ordered), "ordered");
     }

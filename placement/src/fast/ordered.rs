@@ -206,6 +206,7 @@ impl<'a> OrderedPlan<'a> {
         for slot in &session.out {
             // out of the class as well, so that a mark from before the plan does not bring it back
             index.take_out(*slot);
+            // kept, so that the cell returns to its class without being judged anew
             if let Some(class) = index.members.take(*slot) {
                 absent.push((*slot, class));
             }
@@ -270,7 +271,7 @@ impl Engine for OrderedPlan<'_> {
             };
             return Choice {
                 winner,
-                value: Some(cost),
+                rating: Some(cost),
                 finalists,
                 trace: None,
             };

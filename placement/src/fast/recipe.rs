@@ -49,12 +49,14 @@ impl Recipe {
             match &stage.step {
                 Step::Filter(filter) => {
                     let late = !recipe.narrows.is_empty() || !recipe.terms.is_empty();
+                    // filters are judged once for a class and a shape: first of all, and whatever the batch has taken
                     if late || stage.kind.is_some() || classes::is_dynamic(filter) {
                         return None;
                     }
                     recipe.filters.push(filter.clone());
                 }
                 Step::Narrow(narrow) => {
+                    // a narrowing after a score would need every cell's total, which no index keeps
                     if !recipe.terms.is_empty() {
                         return None;
                     }
@@ -80,6 +82,7 @@ impl Recipe {
             }
         }
         index_modes.dedup();
+        // a key has room for one place
         if index_modes.len() > 1 {
             return None;
         }
@@ -95,6 +98,7 @@ impl Recipe {
         vital.all(|resource| self.filters.contains(&Filter::Amount(resource)))
             && policy.pick == Pick::Lowest
             && policy.combine == Combine::Sum
+            // its zones are tried in turn; a further narrowing would look at cells
             && self.narrows.len() <= 1
             && self
                 .narrows

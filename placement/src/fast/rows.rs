@@ -21,8 +21,8 @@ impl Row {
     pub(crate) fn of(cell: &Cell) -> Self {
         Self {
             free: cell.available.amounts(),
-            starting: cell.starting,
-            tasks: cell.tasks,
+            starting: cell.counts.starting,
+            tasks: cell.counts.tasks,
         }
     }
 
@@ -52,6 +52,7 @@ impl Need {
             if is_asked {
                 needs[resource]
             } else {
+                // below anything that is free: the comparison needs no case of its own
                 Amounts::NO_NEED
             }
         };
@@ -141,6 +142,7 @@ impl Holders {
             let gone = if order.is_le() { old.next() } else { None };
             let come = if order.is_ge() { new.next() } else { None };
             match (gone, come) {
+                // an advertisement mostly repeats what is known: nothing is written
                 (Some((_, a)), Some((_, b))) if a == b => {}
                 (_, Some((name, count))) => self.set(name, slot, *count),
                 (Some((name, _)), None) => self.set(name, slot, 0),

@@ -59,6 +59,7 @@ impl<'a> Session<'a> {
         apps: usize,
         slot_of: impl Fn(&str) -> Option<u32>,
     ) -> Self {
+        // a name that is in both, or unknown, is not an error: the pool may have lost the cell since
         let gone = context.absent.iter().chain(&context.expired);
         let mut out: Vec<u32> = gone.filter_map(|name| slot_of(name)).collect();
         out.sort_unstable();
@@ -134,6 +135,7 @@ impl<'a> Session<'a> {
 
     /// Marks the app's holders, to be skipped until the next call.
     pub(crate) fn mark_holders(&mut self, group: JobGroup) {
+        // a new number instead of clearing: marks of earlier jobs are older, and so no marks
         self.mark += 1;
         for (slot, _) in &self.apps[group.app as usize].holders {
             self.marks[*slot as usize] = self.mark;

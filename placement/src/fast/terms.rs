@@ -47,6 +47,7 @@ impl Scratch {
 
     /// Says which survivor sits in a slot, for walks over all slots in another order.
     fn position(&mut self, alive: &[u32], slots: usize) {
+        // several terms of one job ask for them, and a filter or narrowing between forgets them
         if std::mem::replace(&mut self.are_seated, true) {
             return;
         }
@@ -337,6 +338,7 @@ fn reboot_places(around: &mut Around<'_, '_>, reversed: bool, out: &mut Vec<f64>
         if position == 0 {
             continue;
         }
+        // a bucket begins at its latest date, so which week a date is in depends on the survivors
         if *date <= head - WEEK_MS {
             head = *date;
             bucket = next;

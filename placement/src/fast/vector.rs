@@ -97,6 +97,7 @@ fn plan<'a>(program: &Program, job: &JobFacts, inputs: &Inputs<'a>) -> (Vec<Step
             Op::Binary(op) => match (values.pop(), values.pop()) {
                 // the same operation as for a cell, so the same bits
                 (Some(Value::Same(b)), Some(Value::Same(a))) => Value::Same(apply(op, a, b)),
+                // popped in reverse: the right operand is on top
                 (Some(b), Some(a)) => {
                     steps.push(Step::Apply(op, a, b, values.len()));
                     Value::Block(values.len())

@@ -235,6 +235,7 @@ impl<'a> View<'a> {
         names: impl IntoIterator<Item = &'n String>,
     ) {
         let columns = &mut self.counts[listed as usize];
+        // a column has a number for every cell; names come from requests, so their count must be bounded
         if columns.len() >= MAX_KEPT {
             columns.clear();
         }
@@ -265,6 +266,7 @@ impl<'a> View<'a> {
     /// The cell with this batch's debits, as far as an objective can see.
     pub(super) fn as_it_is(&self, slot: u32, objective: &Objective, request: &Request) -> Cell {
         let (cell, row) = (self.cell(slot), self.session.row(slot));
+        // not a copy of the cell: its lists of apps and tags may be long, and an objective reads few
         let mut seen = Cell::new("", cell.total.clone());
         seen.available.memory_mb = row.free[Resource::Memory];
         let disk_mb = |_| row.free[Resource::Disk];
@@ -273,7 +275,7 @@ impl<'a> View<'a> {
         for app in objective.counted_apps(request) {
             let count = count_at(self.app(app), slot);
             if count > 0 {
-                seen.apps.insert(app.to_owned(), count);
+                seen.counts.apps.insert(app.to_owned(), count);
             }
         }
         seen

@@ -17,7 +17,7 @@ fn value(text: &str) -> Option<f64> {
     let objective = Objective::parse(text, &constants()).unwrap_or_else(|e| panic!("{text}: {e}"));
     let mut cell = Cell::new("c", Resources::new(1000, 4000, 10));
     cell.available = Resources::new(250, 1000, 10);
-    cell.apps = [("7".to_owned(), 3)].into();
+    cell.counts.apps = [("7".to_owned(), 3)].into();
     cell.attributes_mut().cached_blobs = vec!["b".into(), "b".into(), "c".into()];
     cell.attributes_mut().stacks = vec!["linux".into()];
     let mut request = Request::new("7", 100, 200);

@@ -3,28 +3,30 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::{Cell, Request, Resources, policy::Order};
 
-/// A failure of the first job, as it is told again to a job alike.
-struct Told<'a> {
+/// A failure of the first job, which a job alike shares.
+struct Shared<'a> {
     failures: Failures,
     explainer: Explainer<'a>,
     job: &'a Job,
     group: JobGroup,
 }
 
-impl<'a> Told<'a> {
+impl<'a> Shared<'a> {
     fn new(auction: Auction<'a>) -> Self {
-        let mut told = Self {
+        let mut shared = Self {
             failures: Failures::new(auction),
             explainer: Explainer::new(auction),
             job: &auction.jobs[0],
             group: auction.batch.group(0),
         };
-        assert!(told.again().is_none(), "it has not failed yet");
-        let trace = told.explainer.trace(told.job, None);
+        assert!(shared.again().is_none(), "it has not failed yet");
+        let trace = shared.explainer.trace(shared.job, None);
         let emptied = trace.emptied_by.clone();
-        let why = reasons::unplaced(told.job, trace);
-        told.failures.learn(told.group, &why, emptied.as_ref(), 0);
-        told
+        let why = reasons::unplaced(shared.job, trace);
+        shared
+            .failures
+            .learn(shared.group, &why, emptied.as_ref(), 0);
+        shared
     }
 
     fn again(&mut self) -> Option<Unplaced> {
@@ -54,7 +56,7 @@ fn a_shared_failure_has_new_numbers_as_long_as_cells_may_be_looked_at() {
         .collect();
     let (policy, context) = (Policy::preset("diego").unwrap(), PlanContext::default());
     let batch = Batch::new(&jobs, Order::Asked);
-    let mut told = Told::new(Auction {
+    let mut shared = Shared::new(Auction {
         pool: PoolCells {
             by_name: &by_name,
             names: &names,
@@ -66,17 +68,17 @@ fn a_shared_failure_has_new_numbers_as_long_as_cells_may_be_looked_at() {
         context: &context,
     });
     // nothing was placed since: the same text, and no look
-    assert_eq!(told.best(), Some(100.0));
-    assert_eq!(told.failures.looks_left, MAX_LOOKS);
-    told.place_the_second_job();
-    assert_eq!(told.best(), Some(95.0));
-    assert_eq!(told.failures.looks_left, MAX_LOOKS - cells.len());
-    told.failures.looks_left = cells.len() - 1;
-    told.place_the_second_job();
-    assert_eq!(told.best(), Some(95.0), "there are too few looks left");
-    told.failures.looks_left = cells.len();
-    assert_eq!(told.best(), Some(90.0));
-    assert_eq!(told.failures.looks_left, 0);
+    assert_eq!(shared.best(), Some(100.0));
+    assert_eq!(shared.failures.looks_left, MAX_LOOKS);
+    shared.place_the_second_job();
+    assert_eq!(shared.best(), Some(95.0));
+    assert_eq!(shared.failures.looks_left, MAX_LOOKS - cells.len());
+    shared.failures.looks_left = cells.len() - 1;
+    shared.place_the_second_job();
+    assert_eq!(shared.best(), Some(95.0), "there are too few looks left");
+    shared.failures.looks_left = cells.len();
+    assert_eq!(shared.best(), Some(90.0));
+    assert_eq!(shared.failures.looks_left, 0);
 }
 
 fn cell(name: &str, zone: &str, memory: i64) -> Cell {
@@ -130,7 +132,7 @@ fn a_failure_is_shared_only_where_it_must_befall_the_next_alike_too() {
          [[stage]]\npick = \"sample\"",
     );
     let mut fuller = cell("a", "z1", 100);
-    fuller.apps.insert("web".into(), 1);
+    fuller.counts.apps.insert("web".into(), 1);
     let cells = [fuller, cell("b", "z2", 10)];
     let (small, large) = (Request::new("web", 10, 1), Request::new("web", 20, 1));
     let jobs = [(0, &large), (1, &small), (2, &large)];

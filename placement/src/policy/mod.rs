@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 pub use parse::PolicyError;
 
-use crate::{objective::Objective, request::Kind, resources::Resource};
+use crate::{decision::Rating, objective::Objective, request::Kind, resources::Resource};
 
 /// An ordered list of named stages, and the order of a batch.
 #[derive(Clone, Debug, PartialEq)]
@@ -174,6 +174,16 @@ impl Policy {
             Pick::Sample => None,
             Pick::FirstOf { highest, .. } => Some(highest),
         }
+    }
+
+    /// What a number of this policy is; none if it rates no cell.
+    pub(crate) fn rating(&self, number: f64) -> Option<Rating> {
+        let rate = if self.highest_wins()? {
+            Rating::Score
+        } else {
+            Rating::Cost
+        };
+        Some(rate(number))
     }
 
     /// How the winner is picked, as written in policy files: `lowest`, `highest`, `sample` or

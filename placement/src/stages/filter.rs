@@ -55,9 +55,9 @@ pub(crate) fn keeps(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_
         Filter::ContainerCount { limit } => containers(cell) < u64::from(*limit),
         Filter::Capness => {
             let other = if request.cpu_millis > 0 {
-                cell.cpu_uncapped
+                cell.counts.cpu_uncapped
             } else {
-                cell.cpu_capped
+                cell.counts.cpu_capped
             };
             other == 0
         }
@@ -216,8 +216,8 @@ fn subset(wanted: &[String], has: &[String]) -> bool {
 
 /// Instances of any kind on the cell.
 pub(crate) fn containers(cell: &Cell) -> u64 {
-    let lrps: u64 = cell.apps.values().map(|n| u64::from(*n)).sum();
-    lrps + u64::from(cell.tasks)
+    let lrps: u64 = cell.counts.apps.values().map(|n| u64::from(*n)).sum();
+    lrps + u64::from(cell.counts.tasks)
 }
 
 /// R ⊆ D and D ⊆ R ∪ O: required, desired and optional tags.

@@ -7,7 +7,7 @@ use crate::{cell::Cell, near::Item, request::Request};
 fn holds_item(item: Item<'_>, cell: &Cell, now: Now<'_>) -> bool {
     match item {
         Item::App(app) => cell.count_of(app) > 0,
-        Item::Tag(tag) => cell.tags.get(tag).is_some_and(|n| *n > 0),
+        Item::Tag(tag) => cell.counts.tags.get(tag).is_some_and(|n| *n > 0),
         Item::Rack(rack) => cell.rack.as_deref() == Some(rack),
         Item::Instance(id) => now.instances.get(id).is_some_and(|at| **at == *cell.cell),
     }

@@ -77,7 +77,13 @@ fn nearby(
         let Some(owner) = &request.owner else {
             return cells;
         };
-        let free = |slot: u32| view.cell(slot).owners.get(owner).is_none_or(|n| *n == 0);
+        let free = |slot: u32| {
+            view.cell(slot)
+                .counts
+                .owners
+                .get(owner)
+                .is_none_or(|n| *n == 0)
+        };
         return keep_if_any(cells, free, || {
             notes.push(format!("every cell has instances of {owner}"));
         });

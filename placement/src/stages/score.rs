@@ -31,9 +31,9 @@ pub(crate) fn term(
             let (available, total) = (cell.available.amounts(), cell.total.amounts());
             used_after(&available, &job.request.amounts(), &total)
         }),
-        Term::Starting => each(&|_, cell| f64::from(cell.starting)),
+        Term::Starting => each(&|_, cell| f64::from(cell.counts.starting)),
         Term::AppInstances => each(&|_, cell| f64::from(cell.count_of(&job.request.app))),
-        Term::Tasks => each(&|_, cell| f64::from(cell.tasks)),
+        Term::Tasks => each(&|_, cell| f64::from(cell.counts.tasks)),
         Term::Index { raw: true } => each(&|_, cell| f64::from(cell.index)),
         Term::Index { raw: false } => each(&|slot, _| f64::from(view.rank(slot))),
         Term::Objective(own) => {
@@ -154,7 +154,7 @@ fn values(term: &Term, view: &AuctionView<'_>, job: &Job, cells: &[u32]) -> Vec<
             Term::Disk => cell.available.disk_mb.map_or(f64::MAX, |mb| mb as f64),
             Term::Owner => {
                 let owner = job.request.owner.as_ref();
-                let count = owner.and_then(|owner| cell.owners.get(owner));
+                let count = owner.and_then(|owner| cell.counts.owners.get(owner));
                 f64::from(count.copied().unwrap_or(0))
             }
             Term::Hardware => cell.hardware_priority as f64,

@@ -135,12 +135,12 @@ pub fn amounts(dice: &mut Dice, cell: &mut Cell) {
         .total
         .containers
         .map(|total| total - i64::from(dice.small(11)));
-    cell.starting = if dice.one_in(2) { 0 } else { dice.small(3) };
-    cell.tasks = if dice.one_in(2) { 0 } else { dice.small(3) };
-    cell.apps.clear();
+    cell.counts.starting = if dice.one_in(2) { 0 } else { dice.small(3) };
+    cell.counts.tasks = if dice.one_in(2) { 0 } else { dice.small(3) };
+    cell.counts.apps.clear();
     for app in APPS {
         if dice.one_in(5) {
-            cell.apps.insert(app.into(), 1 + dice.small(3));
+            cell.counts.apps.insert(app.into(), 1 + dice.small(3));
         }
     }
 }
@@ -155,19 +155,19 @@ pub fn counts(dice: &mut Dice, cell: &mut Cell) {
     if dice.one_in(4) {
         cell.attributes_mut().zone_number = dice.one_in(2).then(|| dice.small(5));
     }
-    cell.owners.clear();
+    cell.counts.owners.clear();
     for owner in OWNERS {
         if dice.one_in(4) {
-            cell.owners.insert(owner.into(), dice.small(4));
+            cell.counts.owners.insert(owner.into(), dice.small(4));
         }
     }
-    cell.tags.clear();
+    cell.counts.tags.clear();
     for tag in ["role=db", "role=web"] {
         if dice.one_in(5) {
-            cell.tags.insert(tag.into(), dice.small(3));
+            cell.counts.tags.insert(tag.into(), dice.small(3));
         }
     }
-    (cell.cpu_capped, cell.cpu_uncapped) = match dice.below(4) {
+    (cell.counts.cpu_capped, cell.counts.cpu_uncapped) = match dice.below(4) {
         0 => (2, 0),
         1 => (0, 2),
         _ => (0, 0),

@@ -11,6 +11,7 @@ impl Ledger {
         if own.index == described.index && own.attributes == described.attributes {
             return false;
         }
+        // only these: what is reserved and counted is the ledger's own
         own.index = described.index;
         own.attributes.clone_from(&described.attributes);
         self.seq += 1;

@@ -63,6 +63,7 @@ impl Entry {
 
     /// An event about it. One of its end is told at the time of its end.
     pub(super) fn event(&self, kind: &'static str, reason: Option<String>) -> Action {
+        // whatever replaces instances acts on the final one only: a crash that is followed by a restart is not one
         let is_final = matches!(self.state, InstanceState::Exited | InstanceState::Crashed);
         let ended = is_final || self.state == InstanceState::Restarting;
         let ran_ms = self.running_ms.filter(|_| ended);

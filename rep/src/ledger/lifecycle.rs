@@ -28,12 +28,14 @@ impl Ledger {
         let Some(entry) = self.instances.get_mut(&report.instance) else {
             return;
         };
+        // the process of the last attempt may be reported late, when the next one runs already
         if entry.attempt != report.attempt || entry.state == InstanceState::Restarting {
             return;
         }
         match report.change {
             InstanceChange::Running { pid, port } => {
                 (entry.pid, entry.port) = (pid, port);
+                // it may be stopping by now: a process that was told to end can still report that it started
                 if entry.state == InstanceState::Starting {
                     (entry.state, entry.since_ms) = (InstanceState::Running, now_ms);
                     entry.running_ms = Some(now_ms);
@@ -56,6 +58,7 @@ impl Ledger {
         };
         let first = duplicate && !std::mem::replace(&mut entry.duplicate, true);
         match entry.state {
+            // it was asked to end, and may take its time; a duplicate is killed, as it does the work of another
             InstanceState::Stopping if first => {
                 self.actions.push(Action::Execute(ExecutorOrder::End {
                     instance: *id,
@@ -90,11 +93,12 @@ impl Ledger {
             return;
         };
         if entry.state == InstanceState::Starting {
-            self.cell.starting -= 1;
+            self.cell.counts.starting -= 1;
             self.seq += 1;
         } else if entry.state == InstanceState::Running && now_ms - entry.since_ms >= HEALTHY_MS {
             entry.strikes = 0;
         }
+        // the reason of a failed start quotes the system, and goes into every list of instances
         let text: String = how.to_string().chars().take(MAX_ENDED_CHARS).collect();
         (entry.exit_code, entry.signal) = match how {
             EndReason::Exit(code) => (Some(*code), None),
@@ -105,11 +109,13 @@ impl Ledger {
             self.release(now_ms, &id, InstanceState::Exited, Some("stopped".into()));
         } else if *how == EndReason::Exit(0) {
             self.release(now_ms, &id, InstanceState::Exited, Some(text));
+        // a task may have done half of its work: whoever sent it decides whether it is repeated
         } else if entry.work.kind == Kind::Task || entry.strikes == RESTART_DELAYS_MS.len() {
             self.release(now_ms, &id, InstanceState::Crashed, Some(text));
         } else {
             let wait_ms = RESTART_DELAYS_MS[entry.strikes];
             (entry.state, entry.since_ms) = (InstanceState::Restarting, now_ms);
+            // the port is free for others while it waits, so nobody may be sent there
             (entry.pid, entry.port) = (None, None);
             entry.strikes += 1;
             self.restarts.insert((now_ms + wait_ms, id));
@@ -143,6 +149,7 @@ impl Ledger {
             _ => (kind::CRASHED, None),
         };
         self.actions.push(entry.event(what, why.map(str::to_owned)));
+        // only now that every process has ended: until then its memory is in use
         credit(&mut self.cell, &request_of(&entry.work));
         if entry.duplicate {
             self.history.killed(now_ms, *id, entry.expires_ms);
@@ -166,13 +173,13 @@ impl Ledger {
         });
         let event = entry.event(kind::RESTARTED, None);
         self.actions.extend([launch, event]);
-        self.cell.starting += 1;
+        self.cell.counts.starting += 1;
         self.seq += 1;
     }
 
     /// The count limits how many starts auctioneers send at a time, so it is news.
     fn left_starting(&mut self) {
-        self.cell.starting -= 1;
+        self.cell.counts.starting -= 1;
         self.seq += 1;
     }
 }

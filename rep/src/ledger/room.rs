@@ -23,7 +23,7 @@ pub(super) fn request_of(work: &Work) -> Request {
 
 /// The opposite of [`Cell::debit`], except for `starting`, which ends earlier than the reservation.
 pub(super) fn credit(cell: &mut Cell, request: &Request) {
-    let starting = cell.starting;
+    let starting = cell.counts.starting;
     cell.credit(request);
-    cell.starting = starting;
+    cell.counts.starting = starting;
 }

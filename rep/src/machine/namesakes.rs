@@ -51,6 +51,7 @@ impl Namesakes {
         if advert.incarnation == self.own || self.winner.is_some() {
             return false;
         }
+        // it leaves, so there is nobody to give way to; a withdrawal of a third one changes nothing
         if advert.ttl.is_some_and(|ttl| ttl.0.is_zero()) {
             self.other = self
                 .other
@@ -58,6 +59,7 @@ impl Namesakes {
                 .filter(|other| other.incarnation != advert.incarnation);
             return false;
         }
+        // after a silence of a ttl it counts as new: a delayed message must not stand for a whole ttl of presence
         let before = self.other.take().filter(|other| {
             other.incarnation == advert.incarnation && now_ms <= other.last_ms + self.ttl_ms
         });
@@ -76,9 +78,11 @@ impl Namesakes {
     fn gives_way(&self, now_ms: u64, first_ms: u64, advert: &Envelope) -> bool {
         let (own_age_ms, other_age_ms) = (now_ms, advert.clock_ms.as_ms());
         let lower = advert.incarnation < self.own;
+        // little can run here yet, so to leave costs little: it is enough that the other one was there before
         if own_age_ms <= self.new_ms {
             return other_age_ms > self.new_ms || lower;
         }
+        // instances run here: another one that ends by itself within a ttl must not end them
         if now_ms < first_ms + self.ttl_ms {
             return false;
         }
@@ -93,6 +97,7 @@ impl Namesakes {
     /// The answer of a rep of our name, we or another one.
     pub(super) fn answered(&mut self, state: &Envelope) {
         let asked = self.other.as_ref().filter(|other| other.asked);
+        // an advertisement can be forged or late; an answer to a question asked now shows that it is there
         if asked.is_some_and(|other| other.incarnation == state.incarnation) {
             self.winner = Some(state.incarnation);
         }

@@ -71,6 +71,7 @@ impl CellMachine {
     /// Accepts or refuses the instances of a start; an error when it is malformed.
     pub fn start(&mut self, now_ms: u64, body: &[u8]) -> Result<Acceptance, WireError> {
         let start: CellStart = parse(body, &mut Vec::new())?;
+        // before each is checked: the checks of a long list would take the rep's time
         bounded("work", start.work.len(), MAX_WORK)?;
         for (i, work) in start.work.iter().enumerate() {
             check_work(work).map_err(|mut invalid| {

@@ -98,7 +98,10 @@ fn text(output: &CellOutput) -> String {
     match output {
         CellOutput::Advertise(advert) => {
             assert_eq!(advert.ttl, seconds(15));
-            format!("advertise {}", advert.cell.apps.values().sum::<u32>())
+            format!(
+                "advertise {}",
+                advert.cell.counts.apps.values().sum::<u32>()
+            )
         }
         CellOutput::Withdraw(advert) => format!("withdraw, ttl {:?}", advert.ttl.0),
         CellOutput::Execute(ExecutorOrder::Launch { work, attempt }) => {
@@ -137,7 +140,10 @@ fn an_instance_that_starts_at_once_is_advertised_once_as_running() {
     let [CellOutput::Advertise(advert)] = &next[..] else {
         panic!("{next:?}");
     };
-    assert_eq!((advert.cell.starting, advert.cell.count_of("web")), (0, 1));
+    assert_eq!(
+        (advert.cell.counts.starting, advert.cell.count_of("web")),
+        (0, 1)
+    );
     assert!(machine.is_advertised());
     assert!(machine.run(1_000).is_empty());
     // the event of it is gathered for 100 ms

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
-use placement::{Cell, Job, Request, hash_text, mix};
+use placement::{Cell, Counts, Job, Request, hash_text, mix};
 use serde_json::{Map, Value};
 
 use super::{ScenarioError, wrong};
@@ -113,15 +113,7 @@ fn take_running(
         at: at.into(),
         message: e.to_string(),
     })?;
-    for field in [
-        "available",
-        "apps",
-        "tasks",
-        "owners",
-        "tags",
-        "cpu_capped",
-        "cpu_uncapped",
-    ] {
+    for field in ["available"].into_iter().chain(Counts::FIELDS) {
         if let Some(value) = written.get(field) {
             fields.insert(field.into(), value.clone());
         }
@@ -292,7 +284,7 @@ fn hold(running: &[Entry], cell: &mut Cell, seed: u64, names: &mut Names) -> Vec
             });
         }
     }
-    cell.starting = 0;
+    cell.counts.starting = 0;
     jobs
 }
 

@@ -24,7 +24,7 @@ pub(super) struct Context {
     pub(super) user_jwt: String,
     user_seed: String,
     cert: String,
-    key: String,
+    pub(super) key: String,
     ca: String,
     tls_first: bool,
     pub(super) inbox_prefix: String,
@@ -89,14 +89,23 @@ pub(super) fn non_empty(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }
 
-/// The context of this name, or in this file (`….json`), and what in its file has no effect.
-pub(super) fn read(name: &str) -> Result<(Context, Vec<String>), BusError> {
-    let is_file = Path::new(name).extension().is_some_and(|e| e == "json");
-    let file = if is_file {
+fn is_file(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|e| e == "json")
+}
+
+/// Where the context of this name is.
+pub(super) fn file(name: &str) -> PathBuf {
+    if is_file(name) {
         path(name)
     } else {
         home().join("context").join(format!("{name}.json"))
-    };
+    }
+}
+
+/// The context of this name, or in this file (`….json`), and what in its file has no effect.
+pub(super) fn read(name: &str) -> Result<(Context, Vec<String>), BusError> {
+    let is_file = is_file(name);
+    let file = file(name);
     let refuse = |why: String| BusError::Options {
         what: format!("context {name} ({})", file.display()),
         why,
@@ -138,6 +147,12 @@ fn parse(text: &str) -> Result<(Context, Vec<String>), String> {
 }
 
 impl Context {
+    /// Whether a secret stands in it, not only the name of a file with one.
+    pub(super) fn has_secret(&self) -> bool {
+        let secrets = [&self.token, &self.password, &self.user_seed];
+        secrets.iter().any(|secret| !secret.is_empty()) || self.url.contains('@')
+    }
+
     /// Its user, credentials, nkey or token, in the order in which the tool looks for them.
     pub(super) async fn authenticate(
         &self,

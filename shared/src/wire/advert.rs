@@ -123,6 +123,6 @@ impl Envelope {
 pub fn parse_cell(body: &[u8]) -> Result<Cell, WireError> {
     let mut cell: Cell = super::error::read(body)?;
     cell.check()?;
-    cell.apps.retain(|_, count| *count > 0);
+    cell.counts.apps.retain(|_, count| *count > 0);
     Ok(cell)
 }

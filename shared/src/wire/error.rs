@@ -182,6 +182,10 @@ pub fn check_version(body: &[u8]) -> Result<(), WireError> {
     fn this() -> serde_json::Value {
         Version::NUMBER.into()
     }
+    // as our own programs write it: nothing else of the message needs to be read
+    if body.starts_with(b"{\"v\":1,") {
+        return Ok(());
+    }
     match serde_json::from_slice::<Versioned>(body) {
         Ok(Versioned { v }) if v != this() => {
             let value: String = v.to_string().chars().take(40).collect();

@@ -146,6 +146,11 @@ pub struct EventInstance {
     pub traceparent: Option<String>,
 }
 
+/// The time of this machine's clock, as events say it (RFC 3339, UTC).
+pub fn time_now() -> String {
+    humantime::format_rfc3339_millis(std::time::SystemTime::now()).to_string()
+}
+
 impl Event {
     /// An event of this kind about an app.
     pub fn app(kind: &str, app: impl Into<String>) -> Self {
@@ -169,8 +174,13 @@ impl Event {
 
     /// Says who tells it, now. The state machines know no wall time: their shells say it.
     pub fn stamp(&mut self, by: &str) {
+        self.stamp_at(by, &time_now());
+    }
+
+    /// Says who tells it, and when, in the words of [`time_now`].
+    pub fn stamp_at(&mut self, by: &str, time: &str) {
         by.clone_into(&mut self.by);
-        self.time = humantime::format_rfc3339_millis(std::time::SystemTime::now()).to_string();
+        time.clone_into(&mut self.time);
     }
 
     /// Whether the body says of its sender, and of what it is, the same as the subject. What a cell

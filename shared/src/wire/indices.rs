@@ -5,6 +5,9 @@ use std::fmt::Write;
 /// Writes indices in ascending order as ranges: `[0,2,3,4]` is `"0,2-4"`. Repeats are dropped.
 pub fn format_indices(indices: impl IntoIterator<Item = u32>) -> String {
     let mut sorted: Vec<u32> = indices.into_iter().collect();
+    if let [index] = sorted.as_slice() {
+        return index.to_string();
+    }
     sorted.sort_unstable();
     sorted.dedup();
     let mut text = String::new();

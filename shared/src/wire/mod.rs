@@ -17,7 +17,7 @@ pub use cell::{
 pub use error::{
     ErrorBody, WireError, check_version, code, parse, parse_strict, read, read_nothing,
 };
-pub use event::{Event, EventInstance, kind};
+pub use event::{Event, EventInstance, kind, time_now};
 pub use indices::{format_indices, parse_indices};
 pub use query::{
     AddCells, AuctionRecord, CapacityAnswer, DecisionRecord, ExplainAnswer, ExplainRequest,
@@ -34,7 +34,14 @@ pub(crate) fn is_false(b: &bool) -> bool {
     !*b
 }
 
+/// Most messages are shorter: their bytes are written without moving them to a larger place.
+const USUAL_BYTES: usize = 512;
+
 /// Serialises a message. Wire structs hold only strings, numbers and lists, so this cannot fail.
 pub fn to_bytes<T: serde::Serialize>(message: &T) -> bytes::Bytes {
-    serde_json::to_vec(message).unwrap_or_default().into()
+    let mut body = Vec::with_capacity(USUAL_BYTES);
+    match serde_json::to_writer(&mut body, message) {
+        Ok(()) => body.into(),
+        Err(_) => bytes::Bytes::new(),
+    }
 }

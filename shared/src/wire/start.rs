@@ -172,6 +172,10 @@ pub struct StartReplies<T = serde_json::Value> {
 /// the same work for the cell (UUID version 5).
 pub fn instance_id(request_id: &str, app: &str, kind: Kind, index: u32) -> InstanceId {
     const NAMESPACE: Uuid = Uuid::from_u128(0x6f3c_2a9e_1d5b_4c70_9b64_76e0_d1a2_8f35);
-    let name = format!("{request_id}/{app}/{kind}/{index}");
+    let kind = match kind {
+        Kind::Lrp => "/lrp/",
+        Kind::Task => "/task/",
+    };
+    let name = [request_id, "/", app, kind, &index.to_string()].concat();
     Uuid::new_v5(&NAMESPACE, name.as_bytes()).into()
 }

@@ -16,7 +16,11 @@ pub(super) struct Rep {
 impl Rep {
     /// `number` maps an app's name to its number.
     pub(super) fn new(cell: &Cell, mut number: impl FnMut(&str) -> u32) -> Self {
-        let apps = cell.apps.iter().map(|(app, count)| (number(app), *count));
+        let apps = cell
+            .counts
+            .apps
+            .iter()
+            .map(|(app, count)| (number(app), *count));
         Self {
             total: cell.total.clone(),
             available: cell.available.clone(),

@@ -85,11 +85,12 @@ fn used_mb(cell: &Cell) -> i64 {
 }
 
 fn held(cell: &Cell) -> u64 {
-    cell.apps
+    cell.counts
+        .apps
         .values()
         .map(|count| u64::from(*count))
         .sum::<u64>()
-        + u64::from(cell.tasks)
+        + u64::from(cell.counts.tasks)
 }
 
 /// Memory used and total of each cell, MiB.
@@ -126,7 +127,7 @@ fn sharing(cells: &[Cell]) -> (u64, u64) {
     // by app: all instances, the most on one cell, and instances by zone
     let mut apps: BTreeMap<&str, (u64, u32, BTreeMap<&str, u64>)> = BTreeMap::new();
     for cell in cells {
-        for (app, count) in &cell.apps {
+        for (app, count) in &cell.counts.apps {
             let (all, most, by_zone) = apps.entry(app).or_default();
             *all += u64::from(*count);
             *most = (*most).max(*count);
@@ -403,11 +404,11 @@ impl Apps {
     /// The instances of a cell before the first request. Their sizes are not known: what is used is
     /// divided evenly, and the first instance gets the remainder.
     fn before(&mut self, cell: &Cell) -> Vec<InstanceEnd> {
-        let count: u32 = cell.apps.values().sum();
+        let count: u32 = cell.counts.apps.values().sum();
         let each_mb = used_mb(cell) / i64::from(count.max(1));
         let mut rest_mb = used_mb(cell) - each_mb * i64::from(count);
         let mut list = Vec::new();
-        for (app, count) in &cell.apps {
+        for (app, count) in &cell.counts.apps {
             let app = self.number(app);
             for index in 0..*count {
                 list.push(InstanceEnd {

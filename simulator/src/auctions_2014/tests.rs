@@ -25,7 +25,7 @@ fn preload(cell: &mut Cell, count: u32) {
     for i in 0..count {
         cell.debit(&Request::new(format!("old-{}-{i}", cell.cell), 1, 1));
     }
-    cell.starting = 0;
+    cell.counts.starting = 0;
 }
 
 fn start(request: Request) -> Demand {
@@ -309,8 +309,8 @@ fn stops_and_lifetimes_give_the_room_back() {
     assert_eq!(ended[3], None);
     assert_eq!((result.failures.len(), result.cancelled), (1, 1));
     let cell = &result.cells[0];
-    assert_eq!(cell.apps.keys().collect::<Vec<_>>(), ["fourth"]);
-    assert_eq!((cell.available.memory_mb, cell.starting), (0, 0));
+    assert_eq!(cell.counts.apps.keys().collect::<Vec<_>>(), ["fourth"]);
+    assert_eq!((cell.available.memory_mb, cell.counts.starting), (0, 0));
 }
 
 #[test]
@@ -389,7 +389,7 @@ fn tasks_are_not_kept_apart() {
     preload(&mut cells[1], 50);
     let result = check(&cells, &[start(request)], &setting(Algorithm::PickBest, 1));
     assert_eq!(new_by_cell(&result), [3.0, 0.0]);
-    assert_eq!(result.cells[0].tasks, 3);
+    assert_eq!(result.cells[0].counts.tasks, 3);
 }
 
 #[test]

@@ -450,7 +450,7 @@ impl<'a> World<'a> {
             cells[placement.cell as usize].debit(&placement.request);
         }
         for ((cell, before), rep) in cells.iter_mut().zip(self.cells).zip(&self.reps) {
-            cell.starting = before.starting;
+            cell.counts.starting = before.counts.starting;
             cell.available = rep.available().clone();
         }
         let named = MessageKind::NAMES

@@ -16,16 +16,22 @@ use super::{
 };
 use crate::random::Random;
 
+/// How long another auctioneer of the name has to answer before this one starts, and after an answer of any.
+const NAME_WAIT_MS: u64 = 500;
+const NAME_QUIET_MS: u64 = 100;
 /// What the server takes.
 const MAX_PAYLOAD: usize = 1 << 20;
 
 /// See the module.
 pub(super) struct AuctioneerNode {
     name: String,
+    label: String,
     policy: Policy,
     random: Random,
-    /// None while it is down.
+    /// None while it is down, or asks whether its name is free.
     machine: Option<Auctioneer>,
+    /// Until when another auctioneer of its name may answer.
+    asks_until_ms: Option<u64>,
     born_ms: u64,
     /// Of this life: answers to what it asks come under it.
     inbox: String,
@@ -38,12 +44,15 @@ pub(super) struct AuctioneerNode {
 }
 
 impl AuctioneerNode {
-    pub(super) fn new(name: String, policy: Policy, random: Random) -> Self {
+    /// `label`: how this auctioneer of the name is called in timelines.
+    pub(super) fn new(name: String, label: String, policy: Policy, random: Random) -> Self {
         Self {
             name,
+            label,
             policy,
             random,
             machine: None,
+            asks_until_ms: None,
             born_ms: 0,
             inbox: String::new(),
             warm_up: WarmUp::default(),
@@ -55,6 +64,11 @@ impl AuctioneerNode {
         }
     }
 
+    /// Its name, which another one may have, too.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     pub(super) fn machine(&self) -> Option<&Auctioneer> {
         self.machine.as_ref()
     }
@@ -62,6 +76,39 @@ impl AuctioneerNode {
     /// Whether it takes requests.
     pub(super) fn is_joined(&self) -> bool {
         self.joined
+    }
+
+    /// Nobody has its name: it begins.
+    fn start(&mut self, now_ms: u64, out: &mut Outbox) {
+        self.asks_until_ms = None;
+        self.machine = Some(Auctioneer::new(Settings {
+            name: self.name.clone(),
+            policy: self.policy.clone(),
+            limits: auctioneer::Limits::default(),
+            max_payload: MAX_PAYLOAD,
+            seed: self.random.next(),
+            wall_start_ms: 0,
+        }));
+        (self.born_ms, self.joined) = (now_ms, false);
+        self.warm_up = WarmUp::default();
+        self.next_echo_ms = now_ms;
+        self.replies.clear();
+        out.resubscribed = true;
+        out.send(Message::new("discover", "{}"));
+    }
+
+    /// The name of an auctioneer that runs, while this one asks for it.
+    fn name_heard(&mut self, now_ms: u64, message: &Message, out: &mut Outbox) {
+        if message.no_responders {
+            self.start(now_ms, out);
+        } else if message.body == self.name.as_bytes() {
+            out.note(|| "does not start: another auctioneer has its name".to_owned());
+            self.asks_until_ms = None;
+            out.exits = true;
+        } else {
+            let until_ms = self.asks_until_ms.unwrap_or(now_ms);
+            self.asks_until_ms = Some(until_ms.min(now_ms + NAME_QUIET_MS));
+        }
     }
 
     /// The machine takes this, does what is due, and what it wants is sent.
@@ -82,8 +129,14 @@ impl AuctioneerNode {
             out.note(|| format!("takes requests; it knows {cells} cells"));
         }
         outputs.sort_by_key(AuctioneerOutput::is_for_observers);
+        let leaves = machine.has_namesake();
         for output in outputs {
             self.carry_out(output, out);
+        }
+        if leaves {
+            out.note(|| "leaves: another auctioneer has its name".to_owned());
+            self.die();
+            (out.exits, out.forgets) = (true, true);
         }
     }
 
@@ -180,7 +233,10 @@ impl AuctioneerNode {
                 body: body.clone(),
             }),
             "asked" => Some(auctioneer::read_announcement("", body)),
-            "echo" => Some(AuctioneerInput::Echo),
+            "echo" => {
+                let token = std::str::from_utf8(body).ok()?.parse().ok()?;
+                Some(AuctioneerInput::EchoOf(token))
+            }
             _ => self.answer(message, &report),
         }
     }
@@ -221,20 +277,22 @@ impl AuctioneerNode {
 }
 
 impl Node for AuctioneerNode {
-    fn name(&self) -> &str {
-        &self.name
+    fn label(&self) -> &str {
+        &self.label
     }
 
     fn subscriptions(&self) -> Vec<Subscription> {
         let mut all = vec![
-            Subscription::to("cell.*.advert"),
-            Subscription::to("outcome.*"),
-            Subscription::to("asked"),
-            Subscription::to(format!("echo.{}", self.name)),
             Subscription::to(format!("{}.bid", self.inbox)),
             Subscription::to(format!("{}.state", self.inbox)),
             Subscription::to(format!("{}.*.*", self.inbox)),
         ];
+        if self.machine.is_none() {
+            return all;
+        }
+        let plain = ["cell.*.advert", "outcome.*", "asked", "info"];
+        all.extend(plain.into_iter().map(Subscription::to));
+        all.push(Subscription::to(format!("echo.{}", self.name)));
         if self.joined {
             all.push(Subscription::of_group("start", "auctioneers"));
         }
@@ -242,25 +300,16 @@ impl Node for AuctioneerNode {
     }
 
     fn begin(&mut self, now_ms: u64, life: u32, out: &mut Outbox) {
-        self.machine = Some(Auctioneer::new(Settings {
-            name: self.name.clone(),
-            policy: self.policy.clone(),
-            limits: auctioneer::Limits::default(),
-            max_payload: MAX_PAYLOAD,
-            seed: self.random.next(),
-            wall_start_ms: 0,
-        }));
-        (self.born_ms, self.up, self.joined) = (now_ms, true, false);
-        self.inbox = format!("inbox.{}-{life}", self.name);
-        self.warm_up = WarmUp::default();
-        self.next_echo_ms = now_ms;
-        self.replies.clear();
+        self.inbox = format!("inbox.{}-{life}", self.label);
+        self.up = true;
+        self.asks_until_ms = Some(now_ms + NAME_WAIT_MS);
         out.resubscribed = true;
-        out.send(Message::new("discover", "{}"));
+        out.send(Message::new("info", "").with_reply(format!("{}.name.0", self.inbox)));
     }
 
     fn die(&mut self) {
         self.machine = None;
+        self.asks_until_ms = None;
         self.joined = false;
     }
 
@@ -278,19 +327,30 @@ impl Node for AuctioneerNode {
     }
 
     fn receive(&mut self, now_ms: u64, message: &Message, out: &mut Outbox) {
-        if let Some(input) = self.read(message) {
+        if self.asks_until_ms.is_some() {
+            self.name_heard(now_ms, message, out);
+        } else if let ("info", Some(reply)) = (message.subject.as_str(), &message.reply) {
+            out.send(Message::new(reply.clone(), self.name.clone()));
+        } else if let Some(input) = self.read(message) {
             self.step(now_ms, Some(input), out);
         }
     }
 
     fn wake(&mut self, now_ms: u64, out: &mut Outbox) {
-        if self.machine.is_none() {
-            return;
+        if self
+            .asks_until_ms
+            .is_some_and(|until_ms| until_ms <= now_ms)
+        {
+            self.start(now_ms, out);
         }
+        let Some(machine) = &self.machine else {
+            return;
+        };
         if now_ms >= self.next_echo_ms {
             self.next_echo_ms = now_ms + ECHO_MS;
             if self.up {
-                out.send(Message::new(format!("echo.{}", self.name), ""));
+                let token = machine.token().to_string();
+                out.send(Message::new(format!("echo.{}", self.name), token));
             }
         }
         self.step(now_ms, None, out);
@@ -298,7 +358,7 @@ impl Node for AuctioneerNode {
 
     fn next_ms(&self) -> u64 {
         let Some(machine) = &self.machine else {
-            return u64::MAX;
+            return self.asks_until_ms.unwrap_or(u64::MAX);
         };
         let mut next_ms = machine.next_wake_ms();
         if !self.joined {

@@ -44,27 +44,38 @@ impl Message {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Subscription {
     pattern: String,
+    /// Where its first wildcard is.
+    wildcard: Option<usize>,
     /// Of the subscriptions of one group one gets each message.
     pub(super) group: Option<&'static str>,
 }
 
 impl Subscription {
-    pub(super) fn to(pattern: impl Into<String>) -> Self {
+    fn new(pattern: String, group: Option<&'static str>) -> Self {
         Self {
-            pattern: pattern.into(),
-            group: None,
+            wildcard: pattern.find(['*', '>']),
+            pattern,
+            group,
         }
     }
 
+    pub(super) fn to(pattern: impl Into<String>) -> Self {
+        Self::new(pattern.into(), None)
+    }
+
     pub(super) fn of_group(pattern: impl Into<String>, group: &'static str) -> Self {
-        Self {
-            pattern: pattern.into(),
-            group: Some(group),
-        }
+        Self::new(pattern.into(), Some(group))
     }
 
     /// Whether messages on this subject are for it.
     pub(super) fn matches(&self, subject: &str) -> bool {
+        // most have no wildcard, and most others differ before it
+        let Some(wildcard) = self.wildcard else {
+            return self.pattern == subject;
+        };
+        if !subject.starts_with(&self.pattern[..wildcard]) {
+            return false;
+        }
         let mut tokens = subject.split('.');
         for wanted in self.pattern.split('.') {
             match (wanted, tokens.next()) {

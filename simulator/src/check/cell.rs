@@ -9,12 +9,12 @@ use std::{
 use advertiser::Cadence;
 use placement::{Cell, Resources, Span};
 use rep::{
-    CellBid, CellInput, CellMachine, CellOutput, CellSettings,
+    CellBid, CellInput, CellMachine, CellOutput, CellSettings, NAMESAKE_QUESTIONS,
     ledger::{EndReason, ExecutorOrder, ExecutorReport, InstanceChange, Ledger},
 };
 use shared::{
     Incarnation, InstanceId,
-    wire::{BidRequest, to_bytes},
+    wire::{BidRequest, Envelope, to_bytes},
 };
 
 use super::{
@@ -28,15 +28,27 @@ const STARTS_MS: u64 = 40;
 const ENDS_MS: u64 = 700;
 /// … and when it is killed.
 const KILLED_MS: u64 = 10;
+/// How long another rep of the name has to answer before this one starts.
+const NAME_WAIT_MS: u64 = 500;
+/// When a rep leaves, its instances have so long to end.
+const LEAVES_MS: u64 = 15_000;
 /// What a message of an answer may hold.
 const MAX_BYTES: usize = 1 << 19;
 
 /// See the module.
 pub(super) struct CellNode {
     name: String,
+    label: String,
     memory_mb: i64,
     random: Random,
+    /// None while it is down, or asks whether its name is free.
     machine: Option<CellMachine>,
+    /// Until when another rep of its name may answer.
+    asks_until_ms: Option<u64>,
+    /// It leaves because of another rep of its name, then at the latest.
+    leaves_by_ms: Option<u64>,
+    /// Of this life: the answers of a rep of its name come there.
+    inbox: String,
     born_ms: u64,
     up: bool,
     /// What runs: the truth. It goes on while the rep stands still.
@@ -45,6 +57,8 @@ pub(super) struct CellNode {
     coming: BTreeSet<(u64, InstanceId, u32, bool)>,
     /// Everything that was ever started here.
     pub(super) launched: BTreeSet<InstanceId>,
+    /// How often something began or ended to run.
+    pub(super) changes: u64,
 }
 
 /// A process that runs.
@@ -56,18 +70,29 @@ pub(super) struct Process {
 }
 
 impl CellNode {
-    pub(super) fn new(name: String, memory_mb: i64, random: Random) -> Self {
+    /// `label`: how this rep of the name is called in timelines.
+    pub(super) fn new(name: String, label: String, memory_mb: i64, random: Random) -> Self {
         Self {
             name,
+            label,
             memory_mb,
             random,
             machine: None,
+            asks_until_ms: None,
+            leaves_by_ms: None,
+            inbox: String::new(),
             born_ms: 0,
             up: true,
             processes: BTreeMap::new(),
             coming: BTreeSet::new(),
             launched: BTreeSet::new(),
+            changes: 0,
         }
+    }
+
+    /// The cell's name, which another rep may have, too.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     pub(super) fn machine(&self) -> Option<&CellMachine> {
@@ -76,6 +101,69 @@ impl CellNode {
 
     pub(super) fn memory_mb(&self) -> i64 {
         self.memory_mb
+    }
+
+    /// Nobody has its name: it begins.
+    fn start(&mut self, now_ms: u64, out: &mut Outbox) {
+        self.asks_until_ms = None;
+        let cell = Cell::new(
+            self.name.as_str(),
+            Resources::new(self.memory_mb, 100_000, 100),
+        );
+        let incarnation = Incarnation::new(uuid::Uuid::from_u64_pair(
+            self.random.next(),
+            self.random.next(),
+        ));
+        let settings = CellSettings {
+            cadence: Cadence::default(),
+            drain_deadline: Span::default(),
+            seed: self.random.next(),
+        };
+        let ledger = Ledger::new(cell, incarnation, "");
+        self.machine = Some(CellMachine::new(ledger, settings, 0));
+        self.born_ms = now_ms;
+        out.resubscribed = true;
+    }
+
+    /// Settles, and leaves if another rep of its name stays.
+    fn live(&mut self, now_ms: u64, out: &mut Outbox) {
+        self.settle(now_ms, out);
+        let own_ms = now_ms - self.born_ms;
+        let Some(machine) = &mut self.machine else {
+            return;
+        };
+        if machine.namesake().is_some() && self.leaves_by_ms.is_none() {
+            out.note(|| "leaves: another rep has its name".to_owned());
+            machine.take(own_ms, CellInput::Leave);
+            self.leaves_by_ms = Some(now_ms + LEAVES_MS);
+            self.settle(now_ms, out);
+        }
+        let drained = self
+            .machine
+            .as_ref()
+            .is_some_and(|m| m.ledger().is_drained());
+        if drained || self.leaves_by_ms.is_some_and(|by_ms| by_ms <= now_ms) {
+            // what it has not ended by itself is what an invariant looks for
+            self.machine = None;
+            out.exits = true;
+        }
+    }
+
+    /// The answer of a rep of its name, this one or another.
+    fn namesake_answered(&mut self, now_ms: u64, message: &Message, out: &mut Outbox) {
+        if self.asks_until_ms.is_some() {
+            if message.no_responders {
+                return self.start(now_ms, out);
+            }
+            out.note(|| "does not start: another rep has its name".to_owned());
+            self.asks_until_ms = None;
+            out.exits = true;
+        } else if let (Some(machine), Ok(state)) = (
+            &mut self.machine,
+            Envelope::parse(&message.body, Some(&self.name)),
+        ) {
+            machine.take(now_ms - self.born_ms, CellInput::NamesakeAnswered(state));
+        }
     }
 
     /// Processes report what they did by now; then what the machine wants is carried out.
@@ -110,6 +198,7 @@ impl CellNode {
             }
             let change = if ends {
                 self.processes.remove(&instance);
+                self.changes += 1;
                 out.note(|| format!("{instance} has ended"));
                 InstanceChange::Ended(EndReason::Signal(15))
             } else {
@@ -147,6 +236,7 @@ impl CellNode {
                     since_ms: now_ms,
                 };
                 self.processes.insert(work.instance, process);
+                self.changes += 1;
                 self.launched.insert(work.instance);
                 self.coming
                     .insert((now_ms + STARTS_MS, work.instance, attempt, false));
@@ -165,11 +255,17 @@ impl CellNode {
                     .insert((now_ms + takes_ms, instance, attempt, true));
             }
             CellOutput::AskNamesake => {
-                let question = Message::new(format!("cell.{}.state", self.name), "");
-                out.send(question.with_reply(format!("inbox.{}", self.name)));
+                for _ in 0..NAMESAKE_QUESTIONS {
+                    out.send(self.ask_namesake());
+                }
             }
             CellOutput::Event(_) => {}
         }
+    }
+
+    fn ask_namesake(&self) -> Message {
+        let question = Message::new(format!("cell.{}.state", self.name), "");
+        question.with_reply(self.inbox.clone())
     }
 
     fn handle(&mut self, now_ms: u64, message: &Message, out: &mut Outbox) {
@@ -181,6 +277,12 @@ impl CellNode {
         let answers = match message.last_token() {
             "discover" => {
                 machine.take(own_ms, CellInput::Discover);
+                Vec::new()
+            }
+            "advert" => {
+                if let Ok(advert) = Envelope::parse(body, Some(&self.name)) {
+                    machine.take(own_ms, CellInput::Advertised(advert));
+                }
                 Vec::new()
             }
             "bid" => {
@@ -223,44 +325,38 @@ impl CellNode {
 }
 
 impl Node for CellNode {
-    fn name(&self) -> &str {
-        &self.name
+    fn label(&self) -> &str {
+        &self.label
     }
 
     fn subscriptions(&self) -> Vec<Subscription> {
-        let own = |what: &str| Subscription::to(format!("cell.{}.{what}", self.name));
-        let mut all: Vec<Subscription> = ["discover", "bid", "instances", "cells.stop"]
-            .into_iter()
-            .map(Subscription::to)
-            .collect();
-        all.extend(["start", "stop", "state"].map(own));
+        let mut all = vec![Subscription::to(self.inbox.clone())];
+        if self.machine.is_none() {
+            return all;
+        }
+        let own = |what: &str| format!("cell.{}.{what}", self.name);
+        let broadcasts = ["discover", "bid", "instances", "cells.stop"];
+        all.extend(broadcasts.into_iter().map(Subscription::to));
+        all.push(Subscription::to(own("advert")));
+        let one_of = |what| Subscription::of_group(own(what), "q");
+        all.extend(["start", "stop", "state"].map(one_of));
         all
     }
 
-    fn begin(&mut self, now_ms: u64, _life: u32, out: &mut Outbox) {
-        let cell = Cell::new(
-            self.name.as_str(),
-            Resources::new(self.memory_mb, 100_000, 100),
-        );
-        let incarnation = Incarnation::new(uuid::Uuid::from_u64_pair(
-            self.random.next(),
-            self.random.next(),
-        ));
-        let settings = CellSettings {
-            cadence: Cadence::default(),
-            drain_deadline: Span::default(),
-            seed: self.random.next(),
-        };
-        let ledger = Ledger::new(cell, incarnation, "");
-        self.machine = Some(CellMachine::new(ledger, settings, 0));
-        (self.born_ms, self.up) = (now_ms, true);
+    fn begin(&mut self, now_ms: u64, life: u32, out: &mut Outbox) {
+        self.inbox = format!("inbox.{}-{life}", self.label);
+        (self.up, self.leaves_by_ms) = (true, None);
+        self.asks_until_ms = Some(now_ms + NAME_WAIT_MS);
         out.resubscribed = true;
+        out.send(self.ask_namesake());
     }
 
     /// What it runs ends with it.
     fn die(&mut self) {
         self.machine = None;
+        self.asks_until_ms = None;
         self.processes.clear();
+        self.changes += 1;
         self.coming.clear();
     }
 
@@ -269,28 +365,39 @@ impl Node for CellNode {
         if let (true, Some(machine)) = (up, &mut self.machine) {
             machine.take(now_ms - self.born_ms, CellInput::Reconnected);
         }
-        self.settle(now_ms, out);
+        self.live(now_ms, out);
     }
 
     fn missed(&mut self, _now_ms: u64, _out: &mut Outbox) {}
 
     fn receive(&mut self, now_ms: u64, message: &Message, out: &mut Outbox) {
-        self.handle(now_ms, message, out);
-        self.settle(now_ms, out);
+        if message.subject == self.inbox {
+            self.namesake_answered(now_ms, message, out);
+        } else {
+            self.handle(now_ms, message, out);
+        }
+        self.live(now_ms, out);
     }
 
     fn wake(&mut self, now_ms: u64, out: &mut Outbox) {
+        if self
+            .asks_until_ms
+            .is_some_and(|until_ms| until_ms <= now_ms)
+        {
+            self.start(now_ms, out);
+        }
         if let Some(machine) = &mut self.machine {
             machine.take(now_ms - self.born_ms, CellInput::Tick);
         }
-        self.settle(now_ms, out);
+        self.live(now_ms, out);
     }
 
     fn next_ms(&self) -> u64 {
         let machine = self.machine.as_ref().and_then(CellMachine::next_ms);
         let machine = machine.map(|at_ms| at_ms + self.born_ms);
         let process = self.coming.first().map(|(at_ms, ..)| *at_ms);
-        machine.into_iter().chain(process).min().unwrap_or(u64::MAX)
+        let all = [machine, process, self.asks_until_ms, self.leaves_by_ms];
+        all.into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 
     fn as_any(&self) -> &dyn Any {

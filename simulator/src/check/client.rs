@@ -35,7 +35,7 @@ impl Client {
 }
 
 impl Node for Client {
-    fn name(&self) -> &'static str {
+    fn label(&self) -> &'static str {
         "client"
     }
 

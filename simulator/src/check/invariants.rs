@@ -1,7 +1,7 @@
 //! What must hold: after every step, and when all is at rest. To add one, write a function and name it
 //! in [`Invariants::after_step`] or [`at_rest`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shared::{
     InstanceId,
@@ -18,6 +18,11 @@ use super::{
     world::World,
 };
 
+/// The longest that two reps of one name run while nothing fails: a ttl and two intervals, in which the one that
+/// leaves hears the other, and the time in which its instances end.
+const MAX_TWO_REPS_MS: u64 = 15_000 + 2 * 5_000 + 1_000;
+/// … and two auctioneers: it must be heard for a second.
+const MAX_TWO_AUCTIONEERS_MS: u64 = 2_000;
 /// The longest that an instance may run twice while nothing fails, milliseconds.
 pub(super) const MAX_DOUBLE_MS: u64 = 2_000;
 
@@ -29,8 +34,12 @@ type Checked = Result<(), String>;
 pub(super) struct Invariants {
     /// What runs twice, and since when of the time in which nothing failed.
     doubles: BTreeMap<InstanceId, u64>,
+    /// Since when two programs of a name run.
+    namesakes: BTreeMap<String, u64>,
     short_doubles: u64,
     longest_double_ms: u64,
+    /// [`CellNode::changes`] of all cells at the last look.
+    changes: u64,
 }
 
 /// Plays a script. The first broken promise, and the timeline if it is to be kept.
@@ -59,6 +68,10 @@ impl Invariants {
         let checked = no_cell_holds_more_than_it_has(world)
             .map_err(|what| ("over-commitment", what))
             .and_then(|()| {
+                self.no_name_is_kept_by_two(world)
+                    .map_err(|what| ("one of a name", what))
+            })
+            .and_then(|()| {
                 self.nothing_runs_twice(world)
                     .map_err(|what| ("double run", what))
             });
@@ -71,11 +84,45 @@ impl Invariants {
         report.longest_double_ms = report.longest_double_ms.max(self.longest_double_ms);
     }
 
+    /// Of two programs of one name one leaves in time.
+    fn no_name_is_kept_by_two(&mut self, world: &World<'_>) -> Checked {
+        let two = two_of_a_name(world);
+        self.namesakes.retain(|name, _| two.contains(name.as_str()));
+        for name in two {
+            let since_ms = self
+                .namesakes
+                .entry(name.to_owned())
+                .or_insert(world.now_ms());
+            let most_ms = if name.starts_with('a') {
+                MAX_TWO_AUCTIONEERS_MS
+            } else {
+                MAX_TWO_REPS_MS
+            };
+            let flows_ms = world.now_ms() - world.flows_since_ms().max(*since_ms);
+            if flows_ms > most_ms {
+                return Err(format!(
+                    "two programs named {name} run for more than {most_ms} ms in which nothing failed"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// No instance runs on two cells for long. A cell that an auctioneer has lost counts as gone until it is
     /// back; and for good, if an auctioneer was restarted after the instance was started elsewhere.
     fn nothing_runs_twice(&mut self, world: &World<'_>) -> Checked {
+        let changes = world.all::<CellNode>().map(|cell| cell.changes).sum();
+        let same = std::mem::replace(&mut self.changes, changes) == changes;
+        if same && self.doubles.is_empty() && !world.has_namesakes() {
+            return Ok(());
+        }
+        // what the one of them runs that leaves ends with it
+        let two = two_of_a_name(world);
         let mut runs: BTreeMap<InstanceId, Vec<(&CellNode, u64)>> = BTreeMap::new();
-        for cell in world.all::<CellNode>() {
+        for cell in world
+            .all::<CellNode>()
+            .filter(|cell| !two.contains(cell.name()))
+        {
             for (instance, process) in &cell.processes {
                 let on = runs.entry(*instance).or_default();
                 on.push((cell, process.since_ms));
@@ -112,13 +159,30 @@ impl Invariants {
     }
 }
 
+/// The names that two programs have. One that asks whether its name is free does not count.
+fn two_of_a_name<'w>(world: &'w World<'_>) -> BTreeSet<&'w str> {
+    if !world.has_namesakes() {
+        return BTreeSet::new();
+    }
+    let reps = world.all::<CellNode>().filter(|c| c.machine().is_some());
+    let auctioneers = world
+        .all::<AuctioneerNode>()
+        .filter(|a| a.machine().is_some());
+    let names = reps
+        .map(CellNode::name)
+        .chain(auctioneers.map(AuctioneerNode::name));
+    let mut seen = BTreeSet::new();
+    names.filter(|name| !seen.insert(*name)).collect()
+}
+
 /// Checked on the whole world.
 type Invariant = fn(&World<'_>) -> Checked;
 
 /// The first that does not hold when nothing has failed for longer than a ttl and every request was
 /// asked once more.
 pub(super) fn at_rest(world: &World<'_>) -> Option<Violation> {
-    let all: [(&'static str, Invariant); 4] = [
+    let all: [(&'static str, Invariant); 5] = [
+        ("nothing outlives its rep", nothing_outlives_its_rep),
         ("answered", every_request_is_answered),
         ("answers are true", answers_are_true),
         ("believed is true", what_is_believed_is_true),
@@ -150,6 +214,15 @@ fn no_cell_holds_more_than_it_has(world: &World<'_>) -> Checked {
         }
     }
     Ok(())
+}
+
+/// What a rep ran ended before it left.
+fn nothing_outlives_its_rep(world: &World<'_>) -> Checked {
+    let mut left = world.all::<CellNode>().filter(|c| c.machine().is_none());
+    match left.find_map(|cell| Some((cell, cell.processes.keys().next()?))) {
+        None => Ok(()),
+        Some((cell, instance)) => Err(format!("{instance} outlives {}", cell.label())),
+    }
 }
 
 /// Asked again when nothing fails, every request has an answer, and not `unknown`.
@@ -194,8 +267,10 @@ fn answers_are_true(world: &World<'_>) -> Checked {
             let instance = instance_id(&asked.id, &asked.app, kind, index);
             let on = |c: &&CellNode| c.processes.contains_key(&instance);
             let runs: Vec<&CellNode> = world.all::<CellNode>().filter(on).collect();
-            let said = world.all::<CellNode>().find(|c| c.name() == cell.as_ref());
-            let was_there = said.is_some_and(|c| c.launched.contains(&instance));
+            let mut said = world
+                .all::<CellNode>()
+                .filter(|c| c.name() == cell.as_ref());
+            let was_there = said.any(|c| c.launched.contains(&instance));
             let (id, kept) = (&asked.id, runs.first().map(|c| c.name()));
             if told.outcome == Outcome::Placed && !was_there {
                 return Err(format!(
@@ -228,14 +303,14 @@ fn what_is_believed_is_true(world: &World<'_>) -> Checked {
             let Some(belief) = believed.get(name) else {
                 return Err(format!("{} does not know {name}", node.name()));
             };
-            if (&belief.available, &belief.apps) != (&truth.available, &truth.apps) {
+            if (&belief.available, &belief.counts.apps) != (&truth.available, &truth.counts.apps) {
                 return Err(format!(
                     "{} believes that {name} has {:?} free and runs {:?}; it has {:?} and runs {:?}",
                     node.name(),
                     belief.available.memory_mb,
-                    belief.apps,
+                    belief.counts.apps,
                     truth.available.memory_mb,
-                    truth.apps
+                    truth.counts.apps
                 ));
             }
             let used: i64 = cell.processes.values().map(|p| p.memory_mb).sum();

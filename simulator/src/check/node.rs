@@ -7,13 +7,13 @@ use super::bus::{Message, Subscription};
 /// A program on the bus, under virtual time. It lives several lives: [`Node::begin`] starts one,
 /// [`Node::die`] ends it at once.
 pub(super) trait Node {
-    /// How it is called in timelines.
-    fn name(&self) -> &str;
+    /// How it is called in timelines. Two programs of one name are called differently.
+    fn label(&self) -> &str;
 
     /// What it listens to now.
     fn subscriptions(&self) -> Vec<Subscription>;
 
-    /// The program starts, for the `life`th time.
+    /// The program starts, for the `life`th time, and asks first whether its name is free.
     fn begin(&mut self, now_ms: u64, life: u32, out: &mut Outbox);
 
     /// The program is killed.
@@ -52,6 +52,10 @@ pub(super) struct Outbox {
     pub(super) resubscribed: bool,
     /// Cells that count as gone now, to this node.
     pub(super) lost_cells: Vec<String>,
+    /// The program ends by itself.
+    pub(super) exits: bool,
+    /// With it what it began is forgotten.
+    pub(super) forgets: bool,
 }
 
 impl Outbox {

@@ -45,6 +45,8 @@ pub(super) enum What {
         fault: Fault,
         for_ms: u64,
     },
+    /// A second program of its name starts.
+    Namesake(usize),
 }
 
 /// How something fails.
@@ -107,6 +109,9 @@ impl Script {
             let step = script.draw_fault(last_ms, &mut random);
             script.steps.push(step);
         }
+        if random.chance(0.2) {
+            script.draw_namesake(last_ms, &mut random);
+        }
         script.steps.sort_by_key(|step| step.at_ms);
         script
     }
@@ -136,7 +141,7 @@ impl Script {
     }
 
     fn draw_fault(&self, last_ms: u64, random: &mut Random) -> Step {
-        let node = random.place(self.auctioneers + self.cells.len());
+        let node = random.place(self.machines());
         let at_ms = 2_000 + random.below(last_ms - 2_000);
         let for_ms = [300, 1_500, 4_000, 9_000, 20_000][random.place(5)]
             * random.range(5, 15).unsigned_abs()
@@ -163,10 +168,67 @@ impl Script {
         }
     }
 
+    /// A second program of a name starts: mostly because the first one fails, or as that is started, too.
+    fn draw_namesake(&mut self, last_ms: u64, random: &mut Random) {
+        let node = random.place(self.machines());
+        let at_ms = 2_000 + random.below(last_ms - 2_000);
+        self.steps.push(Step {
+            at_ms,
+            what: What::Namesake(node),
+        });
+        let length_ms = [1_000, 5_000, 14_000, 25_000][random.place(4)];
+        let for_ms = length_ms * random.range(5, 15).unsigned_abs() / 10;
+        let fault = match random.place(6) {
+            0 => return,
+            1..=3 => Fault::Freeze,
+            4 => Fault::Cut {
+                noticed_ms: random.below(for_ms.min(1_000)),
+                lost: random.chance(0.5),
+            },
+            _ => Fault::Restart,
+        };
+        let begins_ms = if fault == Fault::Restart {
+            (at_ms + random.below(700)).saturating_sub(for_ms)
+        } else {
+            at_ms.saturating_sub(1 + random.below(for_ms))
+        };
+        self.steps.push(Step {
+            at_ms: begins_ms,
+            what: What::Fail {
+                node,
+                fault,
+                for_ms,
+            },
+        });
+    }
+
+    /// How many auctioneers and cells there are from the start; they are the first nodes, the client is the next.
+    pub(super) fn machines(&self) -> usize {
+        self.auctioneers + self.cells.len()
+    }
+
+    /// The nodes of which a second program starts, in order.
+    pub(super) fn namesakes(&self) -> impl Iterator<Item = usize> {
+        self.steps.iter().filter_map(|step| match step.what {
+            What::Namesake(node) => Some(node),
+            _ => None,
+        })
+    }
+
+    /// So long the cluster comes to rest after that: longer than a ttl, and than two programs of one name run.
+    pub(super) fn rest_ms(&self) -> u64 {
+        if self.namesakes().next().is_some() {
+            45_000
+        } else {
+            20_000
+        }
+    }
+
     /// When everything has been asked and nothing fails any more.
     pub(super) fn quiet_ms(&self) -> u64 {
         let ends = self.steps.iter().map(|step| match step.what {
             What::Ask(n) => step.at_ms + self.requests[n].queue_timeout_ms,
+            What::Namesake(_) => step.at_ms,
             What::Fail { for_ms, fault, .. } => {
                 step.at_ms
                     + for_ms

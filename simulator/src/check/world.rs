@@ -16,9 +16,7 @@ use super::{
 };
 use crate::{queue::EventQueue, random::Random};
 
-/// After the last fault the cluster comes to rest for so long: longer than a ttl.
-const REST_MS: u64 = 20_000;
-/// Then every request is asked once more, and so long later everything must be right.
+/// When all is at rest, every request is asked once more, and so long later everything must be right.
 const LAST_ANSWERS_MS: u64 = 6_000;
 
 /// What happens at a moment.
@@ -33,6 +31,8 @@ enum Happening {
     Step(usize, bool),
     /// A connection that ended is noticed.
     Noticed(usize),
+    /// What a delay held up has arrived.
+    CaughtUp,
     /// Everything is asked once more.
     LastQuestions,
 }
@@ -51,6 +51,8 @@ struct Place {
     subscriptions: Vec<Subscription>,
     life: u32,
     alive: bool,
+    /// It starts as soon as it has a connection.
+    starts: bool,
     frozen: u32,
     cut: u32,
     /// The server and the node know that the connection ended.
@@ -78,6 +80,7 @@ struct Place {
 pub(super) struct World<'s> {
     script: &'s Script,
     now_us: u64,
+    end_us: u64,
     queue: EventQueue<Happening>,
     places: Vec<Place>,
     random: Random,
@@ -86,6 +89,8 @@ pub(super) struct World<'s> {
     faults: u32,
     /// How long nothing failed, all in all, microseconds.
     flow_us: u64,
+    /// When something failed last.
+    failed_us: u64,
     /// Cells that counted as gone, to one auctioneer at least, and when.
     lost: Vec<(String, u64)>,
     /// When an auctioneer was killed last.
@@ -100,14 +105,14 @@ impl<'s> World<'s> {
     pub(super) fn begun(script: &'s Script, keep: bool) -> Self {
         let mut world = Self::new(script, keep);
         world.begin();
-        let rest_us = (script.quiet_ms() + REST_MS) * 1_000;
+        let rest_us = (script.quiet_ms() + script.rest_ms()) * 1_000;
         world.queue.add(rest_us, Happening::LastQuestions);
         world
     }
 
     /// What comes next happens. False when the script has been played to its end.
     pub(super) fn goes_on(&mut self, report: &mut CheckReport) -> bool {
-        let end_us = (self.script.quiet_ms() + REST_MS + LAST_ANSWERS_MS) * 1_000;
+        let end_us = self.end_us;
         let Some((at_us, happening)) = self.queue.pop().filter(|(at_us, _)| *at_us <= end_us)
         else {
             self.now_us = end_us;
@@ -115,6 +120,8 @@ impl<'s> World<'s> {
         };
         if self.faults == 0 {
             self.flow_us += at_us - self.now_us;
+        } else {
+            self.failed_us = at_us;
         }
         self.now_us = at_us;
         self.happens(happening, report);
@@ -134,23 +141,29 @@ impl<'s> World<'s> {
     fn new(script: &'s Script, keep: bool) -> Self {
         let root = Random::new(script.seed);
         let policy = Policy::preset(script.policy).expect("scripts name presets");
-        let mut nodes: Vec<Box<dyn Node>> = Vec::new();
-        for n in 0..script.auctioneers {
-            let random = root.fork("auctioneer", n as u64);
-            nodes.push(Box::new(AuctioneerNode::new(
-                format!("a{n}"),
-                policy.clone(),
-                random,
-            )));
-        }
-        for (n, memory_mb) in script.cells.iter().enumerate() {
-            let random = root.fork("cell", n as u64);
-            nodes.push(Box::new(CellNode::new(format!("c{n}"), *memory_mb, random)));
-        }
+        let node = |n: usize, nth: &str| -> Box<dyn Node> {
+            if n < script.auctioneers {
+                let (name, random) = (
+                    format!("a{n}"),
+                    root.fork(&format!("auctioneer{nth}"), n as u64),
+                );
+                let label = format!("{name}{nth}");
+                return Box::new(AuctioneerNode::new(name, label, policy.clone(), random));
+            }
+            let n = n - script.auctioneers;
+            let (name, random) = (format!("c{n}"), root.fork(&format!("cell{nth}"), n as u64));
+            let label = format!("{name}{nth}");
+            Box::new(CellNode::new(name, label, script.cells[n], random))
+        };
+        let mut nodes: Vec<Box<dyn Node>> = (0..script.machines()).map(|n| node(n, "")).collect();
         nodes.push(Box::new(Client::default()));
+        for (n, of) in script.namesakes().enumerate() {
+            nodes.push(node(of, &format!("-{}", n + 2)));
+        }
         Self {
             script,
             now_us: 0,
+            end_us: (script.quiet_ms() + script.rest_ms() + LAST_ANSWERS_MS) * 1_000,
             queue: EventQueue::new(),
             places: nodes.into_iter().map(Place::new).collect(),
             random: root.fork("bus", 0),
@@ -160,6 +173,7 @@ impl<'s> World<'s> {
             },
             faults: 0,
             flow_us: 0,
+            failed_us: 0,
             lost: Vec::new(),
             restarted_ms: None,
             last_questions: Vec::new(),
@@ -171,9 +185,19 @@ impl<'s> World<'s> {
         self.now_us / 1_000
     }
 
+    /// Whether a second program of a name starts in this run.
+    pub(super) fn has_namesakes(&self) -> bool {
+        self.places.len() > self.script.machines() + 1
+    }
+
     /// Milliseconds in which nothing failed.
     pub(super) fn flow_ms(&self) -> u64 {
         self.flow_us / 1_000
+    }
+
+    /// Since when nothing has failed, milliseconds.
+    pub(super) fn flows_since_ms(&self) -> u64 {
+        self.failed_us / 1_000
     }
 
     pub(super) fn script(&self) -> &Script {
@@ -207,7 +231,7 @@ impl<'s> World<'s> {
                 script.auctioneers, script.policy, script.cells
             )
         });
-        for n in 0..self.places.len() {
+        for n in 0..=script.machines() {
             self.revive(n);
         }
         for (n, step) in script.steps.iter().enumerate() {
@@ -230,6 +254,7 @@ impl<'s> World<'s> {
             }
             Happening::Step(n, begins) => self.step(n, begins, report),
             Happening::Noticed(n) => self.notice(n, true),
+            Happening::CaughtUp => self.faults -= 1,
             Happening::LastQuestions => {
                 self.resting = true;
                 for request in 0..self.script.requests.len() {
@@ -256,12 +281,18 @@ impl<'s> World<'s> {
         for cell in out.lost_cells {
             self.lost.push((cell, now_ms));
         }
+        if out.forgets {
+            self.restarted_ms = Some(now_ms);
+        }
         for note in out.notes {
             self.timeline
-                .add(self.now_us, self.places[n].node.name(), || note);
+                .add(self.now_us, self.places[n].node.label(), || note);
         }
         for message in out.messages {
             self.send(n, message);
+        }
+        if out.exits {
+            return self.places[n].ends();
         }
         let place = &mut self.places[n];
         let next_us = place.node.next_ms().saturating_mul(1_000);
@@ -381,12 +412,22 @@ impl<'s> World<'s> {
                 report.asked += 1;
                 self.ask(request);
             }
+            What::Namesake(_) => {
+                let steps = &self.script.steps[..n];
+                let before = steps.iter().filter(|s| matches!(s.what, What::Namesake(_)));
+                let node = self.script.machines() + 1 + before.count();
+                let name = self.places[node].node.label().to_owned();
+                let what = || "starts: a second program of the name".to_owned();
+                self.timeline.add(self.now_us, &name, what);
+                *report.faults.entry("namesake").or_default() += 1;
+                self.revive(node);
+            }
             What::Fail {
                 node,
                 fault,
                 for_ms,
             } => {
-                let name = self.places[node].node.name().to_owned();
+                let name = self.places[node].node.label().to_owned();
                 let what = || {
                     format!(
                         "{} {}",
@@ -403,7 +444,10 @@ impl<'s> World<'s> {
                     self.fail(node, fault);
                 } else {
                     self.mend(node, fault);
-                    self.faults -= 1;
+                    // messages flow when those that were held up have arrived
+                    let last_us = self.places[node].last_arrival_us();
+                    self.queue
+                        .add(last_us.max(self.now_us), Happening::CaughtUp);
                 }
             }
         }
@@ -418,7 +462,7 @@ impl<'s> World<'s> {
         if asked.queue_timeout_ms > 0 {
             body["queue_timeout"] = format!("{}ms", asked.queue_timeout_ms).into();
         }
-        let client = self.places.len() - 1;
+        let client = self.script.machines();
         let mut number = 0;
         self.act(client, |node, _, out| {
             if let Some(client) = node.as_any_mut().downcast_mut::<Client>() {
@@ -437,6 +481,7 @@ impl Place {
             subscriptions: Vec::new(),
             life: 0,
             alive: false,
+            starts: false,
             frozen: 0,
             cut: 0,
             noticed: false,
@@ -453,6 +498,19 @@ impl Place {
             down_us: 0,
             subscription_us: Vec::new(),
         }
+    }
+
+    /// The program is no more, killed or by itself.
+    fn ends(&mut self) {
+        self.alive = false;
+        self.waiting.clear();
+        self.unsent.clear();
+    }
+
+    /// When the last message from it reaches the server, or the last one for it arrives.
+    fn last_arrival_us(&self) -> u64 {
+        let arrivals = self.subscription_us.iter().copied();
+        arrivals.fold(self.up_us.max(self.down_us), u64::max)
     }
 
     fn resubscribe(&mut self) {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use placement::{Cell, Request};
+use placement::{Cell, Counts, Request};
 use serde_json::{Map, Value, json};
 use shared::wire::{Instance, InstancesAnswer, StartBody, Stop, parse, parse_cell, parse_start};
 
@@ -133,16 +133,7 @@ impl Recording {
         let Some(held) = self.held.get(&cell.cell) else {
             return fields.into();
         };
-        for field in [
-            "available",
-            "apps",
-            "tasks",
-            "owners",
-            "tags",
-            "starting",
-            "cpu_capped",
-            "cpu_uncapped",
-        ] {
+        for field in ["available"].into_iter().chain(Counts::FIELDS) {
             fields.remove(field);
         }
         let mut counts: BTreeMap<(String, i64, i64, String), u64> = BTreeMap::new();

@@ -94,15 +94,7 @@ impl SimCell {
         seed: u64,
     ) -> Self {
         empty.available = empty.total.clone();
-        empty.apps.clear();
-        empty.owners.clear();
-        empty.tags.clear();
-        (
-            empty.tasks,
-            empty.starting,
-            empty.cpu_capped,
-            empty.cpu_uncapped,
-        ) = (0, 0, 0, 0);
+        empty.counts = placement::Counts::default();
         let settings = CellSettings {
             cadence,
             drain_deadline: Span::default(),

@@ -140,7 +140,7 @@ impl World<'_> {
             if cell.next_reboot.is_some() {
                 all.reboot_hits += count;
             }
-            for (app, instances) in &cell.apps {
+            for (app, instances) in &cell.counts.apps {
                 let entry = all.apps.entry(app.clone()).or_default();
                 entry.instances += u64::from(*instances);
                 entry.sharing |= *instances > 1;

@@ -46,14 +46,14 @@ fn is_unreachable(error: &anyhow::Error) -> bool {
 
 /// What is there already, by app.
 #[derive(Debug, Default)]
-struct There {
+struct Existing {
     indices: BTreeSet<u32>,
     running: usize,
     queued: usize,
 }
 
 fn refusal(requests: &[Request], answers: &Answers) -> Option<String> {
-    let mut there: BTreeMap<&str, There> = BTreeMap::new();
+    let mut there: BTreeMap<&str, Existing> = BTreeMap::new();
     for (app, requests) in by_app(requests) {
         let wanted = |index: u32| {
             let names = |request: &&Request| match &request.indices {
@@ -102,7 +102,7 @@ fn is_own(requests: &[&Request], instance: &Instance) -> bool {
     })
 }
 
-fn message(there: &BTreeMap<&str, There>) -> String {
+fn message(there: &BTreeMap<&str, Existing>) -> String {
     let mut lines: Vec<String> = there
         .iter()
         .map(|(app, there)| there.in_words(app))
@@ -119,7 +119,7 @@ fn message(there: &BTreeMap<&str, There>) -> String {
     lines.join("\n")
 }
 
-impl There {
+impl Existing {
     fn in_words(&self, app: &str) -> String {
         let indices = format_indices(self.indices.iter().copied());
         let mut counts = Vec::new();

@@ -197,7 +197,7 @@ fn kept_for(cell: &placement::Cell) -> String {
 
 fn row(entry: &PoolCell) -> Vec<Cell> {
     let cell = &entry.cell;
-    let instances: u32 = cell.apps.values().sum::<u32>() + cell.tasks;
+    let instances: u32 = cell.counts.apps.values().sum::<u32>() + cell.counts.tasks;
     let of = |free: Option<i64>, total: Option<i64>, unit: &str| match (free, total) {
         (Some(free), Some(total)) => format!("{free}/{total}{unit}"),
         _ => "unlimited".into(),

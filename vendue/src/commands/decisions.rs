@@ -1,7 +1,7 @@
 //! Decisions as people read them: of a scenario file, of a dry run, and judged again.
 
 use comfy_table::Cell;
-use placement::{DecisionReport, Tally, joined};
+use placement::{DecisionReport, Rating, Tally, joined};
 
 use super::reasons::why;
 use crate::{
@@ -57,7 +57,7 @@ fn explain(decision: &DecisionReport) -> anyhow::Result<()> {
     for text in &decision.notes {
         output::say_wrapped(&format!("{name}: {text}"))?;
     }
-    if decision.stages.is_empty() && decision.scores.is_empty() {
+    if decision.stages.is_empty() && decision.ratings.is_empty() {
         return Ok(());
     }
     output::say(format_args!("{name}:"))?;
@@ -67,17 +67,25 @@ fn explain(decision: &DecisionReport) -> anyhow::Result<()> {
             output::say_wrapped(&format!("    {}", dropped(tally, &stage.stage)))?;
         }
     }
-    for score in &decision.scores {
-        let terms = score.terms.iter();
+    for rated in &decision.ratings {
+        let terms = rated.terms.iter();
         let terms: Vec<String> = terms.map(|(n, v)| format!("{n} {}", number(*v))).collect();
-        let (cell, value) = (&score.cell, number(score.value));
+        let (cell, rating) = (&rated.cell, words(rated.rating));
         let terms = joined(&terms, decision.product);
-        output::say_wrapped(&format!("  {cell}: {value} = {terms}"))?;
+        output::say_wrapped(&format!("  {cell}: {rating} = {terms}"))?;
     }
     if let Some(line) = runner_up(decision) {
         output::say_wrapped(&format!("  {line}"))?;
     }
     Ok(())
+}
+
+/// `cost 0.5` or `score 0.5`.
+fn words(rating: Rating) -> String {
+    match rating {
+        Rating::Cost(cost) => format!("cost {}", number(cost)),
+        Rating::Score(score) => format!("score {}", number(score)),
+    }
 }
 
 /// What was dropped, under its stage's name, which is not said again.
@@ -90,16 +98,12 @@ fn dropped(tally: &Tally, stage: &str) -> String {
 /// The best of the cells that were rated and did not win.
 fn runner_up(decision: &DecisionReport) -> Option<String> {
     let winner = decision.cell.as_deref()?;
-    let others = decision.scores.iter().filter(|s| *s.cell != *winner);
-    let highest = decision.score.is_some();
-    let best = others.min_by(|a, b| {
-        let (a, b) = if highest { (b, a) } else { (a, b) };
-        a.value.total_cmp(&b.value)
-    })?;
-    let rated = output::counted(decision.scores.len(), "cell");
-    let (cell, value) = (&best.cell, number(best.value));
+    let others = decision.ratings.iter().filter(|s| *s.cell != *winner);
+    let best = others.min_by(|a, b| a.rating.best_first(&b.rating))?;
+    let rated = output::counted(decision.ratings.len(), "cell");
+    let (cell, rating) = (&best.cell, words(best.rating));
     Some(format!(
-        "{rated} rated; the best of the others is {cell} with {value}"
+        "{rated} rated; the best of the others is {cell}, {rating}"
     ))
 }
 
@@ -110,10 +114,10 @@ mod tests {
     use super::*;
 
     fn decision(rating: &str) -> DecisionReport {
-        let score = |cell: &str, value: f64| json!({"cell": cell, "value": value, "terms": []});
+        let rated = |cell: &str, number: f64| json!({"cell": cell, rating: number, "terms": []});
         serde_json::from_value(json!({
             "app": "a", "index": 0, "kind": "lrp", "outcome": "placed", "cell": "c1", rating: 2.0,
-            "scores": [score("c1", 2.0), score("c2", 1.0), score("c3", 3.0)],
+            "ratings": [rated("c1", 2.0), rated("c2", 1.0), rated("c3", 3.0)],
         }))
         .unwrap()
     }
@@ -123,14 +127,14 @@ mod tests {
         let next = |rating: &str| runner_up(&decision(rating)).unwrap();
         assert_eq!(
             next("score"),
-            "3 cells rated; the best of the others is c3 with 3"
+            "3 cells rated; the best of the others is c3, score 3"
         );
         assert_eq!(
             next("cost"),
-            "3 cells rated; the best of the others is c2 with 1"
+            "3 cells rated; the best of the others is c2, cost 1"
         );
         let mut alone = decision("cost");
-        alone.scores.truncate(1);
+        alone.ratings.truncate(1);
         assert_eq!(runner_up(&alone), None);
     }
 

@@ -30,7 +30,7 @@ pub(crate) struct ExplainArgs {
     /// The app
     app: String,
     /// Also decide again over the cells as they are now, with what each stage dropped, cells by
-    /// name, and what each finalist scored
+    /// name, and each finalist's cost or score
     #[arg(long)]
     cells: bool,
 }

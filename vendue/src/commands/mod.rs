@@ -6,6 +6,7 @@ pub(crate) mod auth;
 pub(crate) mod capacity;
 pub(crate) mod cells;
 pub(crate) mod condition;
+pub(crate) mod connection;
 pub(crate) mod decisions;
 pub(crate) mod demo;
 pub(crate) mod drain;

@@ -30,7 +30,7 @@ pub(crate) struct PlaceArgs {
     /// Another policy than the scenario's: a preset's name or a file
     #[arg(long, value_name = "NAME|FILE", conflicts_with = "live")]
     policy: Option<String>,
-    /// Say what each stage dropped and what each finalist scored; =cells names the cells
+    /// Say what each stage dropped, and each finalist's cost or score; =cells names the cells
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, value_name = "HOW",
           default_missing_value = "stages")]
     explain: Option<Depth>,
@@ -44,7 +44,7 @@ pub(crate) struct PlaceArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Depth {
-    /// Each stage, each finalist's score
+    /// Each stage, each finalist's cost or score
     Stages,
     /// And the cells that each stage dropped, by name
     Cells,

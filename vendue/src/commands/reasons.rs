@@ -2,6 +2,8 @@
 
 use placement::Tally;
 
+use crate::output::counted;
+
 /// The reason with its numbers: `insufficient resources: memory (needs 900 MiB, the best of 4 cells
 /// has 100 MiB)`. What the reason does not name follows after a semicolon.
 pub(crate) fn why(reason: Option<&str>, tally: &[Tally]) -> String {
@@ -24,6 +26,15 @@ pub(crate) fn why(reason: Option<&str>, tally: &[Tally]) -> String {
             let said = row.reason.as_deref();
             row.cells != 1 || row.needs.is_some() || !said.is_some_and(|r| reason.ends_with(r))
         });
+        // one stage dropped all cells, and the reason is about it: only how many is missing
+        if let [row] = rest[..]
+            && row.cells > 0
+            && row.reason.is_none()
+            && row.needs.is_none()
+            && row.names.is_empty()
+        {
+            return format!("{reason} ({} dropped)", counted(row.cells, "cell"));
+        }
     }
     parts.extend(rest.into_iter().map(|row| dropped(row, !reason.is_empty())));
     parts.join("; ")
@@ -115,7 +126,7 @@ mod tests {
         );
         assert_eq!(
             why(Some("no stack"), &[stack]),
-            "no stack; stack: 2 cells dropped"
+            "no stack (2 cells dropped)"
         );
         let refusal = "z1-cell-0 refused: draining";
         let draining = |cells| row("cell", cells, None, Some("draining"));

@@ -5,7 +5,6 @@ pub(crate) mod settings;
 
 use std::path::PathBuf;
 
-use anyhow::Context;
 use serde::Deserialize;
 use shared::{Subjects, nats::NatsOptions, shutdown};
 use toml::Table;
@@ -13,6 +12,7 @@ use toml::Table;
 use self::settings::RepSettings;
 use crate::{
     cluster::{connect, nats_options, short_name},
+    commands::connection::{self, Connection},
     context::{Exit, Global, Usage},
     output,
 };
@@ -31,39 +31,27 @@ pub(crate) struct RepArgs {
 }
 
 impl RepArgs {
-    /// The file with the flags over it.
-    fn merged(&self) -> anyhow::Result<RepSettings> {
-        let file = match &self.config {
-            None => RepSettings::default(),
-            Some(file) => read(file)?,
+    /// How the file says that NATS is reached, and its settings with the flags over them.
+    fn merged(&self) -> anyhow::Result<(Connection, RepSettings)> {
+        let (connection, file) = match &self.config {
+            None => Default::default(),
+            Some(file) => connection::read::<RepSettings>(file)?,
         };
         let mut table = Table::try_from(file)?;
         table.extend(Table::try_from(self.settings.clone())?);
-        Ok(RepSettings::deserialize(table)?)
+        Ok((connection, RepSettings::deserialize(table)?))
     }
-}
-
-fn read(file: &std::path::Path) -> anyhow::Result<RepSettings> {
-    let text = std::fs::read_to_string(file).with_context(|| file.display().to_string());
-    let text = text.map_err(|e| Usage::because(format_args!("{e:#}")))?;
-    let settings = toml::from_str(&text).map_err(|e| {
-        Usage::because(format_args!(
-            "{}: {}",
-            file.display(),
-            e.to_string().trim_end()
-        ))
-    })?;
-    Ok(settings)
 }
 
 /// Runs a cell until it is stopped or drained.
 pub(crate) async fn rep(global: &Global, args: &RepArgs) -> anyhow::Result<Exit> {
-    let mut settings = args.merged()?;
+    let (connection, settings) = args.merged()?;
     if args.print_config {
-        output::say(settings.print()?.trim_end())?;
+        let connection = connection.with_flags(global);
+        output::say(settings.print(&connection)?.trim_end())?;
         return Ok(Exit::Ok);
     }
-    let global = in_cluster(global, settings.nats.take(), settings.prefix.take());
+    let global = connection.under(global);
     let config = settings.config()?;
     // before anything is said of the connection
     rep::validate(&config).map_err(unusable)?;
@@ -79,6 +67,7 @@ pub(crate) async fn rep(global: &Global, args: &RepArgs) -> anyhow::Result<Exit>
              use NATS_URL, --creds or the file of --config"
         );
     }
+    connection::warn_of_open_files(&options, args.config.as_ref())?;
     let bus = connect(&options).await?;
     let (cell, zone, url) = (&config.cell, &config.zone, &bus.url);
     tracing::info!(cell, zone, url, "starting rep");
@@ -93,20 +82,6 @@ fn has_credentials(word: &str) -> bool {
     let address = word.split_once("://").map(|(_, address)| address);
     address.is_some_and(|address| address.contains('@'))
 }
-
-/// The file's address and prefix count where no flag and no variable says otherwise.
-fn in_cluster(global: &Global, nats: Option<String>, prefix: Option<String>) -> Global {
-    let mut global = global.clone();
-    if global.url().is_none() && global.context.is_none() {
-        global.nats = nats;
-    }
-    if global.prefix == DEFAULT_PREFIX {
-        global.prefix = prefix.unwrap_or(global.prefix);
-    }
-    global
-}
-
-const DEFAULT_PREFIX: &str = "vendue";
 
 /// What is wrong with the settings, named as the flags are.
 fn unusable(error: rep::RepError) -> anyhow::Error {

@@ -2,14 +2,17 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use anyhow::Context;
 use auctioneer::Limits;
 use placement::{Invalid, Span};
 use serde::{Deserialize, de::DeserializeOwned};
 use shared::{Subjects, clock::millis, shutdown};
 use toml::{Table, Value};
 
-use super::{policy, rep_role::settings::span};
+use super::{
+    connection::{self, Connection},
+    policy,
+    rep_role::settings::span,
+};
 use crate::{
     cluster::{nats_options, short_name},
     context::{Exit, Global, Usage},
@@ -82,7 +85,11 @@ pub(crate) fn auctioneer_error(error: auctioneer::AuctioneerError) -> anyhow::Er
 
 /// Runs an auctioneer until it is stopped.
 pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow::Result<Exit> {
-    let mut table = read_table(args.config.as_ref())?;
+    let (connection, mut table) = match &args.config {
+        None => (Connection::default(), Table::new()),
+        Some(file) => connection::read(file)?,
+    };
+    let global = &connection.under(global);
     let span = |span: Option<Span>| span.map(|span| span.to_string());
     for (key, flag) in [
         ("name", args.name.clone()),
@@ -110,6 +117,8 @@ pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow
     let shutdown = shutdown::on_signals()?;
     options.name = short_name(&config.name);
     options.identity = Some(config.name.clone());
+    options.no_echo = true;
+    connection::warn_of_open_files(&options, args.config.as_ref())?;
     let bus = crate::cluster::connect(&options).await?;
     tracing::info!(
         name = config.name,
@@ -124,16 +133,6 @@ pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow
 
 /// How placements are decided when nobody says otherwise.
 pub(crate) const DEFAULT_POLICY: &str = "diego";
-
-fn read_table(file: Option<&PathBuf>) -> anyhow::Result<Table> {
-    let Some(file) = file else {
-        return Ok(Table::new());
-    };
-    let text = std::fs::read_to_string(file).with_context(|| file.display().to_string());
-    let text = text.map_err(|e| Usage::because(format_args!("{e:#}")))?;
-    text.parse()
-        .map_err(|e| Usage::because(format_args!("{}: {e}", file.display())))
-}
 
 /// Reads a configuration; what is wrong names the field.
 fn from_table<T: DeserializeOwned>(table: Table, file: Option<&PathBuf>) -> anyhow::Result<T> {

@@ -103,7 +103,7 @@ pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Exit> {
     )
     .await?;
     let ending = connections.options.ending.clone();
-    let said = Said {
+    let access = Access {
         port: server.as_ref().map(Server::port),
         url: connections.options.url.clone(),
         key: connections.key(OPERATOR),
@@ -111,7 +111,7 @@ pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Exit> {
     let works = async {
         ready(&cluster, args.cells).await?;
         // with nobody to read it, the cluster is no worse
-        let _ = said.announce(args, global);
+        let _ = access.announce(args, global);
         std::future::pending().await
     };
     let done = tokio::select! {
@@ -323,8 +323,8 @@ async fn shut_down_roles(roles: &mut JoinSet<Ended>, grace: Duration) {
     roles.abort_all();
 }
 
-/// Where the cluster is.
-struct Said {
+/// Where the cluster is, and with which key one gets in.
+struct Access {
     /// The private server's port.
     port: Option<u16>,
     /// What clients connect to.
@@ -333,7 +333,7 @@ struct Said {
     key: Option<PathBuf>,
 }
 
-impl Said {
+impl Access {
     /// Says where it is and what to type.
     fn announce(&self, args: &UpArgs, global: &Global) -> anyhow::Result<()> {
         if global.output == Format::Json {

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::common::{Up, checkout, run};
+use crate::common::{Up, checkout, end, run, vendue};
 
 /// The fields of a document: those that are always there, and those that may be.
 type Fields = (BTreeSet<String>, BTreeSet<String>);
@@ -132,6 +132,52 @@ fn documents_without_a_cluster_are_as_documented() {
             "{line}: {error}"
         );
     }
+}
+
+#[test]
+fn documents_of_keys_are_as_documented() {
+    let files = tempfile::tempdir().unwrap();
+    let dir = files.path().join("auth");
+    let json = |line: &str| {
+        let args: Vec<&str> = line.split(' ').chain(["--output", "json"]).collect();
+        end(vendue().arg("auth").args(args).arg("--dir").arg(&dir))
+            .expect(0, &[])
+            .json()
+    };
+    check("auth init", &json("init"));
+    for (line, role, name) in [
+        ("add-cell c1 c2", "cell", "c1"),
+        ("add-auctioneer a1", "auctioneer", "a1"),
+        ("add-user alice", "user", "alice"),
+        ("add-user olga --role operator", "operator", "olga"),
+    ] {
+        let document = json(line);
+        // the page says of the others that they are as this one
+        check("auth add-cell NAME", &document);
+        let added = &document["added"][0];
+        let expected = ["context", "key", "name", "nkey", "role"].map(String::from);
+        assert_eq!(keys(added), expected.into(), "{line}: {added}");
+        assert_eq!(
+            (&added["role"], &added["name"]),
+            (&role.into(), &name.into())
+        );
+        for file in ["key", "context"] {
+            let file = added[file].as_str().unwrap();
+            assert!(fs::exists(file).unwrap(), "{line}: {added}");
+        }
+    }
+    check("auth remove NAME", &json("remove c2"));
+    check("auth print", &json("print"));
+    let signing_keys = json("print --format jwt");
+    assert_eq!(
+        keys(&signing_keys),
+        ["signing_keys", "v"].map(String::from).into()
+    );
+    let error = end(vendue()
+        .args(["auth", "remove", "nobody", "--output", "json", "--dir"])
+        .arg(&dir));
+    let error = &error.expect(2, &[]).json()["error"];
+    assert_eq!(error["code"], "invalid_request", "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

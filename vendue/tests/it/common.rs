@@ -15,13 +15,13 @@ use tempfile::TempDir;
 
 /// What a program said and how it ended.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct Finished {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-impl Said {
+impl Finished {
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("{e}: {self:?}"))
@@ -66,9 +66,9 @@ pub(crate) fn checkout() -> PathBuf {
 }
 
 /// Runs a command to its end.
-pub(crate) fn end(command: &mut Command) -> Said {
+pub(crate) fn end(command: &mut Command) -> Finished {
     let output = command.stdin(Stdio::null()).output().unwrap();
-    Said {
+    Finished {
         code: output.status.code(),
         out: String::from_utf8_lossy(&output.stdout).into_owned(),
         err: String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -76,7 +76,7 @@ pub(crate) fn end(command: &mut Command) -> Said {
 }
 
 /// The program with these arguments and no cluster, run to its end.
-pub(crate) fn run(args: &[&str]) -> Said {
+pub(crate) fn run(args: &[&str]) -> Finished {
     end(vendue().args(args))
 }
 
@@ -134,7 +134,7 @@ impl Up {
         command
     }
 
-    pub(crate) fn run(&self, args: &[&str]) -> Said {
+    pub(crate) fn run(&self, args: &[&str]) -> Finished {
         end(&mut self.command(args))
     }
 

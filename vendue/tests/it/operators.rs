@@ -278,7 +278,7 @@ async fn decisions_are_explained_down_to_the_cell() {
     .expect(0, &["placed"]);
     let now = &up.json(&["explain", "small", "--cells"])["now"];
     assert!(
-        now[0]["scores"].as_array().is_some_and(|s| !s.is_empty()),
+        now[0]["ratings"].as_array().is_some_and(|r| !r.is_empty()),
         "{now}"
     );
 }
@@ -303,7 +303,7 @@ async fn a_policy_of_ones_own_decides_and_takes_objectives() {
         up.run(&[&args[..], &more].concat())
     };
     let cell =
-        |said: &crate::common::Said| said.expect(0, &[]).json()["instances"][0]["cell"].clone();
+        |said: &crate::common::Finished| said.expect(0, &[]).json()["instances"][0]["cell"].clone();
     let first = cell(&run("a", "100", "r.AvailableMemoryMB"));
     // the fuller cell by one objective, the emptier by the other
     assert_eq!(cell(&run("b", "100", "-r.AvailableMemoryMB")), first);

@@ -2,13 +2,14 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt,
     process::{Child, Stdio},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::NatsServer;
 
-use crate::common::{Said, end, run, until, vendue};
+use crate::common::{Finished, end, run, until, vendue};
 
 pub(crate) struct Role(Child);
 
@@ -129,7 +130,7 @@ impl Contexts {
         fs::write(self.0.path().join("nats/context.txt"), format!("{name}\n")).unwrap();
     }
 
-    fn health(&self, env: &[(&str, &str)], args: &[&str]) -> Said {
+    fn health(&self, env: &[(&str, &str)], args: &[&str]) -> Finished {
         let mut command = vendue();
         command.args(["health", "--role", "nats"]).args(args);
         command.env("XDG_CONFIG_HOME", self.0.path());
@@ -208,5 +209,135 @@ fn invalid_settings_of_a_role_are_bad_usage_and_the_only_error() {
         let ended = run(&[&role[..], &["--nats", "nats://127.0.0.1:1"]].concat());
         ended.expect(2, &[fault]);
         assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_of_settings_says_how_a_role_connects() {
+    let home = tempfile::tempdir().unwrap();
+    let pair = nkeys::KeyPair::new_user();
+    let key = home.path().join("c1.nk");
+    fs::write(&key, pair.seed().unwrap()).unwrap();
+    let server = NatsServer::with_config(&format!(
+        "authorization {{ users: [{{ nkey: {} }}] }}\n",
+        pair.public_key()
+    ))
+    .await;
+    let (url, key) = (server.url(), key.to_str().unwrap());
+    let connection = format!("nats = \"{url}\"\nnkey = \"{key}\"\n");
+    let role = |name: &str, settings: &str| {
+        let file = home.path().join(format!("{name}.toml"));
+        fs::write(&file, format!("{connection}{settings}")).unwrap();
+        let mut command = vendue();
+        command.arg(name).arg("--config").arg(file);
+        command
+    };
+    let mut auctioneer = role("auctioneer", "name = \"a1\"\n");
+    let settings = "cell = \"c1\"\nmemory = 64\nsimulated = true\n";
+    let mut rep = role("rep", settings);
+    let (mut auctioneer, mut cell) = (Role::start(&mut auctioneer), Role::start(&mut rep));
+    until("the cluster to be healthy", || {
+        let said = run(&["health", "--nats", &url, "--nkey", key]);
+        (said.code == Some(0)).then_some(()).ok_or(said.err)
+    })
+    .await;
+    // an option and a variable come before the file
+    let mut rep = role("rep", settings);
+    end(rep.args(["--nkey", "/no/such.nk"])).expect(2, &["/no/such.nk"]);
+    let mut rep = role("rep", settings);
+    end(rep.env("NATS_NKEY", "/no/other.nk")).expect(2, &["/no/other.nk"]);
+    let mut rep = role("rep", "tls-cert = \"c1.pem\"\ncell = \"c1\"\nmemory = 64\n");
+    end(&mut rep).expect(2, &["certificate", "without its key"]);
+    let mut rep = role("rep", "tls-first = 3\n");
+    end(&mut rep).expect(2, &["rep.toml", "line 3", "tls-first"]);
+    cell.end();
+    auctioneer.end();
+}
+
+#[test]
+fn a_role_warns_of_a_file_with_its_credentials_that_everybody_can_read() {
+    let home = tempfile::tempdir().unwrap();
+    let set = |path: &std::path::Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    set(home.path(), 0o755);
+    let [key, settings] = ["c1.nk", "rep.toml"].map(|name| home.path().join(name));
+    fs::write(&key, nkeys::KeyPair::new_user().seed().unwrap()).unwrap();
+    // nothing is there to connect to; the certificate without a key ends the rep
+    let text =
+        "nats = \"nats://t0k@127.0.0.1:1\"\ncell = \"c1\"\nmemory = 64\ntls-cert = \"c1.pem\"\n";
+    fs::write(&settings, text).unwrap();
+    for (mode, warned) in [(0o644, true), (0o600, false)] {
+        set(&key, mode);
+        set(&settings, mode);
+        let mut rep = vendue();
+        rep.args(["rep", "--config"])
+            .arg(&settings)
+            .arg("--nkey")
+            .arg(&key);
+        let said = end(&mut rep);
+        said.expect(2, &["without its key"]);
+        for file in [&key, &settings] {
+            let warning = format!("chmod 600 {}", file.display());
+            assert_eq!(said.err.contains(&warning), warned, "{said:?}");
+        }
+        assert!(!said.err.contains("t0k"), "{said:?}");
+    }
+}
+
+/// Who may advertise can make up as many cells as he likes, each with as many apps.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_cells_does_not_fill_the_log() {
+    const CELLS: usize = 2_000;
+    let server = NatsServer::start().await;
+    let home = tempfile::tempdir().unwrap();
+    let log = home.path().join("log");
+    let mut auctioneer = vendue();
+    auctioneer.args(["auctioneer", "--nats", &server.url(), "--name", "a1"]);
+    let auctioneer = auctioneer.stderr(fs::File::create(&log).unwrap()).spawn();
+    let _auctioneer = Role(auctioneer.unwrap());
+    let client = server.client().await;
+    let apps: serde_json::Map<_, _> = (0..200).map(|n| (format!("app-{n}"), 1.into())).collect();
+    let say = async |nth: usize, ttl: &str| {
+        let cell = format!("flood-{nth}");
+        let resources = serde_json::json!({"memory_mb": 1, "disk_mb": 1, "containers": 1});
+        let advert = serde_json::json!({"v": 1, "incarnation": "018f0000-0000-4000-8000-000000000001",
+            "seq": if ttl == "0s" { 2 } else { 1 }, "clock_ms": 1, "ttl": ttl, "cell": cell, "zone": "z1", "total": resources,
+            "available": resources, "apps": apps});
+        let subject = format!("vendue.cell.{cell}.advert");
+        client
+            .publish(subject, advert.to_string().into())
+            .await
+            .unwrap();
+    };
+    let lines = |what: &str| {
+        let text = fs::read_to_string(&log).unwrap();
+        let lines = text.lines().filter(|line| line.contains(what));
+        lines.map(str::to_owned).collect::<Vec<String>>()
+    };
+    until("the auctioneer to listen", || {
+        let listens = !lines("starting auctioneer").is_empty();
+        let said = run(&["health", "--nats", &server.url(), "--role", "auctioneer"]);
+        (listens && said.code == Some(0))
+            .then_some(())
+            .ok_or(said.err)
+    })
+    .await;
+    for (ttl, what) in [("1m", "joined"), ("0s", "lost")] {
+        for nth in 0..CELLS {
+            say(nth, ttl).await;
+        }
+        // each further one is in a later second, which tells what the seconds before left out
+        let mut more = CELLS;
+        testkit::eventually(&format!("what was left out of cells {what}"), async || {
+            more += 1;
+            say(more, "1m").await;
+            say(more, "0s").await;
+            !lines(&format!("cells {what}, and not logged")).is_empty()
+        })
+        .await;
+        let logged = lines(&format!("cell {what}"));
+        assert!(logged.len() < CELLS / 2, "{}", logged.len());
+        assert!(logged.iter().all(|line| line.len() < 1_000), "{logged:?}");
     }
 }

@@ -10,7 +10,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair,
 use tempfile::TempDir;
 use testkit::NatsServer;
 
-use crate::common::{Said, end, until, vendue};
+use crate::common::{Finished, end, until, vendue};
 
 /// An authority, and what it has signed: files below a directory.
 struct Authority {
@@ -67,7 +67,7 @@ fn pem(label: &str, der: &[u8]) -> String {
     format!("-----BEGIN {label}-----\n{text}\n-----END {label}-----\n")
 }
 
-fn health(url: &str, args: &[&str]) -> Said {
+fn health(url: &str, args: &[&str]) -> Finished {
     let mut command = vendue();
     command.args(["health", "--role", "nats", "--nats", url]);
     end(command.args(args))

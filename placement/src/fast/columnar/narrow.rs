@@ -11,6 +11,7 @@ use crate::{
 
 impl Columnar<'_> {
     pub(super) fn strict_locality(&mut self, request: &Request) {
+        // without `strict` they are wishes, which the narrowing of the same name serves
         if !request.strict || (request.near.is_empty() && request.far.is_empty()) {
             return;
         }
@@ -27,12 +28,14 @@ impl Columnar<'_> {
             Narrow::ZoneFewest => {
                 let counts = &view.session.app(group).zones;
                 let columns = &view.columns;
+                // a job's app may have run in zones that no cell left is in, so the fewest is taken of those left
                 let count = |p: &u32| columns.zone(*p).map_or(0, |zone| counts[zone as usize]);
                 let fewest = scratch.alive.iter().map(count).min().unwrap_or(0);
                 keep(scratch, |p| count(p) == fewest);
             }
             Narrow::AppFewest => {
                 let holders = &view.session.app(group).holders;
+                // every count is 0: all would be kept
                 if holders.is_empty() {
                     return;
                 }
@@ -44,6 +47,7 @@ impl Columnar<'_> {
                 let memory = |p: &u32| view.session.row(*p).free[Resource::Memory];
                 let mut sorted: Vec<i64> = scratch.alive.iter().map(memory).collect();
                 let middle = sorted.len() / 2;
+                // the middle one and its equals stay, as in the plain engine: never less than half
                 let threshold = *sorted.select_nth_unstable(middle).1;
                 keep(scratch, |p| memory(p) >= threshold);
             }
@@ -54,6 +58,7 @@ impl Columnar<'_> {
     fn nearby(&mut self, request: &Request) {
         let Self { view, scratch, .. } = self;
         if request.near.is_empty() && request.far.is_empty() {
+            // who names nothing to be near or far from is kept apart from the owner's other work
             if let Some(owner) = &request.owner {
                 let holders = view.owner(owner);
                 if !holders.is_empty() {
@@ -64,16 +69,19 @@ impl Columnar<'_> {
         }
         let in_rack = |p: u32, wanted: &[bool]| {
             let rack = view.columns.racks[p as usize];
+            // two cells without a rack are not in the same one
             rack != NO_RACK && wanted[rack as usize]
         };
         if !request.far.is_empty() {
             let held = view.held(&request.far);
+            // away from the cells first, then from their racks: the second wish must not undo the first
             keep_if_any(scratch, |p| held[*p as usize] == 0);
             let racks = view.racks_of(&held);
             keep_if_any(scratch, |p| !in_rack(*p, &racks));
         }
         if !request.near.is_empty() {
             let held = view.held(&request.near);
+            // the same cell is nearer than the same rack
             if !keep_if_any(scratch, |p| held[*p as usize] > 0) {
                 let racks = view.racks_of(&held);
                 keep_if_any(scratch, |p| in_rack(*p, &racks));

@@ -26,6 +26,7 @@ impl Ranking<'_> {
 
     fn compare(&self, a: u32, b: u32) -> Ordering {
         let distances = self.distance(a).cmp(&self.distance(b));
+        // two names may have one hash, and then the slots' order must not decide: it is not the plain engine's
         distances.then_with(|| self.by_name(a, b))
     }
 }
@@ -38,6 +39,7 @@ impl Columnar<'_> {
             policy,
             ..
         } = self;
+        // a policy without scores rates all cells alike
         if scratch.totals.is_empty() {
             scratch.totals.resize(scratch.alive.len(), 0.0);
         }
@@ -52,11 +54,13 @@ impl Columnar<'_> {
         if finalists.is_empty() {
             return Choice::default();
         }
+        // names are compared only where somebody sees them: it is a cold line of memory for each cell
         if context.first || context.explain > Explain::Winner {
             finalists.sort_unstable_by(|a, b| ranking.by_name(a.0, b.0));
         }
         let drawn = match policy.pick {
             _ if context.first => 0,
+            // of tied cells the one whose lot comes first after the job's point
             Pick::Lowest | Pick::Highest => 0,
             Pick::Sample | Pick::FirstOf { .. } => tie::draw(point, finalists.len()),
         };
@@ -65,16 +69,17 @@ impl Columnar<'_> {
         } else {
             nearest(&finalists, &ranking, drawn)
         };
-        let Some((winner, value)) = found else {
+        let Some((winner, rating)) = found else {
             return Choice::default();
         };
         if context.explain == Explain::Winner {
+            // the caller wants none; the plain engine's are dropped later, in the planner
             finalists.clear();
         }
         Choice {
             winner: Some(winner),
             finalists: finalists.iter().map(|(slot, _)| *slot).collect(),
-            value: (policy.pick != Pick::Sample).then_some(value),
+            rating: (policy.pick != Pick::Sample).then_some(rating),
             trace: None,
         }
     }
@@ -82,11 +87,11 @@ impl Columnar<'_> {
 
 /// The cells that could win and their values.
 fn finalists(scratch: &Scratch, pick: &Pick, ranking: &Ranking<'_>) -> Vec<(u32, f64)> {
-    let finite = |(p, value): (&u32, &f64)| value.is_finite().then_some((*p, *value));
+    let finite = |(p, rating): (&u32, &f64)| rating.is_finite().then_some((*p, *rating));
     let scored = || scratch.alive.iter().zip(&scratch.totals).filter_map(finite);
     let best = |highest: bool| {
         let best = score::best(&scratch.totals, highest);
-        let tied = scored().filter(|(_, value)| score::ties(*value, best));
+        let tied = scored().filter(|(_, rating)| score::ties(*rating, best));
         tied.collect()
     };
     match pick {
@@ -96,6 +101,7 @@ fn finalists(scratch: &Scratch, pick: &Pick, ranking: &Ranking<'_>) -> Vec<(u32,
         Pick::FirstOf { fraction, highest } => {
             let mut all: Vec<(u32, f64)> = scored().collect();
             let k = first_k(*fraction, all.len());
+            // a fraction of few cells may be less than one of them: the best takes its place
             if k < 1 {
                 return best(*highest);
             }
@@ -107,6 +113,7 @@ fn finalists(scratch: &Scratch, pick: &Pick, ranking: &Ranking<'_>) -> Vec<(u32,
                 };
                 values.then_with(|| ranking.compare(a.0, b.0))
             };
+            // which cells these are counts, not their order: no full sort
             all.select_nth_unstable_by(k - 1, order);
             all.truncate(k);
             all

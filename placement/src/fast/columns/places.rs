@@ -39,6 +39,7 @@ impl Places {
             self.is_asked_for = true;
             (0..).take(slots).for_each(|slot| self.touch(slot));
         }
+        // each move shifts all between the old and the new place; from a few on one pass over all is less
         if self.dirty.len() > FEW {
             self.settle_many(number);
             return;
@@ -79,6 +80,7 @@ impl Places {
             is_dirty,
             ..
         } = self;
+        // all dirty ones leave, then come back: an entry is never looked for by a number that it no longer has
         order.retain(|(_, slot)| !is_dirty[*slot as usize]);
         let mut come = Vec::with_capacity(dirty.len());
         for slot in dirty.drain(..) {

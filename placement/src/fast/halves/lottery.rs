@@ -16,6 +16,7 @@ impl HalvesPlan<'_> {
         let guess = place(k as f64 / n as f64);
         let below = self.count_below(guess, high(point));
         let off = k as f64 - below as f64;
+        // how many lie in a stretch of the circle varies by about the root of their number: three times that nearly always suffices
         let margin = 3.0 * off.abs().sqrt() + 4.0;
         let from = place((k as f64 + off.min(0.0) - margin) / n as f64);
         let to = place((k as f64 + off.max(0.0) + margin) / n as f64);

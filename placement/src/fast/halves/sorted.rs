@@ -22,6 +22,7 @@ pub(super) struct Entry {
 
 impl Entry {
     fn key(&self) -> (i64, u32) {
+        // the slot makes it unique, so that a cell is found again among its equals
         (self.memory, self.slot)
     }
 }

@@ -70,6 +70,7 @@ impl Bucket {
                 .as_ref()
                 .is_some_and(|sorted| sorted.lots != lots)
             {
+                // lots are of one auction: the next one draws others
                 self.sorted = None;
                 self.looks = 0;
             }

@@ -26,8 +26,10 @@ pub(super) struct Key {
 
 /// A float as an integer of the same order.
 pub(super) fn ordered_bits(x: f64) -> u64 {
+    // plus 0.0: it makes -0.0, which is equal to 0.0 but has other bits, the same key
     let bits = (x + 0.0).to_bits();
     if bits >> 63 == 1 {
+        // of negative floats the greater bits are the lower number
         !bits
     } else {
         bits | 1 << 63

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Cell, Explain, PlanContext, Policy, Pool, Request, Resources};
+use crate::{Cell, Explain, PlanContext, Policy, Pool, Rating, Request, Resources};
 
 /// 2026-06-01.
 const NOW_MS: i64 = 1_780_272_000_000;
@@ -27,8 +27,10 @@ fn rated(stage: &str, combine: &str, cells: &[&dyn Fn(&mut Cell)]) -> Vec<(f64, 
     };
     let jobs = std::sync::Arc::new(request).jobs();
     let plan = pool.plan_plainly(&jobs, &Policy::parse(&text).unwrap(), &context);
-    let scores = &plan.decisions[0].explanation.as_ref().unwrap().scores;
-    scores.iter().map(|s| (s.terms[0].1, s.value)).collect()
+    let ratings = &plan.decisions[0].explanation.as_ref().unwrap().ratings;
+    let number = |rating: Rating| rating.score().or(rating.cost()).unwrap();
+    let rated = ratings.iter();
+    rated.map(|r| (r.terms[0].1, number(r.rating))).collect()
 }
 
 fn terms(stage: &str, cells: &[&dyn Fn(&mut Cell)]) -> Vec<f64> {
@@ -45,8 +47,8 @@ fn assert_close(found: &[f64], expected: &[f64], what: &str) {
 #[test]
 fn counts_are_taken_as_they_are() {
     let busy = |cell: &mut Cell| {
-        (cell.starting, cell.tasks, cell.index) = (3, 2, 7);
-        cell.apps.insert("web".into(), 5);
+        (cell.counts.starting, cell.counts.tasks, cell.index) = (3, 2, 7);
+        cell.counts.apps.insert("web".into(), 5);
     };
     let idle = |cell: &mut Cell| cell.index = 4;
     for (stage, expected) in [
@@ -66,7 +68,7 @@ fn counts_are_taken_as_they_are() {
 fn owners_by_rank_ratio_and_count() {
     let holding = |n: u32| {
         move |cell: &mut Cell| {
-            cell.owners.insert("me".into(), n);
+            cell.counts.owners.insert("me".into(), n);
         }
     };
     let cells: [&dyn Fn(&mut Cell); 3] = [&holding(1), &holding(0), &holding(4)];

@@ -56,7 +56,8 @@ fn recount(ledger: &Ledger) -> Cell {
         cell.debit(&request_of(&entry.work));
     }
     let starting = |entry: &&Entry| entry.state == InstanceState::Starting;
-    cell.starting = u32::try_from(ledger.instances.values().filter(starting).count()).unwrap();
+    cell.counts.starting =
+        u32::try_from(ledger.instances.values().filter(starting).count()).unwrap();
     cell.evacuating = ledger.cell.evacuating;
     cell
 }

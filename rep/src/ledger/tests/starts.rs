@@ -75,7 +75,7 @@ fn what_fits_is_taken_in_the_order_given() {
     assert_eq!(answers.iter().filter(|a| *a == "+").count(), 10);
     assert_eq!(answers[10], "insufficient resources: containers, memory");
     assert_eq!(ledger.cell().available.memory_mb, 0);
-    assert_eq!(ledger.cell().starting, 10);
+    assert_eq!(ledger.cell().counts.starting, 10);
 }
 
 #[test]

@@ -13,10 +13,9 @@ impl World<'_> {
             Fault::Freeze => place.frozen += 1,
             Fault::Restart => {
                 place.down += 1;
-                place.alive = false;
+                place.starts = false;
                 place.node.die();
-                place.waiting.clear();
-                place.unsent.clear();
+                place.ends();
             }
             Fault::Cut { noticed_ms, lost } => {
                 place.cut += 1;
@@ -43,6 +42,7 @@ impl World<'_> {
             Fault::Restart => {
                 place.down -= 1;
                 // a program that starts without a connection waits for one
+                place.starts = place.down == 0 && place.cut > 0;
                 if place.down == 0 && place.cut == 0 {
                     self.revive(n);
                 }
@@ -51,7 +51,7 @@ impl World<'_> {
                 place.cut -= 1;
                 if place.cut == 0 && !place.alive {
                     place.noticed = false;
-                    if place.down == 0 {
+                    if std::mem::take(&mut place.starts) {
                         self.revive(n);
                     }
                 } else if place.cut == 0 {

@@ -6,7 +6,7 @@ use clap::Args;
 use toml::Table;
 
 use super::settings::RepSettings;
-use crate::context::Global;
+use crate::{commands::connection::Connection, context::Global};
 
 impl RepSettings {
     /// Every setting: the default where there is one, else an example.
@@ -43,16 +43,16 @@ impl RepSettings {
             max_processes: Some(process.max_processes),
             max_files: Some(process.max_files),
             simulated: true,
-            nats: Some("nats://127.0.0.1:4222".into()),
-            prefix: Some("vendue".into()),
             attributes: Table::new(),
         }
     }
 
     /// A complete file: what is set, and every other key in a comment.
-    pub(super) fn print(&self) -> anyhow::Result<String> {
-        let given = Table::try_from(self.clone())?;
-        let examples = Table::try_from(Self::example())?;
+    pub(super) fn print(&self, connection: &Connection) -> anyhow::Result<String> {
+        let mut given = Table::try_from(self.clone())?;
+        given.extend(connection.table()?);
+        let mut examples = Table::try_from(Self::example())?;
+        let of_connection = Connection::example().table()?;
         let mut text = String::from(
             "# Settings of a cell: vendue rep --config FILE\n\
              # Each key is the flag of the same name; the flag replaces what stands here.\n\
@@ -61,7 +61,11 @@ impl RepSettings {
         let flags = Self::augment_args(clap::Command::new("rep"));
         let everywhere = Global::augment_args(clap::Command::new("rep"));
         let everywhere = everywhere.get_arguments();
-        let in_file = everywhere.filter(|arg| ["nats", "prefix"].contains(&arg.get_id().as_str()));
+        let in_file = everywhere.filter(|arg| {
+            arg.get_long()
+                .is_some_and(|key| of_connection.contains_key(key))
+        });
+        examples.extend(of_connection.clone());
         for arg in flags.get_arguments().chain(in_file) {
             let Some(key) = arg.get_long() else {
                 continue;

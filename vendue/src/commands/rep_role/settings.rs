@@ -111,10 +111,6 @@ pub(crate) struct RepSettings {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) simulated: bool,
     #[arg(skip)]
-    pub(super) nats: Option<String>,
-    #[arg(skip)]
-    pub(super) prefix: Option<String>,
-    #[arg(skip)]
     #[serde(skip_serializing_if = "Table::is_empty")]
     pub(super) attributes: Table,
 }

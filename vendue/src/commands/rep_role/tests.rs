@@ -14,7 +14,9 @@ fn args(more: &[&str]) -> Result<RepArgs, String> {
 }
 
 fn config(more: &[&str]) -> Result<rep::RepConfig, String> {
-    let config = args(more)?.merged().and_then(RepSettings::config);
+    let config = args(more)?
+        .merged()
+        .and_then(|(_, settings)| settings.config());
     config.map_err(|e| e.to_string())
 }
 
@@ -157,26 +159,43 @@ fn uncommented(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
+fn printed(flags: &[&str], connection: &Connection) -> String {
+    let (_, settings) = args(flags).unwrap().merged().unwrap();
+    settings.print(connection).unwrap()
+}
+
+fn read(text: &str) -> (Connection, RepSettings) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    connection::read(file.path()).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
 #[test]
 fn the_printed_file_is_complete_and_is_accepted() {
     let flags = [
         "--cell", "a", "--memory", "2G", "--extra", "gpu=4", "--run-as", "nobody",
     ];
-    let printed = args(&flags).unwrap().merged().unwrap().print().unwrap();
+    let printed = printed(&flags, &Connection::default());
     assert_eq!(from_file(&printed, &[]).unwrap(), config(&flags).unwrap());
-    // every flag is a key
-    for flag in RepSettings::augment_args(clap::Command::new("rep")).get_arguments() {
-        let key = flag.get_long().unwrap();
+    // every flag is a key, and so is everything about the connection
+    let flags = RepSettings::augment_args(clap::Command::new("rep"));
+    let own = flags.get_arguments().map(|flag| flag.get_long().unwrap());
+    let of_connection = Connection::example().table().unwrap();
+    for key in own.chain(of_connection.keys().map(String::as_str)) {
         let shown =
             printed.contains(&format!("\n{key} = ")) || printed.contains(&format!("\n# {key} = "));
         assert!(shown, "{key} is missing in\n{printed}");
     }
     // and what stands in the comments is accepted too
     let all = uncommented(&printed);
-    let settings: RepSettings = toml::from_str(&all).unwrap_or_else(|e| panic!("{e}\n{all}"));
+    let (connection, settings) = read(&all);
     assert_eq!(settings.memory, Some(2_048));
-    assert_eq!(settings.nats, RepSettings::example().nats);
+    assert_eq!(connection, Connection::example());
     settings.config().unwrap();
+    // what is set of the connection is printed as it is
+    let text = "nkey = 'c1.nk'\ntls-ca = 'ca.pem'\ntls-first = true\n";
+    let (given, _) = read(text);
+    assert_eq!(read(&self::printed(&[], &given)).0, given);
 }
 
 #[test]

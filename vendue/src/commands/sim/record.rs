@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::{
     cluster::{Cluster, Peer, TIMEOUT},
     context::{Exit, Global},
-    output::{note, say},
+    output::{counted, note, say},
 };
 
 /// How long cells have to advertise before the recording begins.
@@ -57,15 +57,15 @@ pub(crate) async fn record(global: &Global, args: &RecordArgs) -> anyhow::Result
     let policy = policy(&cluster).await;
     let begin = Instant::now();
     note(format_args!(
-        "recording {} cells; Ctrl-C ends the recording",
-        recording.cells()
+        "recording {}; Ctrl-C ends the recording",
+        counted(recording.cells(), "cell")
     ));
     listen(&mut subscriptions, &mut recording, begin, args.lasts).await;
     let lasted_ms = u64::try_from(begin.elapsed().as_millis())?;
     let text = recording.scenario(&args.name, &policy, lasted_ms)?;
     note(format_args!(
-        "recorded {} cells, {} requests and stops in {:.1} s; {} messages left out",
-        recording.cells(),
+        "recorded {}, {} requests and stops in {:.1} s; {} messages left out",
+        counted(recording.cells(), "cell"),
         recording.demands(),
         lasted_ms as f64 / 1e3,
         recording.left_out

@@ -205,6 +205,11 @@ impl Hostile {
         leaves["ttl"] = json!("0s");
         let mut made_up = reborn.clone();
         (made_up["cell"], made_up["available"]) = (json!("z9-fake"), truth["total"].clone());
+        // another cell, with what everybody hears of this one
+        let mut thief = truth.clone();
+        thief["cell"] = json!("z9-thief");
+        let mut thief_leaves = thief.clone();
+        thief_leaves["ttl"] = json!("0s");
         let claim = "00000000-0000-0000-0000-000000000001";
         let asked = json!({"v": 1, "kind": "asked", "by": "auctioneer-9", "auction": claim,
             "app": "web", "requests": ["forged-1"]});
@@ -214,6 +219,8 @@ impl Hostile {
             (subjects.cell("z0-a", "advert"), &reborn),
             (subjects.cell("z0-a", "advert"), &leaves),
             (subjects.cell("z9-fake", "advert"), &made_up),
+            (subjects.cell("z9-thief", "advert"), &thief),
+            (subjects.cell("z9-thief", "advert"), &thief_leaves),
             (subjects.event("asked", "web", "auctioneer-9"), &asked),
             (
                 subjects.outcome("forged-2"),

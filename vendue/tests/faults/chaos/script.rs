@@ -207,11 +207,12 @@ impl Writer {
                 },
             );
         self.once(at, Self::step(which, deed));
+        let over = if undo.is_some() { end } else { at };
         if let Some(undo) = undo {
             self.add(end, Self::step(which, undo));
-            // a moment in between, in which it is itself
-            self.busy[which] = end + Duration::from_millis(500);
         }
+        // a moment in between, in which it is itself
+        self.busy[which] = over + Duration::from_millis(500);
     }
 
     fn once(&mut self, at: Duration, step: Step) {
@@ -230,6 +231,8 @@ impl Writer {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     #[test]
@@ -251,5 +254,36 @@ mod tests {
         assert_eq!(done(&[Deed::Freeze]), done(&[Deed::Resume]));
         assert_eq!(done(&[Deed::Block]), done(&[Deed::Unblock]));
         assert!(done(&[Deed::Cut]) > 0);
+    }
+
+    #[test]
+    fn nothing_is_done_to_a_program_to_which_something_is_being_done() {
+        for seed in 0..200 {
+            // of each program, what would end what is being done to it
+            let mut busy = BTreeMap::new();
+            for (at, step) in Script::of(seed, 50).steps {
+                let (which, deed) = match step {
+                    Step::Rep(nth, deed) => (nth, deed),
+                    Step::Auctioneer(nth, deed) => (CELLS + nth, deed),
+                    Step::Server(deed) => (CELLS + AUCTIONEERS, deed),
+                    _ => continue,
+                };
+                let undo = match deed {
+                    Deed::Kill | Deed::KillWithSupervisors | Deed::Terminate => Some(Deed::Start),
+                    Deed::Freeze => Some(Deed::Resume),
+                    Deed::Block => Some(Deed::Unblock),
+                    Deed::Start | Deed::Resume | Deed::Unblock | Deed::Cut => None,
+                };
+                let ends = [Deed::Start, Deed::Resume, Deed::Unblock].contains(&deed);
+                let expected = busy.remove(&which);
+                assert_eq!(
+                    expected,
+                    ends.then_some(deed),
+                    "seed {seed}, {at:?}: {step:?}"
+                );
+                busy.extend(undo.map(|undo| (which, undo)));
+            }
+            assert_eq!(busy, BTreeMap::new(), "seed {seed}");
+        }
     }
 }

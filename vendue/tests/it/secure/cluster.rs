@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use testkit::NatsServer;
 
 use crate::{
-    common::{Said, end, until, vendue},
+    common::{Finished, end, until, vendue},
     roles::Role,
 };
 
@@ -33,7 +33,7 @@ pub(super) struct Secure {
 }
 
 /// `vendue auth` in a directory.
-pub(super) fn auth(dir: &Path, args: &[&str]) -> Said {
+pub(super) fn auth(dir: &Path, args: &[&str]) -> Finished {
     let mut command = vendue();
     command.arg("auth").args(args).arg("--dir").arg(dir);
     end(&mut command)
@@ -107,12 +107,17 @@ impl Secure {
         command
     }
 
-    pub(super) fn run(&self, who: &str, args: &[&str]) -> Said {
+    pub(super) fn run(&self, who: &str, args: &[&str]) -> Finished {
         end(&mut self.command(who, args))
     }
 
     /// A client that may try anything.
     pub(super) async fn raw(&self, who: &str) -> Raw {
+        self.raw_on(&self.server, who).await
+    }
+
+    /// The same on another server that knows our keys.
+    pub(super) async fn raw_on(&self, server: &NatsServer, who: &str) -> Raw {
         let seed = std::fs::read_to_string(self.key(who)).unwrap();
         let refused = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&refused);
@@ -124,7 +129,7 @@ impl Secure {
                 }
                 std::future::ready(())
             });
-        let client = options.connect(self.server.url()).await.unwrap();
+        let client = options.connect(server.url()).await.unwrap();
         Raw { client, refused }
     }
 }

@@ -7,3 +7,4 @@ mod deputies;
 mod files;
 mod forbidden;
 mod silent;
+mod state;

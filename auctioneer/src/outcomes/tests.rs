@@ -1,0 +1,176 @@
+use shared::InstanceId;
+
+use super::*;
+
+fn id(id: &str) -> RequestId {
+    RequestId::new(id).unwrap()
+}
+
+fn with_claim(body: &str, claim: Option<u128>) -> Ended {
+    Ended {
+        body: Bytes::from(body.to_owned()),
+        unsure: false,
+        contested: false,
+        claim: claim.map(AuctionId::from_u128),
+        own: None,
+    }
+}
+
+fn ended(outcomes: &mut Outcomes, now_ms: u64, name: &str, body: &str) {
+    outcomes.ended(now_ms, &id(name), with_claim(body, None), false);
+}
+
+fn announced(outcomes: &mut Outcomes, now_ms: u64, name: &str) {
+    outcomes.announced(now_ms, &id(name), AuctionId::from_u128(7));
+}
+
+#[test]
+fn the_first_outcome_is_kept_for_two_minutes() {
+    let mut outcomes = Outcomes::default();
+    announced(&mut outcomes, 0, "a");
+    assert_eq!(outcomes.get("a"), Some(Seen::Unsure(None)));
+    ended(&mut outcomes, 10, "a", "one");
+    ended(&mut outcomes, 20, "a", "two");
+    announced(&mut outcomes, 30, "a");
+    assert_eq!(outcomes.get("a"), Some(Seen::Ended("one".into())));
+    outcomes.ended(40, &id("a"), with_claim("settled", None), true);
+    assert_eq!(outcomes.get("a"), Some(Seen::Ended("settled".into())));
+    assert_eq!(outcomes.bytes, 7);
+    outcomes.prune(REMEMBER_MS + 9);
+    assert_eq!(outcomes.get("a"), Some(Seen::Ended("settled".into())));
+    outcomes.prune(REMEMBER_MS + 10);
+    assert_eq!(outcomes.get("a"), Some(Seen::Unsure(None)), "it was there");
+    assert_eq!((outcomes.bytes, outcomes.dropped), (0, 0));
+    assert_eq!(outcomes.get("b"), None);
+}
+
+#[test]
+fn of_two_outcomes_the_one_with_the_lower_claim_stands_whichever_comes_first() {
+    for order in [[1, 2], [2, 1]] {
+        let mut outcomes = Outcomes::default();
+        for claim in order {
+            let new = with_claim(&claim.to_string(), Some(claim));
+            outcomes.ended(0, &id("a"), new, false);
+        }
+        assert_eq!(
+            outcomes.get("a"),
+            Some(Seen::Unsure(Some("1".into()))),
+            "which copy runs is seen on the cells: {order:?}"
+        );
+        assert_eq!(outcomes.claim(&id("a")), Some(AuctionId::from_u128(1)));
+    }
+}
+
+#[test]
+fn an_outcome_that_leaves_open_what_runs_is_replaced_by_a_better_one() {
+    let mut outcomes = Outcomes::default();
+    let unknown = r#"{"id":"a","app":"web","outcome":"unknown","instances":[]}"#;
+    let placed = r#"{"id":"a","app":"web","outcome":"placed","instances":[],"claim":"00000000-0000-0000-0000-000000000009"}"#;
+    let heard = |body: &'static str| Ended::heard(&id("a"), body.into()).unwrap();
+    outcomes.ended(0, &id("a"), heard(unknown), false);
+    assert_eq!(outcomes.get("a"), Some(Seen::Unsure(Some(unknown.into()))));
+    outcomes.ended(1, &id("a"), heard(placed), false);
+    assert_eq!(outcomes.get("a"), Some(Seen::Ended(placed.into())));
+    assert_eq!(outcomes.claim(&id("a")), Some(AuctionId::from_u128(9)));
+}
+
+#[test]
+fn what_is_no_answer_to_the_request_is_no_outcome() {
+    for (body, good) in [
+        (
+            r#"{"id":"a","app":"web","outcome":"placed","instances":[]}"#,
+            true,
+        ),
+        (
+            r#"{"error":{"code":"invalid_request","message":"app: missing"}}"#,
+            true,
+        ),
+        (
+            r#"{"id":"b","app":"web","outcome":"placed","instances":[]}"#,
+            false,
+        ),
+        (
+            r#"{"id":"a","app":"web","outcome":"done","instances":[]}"#,
+            false,
+        ),
+        (r#"{"id":"a","outcome":"placed"}"#, false),
+        ("{}", false),
+        ("\u{1}garbage", false),
+        ("", false),
+    ] {
+        let heard = Ended::heard(&id("a"), body.into());
+        assert_eq!(heard.is_some(), good, "{body}");
+    }
+}
+
+#[test]
+fn too_many_outcomes_push_out_the_oldest_which_is_known_to_have_been_there() {
+    let mut outcomes = Outcomes::default();
+    for n in 0..=MAX_OUTCOMES {
+        ended(&mut outcomes, 0, &n.to_string(), "x");
+    }
+    assert_eq!(outcomes.get("0"), Some(Seen::Unsure(None)));
+    assert_eq!(outcomes.get("1"), Some(Seen::Ended("x".into())));
+    assert_eq!((outcomes.known.len(), outcomes.dropped), (MAX_OUTCOMES, 1));
+}
+
+#[test]
+fn what_is_pushed_out_is_counted() {
+    let mut outcomes = Outcomes::default();
+    let large = "x".repeat(MAX_BYTES / 4 * 3);
+    for (id, dropped) in [("a", 0), ("b", 1), ("c", 2), ("d", 3)] {
+        ended(&mut outcomes, 0, id, &large);
+        assert_eq!(outcomes.dropped(), dropped, "after {id}");
+    }
+}
+
+#[test]
+fn a_flood_of_announcements_pushes_out_no_outcome() {
+    let mut outcomes = Outcomes::default();
+    ended(&mut outcomes, 0, "a", "x");
+    for n in 0..=MAX_BEGUN {
+        announced(&mut outcomes, 0, &n.to_string());
+    }
+    assert_eq!(outcomes.get("a"), Some(Seen::Ended("x".into())));
+    assert_eq!((outcomes.known.len(), outcomes.dropped), (MAX_BEGUN + 1, 0));
+}
+
+#[test]
+fn too_many_bytes_push_out_the_oldest() {
+    let mut outcomes = Outcomes::default();
+    let large = "x".repeat(MAX_BYTES / 2);
+    ended(&mut outcomes, 0, "a", &large);
+    ended(&mut outcomes, 0, "b", &large);
+    assert_eq!(outcomes.get("a"), Some(Seen::Ended(large.clone().into())));
+    ended(&mut outcomes, 0, "c", "x");
+    assert_eq!(outcomes.get("a"), Some(Seen::Unsure(None)));
+    assert_eq!(outcomes.get("b"), Some(Seen::Ended(large.into())));
+    assert_eq!(outcomes.get("c"), Some(Seen::Ended("x".into())));
+}
+
+#[test]
+fn what_was_begun_here_counts_among_the_bytes() {
+    let mut outcomes = Outcomes::default();
+    let own = Begun {
+        app: "web".into(),
+        instances: vec![InstanceId::from_u128(1); 3],
+    };
+    let new = Ended {
+        own: Some(Arc::new(own)),
+        ..with_claim("12345", None)
+    };
+    outcomes.ended(0, &id("a"), new, false);
+    assert_eq!(outcomes.bytes, 5 + 3 * 16);
+}
+
+#[test]
+fn so_many_forgotten_ids_are_known_to_have_been_there() {
+    let mut former = Former::default();
+    for n in 0..2 * FORMER {
+        former.add(&n.to_string());
+    }
+    assert!(former.has("0") && former.has(&(2 * FORMER - 1).to_string()));
+    former.add("one more");
+    assert!(!former.has("0"), "the older half is forgotten");
+    assert!(former.has(&FORMER.to_string()) && former.has("one more"));
+}

@@ -1,0 +1,68 @@
+//! What time ends: deadlines of replies, and queue timeouts.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::Requests;
+use crate::{
+    ids::TicketId,
+    ticket::{Done, Slot, State, because},
+    turn::Turn,
+};
+
+impl Requests {
+    /// Deadlines of requests and queue timeouts.
+    pub(crate) fn due(&mut self, turn: &mut Turn) {
+        // before the deadlines: what is given up here is in the reply that those send
+        while let Some(key) = pop_due(&mut self.queue_ends, turn.now_ms) {
+            self.give_up_all(turn, key, |instance| match &instance.state {
+                State::Held(why) => Some(Arc::clone(why)),
+                _ => None,
+            });
+        }
+        while let Some(key) = pop_due(&mut self.deadlines, turn.now_ms) {
+            let Some(ticket) = self.tickets.get(&key) else {
+                continue;
+            };
+            // a longer queue timeout goes on after the reply: what waits is then reported as queued
+            if ticket.queue_end_ms <= turn.now_ms {
+                self.give_up_all(turn, key, |instance| {
+                    let late = matches!(instance.state, State::Waiting);
+                    late.then(|| because("its deadline passed before it was sent to a cell"))
+                });
+            }
+            self.end_unchecked(turn, key);
+            if self.tickets.contains_key(&key) {
+                self.reply(turn, key);
+            }
+        }
+    }
+
+    /// The deadline passed while the cells were still being asked whether the request runs already.
+    fn end_unchecked(&mut self, turn: &mut Turn, key: TicketId) {
+        let Some(ticket) = self.tickets.get(&key) else {
+            return;
+        };
+        let why = match ticket.located {
+            None => "another auctioneer owns this request; cells did not report its state in time",
+            Some(_) => "cells did not report in time where the instances in near and far run",
+        };
+        for position in 0..ticket.instances.len() {
+            let slot = Slot::new(key, position);
+            if matches!(self.state(slot), Some(State::Checking)) {
+                self.finish(turn, slot, Done::unknown(None, why));
+            }
+        }
+    }
+
+    /// When [`Requests::due`] must be called next.
+    pub(crate) fn next_due_ms(&self) -> Option<u64> {
+        let ends = [self.deadlines.first(), self.queue_ends.first()];
+        ends.into_iter().flatten().map(|(at_ms, _)| *at_ms).min()
+    }
+}
+
+fn pop_due(ends: &mut BTreeSet<(u64, TicketId)>, now_ms: u64) -> Option<TicketId> {
+    let (_, key) = *ends.first().filter(|(at_ms, _)| *at_ms <= now_ms)?;
+    ends.pop_first();
+    Some(key)
+}

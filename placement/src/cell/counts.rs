@@ -1,0 +1,85 @@
+use std::collections::BTreeMap;
+
+use crate::request::{Kind, Request};
+
+/// The instances on a cell, counted in every way that a stage looks at.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Counts {
+    /// Reserved but not yet running.
+    pub starting: u32,
+    /// Of each app, whatever their state; without tasks.
+    pub apps: BTreeMap<String, u32>,
+    /// Tasks.
+    pub tasks: u32,
+    /// By owner.
+    pub owners: BTreeMap<String, u32>,
+    /// By tag, `"key=value"`.
+    pub tags: BTreeMap<String, u32>,
+    /// With a cpu limit.
+    pub cpu_capped: u32,
+    /// Without one.
+    pub cpu_uncapped: u32,
+}
+
+impl Counts {
+    /// Their names in messages and files, where they are fields of the cell.
+    pub const FIELDS: [&str; 7] = [
+        "starting",
+        "apps",
+        "tasks",
+        "owners",
+        "tags",
+        "cpu_capped",
+        "cpu_uncapped",
+    ];
+
+    /// Adds one instance of `request`, which is starting.
+    pub(super) fn debit(&mut self, request: &Request) {
+        self.starting += 1;
+        match request.kind {
+            Kind::Lrp => *self.apps.entry(request.app.clone()).or_insert(0) += 1,
+            Kind::Task => self.tasks += 1,
+        }
+        if let Some(owner) = &request.owner {
+            *self.owners.entry(owner.clone()).or_insert(0) += 1;
+        }
+        for (key, value) in &request.tags {
+            *self.tags.entry(format!("{key}={value}")).or_insert(0) += 1;
+        }
+        *self.by_cpu(request) += 1;
+    }
+
+    /// Takes one instance of `request` away. No count falls below 0, and none of 0 is kept.
+    pub(super) fn credit(&mut self, request: &Request) {
+        self.starting = self.starting.saturating_sub(1);
+        match request.kind {
+            Kind::Lrp => decrement(&mut self.apps, &request.app),
+            Kind::Task => self.tasks = self.tasks.saturating_sub(1),
+        }
+        if let Some(owner) = &request.owner {
+            decrement(&mut self.owners, owner);
+        }
+        for (key, value) in &request.tags {
+            decrement(&mut self.tags, &format!("{key}={value}"));
+        }
+        let counted = self.by_cpu(request);
+        *counted = counted.saturating_sub(1);
+    }
+
+    fn by_cpu(&mut self, request: &Request) -> &mut u32 {
+        if request.cpu_millis > 0 {
+            &mut self.cpu_capped
+        } else {
+            &mut self.cpu_uncapped
+        }
+    }
+}
+
+fn decrement(counts: &mut BTreeMap<String, u32>, name: &str) {
+    if let Some(count) = counts.get_mut(name) {
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            counts.remove(name);
+        }
+    }
+}
