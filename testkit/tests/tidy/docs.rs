@@ -342,6 +342,62 @@ const FIGURES: &[(&str, &str, &str, &str, u64)] = &[
         "END_MS",
         1_000,
     ),
+    (
+        "ARCHITECTURE.md",
+        "| a definition | {} KiB |",
+        "manager/src",
+        "MAX_DEFINITION",
+        1_024,
+    ),
+    (
+        "ARCHITECTURE.md",
+        "| indices in waves without an outcome | {} |",
+        "manager/src",
+        "MAX_OUTSTANDING",
+        1,
+    ),
+    (
+        "ARCHITECTURE.md",
+        "renewed every {} s,",
+        "manager/src",
+        "RENEW_MS",
+        1_000,
+    ),
+    (
+        "ARCHITECTURE.md",
+        "taken by another after {} s,",
+        "manager/src",
+        "LEASE_MS",
+        1_000,
+    ),
+    (
+        "ARCHITECTURE.md",
+        "acted under for {} s after",
+        "manager/src",
+        "ACT_MS",
+        1_000,
+    ),
+    (
+        "ARCHITECTURE.md",
+        "| every app is looked at | every {} s |",
+        "manager/src",
+        "SWEEP_MS",
+        1_000,
+    ),
+    (
+        "ARCHITECTURE.md",
+        "| crash counts stored for an app | {} |",
+        "manager/src",
+        "MAX_STORED_CRASHES",
+        1,
+    ),
+    (
+        "ARCHITECTURE.md",
+        "| cells | {} |",
+        "manager/src",
+        "MAX_CELLS",
+        1,
+    ),
 ];
 
 #[test]
