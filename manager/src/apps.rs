@@ -149,8 +149,8 @@ pub(crate) struct App {
     pub(crate) leftovers: Vec<InstanceId>,
     /// Indices below this were wanted: those above the present number are stopped because a user said so.
     pub(crate) wanted_before: u32,
-    /// It was created while this manager looked: nothing of it can run unheard.
-    pub(crate) is_new: bool,
+    /// In this period of settling it was created while this manager looked: nothing of it can run unheard; 0 = never.
+    pub(crate) new_in: u32,
     /// What is stored is older than what runs: nothing is done until somebody puts it again.
     pub(crate) went_back: bool,
     /// The value could not be read.
@@ -189,7 +189,7 @@ impl App {
             slots: Vec::new(),
             leftovers: Vec::new(),
             wanted_before: instances,
-            is_new: false,
+            new_in: 0,
             went_back: false,
             unreadable: false,
             unsaved: false,

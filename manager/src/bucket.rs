@@ -158,7 +158,9 @@ fn app(
     let live = parts.bucket.ready;
     let mut app = App::new(record, revision, parts.now_ms);
     // only what was never started can be started at once
-    app.is_new = live && app.record.version == 1;
+    if live && app.record.version == 1 {
+        app.new_in = parts.period;
+    }
     parts.apps.insert(app);
     if live {
         parts.ask();
@@ -225,7 +227,7 @@ fn recreated(parts: &mut Parts, id: AppId, record: AppRecord) {
         waves::forget_waiting(parts, id, &wave);
     }
     let mut app = App::new(record, revision, parts.now_ms);
-    app.is_new = true;
+    app.new_in = parts.period;
     let Some(before) = parts.apps.get_mut(id) else {
         return;
     };
@@ -278,7 +280,10 @@ fn state(
     app.state_revision = revision;
     app.wave = app.wave.max(record.wave);
     app.acted = app.acted.max(record.acted);
-    app.is_new &= record.wave == 0;
+    if record.wave > 0 && !held {
+        // another manager has begun it
+        app.new_in = 0;
+    }
     for (index, count) in &record.crashes {
         if *index < MAX_INSTANCES {
             let slot = app.slot_mut(*index);

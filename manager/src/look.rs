@@ -94,7 +94,7 @@ impl Scene<'_> {
 
     /// Whether it is known that nothing runs at an index where nothing is heard.
     pub(crate) fn is_free(&self, app: &App, slot: &Slot) -> bool {
-        self.settled || app.is_new || slot.free_in == self.period
+        self.settled || app.new_in == self.period || slot.free_in == self.period
     }
 }
 

@@ -318,3 +318,22 @@ fn a_suspect_is_forgotten_in_the_end() {
     w.pass(3_700_000);
     assert_eq!(w.manager.status("A").unwrap().suspect, 0);
 }
+
+#[test]
+fn an_app_is_new_only_until_something_can_have_been_missed() {
+    let mut w = World::new();
+    w.full = true;
+    w.obey = true;
+    w.put(&app("A", 3, ""));
+    assert_eq!(w.starts().len(), 1);
+    w.give(ManagerInput::Interrupted);
+    w.command(AppCommand::Scale(5));
+    w.pass(TTL - 1_000);
+    let late = w.starts();
+    assert!(
+        late.iter().all(|(_, indices)| !indices.contains('3')),
+        "{late:?}"
+    );
+    w.pass(2 * TTL);
+    assert!(!w.starts().is_empty());
+}
