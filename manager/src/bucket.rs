@@ -1,0 +1,433 @@
+//! The bucket: what its watch shows, and what each value changes.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use placement::MAX_INSTANCES;
+use shared::wire::{Event, parse_indices, to_bytes};
+
+use crate::{
+    apps::{App, OpenWave, WavePhase},
+    ids::{AppId, AppUid, BucketId},
+    io::events,
+    lease::LeaseChange,
+    office,
+    parts::{Parts, Purpose},
+    stored::{
+        AppRecord, FORMAT, LeaseRecord, MetaRecord, RolloutRecord, StateRecord, StoredKey,
+        Unusable, read_stored,
+    },
+    waves,
+};
+
+/// A value as the watch shows it; none = the key was deleted.
+pub(crate) fn shown(parts: &mut Parts, key: &str, revision: u64, value: Option<&Bytes>) {
+    let Ok(stored_key) = key.parse::<StoredKey>() else {
+        parts.counters.dropped_unreadable += 1;
+        return;
+    };
+    let was_newer = parts.bucket.newer.remove(key);
+    parts.bucket.highest = parts
+        .bucket
+        .highest
+        .max(if parts.bucket.ready { revision } else { 0 });
+    let result = match stored_key {
+        StoredKey::Lease => lease(parts, revision, value),
+        StoredKey::Meta => meta(parts, revision, value),
+        StoredKey::App(name) => app(parts, &name, revision, value),
+        StoredKey::State(uid) => state(parts, uid, revision, value),
+        StoredKey::Rollout(uid) => rollout(parts, uid, revision, value),
+        // read by commands only
+        StoredKey::History(..) => Ok(()),
+    };
+    match result {
+        Ok(()) => {}
+        Err(Unusable::Newer(format)) => {
+            parts.bucket.newer.insert(key.to_owned());
+            let why = format!(
+                "{key} has format {format}, and this manager knows {FORMAT}: it does nothing until it is replaced"
+            );
+            let mut event = Event::app(events::NEWER_FORMAT, "manager");
+            event.reason = Some(why);
+            parts.tell(event);
+            office::leave(parts);
+        }
+        Err(Unusable::Unreadable(error)) => {
+            parts.counters.dropped_unreadable += 1;
+            let mut event = Event::app(events::UNREADABLE, "manager");
+            event.reason = Some(format!("{key}: {}", error.message));
+            parts.tell(event);
+        }
+    }
+    if was_newer && parts.bucket.newer.is_empty() {
+        parts.lease.stay();
+    }
+}
+
+fn lease(parts: &mut Parts, revision: u64, value: Option<&Bytes>) -> Result<(), Unusable> {
+    let record: Option<LeaseRecord> = value.map(|value| read_stored(value)).transpose()?;
+    let change = parts.lease.seen(parts.now_ms, revision, record.as_ref());
+    if change == LeaseChange::Lost {
+        parts.clocks.lease_lost();
+    }
+    Ok(())
+}
+
+fn meta(parts: &mut Parts, revision: u64, value: Option<&Bytes>) -> Result<(), Unusable> {
+    let record: Option<MetaRecord> = value.map(|value| read_stored(value)).transpose()?;
+    parts.bucket.meta_revision = revision;
+    let Some(record) = record else {
+        parts.bucket.id = None;
+        return Ok(());
+    };
+    known(parts, record.bucket);
+    Ok(())
+}
+
+/// The bucket has this id. What belonged to another bucket is not this one's: it is left alone.
+fn known(parts: &mut Parts, id: BucketId) {
+    let before = parts.bucket.id.replace(id);
+    if let Some(before) = before.filter(|before| *before != id) {
+        let mut event = Event::app(events::BUCKET_CHANGED, "manager");
+        event.reason = Some(format!(
+            "bucket {id} instead of {before}: what was started from the other one is left as it is"
+        ));
+        parts.tell(event);
+        parts.bucket.highest = 0;
+        forget_apps(parts, |_| true);
+        parts.settle();
+    }
+}
+
+/// Forgets apps and their instances; nothing is stopped.
+fn forget_apps(parts: &mut Parts, which: impl Fn(&App) -> bool) {
+    let ids: Vec<AppId> = parts.apps.by_name().collect();
+    for id in ids {
+        if parts.apps.get(id).is_some_and(&which) {
+            forget_app(parts, id);
+        }
+    }
+}
+
+/// Forgets an app and its instances; nothing is stopped.
+pub(crate) fn forget_app(parts: &mut Parts, id: AppId) {
+    let Some(app) = parts.apps.get(id) else {
+        return;
+    };
+    let slots = app.slots.iter().flat_map(|slot| &slot.held);
+    let held: Vec<_> = slots.chain(&app.leftovers).copied().collect();
+    for instance in held {
+        parts.leave(&instance);
+    }
+    parts.no_room.remove(&id);
+    if let Some(app) = parts.apps.remove(id) {
+        for wave in &app.open {
+            parts.outstanding -= wave.indices.len();
+        }
+    }
+}
+
+fn app(
+    parts: &mut Parts,
+    name: &Arc<str>,
+    revision: u64,
+    value: Option<&Bytes>,
+) -> Result<(), Unusable> {
+    let known = parts.apps.named(name);
+    let Some(value) = value else {
+        // not how an app is deleted: what runs of it is left alone
+        if let Some(id) = known {
+            forget_app(parts, id);
+        }
+        return Ok(());
+    };
+    let record = read_stored::<AppRecord>(value).inspect_err(|_| {
+        let app = known.and_then(|id| parts.apps.get_mut(id));
+        if let Some(app) = app {
+            (app.unreadable, app.unshown) = (true, false);
+        }
+    })?;
+    if record.definition.app() != &**name {
+        let error = placement::Invalid::new("app", record.definition.app(), format!("{name:?}"));
+        return Err(Unusable::Unreadable(error.into()));
+    }
+    if let Some(id) = known {
+        changed(parts, id, record, revision);
+        return Ok(());
+    }
+    let live = parts.bucket.ready;
+    let mut app = App::new(record, revision, parts.now_ms);
+    // only what was never started can be started at once
+    if live && app.record.version == 1 {
+        app.new_in = parts.period;
+    }
+    parts.apps.insert(app);
+    if live {
+        parts.ask();
+    }
+    Ok(())
+}
+
+/// The record of a known app is another one now.
+fn changed(parts: &mut Parts, id: AppId, record: AppRecord, revision: u64) {
+    let (now_ms, live) = (parts.now_ms, parts.bucket.ready);
+    let Some(app) = parts.apps.get_mut(id) else {
+        return;
+    };
+    (app.unshown, app.unreadable) = (false, false);
+    if live && revision <= app.revision {
+        return;
+    }
+    app.revision = revision;
+    if app.record.uid != record.uid {
+        return recreated(parts, id, record);
+    }
+    let highest = app.record.version.max(app.acted);
+    if record.version < highest {
+        app.record = record;
+        return went_back(parts, id, highest);
+    }
+    // somebody has put it after the bucket was restored
+    app.went_back &= !live;
+    if record.version > app.record.version {
+        for slot in &mut app.slots {
+            (slot.crashes, slot.given_up, slot.due_ms) = (0, false, 0);
+        }
+        app.progress = (0, now_ms);
+        (app.unplaced, app.failing) = (None, None);
+    }
+    if app.record.stopped && !record.stopped {
+        for slot in &mut app.slots {
+            (slot.given_up, slot.due_ms) = (false, 0);
+        }
+    }
+    let wanted = app.record.definition.instances;
+    app.wanted_before = app.wanted_before.max(wanted);
+    app.grow(record.definition.instances);
+    app.record = record;
+    parts.apps.index(id);
+    parts.apps.touch(id);
+}
+
+/// An app of the same name was deleted and put again: what runs of the former creation is to end.
+fn recreated(parts: &mut Parts, id: AppId, record: AppRecord) {
+    let revision = parts.apps.get(id).map_or(0, |app| app.revision);
+    let is_former = parts
+        .apps
+        .get(id)
+        .is_some_and(|app| record.former.contains(&app.record.uid));
+    if !is_former {
+        // the bucket was restored or changed by hand: what runs is left alone
+        forget_app(parts, id);
+        parts.apps.insert(App::new(record, revision, parts.now_ms));
+        return;
+    }
+    let open = parts.apps.get(id).map(|app| app.open.clone());
+    for wave in open.into_iter().flatten() {
+        waves::forget_waiting(parts, id, &wave);
+    }
+    let mut app = App::new(record, revision, parts.now_ms);
+    app.new_in = parts.period;
+    let Some(before) = parts.apps.get_mut(id) else {
+        return;
+    };
+    let held = before.slots.iter().flat_map(|slot| &slot.held);
+    app.leftovers = held.chain(&before.leftovers).copied().collect();
+    for wave in std::mem::replace(before, app).open {
+        parts.outstanding -= wave.indices.len();
+    }
+    parts.no_room.remove(&id);
+    parts.apps.index(id);
+    parts.apps.touch(id);
+}
+
+/// What is stored is older than what runs.
+pub(crate) fn went_back(parts: &mut Parts, id: AppId, highest: u32) {
+    let Some(app) = parts.apps.get_mut(id) else {
+        return;
+    };
+    app.acted = app.acted.max(highest);
+    if std::mem::replace(&mut app.went_back, true) {
+        return;
+    }
+    let (name, version) = (Arc::clone(&app.name), app.record.version);
+    let why = format!(
+        "version {version} is stored, but {highest} ran: nothing is started or stopped until the app is put again"
+    );
+    parts.tell_app(events::WENT_BACK, &name, None, why);
+}
+
+fn state(
+    parts: &mut Parts,
+    uid: AppUid,
+    revision: u64,
+    value: Option<&Bytes>,
+) -> Result<(), Unusable> {
+    let record = match value {
+        Some(value) => read_stored::<StateRecord>(value)?,
+        None => StateRecord::default(),
+    };
+    let held = parts.lease.is_held();
+    let Some(id) = parts.apps.of_uid(uid) else {
+        return Ok(());
+    };
+    let Some(app) = parts.apps.get_mut(id) else {
+        return Ok(());
+    };
+    if app.record.uid != uid || revision <= app.state_revision {
+        return Ok(());
+    }
+    app.state_revision = revision;
+    app.wave = app.wave.max(record.wave);
+    app.acted = app.acted.max(record.acted);
+    if record.wave > 0 && !held {
+        // another manager has begun it
+        app.new_in = 0;
+    }
+    for (index, count) in &record.crashes {
+        if *index < MAX_INSTANCES {
+            let slot = app.slot_mut(*index);
+            slot.crashes = if held {
+                slot.crashes.max(*count)
+            } else {
+                *count
+            };
+        }
+    }
+    let mut open = adopt(app, &record);
+    let known = std::mem::take(&mut app.open).into_iter();
+    let mut dropped: Vec<OpenWave> = Vec::new();
+    for wave in known {
+        parts.outstanding -= wave.indices.len();
+        if !open.iter().any(|other| other.wave == wave.wave) {
+            dropped.push(wave);
+        }
+    }
+    if held {
+        // it knows better than whoever wrote this
+        app.unsaved |= !dropped.is_empty();
+        open.append(&mut dropped);
+    }
+    parts.outstanding += count(&open);
+    app.open = open;
+    for wave in dropped {
+        waves::forget_waiting(parts, id, &wave);
+    }
+    if held {
+        waves::take_up(parts, id);
+    }
+    if let Some(highest) = backwards(parts, id) {
+        went_back(parts, id, highest);
+    }
+    parts.apps.touch(id);
+    Ok(())
+}
+
+fn count(waves: &[OpenWave]) -> usize {
+    waves.iter().map(|wave| wave.indices.len()).sum()
+}
+
+/// The highest version that was acted on, if the stored one is lower.
+fn backwards(parts: &Parts, id: AppId) -> Option<u32> {
+    let app = parts.apps.get(id)?;
+    (app.record.version < app.acted).then_some(app.acted)
+}
+
+/// The open waves as they are stored; what this manager knows of one stays.
+fn adopt(app: &App, record: &StateRecord) -> Vec<OpenWave> {
+    let known = |wave: u32| app.open.iter().find(|open| open.wave == wave);
+    let read = |stored: &crate::stored::StoredWave| {
+        if let Some(open) = known(stored.wave) {
+            return Some(open.clone());
+        }
+        let indices = parse_indices(&stored.indices, MAX_INSTANCES as usize)?;
+        if indices.iter().any(|index| *index >= MAX_INSTANCES) {
+            return None;
+        }
+        Some(OpenWave {
+            wave: stored.wave,
+            version: stored.version,
+            instances: stored.instances,
+            indices,
+            phase: WavePhase::Held,
+            tries: 0,
+            adopted: true,
+        })
+    };
+    record.open.iter().filter_map(read).collect()
+}
+
+fn rollout(
+    parts: &mut Parts,
+    uid: AppUid,
+    revision: u64,
+    value: Option<&Bytes>,
+) -> Result<(), Unusable> {
+    let record: Option<RolloutRecord> = value.map(|value| read_stored(value)).transpose()?;
+    let Some(id) = parts.apps.of_uid(uid) else {
+        return Ok(());
+    };
+    let Some(app) = parts.apps.get_mut(id) else {
+        return Ok(());
+    };
+    if app.record.uid == uid && revision > app.rollout_revision {
+        (app.rollout, app.rollout_revision) = (record, revision);
+        app.failing = None;
+        parts.apps.touch(id);
+    }
+    Ok(())
+}
+
+/// The watch ended: everything is shown again.
+pub(crate) fn interrupted(parts: &mut Parts) {
+    parts.bucket.ready = false;
+    parts.lease.forget(parts.now_ms);
+    let ids: Vec<AppId> = parts.apps.by_name().collect();
+    for id in ids {
+        if let Some(app) = parts.apps.get_mut(id) {
+            app.unshown = true;
+            (app.state_revision, app.rollout_revision) = (0, 0);
+        }
+    }
+}
+
+/// Everything was shown. What was not is not there any more: its instances are left alone.
+pub(crate) fn ready(parts: &mut Parts, revision: u64) {
+    parts.bucket.ready = true;
+    parts.lease.ready(parts.now_ms);
+    forget_apps(parts, |app| app.unshown);
+    let before = std::mem::replace(&mut parts.bucket.highest, revision);
+    if revision < before {
+        restored(parts);
+    }
+    parts.settle();
+    if parts.bucket.id.is_none() && parts.apps.by_name().next().is_none() {
+        let id = BucketId::new(u32::try_from(parts.random.draw() >> 32).unwrap_or_default());
+        let record = MetaRecord {
+            format: FORMAT,
+            bucket: id,
+        };
+        let expected = Some(parts.bucket.meta_revision);
+        parts.write(
+            Purpose::Meta(id),
+            StoredKey::Meta,
+            Some(to_bytes(&record)),
+            expected,
+        );
+    }
+}
+
+/// The bucket is an older one with the same id: nothing that it says may stop or start anything.
+fn restored(parts: &mut Parts) {
+    let ids: Vec<AppId> = parts.apps.by_name().collect();
+    for id in ids {
+        let version = parts.apps.get(id).map_or(0, |app| app.record.version);
+        went_back(parts, id, version);
+    }
+}
+
+/// The id of a new bucket is stored.
+pub(crate) fn meta_written(parts: &mut Parts, id: BucketId, revision: u64) {
+    parts.bucket.meta_revision = revision;
+    known(parts, id);
+}

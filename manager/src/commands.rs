@@ -1,0 +1,283 @@
+//! Commands: each changes the record of one app by compare-and-set. Any manager may answer them, also one that does not
+//! hold the lease.
+
+use shared::wire::{WireError, code, to_bytes};
+
+use crate::{
+    apps::App,
+    definition::{AppDefinition, check_instances},
+    ids::{AppId, AppUid, CommandKey},
+    io::{AppAnswer, AppCommand, WriteResult},
+    parts::{Parts, PastVersion, PendingCommand, Purpose},
+    rules::check_in_flight,
+    stored::{
+        AppRecord, Before, FORMAT, HISTORY, HistoryRecord, MAX_FORMER, RolloutPhase, StoredKey,
+    },
+};
+
+/// Commands that wait for the bucket at once.
+const MAX_COMMANDS: usize = 1_000;
+/// Somebody else changes the app again and again.
+const MAX_TRIES: u32 = 10;
+/// Between two tries: by then the watch shows what came before.
+const AGAIN_MS: u64 = 200;
+
+/// A command came.
+pub(crate) fn take(parts: &mut Parts, to: CommandKey, app: String, command: AppCommand) {
+    if parts.commands.len() >= MAX_COMMANDS {
+        parts.counters.dropped_commands += 1;
+        let error = WireError::new(code::OVERLOADED, "too many commands wait; try again");
+        return parts.reply(to, Err(error));
+    }
+    let pending = PendingCommand {
+        to,
+        app,
+        command,
+        tries: 0,
+        due_ms: parts.now_ms,
+        done: None,
+    };
+    parts.commands.push(pending);
+}
+
+/// Tries the commands that are due.
+pub(crate) fn due(parts: &mut Parts) {
+    let now_ms = parts.now_ms;
+    let (due, wait): (Vec<_>, Vec<_>) = std::mem::take(&mut parts.commands)
+        .into_iter()
+        .partition(|command| command.due_ms <= now_ms);
+    parts.commands = wait;
+    for command in due {
+        attempt(parts, command);
+    }
+}
+
+/// When the next command is due.
+pub(crate) fn next_ms(parts: &Parts) -> u64 {
+    let due = parts.commands.iter().map(|command| command.due_ms);
+    due.min().unwrap_or(u64::MAX)
+}
+
+fn attempt(parts: &mut Parts, mut pending: PendingCommand) {
+    if !parts.bucket.ready || parts.bucket.id.is_none() || !parts.bucket.newer.is_empty() {
+        let message = "the stored state is not available to this manager";
+        let error = WireError::new(code::INTERNAL, message);
+        return parts.reply(pending.to, Err(error));
+    }
+    let fresh = new_uid(parts);
+    let known = parts.apps.named(&pending.app);
+    let app = known.and_then(|id| parts.apps.get(id));
+    let edited = match app {
+        Some(app) if app.unreadable => Err(WireError::new(
+            code::INTERNAL,
+            "the stored value of the app cannot be read",
+        )),
+        _ => edit(app, &pending.app, &pending.command, fresh),
+    };
+    let revision = app.map_or(0, |app| app.revision);
+    match edited {
+        Err(error) => parts.reply(pending.to, Err(error)),
+        Ok(None) => {
+            let answer = app.map(|app| answer(&app.record, false));
+            let missing = || no_such_app(&pending.app);
+            parts.reply(pending.to, answer.ok_or_else(missing));
+        }
+        Ok(Some(record)) => {
+            let history = (!record.deleted).then(|| history(&record));
+            pending.done = Some((answer(&record, true), history));
+            let key = StoredKey::App(pending.app.as_str().into());
+            let purpose = Purpose::Command(Box::new(pending));
+            parts.write(purpose, key, Some(to_bytes(&record)), Some(revision));
+        }
+    }
+}
+
+/// The record of a command is stored, or not: then it is tried again.
+pub(crate) fn stored(parts: &mut Parts, mut pending: PendingCommand, result: WriteResult) {
+    let done = pending.done.take();
+    if let WriteResult::Written(_) = result
+        && let Some((answer, history)) = done
+    {
+        if let Some((uid, version, value)) = history {
+            let oldest = version.checked_sub(HISTORY).filter(|version| *version > 0);
+            if let Some(oldest) = oldest {
+                let key = StoredKey::History(uid, oldest);
+                parts.write(Purpose::Other, key, None, None);
+            }
+            let key = StoredKey::History(uid, version);
+            parts.write(Purpose::Other, key, Some(value), None);
+        }
+        return parts.reply(pending.to, Ok(answer));
+    }
+    pending.tries += 1;
+    if pending.tries >= MAX_TRIES {
+        let message = "the app is being changed by somebody else; try again";
+        let error = WireError::new(code::OVERLOADED, message);
+        return parts.reply(pending.to, Err(error));
+    }
+    pending.due_ms = parts.now_ms + AGAIN_MS;
+    parts.commands.push(pending);
+}
+
+/// A rollout has failed: with `auto_revert` the version before is wanted again, once.
+pub(crate) fn revert(parts: &mut Parts, id: AppId) {
+    let Some(app) = parts.apps.get(id) else {
+        return;
+    };
+    let (record, revision) = (&app.record, app.revision);
+    let differs = record
+        .before
+        .as_ref()
+        .is_some_and(|before| !before.definition.runs_as(&record.definition));
+    if !record.definition.update.auto_revert || record.reverted || !differs {
+        return;
+    }
+    let key = StoredKey::App(app.name.clone());
+    if let Ok(Some(record)) = edit(Some(app), &app.name, &AppCommand::Undo, app.record.uid) {
+        // somebody's newer command counts more
+        let value = Some(to_bytes(&record));
+        parts.write(Purpose::Other, key, value, Some(revision));
+    }
+}
+
+/// What goes into the history.
+fn history(record: &AppRecord) -> PastVersion {
+    let value = HistoryRecord {
+        format: FORMAT,
+        definition: record.definition.clone(),
+    };
+    (record.uid, record.version, to_bytes(&value))
+}
+
+fn new_uid(parts: &mut Parts) -> AppUid {
+    loop {
+        let uid = AppUid::new(u32::try_from(parts.random.draw() >> 32).unwrap_or_default());
+        if parts.apps.of_uid(uid).is_none() {
+            return uid;
+        }
+    }
+}
+
+fn answer(record: &AppRecord, changed: bool) -> AppAnswer {
+    AppAnswer {
+        uid: record.uid,
+        version: record.version,
+        changed,
+    }
+}
+
+fn no_such_app(name: &str) -> WireError {
+    let expected = "the name of an app that was put";
+    placement::Invalid::new("app", format!("{name:?}"), expected).into()
+}
+
+/// The record after a command; none if it changes nothing.
+fn edit(
+    app: Option<&App>,
+    name: &str,
+    command: &AppCommand,
+    fresh: AppUid,
+) -> Result<Option<AppRecord>, WireError> {
+    placement::check_name("app", name)?;
+    let present = app.filter(|app| !app.record.deleted);
+    if let AppCommand::Put(definition) = command {
+        if definition.app() != name {
+            let expected = format!("{name:?}, as in the subject");
+            return Err(placement::Invalid::new("app", definition.app(), expected).into());
+        }
+        return Ok(match present {
+            Some(app) => put(app, definition),
+            None => Some(create(app, definition, fresh)),
+        });
+    }
+    let app = present.ok_or_else(|| no_such_app(name))?;
+    let mut record = app.record.clone();
+    match command {
+        AppCommand::Put(_) => {}
+        AppCommand::Scale(instances) => {
+            check_instances(*instances)?;
+            record.definition.instances = *instances;
+        }
+        AppCommand::Stop => record.stopped = true,
+        AppCommand::Start => record.stopped = false,
+        AppCommand::Restart { max_in_flight } => {
+            if let Some(count) = max_in_flight {
+                check_in_flight("max_in_flight", *count)?;
+            }
+            next_version(app, &mut record);
+            record.in_flight = *max_in_flight;
+        }
+        AppCommand::Delete => record.deleted = true,
+        AppCommand::Undo => undo(app, &mut record)?,
+        AppCommand::Pause => record.paused = true,
+        AppCommand::Resume => record.paused = false,
+    }
+    Ok((record != app.record).then_some(record))
+}
+
+fn create(former: Option<&App>, definition: &AppDefinition, uid: AppUid) -> AppRecord {
+    let former = former.map(|app| {
+        let mut uids = app.record.former.clone();
+        uids.push(app.record.uid);
+        let surplus = uids.len().saturating_sub(MAX_FORMER);
+        uids.split_off(surplus)
+    });
+    AppRecord {
+        format: FORMAT,
+        uid,
+        version: 1,
+        definition: definition.clone(),
+        stopped: false,
+        paused: false,
+        deleted: false,
+        reverted: false,
+        in_flight: None,
+        before: None,
+        former: former.unwrap_or_default(),
+    }
+}
+
+/// What runs changes only with the template and the health check; all else leaves the instances as they are.
+fn put(app: &App, definition: &AppDefinition) -> Option<AppRecord> {
+    let mut record = app.record.clone();
+    record.stopped = false;
+    if !definition.runs_as(&record.definition) || app.went_back {
+        next_version(app, &mut record);
+    }
+    record.definition = definition.clone();
+    (record != app.record).then_some(record)
+}
+
+/// A new version of the same app: it supersedes a rollout that goes on. The version before is the last one whose
+/// rollout was completed.
+fn next_version(app: &App, record: &mut AppRecord) {
+    if app.phase() == Some(RolloutPhase::Done) {
+        record.before = Some(Box::new(Before {
+            version: record.version,
+            definition: record.definition.clone(),
+        }));
+    }
+    record.version = record.version.max(app.acted) + 1;
+    (record.reverted, record.paused, record.in_flight) = (false, false, None);
+}
+
+/// Returns to the version before: its instances are right as they are.
+fn undo(app: &App, record: &mut AppRecord) -> Result<(), WireError> {
+    let Some(before) = record.before.clone() else {
+        let expected = "an app with a version before the present one";
+        return Err(placement::Invalid::new("app", app.name.as_ref(), expected).into());
+    };
+    let instances = record.definition.instances;
+    let done = app.phase() == Some(RolloutPhase::Done);
+    if done {
+        next_version(app, record);
+    } else {
+        record.version = record.version.max(app.acted) + 1;
+        (record.paused, record.in_flight) = (false, None);
+    }
+    record.definition = before.definition;
+    record.definition.instances = instances;
+    // after a completed rollout nothing of the version before runs
+    record.reverted = !done;
+    Ok(())
+}

@@ -1,0 +1,284 @@
+//! Carries out what is decided: within the bounds on starts and stops, the most urgent first.
+
+use std::sync::Arc;
+
+use shared::wire::{Event, to_bytes};
+
+use crate::{
+    decide::{Cause, Plan, StopOne, decide},
+    fast_map::FastMap,
+    ids::{AppId, AppUid, CellId},
+    io::{WriteResult, events},
+    look::Scene,
+    parts::{Parts, Purpose},
+    stored::{FORMAT, HISTORY, RolloutPhase, RolloutRecord, StoredKey},
+    waves::{self, MAX_OUTSTANDING, SAVE_MS, VersionIndices},
+};
+
+/// What an app wants to start.
+#[derive(Debug)]
+struct Wish {
+    cause: Cause,
+    /// Thousandths of the app that are missing, negated: the larger part first.
+    present: i64,
+    app: AppId,
+    version: u32,
+    indices: Vec<u32>,
+}
+
+/// Looks at every app for which something has changed.
+pub(crate) fn run(parts: &mut Parts) {
+    if !parts.may_act() {
+        return;
+    }
+    settled(parts);
+    let mut wishes = Vec::new();
+    for id in parts.apps.take_dirty(parts.now_ms) {
+        one_app(parts, id, &mut wishes);
+    }
+    // stable: equal ones in the order of the apps
+    wishes.sort_by_key(|wish| (wish.cause, wish.present));
+    start(parts, wishes);
+}
+
+/// Whether a ttl is over since what was not heard could have been missed.
+fn settled(parts: &mut Parts) {
+    if parts.settling.is_none() {
+        return;
+    }
+    let moment = parts.clocks.moment();
+    let ttl_ms = parts.places.longest_ttl_ms();
+    if parts
+        .settling
+        .take_if(|since| moment.is_past(*since, ttl_ms))
+        .is_some()
+    {
+        parts.apps.touch_all();
+    }
+}
+
+fn one_app(parts: &mut Parts, id: AppId, wishes: &mut Vec<Wish>) {
+    let scene = Scene {
+        now_ms: parts.now_ms,
+        moment: parts.clocks.moment(),
+        settled: parts.settling.is_none(),
+        period: parts.period,
+        fleet: &parts.fleet,
+        places: &parts.places,
+    };
+    let Some(app) = parts.apps.get(id) else {
+        return;
+    };
+    // what is being stored decides what is known next
+    if app.writing.is_some() {
+        return;
+    }
+    if app.record.deleted && app.is_empty() && scene.settled {
+        return bury(parts, id);
+    }
+    let plan = decide(app, scene);
+    let wanted = app.record.definition.instances.max(1);
+    note(parts, id, &plan);
+    stop(parts, id, &plan.stops);
+    if let Some((phase, reason)) = plan.ended.clone() {
+        rollout_ended(parts, id, phase, reason);
+    }
+    parts.apps.touch_at(id, plan.due_ms);
+    let urgent = plan
+        .starts
+        .iter()
+        .filter(|start| start.cause != Cause::Update);
+    let missing: usize = urgent.map(|start| start.indices.len()).sum();
+    let permille = missing.saturating_mul(1_000) / wanted as usize;
+    let present = -i64::try_from(permille).unwrap_or(i64::MAX);
+    if plan.starts.is_empty() {
+        return save(parts, id);
+    }
+    wishes.extend(plan.starts.into_iter().map(|start| Wish {
+        cause: start.cause,
+        present,
+        app: id,
+        version: start.version,
+        indices: start.indices,
+    }));
+}
+
+/// Remembers what the decision found.
+fn note(parts: &mut Parts, id: AppId, plan: &Plan) {
+    let now_ms = parts.now_ms;
+    let Some(app) = parts.apps.get_mut(id) else {
+        return;
+    };
+    for (index, version) in &plan.alone {
+        let target = app.record.version;
+        let slot = app.slot_mut(*index);
+        slot.version = *version;
+        slot.rolling &= *version != target;
+    }
+    for index in &plan.rolling {
+        app.slot_mut(*index).rolling = true;
+    }
+    if plan.complete > app.progress.0 {
+        app.progress = (plan.complete, now_ms);
+    }
+    // fewer than before: only an increase is progress
+    app.progress.0 = app.progress.0.min(plan.complete);
+}
+
+/// Stores what is not stored yet, once a second at most.
+fn save(parts: &mut Parts, id: AppId) {
+    let now_ms = parts.now_ms;
+    let Some(app) = parts.apps.get(id).filter(|app| app.unsaved) else {
+        return;
+    };
+    let due_ms = app.saved_ms + SAVE_MS;
+    if app.saved_ms > 0 && now_ms < due_ms {
+        parts.apps.touch_at(id, due_ms);
+    } else {
+        waves::save(parts, id);
+    }
+}
+
+/// Sends stops. Of those that nobody asked for only a few at once.
+fn stop(parts: &mut Parts, id: AppId, stops: &[StopOne]) {
+    let now_ms = parts.now_ms;
+    let most_of_all = (parts.fleet.len() / 100).max(10);
+    let Some(app) = parts.apps.get_mut(id) else {
+        return;
+    };
+    let name = Arc::clone(&app.name);
+    let most = (app.record.definition.instances as usize / 10).max(1);
+    let mut send: Vec<(CellId, shared::InstanceId)> = Vec::new();
+    let mut held = 0;
+    for stop in stops {
+        if stop.braked {
+            let own = app.brake.allows(now_ms, most);
+            if !own || !parts.brake.allows(now_ms, most_of_all) {
+                held += 1;
+                continue;
+            }
+            app.brake.count();
+            parts.brake.count();
+        }
+        send.push((stop.cell, stop.id));
+    }
+    let again_ms = app.brake.ends_ms().max(parts.brake.ends_ms());
+    let news = held > 0 && !std::mem::replace(&mut app.brake.told, held > 0);
+    parts.counters.braked += held;
+    parts.stop(&name, &send);
+    if held > 0 {
+        parts.apps.touch_at(id, again_ms);
+    }
+    if news {
+        let why = format!("{held} more that nobody asked to stop are left for now");
+        parts.tell_app(events::STOP_BRAKE, &name, None, why);
+    }
+}
+
+/// Begins waves, the most urgent first, as many as may be without an outcome.
+fn start(parts: &mut Parts, wishes: Vec<Wish>) {
+    let mut room = MAX_OUTSTANDING.saturating_sub(parts.outstanding);
+    let mut begun: Vec<(AppId, Vec<VersionIndices>)> = Vec::new();
+    let mut place_of: FastMap<AppId, usize> = FastMap::default();
+    for mut wish in wishes {
+        if wish.indices.len() > room {
+            wish.indices.truncate(room);
+            parts.apps.touch_at(wish.app, parts.now_ms + SAVE_MS);
+        }
+        room -= wish.indices.len();
+        if wish.indices.is_empty() {
+            continue;
+        }
+        let start = (wish.version, wish.indices);
+        let at = *place_of.entry(wish.app).or_insert(begun.len());
+        if at == begun.len() {
+            begun.push((wish.app, Vec::new()));
+        }
+        begun[at].1.push(start);
+    }
+    for (app, starts) in begun {
+        waves::begin(parts, app, starts);
+    }
+}
+
+/// The rollout of the present version has ended: it is stored, and told.
+fn rollout_ended(parts: &mut Parts, id: AppId, phase: RolloutPhase, reason: Option<String>) {
+    let Some(app) = parts.apps.get_mut(id) else {
+        return;
+    };
+    let version = app.record.version;
+    let record = RolloutRecord {
+        format: FORMAT,
+        version,
+        phase,
+        reason: reason.clone(),
+    };
+    let (name, uid) = (Arc::clone(&app.name), app.record.uid);
+    let (expected, first) = (app.rollout_revision, app.record.before.is_none());
+    app.rollout = Some(record.clone());
+    let purpose = Purpose::Rollout(id, uid);
+    let value = Some(to_bytes(&record));
+    parts.write(purpose, StoredKey::Rollout(uid), value, Some(expected));
+    parts.apps.touch(id);
+    if first {
+        return;
+    }
+    let kind = match phase {
+        RolloutPhase::Done => events::ROLLOUT_DONE,
+        RolloutPhase::Failed => events::ROLLOUT_FAILED,
+    };
+    let mut event = Event::app(kind, &*name);
+    event.reason = Some(match reason {
+        Some(reason) => format!("version {version}: {reason}"),
+        None => format!("version {version}"),
+    });
+    parts.tell(event);
+    if phase == RolloutPhase::Failed {
+        crate::commands::revert(parts, id);
+    }
+}
+
+/// The end of a rollout is stored, or not: then it is decided again.
+pub(crate) fn rollout_stored(parts: &mut Parts, id: AppId, uid: AppUid, result: WriteResult) {
+    let app = parts.apps.get_mut(id);
+    let Some(app) = app.filter(|app| app.record.uid == uid) else {
+        return;
+    };
+    match result {
+        WriteResult::Written(revision) => {
+            app.rollout_revision = app.rollout_revision.max(revision);
+        }
+        WriteResult::Conflict | WriteResult::Failed => {
+            let failed = app.rollout.take().and_then(|rollout| rollout.reason);
+            app.failing = failed.or(app.failing.take());
+            app.blocked_ms = parts.now_ms + SAVE_MS;
+        }
+    }
+    parts.apps.touch(id);
+}
+
+/// Nothing of a deleted app is reported any more: its keys are removed.
+fn bury(parts: &mut Parts, id: AppId) {
+    let Some(app) = parts.apps.get(id) else {
+        return;
+    };
+    let (uid, name, revision) = (app.record.uid, Arc::clone(&app.name), app.revision);
+    let version = app.record.version;
+    for (key, expected) in [
+        (StoredKey::State(uid), app.state_revision),
+        (StoredKey::Rollout(uid), app.rollout_revision),
+    ] {
+        if expected > 0 {
+            parts.write(Purpose::Other, key, None, Some(expected));
+        }
+    }
+    for version in version.saturating_sub(HISTORY - 1).max(1)..=version {
+        let key = StoredKey::History(uid, version);
+        parts.write(Purpose::Other, key, None, None);
+    }
+    parts.write(Purpose::Other, StoredKey::App(name), None, Some(revision));
+    if let Some(app) = parts.apps.get_mut(id) {
+        // until the watch shows that it is gone
+        app.blocked_ms = parts.now_ms + 30 * SAVE_MS;
+    }
+}

@@ -1,0 +1,36 @@
+//! Two instances at one index: which one stays.
+
+use std::cmp::Reverse;
+
+use super::Found;
+use crate::look::{Seen, Versions};
+
+/// Finds what an index has too often, of the wanted version or else of old ones. An old one beside a new one
+/// is the rollout's.
+pub(super) fn find(versions: &Versions, kept: &[Seen], found: &mut Found) {
+    if kept.len() < 2 {
+        return;
+    }
+    let wanted = |one: &&Seen| versions.conforms(one.version);
+    let has_wanted = kept.iter().any(|one| wanted(&one));
+    let mut group: Vec<&Seen> = kept
+        .iter()
+        .filter(|one| wanted(one) == has_wanted)
+        .collect();
+    // the newest version, running, for longest; of equals the smaller id
+    group.sort_by_key(|one| {
+        let since = if one.runs() { one.since_ms } else { u64::MAX };
+        (Reverse(one.version == versions.target), since, one.id)
+    });
+    let Some((best, others)) = group.split_first() else {
+        return;
+    };
+    for one in others {
+        // what has just come back may be an old message: both must have been heard for a ttl
+        let steady = best.steady && one.steady;
+        let not_yet = best.runs() && !one.runs();
+        if steady || not_yet {
+            found.spare.push(**one);
+        }
+    }
+}

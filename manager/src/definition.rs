@@ -1,0 +1,130 @@
+//! What a user writes: an app is a start request with rules for crashes, health and updates.
+
+use std::sync::Arc;
+
+use placement::{Invalid, Kind, MAX_INSTANCES, Request};
+use serde::{Deserialize, Serialize};
+use shared::wire::{WireError, check_version, code, parse};
+
+use crate::rules::{CrashPolicy, HealthRules, UpdateRules, check_rules};
+
+/// The largest definition, bytes. A stored value holds two of its templates, and must stay below a NATS server's
+/// usual `max_payload` of 1 MiB.
+pub const MAX_DEFINITION: usize = 400 * 1024;
+
+/// Fields of a definition that are not of a start request.
+const OWN_FIELDS: [&str; 4] = ["v", "crash", "health", "update"];
+
+/// The desired state of an app: what is to run, and how often.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AppDefinition {
+    /// How many instances, with the indices from 0.
+    pub instances: u32,
+    /// What every start request for it carries, but for its id, `instances` and `indices`.
+    pub template: Arc<Request>,
+    /// When crashed instances are started again.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub crash: CrashPolicy,
+    /// What healthy means.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub health: HealthRules,
+    /// How a new version replaces the old one.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub update: UpdateRules,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+#[derive(Deserialize)]
+struct OwnFields {
+    #[serde(default)]
+    crash: CrashPolicy,
+    #[serde(default)]
+    health: HealthRules,
+    #[serde(default)]
+    update: UpdateRules,
+}
+
+impl AppDefinition {
+    /// Reads a definition: a start request that may also have `crash`, `health` and `update`. An unknown
+    /// field is an error, as in any configuration; so is one that only a single start can have.
+    pub fn read(body: &[u8]) -> Result<Self, WireError> {
+        if body.len() > MAX_DEFINITION {
+            let message = format!(
+                "a definition of {} bytes; expected at most {MAX_DEFINITION}",
+                body.len()
+            );
+            return Err(WireError::new(code::INVALID_REQUEST, message));
+        }
+        check_version(body)?;
+        let mut unknown = Vec::new();
+        let mut template: Request = parse(body, &mut unknown)?;
+        let own = |field: &str| OWN_FIELDS.contains(&field.split('.').next().unwrap_or_default());
+        if let Some(field) = unknown.iter().find(|field| !own(field)) {
+            let expected = "a field of a start request, crash, health or update";
+            return Err(Invalid::new(field.as_str(), "the field", expected).into());
+        }
+        let OwnFields {
+            crash,
+            health,
+            update,
+        } = shared::wire::read(body)?;
+        let instances = template.instances;
+        check_template(&template)?;
+        template.instances = 1;
+        check_rules(&crash, &health, &update)?;
+        Ok(Self {
+            instances,
+            template: Arc::new(template),
+            crash,
+            health,
+            update,
+        })
+    }
+
+    /// The app's name.
+    pub fn app(&self) -> &str {
+        &self.template.app
+    }
+
+    /// Whether instances of the other definition are as good as of this one: they run the same with the same
+    /// health check.
+    pub(crate) fn runs_as(&self, other: &Self) -> bool {
+        self.template == other.template && self.health == other.health
+    }
+}
+
+fn check_template(template: &Request) -> Result<(), Invalid> {
+    template.check()?;
+    if template.kind == Kind::Task {
+        let expected = "\"lrp\"; a task runs once and is started by a start request";
+        return Err(Invalid::new("kind", "\"task\"", expected));
+    }
+    let single = "no such field in an app: its manager sets it for each start";
+    for (field, there) in [
+        ("id", !template.id.is_empty()),
+        ("indices", template.indices.is_some()),
+        ("queue_timeout", template.queue_timeout.is_some()),
+        ("traceparent", template.traceparent.is_some()),
+    ] {
+        if there {
+            return Err(Invalid::new(field, "a value", single));
+        }
+    }
+    if template.run.is_none() {
+        let expected = r#"what to execute, such as {"command":["sleep","60"]}"#;
+        return Err(Invalid::new("run", "nothing", expected));
+    }
+    Ok(())
+}
+
+/// Accepts a number of instances.
+pub(crate) fn check_instances(instances: u32) -> Result<(), Invalid> {
+    if (1..=MAX_INSTANCES).contains(&instances) {
+        return Ok(());
+    }
+    let expected = format!("a number from 1 to {MAX_INSTANCES}; stop the app for none");
+    Err(Invalid::new("instances", instances, expected))
+}

@@ -1,0 +1,206 @@
+//! The inputs and outputs of the manager's state machine.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use placement::{Request, Span};
+use shared::{
+    Incarnation, InstanceId,
+    wire::{Event, InstancesAnswer, StartReply, Stop, WireError},
+};
+
+use crate::{
+    definition::AppDefinition,
+    ids::{AppUid, CommandKey, QuestionId, WaveId, WriteId},
+    stored::StoredKey,
+};
+
+/// What an advertisement says that matters here. Its ttl is 0 when the cell leaves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CellHeard {
+    /// The cell.
+    pub cell: String,
+    /// The run of its rep.
+    pub incarnation: Incarnation,
+    /// The version of its state.
+    pub seq: u64,
+    /// How long it is believed.
+    pub ttl: Span,
+    /// It accepts no work, and its instances will end.
+    pub draining: bool,
+    /// The last instances that it accepted.
+    pub recent: Vec<InstanceId>,
+}
+
+/// How a write ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteResult {
+    /// It is stored under this revision.
+    Written(u64),
+    /// The key has another revision than expected.
+    Conflict,
+    /// It is not known whether it is stored.
+    Failed,
+}
+
+/// What an operator wants.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AppCommand {
+    /// This is what is to run.
+    Put(Box<AppDefinition>),
+    /// As before, but this often.
+    Scale(u32),
+    /// Nothing of it is to run.
+    Stop,
+    /// It is to run again.
+    Start,
+    /// Every instance is replaced by a new one, so many at once.
+    Restart {
+        /// As in the definition if not given.
+        max_in_flight: Option<u32>,
+    },
+    /// It is to be gone.
+    Delete,
+    /// Return to the version before.
+    Undo,
+    /// The rollout waits.
+    Pause,
+    /// The rollout goes on.
+    Resume,
+}
+
+/// The answer to a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppAnswer {
+    /// This creation of the app.
+    pub uid: AppUid,
+    /// The version that is wanted now.
+    pub version: u32,
+    /// Whether the command changed anything.
+    pub changed: bool,
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ManagerInput {
+    /// A value of the bucket as its watch shows it; none = the key was deleted: the revision of a deletion is
+    /// what the next write of the key replaces, so deletions are shown, too.
+    Kv {
+        /// The key.
+        key: String,
+        /// Its revision.
+        revision: u64,
+        /// The value.
+        value: Option<Bytes>,
+    },
+    /// All values that the bucket has were shown.
+    KvReady {
+        /// The bucket's last revision.
+        revision: u64,
+    },
+    /// The watch ended. All values are shown again before the next [`ManagerInput::KvReady`].
+    KvInterrupted,
+    /// A write has ended. Every [`ManagerOutput::Write`] is answered once.
+    WriteEnded {
+        /// Which one.
+        write: WriteId,
+        /// How.
+        result: WriteResult,
+    },
+    /// An advertisement.
+    Cell(CellHeard),
+    /// One message of a list of instances: a heartbeat, or part of an answer to a question.
+    Listed {
+        /// Which question it answers.
+        question: Option<QuestionId>,
+        /// The message.
+        list: Box<InstancesAnswer>,
+    },
+    /// An event of a cell.
+    Event(Box<Event>),
+    /// The answer to a start, or why there is none.
+    Outcome {
+        /// Which wave.
+        wave: WaveId,
+        /// The answer. An error says that nothing of the wave was begun.
+        answer: Result<Box<StartReply>, WireError>,
+    },
+    /// The manager's own echo arrived.
+    Echo,
+    /// Messages were lost, or the connection was.
+    Interrupted,
+    /// A command.
+    Command {
+        /// Whom the answer is for.
+        to: CommandKey,
+        /// The app.
+        app: String,
+        /// What is wanted of it.
+        command: AppCommand,
+    },
+    /// Time passed.
+    Tick,
+    /// The process ends: give the lease back, and do nothing more.
+    Leave,
+}
+
+/// One output.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ManagerOutput {
+    /// Store a value; answered by [`ManagerInput::WriteEnded`].
+    Write {
+        /// Which write.
+        write: WriteId,
+        /// The key.
+        key: StoredKey,
+        /// The value; none deletes the key.
+        value: Option<Bytes>,
+        /// The key's present revision, 0 if it must not exist; none = whatever it is.
+        expected: Option<u64>,
+    },
+    /// Send a start request to one auctioneer; answered by [`ManagerInput::Outcome`], or not at all.
+    Start(Arc<Request>),
+    /// Send a stop to one cell.
+    Stop {
+        /// The cell.
+        cell: Arc<str>,
+        /// The message, which names instances by their ids.
+        stop: Stop,
+    },
+    /// Ask all cells for all their instances.
+    Ask {
+        /// Which question.
+        question: QuestionId,
+    },
+    /// Publish an event.
+    Event(Box<Event>),
+    /// Answer a command.
+    Reply {
+        /// Whom.
+        to: CommandKey,
+        /// The answer.
+        answer: Result<AppAnswer, WireError>,
+    },
+}
+
+/// The kinds of events that a manager publishes.
+pub mod events {
+    /// An index crashed too often and is not started again.
+    pub const GIVEN_UP: &str = "app-given-up";
+    /// A rollout was completed.
+    pub const ROLLOUT_DONE: &str = "rollout-done";
+    /// A rollout failed.
+    pub const ROLLOUT_FAILED: &str = "rollout-failed";
+    /// More instances should be stopped than is good at once.
+    pub const STOP_BRAKE: &str = "stop-brake";
+    /// So many cells are silent that it may be the network: a further ttl is waited.
+    pub const MANY_CELLS_SILENT: &str = "many-cells-silent";
+    /// The stored state is older than what runs.
+    pub const WENT_BACK: &str = "desired-state-went-back";
+    /// The bucket is another one.
+    pub const BUCKET_CHANGED: &str = "bucket-changed";
+    /// A stored value is of a newer format: the manager does nothing.
+    pub const NEWER_FORMAT: &str = "newer-format";
+    /// A stored value cannot be read: its app is left alone.
+    pub const UNREADABLE: &str = "unreadable-state";
+}

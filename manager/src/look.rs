@@ -1,0 +1,169 @@
+//! An app as it is decided about: each instance of an index with what matters of it.
+
+use shared::{InstanceId, clock::millis};
+
+use crate::{
+    apps::{App, Slot},
+    cells::Places,
+    clocks::Moment,
+    ids::CellId,
+    instances::{Fleet, Life},
+    rules::UpdateOrder,
+    stored::RolloutPhase,
+};
+
+/// A stop that had no effect is sent again after this.
+pub(crate) const STOP_AGAIN_MS: u64 = 10_000;
+
+/// What a decision looks at beside the app.
+#[derive(Clone, Copy)]
+pub(crate) struct Scene<'a> {
+    pub(crate) now_ms: u64,
+    pub(crate) moment: Moment,
+    /// What is not heard is not there.
+    pub(crate) settled: bool,
+    pub(crate) period: u32,
+    pub(crate) fleet: &'a Fleet,
+    pub(crate) places: &'a Places,
+}
+
+/// An instance at an index.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    pub(crate) id: InstanceId,
+    pub(crate) version: u32,
+    pub(crate) cell: Option<CellId>,
+    pub(crate) life: Life,
+    pub(crate) since_ms: u64,
+    pub(crate) suspect: bool,
+    pub(crate) draining: bool,
+    pub(crate) stopping: bool,
+    /// Its cell has been here without a break for a ttl.
+    pub(crate) steady: bool,
+}
+
+impl Seen {
+    /// It occupies its index: no other is started because it is missing.
+    pub(crate) fn is_present(&self) -> bool {
+        !self.suspect
+    }
+
+    /// It is to stay.
+    pub(crate) fn is_kept(&self) -> bool {
+        !self.suspect && !self.draining && !self.stopping
+    }
+
+    pub(crate) fn runs(&self) -> bool {
+        self.life == Life::Running
+    }
+
+    /// Whether it has run for this long.
+    pub(crate) fn is_healthy(&self, now_ms: u64, for_ms: u64) -> bool {
+        self.runs() && now_ms >= self.since_ms + for_ms
+    }
+}
+
+impl Scene<'_> {
+    fn seen(&self, id: InstanceId) -> Option<Seen> {
+        let instance = self.fleet.get(&id)?;
+        let place = instance.cell.map(|cell| self.places.get(cell));
+        let recently = instance.stop_ms > 0 && self.now_ms < instance.stop_ms + STOP_AGAIN_MS;
+        Some(Seen {
+            id,
+            version: instance.version,
+            cell: instance.cell,
+            life: instance.life,
+            since_ms: instance.since_ms,
+            suspect: instance.suspect,
+            draining: place.is_some_and(|place| place.draining),
+            stopping: recently || instance.life == Life::Stopping,
+            steady: place.is_some_and(|place| self.moment.is_past(place.joined, place.ttl_ms)),
+        })
+    }
+
+    /// The instances of an index.
+    pub(crate) fn at(&self, slot: &Slot, into: &mut Vec<Seen>) {
+        into.clear();
+        into.extend(slot.held.iter().filter_map(|id| self.seen(*id)));
+    }
+
+    /// One instance.
+    pub(crate) fn one(&self, id: InstanceId) -> Option<Seen> {
+        self.seen(id)
+    }
+
+    /// Whether it is known that nothing runs at an index where nothing is heard.
+    pub(crate) fn is_free(&self, app: &App, slot: &Slot) -> bool {
+        self.settled || app.new_in == self.period || slot.free_in == self.period
+    }
+}
+
+/// What the definition and the rollout say about versions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Versions {
+    /// What is wanted.
+    pub(crate) target: u32,
+    /// The version before; none for the first.
+    pub(crate) before: Option<u32>,
+    reverted: bool,
+    pub(crate) phase: Option<RolloutPhase>,
+    pub(crate) paused: bool,
+    pub(crate) stop_first: bool,
+    pub(crate) max_in_flight: usize,
+    pub(crate) min_healthy_ms: u64,
+    pub(crate) deadline_ms: u64,
+    pub(crate) start_timeout_ms: u64,
+}
+
+impl Versions {
+    pub(crate) fn of(app: &App) -> Self {
+        let (record, update) = (&app.record, &app.record.definition.update);
+        let in_flight = record.in_flight.unwrap_or(update.max_in_flight);
+        Self {
+            target: record.version,
+            before: record.before.as_ref().map(|before| before.version),
+            reverted: record.reverted,
+            phase: match app.failing {
+                Some(_) if app.phase().is_none() => Some(RolloutPhase::Failed),
+                _ => app.phase(),
+            },
+            paused: record.paused,
+            stop_first: update.order == UpdateOrder::StopFirst,
+            max_in_flight: in_flight as usize,
+            min_healthy_ms: millis(update.min_healthy.0),
+            deadline_ms: millis(update.deadline.0),
+            start_timeout_ms: millis(record.definition.health.start_timeout.0),
+        }
+    }
+
+    /// Whether an instance of this version is as wanted.
+    pub(crate) fn conforms(&self, version: u32) -> bool {
+        version == self.target || (self.reverted && self.before == Some(version))
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.phase == Some(RolloutPhase::Failed)
+    }
+
+    /// Whether a rollout from one version to another goes on.
+    pub(crate) fn rolls(&self) -> bool {
+        self.phase.is_none() && self.before.is_some()
+    }
+
+    /// Which version an index gets that has nothing, and whether that is a step of the rollout.
+    pub(crate) fn for_missing(&self, slot: &Slot, nothing_left: bool) -> (u32, bool) {
+        let Some(before) = self.before else {
+            return (self.target, false);
+        };
+        match self.phase {
+            Some(RolloutPhase::Done) => (self.target, false),
+            // the mixed state is kept
+            Some(RolloutPhase::Failed) if slot.version == self.target => (self.target, false),
+            Some(RolloutPhase::Failed) => (before, false),
+            None if nothing_left || slot.version == self.target => (self.target, false),
+            // the version before failed here: there is nothing to return to
+            None if slot.rolling || slot.crashed_version == before => (self.target, true),
+            None => (before, false),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The manager's state machine: passes every input to the part that it concerns, and does what is due.
+
+use crate::{
+    bucket, commands, converge,
+    counters::ManagerCounters,
+    ids::WriteId,
+    io::{ManagerInput, ManagerOutput, WriteResult},
+    office,
+    parts::{ManagerSettings, Parts, Purpose},
+    sightings,
+    status::{AppStatus, status},
+    waves,
+};
+
+/// The machine.
+#[derive(Debug)]
+pub struct Manager {
+    parts: Parts,
+}
+
+impl Manager {
+    /// A machine that knows nothing yet.
+    pub fn new(settings: ManagerSettings) -> Self {
+        Self {
+            parts: Parts::new(settings),
+        }
+    }
+
+    /// Takes one input and does what is due: [`Manager::take`], then [`Manager::run`].
+    pub fn handle(&mut self, now_ms: u64, input: ManagerInput) -> Vec<ManagerOutput> {
+        self.take(now_ms, input);
+        self.run(now_ms)
+    }
+
+    /// Takes one input. Several may be taken before the next [`Manager::run`].
+    pub fn take(&mut self, now_ms: u64, input: ManagerInput) {
+        use ManagerInput as Input;
+        let parts = &mut self.parts;
+        parts.now_ms = now_ms;
+        // what came from cells or from itself shows that messages flow
+        let flows = matches!(
+            input,
+            Input::Cell(_) | Input::Listed { .. } | Input::Event(_) | Input::Echo
+        );
+        if flows && !parts.clocks.heard(now_ms) {
+            parts.settle();
+        }
+        match input {
+            Input::Kv {
+                key,
+                revision,
+                value,
+            } => bucket::shown(parts, &key, revision, value.as_ref()),
+            Input::KvReady { revision } => bucket::ready(parts, revision),
+            Input::KvInterrupted => bucket::interrupted(parts),
+            Input::WriteEnded { write, result } => written(parts, write, result),
+            Input::Cell(heard) => sightings::advertised(parts, &heard),
+            Input::Listed { question, list } => sightings::listed(parts, question, &list),
+            Input::Event(event) => sightings::told(parts, &event),
+            Input::Outcome { wave, answer } => waves::outcome(parts, wave, answer),
+            Input::Command { to, app, command } => commands::take(parts, to, app, command),
+            Input::Interrupted => {
+                parts.clocks.interrupted();
+                parts.settle();
+            }
+            Input::Echo | Input::Tick => {}
+            Input::Leave => office::leave(parts),
+        }
+    }
+
+    /// Does what is due: the lease, commands, lost cells, waves, decisions. Returns all outputs since the
+    /// last run.
+    pub fn run(&mut self, now_ms: u64) -> Vec<ManagerOutput> {
+        let parts = &mut self.parts;
+        parts.now_ms = now_ms;
+        office::due(parts);
+        commands::due(parts);
+        sightings::look(parts);
+        waves::room(parts);
+        waves::due(parts);
+        converge::run(parts);
+        parts.send_question();
+        std::mem::take(&mut parts.out)
+    }
+
+    /// When [`Manager::run`] must be called at the latest.
+    pub fn next_ms(&self) -> u64 {
+        let parts = &self.parts;
+        let waves = parts.waves.first().map_or(u64::MAX, |(at, ..)| *at);
+        let acting = if parts.may_act() {
+            parts.apps.next_ms().min(waves)
+        } else {
+            u64::MAX
+        };
+        [
+            parts.lease.next_ms(),
+            parts.next_look_ms,
+            parts.next_ask_ms(),
+            parts.room_ms,
+            commands::next_ms(parts),
+            acting,
+        ]
+        .into_iter()
+        .fold(u64::MAX, u64::min)
+        .max(parts.now_ms)
+    }
+
+    /// Whether it holds the lease, and its last renewal is fresh.
+    pub fn is_acting(&self) -> bool {
+        self.parts.may_act()
+    }
+
+    /// The state of an app; none if it is not known.
+    pub fn status(&self, app: &str) -> Option<AppStatus> {
+        let id = self.parts.apps.named(app)?;
+        Some(status(self.parts.apps.get(id)?, &self.parts))
+    }
+
+    /// The names of all apps, in their order.
+    pub fn apps(&self) -> impl Iterator<Item = &str> + '_ {
+        let ids = self.parts.apps.by_name();
+        ids.filter_map(|id| Some(&*self.parts.apps.get(id)?.name))
+    }
+
+    /// Instances of apps of this bucket that it does not know: they are left as they are.
+    pub fn orphans(&self) -> u64 {
+        self.parts.places.orphans()
+    }
+
+    /// The counters.
+    pub fn counters(&self) -> &ManagerCounters {
+        &self.parts.counters
+    }
+}
+
+/// A write has ended.
+fn written(parts: &mut Parts, write: WriteId, result: WriteResult) {
+    let Some(purpose) = parts.writes.remove(&write) else {
+        return;
+    };
+    if result == WriteResult::Conflict {
+        parts.counters.conflicts += 1;
+    }
+    match purpose {
+        Purpose::Lease => office::written(parts, write, result),
+        Purpose::Meta(id) => {
+            if let WriteResult::Written(revision) = result {
+                bucket::meta_written(parts, id, revision);
+            }
+        }
+        Purpose::State(app, uid) => waves::saved(parts, app, uid, result),
+        Purpose::Rollout(app, uid) => converge::rollout_stored(parts, app, uid, result),
+        Purpose::Command(pending) => commands::stored(parts, *pending, result),
+        Purpose::Other => {}
+    }
+}

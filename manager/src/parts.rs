@@ -1,0 +1,321 @@
+//! What the parts of the machine share.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use bytes::Bytes;
+use shared::{
+    InstanceId,
+    random::SplitMix64,
+    wire::{Event, Stop, WireError},
+};
+
+use crate::{
+    apps::{Apps, Brake},
+    cells::Places,
+    clocks::{Clocks, Moment},
+    counters::ManagerCounters,
+    fast_map::FastMap,
+    ids::{AppId, AppUid, BucketId, CellId, CommandKey, QuestionId, WriteId},
+    instances::{Fleet, Managed},
+    io::{AppAnswer, AppCommand, ManagerOutput},
+    lease::Lease,
+    stored::StoredKey,
+};
+
+/// How long the cells have to answer a question.
+pub(crate) const ASK_MS: u64 = 2_000;
+/// Questions to all cells are at least this far apart.
+const ASK_PAUSE_MS: u64 = 1_000;
+/// How soon after a change what found no room is tried again.
+const ROOM_MS: u64 = 1_000;
+/// Questions whose time is remembered.
+const QUESTIONS: usize = 64;
+
+/// What a manager is told when it starts.
+#[derive(Clone, Debug)]
+pub struct ManagerSettings {
+    /// This run of the manager, as the lease names it; no other run may have the same.
+    pub holder: String,
+    /// From which new ids follow.
+    pub seed: u64,
+}
+
+/// The bucket as the watch shows it.
+#[derive(Debug, Default)]
+pub(crate) struct Bucket {
+    /// All values were shown.
+    pub(crate) ready: bool,
+    pub(crate) id: Option<BucketId>,
+    pub(crate) meta_revision: u64,
+    /// The highest revision that was seen.
+    pub(crate) highest: u64,
+    /// Keys whose values are of a newer format.
+    pub(crate) newer: BTreeSet<String>,
+}
+
+/// What is done when a write has ended.
+#[derive(Clone, Debug)]
+pub(crate) enum Purpose {
+    Lease,
+    Meta(BucketId),
+    State(AppId, AppUid),
+    Rollout(AppId, AppUid),
+    Command(Box<PendingCommand>),
+    /// Nothing follows from it.
+    Other,
+}
+
+/// A version for the history: creation, number, value.
+pub(crate) type PastVersion = (AppUid, u32, Bytes);
+
+/// A command that is not answered yet.
+#[derive(Clone, Debug)]
+pub(crate) struct PendingCommand {
+    pub(crate) to: CommandKey,
+    pub(crate) app: String,
+    pub(crate) command: AppCommand,
+    pub(crate) tries: u32,
+    pub(crate) due_ms: u64,
+    /// The answer if the write succeeds, and what goes into the history then.
+    pub(crate) done: Option<(AppAnswer, Option<PastVersion>)>,
+}
+
+/// Everything that the parts of the machine work on.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) now_ms: u64,
+    pub(crate) clocks: Clocks,
+    pub(crate) lease: Lease,
+    pub(crate) bucket: Bucket,
+    pub(crate) apps: Apps,
+    pub(crate) places: Places,
+    pub(crate) fleet: Fleet,
+    pub(crate) random: SplitMix64,
+    pub(crate) writes: FastMap<WriteId, Purpose>,
+    pub(crate) commands: Vec<PendingCommand>,
+    /// Waves to look at, by time.
+    pub(crate) waves: BTreeSet<(u64, AppId, u32)>,
+    /// Indices in open waves.
+    pub(crate) outstanding: usize,
+    /// Apps with indices that wait for room.
+    pub(crate) no_room: BTreeSet<AppId>,
+    /// When they are tried again, because there is more room.
+    pub(crate) room_ms: u64,
+    pub(crate) brake: Brake,
+    /// The period of settling, and where it began.
+    pub(crate) period: u32,
+    pub(crate) settling: Option<Moment>,
+    pub(crate) counters: ManagerCounters,
+    pub(crate) out: Vec<ManagerOutput>,
+    /// When the leases of cells are looked at next.
+    pub(crate) next_look_ms: u64,
+    asked: Vec<(QuestionId, u64)>,
+    ask_ms: Option<u64>,
+    last_id: u64,
+}
+
+impl Parts {
+    pub(crate) fn new(settings: ManagerSettings) -> Self {
+        Self {
+            now_ms: 0,
+            clocks: Clocks::default(),
+            lease: Lease::new(settings.holder),
+            bucket: Bucket::default(),
+            apps: Apps::default(),
+            places: Places::default(),
+            fleet: Fleet::default(),
+            random: SplitMix64::new(settings.seed),
+            writes: FastMap::default(),
+            commands: Vec::new(),
+            waves: BTreeSet::new(),
+            outstanding: 0,
+            no_room: BTreeSet::new(),
+            room_ms: u64::MAX,
+            next_look_ms: 0,
+            brake: Brake::default(),
+            period: 1,
+            settling: Some(Moment::default()),
+            counters: ManagerCounters::default(),
+            out: Vec::new(),
+            asked: Vec::new(),
+            ask_ms: None,
+            last_id: 0,
+        }
+    }
+
+    /// Whether anything may be started or stopped: the lease is fresh, messages flow, and the bucket is known.
+    pub(crate) fn may_act(&self) -> bool {
+        self.lease.is_fresh(self.now_ms)
+            && self.clocks.is_heard(self.now_ms)
+            && self.bucket.ready
+            && self.bucket.id.is_some()
+            && self.bucket.newer.is_empty()
+    }
+
+    /// What is not heard may run all the same: nothing is concluded from silence for one ttl.
+    pub(crate) fn settle(&mut self) {
+        self.period += 1;
+        self.settling = Some(self.clocks.moment());
+        self.places.begin_again(self.clocks.moment());
+        self.ask();
+    }
+
+    pub(crate) fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// Stores a value.
+    pub(crate) fn write(
+        &mut self,
+        purpose: Purpose,
+        key: StoredKey,
+        value: Option<Bytes>,
+        expected: Option<u64>,
+    ) -> WriteId {
+        let write = WriteId(self.next_id());
+        self.writes.insert(write, purpose);
+        self.out.push(ManagerOutput::Write {
+            write,
+            key,
+            value,
+            expected,
+        });
+        write
+    }
+
+    /// The cells are to be asked for their instances.
+    pub(crate) fn ask(&mut self) {
+        let last = self.asked.last().map_or(0, |(_, at)| at + ASK_PAUSE_MS);
+        self.ask_ms.get_or_insert(last.max(self.now_ms));
+    }
+
+    /// When the cells are asked next.
+    pub(crate) fn next_ask_ms(&self) -> u64 {
+        self.ask_ms.unwrap_or(u64::MAX)
+    }
+
+    /// Asks the cells if that is due.
+    pub(crate) fn send_question(&mut self) {
+        if self.next_ask_ms() > self.now_ms {
+            return;
+        }
+        self.ask_ms = None;
+        let question = QuestionId(self.next_id());
+        if self.asked.len() >= QUESTIONS {
+            self.asked.remove(0);
+        }
+        self.asked.push((question, self.now_ms));
+        self.out.push(ManagerOutput::Ask { question });
+    }
+
+    /// When a question was asked.
+    pub(crate) fn asked_ms(&self, question: QuestionId) -> Option<u64> {
+        let found = self.asked.iter().find(|(id, _)| *id == question);
+        found.map(|(_, at)| *at)
+    }
+
+    pub(crate) fn tell(&mut self, event: Event) {
+        self.out.push(ManagerOutput::Event(Box::new(event)));
+    }
+
+    /// An event about an app.
+    pub(crate) fn tell_app(&mut self, kind: &str, app: &str, index: Option<u32>, why: String) {
+        let mut event = Event::app(kind, app);
+        event.indices = index.map(|index| index.to_string());
+        event.count = usize::from(index.is_some());
+        event.reason = Some(why);
+        self.tell(event);
+    }
+
+    pub(crate) fn reply(&mut self, to: CommandKey, answer: Result<AppAnswer, WireError>) {
+        self.out.push(ManagerOutput::Reply { to, answer });
+    }
+
+    /// There may be more room than before.
+    pub(crate) fn room(&mut self) {
+        if !self.no_room.is_empty() {
+            self.room_ms = self.room_ms.min(self.now_ms + ROOM_MS);
+        }
+    }
+
+    /// Sends stops, one message for each cell and app.
+    pub(crate) fn stop(&mut self, app: &Arc<str>, stops: &[(CellId, InstanceId)]) {
+        let mut by_cell: std::collections::BTreeMap<CellId, Vec<InstanceId>> = Default::default();
+        for (cell, id) in stops {
+            if let Some(instance) = self.fleet.get_mut(id) {
+                instance.stop_ms = self.now_ms.max(1);
+            }
+            by_cell.entry(*cell).or_default().push(*id);
+        }
+        for (cell, instances) in by_cell {
+            self.counters.stopped += instances.len() as u64;
+            for some in instances.chunks(MAX_STOPS) {
+                let stop = Stop {
+                    v: shared::VERSION,
+                    app: app.to_string(),
+                    indices: Vec::new(),
+                    instances: some.to_vec(),
+                    claim: None,
+                };
+                let cell = Arc::clone(&self.places.get(cell).name);
+                self.out.push(ManagerOutput::Stop { cell, stop });
+            }
+        }
+    }
+
+    /// Enters an instance of a known app.
+    pub(crate) fn enter(&mut self, id: InstanceId, instance: Managed) {
+        if let Some(app) = self.apps.get_mut(instance.app) {
+            if instance.uid == app.record.uid {
+                app.slot_mut(instance.index).held.push(id);
+                app.wave = app.wave.max(instance.wave);
+            } else {
+                app.leftovers.push(id);
+            }
+        }
+        if let Some(cell) = instance.cell {
+            self.places.get_mut(cell).instances.insert(id);
+        }
+        self.apps.touch(instance.app);
+        self.fleet.insert(id, instance);
+    }
+
+    /// Says where an instance is.
+    pub(crate) fn put_on(&mut self, id: InstanceId, cell: CellId) {
+        let Some(instance) = self.fleet.get_mut(&id) else {
+            return;
+        };
+        let before = instance.cell.replace(cell);
+        if before == Some(cell) {
+            return;
+        }
+        if let Some(before) = before {
+            self.places.get_mut(before).instances.remove(&id);
+        }
+        self.places.get_mut(cell).instances.insert(id);
+    }
+
+    /// Forgets an instance that is gone.
+    pub(crate) fn leave(&mut self, id: &InstanceId) -> Option<Managed> {
+        let instance = self.fleet.remove(id)?;
+        if let Some(cell) = instance.cell {
+            self.places.get_mut(cell).instances.remove(id);
+        }
+        let period = self.period;
+        if let Some(app) = self.apps.get_mut(instance.app) {
+            if instance.uid == app.record.uid {
+                let slot = app.slot_mut(instance.index);
+                slot.held.retain(|held| held != id);
+                slot.free_in = period;
+            } else {
+                app.leftovers.retain(|held| held != id);
+            }
+        }
+        self.apps.touch(instance.app);
+        Some(instance)
+    }
+}
+
+/// Instances in one stop: about 40 bytes each.
+const MAX_STOPS: usize = 10_000;

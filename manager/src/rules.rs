@@ -1,0 +1,216 @@
+//! What an app's definition says beside the request: crashes, health, updates. Each has a default, and is
+//! written only where it differs.
+
+use std::time::Duration;
+
+use placement::{Invalid, Span};
+use serde::{Deserialize, Serialize};
+use shared::clock::millis;
+
+const fn seconds(s: u64) -> Span {
+    Span(Duration::from_secs(s))
+}
+
+/// The longest duration of any rule.
+const MOST: Span = seconds(7 * 24 * 3_600);
+
+/// When an index that crashed for good on its cell is started again. By default as in Diego.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CrashPolicy {
+    /// This many crashes are followed by a start at once.
+    pub immediate: u32,
+    /// The wait after the next one; it doubles with each crash …
+    pub wait: Span,
+    /// … up to this.
+    pub max_wait: Span,
+    /// After this many crashes the index is given up; 0 = never.
+    pub give_up: u32,
+    /// An instance that ran for longer is counted from 1 again.
+    pub reset: Span,
+}
+
+impl Default for CrashPolicy {
+    fn default() -> Self {
+        Self {
+            immediate: 2,
+            wait: seconds(30),
+            max_wait: seconds(16 * 60),
+            give_up: 200,
+            reset: seconds(5 * 60),
+        }
+    }
+}
+
+impl CrashPolicy {
+    /// The count after a crash of an instance that had run for `ran_ms`.
+    pub(crate) fn count(&self, before: u32, ran_ms: u64) -> u32 {
+        if ran_ms > millis(self.reset.0) {
+            return 1;
+        }
+        before.saturating_add(1)
+    }
+
+    /// Milliseconds until the next start after this many crashes; none when the index is given up.
+    pub(crate) fn wait_ms(&self, count: u32) -> Option<u64> {
+        if self.give_up > 0 && count >= self.give_up {
+            return None;
+        }
+        let Some(doublings) = count.checked_sub(self.immediate + 1) else {
+            return Some(0);
+        };
+        let wait = millis(self.wait.0).saturating_mul(1 << doublings.min(32));
+        Some(wait.min(millis(self.max_wait.0)))
+    }
+
+    fn check(&self) -> Result<(), Invalid> {
+        at_most("crash.immediate", self.immediate, 10)?;
+        at_most("crash.give_up", self.give_up, 1_000_000)?;
+        within("crash.wait", self.wait, seconds(1))?;
+        within("crash.max_wait", self.max_wait, self.wait)?;
+        within("crash.reset", self.reset, seconds(1))
+    }
+}
+
+/// How a cell finds out that an instance is healthy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HealthCheck {
+    /// Its process exists.
+    #[default]
+    Process,
+    /// Its port accepts a connection.
+    Port,
+    /// A GET of `path` on its port is answered with 2xx.
+    Http,
+}
+
+/// The health of an app's instances. The cells check it and report the result as the instance's state; the
+/// manager believes them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HealthRules {
+    /// What is checked.
+    pub check: HealthCheck,
+    /// For `http`.
+    pub path: String,
+    /// Between two checks of a healthy instance.
+    pub interval: Span,
+    /// This many failures in a row make it unhealthy.
+    pub failures: u32,
+    /// How long a start may take until it is healthy.
+    pub start_timeout: Span,
+}
+
+impl Default for HealthRules {
+    fn default() -> Self {
+        Self {
+            check: HealthCheck::Process,
+            path: "/".into(),
+            interval: seconds(30),
+            failures: 3,
+            start_timeout: seconds(60),
+        }
+    }
+}
+
+impl HealthRules {
+    fn check(&self) -> Result<(), Invalid> {
+        if !self.path.starts_with('/') || self.path.len() > 1_024 {
+            let expected = "a path of at most 1024 bytes that begins with /";
+            return Err(Invalid::new("health.path", &self.path, expected));
+        }
+        within("health.interval", self.interval, seconds(1))?;
+        within("health.start_timeout", self.start_timeout, seconds(1))?;
+        if self.failures == 0 {
+            return Err(Invalid::new("health.failures", 0, "a number from 1 to 100"));
+        }
+        at_most("health.failures", self.failures, 100)
+    }
+}
+
+/// Which of an index's two instances is there first when it gets a new version or leaves a cell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UpdateOrder {
+    /// The new one runs before the old one is stopped.
+    #[default]
+    StartFirst,
+    /// The old one is stopped first: for full clusters, and for what cannot run twice.
+    StopFirst,
+}
+
+/// How a new version replaces the old one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct UpdateRules {
+    /// Indices that are being replaced at once.
+    pub max_in_flight: u32,
+    /// How long a new instance must have run before the old one is stopped.
+    pub min_healthy: Span,
+    /// Without progress for this long the rollout has failed; 0 = no deadline.
+    pub deadline: Span,
+    /// What comes first.
+    pub order: UpdateOrder,
+    /// A failed rollout returns to the version before, once.
+    pub auto_revert: bool,
+}
+
+impl Default for UpdateRules {
+    fn default() -> Self {
+        Self {
+            max_in_flight: 1,
+            min_healthy: seconds(10),
+            deadline: seconds(600),
+            order: UpdateOrder::StartFirst,
+            auto_revert: false,
+        }
+    }
+}
+
+impl UpdateRules {
+    fn check(&self) -> Result<(), Invalid> {
+        check_in_flight("update.max_in_flight", self.max_in_flight)?;
+        within("update.min_healthy", self.min_healthy, seconds(0))?;
+        within("update.deadline", self.deadline, seconds(0))
+    }
+}
+
+/// Accepts a number of indices that may be replaced at once.
+pub(crate) fn check_in_flight(field: &str, count: u32) -> Result<(), Invalid> {
+    if (1..=placement::MAX_INSTANCES).contains(&count) {
+        return Ok(());
+    }
+    let expected = format!("a number from 1 to {}", placement::MAX_INSTANCES);
+    Err(Invalid::new(field, count, expected))
+}
+
+/// Rejects rules that contradict themselves or are absurd.
+pub(crate) fn check_rules(
+    crash: &CrashPolicy,
+    health: &HealthRules,
+    update: &UpdateRules,
+) -> Result<(), Invalid> {
+    crash.check()?;
+    health.check()?;
+    update.check()
+}
+
+fn within(field: &str, value: Span, least: Span) -> Result<(), Invalid> {
+    if value.0 >= least.0 && value.0 <= MOST.0 {
+        return Ok(());
+    }
+    let expected = format!("a duration from {least} to {MOST}");
+    Err(Invalid::new(field, value, expected))
+}
+
+fn at_most(field: &str, value: u32, most: u32) -> Result<(), Invalid> {
+    if value <= most {
+        return Ok(());
+    }
+    Err(Invalid::new(
+        field,
+        value,
+        format!("a number from 0 to {most}"),
+    ))
+}

@@ -1,0 +1,415 @@
+//! What cells say: advertisements, lists of instances, events. And what it means when they say nothing.
+
+use std::sync::Arc;
+
+use placement::Kind;
+use shared::{
+    InstanceId,
+    clock::millis,
+    wire::{Event, Instance, InstanceState, InstancesAnswer, instance_id, kind},
+};
+
+use crate::{
+    bucket,
+    cells::ListPart,
+    clocks::ttl_ms,
+    ids::{CellId, QuestionId, WaveId},
+    instances::{Life, Managed},
+    io::{CellHeard, events},
+    parts::Parts,
+};
+
+/// How often the leases of cells are looked at.
+const LOOK_MS: u64 = 500;
+
+/// A message of a cell came.
+fn heard(parts: &mut Parts, cell: &str) -> Option<CellId> {
+    let now = parts.clocks.moment();
+    let Some(id) = parts.places.find(cell, now) else {
+        parts.counters.dropped_cells += 1;
+        return None;
+    };
+    if parts.places.heard(id, now) {
+        // what it still runs decides what happens to the replacements
+        parts.ask();
+        parts.room();
+    }
+    Some(id)
+}
+
+/// A cell advertises.
+pub(crate) fn advertised(parts: &mut Parts, heard_cell: &CellHeard) {
+    let now = parts.clocks.moment();
+    let Some(id) = parts.places.find(&heard_cell.cell, now) else {
+        parts.counters.dropped_cells += 1;
+        return;
+    };
+    if !meets(parts, id, heard_cell.incarnation) {
+        return;
+    }
+    if heard_cell.ttl.0.is_zero() {
+        return left(parts, id);
+    }
+    heard(parts, &heard_cell.cell);
+    let place = parts.places.get_mut(id);
+    place.ttl_ms = ttl_ms(heard_cell.ttl);
+    if place.draining != heard_cell.draining {
+        place.draining = heard_cell.draining;
+        touch_apps_of(parts, id);
+        parts.room();
+    }
+    for instance in &heard_cell.recent {
+        let found = parts.fleet.get_mut(instance);
+        // an instance of another cell cannot have been accepted here
+        if let Some(found) = found.filter(|found| found.cell == Some(id)) {
+            found.was_there(heard_cell.seq);
+        }
+    }
+}
+
+/// Whether a message of this incarnation of a cell counts. If it is a new one, nothing is left of what
+/// ran before.
+fn meets(parts: &mut Parts, id: CellId, incarnation: shared::Incarnation) -> bool {
+    let now = parts.clocks.moment();
+    let (counts, renewed) = parts.places.get_mut(id).meets(incarnation, now);
+    if !counts {
+        parts.counters.dropped_former += 1;
+    }
+    if renewed {
+        let mut gone = instances_of(parts, id);
+        // what it was sent and has not spoken of may be the new one's
+        gone.retain(|id| parts.fleet.get(id).is_some_and(Managed::is_heard));
+        for instance in gone {
+            parts.leave(&instance);
+        }
+        parts.ask();
+        parts.room();
+    }
+    counts
+}
+
+/// The instances of a cell, in an order that does not depend on chance.
+fn instances_of(parts: &Parts, id: CellId) -> Vec<InstanceId> {
+    let mut all: Vec<InstanceId> = parts.places.get(id).instances.iter().copied().collect();
+    all.sort_unstable();
+    all
+}
+
+fn touch_apps_of(parts: &mut Parts, id: CellId) {
+    for instance in instances_of(parts, id) {
+        if let Some(instance) = parts.fleet.get(&instance) {
+            parts.apps.touch(instance.app);
+        }
+    }
+}
+
+/// It withdrew. Drained, it has nothing left; else its instances are ending.
+fn left(parts: &mut Parts, id: CellId) {
+    let drained = parts.places.get(id).draining;
+    let now = parts.clocks.moment();
+    parts.places.left(id, now);
+    if drained {
+        for instance in instances_of(parts, id) {
+            parts.leave(&instance);
+        }
+    } else {
+        lost(parts, id);
+    }
+}
+
+/// What a lost cell ran may still run, and is replaced.
+fn lost(parts: &mut Parts, id: CellId) {
+    let now_ms = parts.now_ms;
+    for instance in instances_of(parts, id) {
+        if let Some(instance) = parts.fleet.get_mut(&instance) {
+            (instance.suspect, instance.since_ms) = (true, now_ms);
+            parts.apps.touch(instance.app);
+        }
+    }
+}
+
+/// Looks at the leases of cells. Only who holds the lease concludes anything from silence.
+pub(crate) fn look(parts: &mut Parts) {
+    if parts.now_ms < parts.next_look_ms {
+        return;
+    }
+    parts.next_look_ms = parts.now_ms + LOOK_MS;
+    let looked = parts.places.look(parts.clocks.moment());
+    if let Some((silent, all)) = looked.many {
+        let mut event = Event::app(events::MANY_CELLS_SILENT, "manager");
+        event.count = silent;
+        event.reason = Some(format!(
+            "{silent} of {all} cells are silent: nothing is replaced for a further ttl, and nothing at all while none is heard"
+        ));
+        parts.tell(event);
+    }
+    for id in looked.lost {
+        parts.counters.cells_lost += 1;
+        lost(parts, id);
+    }
+    for id in looked.forgotten {
+        for instance in instances_of(parts, id) {
+            parts.leave(&instance);
+        }
+    }
+    parts.apps.sweep(parts.now_ms);
+}
+
+/// One message of a list of instances.
+pub(crate) fn listed(parts: &mut Parts, question: Option<QuestionId>, list: &InstancesAnswer) {
+    let now = parts.clocks.moment();
+    let Some(id) = parts.places.find(&list.cell, now) else {
+        parts.counters.dropped_cells += 1;
+        return;
+    };
+    if !meets(parts, id, list.incarnation) {
+        return;
+    }
+    let asked_ms = question.and_then(|question| parts.asked_ms(question));
+    let numbers = (list.seq, list.part, list.parts);
+    let place = parts.places.get_mut(id);
+    let part = place.list_part(parts.now_ms, numbers, asked_ms);
+    let serial = place.list;
+    heard(parts, &list.cell);
+    if part == ListPart::Old {
+        parts.counters.dropped_old_lists += 1;
+        return;
+    }
+    for instance in &list.instances {
+        one_listed(parts, id, (list.seq, serial), instance);
+    }
+    match part {
+        ListPart::Complete { asked_ms } => unlisted(parts, id, (list.seq, serial), asked_ms),
+        ListPart::Broken => parts.ask(),
+        ListPart::Old | ListPart::Incomplete => {}
+    }
+}
+
+/// What was known on a cell and is not in its complete list.
+fn unlisted(parts: &mut Parts, id: CellId, (seq, serial): (u64, u32), asked_ms: Option<u64>) {
+    let mut gone = Vec::new();
+    let mut doubtful = false;
+    for instance in &parts.places.get(id).instances {
+        let Some(known) = parts.fleet.get(instance) else {
+            continue;
+        };
+        if known.list == serial {
+            continue;
+        }
+        if known.is_disproved(seq, asked_ms) {
+            gone.push(*instance);
+        } else {
+            doubtful |= known.doubt_ms <= parts.now_ms;
+        }
+    }
+    gone.sort_unstable();
+    for instance in gone {
+        parts.leave(&instance);
+        parts.room();
+    }
+    if doubtful {
+        parts.ask();
+    }
+}
+
+fn life_of(state: InstanceState) -> Option<Life> {
+    match state {
+        InstanceState::Starting => Some(Life::Starting),
+        InstanceState::Running => Some(Life::Running),
+        InstanceState::Restarting => Some(Life::Restarting),
+        InstanceState::Stopping => Some(Life::Stopping),
+        InstanceState::Exited | InstanceState::Crashed => None,
+    }
+}
+
+fn one_listed(parts: &mut Parts, cell: CellId, (seq, serial): (u64, u32), listed: &Instance) {
+    let id = listed.instance;
+    let life = life_of(listed.state);
+    if parts.fleet.get(&id).is_none() {
+        let Some(life) = life else {
+            return;
+        };
+        if !adopt(parts, cell, listed, life) {
+            return;
+        }
+        parts.counters.adopted += 1;
+    }
+    let now_ms = parts.now_ms;
+    let Some(known) = parts.fleet.get_mut(&id) else {
+        return;
+    };
+    let Some(life) = life else {
+        // it was stopped if its end says so; else its event was missed
+        let crashed = listed.ended.as_deref() != Some("stopped");
+        let ran = known.life == Life::Running;
+        let ran_ms = if ran {
+            now_ms.saturating_sub(known.since_ms + listed.age_ms)
+        } else {
+            0
+        };
+        return ended(parts, id, crashed.then_some(ran_ms));
+    };
+    known.was_there(seq);
+    known.list = serial;
+    let since_ms = now_ms.saturating_sub(listed.age_ms);
+    if known.life != life || known.suspect || known.cell != Some(cell) {
+        (known.life, known.suspect, known.since_ms) = (life, false, since_ms);
+        let app = known.app;
+        parts.apps.touch(app);
+        parts.put_on(id, cell);
+    }
+}
+
+/// An instance that this manager has not started: of a wave of an earlier one, or its state was lost. False
+/// if it is not of this bucket.
+fn adopt(parts: &mut Parts, cell: CellId, listed: &Instance, life: Life) -> bool {
+    let wave = listed.request.as_ref();
+    let Some(wave) = wave.and_then(|id| WaveId::parse(id.as_str())) else {
+        return false;
+    };
+    if parts.bucket.id != Some(wave.bucket) || listed.kind != Kind::Lrp {
+        return false;
+    }
+    let found = parts.apps.of_uid(wave.uid);
+    let Some((app, record)) = found.and_then(|id| Some((id, parts.apps.get(id)?))) else {
+        let place = parts.places.get_mut(cell);
+        place.orphans += 1;
+        return false;
+    };
+    let own = instance_id(&wave.to_string(), &record.name, Kind::Lrp, listed.index);
+    if own != listed.instance || listed.index >= placement::MAX_INSTANCES {
+        parts.counters.dropped_false_ids += 1;
+        return false;
+    }
+    let (stored, present) = (record.record.version, record.record.uid == wave.uid);
+    let numbers = (listed.index, wave.version, wave.wave);
+    let mut instance = Managed::asked(app, wave.uid, numbers, parts.now_ms);
+    (instance.cell, instance.life) = (Some(cell), life);
+    instance.since_ms = parts.now_ms.saturating_sub(listed.age_ms);
+    parts.enter(listed.instance, instance);
+    if present && wave.version > stored {
+        bucket::went_back(parts, app, wave.version);
+    }
+    true
+}
+
+/// An event of a cell.
+pub(crate) fn told(parts: &mut Parts, event: &Event) {
+    let Some(cell) = event.app.as_ref().and(event.cell.as_deref()) else {
+        return draining(parts, event);
+    };
+    // what it says of an instance that is thought lost is taken before the cell counts as back
+    for one in &event.instances {
+        let Some(id) = one.instance else {
+            continue;
+        };
+        let ran_ms = one.ran.map_or(0, |ran| millis(ran.0));
+        match event.kind.as_str() {
+            kind::RUNNING => alive(parts, id, Life::Running),
+            kind::RESTARTED => alive(parts, id, Life::Starting),
+            kind::CRASHED if !one.is_final => alive(parts, id, Life::Restarting),
+            kind::STOPPED => ended(parts, id, None),
+            kind::EXITED | kind::CRASHED if one.is_final => ended(parts, id, Some(ran_ms)),
+            _ => {}
+        }
+    }
+    heard(parts, cell);
+}
+
+fn draining(parts: &mut Parts, event: &Event) {
+    let Some(cell) = event.cell.as_deref() else {
+        return;
+    };
+    let Some(id) = heard(parts, cell) else {
+        return;
+    };
+    if event.kind == kind::CELL_DRAINING && !parts.places.get(id).draining {
+        parts.places.get_mut(id).draining = true;
+        touch_apps_of(parts, id);
+    }
+}
+
+fn alive(parts: &mut Parts, id: InstanceId, life: Life) {
+    let now_ms = parts.now_ms;
+    let Some(known) = parts.fleet.get_mut(&id) else {
+        return;
+    };
+    // of a lost cell only a list counts: an event may be an old one
+    if known.suspect || known.life == life {
+        return;
+    }
+    (known.life, known.since_ms) = (life, now_ms);
+    parts.apps.touch(known.app);
+}
+
+/// An instance has ended for good on its cell: by itself, after it had run for `crashed` milliseconds, or
+/// because it was stopped.
+fn ended(parts: &mut Parts, id: InstanceId, crashed: Option<u64>) {
+    let Some(instance) = parts.leave(&id) else {
+        return;
+    };
+    parts.room();
+    let asked_for = instance.stop_ms > 0 || instance.life == Life::Stopping;
+    if let Some(ran_ms) = crashed.filter(|_| !asked_for && !instance.suspect) {
+        count_crash(parts, &instance, ran_ms);
+    }
+}
+
+/// Counts a crash, and says when the index is due again.
+fn count_crash(parts: &mut Parts, instance: &Managed, ran_ms: u64) {
+    let (now_ms, id) = (parts.now_ms, instance.app);
+    let Some(app) = parts
+        .apps
+        .get(id)
+        .filter(|app| app.record.uid == instance.uid)
+    else {
+        return;
+    };
+    let definition = &app.record.definition;
+    if app.record.deleted || app.record.stopped || instance.index >= definition.instances {
+        return;
+    }
+    parts.counters.crashed += 1;
+    let settled_in = millis(definition.update.min_healthy.0).max(1);
+    let is_new = instance.version == app.record.version && app.record.before.is_some();
+    let fails = is_new && app.phase().is_none() && ran_ms < settled_in;
+    let stays = |id: &InstanceId| {
+        parts.fleet.get(id).is_some_and(|other| {
+            let draining = other
+                .cell
+                .is_some_and(|cell| parts.places.get(cell).draining);
+            !other.suspect && !draining
+        })
+    };
+    let alone = !app.slots[instance.index as usize].held.iter().any(stays);
+    let policy = definition.crash.clone();
+    let Some(app) = parts.apps.get_mut(id) else {
+        return;
+    };
+    if fails {
+        let why = format!(
+            "index {} of version {} failed",
+            instance.index, instance.version
+        );
+        app.failing.get_or_insert(why);
+    }
+    let slot = app.slot_mut(instance.index);
+    slot.crashed_version = instance.version;
+    if !alone {
+        return;
+    }
+    slot.crashes = policy.count(slot.crashes, ran_ms);
+    let (count, wait) = (slot.crashes, policy.wait_ms(slot.crashes));
+    match wait {
+        Some(wait) => slot.due_ms = now_ms + wait,
+        None => slot.given_up = true,
+    }
+    app.unsaved = true;
+    if wait.is_none() {
+        let name = Arc::clone(&app.name);
+        let why = format!(
+            "crashed {count} times: not started again until the app is restarted, changed or deleted"
+        );
+        parts.tell_app(events::GIVEN_UP, &name, Some(instance.index), why);
+    }
+}

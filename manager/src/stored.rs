@@ -1,0 +1,254 @@
+//! What is kept in the bucket: plain data, each value with the number of its format.
+//!
+//! | key | value | written by |
+//! |---|---|---|
+//! | `meta` | [`MetaRecord`]: the bucket's id | the first manager, once |
+//! | `lease` | [`LeaseRecord`]: who converges | managers; a bucket of its own with history 1 is enough |
+//! | `app.<name>` | [`AppRecord`]: what is wanted | commands |
+//! | `state.<uid>` | [`StateRecord`]: waves and crash counts | the lease holder, before each start |
+//! | `rollout.<uid>` | [`RolloutRecord`]: how the last rollout ended | the lease holder |
+//! | `hist.<uid>.<version>` | [`HistoryRecord`]: a template that was wanted | commands |
+//!
+//! Every write but that of `hist` names the revision that it replaces. All of `state` and `rollout` may be lost: that
+//! costs one ttl of waiting and a new wave, and nothing is stopped for it.
+
+use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
+
+use placement::{Invalid, Request, check_name};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use shared::wire::WireError;
+
+use crate::{
+    definition::AppDefinition,
+    ids::{AppUid, BucketId},
+};
+
+/// The format of every value that this program writes. A manager that meets a value of a newer format gives
+/// the lease back, looks, and does nothing.
+pub const FORMAT: u32 = 1;
+
+/// Crash counts that are stored for an app; further ones are only in memory.
+pub const MAX_STORED_CRASHES: usize = 20_000;
+/// Former creations of an app whose instances are still stopped.
+pub const MAX_FORMER: usize = 8;
+
+/// Versions of an app in its history.
+pub const HISTORY: u32 = 10;
+
+/// A key of the bucket.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum StoredKey {
+    /// The bucket itself.
+    Meta,
+    /// Who converges.
+    Lease,
+    /// What is wanted of an app, by its name.
+    App(Arc<str>),
+    /// Waves and crash counts of an app.
+    State(AppUid),
+    /// The last rollout of an app.
+    Rollout(AppUid),
+    /// A version of an app.
+    History(AppUid, u32),
+}
+
+impl fmt::Display for StoredKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Meta => f.write_str("meta"),
+            Self::Lease => f.write_str("lease"),
+            Self::App(name) => write!(f, "app.{name}"),
+            Self::State(uid) => write!(f, "state.{uid}"),
+            Self::Rollout(uid) => write!(f, "rollout.{uid}"),
+            Self::History(uid, version) => write!(f, "hist.{uid}.{version}"),
+        }
+    }
+}
+
+impl FromStr for StoredKey {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let parts: Vec<&str> = text.splitn(4, '.').collect();
+        match parts.as_slice() {
+            ["meta"] => Ok(Self::Meta),
+            ["lease"] => Ok(Self::Lease),
+            ["app", name] => {
+                check_name("key", name)?;
+                Ok(Self::App((*name).into()))
+            }
+            ["state", uid] => Ok(Self::State(uid.parse()?)),
+            ["rollout", uid] => Ok(Self::Rollout(uid.parse()?)),
+            ["hist", uid, version] if version.parse::<u32>().is_ok() => Ok(Self::History(
+                uid.parse()?,
+                version.parse().unwrap_or_default(),
+            )),
+            _ => {
+                let expected = "meta, lease, app.NAME, state.UID, rollout.UID or hist.UID.VERSION";
+                Err(Invalid::new("key", format!("{text:?}"), expected))
+            }
+        }
+    }
+}
+
+/// `meta`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MetaRecord {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// The bucket's id, which is in every id of a wave.
+    pub bucket: BucketId,
+}
+
+/// `lease`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseRecord {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// One run of a manager; empty when the lease was given back.
+    pub holder: String,
+}
+
+/// A template that ran before, and its version.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Before {
+    /// Its version.
+    pub version: u32,
+    /// What it started.
+    pub definition: AppDefinition,
+}
+
+/// `app.<name>`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AppRecord {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// This creation of the app.
+    pub uid: AppUid,
+    /// The version of the template, counted from 1. It grows with each change of what runs.
+    pub version: u32,
+    /// What is wanted.
+    pub definition: AppDefinition,
+    /// Nothing of it is to run.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub stopped: bool,
+    /// Its rollout waits.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub paused: bool,
+    /// It was deleted: kept until nothing of it is reported.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub deleted: bool,
+    /// This version returns to the one before: instances of that one are right as they are.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub reverted: bool,
+    /// `max_in_flight` of this version's rollout where it differs from the definition's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_flight: Option<u32>,
+    /// The last version whose rollout was completed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Box<Before>>,
+    /// Earlier creations under this name, whose instances are to end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former: Vec<AppUid>,
+}
+
+impl AppRecord {
+    /// What instances of a version were started with; none if that is not known any more.
+    pub(crate) fn template(&self, version: u32) -> Option<&Arc<Request>> {
+        if version == self.version {
+            return Some(&self.definition.template);
+        }
+        let before = self.before.as_ref().filter(|b| b.version == version)?;
+        Some(&before.definition.template)
+    }
+}
+
+/// A wave that was stored and whose outcome is not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredWave {
+    /// Its number.
+    pub wave: u32,
+    /// The version that it starts.
+    pub version: u32,
+    /// The app's number of instances at that time, which its request names.
+    pub instances: u32,
+    /// Its indices, such as `"0,2-9"`.
+    pub indices: String,
+}
+
+/// `state.<uid>`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateRecord {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// The highest wave.
+    pub wave: u32,
+    /// The highest version that was acted on.
+    pub acted: u32,
+    /// Waves without an outcome.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub open: Vec<StoredWave>,
+    /// Crashes in a row, by index.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub crashes: BTreeMap<u32, u32>,
+}
+
+/// How a rollout ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RolloutPhase {
+    /// Every index runs the version, and has for `min_healthy`.
+    Done,
+    /// An instance of it failed, or there was no progress.
+    Failed,
+}
+
+/// `rollout.<uid>`. A version without one is being rolled out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RolloutRecord {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// The version.
+    pub version: u32,
+    /// How it ended.
+    pub phase: RolloutPhase,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// `hist.<uid>.<version>`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HistoryRecord {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// What was wanted.
+    pub definition: AppDefinition,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
+fn is_false(b: &bool) -> bool {
+    !*b
+}
+
+/// Why a stored value is not used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unusable {
+    /// It is of a newer format.
+    Newer(u32),
+    /// It cannot be read.
+    Unreadable(WireError),
+}
+
+/// Reads a stored value. The format is read first: what else a newer one says is not known.
+pub fn read_stored<T: DeserializeOwned>(value: &[u8]) -> Result<T, Unusable> {
+    #[derive(Deserialize)]
+    struct Formatted {
+        format: u32,
+    }
+    let formatted: Formatted = shared::wire::read(value).map_err(Unusable::Unreadable)?;
+    if formatted.format > FORMAT {
+        return Err(Unusable::Newer(formatted.format));
+    }
+    shared::wire::read(value).map_err(Unusable::Unreadable)
+}

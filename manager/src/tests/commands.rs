@@ -1,0 +1,147 @@
+//! Commands, and what they leave in the bucket.
+
+use super::world::{Sent, TTL, World, app, three};
+use crate::{AppCommand, AppRecord, events};
+
+fn answer(w: &mut World) -> Result<(u32, bool), String> {
+    let answer = w.sent.replies.remove(0);
+    answer
+        .map(|answer| (answer.version, answer.changed))
+        .map_err(|error| error.message)
+}
+
+#[test]
+fn the_same_file_twice_changes_nothing() {
+    let mut w = three();
+    w.put(&app("A", 3, ""));
+    assert_eq!(answer(&mut w), Ok((1, false)));
+    w.pass(1_000);
+    assert!(w.starts().is_empty() && w.stops().is_empty());
+}
+
+#[test]
+fn only_what_runs_makes_a_new_version() {
+    let mut w = three();
+    w.put(&app("A", 4, ""));
+    assert_eq!(answer(&mut w), Ok((1, true)));
+    w.put(&app("A", 4, r#","update":{"max_in_flight":2}"#));
+    assert_eq!(answer(&mut w), Ok((1, true)));
+    w.put(&app("A", 4, r#","health":{"failures":5}"#));
+    assert_eq!(answer(&mut w), Ok((2, true)));
+    assert!(
+        w.values
+            .keys()
+            .any(|key| key.starts_with("hist.") && key.ends_with(".2"))
+    );
+}
+
+#[test]
+fn a_stopped_app_ends_and_starts_again() {
+    let mut w = three();
+    w.obey = true;
+    w.command(AppCommand::Stop);
+    w.pass(2 * TTL);
+    assert_eq!((w.at(0).len(), w.at(2).len()), (0, 0));
+    w.sent = Sent::default();
+    w.command(AppCommand::Start);
+    w.pass(1_000);
+    assert_eq!(w.starts().len(), 1);
+    assert_eq!(w.manager.status("A").unwrap().running, 3);
+}
+
+#[test]
+fn errors_name_the_field() {
+    let mut w = three();
+    w.command_to("nope", AppCommand::Stop);
+    assert!(answer(&mut w).unwrap_err().starts_with("app: \"nope\""));
+    w.command(AppCommand::Scale(0));
+    assert!(answer(&mut w).unwrap_err().starts_with("instances: 0"));
+    w.command(AppCommand::Restart {
+        max_in_flight: Some(0),
+    });
+    assert!(answer(&mut w).unwrap_err().starts_with("max_in_flight: 0"));
+    w.command(AppCommand::Undo);
+    assert!(answer(&mut w).unwrap_err().starts_with("app: A"));
+    w.command(AppCommand::Put(Box::new(app("B", 1, ""))));
+    assert!(answer(&mut w).unwrap_err().starts_with("app: B"));
+    w.command_to("a.b", AppCommand::Stop);
+    assert!(answer(&mut w).unwrap_err().starts_with("app: "));
+}
+
+#[test]
+fn a_command_that_meets_another_is_tried_again() {
+    let mut w = three();
+    w.hold_writes = true;
+    w.command(AppCommand::Scale(4));
+    let mut other: AppRecord = w.stored("app.A");
+    other.definition.instances = 2;
+    w.store("app.A", Some(shared::wire::to_bytes(&other)));
+    w.hold_writes = false;
+    while !w.held_writes.is_empty() {
+        w.acknowledge();
+    }
+    assert!(w.sent.replies.is_empty());
+    w.pass(500);
+    assert_eq!(answer(&mut w), Ok((1, true)));
+    assert_eq!(w.manager.status("A").unwrap().wanted, 4);
+}
+
+#[test]
+fn v59_a_bucket_that_went_back_stops_nothing_until_the_app_is_put_again() {
+    let mut w = three();
+    let old = w.values.clone();
+    let revision = w.revision;
+    w.obey = true;
+    w.put(&app("A", 5, r#","tags":{"v":"2"}"#));
+    w.pass(120_000);
+    assert_eq!(w.manager.status("A").unwrap().complete, 5);
+    w.sent = Sent::default();
+    // the backup has three instances of version 1
+    w.give(crate::ManagerInput::KvInterrupted);
+    (w.values, w.revision) = (old, revision);
+    w.show_all();
+    w.pass(4 * TTL);
+    assert!(w.starts().is_empty() && w.stops().is_empty());
+    assert!(w.manager.status("A").unwrap().went_back);
+    assert!(w.events().contains(&events::WENT_BACK.to_owned()));
+    w.put(&app("A", 6, r#","tags":{"v":"2"}"#));
+    w.pass(120_000);
+    assert!(!w.manager.status("A").unwrap().went_back);
+    assert_eq!(w.manager.status("A").unwrap().running, 6);
+    assert_eq!(w.manager.status("A").unwrap().version, 3);
+}
+
+#[test]
+fn v59b_a_manager_that_starts_on_an_old_bucket_sees_what_runs() {
+    let mut w = three();
+    let old = w.values.clone();
+    w.obey = true;
+    w.put(&app("A", 3, r#","tags":{"v":"2"}"#));
+    w.pass(120_000);
+    w.values = old;
+    w.next_manager();
+    w.pass(4 * TTL);
+    assert!(w.starts().is_empty() && w.stops().is_empty());
+    assert!(w.manager.status("A").unwrap().went_back);
+}
+
+#[test]
+fn the_history_has_ten_versions_and_goes_with_the_app() {
+    let mut w = three();
+    w.obey = true;
+    for n in 0..14 {
+        w.put(&app("A", 3, &format!(r#","tags":{{"n":"{n}"}}"#)));
+        w.pass(1_000);
+    }
+    let kept = |w: &World| {
+        w.values
+            .keys()
+            .filter(|key| key.starts_with("hist."))
+            .count()
+    };
+    assert_eq!(kept(&w), 10);
+    w.command(AppCommand::Delete);
+    w.pass(2 * TTL);
+    assert_eq!(kept(&w), 0);
+    assert!(w.manager.status("A").is_none());
+}

@@ -1,0 +1,101 @@
+//! Formats and keys.
+
+use bytes::Bytes;
+
+use super::world::{TTL, app, three};
+use crate::{
+    AppUid, FORMAT, LeaseRecord, MetaRecord, StateRecord, StoredKey, Unusable, events, read_stored,
+};
+
+#[test]
+fn keys_are_read_as_they_are_written() {
+    let uid = AppUid::new(0xa1);
+    for key in [
+        StoredKey::Meta,
+        StoredKey::Lease,
+        StoredKey::App("web".into()),
+        StoredKey::State(uid),
+        StoredKey::Rollout(uid),
+        StoredKey::History(uid, 12),
+    ] {
+        assert_eq!(key.to_string().parse(), Ok(key.clone()));
+        // what a key-value store of NATS accepts
+        let fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        assert!(key.to_string().chars().all(fine));
+    }
+    for bad in [
+        "",
+        "app",
+        "app.a b",
+        "state.1",
+        "hist.000000a1.x",
+        "other",
+        "app.a.b",
+    ] {
+        let error = bad.parse::<StoredKey>().unwrap_err();
+        assert!(["key", "uid"].contains(&error.field.as_str()), "{bad}");
+    }
+}
+
+#[test]
+fn the_format_is_read_first() {
+    let newer = br#"{"format":2,"bucket":{"what":"it means is not known"}}"#;
+    assert_eq!(read_stored::<MetaRecord>(newer), Err(Unusable::Newer(2)));
+    let meta: MetaRecord = read_stored(br#"{"format":1,"bucket":"0000000b"}"#).unwrap();
+    assert_eq!(meta.format, FORMAT);
+    let Err(Unusable::Unreadable(error)) = read_stored::<MetaRecord>(br#"{"format":1}"#) else {
+        panic!("read");
+    };
+    assert_eq!(error.field.as_deref(), Some("bucket"));
+    assert!(read_stored::<StateRecord>(b"{}").is_err());
+}
+
+#[test]
+fn a_newer_format_makes_the_manager_look_and_do_nothing() {
+    let mut w = three();
+    let (cell, id) = w.only(1);
+    w.store("app.B", Some(Bytes::from_static(br#"{"format":2}"#)));
+    assert!(w.events().contains(&events::NEWER_FORMAT.to_owned()));
+    let lease: LeaseRecord = w.stored("lease");
+    assert_eq!(lease.holder, "", "a newer manager can take it");
+    w.end(&cell, id, shared::wire::kind::CRASHED, 1_000);
+    w.pass(4 * TTL);
+    assert!(w.starts().is_empty() && w.stops().is_empty());
+    w.store("app.B", None);
+    w.pass(4 * TTL);
+    assert_eq!(w.starts().len(), 1);
+}
+
+#[test]
+fn a_value_that_cannot_be_read_leaves_its_app_alone() {
+    let mut w = three();
+    w.store("app.A", Some(Bytes::from_static(br#"{"format":1}"#)));
+    assert!(w.events().contains(&events::UNREADABLE.to_owned()));
+    assert_eq!(w.manager.counters().dropped_unreadable, 1);
+    w.cell("c2").silent = true;
+    w.pass(4 * TTL);
+    assert!(w.starts().is_empty() && w.stops().is_empty());
+    w.command(crate::AppCommand::Delete);
+    assert!(w.sent.replies[0].is_err());
+}
+
+#[test]
+fn every_value_is_below_the_servers_limit() {
+    let mut w = three();
+    w.put(&app("A", 100_000, ""));
+    assert_eq!(w.starts(), [], "a large app is looked at after a pause");
+    w.pass(5_100);
+    let state: StateRecord = w.stored("state.");
+    // as many as may be without an outcome
+    assert_eq!(state.open[0].indices, "3-20002");
+    // every other index, each with a count: what is stored at most
+    let crashes = (80_000..)
+        .take(crate::MAX_STORED_CRASHES)
+        .map(|n| (n, 100_000));
+    let state = StateRecord {
+        format: FORMAT,
+        crashes: crashes.collect(),
+        ..StateRecord::default()
+    };
+    assert!(shared::wire::to_bytes(&state).len() < 400_000);
+}

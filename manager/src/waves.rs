@@ -1,0 +1,439 @@
+//! Waves: a start request of one app for some of its indices, stored before it is sent, and repeated word for word
+//! until its outcome is known.
+
+use std::sync::Arc;
+
+use placement::{Kind, Request};
+use shared::{
+    InstanceId,
+    wire::{
+        InstanceOutcome, Outcome, StartReply, WireError, code, instance_id, parse_indices, to_bytes,
+    },
+};
+
+use crate::{
+    apps::{App, OpenWave, WavePhase},
+    ids::{AppId, AppUid, BucketId, WaveId},
+    instances::{Life, Managed},
+    io::{ManagerOutput, WriteResult},
+    parts::{ASK_MS, Parts, Purpose},
+    stored::{FORMAT, StateRecord, StoredKey},
+};
+
+/// How long an auctioneer has to answer a start: its own deadline is 4 s.
+pub const REPLY_MS: u64 = 6_000;
+/// The longest wait between two repeats.
+const MAX_REPLY_MS: u64 = 30_000;
+/// What found no room is tried again after this, or when there may be room.
+pub const RETRY_MS: u64 = 30_000;
+/// After an error of an auctioneer.
+const RETRY_ERROR_MS: u64 = 5_000;
+/// A start that a cell has not answered can reach it for less than this.
+const ON_ITS_WAY_MS: u64 = 6_000;
+/// Indices in waves without an outcome.
+pub const MAX_OUTSTANDING: usize = 20_000;
+/// State that loses nothing but looks is stored this seldom for an app.
+pub(crate) const SAVE_MS: u64 = 1_000;
+
+/// A version, and the indices to start of it.
+pub(crate) type VersionIndices = (u32, Vec<u32>);
+
+/// Begins waves of an app: they are stored first.
+pub(crate) fn begin(parts: &mut Parts, id: AppId, starts: Vec<VersionIndices>) {
+    let now_ms = parts.now_ms;
+    let Some(app) = parts.apps.get_mut(id) else {
+        return;
+    };
+    app.acted = app.acted.max(app.record.version);
+    for (version, mut indices) in starts {
+        indices.sort_unstable();
+        for index in &indices {
+            app.slot_mut(*index).asked_ms = now_ms;
+        }
+        parts.outstanding += indices.len();
+        app.wave += 1;
+        app.open.push(OpenWave {
+            wave: app.wave,
+            version,
+            instances: app
+                .record
+                .definition
+                .instances
+                .max(indices.last().map_or(1, |i| i + 1)),
+            indices,
+            phase: WavePhase::Storing,
+            tries: 0,
+            adopted: false,
+        });
+    }
+    save(parts, id);
+}
+
+/// Stores the state of an app.
+pub(crate) fn save(parts: &mut Parts, id: AppId) {
+    let now_ms = parts.now_ms;
+    let Some(app) = parts.apps.get_mut(id) else {
+        return;
+    };
+    let record = StateRecord {
+        format: FORMAT,
+        wave: app.wave,
+        acted: app.acted,
+        open: app.open.iter().map(OpenWave::stored).collect(),
+        crashes: app.crashes(),
+    };
+    (app.unsaved, app.saved_ms) = (false, now_ms);
+    let (uid, expected) = (app.record.uid, Some(app.state_revision));
+    let value = Some(to_bytes(&record));
+    let purpose = Purpose::State(id, uid);
+    let write = parts.write(purpose, StoredKey::State(uid), value, expected);
+    if let Some(app) = parts.apps.get_mut(id) {
+        app.writing = Some(write);
+    }
+}
+
+/// The state of an app is stored, or not: its waves are sent, or were never begun.
+pub(crate) fn saved(parts: &mut Parts, id: AppId, uid: AppUid, result: WriteResult) {
+    let (now_ms, acts) = (parts.now_ms, parts.may_act());
+    let Some(app) = parts.apps.get_mut(id).filter(|app| app.record.uid == uid) else {
+        return;
+    };
+    app.writing = None;
+    parts.apps.touch(id);
+    let Some(app) = parts.apps.get_mut(id) else {
+        return;
+    };
+    let WriteResult::Written(revision) = result else {
+        // what was stored all the same is shown by the watch
+        let before: usize = app.open.iter().map(|wave| wave.indices.len()).sum();
+        app.open.retain(|wave| wave.phase != WavePhase::Storing);
+        let after: usize = app.open.iter().map(|wave| wave.indices.len()).sum();
+        (app.unsaved, app.blocked_ms) = (true, now_ms + SAVE_MS);
+        parts.outstanding -= before - after;
+        return;
+    };
+    app.state_revision = app.state_revision.max(revision);
+    let stored = app
+        .open
+        .iter_mut()
+        .filter(|w| w.phase == WavePhase::Storing);
+    let mut waves = Vec::new();
+    for wave in stored {
+        wave.phase = WavePhase::Held;
+        waves.push(wave.wave);
+    }
+    for wave in waves {
+        if acts {
+            send(parts, id, wave);
+        } else {
+            parts.waves.insert((now_ms, id, wave));
+        }
+    }
+}
+
+/// The id of a wave's request.
+fn wave_id(app: &App, bucket: BucketId, wave: &OpenWave) -> WaveId {
+    WaveId {
+        bucket,
+        uid: app.record.uid,
+        version: wave.version,
+        wave: wave.wave,
+    }
+}
+
+/// The request of a wave: the same each time.
+fn request(app: &App, bucket: BucketId, wave: &OpenWave) -> Option<Arc<Request>> {
+    let mut request = Request::clone(app.template(wave.version)?);
+    request.id = wave_id(app, bucket, wave).to_string();
+    request.instances = wave.instances;
+    request.indices = Some(wave.indices.clone());
+    Some(Arc::new(request))
+}
+
+/// The ids of a wave's instances.
+fn ids(app: &App, bucket: BucketId, wave: &OpenWave) -> Vec<(u32, InstanceId)> {
+    let request = wave_id(app, bucket, wave).to_string();
+    let id = |index: &u32| (*index, instance_id(&request, &app.name, Kind::Lrp, *index));
+    wave.indices.iter().map(id).collect()
+}
+
+fn find(app: &App, wave: u32) -> Option<&OpenWave> {
+    app.open.iter().find(|open| open.wave == wave)
+}
+
+/// Enters the instances of a wave that nobody has spoken of.
+fn enter(parts: &mut Parts, id: AppId, wave: u32) {
+    let (Some(app), Some(bucket)) = (parts.apps.get(id), parts.bucket.id) else {
+        return;
+    };
+    let Some(open) = find(app, wave) else {
+        return;
+    };
+    let (uid, version, now_ms) = (app.record.uid, open.version, parts.now_ms);
+    for (index, instance) in ids(app, bucket, open) {
+        if parts.fleet.get(&instance).is_none() {
+            let asked = Managed::asked(id, uid, (index, version, wave), now_ms);
+            parts.enter(instance, asked);
+        }
+    }
+}
+
+/// Sends the request of a wave.
+fn send(parts: &mut Parts, id: AppId, wave: u32) {
+    enter(parts, id, wave);
+    let now_ms = parts.now_ms;
+    let (Some(app), Some(bucket)) = (parts.apps.get_mut(id), parts.bucket.id) else {
+        return;
+    };
+    let Some(open) = app.open.iter_mut().find(|open| open.wave == wave) else {
+        return;
+    };
+    let wait = (REPLY_MS << open.tries.min(8)).min(MAX_REPLY_MS);
+    open.phase = WavePhase::Sent {
+        ask_ms: now_ms + wait,
+    };
+    open.tries += 1;
+    let (repeat, count) = (open.tries > 1, open.indices.len());
+    let Some(request) = find(app, wave).and_then(|open| request(app, bucket, open)) else {
+        // its version is not known any more
+        return abandon(parts, id, wave);
+    };
+    parts.counters.asked += count as u64;
+    parts.counters.repeated += u64::from(repeat);
+    parts.waves.insert((now_ms + wait, id, wave));
+    parts.out.push(ManagerOutput::Start(request));
+}
+
+/// This manager holds the lease: waves that it finds may have been sent.
+pub(crate) fn take_up(parts: &mut Parts, id: AppId) {
+    let now_ms = parts.now_ms;
+    let Some(app) = parts.apps.get_mut(id) else {
+        return;
+    };
+    let mut found = Vec::new();
+    for open in &mut app.open {
+        if open.phase != WavePhase::Storing {
+            open.phase = WavePhase::Sent { ask_ms: now_ms };
+            found.push(open.wave);
+        }
+    }
+    for wave in found {
+        enter(parts, id, wave);
+        parts.waves.insert((now_ms, id, wave));
+    }
+}
+
+/// Looks at the waves that are due.
+pub(crate) fn due(parts: &mut Parts) {
+    if !parts.may_act() {
+        return;
+    }
+    while let Some((at, id, wave)) = parts.waves.first().copied()
+        && at <= parts.now_ms
+    {
+        parts.waves.pop_first();
+        let phase = parts.apps.get(id).and_then(|app| find(app, wave));
+        let Some(phase) = phase.map(|open| open.phase) else {
+            continue;
+        };
+        match phase {
+            WavePhase::Storing => {}
+            WavePhase::Sent { ask_ms } if ask_ms > at => {}
+            WavePhase::Held | WavePhase::Sent { .. } => ask(parts, id, wave),
+            WavePhase::Asking { send_ms } if send_ms > at => {}
+            WavePhase::Asking { .. } => repeat(parts, id, wave),
+        }
+    }
+}
+
+/// Nobody has answered: perhaps the cells know.
+fn ask(parts: &mut Parts, id: AppId, wave: u32) {
+    parts.ask();
+    let send_ms = parts.next_ask_ms().max(parts.now_ms) + ASK_MS;
+    enter(parts, id, wave);
+    if let Some(app) = parts.apps.get_mut(id) {
+        let open = app.open.iter_mut().find(|open| open.wave == wave);
+        if let Some(open) = open {
+            open.phase = WavePhase::Asking { send_ms };
+        }
+    }
+    parts.waves.insert((send_ms, id, wave));
+}
+
+/// The cells were asked: what none of them has is asked for again, in the same words.
+fn repeat(parts: &mut Parts, id: AppId, wave: u32) {
+    let (Some(app), Some(bucket)) = (parts.apps.get(id), parts.bucket.id) else {
+        return;
+    };
+    let Some(open) = find(app, wave) else {
+        return;
+    };
+    let all = ids(app, bucket, open);
+    let waits = |id: &InstanceId| parts.fleet.get(id).is_some_and(|i| i.life == Life::Asked);
+    let waiting: Vec<InstanceId> = all.iter().map(|(_, id)| *id).filter(waits).collect();
+    if waiting.is_empty() {
+        return close(parts, id, wave);
+    }
+    let record = &app.record;
+    let ends = record.deleted || record.stopped;
+    let wanted = record.definition.instances;
+    if ends || open.indices.last().is_some_and(|last| *last >= wanted) {
+        return abandon(parts, id, wave);
+    }
+    if !open.adopted || waiting.len() == all.len() {
+        return send(parts, id, wave);
+    }
+    // another manager sent it: what is not heard of it may have ended since
+    abandon(parts, id, wave);
+}
+
+/// A wave that is not repeated: what nobody has spoken of is not waited for.
+fn abandon(parts: &mut Parts, id: AppId, wave: u32) {
+    let open = parts.apps.get(id).and_then(|app| find(app, wave).cloned());
+    if let Some(open) = open {
+        forget_waiting(parts, id, &open);
+    }
+    close(parts, id, wave);
+}
+
+/// Forgets the instances of a wave that nobody has spoken of. Whether they run all the same is known when a ttl
+/// has passed.
+pub(crate) fn forget_waiting(parts: &mut Parts, id: AppId, wave: &OpenWave) {
+    let (Some(app), Some(bucket)) = (parts.apps.get(id), parts.bucket.id) else {
+        return;
+    };
+    for (index, instance) in ids(app, bucket, wave) {
+        let waits = parts.fleet.get(&instance);
+        if waits.is_none_or(|instance| instance.life != Life::Asked) {
+            continue;
+        }
+        parts.leave(&instance);
+        if let Some(app) = parts.apps.get_mut(id) {
+            app.slot_mut(index).free_in = 0;
+        }
+    }
+}
+
+/// A wave has its outcome.
+fn close(parts: &mut Parts, id: AppId, wave: u32) {
+    if let Some(app) = parts.apps.get_mut(id) {
+        if let Some(at) = app.open.iter().position(|open| open.wave == wave) {
+            let open = app.open.remove(at);
+            parts.outstanding -= open.indices.len();
+        }
+        app.unsaved = true;
+    }
+    parts.apps.touch(id);
+}
+
+/// An auctioneer has answered.
+pub(crate) fn outcome(parts: &mut Parts, wave: WaveId, answer: Result<Box<StartReply>, WireError>) {
+    if parts.bucket.id != Some(wave.bucket) {
+        return;
+    }
+    let Some(id) = parts.apps.of_uid(wave.uid) else {
+        return;
+    };
+    let Some(app) = parts.apps.get(id).filter(|app| app.record.uid == wave.uid) else {
+        return;
+    };
+    let Some(open) = find(app, wave.wave) else {
+        return;
+    };
+    let all = ids(app, wave.bucket, open);
+    match answer {
+        Ok(reply) => {
+            for outcome in &reply.instances {
+                one_outcome(parts, id, &all, outcome);
+            }
+        }
+        // it may have been begun: the cells are asked
+        Err(error) if error.code == code::INTERNAL => return,
+        Err(error) => {
+            for (_, instance) in &all {
+                unplaced(parts, id, instance, RETRY_ERROR_MS, &error.message);
+            }
+        }
+    }
+    let waits = |id: &InstanceId| parts.fleet.get(id).is_some_and(|i| i.life == Life::Asked);
+    if !all.iter().any(|(_, id)| waits(id)) {
+        close(parts, id, wave.wave);
+    }
+}
+
+fn one_outcome(parts: &mut Parts, id: AppId, all: &[(u32, InstanceId)], outcome: &InstanceOutcome) {
+    let group = outcome.indices.as_deref();
+    let group = group.and_then(|text| parse_indices(text, placement::MAX_INSTANCES as usize));
+    let indices = outcome.index.into_iter().chain(group.into_iter().flatten());
+    for index in indices {
+        let Ok(at) = all.binary_search_by_key(&index, |(index, _)| *index) else {
+            continue;
+        };
+        let instance = all[at].1;
+        match outcome.outcome {
+            Outcome::Placed => sent(parts, instance, outcome.cell.as_deref(), 0),
+            Outcome::Unknown => sent(parts, instance, outcome.cell.as_deref(), ON_ITS_WAY_MS),
+            Outcome::Queued => {}
+            Outcome::Unplaced => {
+                let reason = outcome.reason.as_deref().unwrap_or("unplaced");
+                unplaced(parts, id, &instance, RETRY_MS, reason);
+            }
+        }
+    }
+}
+
+/// A cell accepted it, or may have. What its cell itself has said counts more.
+fn sent(parts: &mut Parts, id: InstanceId, cell: Option<&str>, wait_ms: u64) {
+    let now_ms = parts.now_ms;
+    let Some(instance) = parts.fleet.get_mut(&id) else {
+        return;
+    };
+    let app = instance.app;
+    instance.doubt_ms = now_ms + wait_ms;
+    if instance.life != Life::Asked {
+        return;
+    }
+    let cell = cell.and_then(|cell| parts.places.find(cell, parts.clocks.moment()));
+    // without a cell the wave is asked for again
+    if let Some(cell) = cell
+        && let Some(instance) = parts.fleet.get_mut(&id)
+    {
+        (instance.life, instance.since_ms) = (Life::Sent, now_ms);
+        parts.put_on(id, cell);
+        if let Some(app) = parts.apps.get_mut(app) {
+            app.unplaced = None;
+        }
+    }
+    parts.apps.touch(app);
+}
+
+fn unplaced(parts: &mut Parts, id: AppId, instance: &InstanceId, wait_ms: u64, reason: &str) {
+    let asked = parts.fleet.get(instance).filter(|i| i.life == Life::Asked);
+    let Some(index) = asked.map(|instance| instance.index) else {
+        return;
+    };
+    parts.leave(instance);
+    let due_ms = parts.now_ms + wait_ms;
+    if let Some(app) = parts.apps.get_mut(id) {
+        app.unplaced = Some(placement::cut(reason).into_owned());
+        let slot = app.slot_mut(index);
+        (slot.due_ms, slot.no_room) = (slot.due_ms.max(due_ms), true);
+        parts.no_room.insert(id);
+    }
+}
+
+/// There may be room now: what found none is tried again.
+pub(crate) fn room(parts: &mut Parts) {
+    if parts.now_ms < parts.room_ms {
+        return;
+    }
+    parts.room_ms = u64::MAX;
+    for id in std::mem::take(&mut parts.no_room) {
+        if let Some(app) = parts.apps.get_mut(id) {
+            for slot in app.slots.iter_mut().filter(|slot| slot.no_room) {
+                (slot.no_room, slot.due_ms) = (false, 0);
+            }
+        }
+        parts.apps.touch(id);
+    }
+}
