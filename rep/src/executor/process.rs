@@ -7,7 +7,6 @@ use std::{
     os::unix::{
         fs::{PermissionsExt, chown},
         net::UnixStream,
-        process::CommandExt,
     },
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -312,8 +311,6 @@ impl Spawner {
             .stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // Ctrl-C at a terminal is for the rep alone
-            .process_group(0)
             .spawn()
             .map_err(|e| format!("cannot start its supervisor: {e}"))?;
         let sent = ours

@@ -74,6 +74,9 @@ fn rep_socket() -> io::Result<UnixStream> {
 }
 
 fn supervise(mut rep: UnixStream) -> io::Result<()> {
+    // away from the terminal at which the rep was started: Ctrl-C there is for the rep alone, and an
+    // instance that could open it could type for whoever sits there
+    rustix::process::setsid()?;
     // both the signal and the end of the socket mean that the rep is gone
     rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
     let orders = Orders::read_from(&mut rep)?;

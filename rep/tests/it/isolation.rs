@@ -81,6 +81,32 @@ async fn an_instance_has_no_rights_and_its_limits() {
     cell.end().await;
 }
 
+/// Whoever can open a terminal can type for the one who sits there, where the kernel lets him.
+#[tokio::test]
+async fn an_instance_has_no_terminal() {
+    let server = NatsServer::start().await;
+    let cell = Cell::start(&server, process_config("terminal")).await;
+    let work = command("web", &["sleep", "1000"]);
+    let id = work.instance;
+    cell.must_start(vec![work]).await;
+    let pid = cell.wait_for(id, InstanceState::Running).await.pid.unwrap();
+    // after the name: state, parent, process group, session, terminal
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<i32> = stat.rsplit_once(") ").unwrap().1[2..]
+        .split(' ')
+        .map_while(|field| field.parse().ok())
+        .collect();
+    let [parent, _, session, terminal] = fields[..4] else {
+        panic!("{stat}")
+    };
+    assert_eq!(
+        (session, terminal),
+        (parent, 0),
+        "a session of its supervisor: {stat}"
+    );
+    cell.end().await;
+}
+
 #[tokio::test]
 async fn two_instances_are_two_users() {
     if !rustix::process::geteuid().is_root() {

@@ -1,5 +1,10 @@
 //! Limits that end an instance, or that keep it from growing.
 
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
 use placement::Kind;
 use rep::{ExecutorKind, IfZero, MemoryLimit, ProcessConfig, RepConfig};
 use shared::{
@@ -123,5 +128,78 @@ async fn what_asks_for_no_memory_has_the_limit_of_the_cell() {
     let refused = cell.send(&start).await.refused;
     let expected = "memory_mb is 0: this cell takes no instance without a limit";
     assert_eq!(refused[0].reason, expected);
+    cell.end().await;
+}
+
+/// The control group of a process, where it is mounted as version 2.
+fn group_of(pid: u32) -> PathBuf {
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"));
+    Path::new("/sys/fs/cgroup").join(group.unwrap_or_else(|| panic!("{groups}")))
+}
+
+/// Whether reps can use control groups version 2 here; says so if not.
+fn has_version_2() -> bool {
+    let file = "/sys/fs/cgroup/cgroup.controllers";
+    let controllers = fs::read_to_string(file).unwrap_or_default();
+    let both = ["memory", "pids"];
+    let has = both.map(|name| controllers.split_whitespace().any(|c| c == name));
+    let can = rustix::process::geteuid().is_root() && has == [true; 2];
+    if !can {
+        eprintln!("LEFT OUT: needs root and {both:?} in {file}, which has {controllers:?}");
+    }
+    can
+}
+
+#[tokio::test]
+async fn control_groups_version_2_bound_memory_swap_and_processes() {
+    if !has_version_2() {
+        return;
+    }
+    let server = NatsServer::start().await;
+    let config = config_with("version-2", |process| {
+        process.max_processes = 20;
+        // a user that others have, too: the user's own limit does not count
+        process.run_as = Some("nobody".into());
+    });
+    let cell = Cell::start(&server, config).await;
+    let bomb = "bomb() { bomb | bomb & }; bomb; exec sleep 1000";
+    let work = command("bomb", &["sh", "-c", bomb]);
+    let id = work.instance;
+    cell.must_start(vec![work]).await;
+    let pid = cell.wait_for(id, InstanceState::Running).await.pid.unwrap();
+    let group = group_of(pid);
+    let setting = |file: &str| {
+        fs::read_to_string(group.join(file))
+            .unwrap()
+            .trim()
+            .to_owned()
+    };
+    assert_eq!(setting("memory.max"), (100_u64 << 20).to_string());
+    assert_eq!(setting("memory.oom.group"), "1");
+    assert_eq!(setting("pids.max"), "21");
+    // a kernel that does not account swap has no such file
+    let swap = fs::read_to_string(group.join("memory.swap.max")).unwrap_or("0".into());
+    assert_eq!(swap.trim(), "0");
+    eventually("the kernel to refuse a process", async || {
+        let events = setting("pids.events");
+        if events == "max 0" {
+            Err(events)
+        } else {
+            Ok(())
+        }
+    })
+    .await;
+    let count: u32 = setting("pids.current").parse().unwrap();
+    assert!((1..=21).contains(&count), "{count}");
+    cell.ask("stop", json(&serde_json::json!({"app": "bomb"})))
+        .await;
+    cell.wait_for(id, InstanceState::Exited).await;
+    assert!(!group.exists());
+
+    // one process of two exceeds the limit: both end
+    let hog = task("sleep 1000 & dd if=/dev/zero of=/dev/null bs=200M count=1; sleep 1000");
+    let ended = end_of(&cell, hog, InstanceState::Crashed).await;
+    assert_eq!(ended, "over its memory limit");
     cell.end().await;
 }

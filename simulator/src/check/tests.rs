@@ -1,5 +1,3 @@
-mod breaks;
-
 use super::{
     CheckReport,
     auctioneer::AuctioneerNode,

@@ -4,6 +4,5 @@
 
 mod docs;
 mod imports;
-mod links;
 mod names;
 mod sources;

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use placement::{Kind, Request, Run, Span};
 
-use super::{already, extra, start, stop};
+use super::{already, start, stop};
 use crate::{
     cluster::Cluster,
     context::{Exit, Global, Usage},
@@ -129,7 +129,12 @@ impl RunArgs {
         }
         request.kind = if self.task { Kind::Task } else { Kind::Lrp };
         request.cpu_millis = self.cpu;
-        request.extra = extra::amounts(&self.extra)?;
+        for (name, amount) in &self.extra {
+            let amount = amount.parse().map_err(|_| {
+                Usage::because(format_args!("--extra {name}={amount}: expected a number"))
+            })?;
+            request.extra.insert(name.clone(), amount);
+        }
         request.stack.clone_from(&self.stack);
         request.near.clone_from(&self.near);
         request.far.clone_from(&self.far);
