@@ -97,6 +97,7 @@ mod tests {
         assert_eq!(refused(5_001, 10_000), Some(expected.into()));
         let default = Cadence::new(span(5_000), span(15_000)).unwrap();
         assert_eq!(default, Cadence::default());
+        assert_eq!(default.interval(), span(5_000));
         assert_eq!(default.ttl(), span(15_000));
     }
 

@@ -92,7 +92,8 @@ fn give_way(parts: &mut Parts, lookups: &mut Lookups, keys: &[TicketId]) {
 fn rival_of_ended(parts: &mut Parts, lookups: &mut Lookups, id: &RequestId, theirs: AuctionId) {
     let now_ms = parts.turn.now_ms;
     let outcomes = parts.requests.outcomes();
-    if outcomes.claim(id) != Some(theirs) {
+    // once: where what runs twice cannot be killed, each tells the other of the claim again and again
+    if outcomes.is_uncontested(id) && outcomes.claim(id) != Some(theirs) {
         if let Some(begun) = outcomes.own(id) {
             lookups.watch(now_ms, id, begun);
         }

@@ -120,13 +120,18 @@ impl Lookups {
             .extend(keys.iter().map(|key| (now_ms + AGAIN_MS, *key)));
     }
 
-    /// Two auctioneers have begun the request: what runs twice is ended.
+    /// Two auctioneers have begun the request: what runs twice is ended. What is watched already is not asked
+    /// for sooner: each question may end with announcements, and each of these comes here.
     pub(crate) fn watch(&mut self, now_ms: u64, id: &RequestId, begun: Arc<Begun>) {
-        if self.watched.len() < MAX_WATCHED || self.watched.contains_key(id) {
+        let until_ms = now_ms + WATCHED_MS;
+        if let Some(watched) = self.watched.get_mut(id) {
+            watched.begun = begun;
+            watched.until_ms = watched.until_ms.max(until_ms);
+        } else if self.watched.len() < MAX_WATCHED {
             let watched = Watched {
                 begun,
                 next_ms: now_ms,
-                until_ms: now_ms + WATCHED_MS,
+                until_ms,
             };
             self.watched.insert(id.clone(), watched);
         }

@@ -159,6 +159,12 @@ impl Outcomes {
         }
     }
 
+    /// Whether there is one outcome, and no other claim was heard.
+    pub(crate) fn is_uncontested(&self, id: &RequestId) -> bool {
+        let known = self.known.get(id);
+        known.is_some_and(|known| known.body.is_some() && !known.unsure && !known.contested)
+    }
+
     /// Whether this is the outcome that is remembered.
     pub(crate) fn is(&self, id: &RequestId, body: &Bytes) -> bool {
         self.known

@@ -158,4 +158,7 @@ fn after_a_loss_a_rival_of_what_ended_here_is_still_looked_for() {
     world.input(super::lookups::announced(1, &["r"]));
     assert_eq!(questions(&mut world).len(), 1);
     assert!(world.outcomes("r").is_empty());
+    // and not at once each time that it is announced
+    world.input(super::lookups::announced(1, &["r"]));
+    assert_eq!(questions(&mut world).len(), 0);
 }

@@ -270,3 +270,15 @@ fn what_was_never_sent_is_not_looked_for_after_its_end() {
         }
     }
 }
+
+/// As each question may end with announcements, which the sender hears, too.
+#[test]
+fn what_is_watched_is_not_asked_for_sooner_because_it_is_announced_again() {
+    let mut world = contested();
+    assert_eq!(questions(&mut world).len(), 1);
+    for claim in [u128::MAX, u128::MAX - 1] {
+        world.input(announced(claim, &["r"]));
+        assert_eq!(questions(&mut world).len(), 0);
+    }
+    assert_eq!(half_a_second(&mut world).len(), 1);
+}

@@ -48,7 +48,14 @@ pub(super) fn play(
     keep: bool,
     report: &mut CheckReport,
 ) -> (Option<Violation>, Vec<String>) {
-    let mut world = World::begun(script, keep);
+    play_world(World::begun(script, keep), report)
+}
+
+/// As [`play`], in a world that has just begun.
+pub(super) fn play_world(
+    mut world: World<'_>,
+    report: &mut CheckReport,
+) -> (Option<Violation>, Vec<String>) {
     let mut invariants = Invariants::default();
     let mut violation = None;
     while violation.is_none() && world.goes_on(report) {

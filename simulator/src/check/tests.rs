@@ -1,3 +1,5 @@
+mod breaks;
+
 use super::{
     CheckReport,
     auctioneer::AuctioneerNode,

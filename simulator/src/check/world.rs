@@ -37,6 +37,9 @@ enum Happening {
     LastQuestions,
 }
 
+/// Changes a message, or loses it (false): with that tests switch off a rule of the protocol.
+pub(super) type Meddle = fn(now_ms: u64, message: &mut Message) -> bool;
+
 #[derive(Clone)]
 struct Arrival {
     to: usize,
@@ -85,6 +88,7 @@ pub(super) struct World<'s> {
     places: Vec<Place>,
     random: Random,
     timeline: Timeline,
+    meddle: Option<Meddle>,
     /// Faults that go on.
     faults: u32,
     /// How long nothing failed, all in all, microseconds.
@@ -108,6 +112,12 @@ impl<'s> World<'s> {
         let rest_us = (script.quiet_ms() + script.rest_ms()) * 1_000;
         world.queue.add(rest_us, Happening::LastQuestions);
         world
+    }
+
+    /// From now on every message that is sent passes through this.
+    #[cfg(test)]
+    pub(super) fn meddle(&mut self, meddle: Meddle) {
+        self.meddle = Some(meddle);
     }
 
     /// What comes next happens. False when the script has been played to its end.
@@ -171,6 +181,7 @@ impl<'s> World<'s> {
                 kept: keep,
                 lines: Vec::new(),
             },
+            meddle: None,
             faults: 0,
             flow_us: 0,
             failed_us: 0,
@@ -323,7 +334,14 @@ impl<'s> World<'s> {
     }
 
     /// A message leaves a node.
-    fn send(&mut self, n: usize, message: Message) {
+    fn send(&mut self, n: usize, mut message: Message) {
+        let now_ms = self.now_ms();
+        if self
+            .meddle
+            .is_some_and(|meddle| !meddle(now_ms, &mut message))
+        {
+            return;
+        }
         let travel_us = 100 + self.random.below(400);
         let place = &mut self.places[n];
         if place.cut > 0 {

@@ -4,5 +4,6 @@
 
 mod docs;
 mod imports;
+mod links;
 mod names;
 mod sources;

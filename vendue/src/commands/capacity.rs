@@ -6,7 +6,7 @@ use comfy_table::Cell;
 use placement::{Capacity, Explain, Kind, PlanContext, Policy, Pool, Request};
 use shared::wire::CapacityAnswer;
 
-use super::{instances, place, policy, reasons::why, run::pair, start};
+use super::{extra, instances, place, policy, reasons::why, run::pair, start};
 use crate::{
     cluster::{Cluster, Peer, TIMEOUT},
     context::{Exit, Format, Global, Usage},
@@ -60,12 +60,7 @@ impl CapacityArgs {
     fn request(&self) -> anyhow::Result<Request> {
         let mut request = Request::new("-", self.memory, self.disk);
         request.cpu_millis = self.cpu;
-        for (name, amount) in &self.extra {
-            let amount = amount.parse().map_err(|_| {
-                Usage::because(format_args!("--extra {name}={amount}: expected a number"))
-            })?;
-            request.extra.insert(name.clone(), amount);
-        }
+        request.extra = extra::amounts(&self.extra)?;
         request.stack.clone_from(&self.stack);
         request.placement_tags.clone_from(&self.placement_tags);
         request.kind = match self.kind {

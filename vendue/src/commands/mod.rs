@@ -12,6 +12,7 @@ pub(crate) mod demo;
 pub(crate) mod drain;
 pub(crate) mod events;
 pub(crate) mod explain;
+mod extra;
 pub(crate) mod health;
 pub(crate) mod instance_table;
 pub(crate) mod instances;

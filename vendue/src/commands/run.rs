@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use placement::{Kind, Request, Run, Span};
 
-use super::{already, start, stop};
+use super::{already, extra, start, stop};
 use crate::{
     cluster::Cluster,
     context::{Exit, Global, Usage},
@@ -129,12 +129,7 @@ impl RunArgs {
         }
         request.kind = if self.task { Kind::Task } else { Kind::Lrp };
         request.cpu_millis = self.cpu;
-        for (name, amount) in &self.extra {
-            let amount = amount.parse().map_err(|_| {
-                Usage::because(format_args!("--extra {name}={amount}: expected a number"))
-            })?;
-            request.extra.insert(name.clone(), amount);
-        }
+        request.extra = extra::amounts(&self.extra)?;
         request.stack.clone_from(&self.stack);
         request.near.clone_from(&self.near);
         request.far.clone_from(&self.far);

@@ -31,6 +31,14 @@ impl Once {
         }
     }
 
+    /// With two auctioneers that take requests.
+    async fn with_two_auctioneers() -> (Self, Part, Part) {
+        let once = Self::start().await;
+        let url = once.server.url();
+        let (first, second) = (once.auctioneer(&url).await, once.auctioneer(&url).await);
+        (once, first, second)
+    }
+
     /// One more auctioneer, that takes requests.
     async fn auctioneer(&self, url: &str) -> Part {
         let before = self.auctioneers().await;
@@ -99,14 +107,11 @@ impl Once {
 
 #[tokio::test]
 async fn an_auctioneer_that_was_restarted_asks_the_cells() {
-    let once = Once::start().await;
-    let url = once.server.url();
-    let _first = once.auctioneer(&url).await;
-    let mut second = once.auctioneer(&url).await;
+    let (once, _first, mut second) = Once::with_two_auctioneers().await;
     once.ask("r").await;
     second.signal(Signal::TERM);
     assert!(second.ended().await);
-    let _second = once.auctioneer(&url).await;
+    let _second = once.auctioneer(&once.server.url()).await;
     once.runs_once("r").await;
 }
 
@@ -130,10 +135,7 @@ async fn an_auctioneer_that_was_cut_off_asks_the_cells() {
 /// What lies in a frozen auctioneer's socket comes to it before the outcome that lies beside it.
 #[tokio::test]
 async fn an_auctioneer_that_was_frozen_starts_nothing_twice() {
-    let once = Once::start().await;
-    let url = once.server.url();
-    let _first = once.auctioneer(&url).await;
-    let second = once.auctioneer(&url).await;
+    let (once, _first, second) = Once::with_two_auctioneers().await;
     for id in ["r1", "r2", "r3"] {
         second.signal(Signal::STOP);
         let copies =
@@ -206,10 +208,7 @@ async fn a_flood_of_announcements_pushes_no_outcome_out() {
 /// Many copies in one moment, at two auctioneers.
 #[tokio::test]
 async fn copies_at_two_auctioneers_in_one_moment_end_as_one() {
-    let once = Once::start().await;
-    let url = once.server.url();
-    let _first = once.auctioneer(&url).await;
-    let _second = once.auctioneer(&url).await;
+    let (once, _first, _second) = Once::with_two_auctioneers().await;
     for n in 0..10 {
         let id = format!("r{n}");
         let copies = (0..8).map(|_| once.observer.start(&id, "web", 1));
