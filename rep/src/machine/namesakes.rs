@@ -209,4 +209,49 @@ mod tests {
         assert!(!rep.advertised(146_000, &from(1, 96_000)));
         assert_eq!(rep.winner(), None);
     }
+
+    #[test]
+    fn the_bounds_of_new_of_alike_and_of_a_whole_ttl_are_exact() {
+        for (now_ms, first_ms, other, age_ms, leaves, what) in [
+            // new up to NEW_MS: the older one stays, without waiting
+            (NEW_MS, NEW_MS, 9, NEW_MS + 1, true, "new, the other is not"),
+            (NEW_MS, NEW_MS, 9, NEW_MS, false, "both new, we are lower"),
+            (NEW_MS + 1, NEW_MS + 1, 1, 50_000, false, "no longer new"),
+            // a ttl of the other one's presence
+            (114_999, 100_000, 9, 15_000, false, "not a whole ttl"),
+            (115_000, 100_000, 9, 15_000, true, "a whole ttl"),
+            // as old as we are, within NEW_MS
+            (115_000, 100_000, 9, 105_000, false, "alike, we are lower"),
+            (
+                115_000,
+                100_000,
+                9,
+                104_999,
+                true,
+                "not alike, we are older",
+            ),
+            (115_000, 100_000, 1, 125_000, true, "alike, it is lower"),
+            (
+                115_000,
+                100_000,
+                1,
+                125_001,
+                false,
+                "not alike, it is older",
+            ),
+        ] {
+            let gives_way = rep().gives_way(now_ms, first_ms, &from(other, age_ms));
+            assert_eq!(gives_way, leaves, "{what}");
+        }
+    }
+
+    #[test]
+    fn neither_itself_nor_a_third_one_changes_who_stays() {
+        let mut rep = rep();
+        assert!(!rep.advertised(1_000, &from(5, 60_000)), "our own");
+        assert!(rep.advertised(1_000, &from(1, 60_000)));
+        rep.answered(&from(1, 60_000));
+        assert!(!rep.advertised(2_000, &from(2, 60_000)), "we leave already");
+        assert_eq!(rep.winner(), Some(Incarnation::from_u128(1)));
+    }
 }

@@ -17,6 +17,10 @@ fn seconds(seconds: u64) -> Span {
 }
 
 fn machine() -> CellMachine {
+    machine_since(0)
+}
+
+fn machine_since(now_ms: u64) -> CellMachine {
     let ledger = Ledger::new(
         Cell::new("a", Resources::new(1_000, 1_000, 10)),
         LIFE,
@@ -27,7 +31,7 @@ fn machine() -> CellMachine {
         drain_deadline: seconds(30),
         seed: 1,
     };
-    CellMachine::new(ledger, settings, 0)
+    CellMachine::new(ledger, settings, now_ms)
 }
 
 fn work(id: u128) -> Work {
@@ -345,4 +349,36 @@ fn instances_are_split_over_messages_and_all_but_the_last_have_more() {
     }
     let none = machine.instances(0, br#"{"app":"x"}"#, 1_000).unwrap();
     assert_eq!((none.len(), none[0].instances.len()), (1, 0));
+}
+
+#[test]
+fn ages_of_two_reps_of_one_name_are_compared_not_their_times() {
+    let from = |age_s: u64| Envelope {
+        v: shared::VERSION,
+        cell: "a".into(),
+        auction: None,
+        incarnation: Incarnation::from_u128(9),
+        seq: 1,
+        clock_ms: CellTime::from_ms(age_s * 1_000),
+        ttl: Some(seconds(15)),
+        recent: Vec::new(),
+        unchanged: false,
+    };
+    let asks = |machine: &mut CellMachine, now_s: u64, age_s: u64| {
+        machine.take(now_s * 1_000, CellInput::Advertised(from(age_s)));
+        let said = run(machine, now_s * 1_000);
+        said.contains(&"ask who has our name".to_owned())
+    };
+    let mut machine = machine_since(1_000_000);
+    // 9 s old: still new, and the other one was there before
+    assert!(asks(&mut machine, 1_009, 500));
+    assert_eq!(machine.namesake(), None, "not before it answers");
+    machine.take(1_010_000, CellInput::NamesakeAnswered(from(501)));
+    assert_eq!(machine.namesake(), Some(Incarnation::from_u128(9)));
+
+    let mut machine = machine_since(1_000_000);
+    // 100 s old: the other one is older and leaves itself
+    assert!(!asks(&mut machine, 1_100, 500));
+    assert!(!asks(&mut machine, 1_108, 508));
+    assert!(!asks(&mut machine, 1_116, 516));
 }
