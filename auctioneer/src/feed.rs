@@ -281,6 +281,8 @@ impl Feed {
             return Received::default();
         };
         counters.cells_lost += 1;
+        // what it had replaced may still be there: of two reps of one name the later one has left
+        self.former.clear(name);
         self.former
             .add(now_ms, name, envelope.incarnation, known.ttl_ms);
         Received {
@@ -385,7 +387,7 @@ impl Feed {
             self.unproven.insert(Arc::clone(&name));
         }
         let known = self.cells.entry(Arc::clone(&name));
-        let known = known.or_insert_with(|| Known::new(envelope, ttl_ms));
+        let known = known.or_insert_with(|| Known::new(now_ms, envelope, ttl_ms));
         known.touch(now_ms, pool_ms, envelope, Some(ttl_ms));
         known.seq = envelope.seq;
         if kind == ReportKind::Advert {

@@ -228,7 +228,9 @@ impl Outcomes {
             body: Some(new.body),
             unsure: new.unsure,
             contested: contested || new.contested,
-            claim: new.claim,
+            // an answer found on the cells names no claim: announcements that come after it must still show that
+            // there are two
+            claim: new.claim.or_else(|| old?.claim),
             own,
             misses: self.misses,
         };

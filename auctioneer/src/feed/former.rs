@@ -41,6 +41,11 @@ impl Former {
         }
     }
 
+    /// All that the cell had count again.
+    pub(super) fn clear(&mut self, cell: &str) {
+        self.known.remove(cell);
+    }
+
     /// Forgets those whose time is up, and the oldest when there are too many.
     pub(super) fn forget(&mut self, now_ms: u64) {
         while let Some((cell, incarnation)) = self.order.front() {

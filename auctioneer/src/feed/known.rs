@@ -40,12 +40,14 @@ pub struct Debit {
 }
 
 impl Known {
-    pub(super) fn new(envelope: &Envelope, ttl_ms: u64) -> Self {
+    /// Heard for the first time now. Until a report says more, the cell's clock begins at 0 now: a rep's first
+    /// report is of that time.
+    pub(super) fn new(now_ms: u64, envelope: &Envelope, ttl_ms: u64) -> Self {
         Self {
             incarnation: envelope.incarnation,
             seq: envelope.seq,
             clock_ms: CellTime::default(),
-            reported_at_ms: 0,
+            reported_at_ms: now_ms,
             ttl_ms,
             expires_at_ms: 0,
             silent: false,

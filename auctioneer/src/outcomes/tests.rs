@@ -44,6 +44,22 @@ fn the_first_outcome_is_kept_for_two_minutes() {
     assert_eq!(outcomes.get("b"), None);
 }
 
+/// An auctioneer that stood still hears all outcomes first, and then who had begun the request.
+#[test]
+fn an_answer_without_a_claim_does_not_hide_that_there_were_two() {
+    let mut outcomes = Outcomes::default();
+    let mut unknown = with_claim("unknown", Some(1));
+    unknown.unsure = true;
+    outcomes.ended(0, &id("a"), unknown, false);
+    ended(&mut outcomes, 0, "a", "found on c2");
+    assert_eq!(outcomes.get("a"), Some(Seen::Ended("found on c2".into())));
+    announced(&mut outcomes, 0, "a");
+    assert_eq!(
+        outcomes.get("a"),
+        Some(Seen::Unsure(Some("found on c2".into())))
+    );
+}
+
 #[test]
 fn of_two_outcomes_the_one_with_the_lower_claim_stands_whichever_comes_first() {
     for order in [[1, 2], [2, 1]] {

@@ -222,6 +222,25 @@ fn old_versions_and_old_incarnations_are_refused() {
     assert_eq!(bench.feed.get("c").unwrap().incarnation, cell.incarnation);
 }
 
+/// Two reps of one name: the later one leaves, the earlier one runs on and has advertised all the time.
+#[test]
+fn a_cell_is_heard_again_as_soon_as_what_replaced_it_has_left() {
+    let mut bench = Bench::new();
+    let mut cell = TestCell::new("c", 100);
+    bench.receive(&cell);
+    let mut second = cell.clone();
+    second.incarnation = Incarnation::from_u128(99);
+    bench.receive(&second);
+    cell.seq += 1;
+    assert_eq!(bench.receive(&cell), Received::default(), "it was replaced");
+    second.ttl_ms = 0;
+    assert!(bench.receive(&second).left.is_some());
+    assert!(bench.receive(&cell).joined);
+    second.ttl_ms = 15_000;
+    assert_eq!(bench.receive(&second), Received::default(), "it has left");
+    assert_eq!(bench.feed.get("c").unwrap().incarnation, cell.incarnation);
+}
+
 /// Everybody hears which incarnation a cell has, and may say of himself that he has it.
 #[test]
 fn the_incarnation_of_a_cell_in_the_words_of_another_one_means_nothing() {
@@ -445,4 +464,15 @@ fn a_report_without_a_clock_leaves_the_clock_that_is_known() {
     bench.receive(&cell);
     let known = bench.feed.get("c").unwrap();
     assert_eq!((known.clock_ms, known.reported_at_ms), (clock_ms, 0));
+}
+
+#[test]
+fn the_clock_of_a_rep_begins_with_its_first_report() {
+    let mut bench = Bench::new();
+    bench.now_ms = 100_000;
+    let mut cell = TestCell::new("c", 100);
+    cell.clock_ms = CellTime::default();
+    bench.receive(&cell);
+    let expires_ms = bench.feed.expires_ms("c", 101_000, Duration::from_secs(5));
+    assert_eq!(expires_ms, CellTime::from_ms(6_000));
 }
