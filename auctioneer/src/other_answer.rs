@@ -40,3 +40,23 @@ fn is_of(outcome: &InstanceOutcome, index: u32) -> bool {
             .and_then(|text| parse_indices(text, MAX_INSTANCES as usize))
             .is_some_and(|indices| indices.contains(&index))
 }
+
+#[cfg(test)]
+mod tests {
+    use shared::wire::Outcome;
+
+    use super::*;
+
+    #[test]
+    fn an_instance_is_found_by_its_index_or_in_a_group() {
+        let answer = OtherAnswer::read(
+            br#"{"v":1,"id":"r","app":"web","outcome":"unplaced","instances":[
+                {"index":1,"outcome":"placed","cell":"c1"},
+                {"indices":"3-5","outcome":"unplaced","reason":"none fits"}]}"#,
+        );
+        let outcomes = [0, 1, 2, 3, 5, 6].map(|index| answer.of(index).map(|done| done.outcome));
+        let (placed, unplaced) = (Some(Outcome::Placed), Some(Outcome::Unplaced));
+        assert_eq!(outcomes, [None, placed, None, unplaced, unplaced, None]);
+        assert!(OtherAnswer::read(b"garbage").of(0).is_none());
+    }
+}

@@ -33,3 +33,31 @@ impl Restarted {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: usize) -> RequestId {
+        RequestId::new(&format!("r{number}")).unwrap()
+    }
+
+    #[test]
+    fn of_too_many_the_oldest_is_forgotten() {
+        let begun = Arc::new(Begun {
+            app: "web".into(),
+            instances: Vec::new(),
+        });
+        let mut restarted = Restarted::default();
+        for number in 0..MAX_RESTARTED {
+            restarted.add(id(number), Arc::clone(&begun));
+        }
+        // known already
+        restarted.add(id(1), Arc::clone(&begun));
+        assert_eq!(restarted.begun.len(), MAX_RESTARTED);
+        restarted.add(id(MAX_RESTARTED), begun);
+        assert_eq!(restarted.begun.len(), MAX_RESTARTED);
+        let known = [0, 1, MAX_RESTARTED].map(|number| restarted.begun.contains_key(&id(number)));
+        assert_eq!(known, [false, true, true]);
+    }
+}

@@ -44,6 +44,33 @@ fn the_first_outcome_is_kept_for_two_minutes() {
     assert_eq!(outcomes.get("b"), None);
 }
 
+#[test]
+fn only_one_certain_outcome_is_uncontested() {
+    let mut outcomes = Outcomes::default();
+    let mut unsure = with_claim("unknown", Some(1));
+    unsure.unsure = true;
+    assert!(!outcomes.is_uncontested(&id("none")));
+    announced(&mut outcomes, 0, "begun");
+    outcomes.ended(0, &id("unsure"), unsure, false);
+    ended(&mut outcomes, 0, "certain", "one");
+    for claim in [1, 2] {
+        outcomes.ended(0, &id("two"), with_claim("one", Some(claim)), false);
+    }
+    let uncontested =
+        ["begun", "unsure", "certain", "two"].map(|n| outcomes.is_uncontested(&id(n)));
+    assert_eq!(uncontested, [false, false, true, false]);
+    let is = ["one", "two"].map(|body| outcomes.is(&id("certain"), &Bytes::from(body)));
+    assert_eq!(is, [true, false]);
+    // who begins it anew says the claim, until there is a certain outcome
+    announced(&mut outcomes, 0, "unsure");
+    announced(&mut outcomes, 0, "two");
+    let claims = ["unsure", "two"].map(|name| outcomes.claim(&id(name)));
+    assert_eq!(
+        claims,
+        [7, 1].map(|claim| Some(AuctionId::from_u128(claim)))
+    );
+}
+
 /// An auctioneer that stood still hears all outcomes first, and then who had begun the request.
 #[test]
 fn an_answer_without_a_claim_does_not_hide_that_there_were_two() {

@@ -88,6 +88,36 @@ fn a_forged_outcome_that_is_none_is_dropped_and_counted() {
     assert_eq!(world.start_reply(key).outcome, Outcome::Placed);
 }
 
+/// As above, of a request that is open.
+#[test]
+fn a_forged_outcome_of_open_work_is_dropped_and_counted() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    let key = world.ask_one("r", "web", 100, 1);
+    world.input(AuctioneerInput::Outcome {
+        id: "r".parse().unwrap(),
+        body: Bytes::from("garbage"),
+    });
+    assert_eq!(world.machine.counters().dropped_malformed, 1);
+    world.deliver_all();
+    assert_eq!(world.start_reply(key).outcome, Outcome::Placed);
+}
+
+/// Both echo under one subject; the one with the lower token leaves after a second.
+#[test]
+fn of_two_auctioneers_of_one_name_the_one_with_the_lower_token_leaves() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    let own = world.machine.token();
+    assert!(own > 1, "random");
+    for (token, leaves) in [(own, false), (own - 1, false), (own + 1, true)] {
+        for _ in 0..11 {
+            assert!(!world.machine.has_namesake(), "{token}");
+            world.input(AuctioneerInput::EchoOf(token));
+            world.now_ms += 100;
+        }
+        assert_eq!(world.machine.has_namesake(), leaves, "{token}");
+    }
+}
+
 /// An auctioneer that listens only since now.
 pub(super) fn restarted(names: &[&str]) -> World {
     let mut world = World::unsure("dea");

@@ -211,3 +211,18 @@ fn what_shares_an_instance_of_another_auctioneers_request_is_told_of_it() {
     );
     assert_eq!(shared["duplicate_of"], "r");
 }
+
+/// It may have been lost before, and run what was started elsewhere since.
+#[test]
+fn a_cell_that_joins_is_asked_for_what_was_looked_for_before_it_was_started() {
+    let mut world = restarted(&["c1"]);
+    world.ask_one("r", "web", 100, 1);
+    let lookup = questions(&mut world)[0].0;
+    tell(&mut world, lookup, found("c1", &[]));
+    world.deliver_all();
+    world.pass(20_000);
+    questions(&mut world);
+    world.add("c2");
+    let asked = questions(&mut world);
+    assert_eq!(asked[0].1.ids, [first()]);
+}

@@ -476,3 +476,22 @@ fn the_clock_of_a_rep_begins_with_its_first_report() {
     let expires_ms = bench.feed.expires_ms("c", 101_000, Duration::from_secs(5));
     assert_eq!(expires_ms, CellTime::from_ms(6_000));
 }
+
+/// Its ttl is 15 s, so a difference of up to 5 s may be that of messages that were late.
+#[test]
+fn a_rep_that_has_run_for_longer_by_more_than_a_third_of_the_ttl_was_replaced() {
+    for (age_ms, dropped) in [(6_000, false), (6_001, true), (100_000, true), (0, false)] {
+        let mut bench = Bench::new();
+        let cell = TestCell::new("c", 100);
+        assert_eq!(cell.clock_ms, CellTime::from_ms(1_000));
+        bench.receive(&cell);
+        let mut other = cell.clone();
+        other.incarnation = Incarnation::from_u128(99);
+        other.clock_ms = CellTime::from_ms(age_ms);
+        bench.receive(&other);
+        let known = bench.feed.get("c").unwrap().incarnation;
+        assert_eq!(known == cell.incarnation, dropped, "{age_ms}");
+        let counted = bench.counters.dropped_old_incarnation;
+        assert_eq!(counted, u64::from(dropped), "{age_ms}");
+    }
+}
