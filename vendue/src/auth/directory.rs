@@ -47,7 +47,7 @@ impl Directory {
         let lock = lock(&path)?;
         if path.join(ROSTER).exists() {
             return Err(Usage::because(format_args!(
-                "{}: there is a roster already; `vendue auth add-cell` and its like add to it",
+                "{}: there is a roster already; `vendue auth add-cell`, add-auctioneer and add-user add to it",
                 path.display()
             )));
         }
