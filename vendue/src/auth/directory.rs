@@ -72,7 +72,7 @@ impl Directory {
         let file = path.join(ROSTER);
         let missing = |why: &dyn std::fmt::Display| {
             Usage::because(format_args!(
-                "{}: {why}; `vendue auth init` begins a directory, --dir names another",
+                "{}: {why}; `vendue auth init` makes the directory, --dir names another one",
                 file.display()
             ))
         };

@@ -112,7 +112,10 @@ async fn measure(global: &Global, args: &ClusterArgs, server: u32) -> anyhow::Re
     report.batched.cpu = cpu_per_start(before, cpu_of(pids)?, report.batched.accepted);
     report.batched.share_of_raw =
         report.batched.accepted_per_second / report.raw.requests_per_second;
-    note(format_args!("listening for {:?}", args.idle));
+    note(format_args!(
+        "measuring the idle cluster for {:?}",
+        args.idle
+    ));
     report.adverts = measure_adverts(&cluster, auctioneer.pid, args).await?;
     report.memory = footprint::measure(global, auctioneer.pid).await?;
     drop((cells, auctioneer));

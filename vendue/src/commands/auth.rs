@@ -138,10 +138,10 @@ impl AuthArgs {
             return Ok(Exit::Ok);
         }
         say(format_args!(
-            "{} is for the servers to include",
+            "{}: include it in the configuration of every server",
             config.display()
         ))?;
-        note("`vendue auth add-auctioneer`, `add-cell` and `add-user` add to it");
+        note("next: `vendue auth add-auctioneer`, `add-cell` and `add-user`");
         Ok(Exit::Ok)
     }
 

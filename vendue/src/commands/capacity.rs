@@ -91,7 +91,7 @@ pub(crate) async fn capacity(global: &Global, args: &CapacityArgs) -> anyhow::Re
         print(&answer.capacity)?;
         let (policy, cells) = (&answer.policy, counted(answer.cells, "cell"));
         note(format_args!(
-            "{cells}, judged by {} (policy {policy})",
+            "{cells}, counted by {} (policy {policy})",
             answer.auctioneer
         ));
     }
