@@ -101,7 +101,6 @@ pub use lease::{LEASE_MS, RENEW_MS};
 pub use manager::Manager;
 pub use parts::ManagerSettings;
 pub use rules::{CrashPolicy, UpdateOrder, UpdateRules};
-pub use status::AppStatus;
 pub use stored::{
     AppRecord, Before, FORMAT, HISTORY, HistoryRecord, LeaseRecord, MAX_FORMER, MAX_STORED_CRASHES,
     MetaRecord, RolloutPhase, RolloutRecord, StateRecord, StoredKey, StoredWave, Unusable,
