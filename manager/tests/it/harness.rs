@@ -55,7 +55,8 @@ impl<E: std::fmt::Debug> Running<E> {
 /// A server with JetStream, and a directory that it stores in.
 pub(crate) async fn server(more: &str) -> (NatsServer, TempDir) {
     let data = tempfile::tempdir().unwrap();
-    let config = format!("jetstream {{ store_dir: {:?} }}\n{more}", data.path());
+    let store = data.path().display();
+    let config = format!("jetstream {{ store_dir: \"{store}\" }}\n{more}");
     (NatsServer::with_config(&config).await, data)
 }
 

@@ -40,6 +40,7 @@ pub(crate) struct ManagerArgs {
 /// The connection to the account that has JetStream, where that is another one.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Connection for the stored state, where it differs")]
+#[allow(clippy::struct_field_names)] // each is the name of its flag
 struct StateArgs {
     /// Address of the server with JetStream [default: as --nats]
     #[arg(long, env = "VENDUE_STATE_NATS", value_name = "URL")]
