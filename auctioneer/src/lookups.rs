@@ -37,7 +37,7 @@ use watches::{AGAIN_MS, Watches};
 const LOOKUP_WAIT_MS: u64 = 500;
 /// What is wanted while a question about instances is being answered is asked for together, so much later at
 /// the most: each question takes the time of every cell.
-const GATHER_MS: u64 = 100;
+const BETWEEN_QUESTIONS_MS: u64 = 100;
 /// So long before its deadline a request waits no more for cells that may run it: what the others can be
 /// asked to run takes an auction and their answers.
 const SEND_MS: u64 = 1_500;
@@ -118,7 +118,7 @@ impl Lookups {
     /// When the cells may be asked for instances of requests again.
     fn may_ask_ms(&self) -> u64 {
         let own = self.open.values().filter(|lookup| lookup.own);
-        own.map(|lookup| lookup.asked_ms + GATHER_MS)
+        own.map(|lookup| lookup.asked_ms + BETWEEN_QUESTIONS_MS)
             .max()
             .unwrap_or(0)
     }
