@@ -12,7 +12,7 @@ pub struct AppPut {
     /// 1.
     #[serde(default)]
     pub v: Version,
-    /// A start request that may also have `crash`, `health` and `update`, as its user wrote it.
+    /// A start request that may also have `crash` and `update`, as its user wrote it.
     pub definition: Value,
     /// Only say what would change.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -74,7 +74,7 @@ pub struct AppList {
 }
 
 /// One difference between two definitions.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FieldChange {
     /// The path of the field, such as `run.command`.
     pub field: String,
