@@ -112,7 +112,7 @@ pub(super) fn exported(file: &str) -> anyhow::Result<Vec<AppExport>> {
     let refuse =
         |e: &dyn std::fmt::Display| Usage::because(format_args!("{name}: {e}; {expected}"));
     let mut tree: Value = serde_json::from_str(&text).map_err(|e| refuse(&e))?;
-    let Value::Array(apps) = tree["apps"].take() else {
+    let Some(Value::Array(apps)) = tree.get_mut("apps").map(Value::take) else {
         return Err(refuse(&"apps: missing or no list"));
     };
     if apps.is_empty() {

@@ -14,13 +14,13 @@ pub(crate) struct RestartArgs {
     /// The app
     app: String,
     /// One instance after the other
-    #[arg(long, group = "at_once")]
+    #[arg(long, group = "how_many")]
     one_by_one: bool,
     /// Half of them at once
-    #[arg(long, group = "at_once")]
+    #[arg(long, group = "how_many")]
     half: bool,
     /// So many at once
-    #[arg(long, group = "at_once", value_name = "N",
+    #[arg(long, group = "how_many", value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(placement::MAX_INSTANCES)))]
     at_once: Option<u32>,
     #[command(flatten)]
