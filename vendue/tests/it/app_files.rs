@@ -21,7 +21,11 @@ fn a_bad_file_needs_no_cluster_to_be_refused() {
         ("a.json", "{", "a.json: "),
         ("a.json", "[]", "a.json: no app in it"),
         ("a.json", task, "a.json: kind: \"task\" is not allowed"),
-        ("a.toml", "app = \"a\"\nmemory_mb = -1", "a.toml: memory_mb"),
+        (
+            "a.toml",
+            "app = \"a\"\nmemory_mb = 1",
+            "missing field `disk_mb`\n",
+        ),
         ("a.toml", "[[apps]]\napp = \"a b\"", "a.toml: apps[0]."),
     ] {
         put(&write(name, text)).expect(2, &[said]);
@@ -34,7 +38,7 @@ fn a_bad_file_needs_no_cluster_to_be_refused() {
     for (line, said) in [
         ("app scale a.b 3", "APP"),
         ("app scale web 0", "0 is not in 1..=100000"),
-        ("app wait", "APP: missing"),
+        ("app wait", "APP...: missing"),
         ("app restart web --half --one-by-one", "--one-by-one"),
         ("app put x.json --dry-run --wait", "--wait"),
         ("app stop web --timeout 3s", "--timeout"),

@@ -94,7 +94,9 @@ fn app(file: &str, at: &str, definition: Value) -> anyhow::Result<FileApp> {
     let read = AppDefinition::read(&shared::wire::to_bytes(&definition));
     let read = read.map_err(|e| {
         let field = e.field.as_ref().map(|field| format!("{at}{field}"));
-        Usage::of_field(field, format!("{file}: {at}{e}"))
+        // a line of the message that it was turned into is none of the file
+        let message = e.message.split(" at line ").next().unwrap_or_default();
+        Usage::of_field(field, format!("{file}: {at}{message}"))
     })?;
     Ok(FileApp {
         app: read.app().to_owned(),
