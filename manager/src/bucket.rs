@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use placement::MAX_INSTANCES;
-use shared::wire::{Event, parse_indices, to_bytes};
+use shared::wire::{Event, kind, parse_indices, to_bytes};
 
 use crate::{
     apps::{App, OpenWave, WavePhase},
     ids::{AppId, AppUid, BucketId},
-    io::events,
     lease::LeaseChange,
     office,
     parts::{Parts, Purpose},
@@ -47,14 +46,14 @@ pub(crate) fn shown(parts: &mut Parts, key: &str, revision: u64, value: Option<&
             let why = format!(
                 "{key} has format {format}; this manager reads {FORMAT} at most and does nothing: run a newer version of it"
             );
-            let mut event = Event::app(events::NEWER_FORMAT, "manager");
+            let mut event = Event::app(kind::NEWER_FORMAT, "manager");
             event.reason = Some(why);
             parts.tell(event);
             office::leave(parts);
         }
         Err(Unusable::Unreadable(error)) => {
             parts.counters.dropped_unreadable += 1;
-            let mut event = Event::app(events::UNREADABLE, "manager");
+            let mut event = Event::app(kind::UNREADABLE, "manager");
             event.reason = Some(format!("{key}: {}", error.message));
             parts.tell(event);
         }
@@ -89,7 +88,7 @@ fn meta(parts: &mut Parts, revision: u64, value: Option<&Bytes>) -> Result<(), U
 fn known(parts: &mut Parts, id: BucketId) {
     let before = parts.bucket.id.replace(id);
     if let Some(before) = before.filter(|before| *before != id) {
-        let mut event = Event::app(events::BUCKET_CHANGED, "manager");
+        let mut event = Event::app(kind::BUCKET_CHANGED, "manager");
         event.reason = Some(format!(
             "the bucket's id was {before} and is {id}: instances that were started from the earlier one are left as they are"
         ));
@@ -257,7 +256,7 @@ pub(crate) fn went_back(parts: &mut Parts, id: AppId, highest: u32) {
     let why = format!(
         "version {version} is stored, but {highest} ran: nothing is started or stopped until the app is put again"
     );
-    parts.tell_app(events::WENT_BACK, &name, None, why);
+    parts.tell_app(kind::WENT_BACK, &name, None, why);
 }
 
 fn state(

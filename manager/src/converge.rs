@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use shared::wire::{Event, to_bytes};
+use shared::wire::{Event, kind, to_bytes};
 
 use crate::{
     decide::{Cause, Plan, StopOne, decide},
     fast_map::FastMap,
     ids::{AppId, AppUid, CellId},
-    io::{WriteResult, events},
+    io::WriteResult,
     look::Scene,
     parts::{Parts, Purpose},
     stored::{FORMAT, HISTORY, RolloutPhase, RolloutRecord, StoredKey},
@@ -172,7 +172,7 @@ fn stop(parts: &mut Parts, id: AppId, stops: &[StopOne]) {
     if news {
         let why =
             format!("{held} instances too many are stopped later: only a few are stopped at once");
-        parts.tell_app(events::STOP_BRAKE, &name, None, why);
+        parts.tell_app(kind::STOP_BRAKE, &name, None, why);
     }
 }
 
@@ -226,8 +226,8 @@ fn rollout_ended(parts: &mut Parts, id: AppId, phase: RolloutPhase, reason: Opti
         return;
     }
     let kind = match phase {
-        RolloutPhase::Done => events::ROLLOUT_DONE,
-        RolloutPhase::Failed => events::ROLLOUT_FAILED,
+        RolloutPhase::Done => kind::ROLLOUT_DONE,
+        RolloutPhase::Failed => kind::ROLLOUT_FAILED,
     };
     let mut event = Event::app(kind, &*name);
     event.reason = Some(match reason {

@@ -202,25 +202,3 @@ pub enum ManagerOutput {
         answer: Result<AppAnswer, WireError>,
     },
 }
-
-/// The kinds of events that a manager publishes.
-pub mod events {
-    /// An index crashed too often and is not started again.
-    pub const GIVEN_UP: &str = "app-given-up";
-    /// A rollout was completed.
-    pub const ROLLOUT_DONE: &str = "rollout-done";
-    /// A rollout failed.
-    pub const ROLLOUT_FAILED: &str = "rollout-failed";
-    /// More instances should be stopped than is good at once.
-    pub const STOP_BRAKE: &str = "stop-brake";
-    /// So many cells are silent that it may be the network: a further ttl is waited.
-    pub const MANY_CELLS_SILENT: &str = "many-cells-silent";
-    /// The stored state is older than what runs.
-    pub const WENT_BACK: &str = "desired-state-went-back";
-    /// The bucket is another one.
-    pub const BUCKET_CHANGED: &str = "bucket-changed";
-    /// A stored value is of a newer format: the manager does nothing.
-    pub const NEWER_FORMAT: &str = "newer-format";
-    /// A stored value cannot be read: its app is left alone.
-    pub const UNREADABLE: &str = "unreadable-state";
-}

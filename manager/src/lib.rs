@@ -100,7 +100,7 @@ pub use counters::ManagerCounters;
 pub use definition::{AppDefinition, MAX_DEFINITION};
 pub use differences::Differences;
 pub use ids::{AppUid, BucketId, CommandKey, QuestionId, WaveId, WriteId};
-pub use io::{AppAnswer, AppCommand, CellHeard, ManagerInput, ManagerOutput, WriteResult, events};
+pub use io::{AppAnswer, AppCommand, CellHeard, ManagerInput, ManagerOutput, WriteResult};
 pub use lease::{LEASE_MS, RENEW_MS};
 pub use manager::Manager;
 pub use parts::ManagerSettings;

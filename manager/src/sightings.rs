@@ -15,7 +15,7 @@ use crate::{
     clocks::ttl_ms,
     ids::{CellId, QuestionId, WaveId},
     instances::{Life, Managed},
-    io::{CellHeard, events},
+    io::CellHeard,
     parts::Parts,
 };
 
@@ -137,7 +137,7 @@ pub(crate) fn look(parts: &mut Parts) {
     parts.next_look_ms = parts.now_ms + LOOK_MS;
     let looked = parts.places.look(parts.clocks.moment());
     if let Some((silent, all)) = looked.many {
-        let mut event = Event::app(events::MANY_CELLS_SILENT, "manager");
+        let mut event = Event::app(kind::MANY_CELLS_SILENT, "manager");
         event.count = silent;
         event.reason = Some(format!(
             "{silent} of {all} cells are silent: their instances are replaced if this lasts for one more ttl; while no cell is heard, nothing is replaced"
@@ -413,6 +413,6 @@ fn count_crash(parts: &mut Parts, instance: &Managed, ran_ms: u64) {
         let why = format!(
             "crashed {count} times: not started again until the app is restarted, changed or deleted"
         );
-        parts.tell_app(events::GIVEN_UP, &name, Some(instance.index), why);
+        parts.tell_app(kind::GIVEN_UP, &name, Some(instance.index), why);
     }
 }

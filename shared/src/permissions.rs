@@ -2,12 +2,13 @@
 //! documentation and the tests are made. A new role is a line of [`Role::ALL`], its texts, and an arm of
 //! [`Role::permissions`].
 
+mod table;
+
 use std::{fmt, time::Duration};
 
 use crate::{
     nats::{Act, PermissionViolation},
     subjects::Subjects,
-    wire::kind,
 };
 
 pub use crate::role::Role;
@@ -54,22 +55,13 @@ pub struct Responses {
     pub expires: Duration,
 }
 
-/// A cell answers at once.
-const CELL_ANSWERS: Responses = Responses {
-    max: 1,
-    expires: Duration::from_secs(120),
-};
-/// An auctioneer answers a queued start when it is over: after 24 hours at most.
-const AUCTIONEER_ANSWERS: Responses = Responses {
-    max: 1,
-    expires: Duration::from_secs(25 * 3_600),
-};
-
 impl Role {
     /// Every role.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Cell,
         Self::Auctioneer,
+        Self::Manager,
+        Self::ManagerState,
         Self::User,
         Self::Operator,
         Self::Observer,
@@ -82,6 +74,8 @@ impl Role {
         match self {
             Self::Cell => "cell",
             Self::Auctioneer => "auctioneer",
+            Self::Manager => "manager",
+            Self::ManagerState => "manager-state",
             Self::User => "user",
             Self::Operator => "operator",
             Self::Observer => "observer",
@@ -95,11 +89,17 @@ impl Role {
         match self {
             Self::Cell => "Runs work; speaks for itself only",
             Self::Auctioneer => "Decides where work goes; reads every request, commands every cell",
+            Self::Manager => "Keeps apps running; starts through auctioneers, stops on any cell",
+            Self::ManagerState => {
+                "A manager's second connection, to the account that has JetStream; reads and writes the stored apps"
+            }
             Self::User => "Starts and stops work and apps; sees all instances, events and output",
             Self::Operator => {
                 "As a user; also drains cells, sets their attributes, and exports apps with their environment"
             }
-            Self::Observer => "Hears events, advertisements and heartbeats; publishes nothing",
+            Self::Observer => {
+                "Hears events, advertisements and heartbeats; reads apps without their environment"
+            }
             Self::Metrics => "Reads counters, the pool and events",
             Self::Recorder => {
                 "Records requests (`vendue sim record`); reads every request with its environment"
@@ -107,16 +107,28 @@ impl Role {
         }
     }
 
+    /// Whether it is of the account that has JetStream, where nobody else is.
+    pub fn has_jetstream(self) -> bool {
+        self == Self::ManagerState
+    }
+
+    /// The name of a manager's second connection.
+    pub fn state_of(manager: &str) -> String {
+        format!("{manager}-state")
+    }
+
     /// What a connection of this role and name may do. The name may also be a placeholder.
     pub fn permissions(self, subjects: &Subjects, name: &str) -> Permissions {
         let mut permissions = match self {
-            Self::Cell => cell(subjects, name),
-            Self::Auctioneer => auctioneer(subjects, name),
-            Self::User => user(subjects, name),
-            Self::Operator => operator(subjects, name),
-            Self::Observer => observer(subjects),
-            Self::Metrics => metrics(subjects),
-            Self::Recorder => recorder(subjects, name),
+            Self::Cell => table::cell(subjects, name),
+            Self::Auctioneer => table::auctioneer(subjects, name),
+            Self::Manager => table::manager(subjects, name),
+            Self::ManagerState => table::manager_state(subjects),
+            Self::User => table::user(subjects, name),
+            Self::Operator => table::operator(subjects, name),
+            Self::Observer => table::observer(subjects),
+            Self::Metrics => table::metrics(subjects),
+            Self::Recorder => table::recorder(subjects, name),
         };
         permissions.hear([format!("_INBOX.{name}.>")]);
         permissions
@@ -187,161 +199,6 @@ fn covers(pattern: &str, subject: &str) -> bool {
     subject.next().is_none()
 }
 
-fn cell(subjects: &Subjects, name: &str) -> Permissions {
-    let mut may = Permissions {
-        responses: Some(CELL_ANSWERS),
-        ..Permissions::default()
-    };
-    let own = |what: &&str| subjects.cell(name, what);
-    // its state, too: it asks whether its name is free
-    may.publish(
-        ["advert", "heartbeat", "state", "answer.*.*"]
-            .iter()
-            .map(own),
-    );
-    may.publish(kind::OF_CELLS.map(|kind| subjects.event(kind, "*", name)));
-    may.publish([subjects.log("*", "*", name)]);
-    may.hear([
-        subjects.discover(),
-        subjects.bid(),
-        subjects.instances(),
-        subjects.cells_stop(),
-        subjects.cell(name, "advert"),
-    ]);
-    let served = ["start", "stop", "drain", "set", "state", "logs"];
-    may.serve(Subjects::CELL_QUEUE, served.iter().map(own));
-    may.be_service(&subjects.service(Role::Cell));
-    may
-}
-
-fn auctioneer(subjects: &Subjects, name: &str) -> Permissions {
-    let mut may = Permissions {
-        responses: Some(AUCTIONEER_ANSWERS),
-        ..Permissions::default()
-    };
-    let service = subjects.service(Role::Auctioneer);
-    may.publish([
-        subjects.discover(),
-        subjects.bid(),
-        subjects.instances(),
-        subjects.cells_stop(),
-        subjects.cell("*", "start"),
-        subjects.cell("*", "stop"),
-        subjects.cell("*", "state"),
-        subjects.outcomes(),
-        subjects.echo(name),
-        subjects.answers_of_auctioneer(name),
-        // whether its name is free, and which policies others have
-        format!("$SRV.INFO.{service}"),
-    ]);
-    may.publish(kind::OF_AUCTIONEERS.map(|kind| subjects.event(kind, "*", name)));
-    may.hear([
-        subjects.adverts(),
-        subjects.cell_answers(name, "*"),
-        subjects.outcomes(),
-        subjects.event(kind::ASKED, "*", "*"),
-        subjects.echo(name),
-    ]);
-    may.serve(
-        Subjects::AUCTIONEER_QUEUE,
-        [
-            subjects.start(),
-            subjects.stop(),
-            subjects.place(),
-            subjects.explain(),
-            subjects.pool(),
-            subjects.capacity(),
-        ],
-    );
-    may.serve(name, [subjects.queued()]);
-    may.be_service(&service);
-    may
-}
-
-/// What a user may ask managers about an app.
-const APP_VERBS: [&str; 11] = [
-    "put", "scale", "stop", "start", "restart", "delete", "undo", "pause", "resume", "show",
-    "history",
-];
-
-fn user(subjects: &Subjects, name: &str) -> Permissions {
-    let mut may = Permissions::default();
-    may.publish([
-        subjects.start(),
-        subjects.stop(),
-        subjects.place(),
-        subjects.explain(),
-        subjects.capacity(),
-        subjects.pool(),
-        subjects.queued(),
-        subjects.instances(),
-        subjects.cell("*", "state"),
-        subjects.cell("*", "logs"),
-        format!("$SRV.INFO.{}", subjects.service(Role::Auctioneer)),
-        subjects.app_list(),
-    ]);
-    may.publish(APP_VERBS.iter().map(|verb| subjects.app(verb, "*")));
-    may.hear([
-        subjects.events(),
-        subjects.log("*", "*", "*"),
-        subjects.cell_answers(name, "*"),
-        subjects.auctioneer_answers(name, "*"),
-    ]);
-    may
-}
-
-fn operator(subjects: &Subjects, name: &str) -> Permissions {
-    let mut may = user(subjects, name);
-    may.publish.retain(|subject| !subject.starts_with("$SRV."));
-    may.publish([subjects.cell("*", "set"), subjects.cell("*", "drain")]);
-    // an export has the values of environments
-    may.publish([subjects.app("export", "*"), subjects.app_import()]);
-    for verb in ["PING", "INFO", "STATS"] {
-        let of = |role| format!("$SRV.{verb}.{}", subjects.service(role));
-        may.publish([format!("$SRV.{verb}"), of(Role::Auctioneer), of(Role::Cell)]);
-    }
-    may.hear([subjects.adverts(), subjects.cell("*", "heartbeat")]);
-    may
-}
-
-fn observer(subjects: &Subjects) -> Permissions {
-    let mut may = Permissions::default();
-    may.hear([
-        subjects.events(),
-        subjects.adverts(),
-        subjects.cell("*", "heartbeat"),
-    ]);
-    may
-}
-
-fn metrics(subjects: &Subjects) -> Permissions {
-    let mut may = Permissions::default();
-    may.publish([subjects.pool()]);
-    may.publish(
-        [Role::Auctioneer, Role::Cell].map(|role| format!("$SRV.STATS.{}", subjects.service(role))),
-    );
-    may.hear([subjects.events(), subjects.cell("*", "heartbeat")]);
-    may
-}
-
-fn recorder(subjects: &Subjects, name: &str) -> Permissions {
-    let mut may = Permissions::default();
-    may.publish([subjects.discover(), subjects.pool(), subjects.instances()]);
-    may.hear([
-        subjects.adverts(),
-        subjects.start(),
-        subjects.stop(),
-        subjects.cell_answers(name, "*"),
-    ]);
-    // it would take requests from the auctioneers
-    let join = |subject| Subscribe {
-        subject,
-        queue: Some(Subjects::AUCTIONEER_QUEUE.to_owned()),
-    };
-    may.not_join = vec![join(subjects.start()), join(subjects.stop())];
-    may
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -373,6 +230,8 @@ mod tests {
             "vendue.log.web.0.it",
             "vendue.echo.it",
             "vendue.auctioneer.it.answer.alice.n",
+            "vendue.manager.it.echo",
+            "vendue.event.stop-brake.web.it",
         ];
         for role in Role::ALL {
             let other = role.permissions(&subjects, "other");
@@ -384,7 +243,32 @@ mod tests {
             let it = role.permissions(&subjects, "it");
             own.iter().filter(|subject| it.may_publish(subject)).count()
         };
-        assert_eq!((count(Role::Cell), count(Role::Auctioneer)), (5, 3));
+        let counts = [Role::Cell, Role::Auctioneer, Role::Manager].map(count);
+        assert_eq!(counts, [5, 3, 2]);
+    }
+
+    #[test]
+    fn nobody_but_a_managers_second_connection_reaches_what_is_stored() {
+        let subjects = Subjects::new("a.b").unwrap();
+        for role in Role::ALL {
+            let may = role.permissions(&subjects, "it");
+            let stored = |subject: &String| {
+                let system = ["$JS.", "$KV."];
+                system.iter().any(|system| subject.starts_with(system))
+            };
+            let none = !may.publish.iter().any(stored);
+            assert_eq!(none, !role.has_jetstream(), "{role}");
+        }
+        let may = Role::ManagerState.permissions(&subjects, "it");
+        assert!(
+            may.publish
+                .iter()
+                .all(|subject| !subject.starts_with("a.b"))
+        );
+        for bucket in ["a-b-apps", "a-b-apps-lease"] {
+            assert!(may.may_publish(&format!("$KV.{bucket}.web")), "{bucket}");
+        }
+        assert!(!may.may_publish("$KV.a-b-other.web"));
     }
 
     #[test]

@@ -10,6 +10,11 @@ pub enum Role {
     Cell,
     /// An auctioneer, by its name.
     Auctioneer,
+    /// A manager, by its name.
+    Manager,
+    /// A manager's second connection, to the account that keeps what it stores.
+    #[serde(rename = "manager-state")]
+    ManagerState,
     /// Starts, stops and looks at work.
     User,
     /// A user who also changes and drains cells.

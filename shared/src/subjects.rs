@@ -172,15 +172,14 @@ impl Subjects {
         format!("{}.auctioneer.{auctioneer}.answer.*.*", self.prefix)
     }
 
-    /// The name of the NATS service of all cells or all auctioneers, which must not contain the prefix's
-    /// dots.
-    pub fn service(&self, role: Role) -> String {
-        format!("{}-{role}", self.prefix.replace('.', "-"))
+    /// The bucket in which managers store the apps, unless they are told another.
+    pub fn apps_bucket(&self) -> String {
+        format!("{}-apps", self.prefix.replace('.', "-"))
     }
 
-    /// The name of the NATS service of all managers.
-    pub fn manager_service(&self) -> String {
-        format!("{}-manager", self.prefix.replace('.', "-"))
+    /// The name of the NATS service of all programs of a role, which must not contain the prefix's dots.
+    pub fn service(&self, role: Role) -> String {
+        format!("{}-{role}", self.prefix.replace('.', "-"))
     }
 
     /// What the subject of an answer to a broadcast says.

@@ -17,7 +17,8 @@ use placement::{Invalid, check_name};
 use shared::{
     LogLimit, Subjects,
     clock::Clock,
-    nats::{Act, Bus, BusError, PermissionViolation},
+    nats::{Bus, BusError, PermissionViolation, PermissionViolations},
+    permissions::Role,
     shutdown::CancellationToken,
 };
 use tokio::{sync::mpsc, task::JoinSet};
@@ -81,6 +82,17 @@ pub enum ManagerError {
         /// What was refused.
         violation: PermissionViolation,
     },
+    /// The server's permissions do not allow the use of the buckets.
+    #[error(
+        "manager {name}: {violation}; the stored state has credentials of its own, for the default bucket only: \
+         --state-context or --state-nkey names them"
+    )]
+    StateNotPermitted {
+        /// Its name.
+        name: String,
+        /// What was refused.
+        violation: PermissionViolation,
+    },
     /// The NATS service could not be started.
     #[error("starting the manager's NATS service")]
     Service(#[source] async_nats::Error),
@@ -99,6 +111,8 @@ struct Shell {
     bus: Bus,
     subjects: Subjects,
     store: Store,
+    /// What the connection for the stored state was refused; it may be that of `bus`.
+    state_violations: PermissionViolations,
     /// Answers to starts arrive under this subject.
     inbox: Arc<str>,
     drops: Arc<Drops>,
@@ -129,7 +143,6 @@ pub async fn run(
     }
     store::check_server(&state.client.server_info().version)?;
     let store = Store::new(state.client.clone(), config.bucket);
-    store.check_jetstream().await?;
     let token: Arc<str> = Uuid::new_v4().simple().to_string().into();
     let machine = Manager::new(ManagerSettings {
         holder: format!("{}-{token}", config.name),
@@ -142,12 +155,18 @@ pub async fn run(
         bus,
         subjects,
         store,
+        state_violations: state.violations.clone(),
         drops: Arc::default(),
         figures: Arc::default(),
         dropped_lines: Arc::new(LogLimit::new(DROPPED_LOGGED)),
         event_lines: Arc::new(LogLimit::new(EVENTS_LOGGED)),
         write_lines: Arc::new(LogLimit::new(WRITES_LOGGED)),
     };
+    tokio::select! {
+        checked = shell.store.check_jetstream() => checked?,
+        // a refused question is not answered
+        error = shell.clone().refused() => return Err(error),
+    }
     let mut tasks = JoinSet::new();
     let (heard_inputs, heard) = mpsc::channel(HEARD);
     let (shown_inputs, shown) = mpsc::channel(SHOWN);
@@ -177,11 +196,18 @@ impl Shell {
 
     /// Waits until the server refuses something without which no manager works.
     async fn refused(self) -> ManagerError {
-        let counts = |violation: &PermissionViolation| violation.act == Act::Subscribe;
-        let violation = self.bus.violations.first(counts).await;
-        ManagerError::NotPermitted {
-            name: self.name.to_string(),
-            violation,
+        let permissions = Role::Manager.permissions(&self.subjects, &self.name);
+        let name = self.name.to_string();
+        // every use of JetStream is needed
+        let of_state = |refused: &PermissionViolation| {
+            let system = ["$JS.", "$KV."];
+            system.iter().any(|of| refused.subject.starts_with(of))
+        };
+        tokio::select! {
+            violation = self.bus.violations.first(|r| permissions.needs(r)) =>
+                ManagerError::NotPermitted { name, violation },
+            violation = self.state_violations.first(of_state) =>
+                ManagerError::StateNotPermitted { name, violation },
         }
     }
 }

@@ -10,14 +10,11 @@ use bytes::Bytes;
 use shared::{
     AnswerTo,
     nats::{BusError, in_time},
-    wire::{Event, Instances, WireError, time_now, to_bytes},
+    wire::{Event, Instances, WireError, kind, time_now, to_bytes},
 };
 
 use super::{Counted, Shell, service::ReplyTo};
-use crate::{
-    ids::QuestionId,
-    io::{ManagerOutput, events},
-};
+use crate::{ids::QuestionId, io::ManagerOutput};
 
 /// Between two echoes: time passes for the machine only while messages arrive.
 const ECHO: Duration = Duration::from_millis(100);
@@ -110,7 +107,7 @@ impl Shell {
         }
         let (kind, reason) = (&event.kind, event.reason.as_deref());
         let about = event.about();
-        if kind == events::ROLLOUT_DONE {
+        if kind == kind::ROLLOUT_DONE {
             tracing::info!(about, reason, left_out, "{kind}");
         } else {
             tracing::warn!(about, reason, left_out, "{kind}");

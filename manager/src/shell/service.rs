@@ -9,6 +9,7 @@ use async_nats::service::{Request, Service, ServiceExt, endpoint::Endpoint};
 use futures_util::StreamExt;
 use shared::{
     Subjects, may_answer,
+    permissions::Role,
     wire::{WireError, code},
 };
 use tokio::{sync::mpsc, task::JoinSet};
@@ -69,7 +70,10 @@ impl RequestService {
                     .unwrap_or_else(PoisonError::into_inner)
                     .clone()
             })
-            .start(shell.subjects.manager_service(), env!("CARGO_PKG_VERSION"))
+            .start(
+                shell.subjects.service(Role::Manager),
+                env!("CARGO_PKG_VERSION"),
+            )
             .await
             .map_err(ManagerError::Service)?;
         for verb in Verb::ALL {

@@ -1,7 +1,9 @@
 //! Commands, and what they leave in the bucket.
 
+use shared::wire::kind;
+
 use super::world::{Sent, TTL, World, app, three};
-use crate::{AppCommand, AppRecord, events};
+use crate::{AppCommand, AppRecord};
 
 fn answer(w: &mut World) -> Result<(u32, bool), String> {
     let answer = w.sent.replies.remove(0);
@@ -103,7 +105,7 @@ fn v59_a_bucket_that_went_back_stops_nothing_until_the_app_is_put_again() {
     w.pass(4 * TTL);
     assert!(w.starts().is_empty() && w.stops().is_empty());
     assert!(w.manager.status("A").unwrap().went_back);
-    assert!(w.events().contains(&events::WENT_BACK.to_owned()));
+    assert!(w.events().contains(&kind::WENT_BACK.to_owned()));
     w.put(&app("A", 6, r#","tags":{"v":"2"}"#));
     w.pass(120_000);
     assert!(!w.manager.status("A").unwrap().went_back);

@@ -3,7 +3,7 @@
 use shared::wire::{InstanceState, Outcome, kind};
 
 use super::world::{Sent, TTL, World, app, three};
-use crate::{AppCommand, ManagerInput, events};
+use crate::{AppCommand, ManagerInput};
 
 #[test]
 fn v1_v2_a_wave_is_stored_before_it_is_sent_and_sent_once() {
@@ -158,7 +158,7 @@ fn v26_an_emptied_bucket_stops_nothing() {
     w.show_all();
     w.pass(4 * TTL);
     assert!(w.stops().is_empty() && w.starts().is_empty());
-    assert!(w.events().contains(&events::BUCKET_CHANGED.to_owned()));
+    assert!(w.events().contains(&kind::BUCKET_CHANGED.to_owned()));
 }
 
 #[test]
@@ -334,7 +334,7 @@ fn duplicates_of_many_indices_end_a_few_at_a_time() {
     w.pass(100);
     // a tenth of the app in ten seconds
     assert_eq!(w.stops().len(), 2);
-    assert!(w.events().contains(&events::STOP_BRAKE.to_owned()));
+    assert!(w.events().contains(&kind::STOP_BRAKE.to_owned()));
     w.pass(9_000);
     assert!(w.stops().is_empty());
     w.pass(2_000);

@@ -3,7 +3,7 @@
 use shared::wire::{InstanceState, kind};
 
 use super::world::{Sent, TTL, World, app, three};
-use crate::{AppCommand, CrashPolicy, events};
+use crate::{AppCommand, CrashPolicy};
 
 #[test]
 fn v9_v11_v12_v13_the_waits_are_diegos() {
@@ -89,7 +89,7 @@ fn v13_an_index_is_given_up_until_somebody_changes_the_app() {
     w.sent = Sent::default();
     let (cell, id) = w.only(1);
     w.end(&cell, id, kind::CRASHED, 0);
-    assert_eq!(w.events(), [events::GIVEN_UP]);
+    assert_eq!(w.events(), [kind::GIVEN_UP]);
     assert_eq!(w.manager.status("A").unwrap().given_up, 1);
     w.pass(2_000_000);
     assert!(w.starts().is_empty());

@@ -6,7 +6,7 @@ use shared::{
 };
 
 use super::world::{Sent, TTL, World, app, three};
-use crate::{AppCommand, ManagerInput, events};
+use crate::{AppCommand, ManagerInput};
 
 /// App A with index 0 accepted by c1, which has not listed it yet.
 fn accepted() -> (World, InstanceId) {
@@ -278,7 +278,7 @@ fn v68_when_most_cells_are_silent_a_further_ttl_is_waited() {
     }
     w.pass(TTL + 8_000);
     assert!(w.starts().is_empty());
-    assert_eq!(w.events(), [events::MANY_CELLS_SILENT]);
+    assert_eq!(w.events(), [kind::MANY_CELLS_SILENT]);
     w.pass(TTL);
     assert_eq!(w.starts()[0].1, "0-2");
 }

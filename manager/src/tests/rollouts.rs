@@ -6,7 +6,7 @@ use shared::{
 };
 
 use super::world::{Sent, TTL, World, app, three, with_rules};
-use crate::{AppCommand, events};
+use crate::AppCommand;
 
 /// Version 2 of app A, with rules.
 fn v2(w: &mut World, more: &str) {
@@ -52,7 +52,7 @@ fn a_rollout_reaches_its_end_and_says_so() {
     v2(&mut w, "");
     w.pass(60_000);
     assert_eq!(phase(&w), Rollout::Done);
-    assert!(w.events().contains(&events::ROLLOUT_DONE.to_owned()));
+    assert!(w.events().contains(&kind::ROLLOUT_DONE.to_owned()));
     for index in 0..3 {
         w.only(index);
         assert!(of_version(&w, index, 2).is_some());
@@ -76,7 +76,7 @@ fn v46_a_crash_of_the_new_one_fails_the_rollout() {
         .sent
         .events
         .iter()
-        .find(|e| e.kind == events::ROLLOUT_FAILED);
+        .find(|e| e.kind == kind::ROLLOUT_FAILED);
     assert!(event.unwrap().reason.as_ref().unwrap().contains("index 0"));
     w.pass(4 * TTL);
     assert!(w.starts().is_empty() && w.stops().is_empty());

@@ -1,10 +1,11 @@
 //! Formats and keys.
 
 use bytes::Bytes;
+use shared::wire::kind;
 
 use super::world::{TTL, app, three};
 use crate::{
-    AppUid, FORMAT, LeaseRecord, MetaRecord, StateRecord, StoredKey, Unusable, events, read_stored,
+    AppUid, FORMAT, LeaseRecord, MetaRecord, StateRecord, StoredKey, Unusable, read_stored,
 };
 
 #[test]
@@ -55,7 +56,7 @@ fn a_newer_format_makes_the_manager_look_and_do_nothing() {
     let mut w = three();
     let (cell, id) = w.only(1);
     w.store("app.B", Some(Bytes::from_static(br#"{"format":2}"#)));
-    assert!(w.events().contains(&events::NEWER_FORMAT.to_owned()));
+    assert!(w.events().contains(&kind::NEWER_FORMAT.to_owned()));
     let lease: LeaseRecord = w.stored("lease");
     assert_eq!(lease.holder, "", "a newer manager can take it");
     w.end(&cell, id, shared::wire::kind::CRASHED, 1_000);
@@ -70,7 +71,7 @@ fn a_newer_format_makes_the_manager_look_and_do_nothing() {
 fn a_value_that_cannot_be_read_leaves_its_app_alone() {
     let mut w = three();
     w.store("app.A", Some(Bytes::from_static(br#"{"format":1}"#)));
-    assert!(w.events().contains(&events::UNREADABLE.to_owned()));
+    assert!(w.events().contains(&kind::UNREADABLE.to_owned()));
     assert_eq!(w.manager.counters().dropped_unreadable, 1);
     w.cell("c2").silent = true;
     w.pass(4 * TTL);

@@ -43,6 +43,24 @@ pub mod kind {
     pub const CELL_LOST: &str = "cell-lost";
     /// A cell is draining.
     pub const CELL_DRAINING: &str = "cell-draining";
+    /// An index crashed too often and is not started again.
+    pub const GIVEN_UP: &str = "app-given-up";
+    /// A rollout was completed.
+    pub const ROLLOUT_DONE: &str = "rollout-done";
+    /// A rollout failed.
+    pub const ROLLOUT_FAILED: &str = "rollout-failed";
+    /// More instances should be stopped than is good at once.
+    pub const STOP_BRAKE: &str = "stop-brake";
+    /// So many cells are silent that it may be the network: a further ttl is waited.
+    pub const MANY_CELLS_SILENT: &str = "many-cells-silent";
+    /// The stored state is older than what runs.
+    pub const WENT_BACK: &str = "desired-state-went-back";
+    /// The bucket is another one.
+    pub const BUCKET_CHANGED: &str = "bucket-changed";
+    /// A stored value is of a newer format: the manager does nothing.
+    pub const NEWER_FORMAT: &str = "newer-format";
+    /// A stored value cannot be read: its app is left alone.
+    pub const UNREADABLE: &str = "unreadable-state";
 
     /// What cells publish.
     pub const OF_CELLS: [&str; 6] = [RUNNING, EXITED, CRASHED, RESTARTED, STOPPED, CELL_DRAINING];
@@ -57,6 +75,18 @@ pub mod kind {
         UNKNOWN,
         CELL_JOINED,
         CELL_LOST,
+    ];
+    /// What managers publish.
+    pub const OF_MANAGERS: [&str; 9] = [
+        GIVEN_UP,
+        ROLLOUT_DONE,
+        ROLLOUT_FAILED,
+        STOP_BRAKE,
+        MANY_CELLS_SILENT,
+        WENT_BACK,
+        BUCKET_CHANGED,
+        NEWER_FORMAT,
+        UNREADABLE,
     ];
 }
 

@@ -47,7 +47,7 @@ impl Directory {
         let lock = lock(&path)?;
         if path.join(ROSTER).exists() {
             return Err(Usage::because(format_args!(
-                "{}: there is a roster already; `vendue auth add-cell`, add-auctioneer and add-user add to it",
+                "{}: there is a roster already; `vendue auth add-cell`, add-auctioneer, add-manager and add-user add to it",
                 path.display()
             )));
         }
@@ -111,9 +111,10 @@ impl Directory {
 
     /// Adds identities with new keys: all of them, or none.
     pub(crate) fn add(&mut self, role: Role, names: &[String]) -> anyhow::Result<Vec<Entry>> {
-        for (at, name) in names.iter().enumerate() {
+        let wanted: Vec<(String, Role)> = names.iter().flat_map(|n| both(n, role)).collect();
+        for (at, (name, _)) in wanted.iter().enumerate() {
             placement::check_name("NAME", name).map_err(Usage::invalid)?;
-            if names[..at].contains(name) {
+            if wanted[..at].iter().any(|(earlier, _)| earlier == name) {
                 return Err(Usage::because(format_args!("NAME {name:?}: given twice")));
             }
             if let Some(there) = self.roster.identities.get(name) {
@@ -124,20 +125,24 @@ impl Directory {
             }
         }
         let mut added = Vec::new();
-        for name in names {
+        for (name, role) in wanted {
             let pair = nkeys::KeyPair::new_user();
             let seed = pair.seed().context("making a key")?;
-            write(&self.key(name), &format!("{seed}\n"), 0o600)?;
+            let (key, context) = (self.key(&name), self.context(&name));
+            write(&key, &format!("{seed}\n"), 0o600)?;
             let nkey = pair.public_key();
-            added.push(Entry {
-                name: name.clone(),
+            let identity = Identity {
                 role,
                 nkey: nkey.clone(),
-                key: self.key(name),
-                context: self.context(name),
-            });
-            let identity = Identity { role, nkey };
+            };
             self.roster.identities.insert(name.clone(), identity);
+            added.push(Entry {
+                name,
+                role,
+                nkey,
+                key,
+                context,
+            });
         }
         self.save()?;
         Ok(added)
@@ -145,22 +150,29 @@ impl Directory {
 
     /// Removes identities with their keys: all of them, or none.
     pub(crate) fn remove(&mut self, names: &[String]) -> anyhow::Result<()> {
+        let mut all = Vec::new();
         for name in names {
-            if !self.roster.identities.contains_key(name) {
+            let Some(identity) = self.roster.identities.get(name) else {
                 let known: Vec<&str> = self.roster.identities.keys().map(String::as_str).collect();
                 let near = placement::nearest(name, &known);
                 let hint = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
                 return Err(Usage::because(format_args!(
                     "NAME {name:?}: not in the roster{hint}"
                 )));
+            };
+            if identity.role == Role::ManagerState {
+                return Err(Usage::because(format_args!(
+                    "NAME {name:?}: a manager's second identity; expected the name of the manager, with which it is removed"
+                )));
             }
+            all.extend(both(name, identity.role).map(|(name, _)| name));
         }
-        for name in names {
+        for name in &all {
             self.roster.identities.remove(name);
         }
         // first the configuration: a key that is left over opens nothing
         self.save()?;
-        for file in names.iter().flat_map(|n| [self.key(n), self.context(n)]) {
+        for file in all.iter().flat_map(|n| [self.key(n), self.context(n)]) {
             match fs::remove_file(&file) {
                 Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
                     return Err(e).with_context(|| file.display().to_string());
@@ -192,6 +204,12 @@ impl Directory {
         }
         Ok(())
     }
+}
+
+/// The identities of this name: a manager has a second one, of the account with JetStream.
+fn both(name: &str, role: Role) -> impl Iterator<Item = (String, Role)> {
+    let state = (role == Role::Manager).then(|| (Role::state_of(name), Role::ManagerState));
+    std::iter::once((name.to_owned(), role)).chain(state)
 }
 
 /// The path from the root: contexts are used in other directories.
@@ -265,8 +283,25 @@ mod tests {
         let mut directory = Directory::open(&path).unwrap();
         directory.remove(&names(&["c1"])).unwrap();
         assert!(!added[0].key.exists() && !added[0].context.exists());
-        let left: Vec<&String> = directory.roster().identities.keys().collect();
-        assert_eq!(left, ["c2"]);
+        let left = |directory: &Directory| {
+            let names = directory.roster().identities.keys();
+            names.cloned().collect::<Vec<String>>()
+        };
+        assert_eq!(left(&directory), ["c2"]);
+        // a manager has two identities, which come and go together
+        let error = directory.add(Role::Manager, &names(&["m", "m-state"]));
+        assert!(error.unwrap_err().to_string().contains("twice"));
+        let added = directory.add(Role::Manager, &names(&["m"])).unwrap();
+        let roles: Vec<Role> = added.iter().map(|entry| entry.role).collect();
+        assert_eq!(roles, [Role::Manager, Role::ManagerState]);
+        assert_eq!(left(&directory), ["c2", "m", "m-state"]);
+        let error = directory.add(Role::Cell, &names(&["m-state"])).unwrap_err();
+        assert!(error.to_string().contains("manager-state"), "{error}");
+        let error = directory.remove(&names(&["m-state"])).unwrap_err();
+        assert!(error.to_string().contains("m-state"), "{error}");
+        directory.remove(&names(&["m"])).unwrap();
+        assert_eq!(left(&directory), ["c2"]);
+        assert!(!added[1].key.exists() && !added[1].context.exists());
         drop(directory);
         let error = Directory::create(&path, roster).unwrap_err();
         assert!(error.to_string().contains("already"), "{error}");

@@ -2,7 +2,10 @@
 
 use std::fmt::Write;
 
-use shared::permissions::{Permissions, Responses};
+use shared::{
+    Subjects,
+    permissions::{Permissions, Responses},
+};
 
 use super::Roster;
 
@@ -21,21 +24,32 @@ pub(crate) fn server_config(roster: &Roster) -> Result<String, placement::Invali
          # listed is refused.\n\
          accounts {{\n  {ACCOUNT} {{\n    users: [\n"
     );
+    text += &users(roster, &subjects, false);
+    let _ = write!(
+        text,
+        "    ]\n  }}\n  # for what managers store in JetStream: out of reach of everybody above\n  \
+         {STATE_ACCOUNT} {{\n    jetstream: enabled\n    users: [\n"
+    );
+    text += &users(roster, &subjects, true);
+    text += "    ]\n  }\n}\n";
+    Ok(text)
+}
+
+/// The users of one of the two accounts.
+fn users(roster: &Roster, subjects: &Subjects, has_jetstream: bool) -> String {
+    let mut text = String::new();
     for (name, identity) in &roster.identities {
         let (role, nkey) = (identity.role, &identity.nkey);
-        let permissions = role.permissions(&subjects, name);
-        // writing to a string cannot fail
+        if role.has_jetstream() != has_jetstream {
+            continue;
+        }
+        let permissions = role.permissions(subjects, name);
         let _ = writeln!(text, "      # {role} {name}");
         let _ = writeln!(text, "      {{ nkey: {nkey}, permissions: {{");
         text += &lists(&permissions);
         text += "      } }\n";
     }
-    let _ = write!(
-        text,
-        "    ]\n  }}\n  # for programs that keep state in JetStream: out of reach of everybody above\n  \
-         {STATE_ACCOUNT} {{\n    jetstream: enabled\n    users: []\n  }}\n}}\n"
-    );
-    Ok(text)
+    text
 }
 
 fn lists(permissions: &Permissions) -> String {

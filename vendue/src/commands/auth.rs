@@ -44,6 +44,12 @@ enum AuthCommand {
         #[arg(required = true)]
         name: Vec<String>,
     },
+    /// Add managers, each with two keys and contexts: NAME for the cluster, NAME-state for what it stores
+    AddManager {
+        /// Name of the manager
+        #[arg(required = true)]
+        name: Vec<String>,
+    },
     /// Add users, or programs that only observe, each with a key and a context
     AddUser {
         /// Name of the user
@@ -55,7 +61,7 @@ enum AuthCommand {
     },
     /// Remove identities and their keys; they are refused once the servers have reloaded
     Remove {
-        /// Name of the cell, auctioneer or user
+        /// Name of the cell, auctioneer, manager or user
         #[arg(required = true)]
         name: Vec<String>,
     },
@@ -74,7 +80,7 @@ enum UserRole {
     User,
     /// Also drains cells and sets their attributes
     Operator,
-    /// Hears events and advertisements
+    /// Hears events and advertisements, and reads apps
     Observer,
     /// Reads counters
     Metrics,
@@ -110,6 +116,7 @@ impl AuthArgs {
             AuthCommand::Init => self.init(global),
             AuthCommand::AddCell { name } => self.add(global, Role::Cell, name),
             AuthCommand::AddAuctioneer { name } => self.add(global, Role::Auctioneer, name),
+            AuthCommand::AddManager { name } => self.add(global, Role::Manager, name),
             AuthCommand::AddUser { name, role } => self.add(global, (*role).into(), name),
             AuthCommand::Remove { name } => self.remove(global, name),
             AuthCommand::Print { format } => self.print(global, *format),
@@ -141,7 +148,7 @@ impl AuthArgs {
             "{}: include it in the configuration of every server",
             config.display()
         ))?;
-        note("next: `vendue auth add-auctioneer`, `add-cell` and `add-user`");
+        note("next: `vendue auth add-auctioneer`, `add-cell`, `add-manager` and `add-user`");
         Ok(Exit::Ok)
     }
 
@@ -155,7 +162,11 @@ impl AuthArgs {
             return Ok(Exit::Ok);
         }
         for Entry {
-            name, key, context, ..
+            name,
+            role,
+            key,
+            context,
+            ..
         } in added
         {
             say(format_args!(

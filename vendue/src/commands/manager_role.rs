@@ -173,11 +173,6 @@ pub(crate) fn manager_error(error: manager::ManagerError) -> anyhow::Error {
     }
 }
 
-/// Where the apps of a cluster are stored unless somebody says otherwise.
-pub(crate) fn default_bucket(subjects: &Subjects) -> String {
-    format!("{}-apps", subjects.prefix().replace('.', "-"))
-}
-
 /// Runs a manager until it is stopped.
 pub(crate) async fn manager(global: &Global, args: &ManagerArgs) -> anyhow::Result<Exit> {
     let (connection, mut table) = match &args.config {
@@ -198,7 +193,7 @@ pub(crate) async fn manager(global: &Global, args: &ManagerArgs) -> anyhow::Resu
     let subjects = Subjects::new(global.prefix.as_str()).map_err(Usage::because)?;
     let bucket = file.bucket.clone();
     let bucket = manager::BucketConfig {
-        name: bucket.unwrap_or_else(|| default_bucket(&subjects)),
+        name: bucket.unwrap_or_else(|| subjects.apps_bucket()),
         replicas: file.replicas.unwrap_or(1) as usize,
     };
     bucket.check().map_err(Usage::because)?;

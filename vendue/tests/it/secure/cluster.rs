@@ -16,9 +16,10 @@ use crate::{
 };
 
 /// Who there is.
-const IDENTITIES: [&[&str]; 7] = [
+const IDENTITIES: [&[&str]; 8] = [
     &["add-auctioneer", "auc-0"],
     &["add-cell", "cell-a", "cell-b"],
+    &["add-manager", "mgr-0"],
     &["add-user", "alice", "bob"],
     &["add-user", "op", "--role", "operator"],
     &["add-user", "obs", "--role", "observer"],
@@ -82,6 +83,13 @@ impl Secure {
     pub(super) fn rep(&self, cell: &str) -> Role {
         let args = ["rep", "--cell", cell, "--memory", "256", "--grace", "1s"];
         Role::start(&mut self.command(cell, &args))
+    }
+
+    /// With the first of its connections to the account of the cluster.
+    pub(super) fn manager(&self, name: &str) -> Command {
+        let mut command = self.command(name, &["manager"]);
+        command.env("VENDUE_STATE_NKEY", self.key(&format!("{name}-state")));
+        command
     }
 
     pub(super) async fn healthy(&self, cells: usize) {

@@ -34,9 +34,9 @@ async fn nobody_is_made_to_publish_where_the_asker_may_not() {
         "vendue.cells.stop",
         "vendue.event.crashed.web.cell-b",
         "vendue.outcome.r-1",
-        "$KV.vendue_apps.web",
-        "$JS.API.STREAM.PURGE.KV_vendue_apps",
-        "$JS.API.CONSUMER.CREATE.KV_vendue_apps",
+        "$KV.vendue-apps.web",
+        "$JS.API.STREAM.PURGE.KV_vendue-apps",
+        "$JS.API.CONSUMER.CREATE.KV_vendue-apps",
         "$SYS.REQ.SERVER.PING",
     ] {
         for asked in [

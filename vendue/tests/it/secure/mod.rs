@@ -6,5 +6,6 @@ mod cluster;
 mod deputies;
 mod files;
 mod forbidden;
+mod manager;
 mod silent;
 mod state;

@@ -7,10 +7,12 @@ use testkit::{NatsServer, eventually};
 
 use super::cluster::Secure;
 
-/// Every role once.
-const WHO: [&str; 7] = ["cell-a", "auc-0", "alice", "op", "obs", "met", "rec"];
+/// Every role of the cluster's account once.
+const WHO: [&str; 8] = [
+    "cell-a", "auc-0", "mgr-0", "alice", "op", "obs", "met", "rec",
+];
 const KEEPER: &str = "{user: keeper, password: kept}";
-const STREAM: &str = "KV_vendue_apps";
+const STREAM: &str = "KV_vendue-apps";
 
 /// What the JetStream API answers to the account that has it.
 async fn api(keeper: &Client, subject: &str, body: &Value) -> Value {
@@ -33,25 +35,25 @@ fn attempts(who: &str) -> Vec<(String, Value)> {
     let list = [
         ("STREAM.CREATE.mine", stream("mine", "vendue.cell.*.start")),
         ("STREAM.CREATE.asked", stream("asked", "vendue.start")),
-        ("STREAM.UPDATE.KV_vendue_apps", stream(STREAM, "vendue.>")),
+        ("STREAM.UPDATE.KV_vendue-apps", stream(STREAM, "vendue.>")),
         ("STREAM.NAMES", json!({})),
-        ("STREAM.INFO.KV_vendue_apps", json!({})),
-        ("STREAM.MSG.GET.KV_vendue_apps", json!({"seq": 1})),
-        ("DIRECT.GET.KV_vendue_apps", json!({"seq": 1})),
-        ("STREAM.PURGE.KV_vendue_apps", json!({})),
-        ("STREAM.DELETE.KV_vendue_apps", json!({})),
-        ("CONSUMER.CREATE.KV_vendue_apps", consumer(&inbox)),
+        ("STREAM.INFO.KV_vendue-apps", json!({})),
+        ("STREAM.MSG.GET.KV_vendue-apps", json!({"seq": 1})),
+        ("DIRECT.GET.KV_vendue-apps", json!({"seq": 1})),
+        ("STREAM.PURGE.KV_vendue-apps", json!({})),
+        ("STREAM.DELETE.KV_vendue-apps", json!({})),
+        ("CONSUMER.CREATE.KV_vendue-apps", consumer(&inbox)),
         (
-            "CONSUMER.CREATE.KV_vendue_apps.c",
+            "CONSUMER.CREATE.KV_vendue-apps.c",
             consumer("vendue.cell.cell-a.start"),
         ),
-        ("CONSUMER.CREATE.KV_vendue_apps.c.>", consumer(&inbox)),
-        ("CONSUMER.DURABLE.CREATE.KV_vendue_apps.c", consumer(&inbox)),
-        ("CONSUMER.NAMES.KV_vendue_apps", json!({})),
-        ("CONSUMER.MSG.NEXT.KV_vendue_apps.c", json!({})),
+        ("CONSUMER.CREATE.KV_vendue-apps.c.>", consumer(&inbox)),
+        ("CONSUMER.DURABLE.CREATE.KV_vendue-apps.c", consumer(&inbox)),
+        ("CONSUMER.NAMES.KV_vendue-apps", json!({})),
+        ("CONSUMER.MSG.NEXT.KV_vendue-apps.c", json!({})),
     ];
     let named = list.map(|(subject, body)| (format!("$JS.API.{subject}"), body));
-    let direct = (format!("$KV.vendue_apps.{who}"), json!("mine"));
+    let direct = (format!("$KV.vendue-apps.{who}"), json!("mine"));
     named.into_iter().chain([direct]).collect()
 }
 
@@ -59,21 +61,22 @@ fn attempts(who: &str) -> Vec<(String, Value)> {
 async fn nobody_makes_a_stream_or_a_consumer_or_reads_one() {
     let secure = Secure::server().await;
     let generated = std::fs::read_to_string(secure.dir.join("vendue-auth.conf")).unwrap();
-    assert_eq!(generated.matches("users: []").count(), 1, "{generated}");
+    let of_state = "VENDUE_STATE {\n    jetstream: enabled\n    users: [\n";
+    assert_eq!(generated.matches(of_state).count(), 1, "{generated}");
     let store = tempfile::tempdir().unwrap();
     let server = NatsServer::with_config(&format!(
         "jetstream {{ store_dir: \"{}\" }}\n{}",
         store.path().display(),
-        generated.replace("users: []", &format!("users: [{KEEPER}]"))
+        generated.replace(of_state, &format!("{of_state}      {KEEPER}\n"))
     ))
     .await;
     // the same requests are carried out where they may be
     let keeper = async_nats::ConnectOptions::with_user_and_password("keeper".into(), "kept".into());
     let keeper = keeper.connect(server.url()).await.unwrap();
-    let kept = json!({"name": STREAM, "subjects": ["$KV.vendue_apps.>"], "storage": "memory"});
+    let kept = json!({"name": STREAM, "subjects": ["$KV.vendue-apps.>"], "storage": "memory"});
     api(&keeper, &format!("STREAM.CREATE.{STREAM}"), &kept).await;
     let stored = keeper
-        .request("$KV.vendue_apps.web", "a secret".into())
+        .request("$KV.vendue-apps.web", "a secret".into())
         .await
         .unwrap();
     let stored: Value = serde_json::from_slice(&stored.payload).unwrap();

@@ -1,0 +1,234 @@
+//! The arms of [`Role::permissions`](super::Role::permissions): one function for each role.
+
+use std::time::Duration;
+
+use super::{Permissions, Responses, Role, Subscribe};
+use crate::{subjects::Subjects, wire::kind};
+
+/// Cells and managers answer at once, or when the server has acknowledged what is stored.
+const SOON: Responses = Responses {
+    max: 1,
+    expires: Duration::from_secs(120),
+};
+/// An auctioneer answers a queued start when it is over: after 24 hours at most.
+const AUCTIONEER_ANSWERS: Responses = Responses {
+    max: 1,
+    expires: Duration::from_secs(25 * 3_600),
+};
+
+pub(super) fn cell(subjects: &Subjects, name: &str) -> Permissions {
+    let mut may = Permissions {
+        responses: Some(SOON),
+        ..Permissions::default()
+    };
+    let own = |what: &&str| subjects.cell(name, what);
+    // its state, too: it asks whether its name is free
+    may.publish(
+        ["advert", "heartbeat", "state", "answer.*.*"]
+            .iter()
+            .map(own),
+    );
+    may.publish(kind::OF_CELLS.map(|kind| subjects.event(kind, "*", name)));
+    may.publish([subjects.log("*", "*", name)]);
+    may.hear([
+        subjects.discover(),
+        subjects.bid(),
+        subjects.instances(),
+        subjects.cells_stop(),
+        subjects.cell(name, "advert"),
+    ]);
+    let served = ["start", "stop", "drain", "set", "state", "logs"];
+    may.serve(Subjects::CELL_QUEUE, served.iter().map(own));
+    may.be_service(&subjects.service(Role::Cell));
+    may
+}
+
+pub(super) fn auctioneer(subjects: &Subjects, name: &str) -> Permissions {
+    let mut may = Permissions {
+        responses: Some(AUCTIONEER_ANSWERS),
+        ..Permissions::default()
+    };
+    let service = subjects.service(Role::Auctioneer);
+    may.publish([
+        subjects.discover(),
+        subjects.bid(),
+        subjects.instances(),
+        subjects.cells_stop(),
+        subjects.cell("*", "start"),
+        subjects.cell("*", "stop"),
+        subjects.cell("*", "state"),
+        subjects.outcomes(),
+        subjects.echo(name),
+        subjects.answers_of_auctioneer(name),
+        // whether its name is free, and which policies others have
+        format!("$SRV.INFO.{service}"),
+    ]);
+    may.publish(kind::OF_AUCTIONEERS.map(|kind| subjects.event(kind, "*", name)));
+    may.hear([
+        subjects.adverts(),
+        subjects.cell_answers(name, "*"),
+        subjects.outcomes(),
+        subjects.event(kind::ASKED, "*", "*"),
+        subjects.echo(name),
+    ]);
+    may.serve(
+        Subjects::AUCTIONEER_QUEUE,
+        [
+            subjects.start(),
+            subjects.stop(),
+            subjects.place(),
+            subjects.explain(),
+            subjects.pool(),
+            subjects.capacity(),
+        ],
+    );
+    may.serve(name, [subjects.queued()]);
+    may.be_service(&service);
+    may
+}
+
+/// The roles that are NATS services.
+const SERVICES: [Role; 3] = [Role::Auctioneer, Role::Cell, Role::Manager];
+
+/// What may be asked about an app by whoever sees its state.
+const LOOKS: [&str; 2] = ["show", "history"];
+/// What a user may ask managers to do with an app.
+const CHANGES: [&str; 9] = [
+    "put", "scale", "stop", "start", "restart", "delete", "undo", "pause", "resume",
+];
+
+/// Lists and states of apps, without the values of their environments.
+fn look_at_apps(may: &mut Permissions, subjects: &Subjects) {
+    may.publish([subjects.app_list()]);
+    may.publish(LOOKS.map(|verb| subjects.app(verb, "*")));
+}
+
+pub(super) fn manager(subjects: &Subjects, name: &str) -> Permissions {
+    let mut may = Permissions {
+        responses: Some(SOON),
+        ..Permissions::default()
+    };
+    may.publish([
+        subjects.start(),
+        subjects.cell("*", "stop"),
+        subjects.instances(),
+        subjects.manager_echo(name),
+    ]);
+    may.publish(kind::OF_MANAGERS.map(|kind| subjects.event(kind, "*", name)));
+    may.hear([
+        subjects.adverts(),
+        subjects.cell("*", "heartbeat"),
+        subjects.cell_answers(name, "*"),
+        subjects.manager_echo(name),
+    ]);
+    may.hear(kind::OF_CELLS.map(|kind| subjects.event(kind, "*", "*")));
+    let verbs = CHANGES.iter().chain(&LOOKS).chain(&["export"]);
+    may.serve(
+        Subjects::MANAGER_QUEUE,
+        verbs.map(|verb| subjects.app(verb, "*")),
+    );
+    may.serve(
+        Subjects::MANAGER_QUEUE,
+        [subjects.app_list(), subjects.app_import()],
+    );
+    may.be_service(&subjects.service(Role::Manager));
+    may
+}
+
+/// The buckets, each a stream: creating, reading and writing them, but neither deleting nor purging.
+pub(super) fn manager_state(subjects: &Subjects) -> Permissions {
+    let mut may = Permissions::default();
+    may.publish(["$JS.API.INFO".to_owned()]);
+    let apps = subjects.apps_bucket();
+    // the history of the apps is read one by one, the lease is only watched
+    may.publish([format!("$JS.API.STREAM.MSG.GET.KV_{apps}")]);
+    for bucket in [format!("{apps}-lease"), apps] {
+        may.publish([
+            format!("$JS.API.STREAM.INFO.KV_{bucket}"),
+            format!("$JS.API.STREAM.CREATE.KV_{bucket}"),
+            format!("$JS.API.CONSUMER.CREATE.KV_{bucket}"),
+            // a watch that is behind is slowed down by questions, which are answered there
+            format!("$JS.FC.KV_{bucket}.>"),
+            format!("$KV.{bucket}.>"),
+        ]);
+    }
+    may
+}
+
+pub(super) fn user(subjects: &Subjects, name: &str) -> Permissions {
+    let mut may = Permissions::default();
+    may.publish([
+        subjects.start(),
+        subjects.stop(),
+        subjects.place(),
+        subjects.explain(),
+        subjects.capacity(),
+        subjects.pool(),
+        subjects.queued(),
+        subjects.instances(),
+        subjects.cell("*", "state"),
+        subjects.cell("*", "logs"),
+        format!("$SRV.INFO.{}", subjects.service(Role::Auctioneer)),
+    ]);
+    may.publish(CHANGES.map(|verb| subjects.app(verb, "*")));
+    look_at_apps(&mut may, subjects);
+    may.hear([
+        subjects.events(),
+        subjects.log("*", "*", "*"),
+        subjects.cell_answers(name, "*"),
+        subjects.auctioneer_answers(name, "*"),
+    ]);
+    may
+}
+
+pub(super) fn operator(subjects: &Subjects, name: &str) -> Permissions {
+    let mut may = user(subjects, name);
+    may.publish.retain(|subject| !subject.starts_with("$SRV."));
+    may.publish([subjects.cell("*", "set"), subjects.cell("*", "drain")]);
+    // an export has the values of environments
+    may.publish([subjects.app("export", "*"), subjects.app_import()]);
+    for verb in ["PING", "INFO", "STATS"] {
+        let of = |role| format!("$SRV.{verb}.{}", subjects.service(role));
+        may.publish([format!("$SRV.{verb}")]);
+        may.publish(SERVICES.map(of));
+    }
+    may.hear([subjects.adverts(), subjects.cell("*", "heartbeat")]);
+    may
+}
+
+pub(super) fn observer(subjects: &Subjects) -> Permissions {
+    let mut may = Permissions::default();
+    look_at_apps(&mut may, subjects);
+    may.hear([
+        subjects.events(),
+        subjects.adverts(),
+        subjects.cell("*", "heartbeat"),
+    ]);
+    may
+}
+
+pub(super) fn metrics(subjects: &Subjects) -> Permissions {
+    let mut may = Permissions::default();
+    may.publish([subjects.pool()]);
+    may.publish(SERVICES.map(|role| format!("$SRV.STATS.{}", subjects.service(role))));
+    may.hear([subjects.events(), subjects.cell("*", "heartbeat")]);
+    may
+}
+
+pub(super) fn recorder(subjects: &Subjects, name: &str) -> Permissions {
+    let mut may = Permissions::default();
+    may.publish([subjects.discover(), subjects.pool(), subjects.instances()]);
+    may.hear([
+        subjects.adverts(),
+        subjects.start(),
+        subjects.stop(),
+        subjects.cell_answers(name, "*"),
+    ]);
+    // it would take requests from the auctioneers
+    let join = |subject| Subscribe {
+        subject,
+        queue: Some(Subjects::AUCTIONEER_QUEUE.to_owned()),
+    };
+    may.not_join = vec![join(subjects.start()), join(subjects.stop())];
+    may
+}
