@@ -143,6 +143,8 @@ pub enum MemoryLimit {
 pub struct SimulatedConfig {
     /// How long an instance takes to start (default: no time).
     pub start: Span,
+    /// How long an instance runs before it passes its checks (default: no time).
+    pub healthy: Span,
     /// How long a task takes; absent = it never ends.
     pub task: Option<Span>,
     /// This many apps, `held-0` and so on, have an instance of 1 MiB on the cell from the start.

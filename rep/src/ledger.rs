@@ -3,6 +3,7 @@
 
 mod actions;
 mod attributes;
+mod checks;
 mod entry;
 mod lifecycle;
 mod room;
@@ -20,11 +21,11 @@ use shared::wire::{
 use shared::{AuctionId, Incarnation, InstanceId};
 
 pub use self::{
-    actions::{Action, EndReason, ExecutorOrder, ExecutorReport, InstanceChange, Limit},
+    actions::{Action, CheckOf, EndReason, ExecutorOrder, ExecutorReport, InstanceChange, Limit},
     lifecycle::{HEALTHY_MS, RESTART_DELAYS_MS},
     room::check_work,
 };
-use self::{entry::Entry, room::request_of};
+use self::{checks::Timer, entry::Entry, room::request_of};
 use crate::history::History;
 
 /// How many of the ids accepted last are in an advertisement …
@@ -46,6 +47,8 @@ pub struct Ledger {
     recent: VecDeque<(u64, InstanceId)>,
     /// Instances that wait for their restart, and when it is due.
     restarts: BTreeSet<(u64, InstanceId)>,
+    /// What is due for instances with checks.
+    timers: BTreeSet<(u64, InstanceId, Timer)>,
     /// When the instances of a draining cell are stopped; none once that has begun.
     drain_at_ms: Option<u64>,
     actions: Vec<Action>,
@@ -68,6 +71,7 @@ impl Ledger {
             history: History::default(),
             recent: VecDeque::new(),
             restarts: BTreeSet::new(),
+            timers: BTreeSet::new(),
             drain_at_ms: None,
             actions: Vec::new(),
             needs_run: false,
@@ -241,7 +245,7 @@ impl Ledger {
         first
     }
 
-    /// Lets time pass: restarts that are due, the end of a drain, forgetting.
+    /// Lets time pass: restarts and checks that are due, the end of a drain, forgetting.
     pub fn tick(&mut self, now_ms: u64) {
         self.history.forget(now_ms);
         // before the restarts: one that is due now must not outlive the drain
@@ -258,12 +262,18 @@ impl Ledger {
             self.restarts.pop_first();
             self.restart(now_ms, &id);
         }
+        self.tick_checks(now_ms);
     }
 
     /// When [`Ledger::tick`] must be called next.
     pub fn next_ms(&self) -> Option<u64> {
         let restart = self.restarts.first().map(|(at, _)| *at);
-        restart.into_iter().chain(self.drain_at_ms).min()
+        let check = self.timers.first().map(|(at, ..)| *at);
+        restart
+            .into_iter()
+            .chain(check)
+            .chain(self.drain_at_ms)
+            .min()
     }
 
     /// Current and recently ended instances that match the filter.
@@ -399,6 +409,7 @@ impl Ledger {
             signal: None,
             expires_ms,
             claim: work.claim.unwrap_or(auction),
+            checks: None,
             duplicate: false,
             work,
         };

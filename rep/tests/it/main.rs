@@ -4,6 +4,7 @@
 mod apart;
 mod cell;
 mod harness;
+mod health;
 mod isolation;
 mod killed;
 mod limits;

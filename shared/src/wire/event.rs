@@ -29,6 +29,10 @@ pub mod kind {
     pub const UNKNOWN: &str = "unknown";
     /// An instance is running.
     pub const RUNNING: &str = "running";
+    /// An instance is ready to be used.
+    pub const READY: &str = "ready";
+    /// An instance is not ready any more; `reason` says which check it did not pass.
+    pub const NOT_READY: &str = "not-ready";
     /// An instance ended by itself with exit code 0.
     pub const EXITED: &str = "exited";
     /// An instance failed; `reason` says whether it will be started again.
@@ -45,7 +49,16 @@ pub mod kind {
     pub const CELL_DRAINING: &str = "cell-draining";
 
     /// What cells publish.
-    pub const OF_CELLS: [&str; 6] = [RUNNING, EXITED, CRASHED, RESTARTED, STOPPED, CELL_DRAINING];
+    pub const OF_CELLS: [&str; 8] = [
+        RUNNING,
+        READY,
+        NOT_READY,
+        EXITED,
+        CRASHED,
+        RESTARTED,
+        STOPPED,
+        CELL_DRAINING,
+    ];
     /// What auctioneers publish.
     pub const OF_AUCTIONEERS: [&str; 9] = [
         ASKED,

@@ -3,6 +3,7 @@ use shared::{AuctionId, clock::CellTime, wire::kind};
 
 use super::{lifecycle::MAX_ENDED_CHARS, *};
 
+mod checks;
 mod claims;
 mod lists;
 mod lives;
@@ -119,6 +120,9 @@ fn summary(ledger: &mut Ledger) -> Vec<String> {
     let summary = |action: &Action| match action {
         Action::Execute(ExecutorOrder::Launch { attempt, .. }) => format!("launch {attempt}"),
         Action::Execute(ExecutorOrder::End { attempt, .. }) => format!("end {attempt}"),
+        Action::Execute(ExecutorOrder::Check { of, port, .. }) => {
+            format!("check {of:?} {}", port.unwrap_or_default())
+        }
         Action::Event { kind, reason, .. } => match reason {
             Some(reason) => format!("{kind}: {reason}"),
             None => (*kind).to_owned(),
