@@ -253,7 +253,11 @@ fn a_search_that_outlasts_the_deadline_starts_nothing() {
     asked.deadline = Some(placement::Span(std::time::Duration::from_millis(100)));
     let key = world.ask(vec![asked]);
     world.silence(100);
-    assert_eq!(world.start_reply(key).outcome, Outcome::Unknown);
+    let reply = world.start_reply(key);
+    assert_eq!(reply.outcome, Outcome::Unknown);
+    let reason = reply.instances[0].reason.as_deref();
+    let expected = "cells did not report in time whether it runs already; not started elsewhere";
+    assert_eq!(reason, Some(expected));
     assert_eq!(
         world.machine.next_work_ms(),
         u64::MAX,
