@@ -1,6 +1,9 @@
 //! The configuration of a cell.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use advertiser::Cadence;
 use placement::{Attributes, Cell, Invalid, Resources, Span};
@@ -170,6 +173,14 @@ impl RepConfig {
             address: default_address(),
             service: true,
             seed: 0,
+        }
+    }
+
+    /// Where the rep keeps what survives a restart; none without such a directory.
+    pub(crate) fn state_dir(&self) -> Option<&Path> {
+        match &self.executor {
+            ExecutorKind::Process(process) => process.state_dir.as_deref(),
+            ExecutorKind::Simulated(_) => None,
         }
     }
 

@@ -4,6 +4,7 @@
 mod actions;
 mod attributes;
 mod checks;
+mod drain;
 mod entry;
 mod lifecycle;
 mod room;
@@ -22,10 +23,11 @@ use shared::{AuctionId, Incarnation, InstanceId};
 
 pub use self::{
     actions::{Action, CheckOf, EndReason, ExecutorOrder, ExecutorReport, InstanceChange, Limit},
+    drain::Held,
     lifecycle::{HEALTHY_MS, RESTART_DELAYS_MS},
     room::check_work,
 };
-use self::{checks::Timer, entry::Entry, room::request_of};
+use self::{checks::Timer, drain::Drain, entry::Entry, room::request_of};
 use crate::history::History;
 
 /// How many of the ids accepted last are in an advertisement …
@@ -49,8 +51,7 @@ pub struct Ledger {
     restarts: BTreeSet<(u64, InstanceId)>,
     /// What is due for instances with checks.
     timers: BTreeSet<(u64, InstanceId, Timer)>,
-    /// When the instances of a draining cell are stopped; none once that has begun.
-    drain_at_ms: Option<u64>,
+    drain: Drain,
     actions: Vec<Action>,
     /// Whether an instance without a command can be started.
     needs_run: bool,
@@ -72,7 +73,7 @@ impl Ledger {
             recent: VecDeque::new(),
             restarts: BTreeSet::new(),
             timers: BTreeSet::new(),
-            drain_at_ms: None,
+            drain: Drain::default(),
             actions: Vec::new(),
             needs_run: false,
             needs_size: [false; 2],
@@ -129,11 +130,6 @@ impl Ledger {
     /// How many instances hold a reservation.
     pub fn instance_count(&self) -> usize {
         self.instances.len()
-    }
-
-    /// Whether the drain is complete: no new work is accepted, and no instance is left.
-    pub fn is_drained(&self) -> bool {
-        self.cell.evacuating && self.instances.is_empty()
     }
 
     /// Returns what is to be done since the last call, in order.
@@ -231,31 +227,11 @@ impl Ledger {
         }
     }
 
-    /// Accepts no new work from now on, and stops all instances `after_ms` from now. A second drain
-    /// replaces the time of the first. Returns whether the cell was not draining before.
-    pub fn drain(&mut self, now_ms: u64, after_ms: u64) -> bool {
-        let first = !self.cell.evacuating;
-        self.drain_at_ms = Some(now_ms.saturating_add(after_ms));
-        if first {
-            self.cell.evacuating = true;
-            self.seq += 1;
-        }
-        // a deadline of 0 ends the instances in this very call
-        self.tick(now_ms);
-        first
-    }
-
     /// Lets time pass: restarts and checks that are due, the end of a drain, forgetting.
     pub fn tick(&mut self, now_ms: u64) {
         self.history.forget(now_ms);
         // before the restarts: one that is due now must not outlive the drain
-        if self.drain_at_ms.is_some_and(|at| at <= now_ms) {
-            self.drain_at_ms = None;
-            let all: Vec<InstanceId> = self.instances.keys().copied().collect();
-            for id in all {
-                self.end(now_ms, &id, false);
-            }
-        }
+        self.tick_drain(now_ms);
         while let Some((at, id)) = self.restarts.first().copied()
             && at <= now_ms
         {
@@ -272,7 +248,7 @@ impl Ledger {
         restart
             .into_iter()
             .chain(check)
-            .chain(self.drain_at_ms)
+            .chain(self.next_drain_ms())
             .min()
     }
 
@@ -326,7 +302,11 @@ impl Ledger {
         }
         // after the known ids: a repeat of an accepted start is still accepted while the cell drains
         if self.cell.evacuating {
-            return Err(refuse(reason::DRAINING));
+            let why = match self.cell.cordoned {
+                true => reason::CORDONED,
+                false => reason::DRAINING,
+            };
+            return Err(refuse(why));
         }
         if self.needs_run && work.run.is_none() {
             return Err(refuse("nothing to run: the request has no run.command"));

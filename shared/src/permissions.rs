@@ -96,7 +96,7 @@ impl Role {
             Self::Cell => "Runs work; speaks for itself only",
             Self::Auctioneer => "Decides where work goes; reads every request, commands every cell",
             Self::User => "Starts and stops work; sees all instances, events and output",
-            Self::Operator => "As a user; also drains cells and sets their attributes",
+            Self::Operator => "As a user; also drains and cordons cells and sets their attributes",
             Self::Observer => "Hears events, advertisements and heartbeats; publishes nothing",
             Self::Metrics => "Reads counters, the pool and events",
             Self::Recorder => {
@@ -206,7 +206,9 @@ fn cell(subjects: &Subjects, name: &str) -> Permissions {
         subjects.cells_stop(),
         subjects.cell(name, "advert"),
     ]);
-    let served = ["start", "stop", "drain", "set", "state", "logs"];
+    let served = [
+        "start", "stop", "drain", "cordon", "uncordon", "set", "state", "logs",
+    ];
     may.serve(Subjects::CELL_QUEUE, served.iter().map(own));
     may.be_service(&subjects.service(Role::Cell));
     may
@@ -283,7 +285,7 @@ fn user(subjects: &Subjects, name: &str) -> Permissions {
 fn operator(subjects: &Subjects, name: &str) -> Permissions {
     let mut may = user(subjects, name);
     may.publish.retain(|subject| !subject.starts_with("$SRV."));
-    may.publish([subjects.cell("*", "set"), subjects.cell("*", "drain")]);
+    may.publish(["set", "drain", "cordon", "uncordon"].map(|what| subjects.cell("*", what)));
     for verb in ["PING", "INFO", "STATS"] {
         let of = |role| format!("$SRV.{verb}.{}", subjects.service(role));
         may.publish([format!("$SRV.{verb}"), of(Role::Auctioneer), of(Role::Cell)]);

@@ -53,7 +53,7 @@ fn run(args: Vec<String>) -> Result<(), Box<dyn Error>> {
             config,
             bus,
             Subjects::new("vendue")?,
-            shutdown::on_signals()?,
+            shutdown::gently_on_sigterm()?,
         )
         .await?;
         eprintln!("ended: {ended:?}");

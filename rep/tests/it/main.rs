@@ -11,3 +11,4 @@ mod limits;
 mod messages;
 mod operators;
 mod process;
+mod service;

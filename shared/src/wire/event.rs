@@ -48,8 +48,13 @@ pub mod kind {
     /// A cell is draining.
     pub const CELL_DRAINING: &str = "cell-draining";
 
+    /// A cell takes no new work, and keeps what runs.
+    pub const CELL_CORDONED: &str = "cell-cordoned";
+    /// A cell that was cordoned or drained takes work again.
+    pub const CELL_UNCORDONED: &str = "cell-uncordoned";
+
     /// What cells publish.
-    pub const OF_CELLS: [&str; 8] = [
+    pub const OF_CELLS: [&str; 10] = [
         RUNNING,
         READY,
         NOT_READY,
@@ -58,6 +63,8 @@ pub mod kind {
         RESTARTED,
         STOPPED,
         CELL_DRAINING,
+        CELL_CORDONED,
+        CELL_UNCORDONED,
     ];
     /// What auctioneers publish.
     pub const OF_AUCTIONEERS: [&str; 9] = [

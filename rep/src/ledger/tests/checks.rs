@@ -225,7 +225,7 @@ fn what_ends_is_not_checked_any_more() {
             ledger.stop(500, &stop("a", &[]));
         },
         |ledger| {
-            ledger.drain(500, 0);
+            ledger.drain(500, 0, false);
         },
     ];
     for end in ways {

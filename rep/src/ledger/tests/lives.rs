@@ -165,7 +165,7 @@ fn drain_refuses_at_once_and_ends_at_the_deadline() {
     ledger.start(0, &start(vec![work(1, "a"), work(2, "a")]));
     ledger.report(0, runs(1, 0));
     summary(&mut ledger);
-    assert!(ledger.drain(100, 1_000));
+    assert!(ledger.drain(100, 1_000, false));
     assert!(ledger.cell().evacuating);
     assert_eq!(
         answers(&mut ledger, 100, &start(vec![work(3, "a")])),
@@ -175,7 +175,7 @@ fn drain_refuses_at_once_and_ends_at_the_deadline() {
     ledger.tick(1_099);
     assert_eq!(summary(&mut ledger), [""; 0]);
     // a second drain sets the time
-    assert!(!ledger.drain(1_099, 0));
+    assert!(!ledger.drain(1_099, 0, false));
     assert_eq!(summary(&mut ledger), ["end 0", "end 0"]);
     assert!(!ledger.is_drained());
     ledger.report(1_200, ends(1, 0, 143));
@@ -187,7 +187,7 @@ fn drain_refuses_at_once_and_ends_at_the_deadline() {
 #[test]
 fn an_empty_cell_drains_at_once() {
     let mut ledger = ledger();
-    ledger.drain(0, 60_000);
+    ledger.drain(0, 60_000, false);
     assert!(ledger.is_drained());
 }
 
