@@ -54,8 +54,10 @@ fn watch(ending: Ending) -> std::io::Result<()> {
             _ = int.recv() => SignalKind::interrupt(),
             _ = term.recv() => SignalKind::terminate(),
         };
-        // what a shell says of a program that a signal ended
-        std::process::exit(128 + number.as_raw_value());
+        // as a shell says it of a program that a signal ended
+        let code = 128 + number.as_raw_value();
+        #[allow(clippy::exit)] // whoever signals twice does not want to wait for a clean end
+        std::process::exit(code);
     });
     Ok(())
 }

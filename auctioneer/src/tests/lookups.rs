@@ -1,6 +1,7 @@
 use bytes::Bytes;
 use placement::Kind;
-use shared::wire::{Instance, InstanceState, InstancesAnswer, Outcome, instance_id};
+use shared::wire::{InstanceState, InstancesAnswer, Outcome, instance_id};
+use testkit::lists;
 
 use super::world::{World, request};
 use crate::{Announcement, AuctioneerInput, AuctioneerOutput, LookupId, REMEMBER_MS};
@@ -14,39 +15,8 @@ fn query(world: &World) -> Option<LookupId> {
 }
 
 pub(super) fn found(cell: &str, ids: &[InstanceId]) -> InstancesAnswer {
-    let instance = |id: &InstanceId| Instance {
-        instance: *id,
-        app: "web".into(),
-        index: 0,
-        kind: Kind::Lrp,
-        request: None,
-        owner: None,
-        version: None,
-        state: InstanceState::Running,
-        age_ms: 1,
-        memory_mb: 100,
-        disk_mb: 10,
-        address: None,
-        port: None,
-        pid: None,
-        ready: None,
-        restarts: 0,
-        ended: None,
-        exit_code: None,
-        signal: None,
-        claim: None,
-    };
-    InstancesAnswer {
-        v: shared::VERSION,
-        cell: cell.into(),
-        zone: "default".into(),
-        incarnation: shared::Incarnation::from_u128(1),
-        seq: 1,
-        part: 1,
-        parts: 1,
-        instances: ids.iter().map(instance).collect(),
-        more: false,
-    }
+    let instances = ids.iter().map(|id| lists::instance(*id, "web", 0));
+    lists::list(cell, instances.collect())
 }
 
 /// Another auctioneer, or this one, has begun these requests.

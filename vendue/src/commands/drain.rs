@@ -17,7 +17,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Follows until nothing is left; Ctrl-C ends that, and the cell goes on draining. What a manager keeps \
-                  running is started elsewhere before it is stopped here; all else is started nowhere else. The cell stays out of \
+                  running is started elsewhere before it is stopped here; nothing else is. The cell stays out of \
                   service, also after a restart, until `vendue uncordon CELL`."
 )]
 pub(crate) struct DrainArgs {
