@@ -302,9 +302,10 @@ impl Ledger {
         }
         // after the known ids: a repeat of an accepted start is still accepted while the cell drains
         if self.cell.evacuating {
-            let why = match self.cell.cordoned {
-                true => reason::CORDONED,
-                false => reason::DRAINING,
+            let why = if self.cell.cordoned {
+                reason::CORDONED
+            } else {
+                reason::DRAINING
             };
             return Err(refuse(why));
         }

@@ -152,7 +152,8 @@ async fn follow(cluster: &Cluster, args: &DrainArgs) -> anyhow::Result<()> {
 /// What the cell advertises; none if no rep of this name answers.
 async fn state(cluster: &Cluster, cell: &str) -> anyhow::Result<Option<Value>> {
     let subject = cluster.subjects.cell(cell, "state");
-    let asked = cluster.ask(Peer::Cell(cell), subject, &json!({}), TIMEOUT);
+    let question = json!({});
+    let asked = cluster.ask(Peer::Cell(cell), subject, &question, TIMEOUT);
     match asked.await {
         Ok(state) => Ok(Some(state)),
         Err(e) => match e.downcast_ref::<Failure>() {
