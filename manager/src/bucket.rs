@@ -45,7 +45,7 @@ pub(crate) fn shown(parts: &mut Parts, key: &str, revision: u64, value: Option<&
         Err(Unusable::Newer(format)) => {
             parts.bucket.newer.insert(key.to_owned());
             let why = format!(
-                "{key} has format {format}, and this manager knows {FORMAT}: it does nothing until it is replaced"
+                "{key} has format {format}; this manager reads {FORMAT} at most and does nothing: run a newer version of it"
             );
             let mut event = Event::app(events::NEWER_FORMAT, "manager");
             event.reason = Some(why);
@@ -91,7 +91,7 @@ fn known(parts: &mut Parts, id: BucketId) {
     if let Some(before) = before.filter(|before| *before != id) {
         let mut event = Event::app(events::BUCKET_CHANGED, "manager");
         event.reason = Some(format!(
-            "bucket {id} instead of {before}: what was started from the other one is left as it is"
+            "the bucket's id was {before} and is {id}: instances that were started from the earlier one are left as they are"
         ));
         parts.tell(event);
         parts.bucket.highest = 0;

@@ -44,6 +44,9 @@ pub(crate) struct ClusterArgs {
     /// Arrays that wait for their answers at the same time
     #[arg(long, value_name = "N", default_value_t = 8)]
     in_flight: usize,
+    /// Give the requests in arrays ids, for which a new auctioneer asks the cells first
+    #[arg(long)]
+    given_ids: bool,
     /// How long to measure the idle cluster, in which cells only advertise
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
     idle: Duration,
@@ -108,7 +111,13 @@ async fn measure(global: &Global, args: &ClusterArgs, server: u32) -> anyhow::Re
     ));
     let pids = [auctioneer.pid, cells.pid, server, std::process::id()];
     let before = cpu_of(pids)?;
-    report.batched = load::batched(&cluster, args.requests, args.array, args.in_flight).await?;
+    let heap = load::Heap {
+        requests: args.requests,
+        array: args.array,
+        in_flight: args.in_flight,
+        given_ids: args.given_ids,
+    };
+    report.batched = load::batched(&cluster, heap).await?;
     report.batched.cpu = cpu_per_start(before, cpu_of(pids)?, report.batched.accepted);
     report.batched.share_of_raw =
         report.batched.accepted_per_second / report.raw.requests_per_second;
