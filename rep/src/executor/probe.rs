@@ -16,7 +16,7 @@ use crate::ledger::{CheckOf, ExecutorReport, InstanceChange};
 /// Checks at a time; more wait for their turn, and their time begins with it.
 const CHECKS: usize = 64;
 /// The first line of an answer is shorter.
-const LINE: usize = 256;
+const FIRST_LINE: usize = 256;
 /// How much of the rest of an answer is read, so that the instance can send it to the end, …
 const REST_BYTES: u64 = 64 << 10;
 /// … and for how long.
@@ -91,8 +91,8 @@ async fn get(mut stream: TcpStream, path: &str, port: u16) -> Result<(), String>
         .write_all(request.as_bytes())
         .await
         .map_err(|e| in_words(&e))?;
-    let mut line = Vec::with_capacity(LINE);
-    while !line.contains(&b'\n') && line.len() < LINE {
+    let mut line = Vec::with_capacity(FIRST_LINE);
+    while !line.contains(&b'\n') && line.len() < FIRST_LINE {
         if stream.read_buf(&mut line).await.map_err(|e| in_words(&e))? == 0 {
             break;
         }
