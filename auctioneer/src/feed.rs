@@ -314,6 +314,7 @@ impl Feed {
         let (removed, settled) = known.drop_shown(None, envelope);
         if !removed.is_empty() {
             self.return_all(&name, &removed);
+            // what a debit held is free again: something that waits may fit
             self.version += 1;
         }
         Received {

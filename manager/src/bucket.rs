@@ -27,10 +27,10 @@ pub(crate) fn shown(parts: &mut Parts, key: &str, revision: u64, value: Option<&
         return;
     };
     let was_newer = parts.bucket.newer.remove(key);
-    parts.bucket.highest = parts
-        .bucket
-        .highest
-        .max(if parts.bucket.ready { revision } else { 0 });
+    // the lease is in a bucket of its own, with revisions of its own
+    if parts.bucket.ready && stored_key != StoredKey::Lease {
+        parts.bucket.highest = parts.bucket.highest.max(revision);
+    }
     let result = match stored_key {
         StoredKey::Lease => lease(parts, revision, value),
         StoredKey::Meta => meta(parts, revision, value),
@@ -45,7 +45,7 @@ pub(crate) fn shown(parts: &mut Parts, key: &str, revision: u64, value: Option<&
         Err(Unusable::Newer(format)) => {
             parts.bucket.newer.insert(key.to_owned());
             let why = format!(
-                "{key} has format {format}, and this manager knows {FORMAT}: it does nothing until it is replaced"
+                "{key} has format {format}; this manager reads {FORMAT} at most and does nothing: run a newer version of it"
             );
             let mut event = Event::app(events::NEWER_FORMAT, "manager");
             event.reason = Some(why);
@@ -76,6 +76,7 @@ fn lease(parts: &mut Parts, revision: u64, value: Option<&Bytes>) -> Result<(), 
 fn meta(parts: &mut Parts, revision: u64, value: Option<&Bytes>) -> Result<(), Unusable> {
     let record: Option<MetaRecord> = value.map(|value| read_stored(value)).transpose()?;
     parts.bucket.meta_revision = revision;
+    parts.bucket.meta_shown = record.is_some();
     let Some(record) = record else {
         parts.bucket.id = None;
         return Ok(());
@@ -90,7 +91,7 @@ fn known(parts: &mut Parts, id: BucketId) {
     if let Some(before) = before.filter(|before| *before != id) {
         let mut event = Event::app(events::BUCKET_CHANGED, "manager");
         event.reason = Some(format!(
-            "bucket {id} instead of {before}: what was started from the other one is left as it is"
+            "the bucket's id was {before} and is {id}: instances that were started from the earlier one are left as they are"
         ));
         parts.tell(event);
         parts.bucket.highest = 0;
@@ -134,7 +135,9 @@ fn app(
     value: Option<&Bytes>,
 ) -> Result<(), Unusable> {
     let known = parts.apps.named(name);
+    parts.bucket.deleted.remove(name);
     let Some(value) = value else {
+        parts.bucket.deleted.insert(Arc::clone(name), revision);
         // not how an app is deleted: what runs of it is left alone
         if let Some(id) = known {
             forget_app(parts, id);
@@ -381,6 +384,9 @@ fn rollout(
 /// The watch ended: everything is shown again.
 pub(crate) fn interrupted(parts: &mut Parts) {
     parts.bucket.ready = false;
+    parts.bucket.meta_shown = false;
+    parts.bucket.meta_revision = 0;
+    parts.bucket.deleted.clear();
     parts.lease.forget(parts.now_ms);
     let ids: Vec<AppId> = parts.apps.by_name().collect();
     for id in ids {
@@ -396,6 +402,10 @@ pub(crate) fn ready(parts: &mut Parts, revision: u64) {
     parts.bucket.ready = true;
     parts.lease.ready(parts.now_ms);
     forget_apps(parts, |app| app.unshown);
+    if !parts.bucket.meta_shown {
+        // it was deleted, and perhaps created anew
+        parts.bucket.id = None;
+    }
     let before = std::mem::replace(&mut parts.bucket.highest, revision);
     if revision < before {
         restored(parts);
@@ -428,6 +438,7 @@ fn restored(parts: &mut Parts) {
 
 /// The id of a new bucket is stored.
 pub(crate) fn meta_written(parts: &mut Parts, id: BucketId, revision: u64) {
-    parts.bucket.meta_revision = revision;
+    parts.bucket.meta_revision = parts.bucket.meta_revision.max(revision);
+    parts.bucket.meta_shown = true;
     known(parts, id);
 }

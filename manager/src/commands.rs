@@ -6,6 +6,7 @@ use shared::wire::{WireError, code, to_bytes};
 use crate::{
     apps::App,
     definition::{AppDefinition, check_instances},
+    differences::Differences,
     ids::{AppId, AppUid, CommandKey},
     io::{AppAnswer, AppCommand, WriteResult},
     parts::{Parts, PastVersion, PendingCommand, Purpose},
@@ -19,6 +20,8 @@ use crate::{
 const MAX_COMMANDS: usize = 1_000;
 /// Somebody else changes the app again and again.
 const MAX_TRIES: u32 = 10;
+/// Whoever asks waits for 10 s.
+const MAX_WAIT_MS: u64 = 8_000;
 /// Between two tries: by then the watch shows what came before.
 const AGAIN_MS: u64 = 200;
 
@@ -34,6 +37,7 @@ pub(crate) fn take(parts: &mut Parts, to: CommandKey, app: String, command: AppC
         app,
         command,
         tries: 0,
+        since_ms: parts.now_ms,
         due_ms: parts.now_ms,
         done: None,
     };
@@ -74,17 +78,22 @@ fn attempt(parts: &mut Parts, mut pending: PendingCommand) {
         )),
         _ => edit(app, &pending.app, &pending.command, fresh),
     };
-    let revision = app.map_or(0, |app| app.revision);
+    let deleted = parts.bucket.deleted.get(pending.app.as_str());
+    let revision = app.map_or(deleted.copied().unwrap_or(0), |app| app.revision);
     match edited {
         Err(error) => parts.reply(pending.to, Err(error)),
         Ok(None) => {
-            let answer = app.map(|app| answer(&app.record, false));
+            let answer = app.map(|app| answer(app.into(), &app.record));
             let missing = || no_such_app(&pending.app);
             parts.reply(pending.to, answer.ok_or_else(missing));
         }
         Ok(Some(record)) => {
             let history = (!record.deleted).then(|| history(&record));
-            pending.done = Some((answer(&record, true), history));
+            let answer = answer(app, &record);
+            if let AppCommand::Try(_) = pending.command {
+                return parts.reply(pending.to, Ok(answer));
+            }
+            pending.done = Some((answer, history));
             let key = StoredKey::App(pending.app.as_str().into());
             let purpose = Purpose::Command(Box::new(pending));
             parts.write(purpose, key, Some(to_bytes(&record)), Some(revision));
@@ -110,10 +119,14 @@ pub(crate) fn stored(parts: &mut Parts, mut pending: PendingCommand, result: Wri
         return parts.reply(pending.to, Ok(answer));
     }
     pending.tries += 1;
-    if pending.tries >= MAX_TRIES {
+    let late = parts.now_ms >= pending.since_ms + MAX_WAIT_MS;
+    if result == WriteResult::Failed && late {
+        let message = "the bucket does not acknowledge the change: it may be stored or not";
+        return parts.reply(pending.to, Err(WireError::new(code::INTERNAL, message)));
+    }
+    if pending.tries >= MAX_TRIES || late {
         let message = "the app is being changed by somebody else; try again";
-        let error = WireError::new(code::OVERLOADED, message);
-        return parts.reply(pending.to, Err(error));
+        return parts.reply(pending.to, Err(WireError::new(code::CONFLICT, message)));
     }
     pending.due_ms = parts.now_ms + AGAIN_MS;
     parts.commands.push(pending);
@@ -158,17 +171,27 @@ fn new_uid(parts: &mut Parts) -> AppUid {
     }
 }
 
-fn answer(record: &AppRecord, changed: bool) -> AppAnswer {
+/// The answer to a command by which the app's record becomes this one.
+fn answer(app: Option<&App>, record: &AppRecord) -> AppAnswer {
+    let before = app.map(|app| &app.record).filter(|before| !before.deleted);
     AppAnswer {
         uid: record.uid,
         version: record.version,
-        changed,
+        changed: before != Some(record),
+        created: before.is_none(),
+        differences: before.map_or_else(Differences::default, |before| {
+            Differences::between(before, record)
+        }),
     }
 }
 
 fn no_such_app(name: &str) -> WireError {
     let expected = "the name of an app that was put";
-    placement::Invalid::new("app", format!("{name:?}"), expected).into()
+    let invalid = placement::Invalid::new("app", format!("{name:?}"), expected);
+    WireError {
+        code: code::NOT_FOUND.into(),
+        ..WireError::from(invalid)
+    }
 }
 
 /// The record after a command; none if it changes nothing.
@@ -180,7 +203,7 @@ fn edit(
 ) -> Result<Option<AppRecord>, WireError> {
     placement::check_name("app", name)?;
     let present = app.filter(|app| !app.record.deleted);
-    if let AppCommand::Put(definition) = command {
+    if let AppCommand::Put(definition) | AppCommand::Try(definition) = command {
         if definition.app() != name {
             let expected = format!("{name:?}, as in the subject");
             return Err(placement::Invalid::new("app", definition.app(), expected).into());
@@ -193,7 +216,7 @@ fn edit(
     let app = present.ok_or_else(|| no_such_app(name))?;
     let mut record = app.record.clone();
     match command {
-        AppCommand::Put(_) => {}
+        AppCommand::Put(_) | AppCommand::Try(_) => {}
         AppCommand::Scale(instances) => {
             check_instances(*instances)?;
             record.definition.instances = *instances;

@@ -11,6 +11,7 @@ use shared::{
 
 use crate::{
     definition::AppDefinition,
+    differences::Differences,
     ids::{AppUid, CommandKey, QuestionId, WaveId, WriteId},
     stored::StoredKey,
 };
@@ -48,6 +49,8 @@ pub enum WriteResult {
 pub enum AppCommand {
     /// This is what is to run.
     Put(Box<AppDefinition>),
+    /// What would change with this definition? Nothing is changed.
+    Try(Box<AppDefinition>),
     /// As before, but this often.
     Scale(u32),
     /// Nothing of it is to run.
@@ -76,8 +79,12 @@ pub struct AppAnswer {
     pub uid: AppUid,
     /// The version that is wanted now.
     pub version: u32,
-    /// Whether the command changed anything.
+    /// Whether the command changed anything, or would.
     pub changed: bool,
+    /// There was no such app before.
+    pub created: bool,
+    /// What is different, field by field.
+    pub differences: Differences,
 }
 
 /// One thing that happened.

@@ -15,7 +15,7 @@
 //!
 //! | file | |
 //! |---|---|
-//! | `definition`, `rules` | what a user writes, and what is wrong with it |
+//! | `definition`, `rules`, `differences` | what a user writes, what is wrong with it, what has changed |
 //! | `stored`, `ids` | what is stored, and the ids in it |
 //! | `io` | inputs and outputs |
 //! | `manager` | passes each input to its part, and does what is due |
@@ -72,6 +72,7 @@ mod converge;
 mod counters;
 mod decide;
 mod definition;
+mod differences;
 mod fast_map;
 mod ids;
 mod instances;
@@ -95,13 +96,13 @@ pub use cells::MAX_CELLS;
 pub use clocks::{ACT_MS, MAX_PAUSE_MS};
 pub use counters::ManagerCounters;
 pub use definition::{AppDefinition, MAX_DEFINITION};
+pub use differences::Differences;
 pub use ids::{AppUid, BucketId, CommandKey, QuestionId, WaveId, WriteId};
 pub use io::{AppAnswer, AppCommand, CellHeard, ManagerInput, ManagerOutput, WriteResult, events};
 pub use lease::{LEASE_MS, RENEW_MS};
 pub use manager::Manager;
 pub use parts::ManagerSettings;
-pub use rules::{CrashPolicy, HealthCheck, HealthRules, UpdateOrder, UpdateRules};
-pub use status::AppStatus;
+pub use rules::{CrashPolicy, UpdateOrder, UpdateRules};
 pub use stored::{
     AppRecord, Before, FORMAT, HISTORY, HistoryRecord, LeaseRecord, MAX_FORMER, MAX_STORED_CRASHES,
     MetaRecord, RolloutPhase, RolloutRecord, StateRecord, StoredKey, StoredWave, Unusable,

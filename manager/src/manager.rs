@@ -1,14 +1,17 @@
 //! The manager's state machine: passes every input to the part that it concerns, and does what is due.
 
+use shared::wire::AppStatus;
+
 use crate::{
     bucket, commands, converge,
     counters::ManagerCounters,
-    ids::WriteId,
+    ids::{BucketId, WriteId},
     io::{ManagerInput, ManagerOutput, WriteResult},
     office,
     parts::{ManagerSettings, Parts, Purpose},
     sightings,
-    status::{AppStatus, status},
+    status::status,
+    stored::AppRecord,
     waves,
 };
 
@@ -114,6 +117,22 @@ impl Manager {
     pub fn status(&self, app: &str) -> Option<AppStatus> {
         let id = self.parts.apps.named(app)?;
         Some(status(self.parts.apps.get(id)?, &self.parts))
+    }
+
+    /// What is stored of an app; none if it is not known.
+    pub fn record(&self, app: &str) -> Option<&AppRecord> {
+        let id = self.parts.apps.named(app)?;
+        Some(&self.parts.apps.get(id)?.record)
+    }
+
+    /// The bucket's id, once it is known.
+    pub fn bucket(&self) -> Option<BucketId> {
+        self.parts.bucket.id
+    }
+
+    /// How many instances of apps it knows.
+    pub fn instances(&self) -> usize {
+        self.parts.fleet.len()
     }
 
     /// The names of all apps, in their order.

@@ -1,6 +1,9 @@
 //! What the parts of the machine share.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use shared::{
@@ -47,6 +50,10 @@ pub(crate) struct Bucket {
     pub(crate) ready: bool,
     pub(crate) id: Option<BucketId>,
     pub(crate) meta_revision: u64,
+    /// Its id was shown since the watch began.
+    pub(crate) meta_shown: bool,
+    /// Apps that were deleted, and the revision of that: a new one replaces it.
+    pub(crate) deleted: BTreeMap<Arc<str>, u64>,
     /// The highest revision that was seen.
     pub(crate) highest: u64,
     /// Keys whose values are of a newer format.
@@ -75,6 +82,8 @@ pub(crate) struct PendingCommand {
     pub(crate) app: String,
     pub(crate) command: AppCommand,
     pub(crate) tries: u32,
+    /// When it came.
+    pub(crate) since_ms: u64,
     pub(crate) due_ms: u64,
     /// The answer if the write succeeds, and what goes into the history then.
     pub(crate) done: Option<(AppAnswer, Option<PastVersion>)>,

@@ -166,7 +166,7 @@ fn unanswered(
         (RequestErrorKind::NoResponders, Peer::Auctioneer) => Failure::because(
             failure_code::UNREACHABLE,
             format_args!(
-                "no auctioneer answers ({subject}): none is running, or --prefix is another\n\
+                "no auctioneer answers ({subject}): none is running, or --prefix names another cluster\n\
                  `vendue up` starts a whole cluster; `vendue health --role rep` says whether cells are there"
             ),
         ),

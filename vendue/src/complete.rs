@@ -219,8 +219,7 @@ async fn apps_held(cluster: &Cluster) -> Option<BTreeSet<String>> {
     let mut apps = BTreeSet::new();
     let question = Instances {
         v: shared::VERSION,
-        app: None,
-        ids: Vec::new(),
+        ..Instances::default()
     };
     let take = |answer: Result<InstancesAnswer, _>| {
         let held = answer.into_iter().flat_map(|answer| answer.instances);

@@ -124,6 +124,7 @@ impl CellMachine {
         let body = if body.is_empty() { b"{}" } else { body };
         let filter: Instances = parse(body, &mut Vec::new())?;
         bounded("ids", filter.ids.len(), MAX_FILTER)?;
+        bounded("id_prefixes", filter.id_prefixes.len(), MAX_FILTER)?;
         let found = self.ledger.find_instances(now_ms, &filter);
         Ok(self.split(found, max_bytes))
     }
@@ -142,6 +143,7 @@ impl CellMachine {
             part_bytes += bytes;
             part.push(instance);
         }
+        // even when it is empty: that nothing is there is an answer, too
         lists.push(part);
         let parts = u32::try_from(lists.len()).unwrap_or(u32::MAX);
         let message = |(instances, part): (Vec<Instance>, u32)| InstancesAnswer {

@@ -1,15 +1,22 @@
 //! Every message. docs/PROTOCOL.md has an example of each.
 
 mod advert;
+mod app;
 mod cell;
 mod error;
 mod event;
+mod id_prefixes;
 mod indices;
 mod query;
 mod start;
 mod stop;
 
 pub use advert::{Advert, Bid, BidRequest, Envelope, parse_cell};
+pub use app::{
+    AppAction, AppChanged, AppExport, AppHistory, AppImport, AppImportResult, AppImported, AppList,
+    AppListed, AppLook, AppPut, AppRestart, AppScale, AppShown, AppStatus, AppVersion, FieldChange,
+    Rollout,
+};
 pub use cell::{
     Acceptance, CellSet, CellSetAnswer, CellStart, Drain, DrainAnswer, Instance, InstanceState,
     LogLine, Logs, LogsAnswer, Refusal, Work, reason,
@@ -18,6 +25,7 @@ pub use error::{
     ErrorBody, WireError, check_version, code, parse, parse_strict, read, read_nothing,
 };
 pub use event::{Event, EventInstance, kind, time_now};
+pub use id_prefixes::{BadPrefixes, IdPrefixes};
 pub use indices::{format_indices, parse_indices};
 pub use query::{
     AddCells, AuctionRecord, CapacityAnswer, DecisionRecord, ExplainAnswer, ExplainRequest,

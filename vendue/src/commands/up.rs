@@ -47,7 +47,7 @@ pub(crate) struct UpArgs {
     /// A stack that every cell offers; may be repeated
     #[arg(long = "cell-stack", value_name = "STACK")]
     cell_stacks: Vec<String>,
-    /// How the auctioneer decides: a preset's name or a file
+    /// The auctioneer's policy: a preset's name or a file
     #[arg(long, default_value = roles::DEFAULT_POLICY, value_name = "NAME|FILE")]
     policy: String,
     /// The port of the private server, 0 = any [default: 4222 when free, else any]
@@ -153,7 +153,7 @@ async fn prepare(
     let joins = global.nats.is_some() || global.context.is_some();
     if joins && args.secure {
         return Err(Usage::because(
-            "--secure is for the private server, which --nats and --context do without",
+            "--secure makes keys for a private server; with --nats or --context none is started",
         ));
     }
     let keys = args.secure.then(|| Keys::make(global, cells)).transpose()?;
