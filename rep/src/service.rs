@@ -1,8 +1,11 @@
 //! The rep: it checks that its name is free, subscribes, and runs until it is shut down or drained.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
-use futures_util::StreamExt;
+use futures_util::{
+    StreamExt,
+    stream::{self, Stream},
+};
 use shared::{
     Subjects,
     nats::{Bus, BusError, PermissionViolation, is_no_responders},
@@ -10,7 +13,10 @@ use shared::{
     shutdown::Ending,
     wire::Envelope,
 };
-use tokio::time::{sleep_until, timeout};
+use tokio::{
+    sync::watch,
+    time::{sleep_until, timeout},
+};
 
 use crate::{
     config::{ExecutorKind, RepConfig},
@@ -160,6 +166,16 @@ async fn ask_for_the_name(
     }
 }
 
+/// Whether there is a connection, each time that this changes from now on.
+fn connections(mut connected: watch::Receiver<bool>) -> impl Stream<Item = bool> {
+    connected.mark_unchanged();
+    stream::unfold(connected, |mut connected| async move {
+        connected.changed().await.ok()?;
+        let now = *connected.borrow_and_update();
+        Some((now, connected))
+    })
+}
+
 /// The main loop: each event is handled as it comes, without blocking.
 async fn live(
     shell: &mut Shell,
@@ -168,14 +184,17 @@ async fn live(
     permissions: Permissions,
     told: Ending,
 ) -> Result<RepExit, PermissionViolation> {
-    let mut connected = bus.connected;
-    let mut refused = std::pin::pin!(
+    // all of these are made once: made anew for each message they would be entered in their lists and taken
+    // out each time
+    let mut at_once = pin!(told.now.cancelled());
+    let mut gently = pin!(told.gently.cancelled());
+    let mut connections = pin!(connections(bus.connected).fuse());
+    let mut timer = pin!(sleep_until(shell.instant(shell.next_ms())));
+    let mut refused = pin!(
         bus.violations
             .first(|violation| permissions.needs(violation))
     );
     let mut permitted = true;
-    connected.mark_unchanged();
-    let mut watching = true;
     let mut ending = None;
     // until then it waits for others to replace what it runs
     let mut gentle_until = None;
@@ -201,16 +220,19 @@ async fn live(
             gentle_until.filter(|_| ending.is_none()),
         ];
         let wake = shell.instant(due.into_iter().flatten().min().unwrap_or(u64::MAX));
+        if timer.deadline() != wake {
+            timer.as_mut().reset(wake);
+        }
         tokio::select! {
             biased;
-            () = told.now.cancelled(), if ending.is_none() => {
+            () = &mut at_once, if ending.is_none() => {
                 ending = Some(shell.shut_down() + END_MS);
             }
-            () = told.gently.cancelled(), if ending.or(gentle_until).is_none() => {
+            () = &mut gently, if ending.or(gentle_until).is_none() => {
                 gentle_until = Some(shell.leave_gently());
             }
             report = shell.executor_reports() => shell.report(report),
-            () = sleep_until(wake) => shell.tick(),
+            () = &mut timer => shell.tick(),
             Some((topic, question)) = messages.next() => shell.handle(topic, question),
             violation = &mut refused, if permitted => {
                 // as without a connection, what runs goes on: a mistake in the server's configuration
@@ -220,9 +242,8 @@ async fn live(
                     return Err(violation);
                 }
             }
-            changed = connected.changed(), if watching => {
-                watching = changed.is_ok();
-                if *connected.borrow_and_update() {
+            Some(connected) = connections.next() => {
+                if connected {
                     shell.reconnected();
                 }
             }
