@@ -37,7 +37,9 @@ pub(super) fn cell(subjects: &Subjects, name: &str) -> Permissions {
         subjects.cells_stop(),
         subjects.cell(name, "advert"),
     ]);
-    let served = ["start", "stop", "drain", "set", "state", "logs"];
+    let served = [
+        "start", "stop", "drain", "cordon", "uncordon", "set", "state", "logs",
+    ];
     may.serve(Subjects::CELL_QUEUE, served.iter().map(own));
     may.be_service(&subjects.service(Role::Cell));
     may
@@ -184,7 +186,7 @@ pub(super) fn user(subjects: &Subjects, name: &str) -> Permissions {
 pub(super) fn operator(subjects: &Subjects, name: &str) -> Permissions {
     let mut may = user(subjects, name);
     may.publish.retain(|subject| !subject.starts_with("$SRV."));
-    may.publish([subjects.cell("*", "set"), subjects.cell("*", "drain")]);
+    may.publish(["set", "drain", "cordon", "uncordon"].map(|what| subjects.cell("*", what)));
     // an export has the values of environments
     may.publish([subjects.app("export", "*"), subjects.app_import()]);
     for verb in ["PING", "INFO", "STATS"] {

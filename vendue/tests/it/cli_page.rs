@@ -148,6 +148,7 @@ fn documents_of_keys_are_as_documented() {
     for (line, role, name) in [
         ("add-cell c1 c2", "cell", "c1"),
         ("add-auctioneer a1", "auctioneer", "a1"),
+        ("add-manager m1", "manager", "m1"),
         ("add-user alice", "user", "alice"),
         ("add-user olga --role operator", "operator", "olga"),
     ] {

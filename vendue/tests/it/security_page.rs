@@ -72,7 +72,12 @@ async fn every_command_of_the_page_works() {
             exports = format!("{line}; ");
             continue;
         }
-        let stays = ["nats-server --config", "vendue auctioneer", "vendue rep"];
+        let stays = [
+            "nats-server --config",
+            "vendue auctioneer",
+            "vendue rep",
+            "vendue manager",
+        ];
         if stays.iter().any(|program| line.starts_with(program)) {
             let program = shell(&format!("exec {run}"), files.path()).spawn();
             programs.0.push(program.unwrap());
