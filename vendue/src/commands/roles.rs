@@ -14,7 +14,7 @@ use super::{
     rep_role::settings::span,
 };
 use crate::{
-    cluster::{nats_options, short_name},
+    cluster::{auctioneer_options, nats_options, short_name},
     context::{Exit, Global, Usage},
 };
 
@@ -101,7 +101,7 @@ pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow
     }
     let file: AuctioneerFile = from_table(table, args.config.as_ref())?;
     let limits = file.limits()?;
-    let mut options = nats_options(global, "", true);
+    let options = nats_options(global, "", true);
     let name = match file.name {
         Some(name) => Some(name),
         None => shared::nats::identity(&options).map_err(Usage::because)?,
@@ -115,9 +115,7 @@ pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow
     placement::check_name("name", &config.name).map_err(Usage::because)?;
     let subjects = Subjects::new(global.prefix.as_str()).map_err(Usage::because)?;
     let shutdown = shutdown::on_signals()?;
-    options.name = short_name(&config.name);
-    options.identity = Some(config.name.clone());
-    options.no_echo = true;
+    let options = auctioneer_options(options, &config.name);
     connection::warn_of_open_files(&options, args.config.as_ref())?;
     let bus = crate::cluster::connect(&options).await?;
     tracing::info!(

@@ -187,8 +187,7 @@ async fn spawn(
     auctioneer: auctioneer::AuctioneerConfig,
     cells: Vec<rep::RepConfig>,
 ) -> anyhow::Result<()> {
-    let connected = connections.connect("auctioneer", Some(&auctioneer.name));
-    let bus = connected.await?;
+    let bus = connections.connect_auctioneer(&auctioneer.name).await?;
     let run = auctioneer::run(auctioneer, bus, subjects.clone(), stop.clone());
     roles.spawn(async move { ("auctioneer".to_owned(), run.await.map_err(Into::into)) });
     for config in cells {

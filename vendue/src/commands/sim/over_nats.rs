@@ -32,7 +32,7 @@ use tokio::{
 
 use super::progress::Bar;
 use crate::{
-    cluster::{connect, nats_options, short_name},
+    cluster::{auctioneer_options, connect, nats_options, short_name},
     commands::instances,
     context::Global,
     output::note,
@@ -162,11 +162,9 @@ impl Cluster {
                 name: format!("auctioneer-{n}"),
                 policy: policy.clone(),
             };
-            let (bus, subjects, end) = (
-                bus("sim-auctioneer").await?,
-                subjects.clone(),
-                shutdown.clone(),
-            );
+            let options = auctioneer_options(nats_options(global, "", true), &config.name);
+            let bus = connect(&options).await?;
+            let (subjects, end) = (subjects.clone(), shutdown.clone());
             roles.spawn(async move { Ok(auctioneer::run(config, bus, subjects, end).await?) });
         }
         for cells in scenario.base.cells.chunks(CELLS_A_CONNECTION) {

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::{
     auth::{Directory, Roster},
-    cluster::{self, short_name},
+    cluster::{self, auctioneer_options, short_name},
     context::Global,
 };
 
@@ -56,11 +56,21 @@ impl Connections {
         Some(keys.directory.key(identity))
     }
 
+    /// Connects the cluster's auctioneer.
+    pub(super) async fn connect_auctioneer(&self, name: &str) -> anyhow::Result<Bus> {
+        let options = self.options_of(name, Some(name));
+        cluster::connect(&auctioneer_options(options, name)).await
+    }
+
     /// Connects a program; without an identity, as who types the commands.
     pub(super) async fn connect(&self, name: &str, identity: Option<&str>) -> anyhow::Result<Bus> {
+        cluster::connect(&self.options_of(name, identity)).await
+    }
+
+    fn options_of(&self, name: &str, identity: Option<&str>) -> NatsOptions {
         let identity = identity.or(self.keys.as_ref().map(|_| OPERATOR));
         let key = identity.and_then(|identity| self.key(identity));
-        let options = NatsOptions {
+        NatsOptions {
             name: short_name(name),
             nkey: key.or(self.options.nkey.clone()),
             identity: identity
@@ -69,7 +79,6 @@ impl Connections {
             // each role answers for its own
             violations: PermissionViolations::default(),
             ..self.options.clone()
-        };
-        cluster::connect(&options).await
+        }
     }
 }
