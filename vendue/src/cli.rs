@@ -42,6 +42,8 @@ enum Command {
     Ps(commands::ps::PsArgs),
     /// Show the state of one app with its instances, or of all apps
     Status(commands::status::StatusArgs),
+    /// Keep apps running: put them, and list, scale, update or stop them
+    App(Box<commands::app::AppArgs>),
     /// Wait until all instances of an app run, or its tasks have exited
     Wait(commands::wait::WaitArgs),
     /// List cells; show one, or change its attributes
@@ -196,6 +198,7 @@ impl Command {
             Command::Stop(args) => commands::stop::stop(global, args).await,
             Command::Ps(args) => commands::ps::ps(global, args).await,
             Command::Status(args) => commands::status::status(global, args).await,
+            Command::App(args) => args.run(global).await,
             Command::Wait(args) => commands::wait::wait(global, args).await,
             Command::Cells(args) => commands::cells::cells(global, args).await,
             Command::Events(args) => commands::events::events(global, args).await,

@@ -1,6 +1,7 @@
 //! One file for each group of commands.
 
 pub(crate) mod already;
+pub(crate) mod app;
 pub(crate) mod app_status;
 pub(crate) mod auth;
 pub(crate) mod capacity;
