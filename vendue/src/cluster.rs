@@ -130,16 +130,6 @@ pub(crate) fn nats_options(global: &Global, name: &str, patient: bool) -> NatsOp
     }
 }
 
-/// How an auctioneer connects, whatever runs it: under its own name, and what it says does not come back to it.
-pub(crate) fn auctioneer_options(options: NatsOptions, name: &str) -> NatsOptions {
-    NatsOptions {
-        name: short_name(name),
-        identity: Some(name.to_owned()),
-        no_echo: true,
-        ..options
-    }
-}
-
 /// Connects, and says what to do when it fails.
 pub(crate) async fn connect(options: &NatsOptions) -> anyhow::Result<Bus> {
     nats::connect(options).await.map_err(advise)
@@ -216,23 +206,4 @@ pub(crate) fn refused(error: WireError) -> anyhow::Error {
     }
     let text = format!("{} ({})", error.message, error.code);
     Failure::because(&error.code, text)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_auctioneer_hears_nothing_of_what_it_says_and_goes_by_its_own_name() {
-        let of_user = NatsOptions {
-            name: "vendue".into(),
-            identity: Some("anna".into()),
-            patient: true,
-            ..NatsOptions::default()
-        };
-        let options = auctioneer_options(of_user, "a1");
-        assert!(options.no_echo && options.patient);
-        assert_eq!(options.identity.as_deref(), Some("a1"));
-        assert!(options.name.starts_with("a1-"), "{}", options.name);
-    }
 }

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use auctioneer::Limits;
 use placement::{Invalid, Span};
 use serde::{Deserialize, de::DeserializeOwned};
-use shared::{Subjects, clock::millis, shutdown};
+use shared::{Subjects, clock::millis, nats::Echo, shutdown};
 use toml::{Table, Value};
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
     rep_role::settings::span,
 };
 use crate::{
-    cluster::{auctioneer_options, nats_options, short_name},
+    cluster::{nats_options, short_name},
     context::{Exit, Global, Usage},
 };
 
@@ -101,7 +101,7 @@ pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow
     }
     let file: AuctioneerFile = from_table(table, args.config.as_ref())?;
     let limits = file.limits()?;
-    let options = nats_options(global, "", true);
+    let mut options = nats_options(global, "", true);
     let name = match file.name {
         Some(name) => Some(name),
         None => shared::nats::identity(&options).map_err(Usage::because)?,
@@ -115,7 +115,9 @@ pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow
     placement::check_name("name", &config.name).map_err(Usage::because)?;
     let subjects = Subjects::new(global.prefix.as_str()).map_err(Usage::because)?;
     let shutdown = shutdown::on_signals()?;
-    let options = auctioneer_options(options, &config.name);
+    options.name = short_name(&config.name);
+    options.identity = Some(config.name.clone());
+    options.echo = Echo::ToItself;
     connection::warn_of_open_files(&options, args.config.as_ref())?;
     let bus = crate::cluster::connect(&options).await?;
     tracing::info!(
@@ -133,7 +135,10 @@ pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow
 pub(crate) const DEFAULT_POLICY: &str = "diego";
 
 /// Reads a configuration; what is wrong names the field.
-fn from_table<T: DeserializeOwned>(table: Table, file: Option<&PathBuf>) -> anyhow::Result<T> {
+pub(crate) fn from_table<T: DeserializeOwned>(
+    table: Table,
+    file: Option<&PathBuf>,
+) -> anyhow::Result<T> {
     T::deserialize(table).map_err(|e| {
         let file = file.map_or("the command line".into(), |f| f.display().to_string());
         Usage::because(format_args!("{file}: {}", e.to_string().trim_end()))

@@ -15,7 +15,7 @@ use rep::{ExecutorKind, SimulatedConfig};
 use shared::{AuctionId, clock::CellTime};
 use shared::{
     Subjects,
-    nats::Bus,
+    nats::{Bus, Echo, NatsOptions},
     shutdown::CancellationToken,
     wire::{Acceptance, CellStart, Page, PoolAnswer, to_bytes},
 };
@@ -32,7 +32,7 @@ use tokio::{
 
 use super::progress::Bar;
 use crate::{
-    cluster::{auctioneer_options, connect, nats_options, short_name},
+    cluster::{connect, nats_options, short_name},
     commands::instances,
     context::Global,
     output::note,
@@ -152,8 +152,11 @@ impl Cluster {
         shutdown: &CancellationToken,
     ) -> anyhow::Result<Self> {
         let subjects = Subjects::new(global.prefix.as_str())?;
-        let bus = |what: &str| {
-            let options = nats_options(global, &short_name(what), true);
+        let bus = |what: &str, echo: Echo| {
+            let options = NatsOptions {
+                echo,
+                ..nats_options(global, &short_name(what), true)
+            };
             async move { connect(&options).await }
         };
         for n in 0..scenario.auctioneers {
@@ -162,13 +165,15 @@ impl Cluster {
                 name: format!("auctioneer-{n}"),
                 policy: policy.clone(),
             };
-            let options = auctioneer_options(nats_options(global, "", true), &config.name);
-            let bus = connect(&options).await?;
-            let (subjects, end) = (subjects.clone(), shutdown.clone());
+            let (bus, subjects, end) = (
+                bus("sim-auctioneer", Echo::ToItself).await?,
+                subjects.clone(),
+                shutdown.clone(),
+            );
             roles.spawn(async move { Ok(auctioneer::run(config, bus, subjects, end).await?) });
         }
         for cells in scenario.base.cells.chunks(CELLS_A_CONNECTION) {
-            let shared: Bus = bus("sim-cells").await?;
+            let shared: Bus = bus("sim-cells", Echo::None).await?;
             for cell in cells {
                 let config = config(cell, scenario, seed);
                 let (bus, subjects, end) = (shared.clone(), subjects.clone(), shutdown.clone());
@@ -179,7 +184,7 @@ impl Cluster {
             }
         }
         let cluster = Self {
-            client: bus("sim").await?.client,
+            client: bus("sim", Echo::All).await?.client,
             subjects,
             cells: scenario.base.cells.len(),
             auctioneers: scenario.auctioneers as usize,

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use shared::{
-    nats::{Bus, NatsOptions, PermissionViolations},
+    nats::{Bus, Echo, NatsOptions, PermissionViolations},
     permissions::Role,
 };
 use tempfile::TempDir;
 
 use crate::{
     auth::{Directory, Roster},
-    cluster::{self, auctioneer_options, short_name},
+    cluster::{self, short_name},
     context::Global,
 };
 
@@ -56,22 +56,18 @@ impl Connections {
         Some(keys.directory.key(identity))
     }
 
-    /// Connects the cluster's auctioneer.
-    pub(super) async fn connect_auctioneer(&self, name: &str) -> anyhow::Result<Bus> {
-        let options = self.options_of(name, Some(name));
-        cluster::connect(&auctioneer_options(options, name)).await
-    }
-
     /// Connects a program; without an identity, as who types the commands.
-    pub(super) async fn connect(&self, name: &str, identity: Option<&str>) -> anyhow::Result<Bus> {
-        cluster::connect(&self.options_of(name, identity)).await
-    }
-
-    fn options_of(&self, name: &str, identity: Option<&str>) -> NatsOptions {
+    pub(super) async fn connect(
+        &self,
+        name: &str,
+        identity: Option<&str>,
+        echo: Echo,
+    ) -> anyhow::Result<Bus> {
         let identity = identity.or(self.keys.as_ref().map(|_| OPERATOR));
         let key = identity.and_then(|identity| self.key(identity));
-        NatsOptions {
+        let options = NatsOptions {
             name: short_name(name),
+            echo,
             nkey: key.or(self.options.nkey.clone()),
             identity: identity
                 .map(str::to_owned)
@@ -79,6 +75,7 @@ impl Connections {
             // each role answers for its own
             violations: PermissionViolations::default(),
             ..self.options.clone()
-        }
+        };
+        cluster::connect(&options).await
     }
 }
