@@ -7,6 +7,7 @@ mod home;
 mod jobs;
 mod logs;
 mod ports;
+mod probe;
 mod process;
 mod simulated;
 mod users;
@@ -138,6 +139,16 @@ impl Executor {
             ) => {
                 processes.end(*instance, *attempt, *at_once);
             }
+            (
+                Self::Process(processes),
+                ExecutorOrder::Check {
+                    instance,
+                    attempt,
+                    of,
+                    check,
+                    port,
+                },
+            ) => processes.check((*instance, *attempt), *of, check, *port),
         }
     }
 
