@@ -161,7 +161,7 @@ fn app(
     let live = parts.bucket.ready;
     let mut app = App::new(record, revision, parts.now_ms);
     // only what was never started can be started at once
-    if live && app.record.version == 1 {
+    if live && app.record.version == 1 && !app.record.restored {
         app.new_in = parts.period;
     }
     parts.apps.insert(app);
@@ -413,18 +413,19 @@ pub(crate) fn ready(parts: &mut Parts, revision: u64) {
     parts.settle();
     if parts.bucket.id.is_none() && parts.apps.by_name().next().is_none() {
         let id = BucketId::new(u32::try_from(parts.random.draw() >> 32).unwrap_or_default());
-        let record = MetaRecord {
-            format: FORMAT,
-            bucket: id,
-        };
-        let expected = Some(parts.bucket.meta_revision);
-        parts.write(
-            Purpose::Meta(id),
-            StoredKey::Meta,
-            Some(to_bytes(&record)),
-            expected,
-        );
+        write_meta(parts, id);
     }
+}
+
+/// Stores the bucket's id.
+pub(crate) fn write_meta(parts: &mut Parts, id: BucketId) {
+    let record = MetaRecord {
+        format: FORMAT,
+        bucket: id,
+    };
+    let value = Some(to_bytes(&record));
+    let expected = Some(parts.bucket.meta_revision);
+    parts.write(Purpose::Meta(id), StoredKey::Meta, value, expected);
 }
 
 /// The bucket is an older one with the same id: nothing that it says may stop or start anything.

@@ -63,10 +63,17 @@ pub(crate) fn next_ms(parts: &Parts) -> u64 {
 }
 
 fn attempt(parts: &mut Parts, mut pending: PendingCommand) {
-    if !parts.bucket.ready || parts.bucket.id.is_none() || !parts.bucket.newer.is_empty() {
-        let message = "the stored state is not available to this manager";
-        let error = WireError::new(code::INTERNAL, message);
-        return parts.reply(pending.to, Err(error));
+    if !parts.bucket.is_known() {
+        return parts.reply(pending.to, Err(unavailable()));
+    }
+    match adopt_bucket(parts, &pending) {
+        Ok(false) => {}
+        Ok(true) => {
+            pending.tries += 1;
+            pending.due_ms = parts.now_ms + AGAIN_MS;
+            return parts.commands.push(pending);
+        }
+        Err(error) => return parts.reply(pending.to, Err(error)),
     }
     let fresh = new_uid(parts);
     let known = parts.apps.named(&pending.app);
@@ -99,6 +106,12 @@ fn attempt(parts: &mut Parts, mut pending: PendingCommand) {
             parts.write(purpose, key, Some(to_bytes(&record)), Some(revision));
         }
     }
+}
+
+/// The answer of a manager that does not know what is stored.
+pub(crate) fn unavailable() -> WireError {
+    let message = "the stored state is not available to this manager; try again";
+    WireError::new(code::INTERNAL, message)
 }
 
 /// The record of a command is stored, or not: then it is tried again.
@@ -204,19 +217,33 @@ fn edit(
     placement::check_name("app", name)?;
     let present = app.filter(|app| !app.record.deleted);
     if let AppCommand::Put(definition) | AppCommand::Try(definition) = command {
-        if definition.app() != name {
-            let expected = format!("{name:?}, as in the subject");
-            return Err(placement::Invalid::new("app", definition.app(), expected).into());
-        }
+        check_name_of(definition, name)?;
         return Ok(match present {
             Some(app) => put(app, definition),
             None => Some(create(app, definition, fresh)),
         });
     }
+    if let AppCommand::Restore {
+        uid,
+        version,
+        stopped,
+        definition,
+        ..
+    } = command
+    {
+        if app.is_some() {
+            let expected = "an app that is not in the bucket; put changes one that is";
+            return Err(placement::Invalid::new("app", format!("{name:?}"), expected).into());
+        }
+        check_name_of(definition, name)?;
+        let mut record = create(None, definition, *uid);
+        (record.version, record.stopped, record.restored) = (*version, *stopped, true);
+        return Ok(Some(record));
+    }
     let app = present.ok_or_else(|| no_such_app(name))?;
     let mut record = app.record.clone();
     match command {
-        AppCommand::Put(_) | AppCommand::Try(_) => {}
+        AppCommand::Put(_) | AppCommand::Try(_) | AppCommand::Restore { .. } => {}
         AppCommand::Scale(instances) => {
             check_instances(*instances)?;
             record.definition.instances = *instances;
@@ -238,6 +265,35 @@ fn edit(
     Ok((record != app.record).then_some(record))
 }
 
+fn check_name_of(definition: &AppDefinition, name: &str) -> Result<(), placement::Invalid> {
+    if definition.app() == name {
+        return Ok(());
+    }
+    let expected = format!("{name:?}, as in the subject");
+    Err(placement::Invalid::new("app", definition.app(), expected))
+}
+
+/// An app is restored from another bucket: a bucket without apps takes that one's id. True while it is being
+/// stored.
+fn adopt_bucket(parts: &mut Parts, pending: &PendingCommand) -> Result<bool, WireError> {
+    let AppCommand::Restore { bucket, uid, .. } = pending.command else {
+        return Ok(false);
+    };
+    if parts.bucket.id == Some(bucket) {
+        if parts.apps.of_uid(uid).is_some() {
+            let expected = "an id that no app of the bucket has";
+            return Err(placement::Invalid::new("uid", uid, expected).into());
+        }
+        return Ok(false);
+    }
+    if parts.apps.count() > 0 || pending.tries >= MAX_TRIES {
+        let expected = "the id of this bucket, or a bucket without apps";
+        return Err(placement::Invalid::new("bucket", bucket, expected).into());
+    }
+    crate::bucket::write_meta(parts, bucket);
+    Ok(true)
+}
+
 fn create(former: Option<&App>, definition: &AppDefinition, uid: AppUid) -> AppRecord {
     let former = former.map(|app| {
         let mut uids = app.record.former.clone();
@@ -252,6 +308,7 @@ fn create(former: Option<&App>, definition: &AppDefinition, uid: AppUid) -> AppR
         definition: definition.clone(),
         stopped: false,
         paused: false,
+        restored: false,
         deleted: false,
         reverted: false,
         in_flight: None,

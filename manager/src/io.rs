@@ -12,7 +12,7 @@ use shared::{
 use crate::{
     definition::AppDefinition,
     differences::Differences,
-    ids::{AppUid, CommandKey, QuestionId, WaveId, WriteId},
+    ids::{AppUid, BucketId, CommandKey, QuestionId, WaveId, WriteId},
     stored::StoredKey,
 };
 
@@ -53,6 +53,19 @@ pub enum AppCommand {
     Try(Box<AppDefinition>),
     /// As before, but this often.
     Scale(u32),
+    /// It is to be as it was in a bucket that was lost: what runs of it is taken over.
+    Restore {
+        /// The id of that bucket, which this one gets if it has no apps.
+        bucket: BucketId,
+        /// The creation of the app.
+        uid: AppUid,
+        /// Its version.
+        version: u32,
+        /// Nothing of it is to run.
+        stopped: bool,
+        /// What is to run.
+        definition: Box<AppDefinition>,
+    },
     /// Nothing of it is to run.
     Stop,
     /// It is to run again.

@@ -1,6 +1,6 @@
 //! The manager: keeps apps running. It compares what is wanted, which is stored in a bucket of JetStream's key-value
 //! store, with what cells report, and sends start requests to auctioneers and stops to cells. A pure state machine
-//! over [`ManagerInput`] and [`ManagerOutput`], without clock, I/O or unseeded randomness. No program runs it yet.
+//! over [`ManagerInput`] and [`ManagerOutput`], without clock, I/O or unseeded randomness; `shell` has these.
 //!
 //! # Terms
 //!
@@ -28,6 +28,7 @@
 //! | `waves` | starts: stored, sent, repeated, answered |
 //! | `commands` | `put`, `scale`, `stop` and so on: compare-and-set of one value |
 //! | `status` | what is told about an app |
+//! | `shell` | the I/O around all of it: NATS, the buckets in JetStream, requests |
 //!
 //! # When it acts
 //!
@@ -83,6 +84,7 @@ mod manager;
 mod office;
 mod parts;
 mod rules;
+mod shell;
 mod sightings;
 mod status;
 mod stored;
@@ -103,6 +105,7 @@ pub use lease::{LEASE_MS, RENEW_MS};
 pub use manager::Manager;
 pub use parts::ManagerSettings;
 pub use rules::{CrashPolicy, UpdateOrder, UpdateRules};
+pub use shell::{BucketConfig, ManagerConfig, ManagerError, run};
 pub use stored::{
     AppRecord, Before, FORMAT, HISTORY, HistoryRecord, LeaseRecord, MAX_FORMER, MAX_STORED_CRASHES,
     MetaRecord, RolloutPhase, RolloutRecord, StateRecord, StoredKey, StoredWave, Unusable,

@@ -60,6 +60,13 @@ pub(crate) struct Bucket {
     pub(crate) newer: BTreeSet<String>,
 }
 
+impl Bucket {
+    /// Everything in it is known and can be read.
+    pub(crate) fn is_known(&self) -> bool {
+        self.ready && self.id.is_some() && self.newer.is_empty()
+    }
+}
+
 /// What is done when a write has ended.
 #[derive(Clone, Debug)]
 pub(crate) enum Purpose {
@@ -156,9 +163,7 @@ impl Parts {
     pub(crate) fn may_act(&self) -> bool {
         self.lease.is_fresh(self.now_ms)
             && self.clocks.is_heard(self.now_ms)
-            && self.bucket.ready
-            && self.bucket.id.is_some()
-            && self.bucket.newer.is_empty()
+            && self.bucket.is_known()
     }
 
     /// What is not heard may run all the same: nothing is concluded from silence for one ttl.

@@ -178,6 +178,11 @@ impl Subjects {
         format!("{}-{role}", self.prefix.replace('.', "-"))
     }
 
+    /// The name of the NATS service of all managers.
+    pub fn manager_service(&self) -> String {
+        format!("{}-manager", self.prefix.replace('.', "-"))
+    }
+
     /// What the subject of an answer to a broadcast says.
     pub fn answer_of<'s>(&self, subject: &'s str) -> Option<AnswerSubject<'s>> {
         let rest = subject.strip_prefix(&self.prefix)?.strip_prefix('.')?;

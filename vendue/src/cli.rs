@@ -91,6 +91,8 @@ enum Command {
     Rep(Box<commands::rep_role::RepArgs>),
     /// Run an auctioneer until stopped
     Auctioneer(commands::roles::AuctioneerArgs),
+    /// Run a manager, which keeps apps running, until stopped
+    Manager(Box<commands::manager_role::ManagerArgs>),
     /// Measure vendue on this machine, compared with plain NATS
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -102,7 +104,7 @@ enum Command {
 /// Does what was typed and says how it went.
 pub(crate) fn run(cli: &Cli) -> ExitCode {
     let default_log = match cli.command {
-        Command::Rep(_) | Command::Auctioneer(_) => "info",
+        Command::Rep(_) | Command::Auctioneer(_) | Command::Manager(_) => "info",
         _ => "warn",
     };
     telemetry::init(
@@ -132,6 +134,7 @@ impl Command {
                 | Command::Sim(_)
                 | Command::Rep(_)
                 | Command::Auctioneer(_)
+                | Command::Manager(_)
                 | Command::Bench(_)
                 | Command::Web(_)
         )
@@ -141,7 +144,7 @@ impl Command {
     fn handles_violations(&self) -> bool {
         matches!(
             self,
-            Command::Up(_) | Command::Rep(_) | Command::Auctioneer(_)
+            Command::Up(_) | Command::Rep(_) | Command::Auctioneer(_) | Command::Manager(_)
         )
     }
 
@@ -215,6 +218,7 @@ impl Command {
             Command::Demo(args) => commands::demo::demo(args).await,
             Command::Rep(args) => commands::rep_role::rep(global, args).await,
             Command::Auctioneer(args) => commands::roles::auctioneer(global, args).await,
+            Command::Manager(args) => commands::manager_role::manager(global, args).await,
             Command::Bench(bench) => bench.run(global).await,
             Command::Web(args) => commands::web::web(args).await,
             Command::Version => commands::version::version(global.output),

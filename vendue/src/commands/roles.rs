@@ -135,7 +135,10 @@ pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow
 pub(crate) const DEFAULT_POLICY: &str = "diego";
 
 /// Reads a configuration; what is wrong names the field.
-fn from_table<T: DeserializeOwned>(table: Table, file: Option<&PathBuf>) -> anyhow::Result<T> {
+pub(crate) fn from_table<T: DeserializeOwned>(
+    table: Table,
+    file: Option<&PathBuf>,
+) -> anyhow::Result<T> {
     T::deserialize(table).map_err(|e| {
         let file = file.map_or("the command line".into(), |f| f.display().to_string());
         Usage::because(format_args!("{file}: {}", e.to_string().trim_end()))
