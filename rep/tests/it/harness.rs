@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_nats::{Client, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
-use placement::{Kind, Resources, Run, Span};
+use placement::{Resources, Run, Span};
 use rep::{ExecutorKind, ProcessConfig, RepConfig, RepError, RepExit, SimulatedConfig};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -144,24 +144,8 @@ impl Cell {
 /// One LRP of 100 MiB of each.
 pub(crate) fn work(app: &str, index: u32) -> Work {
     Work {
-        instance: Uuid::new_v4().into(),
-        kind: Kind::Lrp,
-        app: app.into(),
         index,
-        memory_mb: 100,
-        disk_mb: 100,
-        cpu_millis: 0,
-        extra: std::collections::BTreeMap::new(),
-        owner: None,
-        request: None,
-        version: None,
-        traceparent: None,
-        tags: std::collections::BTreeMap::new(),
-        believed: None,
-        run: None,
-        health: None,
-        ready: None,
-        claim: None,
+        ..Work::new(Uuid::new_v4().into(), app, 100, 100)
     }
 }
 
