@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
-use manager::{CrashPolicy, HealthRules, UpdateRules};
+use manager::{CrashPolicy, UpdateRules};
+use placement::HealthCheck;
 use serde_json::{Value, json};
 
 fn page() -> String {
@@ -15,7 +16,7 @@ fn every_rule_and_its_default_is_on_the_page() {
     let page = page();
     let defaults = json!({
         "crash": CrashPolicy::default(),
-        "health": HealthRules::default(),
+        "health": HealthCheck::default(),
         "update": UpdateRules::default(),
     });
     let mut missing = Vec::new();
@@ -46,6 +47,9 @@ fn every_key_of_the_bucket_is_on_the_page() {
         StoredKey::Rollout(uid),
         StoredKey::History(uid, 4),
     ] {
-        assert!(page.contains(&format!("| `{key}` |")), "docs/OPERATIONS.md lacks {key}");
+        assert!(
+            page.contains(&format!("| `{key}` |")),
+            "docs/OPERATIONS.md lacks {key}"
+        );
     }
 }
