@@ -36,7 +36,7 @@ impl Kept {
     async fn start() -> Self {
         let files = tempfile::tempdir().unwrap();
         let store = files.path().join("jetstream");
-        let config = format!("jetstream {{ store_dir: {store:?} }}");
+        let config = format!("jetstream {{ store_dir: \"{}\" }}", store.display());
         let server = NatsServer::with_config(&config).await;
         let mut up = vendue();
         let url = server.url();
