@@ -145,12 +145,12 @@ impl Lookups {
 
     /// Into the next auction, once it is known where the instances are that the request names.
     fn find_named(&mut self, parts: &mut Parts, key: TicketId) {
-        let locality = parts.settings.policy.has_locality();
         let Some(ticket) = parts.requests.get_mut(key) else {
             return;
         };
         let ids: Vec<InstanceId> = named(&ticket.request).map(|(_, id)| id).collect();
-        if ids.is_empty() || ticket.located.is_some() || !locality {
+        let known = ids.is_empty() || ticket.located.is_some();
+        if known || !parts.settings.policy.has_locality() {
             return parts.requests.queue(key);
         }
         ticket.located = Some(Vec::new());

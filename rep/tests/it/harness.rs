@@ -12,7 +12,7 @@ use serde_json::Value;
 use shared::{
     InstanceId, Subjects,
     clock::CellTime,
-    nats::{Bus, NatsOptions},
+    nats::{Bus, Echo, NatsOptions},
     shutdown::CancellationToken,
     wire::{Acceptance, CellStart, Instance, InstanceState, InstancesAnswer, Work},
 };
@@ -44,6 +44,7 @@ pub(crate) async fn bus(url: &str) -> Bus {
     let options = NatsOptions {
         url: url.into(),
         name: format!("test-{}", Uuid::new_v4()),
+        echo: Echo::None,
         ..NatsOptions::default()
     };
     shared::nats::connect(&options).await.unwrap()

@@ -11,7 +11,7 @@ use placement::{Policy, Resources};
 use serde_json::json;
 use shared::{
     Subjects,
-    nats::NatsOptions,
+    nats::{Echo, NatsOptions},
     shutdown::{self, CancellationToken},
 };
 use tokio::{task::JoinSet, time::timeout};
@@ -93,7 +93,7 @@ pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Exit> {
         tokio::spawn(end_with_stdin(shutdown.clone()));
     }
     let cluster = Cluster {
-        bus: connections.connect("up", None).await?,
+        bus: connections.connect("up", None, Echo::All).await?,
         subjects,
         format: global.output,
     };
@@ -213,13 +213,14 @@ async fn spawn(
     auctioneer: auctioneer::AuctioneerConfig,
     cells: Vec<rep::RepConfig>,
 ) -> anyhow::Result<()> {
-    let connected = connections.connect("auctioneer", Some(&auctioneer.name));
+    let connected = connections.connect("auctioneer", Some(&auctioneer.name), Echo::ToItself);
     let bus = connected.await?;
     let run = auctioneer::run(auctioneer, bus, subjects.clone(), stop.clone());
     roles.spawn(async move { ("auctioneer".to_owned(), run.await.map_err(Into::into)) });
     for config in cells {
         let what = format!("rep-{}", config.cell);
-        let bus = connections.connect(&what, Some(&config.cell)).await?;
+        let bus = connections.connect(&what, Some(&config.cell), Echo::None);
+        let bus = bus.await?;
         let name = format!("cell {}", config.cell);
         let run = rep::run(config, bus, subjects.clone(), stop.clone());
         roles.spawn(async move { (name, run.await.map(drop).map_err(rep_role::rep_error)) });
