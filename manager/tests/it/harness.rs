@@ -8,7 +8,7 @@ use placement::{Policy, Resources, Span};
 use serde_json::{Value, json};
 use shared::{
     Subjects,
-    nats::{Bus, NatsOptions, connect},
+    nats::{Bus, Echo, NatsOptions, connect},
     shutdown::CancellationToken,
 };
 use tempfile::TempDir;
@@ -130,7 +130,7 @@ impl Cluster {
             url: self.server.url(),
             name: "a1".into(),
             patient: true,
-            no_echo: true,
+            echo: Echo::ToItself,
             ..NatsOptions::default()
         };
         let bus = connect(&options).await.unwrap();

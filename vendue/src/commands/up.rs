@@ -112,7 +112,8 @@ pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Exit> {
     let no_manager = CancellationToken::new();
     if args.runs_manager() {
         let config = manager::config(server.is_none(), &cluster.subjects);
-        let bus = connections.connect("manager", Some(&config.name)).await?;
+        let connected = connections.connect("manager", Some(&config.name), Echo::All);
+        let bus = connected.await?;
         let (stop, failed) = (stop_roles.clone(), no_manager.clone());
         let run = manager::run(config, bus, cluster.subjects.clone(), stop, failed);
         roles.spawn(async move { ("manager".to_owned(), run.await) });
