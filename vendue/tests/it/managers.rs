@@ -63,13 +63,14 @@ async fn of_two_the_other_goes_on_when_the_one_that_acts_is_killed() {
     ]);
     let first = role(&["manager", "--name", "first"]);
     let at = |args: &[&str]| -> Finished { end(vendue().args(args).env("NATS_URL", &url)) };
-    let acting = |name: &'static str| {
+    let acting = async |name: &str| {
         until(name, || {
             let client = at(&["app", "list", "--output", "json"]);
             let list: Value = serde_json::from_str(&client.out).unwrap_or_default();
             let acts = list["manager"] == name && list["acting"] == true;
             acts.then_some(()).ok_or(client.out + &client.err)
         })
+        .await;
     };
     acting("first").await;
     let file = data.path().join("web.json");
