@@ -241,6 +241,8 @@ impl CellNode {
                 self.coming
                     .insert((now_ms + STARTS_MS, work.instance, attempt, false));
             }
+            // nothing here is sent with a check
+            CellOutput::Execute(ExecutorOrder::Check { .. }) => {}
             CellOutput::Execute(ExecutorOrder::End {
                 instance,
                 attempt,
