@@ -40,8 +40,10 @@ impl Data {
             let files = tempfile::Builder::new().prefix("vendue-apps-").tempdir();
             let files = files.context("a directory for the apps")?;
             let path = files.path().to_owned();
-            let _files = Some(files);
-            return Ok(Self { path, _files });
+            return Ok(Self {
+                path,
+                _files: Some(files),
+            });
         };
         let mut builder = DirBuilder::new();
         let created = builder.recursive(true).mode(0o700).create(path);
