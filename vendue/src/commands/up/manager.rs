@@ -12,11 +12,7 @@ use manager::{BucketConfig, ManagerConfig, ManagerError};
 use shared::{Subjects, nats::Bus, shutdown::CancellationToken};
 use tempfile::TempDir;
 
-use crate::{
-    cluster::short_name,
-    commands::manager_role::{default_bucket, manager_error},
-    output::note,
-};
+use crate::{cluster::short_name, commands::manager_role::manager_error, output::note};
 
 /// The name of the only manager of a private server.
 const MANAGER: &str = "manager-0";
@@ -69,7 +65,7 @@ pub(super) fn config(joins: bool, subjects: &Subjects) -> ManagerConfig {
             MANAGER.to_owned()
         },
         bucket: BucketConfig {
-            name: default_bucket(subjects),
+            name: subjects.apps_bucket(),
             replicas: 1,
         },
     }
@@ -85,7 +81,11 @@ pub(super) async fn run(
 ) -> anyhow::Result<()> {
     let ended = manager::run(config, bus.clone(), bus, subjects, stop.clone()).await;
     match ended {
-        Err(error @ (ManagerError::OldServer(_) | ManagerError::NoJetStream(_))) => {
+        Err(
+            error @ (ManagerError::OldServer(_)
+            | ManagerError::NoJetStream(_)
+            | ManagerError::StateNotPermitted { .. }),
+        ) => {
             failed.cancel();
             note(format_args!(
                 "no manager runs, so `vendue app` does not work: {error}"
