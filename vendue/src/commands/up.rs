@@ -230,7 +230,7 @@ async fn spawn(
 }
 
 impl UpArgs {
-    /// The permissions that --secure gives are not those of a manager.
+    /// --secure makes no keys for a manager.
     fn runs_manager(&self) -> bool {
         !self.no_manager && !self.secure
     }
