@@ -36,7 +36,7 @@ impl Secrets {
             return;
         };
         match directory.metadata() {
-            Ok(data) if data.permissions().mode() & 0o007 == 0 => {}
+            Ok(data) if data.permissions().mode() & 0o005 == 0 => {}
             Ok(_) => tracing::warn!(
                 directory = %directory.display(),
                 "every user of this machine can enter the directory of secrets: use mode 0700"
