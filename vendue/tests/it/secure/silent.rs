@@ -34,7 +34,8 @@ async fn a_command_that_is_refused_fails_and_names_the_subject() {
             "run web --memory 1 --disk 1 -- true",
             "publish to vendue.",
         ),
-        ("obs", "stop web", "publish to vendue.stop"),
+        // it asks first whether a manager keeps the app
+        ("obs", "stop web", "publish to vendue.app.show.web"),
         ("obs", "logs web --follow", "vendue."),
         ("met", "logs web", "vendue."),
         ("met", "explain web", "publish to vendue.explain"),
