@@ -1,6 +1,7 @@
 //! Plays a script: the nodes, the bus between them, the faults, and the invariants after every step.
 
 mod faults;
+mod open_starts;
 
 use placement::Policy;
 
@@ -15,6 +16,7 @@ use super::{
     timeline::Timeline,
 };
 use crate::{queue::EventQueue, random::Random};
+use open_starts::OpenStarts;
 
 /// When all is at rest, every request is asked once more, and so long later everything must be right.
 const LAST_ANSWERS_MS: u64 = 6_000;
@@ -99,6 +101,8 @@ pub(super) struct World<'s> {
     lost: Vec<(String, u64)>,
     /// When an auctioneer was killed last.
     restarted_ms: Option<u64>,
+    /// Start requests that reached an auctioneer and are not answered.
+    pub(super) open_starts: OpenStarts,
     /// The message numbers of the last questions.
     pub(super) last_questions: Vec<u64>,
     pub(super) resting: bool,
@@ -187,6 +191,7 @@ impl<'s> World<'s> {
             failed_us: 0,
             lost: Vec::new(),
             restarted_ms: None,
+            open_starts: OpenStarts::default(),
             last_questions: Vec::new(),
             resting: false,
         }
@@ -303,6 +308,7 @@ impl<'s> World<'s> {
             self.send(n, message);
         }
         if out.exits {
+            self.open_starts.fails(n);
             return self.places[n].ends();
         }
         let place = &mut self.places[n];
@@ -419,6 +425,11 @@ impl<'s> World<'s> {
             place.waiting.push(arrival);
             return;
         }
+        if !place.fails() {
+            let now_ms = self.now_us / 1_000;
+            self.open_starts
+                .arrived(now_ms, arrival.to, &arrival.message);
+        }
         self.act(arrival.to, |node, now_ms, out| {
             node.receive(now_ms, &arrival.message, out);
         });
@@ -516,6 +527,12 @@ impl Place {
             down_us: 0,
             subscription_us: Vec::new(),
         }
+    }
+
+    /// Whether any fault of its goes on.
+    fn fails(&self) -> bool {
+        let faults = [self.frozen, self.cut, self.dropping, self.down];
+        self.slow_us > 0 || faults.iter().any(|faults| *faults > 0)
     }
 
     /// The program is no more, killed or by itself.
