@@ -38,8 +38,6 @@ async fn a_command_that_is_refused_fails_and_names_the_subject() {
         ("obs", "stop web --force", "publish to vendue.stop"),
         ("obs", "app scale web 2", "publish to vendue.app.scale.web"),
         ("obs", "logs web --follow", "vendue."),
-        ("obs", "app stop web", "publish to vendue."),
-        ("cell-a", "app list", "publish to vendue.app.list"),
         ("met", "logs web", "vendue."),
         ("met", "explain web", "publish to vendue.explain"),
         ("rec", "wait web", "vendue."),
