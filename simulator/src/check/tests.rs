@@ -30,6 +30,8 @@ fn script(steps: &[(u64, What)]) -> Script {
         steps: steps.iter().map(step).collect(),
         overtake_us: 0,
         duplicates: 0,
+        managers: 0,
+        apps: Vec::new(),
     }
 }
 
