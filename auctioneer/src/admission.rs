@@ -68,8 +68,7 @@ fn read(
             let mut elements: Option<Vec<Value>> = None;
             let mut admit_one = |(n, request): (usize, Result<Parsed, WireError>)| {
                 admit_start(policy, request, needs_run, &mut new_id).map_err(|error| {
-                    // parsed again only if something is wrong
-                    // a valid array, which is the rule, is parsed once
+                    // only if something is wrong: a valid array, which is the rule, is parsed once
                     let elements = elements
                         .get_or_insert_with(|| serde_json::from_slice(body).unwrap_or_default());
                     let hints = elements.get(n).map_or((None, None), hints);
@@ -244,6 +243,7 @@ pub fn read_place(
     let mut requests = Vec::with_capacity(parsed.len());
     for request in parsed {
         let mut request = admit(policy, request, &mut new_id)?;
+        // no start has these fields, so they were warned of as unknown
         let of_ours = |warning: &String| {
             let field = warning.split_once(':').map(|(field, _)| field);
             field.is_some_and(|field| ["without", "add_cells", "explain"].contains(&field))

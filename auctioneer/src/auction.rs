@@ -330,6 +330,8 @@ fn work_of(parts: &Parts, auction: AuctionId, cell: &str, slot: Slot, job: &Job)
         tags: request.tags.clone(),
         believed,
         run: ticket.run.clone(),
+        health: request.health.clone(),
+        ready: request.ready.clone(),
         // absent it is this auction's, which the start names: most messages carry no claim
         claim: ticket.claim.filter(|claim| *claim != auction),
     })

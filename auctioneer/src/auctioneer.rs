@@ -419,6 +419,7 @@ fn lost_event(lost: LostCell, why: String, max_bytes: usize) -> Event {
     event.tasks = lost.tasks;
     let (mut bytes, all) = (0, lost.apps.len());
     let fits = lost.apps.into_iter().take_while(|(app, _)| {
+        // quotes, colon, count and comma beside the name
         bytes += app.len() + 16;
         bytes <= max_bytes
     });

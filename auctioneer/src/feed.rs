@@ -317,6 +317,7 @@ impl Feed {
                 cell.credit(&debit.job.request);
             }
             self.pool.put(cell);
+            // what a debit held is free again: something that waits may fit
             self.version += 1;
         }
         Received {

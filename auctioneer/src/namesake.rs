@@ -47,8 +47,10 @@ impl Namesake {
             return;
         }
         let before = self.other.take();
+        // after a pause its second begins anew: it may have left, and a third one may have come
         let before = before.filter(|o| o.token == token && now_ms <= o.last_ms + PAUSE_MS);
         let first_ms = before.map_or(now_ms, |other| other.first_ms);
+        // both compare the same two numbers, so exactly one of them leaves
         self.leaves |= token > self.token && now_ms >= first_ms + HEARD_MS;
         self.other = Some(Other {
             token,

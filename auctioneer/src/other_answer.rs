@@ -13,6 +13,7 @@ pub(crate) struct OtherAnswer(Vec<InstanceOutcome>);
 
 impl OtherAnswer {
     pub(crate) fn read(body: &[u8]) -> Self {
+        // an error lists no instances: then nothing is known of them
         let reply: Option<StartReply> = serde_json::from_slice(body).ok();
         Self(reply.map(|reply| reply.instances).unwrap_or_default())
     }

@@ -148,6 +148,7 @@ pub(crate) fn explain(parts: &mut Parts, explain: &ExplainRequest, reply: ReplyK
     let mut body = to_bytes(&answer);
     let fits = |body: &bytes::Bytes| body.len() <= parts.turn.max_payload;
     if !fits(&body) {
+        // what is decided now names every cell, so it is the largest part: it goes first
         answer.now.truncate(1);
         body = to_bytes(&answer);
     }
@@ -224,6 +225,7 @@ pub(crate) fn pool(parts: &mut Parts, page: &Page, reply: ReplyKey) {
             silent: known.silent,
         };
         bytes += to_bytes(&cell).len() + 1;
+        // one cell at least: a page without any would say that there are no more
         if bytes > parts.turn.max_payload && !cells.is_empty() {
             break;
         }

@@ -24,6 +24,7 @@ pub(crate) fn report<'r>(
             ..Event::app(kind::REJECTED, app)
         });
         event.count += 1;
+        // without a reply subject this is the only answer that the sender can look for
         if publish_outcome {
             turn.out.push(AuctioneerOutput::Outcome {
                 id: why.id.clone(),

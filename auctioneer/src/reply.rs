@@ -50,6 +50,7 @@ pub(crate) fn answer(ticket: &Ticket, max_bytes: usize) -> Answer {
         .iter()
         .map(|i| (i.index, i, self::present(ticket, i)))
         .collect();
+    // the worst, so that who reads nothing else does not take a part for the whole
     let worst = present.iter().map(|(_, _, done)| done.outcome).max();
     let mut reply = StartReply {
         v: VERSION,
@@ -179,6 +180,7 @@ pub(crate) fn array(answers: &[Answer], max_bytes: usize) -> Result<Bytes, WireE
         .map(|a| a.outcome)
         .max()
         .unwrap_or(Outcome::Placed);
+    // joined as they are: each was serialised when its request ended
     let each: Vec<&[u8]> = answers.iter().map(|a| a.body.as_ref()).collect();
     let head = format!("{{\"v\":{VERSION},\"outcome\":\"{outcome}\",\"requests\":[");
     let body = [head.as_bytes(), &each.join(&b','), b"]}"].concat();

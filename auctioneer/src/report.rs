@@ -54,6 +54,7 @@ impl Lines {
         if self.requests.last() != Some(&line.request) {
             self.requests.push(line.request);
         }
+        // one reason is enough for an event: the reply has each
         if self.why.is_none() {
             self.why = line.why;
         }

@@ -95,6 +95,8 @@ impl Requests {
         // outcomes are remembered for so long, and then the other auctioneers do not know the id either
         self.unsure_until_ms = now_ms + REMEMBER_MS;
         self.outcomes.missed();
+        // an id that was made here is known to nobody else, and what was given up to another auctioneer is
+        // looked for anyway
         let keys = self.keys(|ticket| ticket.given && !ticket.yielded);
         self.check_again(&keys)
     }
@@ -190,6 +192,7 @@ impl Requests {
         let mut cancelled = 0;
         for key in self.keys(|ticket| ticket.request.app == stop.app) {
             cancelled += self.give_up_all(turn, key, |i| {
+                // what is being looked for may run already: then the cell that has it gets the same stop
                 let unsent = matches!(i.state, State::Waiting | State::Held(_) | State::Checking);
                 let meant = (stop.indices.is_empty() || stop.indices.contains(&i.index))
                     && (stop.instances.is_empty() || stop.instances.contains(&i.id));

@@ -95,6 +95,7 @@ impl Stops {
             .iter()
             .filter(|(_, s)| s.missing.is_empty() || s.until_ms <= turn.now_ms);
         let mut over: Vec<StopId> = over.map(|(id, _)| *id).collect();
+        // a hash map has no order, and the same seed must give the same outputs
         over.sort_unstable();
         for id in over {
             if let Some(stopping) = self.open.remove(&id) {

@@ -215,6 +215,7 @@ fn rollout_ended(parts: &mut Parts, id: AppId, phase: RolloutPhase, reason: Opti
     };
     let (name, uid) = (Arc::clone(&app.name), app.record.uid);
     let (expected, first) = (app.rollout_revision, app.record.before.is_none());
+    // now, not when it is stored: until then it would be decided again at every look
     app.rollout = Some(record.clone());
     let purpose = Purpose::Rollout(id, uid);
     let value = Some(to_bytes(&record));
@@ -276,6 +277,7 @@ fn bury(parts: &mut Parts, id: AppId) {
         let key = StoredKey::History(uid, version);
         parts.write(Purpose::Other, key, None, None);
     }
+    // last: while this key is there, whatever else is left is found and removed again
     parts.write(Purpose::Other, StoredKey::App(name), None, Some(revision));
     if let Some(app) = parts.apps.get_mut(id) {
         // until the watch shows that it is gone

@@ -94,6 +94,7 @@ impl Plan {
 
     /// Stops an instance, unless it is being stopped or nobody has said where it is.
     fn stop(&mut self, seen: &Seen, braked: bool, now_ms: u64) {
+        // a stop would not reach a lost cell; if it comes back, its list says what is left to stop
         if seen.suspect {
             return;
         }
@@ -138,6 +139,7 @@ pub(crate) fn decide(app: &App, scene: Scene<'_>) -> Plan {
         return plan;
     }
     let now_ms = scene.now_ms;
+    // of an earlier app of this name: no index of the present one waits for them, or holds them
     for seen in app.leftovers.iter().filter_map(|id| scene.one(*id)) {
         plan.stop(&seen, false, now_ms);
     }
@@ -164,8 +166,10 @@ pub(crate) fn decide(app: &App, scene: Scene<'_>) -> Plan {
     missing(app, &versions, scene, &mut found, &mut plan);
     rollout::step(app, &versions, scene, &mut found, &mut plan);
     draining::stop_first(app, scene, &found, &mut plan);
+    // while something is missing, or not heard of yet, an extra instance may be the one that takes over
     let nothing_missing = !plan.starts.iter().any(|start| start.cause != Cause::Update);
     if scene.settled && nothing_missing && app.open.is_empty() {
+        // the highest indices first, as in scaling down
         for extra in found.surplus.iter().rev().chain(&found.spare) {
             plan.stop(extra, true, now_ms);
         }
@@ -237,12 +241,14 @@ fn missing(app: &App, versions: &Versions, scene: Scene<'_>, found: &mut Found, 
         slot.crashes > 0 || slot.given_up
     });
     if found.running == 0 && all_crash {
+        // one is enough to learn whether the app still crashes; all of them would fill the waves at each try
         ready.truncate(usize::from(nothing_left));
     }
     for (index, crashed) in ready {
         let slot = &app.slots[index as usize];
         let (version, is_step) = versions.for_missing(slot, nothing_left);
         if is_step {
+            // a start of the new version: it counts among those that the rollout has in flight
             found.behind.push((false, index));
         } else {
             let cause = if crashed {

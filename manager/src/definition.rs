@@ -1,19 +1,19 @@
-//! What a user writes: an app is a start request with rules for crashes, health and updates.
+//! What a user writes: an app is a start request with rules for crashes and updates.
 
 use std::sync::Arc;
 
-use placement::{Invalid, Kind, MAX_INSTANCES, Request};
+use placement::{HealthCheck, Invalid, Kind, MAX_INSTANCES, Request, Span};
 use serde::{Deserialize, Serialize};
 use shared::wire::{WireError, check_version, code, parse};
 
-use crate::rules::{CrashPolicy, HealthRules, UpdateRules, check_rules};
+use crate::rules::{CrashPolicy, UpdateRules, check_rules};
 
 /// The largest definition, bytes. A stored value holds two of its templates, and must stay below a NATS server's
 /// usual `max_payload` of 1 MiB.
 pub const MAX_DEFINITION: usize = 400 * 1024;
 
 /// Fields of a definition that are not of a start request.
-const OWN_FIELDS: [&str; 4] = ["v", "crash", "health", "update"];
+const OWN_FIELDS: [&str; 3] = ["v", "crash", "update"];
 
 /// The desired state of an app: what is to run, and how often.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,9 +25,6 @@ pub struct AppDefinition {
     /// When crashed instances are started again.
     #[serde(default, skip_serializing_if = "is_default")]
     pub crash: CrashPolicy,
-    /// What healthy means.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub health: HealthRules,
     /// How a new version replaces the old one.
     #[serde(default, skip_serializing_if = "is_default")]
     pub update: UpdateRules,
@@ -42,13 +39,11 @@ struct OwnFields {
     #[serde(default)]
     crash: CrashPolicy,
     #[serde(default)]
-    health: HealthRules,
-    #[serde(default)]
     update: UpdateRules,
 }
 
 impl AppDefinition {
-    /// Reads a definition: a start request that may also have `crash`, `health` and `update`. An unknown
+    /// Reads a definition: a start request that may also have `crash` and `update`. An unknown
     /// field is an error, as in any configuration; so is one that only a single start can have.
     pub fn read(body: &[u8]) -> Result<Self, WireError> {
         if body.len() > MAX_DEFINITION {
@@ -63,23 +58,18 @@ impl AppDefinition {
         let mut template: Request = parse(body, &mut unknown)?;
         let own = |field: &str| OWN_FIELDS.contains(&field.split('.').next().unwrap_or_default());
         if let Some(field) = unknown.iter().find(|field| !own(field)) {
-            let expected = "a field of a start request, crash, health or update";
+            let expected = "a field of a start request, crash or update";
             return Err(Invalid::new(field.as_str(), "the field", expected).into());
         }
-        let OwnFields {
-            crash,
-            health,
-            update,
-        } = shared::wire::read(body)?;
+        let OwnFields { crash, update } = shared::wire::read(body)?;
         let instances = template.instances;
         check_template(&template)?;
         template.instances = 1;
-        check_rules(&crash, &health, &update)?;
+        check_rules(&crash, &update)?;
         Ok(Self {
             instances,
             template: Arc::new(template),
             crash,
-            health,
             update,
         })
     }
@@ -92,7 +82,13 @@ impl AppDefinition {
     /// Whether instances of the other definition are as good as of this one: they run the same with the same
     /// health check.
     pub(crate) fn runs_as(&self, other: &Self) -> bool {
-        self.template == other.template && self.health == other.health
+        self.template == other.template
+    }
+
+    /// How long a start may take until the instance is healthy.
+    pub(crate) fn start_timeout(&self) -> Span {
+        let health = self.template.health.as_deref();
+        health.map_or_else(|| HealthCheck::default().start_timeout, |h| h.start_timeout)
     }
 }
 

@@ -100,8 +100,7 @@ pub use io::{AppAnswer, AppCommand, CellHeard, ManagerInput, ManagerOutput, Writ
 pub use lease::{LEASE_MS, RENEW_MS};
 pub use manager::Manager;
 pub use parts::ManagerSettings;
-pub use rules::{CrashPolicy, HealthCheck, HealthRules, UpdateOrder, UpdateRules};
-pub use status::AppStatus;
+pub use rules::{CrashPolicy, UpdateOrder, UpdateRules};
 pub use stored::{
     AppRecord, Before, FORMAT, HISTORY, HistoryRecord, LeaseRecord, MAX_FORMER, MAX_STORED_CRASHES,
     MetaRecord, RolloutPhase, RolloutRecord, StateRecord, StoredKey, StoredWave, Unusable,

@@ -132,7 +132,7 @@ impl Versions {
             max_in_flight: in_flight as usize,
             min_healthy_ms: millis(update.min_healthy.0),
             deadline_ms: millis(update.deadline.0),
-            start_timeout_ms: millis(record.definition.health.start_timeout.0),
+            start_timeout_ms: millis(record.definition.start_timeout().0),
         }
     }
 

@@ -1,5 +1,7 @@
 //! The manager's state machine: passes every input to the part that it concerns, and does what is due.
 
+use shared::wire::AppStatus;
+
 use crate::{
     bucket, commands, converge,
     counters::ManagerCounters,
@@ -8,7 +10,7 @@ use crate::{
     office,
     parts::{ManagerSettings, Parts, Purpose},
     sightings,
-    status::{AppStatus, status},
+    status::status,
     waves,
 };
 

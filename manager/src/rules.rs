@@ -1,4 +1,4 @@
-//! What an app's definition says beside the request: crashes, health, updates. Each has a default, and is
+//! What an app's definition says beside the request: crashes and updates. Each has a default, and is
 //! written only where it differs.
 
 use std::time::Duration;
@@ -72,63 +72,6 @@ impl CrashPolicy {
     }
 }
 
-/// How a cell finds out that an instance is healthy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum HealthCheck {
-    /// Its process exists.
-    #[default]
-    Process,
-    /// Its port accepts a connection.
-    Port,
-    /// A GET of `path` on its port is answered with 2xx.
-    Http,
-}
-
-/// The health of an app's instances. The cells check it and report the result as the instance's state; the
-/// manager believes them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct HealthRules {
-    /// What is checked.
-    pub check: HealthCheck,
-    /// For `http`.
-    pub path: String,
-    /// Between two checks of a healthy instance.
-    pub interval: Span,
-    /// This many failures in a row make it unhealthy.
-    pub failures: u32,
-    /// How long a start may take until it is healthy.
-    pub start_timeout: Span,
-}
-
-impl Default for HealthRules {
-    fn default() -> Self {
-        Self {
-            check: HealthCheck::Process,
-            path: "/".into(),
-            interval: seconds(30),
-            failures: 3,
-            start_timeout: seconds(60),
-        }
-    }
-}
-
-impl HealthRules {
-    fn check(&self) -> Result<(), Invalid> {
-        if !self.path.starts_with('/') || self.path.len() > 1_024 {
-            let expected = "a path of at most 1024 bytes that begins with /";
-            return Err(Invalid::new("health.path", &self.path, expected));
-        }
-        within("health.interval", self.interval, seconds(1))?;
-        within("health.start_timeout", self.start_timeout, seconds(1))?;
-        if self.failures == 0 {
-            return Err(Invalid::new("health.failures", 0, "a number from 1 to 100"));
-        }
-        at_most("health.failures", self.failures, 100)
-    }
-}
-
 /// Which of an index's two instances is there first when it gets a new version or leaves a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -186,13 +129,8 @@ pub(crate) fn check_in_flight(field: &str, count: u32) -> Result<(), Invalid> {
 }
 
 /// Rejects rules that contradict themselves or are absurd.
-pub(crate) fn check_rules(
-    crash: &CrashPolicy,
-    health: &HealthRules,
-    update: &UpdateRules,
-) -> Result<(), Invalid> {
+pub(crate) fn check_rules(crash: &CrashPolicy, update: &UpdateRules) -> Result<(), Invalid> {
     crash.check()?;
-    health.check()?;
     update.check()
 }
 

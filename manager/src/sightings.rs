@@ -44,6 +44,7 @@ pub(crate) fn advertised(parts: &mut Parts, heard_cell: &CellHeard) {
         parts.counters.dropped_cells += 1;
         return;
     };
+    // first: the withdrawal of an earlier incarnation must not remove the present one
     if !meets(parts, id, heard_cell.incarnation) {
         return;
     }
@@ -277,6 +278,7 @@ fn adopt(parts: &mut Parts, cell: CellId, listed: &Instance, life: Life) -> bool
         return false;
     };
     let own = instance_id(&wave.to_string(), &record.name, Kind::Lrp, listed.index);
+    // anybody may start something under such an id: only an instance id that follows from it shows a wave
     if own != listed.instance || listed.index >= placement::MAX_INSTANCES {
         parts.counters.dropped_false_ids += 1;
         return false;
@@ -395,6 +397,7 @@ fn count_crash(parts: &mut Parts, instance: &Managed, ran_ms: u64) {
     }
     let slot = app.slot_mut(instance.index);
     slot.crashed_version = instance.version;
+    // another instance holds the index, so nothing waits for this one to be due again
     if !alone {
         return;
     }

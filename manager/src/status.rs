@@ -1,83 +1,124 @@
 //! What is told about an app. The environment and the command of its instances are not in it.
 
-use serde::Serialize;
+use shared::wire::{AppStatus, Rollout, format_indices};
 
-use crate::{apps::App, ids::AppUid, instances::Life, parts::Parts, stored::RolloutPhase};
+use crate::{
+    apps::{App, Slot},
+    instances::Life,
+    parts::Parts,
+    stored::RolloutPhase,
+};
 
-/// An app as the manager sees it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct AppStatus {
-    /// Its name.
-    pub app: String,
-    /// This creation of it.
-    pub uid: AppUid,
-    /// The version that is wanted.
-    pub version: u32,
-    /// How many instances are wanted.
-    pub wanted: u32,
-    /// Indices with a running instance.
-    pub running: u32,
-    /// Indices with one that is on its way.
-    pub starting: u32,
-    /// Indices that wait after a crash.
-    pub crashed: u32,
-    /// Indices that are not started again.
-    pub given_up: u32,
-    /// Instances on cells that are lost: they may run.
-    pub suspect: u32,
-    /// It is stopped.
-    pub stopped: bool,
-    /// It was deleted, and its instances are ending.
-    pub deleted: bool,
-    /// The rollout waits.
-    pub paused: bool,
-    /// How the rollout of this version ended; none while it goes on.
-    pub rollout: Option<RolloutPhase>,
-    /// Why the rollout failed.
-    pub failed: Option<String>,
-    /// Indices that run this version for long enough.
-    pub complete: u32,
-    /// Why something of it was not placed last.
-    pub unplaced: Option<String>,
-    /// What is stored is older than what ran: it is left alone until it is put again.
-    pub went_back: bool,
-}
+/// Indices that a reason names, at most.
+const NAMED: usize = 20;
 
 /// The status of an app.
 pub(crate) fn status(app: &App, parts: &Parts) -> AppStatus {
     let record = &app.record;
-    let wanted = record.definition.instances;
+    let ends = record.stopped || record.deleted;
     let mut status = AppStatus {
         app: app.name.to_string(),
-        uid: record.uid,
+        uid: record.uid.to_string(),
         version: record.version,
-        wanted,
+        wanted: if ends { 0 } else { record.definition.instances },
         running: 0,
         starting: 0,
         crashed: 0,
         given_up: 0,
         suspect: 0,
+        complete: app.progress.0,
+        rollout: rollout(app),
         stopped: record.stopped,
         deleted: record.deleted,
-        paused: record.paused,
-        rollout: app.phase(),
-        failed: app.rollout.as_ref().and_then(|r| r.reason.clone()),
-        complete: app.progress.0,
-        unplaced: app.unplaced.clone(),
         went_back: app.went_back,
+        unplaced: app.unplaced.clone(),
+        why: None,
     };
-    for slot in app.slots.iter().take(wanted as usize) {
-        let held = || slot.held.iter().filter_map(|id| parts.fleet.get(id));
-        status.suspect += u32::try_from(held().filter(|one| one.suspect).count()).unwrap_or(0);
-        let mut present = held().filter(|one| !one.suspect).peekable();
-        if present.peek().is_none() {
-            status.given_up += u32::from(slot.given_up);
-            status.crashed += u32::from(slot.crashes > 0 && !slot.given_up);
-        } else if present.any(|one| one.life == Life::Running) {
-            status.running += 1;
-        } else {
-            status.starting += 1;
-        }
+    let shown = if ends {
+        app.slots.len()
+    } else {
+        status.wanted as usize
+    };
+    for slot in app.slots.iter().take(shown) {
+        count(slot, parts, &mut status);
     }
+    status.why = why(app, &status, parts.now_ms);
     status
+}
+
+fn rollout(app: &App) -> Rollout {
+    match app.phase() {
+        Some(RolloutPhase::Done) => Rollout::Done,
+        Some(RolloutPhase::Failed) => Rollout::Failed,
+        None if app.record.paused => Rollout::Paused,
+        None => Rollout::Running,
+    }
+}
+
+fn count(slot: &Slot, parts: &Parts, status: &mut AppStatus) {
+    let held = || slot.held.iter().filter_map(|id| parts.fleet.get(id));
+    status.suspect += u32::try_from(held().filter(|one| one.suspect).count()).unwrap_or(0);
+    let mut present = held().filter(|one| !one.suspect).peekable();
+    if present.peek().is_none() {
+        status.given_up += u32::from(slot.given_up);
+        status.crashed += u32::from(slot.crashes > 0 && !slot.given_up);
+    } else if present.any(|one| one.life == Life::Running) {
+        status.running += 1;
+    } else {
+        status.starting += 1;
+    }
+}
+
+/// The most important reason why not all that is wanted runs in the wanted version.
+fn why(app: &App, status: &AppStatus, now_ms: u64) -> Option<String> {
+    if app.unreadable {
+        return Some("its stored value cannot be read: put it again".into());
+    }
+    if app.went_back {
+        let version = status.version;
+        return Some(format!(
+            "the stored version {version} is older than what ran: put it again"
+        ));
+    }
+    let ending = status.running + status.starting;
+    if status.stopped || status.deleted {
+        return (ending > 0).then(|| format!("{ending} of its instances are ending"));
+    }
+    if status.rollout == Rollout::Failed {
+        let rollout = app.rollout.as_ref();
+        let reason = rollout.and_then(|rollout| rollout.reason.as_deref());
+        return Some(format!("the rollout failed: {}", reason.unwrap_or("?")));
+    }
+    if status.running >= status.wanted {
+        return None;
+    }
+    if status.given_up > 0 {
+        let indices = empty(app, |slot| slot.given_up);
+        return Some(format!(
+            "index {indices} crashed too often and is not started again: restart it or put a new version"
+        ));
+    }
+    if let Some(unplaced) = &status.unplaced {
+        return Some(unplaced.clone());
+    }
+    if status.crashed > 0 {
+        let crashed = app.slots.iter().filter(|slot| slot.crashes > 0);
+        let due = crashed.map(Slot::ready_ms).min().unwrap_or(0);
+        let wait_s = due.saturating_sub(now_ms).div_ceil(1_000);
+        let indices = empty(app, |slot| slot.crashes > 0);
+        return Some(format!(
+            "index {indices} crashed; the next start is in {wait_s} s"
+        ));
+    }
+    None
+}
+
+/// The first indices of this kind where nothing is.
+fn empty(app: &App, which: impl Fn(&Slot) -> bool) -> String {
+    let slots = (0..).zip(&app.slots);
+    let found = slots.filter(|(_, slot)| slot.held.is_empty() && which(slot));
+    let mut indices: Vec<u32> = found.map(|(index, _)| index).take(NAMED + 1).collect();
+    let more = if indices.len() > NAMED { " …" } else { "" };
+    indices.truncate(NAMED);
+    format!("{}{more}", format_indices(indices))
 }

@@ -126,6 +126,8 @@ pub(crate) fn saved(parts: &mut Parts, id: AppId, uid: AppUid, result: WriteResu
         if acts {
             send(parts, id, wave);
         } else {
+            // the lease was lost meanwhile: another manager finds the wave in the bucket; this one looks again if it
+            // acts again
             parts.waves.insert((now_ms, id, wave));
         }
     }
@@ -188,6 +190,7 @@ fn send(parts: &mut Parts, id: AppId, wave: u32) {
     let Some(open) = app.open.iter_mut().find(|open| open.wave == wave) else {
         return;
     };
+    // longer each time: an auctioneer that is too busy to answer is not helped by repeats
     let wait = (REPLY_MS << open.tries.min(8)).min(MAX_REPLY_MS);
     open.phase = WavePhase::Sent {
         ask_ms: now_ms + wait,
@@ -213,6 +216,7 @@ pub(crate) fn take_up(parts: &mut Parts, id: AppId) {
     let mut found = Vec::new();
     for open in &mut app.open {
         if open.phase != WavePhase::Storing {
+            // due at once, so the cells are asked before anything is sent a second time
             open.phase = WavePhase::Sent { ask_ms: now_ms };
             found.push(open.wave);
         }
@@ -238,6 +242,7 @@ pub(crate) fn due(parts: &mut Parts) {
         };
         match phase {
             WavePhase::Storing => {}
+            // an entry from before its last change: cheaper to pass over here than to look for there
             WavePhase::Sent { ask_ms } if ask_ms > at => {}
             WavePhase::Held | WavePhase::Sent { .. } => ask(parts, id, wave),
             WavePhase::Asking { send_ms } if send_ms > at => {}
@@ -373,6 +378,7 @@ fn one_outcome(parts: &mut Parts, id: AppId, all: &[(u32, InstanceId)], outcome:
         match outcome.outcome {
             Outcome::Placed => sent(parts, instance, outcome.cell.as_deref(), 0),
             Outcome::Unknown => sent(parts, instance, outcome.cell.as_deref(), ON_ITS_WAY_MS),
+            // not final, and no further answer comes: the wave is repeated when its time is over
             Outcome::Queued => {}
             Outcome::Unplaced => {
                 let reason = outcome.reason.as_deref().unwrap_or("unplaced");

@@ -16,6 +16,7 @@ mod decision;
 mod engine;
 mod fast;
 mod fit;
+mod health;
 mod invalid;
 mod near;
 mod objective;
@@ -41,6 +42,7 @@ pub use decision::{
     Decision, Explain, Explanation, Plan, Rating, RatingReport, StageReport, Tally, Unplaced,
     Verdict,
 };
+pub use health::{CheckKind, HealthCheck};
 pub use invalid::{Invalid, check_name};
 pub use objective::{Constants, Objective, ObjectiveError};
 pub use policy::{Policy, PolicyError};

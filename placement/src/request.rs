@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    health::HealthCheck,
     invalid::{Invalid, check_count, check_name},
     near::Item,
     resources::{Amounts, MAX_AMOUNT, Resource},
@@ -128,6 +129,12 @@ pub struct Request {
     /// What the cell executes; placement does not use it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<Run>,
+    /// How the cell checks that an instance is healthy; none = its process exists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<Arc<HealthCheck>>,
+    /// How the cell checks that an instance is ready; none = it is when it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<Arc<HealthCheck>>,
 }
 
 /// What a cell executes for an instance.
@@ -186,6 +193,8 @@ impl Request {
             deadline: None,
             queue_timeout: None,
             run: None,
+            health: None,
+            ready: None,
         }
     }
 
@@ -335,7 +344,23 @@ impl Request {
                 return Err(Invalid::new(field, shorten(stamp.as_str()), expected));
             }
         }
+        self.check_health()?;
         self.run.as_ref().map_or(Ok(()), Run::check)
+    }
+
+    fn check_health(&self) -> Result<(), Invalid> {
+        let has_port = self.run.as_ref().is_none_or(|run| run.port);
+        for (field, check) in [("health", &self.health), ("ready", &self.ready)] {
+            let Some(check) = check else {
+                continue;
+            };
+            if self.kind == Kind::Task {
+                let expected = "no such field for a task: it is healthy while it runs";
+                return Err(Invalid::new(field, "a check", expected));
+            }
+            check.check(field, has_port)?;
+        }
+        Ok(())
     }
 }
 

@@ -384,6 +384,8 @@ fn adopt_apps(ledger: &mut Ledger, apps: usize) {
         tags: BTreeMap::new(),
         believed: None,
         run: None,
+        health: None,
+        ready: None,
         claim: None,
     };
     ledger.adopt((0..apps).map(work));

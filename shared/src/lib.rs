@@ -15,6 +15,7 @@ pub mod size;
 mod subjects;
 pub mod telemetry;
 mod version;
+mod wave;
 pub mod wire;
 
 pub use ids::{AuctionId, Incarnation, InstanceId, RequestId};
@@ -24,3 +25,4 @@ pub use subjects::{
     may_answer,
 };
 pub use version::{VERSION, Version};
+pub use wave::{AppUid, BucketId, WaveId};

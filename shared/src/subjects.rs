@@ -63,6 +63,10 @@ fixed! {
     instances = "instances";
     /// Auctioneer → every cell: stop what matches.
     cells_stop = "cells.stop";
+    /// The apps that managers keep running, paged.
+    app_list = "app.list";
+    /// Puts several apps at once.
+    app_import = "app.import";
     /// Every cell's advertisements.
     adverts = "cell.*.advert";
     /// Every event.
@@ -76,6 +80,8 @@ impl Subjects {
     pub const CELL_QUEUE: &str = "q";
     /// The queue group in which all auctioneers share requests.
     pub const AUCTIONEER_QUEUE: &str = "auctioneers";
+    /// The queue group in which all managers share requests.
+    pub const MANAGER_QUEUE: &str = "managers";
 
     /// The subjects under this prefix.
     pub fn new(prefix: impl Into<String>) -> Result<Self, Invalid> {
@@ -93,6 +99,19 @@ impl Subjects {
     /// `heartbeat`.
     pub fn cell(&self, cell: &str, what: &str) -> String {
         [&self.prefix, ".cell.", cell, ".", what].concat()
+    }
+
+    /// A request about one app to one manager: `put`, `scale`, `stop`, `start`, `restart`, `delete`, `undo`,
+    /// `pause`, `resume`, `show`, `history` or `export`. The app may be `*`.
+    pub fn app(&self, verb: &str, app: &str) -> String {
+        [&self.prefix, ".app.", verb, ".", app].concat()
+    }
+
+    /// The verb and the app that a request's subject names.
+    pub fn app_of<'s>(&self, subject: &'s str) -> Option<(&'s str, &'s str)> {
+        let rest = subject.strip_prefix(&self.prefix)?.strip_prefix(".app.")?;
+        let (verb, app) = rest.split_once('.')?;
+        (!app.contains('.')).then_some((verb, app))
     }
 
     /// The cell that an advertisement's subject names.
@@ -181,6 +200,11 @@ impl Subjects {
         let mut tokens = rest.split('.');
         let three = [tokens.next()?, tokens.next()?, tokens.next()?];
         tokens.next().is_none().then_some(three)
+    }
+
+    /// A manager's echo to itself: evidence that messages flow.
+    pub fn manager_echo(&self, manager: &str) -> String {
+        format!("{}.manager.{manager}.echo", self.prefix)
     }
 
     /// An auctioneer's echo to itself: evidence that messages flow.
@@ -298,6 +322,8 @@ mod tests {
         let log = subjects.log("web", "3", "c1");
         let read = subjects.log_of(&log).unwrap();
         assert_eq!((read.app, read.index, read.cell), ("web", "3", "c1"));
+        let app = subjects.app("put", "web");
+        assert_eq!(subjects.app_of(&app), Some(("put", "web")));
         let to: AnswerTo = "alice.n-1".parse().unwrap();
         for answer in [
             subjects.cell_answer("c1", &to),
@@ -318,6 +344,13 @@ mod tests {
             "other.event.placed.web.c1",
         ] {
             assert_eq!(subjects.event_of(other), None, "{other}");
+        }
+        for other in [
+            "vendue.app.list",
+            "vendue.app.put.web.more",
+            "vendue.cell.put.web",
+        ] {
+            assert_eq!(subjects.app_of(other), None, "{other}");
         }
         for other in [
             "_INBOX.alice.n",

@@ -83,7 +83,8 @@ fn every_example_is_what_the_programs_read_and_write() {
         let (name, text) = (*name, *text);
         check!(name, text: ErrorBody StartReply StartReplies PlaceExtra Stop StopAnswer StopReply
             BidRequest CapacityAnswer CellSet CellSetAnswer CellStart Acceptance Instances InstancesAnswer Page PoolAnswer ExplainRequest
-            ExplainAnswer PlaceAnswer QueuedRequest QueuedAnswer Drain DrainAnswer Logs LogsAnswer LogLine Event);
+            ExplainAnswer PlaceAnswer QueuedRequest QueuedAnswer Drain DrainAnswer Logs LogsAnswer LogLine Event
+            AppPut AppScale AppRestart AppAction AppLook AppList AppChanged AppListed AppShown AppHistory AppExport AppImport AppImported);
     }
     assert!(
         examples.len() >= 30,
@@ -115,6 +116,10 @@ fn every_subject_is_documented() {
         s.outcome("<request id>"),
         s.log("<app>", "<index>", "<cell>"),
         s.echo("<auctioneer>"),
+        s.app("<verb>", "<app>"),
+        s.app_list(),
+        s.app_import(),
+        s.manager_echo("<manager>"),
     ];
     for subject in subjects {
         assert!(

@@ -178,6 +178,7 @@ impl Requests {
                 ticket.warnings.push(warning);
             }
         }
+        // what is queued was answered once: a repeat is told how it stands now
         if ticket.replied {
             let answer = reply::answer(ticket, turn.max_payload);
             self.groups.fill(turn, place, answer);

@@ -29,6 +29,7 @@ pub(super) fn found(cell: &str, ids: &[InstanceId]) -> InstancesAnswer {
         address: None,
         port: None,
         pid: None,
+        ready: None,
         restarts: 0,
         ended: None,
         exit_code: None,

@@ -50,6 +50,7 @@ impl World {
             address: None,
             port: None,
             pid: None,
+            ready: None,
             restarts: 0,
             ended: None,
             exit_code: None,

@@ -1,7 +1,9 @@
 //! What a user may write.
 
 use super::world::app;
-use crate::{AppDefinition, HealthCheck, MAX_DEFINITION, UpdateOrder};
+use placement::CheckKind;
+
+use crate::{AppDefinition, MAX_DEFINITION, UpdateOrder};
 
 fn error(json: &str) -> (String, String) {
     let error = AppDefinition::read(json.as_bytes()).unwrap_err();
@@ -18,11 +20,12 @@ fn a_start_request_is_an_app() {
     let read = AppDefinition::read(with("").as_bytes()).unwrap();
     assert_eq!((read.app(), read.instances), ("web", 1));
     assert_eq!(read.update.max_in_flight, 1);
-    let more = r#","v":1,"instances":7,"crash":{"immediate":0},"health":{"check":"http","path":"/up"},
+    let more = r#","v":1,"instances":7,"crash":{"immediate":0},"health":{"kind":"http","port":80,"path":"/up"},
         "update":{"order":"stop-first","min_healthy":"3s"}"#;
     let read = AppDefinition::read(with(more).as_bytes()).unwrap();
     assert_eq!((read.instances, read.template.instances), (7, 1));
-    assert_eq!(read.health.check, HealthCheck::Http);
+    let health = read.template.health.as_ref().unwrap();
+    assert_eq!(health.kind, CheckKind::Http);
     assert_eq!(read.update.order, UpdateOrder::StopFirst);
     let json = serde_json::to_string(&read).unwrap();
     assert_eq!(serde_json::from_str::<AppDefinition>(&json).unwrap(), read);

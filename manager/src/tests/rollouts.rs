@@ -2,11 +2,11 @@
 
 use shared::{
     InstanceId,
-    wire::{InstanceState, Outcome, instance_id, kind},
+    wire::{InstanceState, Outcome, Rollout, instance_id, kind},
 };
 
 use super::world::{Sent, TTL, World, app, three, with_rules};
-use crate::{AppCommand, RolloutPhase, events};
+use crate::{AppCommand, events};
 
 /// Version 2 of app A, with rules.
 fn v2(w: &mut World, more: &str) {
@@ -23,7 +23,7 @@ fn of_version(w: &World, index: u32, version: u32) -> Option<(String, InstanceId
     w.at(index).into_iter().find(of)
 }
 
-fn phase(w: &World) -> Option<RolloutPhase> {
+fn phase(w: &World) -> Rollout {
     w.manager.status("A").unwrap().rollout
 }
 
@@ -51,7 +51,7 @@ fn a_rollout_reaches_its_end_and_says_so() {
     w.obey = true;
     v2(&mut w, "");
     w.pass(60_000);
-    assert_eq!(phase(&w), Some(RolloutPhase::Done));
+    assert_eq!(phase(&w), Rollout::Done);
     assert!(w.events().contains(&events::ROLLOUT_DONE.to_owned()));
     for index in 0..3 {
         w.only(index);
@@ -71,7 +71,7 @@ fn v46_a_crash_of_the_new_one_fails_the_rollout() {
     let (cell, new) = of_version(&w, 0, 2).unwrap();
     w.sent = Sent::default();
     w.end(&cell, new, kind::CRASHED, 2_000);
-    assert_eq!(phase(&w), Some(RolloutPhase::Failed));
+    assert_eq!(phase(&w), Rollout::Failed);
     let event = w
         .sent
         .events
@@ -97,7 +97,7 @@ fn v46_a_start_that_takes_too_long_fails_the_rollout() {
     assert!(w.stops().is_empty());
     w.pass(2_000);
     assert_eq!(w.stops(), [new]);
-    assert_eq!(phase(&w), Some(RolloutPhase::Failed));
+    assert_eq!(phase(&w), Rollout::Failed);
 }
 
 #[test]
@@ -115,9 +115,9 @@ fn v47_without_progress_it_fails_and_the_mixed_state_is_kept() {
     w.placed(&request, &[(1, "c4")]);
     let stuck = w.add("c4", &request, 1, InstanceState::Starting);
     w.pass(55_000);
-    assert_eq!(phase(&w), None);
+    assert_eq!(phase(&w), Rollout::Running);
     w.pass(10_000);
-    assert_eq!(phase(&w), Some(RolloutPhase::Failed));
+    assert_eq!(phase(&w), Rollout::Failed);
     assert_eq!(w.stops(), [stuck]);
     w.end("c4", stuck, kind::STOPPED, 0);
     w.sent = Sent::default();
@@ -152,7 +152,7 @@ fn v48_a_failed_rollout_returns_to_the_version_before_once() {
     w.pass(60_000);
     // instances of version 1 are right as they are
     assert!(w.starts().is_empty() && w.stops().is_empty());
-    assert_eq!(phase(&w), Some(RolloutPhase::Done));
+    assert_eq!(phase(&w), Rollout::Done);
     assert_eq!(w.manager.status("A").unwrap().version, 3);
 }
 
@@ -191,7 +191,7 @@ fn v50_after_a_rollout_an_old_one_that_returns_ends() {
     w.pass(10_000);
     v2(&mut w, "");
     w.pass(90_000);
-    assert_eq!(phase(&w), Some(RolloutPhase::Done));
+    assert_eq!(phase(&w), Rollout::Done);
     w.sent = Sent::default();
     w.cell("c1").silent = false;
     w.pass(30_000);
@@ -246,7 +246,7 @@ fn a_paused_rollout_waits_and_goes_on() {
     assert_eq!(moved.count(), 1);
     w.command(AppCommand::Resume);
     w.pass(60_000);
-    assert_eq!(phase(&w), Some(RolloutPhase::Done));
+    assert_eq!(phase(&w), Rollout::Done);
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn undo_in_the_middle_keeps_what_runs_of_the_version_before() {
     w.command(AppCommand::Undo);
     w.pass(90_000);
     assert_eq!(w.only(2).1, kept);
-    assert_eq!(phase(&w), Some(RolloutPhase::Done));
+    assert_eq!(phase(&w), Rollout::Done);
     for index in 0..3 {
         assert!(of_version(&w, index, 2).is_none());
     }
@@ -290,10 +290,10 @@ fn a_rollout_of_a_thousand_instances() {
     let rules = r#","update":{"max_in_flight":50,"min_healthy":"0s"}"#;
     w.put(&app("A", 1_000, rules));
     w.pass(2 * TTL);
-    assert_eq!(phase(&w), Some(RolloutPhase::Done));
+    assert_eq!(phase(&w), Rollout::Done);
     let from = w.now;
     w.put(&app("A", 1_000, &format!(r#","tags":{{"v":"2"}}{rules}"#)));
-    while phase(&w) != Some(RolloutPhase::Done) {
+    while phase(&w) != Rollout::Done {
         w.pass(100);
         assert!(w.now - from < 30_000);
     }

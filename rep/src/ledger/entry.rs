@@ -53,6 +53,7 @@ impl Entry {
             address: self.port.map(|_| address.to_owned()),
             port: self.port,
             pid: self.pid,
+            ready: None,
             restarts: self.attempt,
             ended: self.ended.clone(),
             exit_code: self.exit_code,

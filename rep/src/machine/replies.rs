@@ -142,6 +142,7 @@ impl CellMachine {
             part_bytes += bytes;
             part.push(instance);
         }
+        // even when it is empty: that nothing is there is an answer, too
         lists.push(part);
         let parts = u32::try_from(lists.len()).unwrap_or(u32::MAX);
         let message = |(instances, part): (Vec<Instance>, u32)| InstancesAnswer {

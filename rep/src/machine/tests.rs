@@ -51,6 +51,8 @@ fn work(id: u128) -> Work {
         tags: std::collections::BTreeMap::new(),
         believed: None,
         run: None,
+        health: None,
+        ready: None,
         claim: None,
     }
 }

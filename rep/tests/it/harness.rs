@@ -159,6 +159,8 @@ pub(crate) fn work(app: &str, index: u32) -> Work {
         tags: std::collections::BTreeMap::new(),
         believed: None,
         run: None,
+        health: None,
+        ready: None,
         claim: None,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use placement::{Kind, Resources, Run, Span};
+use placement::{HealthCheck, Kind, Resources, Run, Span};
 use serde::{Deserialize, Serialize};
 
 use super::{WireError, parse_strict};
@@ -87,6 +87,12 @@ pub struct Work {
     /// What to execute; without it only a simulated executor can start it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<Arc<Run>>,
+    /// How it is checked that it is healthy; absent = its process exists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<Arc<HealthCheck>>,
+    /// How it is checked that it is ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<Arc<HealthCheck>>,
     /// The auction with which its request was begun; absent = this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<AuctionId>,
@@ -186,6 +192,9 @@ pub struct Instance {
     /// Its process id on the cell's machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
+    /// Whether it is ready, if its request says how that is checked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<bool>,
     /// How often it was restarted on this cell.
     #[serde(default)]
     pub restarts: u32,

@@ -11,8 +11,10 @@ use crate::version::{VERSION, Version};
 pub mod code {
     /// The request is invalid.
     pub const INVALID_REQUEST: &str = "invalid_request";
-    /// Nothing has that name. Used only by the command line; no role sends it.
+    /// Nothing has that name.
     pub const NOT_FOUND: &str = "not_found";
+    /// Somebody else has changed it in the meantime.
+    pub const CONFLICT: &str = "conflict";
     /// Too much work is waiting.
     pub const OVERLOADED: &str = "overloaded";
     /// The program is shutting down.
@@ -66,6 +68,8 @@ impl WireError {
     pub fn status(&self) -> u16 {
         match self.code.as_str() {
             code::INVALID_REQUEST => 400,
+            code::NOT_FOUND => 404,
+            code::CONFLICT => 409,
             code::OVERLOADED => 429,
             code::SHUTTING_DOWN => 503,
             _ => 500,

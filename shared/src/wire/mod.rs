@@ -1,6 +1,7 @@
 //! Every message. docs/PROTOCOL.md has an example of each.
 
 mod advert;
+mod app;
 mod cell;
 mod error;
 mod event;
@@ -10,6 +11,11 @@ mod start;
 mod stop;
 
 pub use advert::{Advert, Bid, BidRequest, Envelope, parse_cell};
+pub use app::{
+    AppAction, AppChanged, AppExport, AppHistory, AppImport, AppImportResult, AppImported, AppList,
+    AppListed, AppLook, AppPut, AppRestart, AppScale, AppShown, AppStatus, AppVersion, FieldChange,
+    Rollout,
+};
 pub use cell::{
     Acceptance, CellSet, CellSetAnswer, CellStart, Drain, DrainAnswer, Instance, InstanceState,
     LogLine, Logs, LogsAnswer, Refusal, Work, reason,

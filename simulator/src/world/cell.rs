@@ -360,6 +360,8 @@ fn before(job: &Job, number: &mut u64) -> Work {
         tags: request.tags.clone(),
         believed: None,
         run: None,
+        health: None,
+        ready: None,
         claim: None,
     }
 }

@@ -100,6 +100,8 @@ fn work(envelope: &Envelope) -> CellStart {
             tags: std::collections::BTreeMap::new(),
             believed: None,
             run: Some(run.into()),
+            health: None,
+            ready: None,
             claim: None,
         }],
     }

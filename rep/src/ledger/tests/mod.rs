@@ -33,6 +33,8 @@ fn work(id: u128, app: &str) -> Work {
         tags: BTreeMap::new(),
         believed: None,
         run: None,
+        health: None,
+        ready: None,
         claim: None,
     }
 }
