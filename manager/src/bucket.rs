@@ -9,7 +9,7 @@ use shared::wire::{Event, parse_indices, to_bytes};
 use crate::{
     apps::{App, OpenWave, WavePhase},
     ids::{AppId, AppUid, BucketId},
-    io::events,
+    io::{WriteResult, events},
     lease::LeaseChange,
     office,
     parts::{Parts, Purpose},
@@ -20,6 +20,9 @@ use crate::{
     waves,
 };
 
+/// Between two tries to store the bucket's id.
+const META_MS: u64 = 1_000;
+
 /// A value as the watch shows it; none = the key was deleted.
 pub(crate) fn shown(parts: &mut Parts, key: &str, revision: u64, value: Option<&Bytes>) {
     let Ok(stored_key) = key.parse::<StoredKey>() else {
@@ -27,14 +30,21 @@ pub(crate) fn shown(parts: &mut Parts, key: &str, revision: u64, value: Option<&
         return;
     };
     let was_newer = parts.bucket.newer.remove(key);
-    parts.bucket.highest = parts
-        .bucket
-        .highest
-        .max(if parts.bucket.ready { revision } else { 0 });
+    // the lease may be in a bucket of its own, with its own revisions
+    if parts.bucket.ready && stored_key != StoredKey::Lease {
+        parts.bucket.highest = parts.bucket.highest.max(revision);
+    }
     let result = match stored_key {
         StoredKey::Lease => lease(parts, revision, value),
         StoredKey::Meta => meta(parts, revision, value),
         StoredKey::App(name) => app(parts, &name, revision, value),
+        StoredKey::State(uid) | StoredKey::Rollout(uid)
+            if !parts.bucket.ready && parts.apps.of_uid(uid).is_none() =>
+        {
+            let early = (revision, value.cloned());
+            parts.bucket.early.insert(stored_key, early);
+            Ok(())
+        }
         StoredKey::State(uid) => state(parts, uid, revision, value),
         StoredKey::Rollout(uid) => rollout(parts, uid, revision, value),
         // read by commands only
@@ -76,11 +86,10 @@ fn lease(parts: &mut Parts, revision: u64, value: Option<&Bytes>) -> Result<(), 
 fn meta(parts: &mut Parts, revision: u64, value: Option<&Bytes>) -> Result<(), Unusable> {
     let record: Option<MetaRecord> = value.map(|value| read_stored(value)).transpose()?;
     parts.bucket.meta_revision = revision;
-    let Some(record) = record else {
-        parts.bucket.id = None;
-        return Ok(());
-    };
-    known(parts, record.bucket);
+    parts.bucket.has_meta = record.is_some();
+    if let Some(record) = record {
+        known(parts, record.bucket);
+    }
     Ok(())
 }
 
@@ -151,9 +160,10 @@ fn app(
         let error = placement::Invalid::new("app", record.definition.app(), format!("{name:?}"));
         return Err(Unusable::Unreadable(error.into()));
     }
+    let uid = record.uid;
     if let Some(id) = known {
         changed(parts, id, record, revision);
-        return Ok(());
+        return early(parts, uid);
     }
     let live = parts.bucket.ready;
     let mut app = App::new(record, revision, parts.now_ms);
@@ -164,6 +174,17 @@ fn app(
     parts.apps.insert(app);
     if live {
         parts.ask();
+    }
+    early(parts, uid)
+}
+
+/// Reads what was shown of an app before it was.
+fn early(parts: &mut Parts, uid: AppUid) -> Result<(), Unusable> {
+    if let Some((revision, value)) = parts.bucket.early.remove(&StoredKey::State(uid)) {
+        state(parts, uid, revision, value.as_ref())?;
+    }
+    if let Some((revision, value)) = parts.bucket.early.remove(&StoredKey::Rollout(uid)) {
+        rollout(parts, uid, revision, value.as_ref())?;
     }
     Ok(())
 }
@@ -380,7 +401,9 @@ fn rollout(
 
 /// The watch ended: everything is shown again.
 pub(crate) fn interrupted(parts: &mut Parts) {
-    parts.bucket.ready = false;
+    (parts.bucket.ready, parts.bucket.has_meta) = (false, false);
+    parts.bucket.meta_revision = 0;
+    parts.bucket.early.clear();
     parts.lease.forget(parts.now_ms);
     let ids: Vec<AppId> = parts.apps.by_name().collect();
     for id in ids {
@@ -395,26 +418,55 @@ pub(crate) fn interrupted(parts: &mut Parts) {
 pub(crate) fn ready(parts: &mut Parts, revision: u64) {
     parts.bucket.ready = true;
     parts.lease.ready(parts.now_ms);
+    // of apps that are not there any more
+    parts.bucket.early.clear();
     forget_apps(parts, |app| app.unshown);
     let before = std::mem::replace(&mut parts.bucket.highest, revision);
     if revision < before {
         restored(parts);
     }
     parts.settle();
-    if parts.bucket.id.is_none() && parts.apps.by_name().next().is_none() {
-        let id = BucketId::new(u32::try_from(parts.random.draw() >> 32).unwrap_or_default());
-        let record = MetaRecord {
-            format: FORMAT,
-            bucket: id,
-        };
-        let expected = Some(parts.bucket.meta_revision);
-        parts.write(
-            Purpose::Meta(id),
-            StoredKey::Meta,
-            Some(to_bytes(&record)),
-            expected,
-        );
+}
+
+/// Whether the id must be stored now. A bucket without apps gets a new one: what belonged to it before is not this one's.
+fn lacks_meta(parts: &Parts) -> bool {
+    let bucket = &parts.bucket;
+    bucket.ready && !bucket.has_meta && !bucket.meta_busy && bucket.newer.is_empty()
+}
+
+/// Stores the id if there is none.
+pub(crate) fn due(parts: &mut Parts) {
+    if !lacks_meta(parts) || parts.now_ms < parts.bucket.meta_due_ms {
+        return;
     }
+    parts.bucket.meta_busy = true;
+    let is_empty = parts.apps.by_name().next().is_none();
+    let id = match parts.bucket.id {
+        Some(id) if !is_empty => id,
+        None if !is_empty => {
+            let mut event = Event::app(events::UNREADABLE, "manager");
+            event.reason = Some(
+                "meta is missing: nothing is started or stopped without the bucket's id".into(),
+            );
+            return parts.tell(event);
+        }
+        _ => BucketId::new(u32::try_from(parts.random.draw() >> 32).unwrap_or_default()),
+    };
+    let record = MetaRecord {
+        format: FORMAT,
+        bucket: id,
+    };
+    let expected = Some(parts.bucket.meta_revision);
+    let value = Some(to_bytes(&record));
+    parts.write(Purpose::Meta(id), StoredKey::Meta, value, expected);
+}
+
+/// When the id must be stored.
+pub(crate) fn next_ms(parts: &Parts) -> u64 {
+    if lacks_meta(parts) {
+        return parts.bucket.meta_due_ms;
+    }
+    u64::MAX
 }
 
 /// The bucket is an older one with the same id: nothing that it says may stop or start anything.
@@ -426,8 +478,15 @@ fn restored(parts: &mut Parts) {
     }
 }
 
-/// The id of a new bucket is stored.
-pub(crate) fn meta_written(parts: &mut Parts, id: BucketId, revision: u64) {
-    parts.bucket.meta_revision = revision;
-    known(parts, id);
+/// The id of a new bucket is stored, or not: then it is tried again, unless the watch shows another's.
+pub(crate) fn meta_written(parts: &mut Parts, id: BucketId, result: WriteResult) {
+    parts.bucket.meta_busy = false;
+    parts.bucket.meta_due_ms = parts.now_ms + META_MS;
+    if let WriteResult::Written(revision) = result
+        && revision > parts.bucket.meta_revision
+    {
+        parts.bucket.meta_revision = revision;
+        parts.bucket.has_meta = true;
+        known(parts, id);
+    }
 }

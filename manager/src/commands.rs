@@ -59,7 +59,7 @@ pub(crate) fn next_ms(parts: &Parts) -> u64 {
 }
 
 fn attempt(parts: &mut Parts, mut pending: PendingCommand) {
-    if !parts.bucket.ready || parts.bucket.id.is_none() || !parts.bucket.newer.is_empty() {
+    if !parts.bucket.is_known() {
         let message = "the stored state is not available to this manager";
         let error = WireError::new(code::INTERNAL, message);
         return parts.reply(pending.to, Err(error));

@@ -17,8 +17,7 @@ pub(crate) fn due(parts: &mut Parts) {
     if parts.lease.outlived(now_ms) == LeaseChange::Lost {
         parts.clocks.lease_lost();
     }
-    let known = parts.bucket.ready && parts.bucket.id.is_some() && parts.bucket.newer.is_empty();
-    if !known || !parts.lease.is_due(now_ms) {
+    if !parts.bucket.is_known() || !parts.lease.is_due(now_ms) {
         return;
     }
     let write = WriteId(parts.next_id());

@@ -1,6 +1,9 @@
 //! What the parts of the machine share.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use shared::{
@@ -47,10 +50,25 @@ pub(crate) struct Bucket {
     pub(crate) ready: bool,
     pub(crate) id: Option<BucketId>,
     pub(crate) meta_revision: u64,
+    /// Its id is stored.
+    pub(crate) has_meta: bool,
+    /// The id is being stored, or was told to be missing.
+    pub(crate) meta_busy: bool,
+    /// It is not stored before this.
+    pub(crate) meta_due_ms: u64,
     /// The highest revision that was seen.
     pub(crate) highest: u64,
+    /// What is shown of apps before they are: values come in the order of their revisions.
+    pub(crate) early: BTreeMap<StoredKey, (u64, Option<Bytes>)>,
     /// Keys whose values are of a newer format.
     pub(crate) newer: BTreeSet<String>,
+}
+
+impl Bucket {
+    /// It is known what is stored, and nothing is of a newer format.
+    pub(crate) fn is_known(&self) -> bool {
+        self.ready && self.has_meta && self.id.is_some() && self.newer.is_empty()
+    }
 }
 
 /// What is done when a write has ended.
@@ -147,9 +165,7 @@ impl Parts {
     pub(crate) fn may_act(&self) -> bool {
         self.lease.is_fresh(self.now_ms)
             && self.clocks.is_heard(self.now_ms)
-            && self.bucket.ready
-            && self.bucket.id.is_some()
-            && self.bucket.newer.is_empty()
+            && self.bucket.is_known()
     }
 
     /// What is not heard may run all the same: nothing is concluded from silence for one ttl.
@@ -241,7 +257,7 @@ impl Parts {
 
     /// Sends stops, one message for each cell and app.
     pub(crate) fn stop(&mut self, app: &Arc<str>, stops: &[(CellId, InstanceId)]) {
-        let mut by_cell: std::collections::BTreeMap<CellId, Vec<InstanceId>> = Default::default();
+        let mut by_cell: BTreeMap<CellId, Vec<InstanceId>> = BTreeMap::new();
         for (cell, id) in stops {
             if let Some(instance) = self.fleet.get_mut(id) {
                 instance.stop_ms = self.now_ms.max(1);

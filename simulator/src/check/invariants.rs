@@ -87,7 +87,11 @@ impl Invariants {
                 self.nothing_runs_twice(world)
                     .map_err(|what| ("double run", what))
             })
-            .and_then(|()| self.managed.check(world));
+            .and_then(|()| self.managed.check(world))
+            .and_then(|()| match &world.busy {
+                None => Ok(()),
+                Some(who) => Err(("pauses", format!("{who} does not pause between its timers"))),
+            });
         violation(world, checked)
     }
 

@@ -2,6 +2,7 @@
 
 mod faults;
 mod place;
+mod route;
 mod state;
 mod steps;
 
@@ -33,6 +34,9 @@ use crate::{queue::EventQueue, random::Random};
 /// When all is at rest, every request is asked once more, and so long later everything must be right.
 const LAST_ANSWERS_MS: u64 = 6_000;
 
+/// Timers of a program in a millisecond: one that asks for a time that is over would have a thousand.
+const MOST_WAKES: u32 = 500;
+
 /// What happens at a moment.
 enum Happening {
     /// A message reaches the server.
@@ -55,6 +59,9 @@ enum Happening {
 
 /// Changes a message, or loses it (false): with that tests switch off a rule of the protocol.
 pub(super) type Meddle = fn(now_ms: u64, message: &mut Message) -> bool;
+
+/// Loses an answer of the bucket (false), for the same.
+pub(super) type MeddleState = fn(answer: &StateAnswer) -> bool;
 
 #[derive(Clone)]
 struct Arrival {
@@ -84,6 +91,7 @@ pub(super) struct World<'s> {
     random: Random,
     timeline: Timeline,
     meddle: Option<Meddle>,
+    meddle_state: Option<MeddleState>,
     /// Faults that go on.
     faults: u32,
     /// How long nothing failed, all in all, microseconds.
@@ -99,6 +107,8 @@ pub(super) struct World<'s> {
     /// … and of the last commands.
     pub(super) last_commands: Vec<u64>,
     pub(super) resting: bool,
+    /// A program that does not pause between its timers.
+    pub(super) busy: Option<String>,
     state: State,
     /// What managers have sent since the last look.
     pub(super) sent: Vec<Sent>,
@@ -112,7 +122,6 @@ pub(super) enum Sent {
     Start { node: usize, request: Arc<Request> },
     /// A stop for instances on a cell.
     Stop {
-        node: usize,
         cell: Arc<str>,
         instances: Vec<InstanceId>,
     },
@@ -132,6 +141,12 @@ impl<'s> World<'s> {
     #[cfg(test)]
     pub(super) fn meddle(&mut self, meddle: Meddle) {
         self.meddle = Some(meddle);
+    }
+
+    /// … and every answer of the bucket through this.
+    #[cfg(test)]
+    pub(super) fn meddle_state(&mut self, meddle: MeddleState) {
+        self.meddle_state = Some(meddle);
     }
 
     /// What comes next happens. False when the script has been played to its end.
@@ -202,6 +217,7 @@ impl<'s> World<'s> {
                 lines: Vec::new(),
             },
             meddle: None,
+            meddle_state: None,
             faults: 0,
             flow_us: 0,
             failed_us: 0,
@@ -210,6 +226,7 @@ impl<'s> World<'s> {
             last_questions: Vec::new(),
             last_commands: Vec::new(),
             resting: false,
+            busy: None,
             state: State::default(),
             sent: Vec::new(),
             worked_ms: 0,
@@ -308,6 +325,16 @@ impl<'s> World<'s> {
                 let place = &mut self.places[n];
                 if place.wake_us == self.now_us && place.alive {
                     place.wake_us = u64::MAX;
+                    let now_ms = self.now_us / 1_000;
+                    let count = if place.wakes.0 == now_ms {
+                        place.wakes.1 + 1
+                    } else {
+                        1
+                    };
+                    place.wakes = (now_ms, count);
+                    if count > MOST_WAKES {
+                        self.busy = Some(place.node.label().to_owned());
+                    }
                     if place.frozen == 0 {
                         self.act(n, |node, now_ms, out| node.wake(now_ms, out));
                     }
@@ -383,11 +410,7 @@ impl<'s> World<'s> {
         }
         let start = |request| Sent::Start { node, request };
         self.sent.extend(starts.into_iter().map(start));
-        let stop = |(cell, instances)| Sent::Stop {
-            node,
-            cell,
-            instances,
-        };
+        let stop = |(cell, instances)| Sent::Stop { cell, instances };
         self.sent.extend(stops.into_iter().map(stop));
     }
 
@@ -422,103 +445,5 @@ impl<'s> World<'s> {
         let unknown: Vec<String> = all.filter(|c| machine.feed().get(c).is_none()).collect();
         self.lost
             .extend(unknown.into_iter().map(|cell| (cell, now_ms)));
-    }
-
-    /// A message leaves a node.
-    fn send(&mut self, n: usize, mut message: Message) {
-        let now_ms = self.now_ms();
-        if self
-            .meddle
-            .is_some_and(|meddle| !meddle(now_ms, &mut message))
-        {
-            return;
-        }
-        let travel_us = 100 + self.random.below(400);
-        let place = &mut self.places[n];
-        if place.cut > 0 {
-            if !place.unsent_is_lost || place.noticed {
-                place.unsent.push(message);
-            }
-            return;
-        }
-        place.up_us = place.up_us.max(self.now_us + travel_us + place.slow_us);
-        self.queue.add(place.up_us, Happening::Sent(message));
-    }
-
-    /// The server hands a message to all that listen.
-    fn route(&mut self, message: &Message) {
-        let mut heard = false;
-        let mut group: Vec<(usize, usize)> = Vec::new();
-        for n in 0..self.places.len() {
-            if self.places[n].noticed || !self.places[n].alive {
-                continue;
-            }
-            for s in 0..self.places[n].subscriptions.len() {
-                let subscription = &self.places[n].subscriptions[s];
-                if !subscription.matches(&message.subject) {
-                    continue;
-                }
-                heard = true;
-                if subscription.group.is_some() {
-                    group.push((n, s));
-                } else {
-                    self.deliver(n, s, message);
-                }
-            }
-        }
-        if !group.is_empty() {
-            let (n, s) = group[self.random.place(group.len())];
-            self.deliver(n, s, message);
-        }
-        if let (false, Some(reply)) = (heard, &message.reply) {
-            let mut nobody = Message::new(reply.clone(), "");
-            nobody.no_responders = true;
-            self.route(&nobody);
-        }
-    }
-
-    fn deliver(&mut self, n: usize, subscription: usize, message: &Message) {
-        let twice = self.random.below(1_000) < self.script.duplicates;
-        for _ in 0..=u32::from(twice) {
-            let travel_us = 100 + self.random.below(400);
-            let overtake_us = self.random.below(self.script.overtake_us + 1);
-            let place = &mut self.places[n];
-            if place.dropping > 0 && self.random.below(3) == 0 {
-                place.dropped = true;
-                continue;
-            }
-            place.down_us = place.down_us.max(self.now_us + travel_us + place.slow_us);
-            let last_us = &mut place.subscription_us[subscription];
-            *last_us = (*last_us).max(place.down_us + overtake_us);
-            let arrival = Arrival {
-                to: n,
-                life: place.life,
-                what: Arrived::Message(subscription, message.clone()),
-            };
-            self.queue
-                .add(*last_us, Happening::Arrives(Box::new(arrival)));
-        }
-    }
-
-    fn arrives(&mut self, arrival: Arrival) {
-        let place = &mut self.places[arrival.to];
-        if place.life != arrival.life || !place.alive {
-            return;
-        }
-        match &arrival.what {
-            Arrived::Message(..) if place.cut > 0 => return,
-            Arrived::State(answer) if place.link.cut > 0 => {
-                return self.state_unheard(arrival.to, answer);
-            }
-            _ => {}
-        }
-        if place.frozen > 0 {
-            place.waiting.push(arrival);
-            return;
-        }
-        self.act(arrival.to, |node, now_ms, out| match arrival.what {
-            Arrived::Message(_, message) => node.receive(now_ms, &message, out),
-            Arrived::State(answer) => node.state_says(now_ms, answer, out),
-        });
     }
 }

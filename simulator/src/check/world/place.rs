@@ -30,6 +30,8 @@ pub(super) struct Place {
     pub(super) unsent: Vec<Message>,
     pub(super) unsent_is_lost: bool,
     pub(super) wake_us: u64,
+    /// The millisecond of its last timer, and how many there were in it.
+    pub(super) wakes: (u64, u32),
     /// When the last message left for the server, and arrived on each subscription.
     pub(super) up_us: u64,
     pub(super) down_us: u64,
@@ -60,6 +62,7 @@ impl Place {
             unsent: Vec::new(),
             unsent_is_lost: false,
             wake_us: u64::MAX,
+            wakes: (0, 0),
             up_us: 0,
             down_us: 0,
             subscription_us: Vec::new(),

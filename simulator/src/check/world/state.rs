@@ -17,6 +17,8 @@ pub(in crate::check) struct StateLink {
     /// How many faults keep it down.
     pub(super) cut: u32,
     pub(super) watch: Option<u64>,
+    /// The watch shows nothing more.
+    ended: bool,
     /// The watch has missed something, and the manager will notice.
     gap: bool,
     up_us: u64,
@@ -80,7 +82,8 @@ impl World<'_> {
                 }
             }
             StateRequest::Watch(watch) if of_this_life => {
-                self.places[n].link.watch = Some(watch);
+                let link = &mut self.places[n].link;
+                (link.watch, link.ended, link.gap) = (Some(watch), false, false);
                 for (key, revision, value) in self.state.bucket.values() {
                     let shown = StateAnswer::Shown {
                         watch,
@@ -101,7 +104,8 @@ impl World<'_> {
         let result = self.state.bucket.write(write);
         if let WriteResult::Written(revision) = result {
             for n in 0..self.places.len() {
-                let Some(watch) = self.places[n].link.watch else {
+                let link = &self.places[n].link;
+                let Some(watch) = link.watch.filter(|_| !link.ended) else {
                     continue;
                 };
                 let (key, value) = (write.key.clone(), write.value.clone());
@@ -131,6 +135,9 @@ impl World<'_> {
 
     /// The bucket says something to a manager.
     fn tell_state(&mut self, n: usize, answer: StateAnswer) {
+        if self.meddle_state.is_some_and(|meddle| !meddle(&answer)) {
+            return;
+        }
         let travel_us = 100 + self.random.below(400);
         let place = &mut self.places[n];
         let of_watch = answer.watch().is_some();
@@ -172,9 +179,10 @@ impl World<'_> {
     fn break_watch(&mut self, n: usize, within_ms: u64) {
         let at_us = self.now_us + self.random.below(within_ms * 1_000 + 1);
         let place = &mut self.places[n];
-        let Some(watch) = place.link.watch.take() else {
+        let Some(watch) = place.link.watch else {
             return;
         };
+        place.link.ended = true;
         let arrival = Arrival {
             to: n,
             life: place.life,
