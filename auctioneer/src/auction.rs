@@ -150,7 +150,9 @@ fn draw_up(parts: &mut Parts, auction: AuctionId, seed: u64) -> Batch {
 /// Announces new requests to the other auctioneers, which then do not start them: one event for
 /// each app.
 fn announce(parts: &mut Parts, batch: &Batch) {
-    let mut apps: BTreeMap<Arc<str>, NewRequests> = BTreeMap::new();
+    // in the order of their first requests
+    let mut apps: Vec<(Arc<str>, NewRequests)> = Vec::new();
+    let mut positions: FastMap<Arc<str>, usize> = FastMap::default();
     for slot in &batch.slots {
         let Some(ticket) = parts.requests.get_mut(slot.ticket) else {
             continue;
@@ -161,7 +163,11 @@ fn announce(parts: &mut Parts, batch: &Batch) {
         }
         // whole requests are claimed, even if only some of their instances are in this batch
         ticket.claim = Some(batch.auction);
-        let (ids, indices) = apps.entry(Arc::clone(&ticket.app)).or_default();
+        let position = *positions.entry(Arc::clone(&ticket.app)).or_insert_with(|| {
+            apps.push((Arc::clone(&ticket.app), NewRequests::default()));
+            apps.len() - 1
+        });
+        let (ids, indices) = &mut apps[position].1;
         ids.push(ticket.id.clone());
         indices.extend(ticket.instances.iter().map(|i| i.index));
     }
@@ -189,7 +195,7 @@ fn announce(parts: &mut Parts, batch: &Batch) {
 
 fn carry_out(parts: &mut Parts, batch: &Batch, decisions: Vec<Decision>, cells: usize) -> Counts {
     let mut past = Vec::with_capacity(decisions.len());
-    let mut winners: BTreeMap<Arc<str>, Vec<usize>> = BTreeMap::new();
+    let mut winners: FastMap<Arc<str>, Vec<usize>> = FastMap::default();
     let mut unplaced: BTreeMap<(&'static str, Arc<str>), Lines> = BTreeMap::new();
     let mut counts = Counts::default();
     // before anything else, while every request of the batch is still open
@@ -240,6 +246,8 @@ fn carry_out(parts: &mut Parts, batch: &Batch, decisions: Vec<Decision>, cells: 
         outcomes: FastMap::default(),
     });
     // by name of the cell, so that the same seed sends in the same order
+    let mut winners: Vec<(Arc<str>, Vec<usize>)> = winners.into_iter().collect();
+    winners.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
     for (cell, jobs) in winners {
         send(parts, batch, &cell, &jobs);
     }

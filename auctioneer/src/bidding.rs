@@ -31,7 +31,7 @@ pub(crate) struct Bidding {
 #[derive(Debug)]
 struct BidRound {
     auction: AuctionId,
-    missing: BTreeSet<Arc<str>>,
+    missing: FastSet<Arc<str>>,
     answered: FastSet<Arc<str>>,
     /// In addition to those, all except these, see
     /// [`SimulatedInput::Unchanged`](crate::sim::SimulatedInput).
@@ -83,14 +83,14 @@ impl Bidding {
     fn ask(&mut self, parts: &mut Parts, auction: AuctionId) {
         let now_ms = parts.turn.now_ms;
         let present = |(_, known): &(&Arc<str>, &Known)| known.absent_until_ms <= now_ms;
-        let live = parts.feed.cells().filter(present);
-        let mut missing: BTreeSet<Arc<str>> = live
+        let live = parts.feed.cells_unordered().filter(present);
+        let mut missing: FastSet<Arc<str>> = live
             .filter(|(_, known)| !known.silent)
             .map(|(name, _)| Arc::clone(name))
             .collect();
         if missing.is_empty() {
             // if all are silent the fault may be ours: then all are waited for again
-            let live = parts.feed.cells().filter(present);
+            let live = parts.feed.cells_unordered().filter(present);
             missing = live.map(|(name, _)| Arc::clone(name)).collect();
         }
         // an empty pool: the round ends at once, and the auction says that there are no cells
@@ -165,7 +165,7 @@ impl BidRound {
         if self.answered.len() >= parts.feed.pool().len() {
             return Vec::new();
         }
-        let names = parts.feed.cells().map(|(name, _)| name);
+        let names = parts.feed.cells_unordered().map(|(name, _)| name);
         let silent = names.filter(|name| !self.answered_by(name));
         silent.map(Arc::clone).collect()
     }

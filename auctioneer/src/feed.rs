@@ -4,16 +4,13 @@
 //! Pure: the time is an argument, and nothing is sent.
 
 mod apps;
+mod cells;
 mod debits;
 mod former;
 mod known;
 mod received;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use placement::{Cell, Kind, Pool};
 use shared::{
@@ -21,7 +18,7 @@ use shared::{
     wire::{Advert, Envelope, WireError, code, parse_cell},
 };
 
-use self::{apps::RunningApps, former::Former, known::lease_ms};
+use self::{apps::RunningApps, cells::Cells, former::Former, known::lease_ms};
 use crate::{counters::Counters, limits::Limits, pool_time::PoolTime};
 pub use known::{Debit, Known};
 pub use received::{LostCell, Received, ReportKind};
@@ -38,7 +35,7 @@ const ASK_NEWCOMER_MS: u64 = 10;
 /// All cells in the pool, and what is known of each.
 #[derive(Debug)]
 pub struct Feed {
-    cells: BTreeMap<Arc<str>, Known>,
+    cells: Cells,
     pool: Pool,
     time: PoolTime,
     /// Cells to which nothing is sent for now; the time of some may be over.
@@ -64,7 +61,7 @@ impl Feed {
     /// An empty pool; a longer ttl than this counts as this, milliseconds.
     pub fn new(max_ttl_ms: u64) -> Self {
         Self {
-            cells: BTreeMap::new(),
+            cells: Cells::default(),
             pool: Pool::default(),
             time: PoolTime::default(),
             unreachable: BTreeSet::new(),
@@ -89,7 +86,12 @@ impl Feed {
 
     /// The cells, by name.
     pub fn cells(&self) -> impl Iterator<Item = (&Arc<str>, &Known)> {
-        self.cells.iter()
+        self.cells.by_name()
+    }
+
+    /// The cells, in any order.
+    pub(crate) fn cells_unordered(&self) -> impl Iterator<Item = (&Arc<str>, &Known)> {
+        self.cells.unordered()
     }
 
     /// One cell.
@@ -118,7 +120,7 @@ impl Feed {
         // cells went on advertising while we heard nothing: their silence was ours
         if !self.time.evidence(now_ms) {
             let pool_ms = self.time.now_ms();
-            for known in self.cells.values_mut() {
+            for (_, known) in self.cells.unordered_mut() {
                 known.expires_at_ms = known.expires_at_ms.max(pool_ms + lease_ms(known.ttl_ms));
             }
         }
@@ -132,11 +134,10 @@ impl Feed {
     /// Removes the cells whose advertisements have expired, and returns them.
     pub fn expire(&mut self, now_ms: u64, counters: &mut Counters) -> Vec<LostCell> {
         let pool_ms = self.time.now_ms();
-        let ended = self
-            .cells
-            .iter()
-            .filter(|(_, k)| k.expires_at_ms <= pool_ms);
-        let ended: Vec<Arc<str>> = ended.map(|(name, _)| Arc::clone(name)).collect();
+        let ended = self.cells.unordered();
+        let ended = ended.filter(|(_, k)| k.expires_at_ms <= pool_ms);
+        let mut ended: Vec<Arc<str>> = ended.map(|(name, _)| Arc::clone(name)).collect();
+        ended.sort_unstable();
         let lost: Vec<LostCell> = ended.iter().filter_map(|name| self.forget(name)).collect();
         counters.cells_lost += lost.len() as u64;
         // here, because leases are checked often, and this need not be exact
@@ -145,7 +146,7 @@ impl Feed {
     }
 
     fn forget(&mut self, name: &str) -> Option<LostCell> {
-        let (name, known) = self.cells.remove_entry(name)?;
+        let (name, known) = self.cells.remove(name)?;
         self.unproven.remove(&name);
         let cell = self.pool.get(&name);
         let lost = LostCell {
@@ -274,7 +275,7 @@ impl Feed {
     }
 
     fn leave(&mut self, now_ms: u64, envelope: &Envelope, counters: &mut Counters) -> Received {
-        let known = self.cells.get_key_value(envelope.cell.as_str());
+        let known = self.cells.named(&envelope.cell);
         // a withdrawal of an incarnation that is not known, or no longer: nobody is here to remove
         let Some((name, known)) = known.filter(|(_, k)| k.incarnation == envelope.incarnation)
         else {
@@ -300,7 +301,7 @@ impl Feed {
         ttl_ms: Option<u64>,
     ) -> Received {
         let pool_ms = self.time.now_ms();
-        let Some((name, known)) = get_mut(&mut self.cells, &envelope.cell) else {
+        let Some((name, known)) = self.cells.named_mut(&envelope.cell) else {
             return Received::default();
         };
         known.touch(now_ms, pool_ms, envelope, ttl_ms);
@@ -311,12 +312,8 @@ impl Feed {
             self.unproven.remove(&name);
         }
         let (removed, settled) = known.drop_shown(None, envelope);
-        if let (false, Some(cell)) = (removed.is_empty(), self.pool.get(&name)) {
-            let mut cell = cell.clone();
-            for debit in &removed {
-                cell.credit(&debit.job.request);
-            }
-            self.pool.put(cell);
+        if !removed.is_empty() {
+            self.return_all(&name, &removed);
             // what a debit held is free again: something that waits may fit
             self.version += 1;
         }
@@ -331,7 +328,7 @@ impl Feed {
     /// advanced as ours has.
     pub(crate) fn renew_all(&mut self, now_ms: u64, advertised: bool, except: &BTreeSet<Arc<str>>) {
         let pool_ms = self.time.now_ms();
-        for (name, known) in &mut self.cells {
+        for (name, known) in self.cells.unordered_mut() {
             if except.contains(name) {
                 continue;
             }
@@ -361,7 +358,7 @@ impl Feed {
             counters.dropped_too_large += 1;
             return Received::default();
         }
-        let joined = !self.cells.contains_key(envelope.cell.as_str());
+        let joined = self.cells.get(&envelope.cell).is_none();
         let mut left = None;
         if joined && self.cells.len() >= MAX_CELLS {
             // only a cell that has just answered takes a place, and only that of one which never has
@@ -378,7 +375,7 @@ impl Feed {
             self.apps.outdated();
         }
         let pool_ms = self.time.now_ms();
-        let name: Arc<str> = match self.cells.get_key_value(envelope.cell.as_str()) {
+        let name: Arc<str> = match self.cells.named(&envelope.cell) {
             Some((name, _)) => Arc::clone(name),
             None => envelope.cell.as_str().into(),
         };
@@ -387,8 +384,8 @@ impl Feed {
         } else if joined {
             self.unproven.insert(Arc::clone(&name));
         }
-        let known = self.cells.entry(Arc::clone(&name));
-        let known = known.or_insert_with(|| Known::new(now_ms, envelope, ttl_ms));
+        let new = || Known::new(now_ms, envelope, ttl_ms);
+        let known = self.cells.get_or_insert(&name, new);
         known.touch(now_ms, pool_ms, envelope, Some(ttl_ms));
         known.seq = envelope.seq;
         if kind == ReportKind::Advert {
@@ -412,11 +409,11 @@ impl Feed {
 
     /// What was sent to an earlier incarnation of the cell ended with it.
     fn end_earlier(&mut self, now_ms: u64, envelope: &Envelope) {
-        let known = self.cells.get_key_value(envelope.cell.as_str());
+        let known = self.cells.named(&envelope.cell);
         if let Some((name, known)) = known.filter(|(_, k)| k.incarnation != envelope.incarnation) {
             self.former
                 .add(now_ms, name, known.incarnation, known.ttl_ms);
-            self.cells.remove(envelope.cell.as_str());
+            self.cells.remove(&envelope.cell);
         }
     }
 
@@ -453,7 +450,7 @@ impl Feed {
     /// Nothing is sent there until the cell advertises again, or one interval of its advertisements
     /// has passed.
     pub fn absent(&mut self, cell: &str, now_ms: u64) {
-        if let Some((name, known)) = get_mut(&mut self.cells, cell) {
+        if let Some((name, known)) = self.cells.named_mut(cell) {
             self.unreachable.insert(name);
             // an interval is a third of the ttl by default, and half of it at most
             known.absent_until_ms = now_ms + known.ttl_ms / 3;
@@ -482,14 +479,4 @@ impl Feed {
             known.silent = false;
         }
     }
-}
-
-fn get_mut<'c>(
-    cells: &'c mut BTreeMap<Arc<str>, Known>,
-    cell: &str,
-) -> Option<(Arc<str>, &'c mut Known)> {
-    let (name, _) = cells.get_key_value(cell)?;
-    let name = Arc::clone(name);
-    let known = cells.get_mut(cell)?;
-    Some((name, known))
 }

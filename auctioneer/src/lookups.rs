@@ -3,16 +3,19 @@
 //! auctioneers have begun the same request, what runs twice.
 
 mod duplicates;
+mod lookup;
 mod restarted;
+mod silent;
+mod watches;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
-use placement::{Kind, Request};
+use placement::Request;
 use shared::{
-    VERSION,
+    InstanceId, RequestId, VERSION,
     wire::{InstanceState, Instances, InstancesAnswer, to_bytes},
 };
 
@@ -22,24 +25,22 @@ use crate::{
     other_answer::OtherAnswer,
     parts::Parts,
     requests::Opened,
-    ticket::{Begun, Done, Slot, State, Ticket},
+    ticket::{Begun, Done, Slot, Ticket},
 };
-use duplicates::{Holder, end_duplicates};
+use duplicates::end_duplicates;
+use lookup::Lookup;
 use restarted::Restarted;
-use shared::{AuctionId, InstanceId, RequestId};
+use silent::{Silent, unknown};
+use watches::{AGAIN_MS, Watches};
 
-/// How long the cells' answers are awaited.
+/// How long the cells' answers are awaited before it matters which cells are missing.
 const LOOKUP_WAIT_MS: u64 = 500;
-/// So many instances are asked for by id in one question; of a larger request, by app.
-const ASKED_BY_ID: usize = 1_000;
-/// How often the cells are asked again what runs of a request that another auctioneer has begun.
-const AGAIN_MS: u64 = 500;
-/// How long: a start that is on its way is refused as stale before that.
-const WATCHED_MS: u64 = 8_000;
-/// The most requests that are watched.
-const MAX_WATCHED: usize = 10_000;
-/// Silent cells that an answer names.
-const NAMED: usize = 3;
+/// What is wanted while a question about instances is being answered is asked for together, so much later at
+/// the most: each question takes the time of every cell.
+const BETWEEN_QUESTIONS_MS: u64 = 100;
+/// So long before its deadline a request waits no more for cells that may run it: what the others can be
+/// asked to run takes an auction and their answers.
+const SEND_MS: u64 = 1_500;
 
 /// The questions to the cells.
 #[derive(Debug, Default)]
@@ -51,32 +52,9 @@ pub(crate) struct Lookups {
     /// Requests that are looked for again later.
     later: BTreeSet<(u64, TicketId)>,
     /// Requests that two auctioneers have begun.
-    watched: BTreeMap<RequestId, Watched>,
+    watches: Watches,
     /// What was started although it may have been begun before: a lost cell may run it, too.
     restarted: Restarted,
-}
-
-/// A question to the cells that is not answered by all.
-#[derive(Debug, Default)]
-struct Lookup {
-    missing: BTreeSet<Arc<str>>,
-    /// The requests that wait for it.
-    tickets: Vec<TicketId>,
-    /// Whether it asks for the requests' own instances, or for those that they name.
-    own: bool,
-    /// It asks for these, too, which are watched.
-    watches: Vec<RequestId>,
-    /// The instances that are asked for, with their apps, and where they are.
-    instances: BTreeMap<InstanceId, (Arc<str>, Vec<Holder>)>,
-    until_ms: u64,
-}
-
-/// A request that two auctioneers have begun.
-#[derive(Debug)]
-struct Watched {
-    begun: Arc<Begun>,
-    next_ms: u64,
-    until_ms: u64,
 }
 
 /// The items of `near` and `far` that name an instance: its id as it was written, and read.
@@ -120,100 +98,66 @@ impl Lookups {
             .extend(keys.iter().map(|key| (now_ms + AGAIN_MS, *key)));
     }
 
-    /// Two auctioneers have begun the request: what runs twice is ended. What is watched already is not asked
-    /// for sooner: each question may end with announcements, and each of these comes here.
+    /// Two auctioneers have begun the request: what runs twice is ended.
     pub(crate) fn watch(&mut self, now_ms: u64, id: &RequestId, begun: Arc<Begun>) {
-        let until_ms = now_ms + WATCHED_MS;
-        if let Some(watched) = self.watched.get_mut(id) {
-            watched.begun = begun;
-            watched.until_ms = watched.until_ms.max(until_ms);
-        } else if self.watched.len() < MAX_WATCHED {
-            let watched = Watched {
-                begun,
-                next_ms: now_ms,
-                until_ms,
-            };
-            self.watched.insert(id.clone(), watched);
-        }
+        self.watches.add(now_ms, id, begun);
     }
 
     /// Asks the cells for everything that is wanted, in few questions.
     fn ask_wanted(&mut self, parts: &mut Parts) {
-        let mut together = Lookup::default();
-        for key in std::mem::take(&mut self.wanted) {
-            let Some(ticket) = parts.requests.get(key) else {
-                continue;
-            };
-            let begun = ticket.begun();
-            self.gather(parts, &mut together, &begun);
-            together.tickets.push(key);
-        }
-        let now_ms = parts.turn.now_ms;
-        // before they are asked for: the time is up for those that nobody has extended
-        self.watched.retain(|_, watched| watched.until_ms > now_ms);
-        let mut due = Vec::new();
-        for (id, watched) in &mut self.watched {
-            if watched.next_ms <= now_ms {
-                watched.next_ms = now_ms + AGAIN_MS;
-                due.push((id.clone(), Arc::clone(&watched.begun)));
+        while self.may_ask_ms() <= parts.turn.now_ms {
+            let together = self.gather(parts);
+            if together.instances.is_empty() {
+                return;
             }
+            let question = together.question();
+            self.ask(parts, &question, together);
         }
-        for (id, begun) in due {
-            self.gather(parts, &mut together, &begun);
-            together.watches.push(id);
-        }
-        self.ask_own(parts, together);
     }
 
-    /// Adds to a question, or asks it first when it is large enough.
-    fn gather(&mut self, parts: &mut Parts, together: &mut Lookup, begun: &Begun) {
-        let count = together.instances.len() + begun.instances.len();
-        if count > ASKED_BY_ID && !together.instances.is_empty() {
-            self.ask_own(parts, std::mem::take(together));
-        }
-        let instances = begun.instances.iter();
-        let nowhere = instances.map(|id| (*id, (Arc::clone(&begun.app), Vec::new())));
-        together.instances.extend(nowhere);
+    /// When the cells may be asked for instances of requests again.
+    fn may_ask_ms(&self) -> u64 {
+        let own = self.open.values().filter(|lookup| lookup.own);
+        own.map(|lookup| lookup.asked_ms + BETWEEN_QUESTIONS_MS)
+            .max()
+            .unwrap_or(0)
     }
 
-    fn ask_own(&mut self, parts: &mut Parts, mut lookup: Lookup) {
-        let Some((app, _)) = lookup.instances.values().next() else {
-            return;
+    /// The next question: what waits for an answer first, then what is watched.
+    fn gather(&mut self, parts: &Parts) -> Lookup {
+        let mut together = Lookup {
+            own: true,
+            ..Lookup::default()
         };
-        let one_app = lookup.instances.values().all(|(other, _)| other == app);
-        // more than fit are those of one request
-        let question = if lookup.instances.len() > ASKED_BY_ID {
-            Instances {
-                v: VERSION,
-                app: Some(app.as_ref().to_owned()),
-                ids: Vec::new(),
+        while let Some(key) = self.wanted.first().copied() {
+            if let Some(ticket) = parts.requests.get(key) {
+                if !together.has_room_for(ticket.instances.len()) {
+                    break;
+                }
+                together.add(&ticket.begun());
+                together.tickets.push(key);
             }
-        } else {
-            Instances {
-                v: VERSION,
-                app: one_app.then(|| app.as_ref().to_owned()),
-                ids: lookup.instances.keys().copied().collect(),
-            }
-        };
-        lookup.own = true;
-        self.ask(parts, &question, lookup);
+            self.wanted.pop_first();
+        }
+        self.watches.ask(parts.turn.now_ms, &mut together);
+        together
     }
 
     /// Into the next auction, once it is known where the instances are that the request names.
     fn find_named(&mut self, parts: &mut Parts, key: TicketId) {
-        let locality = parts.settings.policy.has_locality();
         let Some(ticket) = parts.requests.get_mut(key) else {
             return;
         };
         let ids: Vec<InstanceId> = named(&ticket.request).map(|(_, id)| id).collect();
-        if ids.is_empty() || ticket.located.is_some() || !locality {
+        let known = ids.is_empty() || ticket.located.is_some();
+        if known || !parts.settings.policy.has_locality() {
             return parts.requests.queue(key);
         }
         ticket.located = Some(Vec::new());
         let question = Instances {
             v: VERSION,
-            app: None,
             ids,
+            ..Instances::default()
         };
         let lookup = Lookup {
             tickets: vec![key],
@@ -225,13 +169,14 @@ impl Lookups {
     fn ask(&mut self, parts: &mut Parts, question: &Instances, mut lookup: Lookup) {
         let cells = parts.feed.cells();
         lookup.missing = cells.map(|(name, _)| Arc::clone(name)).collect();
+        lookup.asked_ms = parts.turn.now_ms;
         lookup.until_ms = parts.turn.now_ms + LOOKUP_WAIT_MS;
-        // no cell is known, so no answer will end the lookup
-        if lookup.missing.is_empty() {
-            return self.conclude(parts, lookup);
-        }
         self.next += 1;
         let id = LookupId::new(self.next);
+        // no cell is known, so no answer will end the lookup
+        if lookup.missing.is_empty() {
+            return self.conclude(parts, id, lookup);
+        }
         parts.turn.out.push(AuctioneerOutput::AskInstances {
             lookup: id,
             body: to_bytes(question),
@@ -250,16 +195,7 @@ impl Lookups {
             lookup.missing.remove(answer.cell.as_str());
         }
         if lookup.own {
-            for held in &answer.instances {
-                if let Some((_, holders)) = lookup.instances.get_mut(&held.instance) {
-                    holders.push(Holder {
-                        ended: has_ended(held.state),
-                        claim: held.claim.unwrap_or(AuctionId::nil()),
-                        cell: answer.cell.as_str().into(),
-                        request: held.request.clone(),
-                    });
-                }
-            }
+            lookup.found(answer);
         } else {
             for key in &lookup.tickets {
                 locate(parts, *key, answer);
@@ -268,12 +204,12 @@ impl Lookups {
         if lookup.missing.is_empty()
             && let Some(lookup) = self.open.remove(&id)
         {
-            self.conclude(parts, lookup);
+            self.conclude(parts, id, lookup);
         }
     }
 
     /// All have answered, or the time is up.
-    fn conclude(&mut self, parts: &mut Parts, mut lookup: Lookup) {
+    fn conclude(&mut self, parts: &mut Parts, id: LookupId, mut lookup: Lookup) {
         if !lookup.own {
             for key in lookup.tickets {
                 parts.requests.queue(key);
@@ -285,35 +221,67 @@ impl Lookups {
             holders.sort();
             holders.dedup_by(|a, b| a.cell == b.cell);
             end_duplicates(parts, app, *instance, holders);
+            // if some requests wait on, the others are not ended once more
+            holders.truncate(1);
         }
-        // who has not answered is asked until it has, or is lost
-        for watched in lookup.watches.iter().filter(|_| !lookup.missing.is_empty()) {
-            if let Some(watched) = self.watched.get_mut(watched) {
-                watched.until_ms = watched.until_ms.max(watched.next_ms + AGAIN_MS);
-            }
+        if !lookup.missing.is_empty() {
+            self.watches.unanswered(&lookup.watches);
         }
-        for key in std::mem::take(&mut lookup.tickets) {
-            self.found(parts, key, &lookup);
+        lookup.watches.clear();
+        let silent = Silent::of(parts.feed.pool(), &lookup);
+        let mut waiting = std::mem::take(&mut lookup.tickets);
+        waiting.retain(|key| self.found(parts, *key, &lookup, &silent));
+        if !waiting.is_empty() {
+            lookup.tickets = waiting;
+            self.wait_on(parts, id, lookup);
         }
     }
 
+    /// Cells that may run what is left of these requests have not answered, and there is time.
+    fn wait_on(&mut self, parts: &mut Parts, id: LookupId, mut lookup: Lookup) {
+        let now_ms = parts.turn.now_ms;
+        let tickets = lookup.tickets.iter();
+        let tickets = tickets.filter_map(|key| parts.requests.get(*key));
+        let checked = tickets.flat_map(Ticket::checked);
+        let checked: BTreeSet<InstanceId> = checked.map(|(_, instance)| instance.id).collect();
+        lookup.instances.retain(|id, _| checked.contains(id));
+        lookup.until_ms = now_ms + LOOKUP_WAIT_MS;
+        lookup.rounds += 1;
+        // the question or an answer may be lost; but those that have much to do must not get ever more questions
+        if lookup.rounds.is_power_of_two() {
+            lookup.asked_ms = now_ms;
+            parts.turn.out.push(AuctioneerOutput::AskInstances {
+                lookup: id,
+                body: to_bytes(&lookup.question()),
+            });
+        }
+        self.open.insert(id, lookup);
+    }
+
     /// What the cells hold of a request is placed; what none of them holds is started, unless one that
-    /// may hold it is silent.
-    fn found(&mut self, parts: &mut Parts, key: TicketId, lookup: &Lookup) {
+    /// may hold it is silent. Whether the request waits for such a cell.
+    fn found(
+        &mut self,
+        parts: &mut Parts,
+        key: TicketId,
+        lookup: &Lookup,
+        silent: &Silent,
+    ) -> bool {
+        let now_ms = parts.turn.now_ms;
         let Some(ticket) = parts.requests.get(key) else {
-            return;
+            return false;
         };
         let yielded = ticket.yielded;
-        let silent = may_hold(parts, ticket, &lookup.missing);
+        let silent = silent.may_hold(parts.requests.outcomes(), ticket);
+        let in_time = now_ms + SEND_MS < ticket.ends_ms();
+        let mut waits = false;
         // their answer names cells; what those say themselves counts more, so it is used when all have spoken
         let theirs = ticket.theirs.as_ref().filter(|_| lookup.missing.is_empty());
         let theirs = theirs.map(|body| OtherAnswer::read(body));
         // until then the other auctioneer's start may still arrive at its cell
-        let late = parts.turn.now_ms >= ticket.deadline_ms;
-        let instances = ticket.instances.iter().enumerate();
-        let checked = instances.filter(|(_, i)| matches!(i.state, State::Checking));
+        let late = now_ms >= ticket.deadline_ms;
         let mut found: Vec<(Slot, Done)> = Vec::new();
-        for (position, instance) in checked {
+        for (position, instance) in ticket.checked() {
             let holder = lookup.instances.get(&instance.id);
             let holder = holder.and_then(|(_, holders)| holders.first());
             let by_them = || theirs.as_ref().and_then(|theirs| theirs.of(instance.index));
@@ -326,7 +294,11 @@ impl Lookups {
                 },
                 // where a silent cell may run it, a start elsewhere would be a second copy
                 None if silent.is_empty() => continue,
-                None => unknown(&silent),
+                None if in_time => {
+                    waits = true;
+                    continue;
+                }
+                None => unknown(silent),
             };
             found.push((Slot::new(key, position), done));
         }
@@ -335,13 +307,14 @@ impl Lookups {
         }
         // all of it was found, so the request has ended
         if parts.requests.get(key).is_none() {
-            return;
+            return false;
         }
         if yielded {
-            self.later.insert((parts.turn.now_ms + AGAIN_MS, key));
-        } else {
+            self.later.insert((now_ms + AGAIN_MS, key));
+        } else if !waits {
             self.start_after_all(parts, key, lookup.missing.is_empty());
         }
+        waits
     }
 
     /// No cell holds it. If somebody has begun it before, a start may still be on its way; and not
@@ -368,7 +341,7 @@ impl Lookups {
         let over: Vec<LookupId> = over.map(|(id, _)| *id).collect();
         for id in over {
             if let Some(lookup) = self.open.remove(&id) {
-                self.conclude(parts, lookup);
+                self.conclude(parts, id, lookup);
             }
         }
         while let Some((at_ms, key)) = self.later.first().copied()
@@ -421,13 +394,13 @@ impl Lookups {
     pub(crate) fn next_ms(&self) -> Option<u64> {
         let open = self.open.values().map(|lookup| lookup.until_ms).min();
         let later = self.later.first().map(|(at_ms, _)| *at_ms);
-        let watched = self
-            .watched
-            .values()
-            .map(|w| w.next_ms.min(w.until_ms))
-            .min();
-        let wanted = (!self.wanted.is_empty() || self.restarted.look).then_some(0);
-        [open, later, watched, wanted].into_iter().flatten().min()
+        let watched = self.watches.next_ms();
+        let wanted = (!self.wanted.is_empty()).then_some(0);
+        // what is to be asked waits for its turn
+        let asked = [watched, wanted].into_iter().flatten().min();
+        let asked = asked.map(|at_ms| at_ms.max(self.may_ask_ms()));
+        let look = self.restarted.look.then_some(0);
+        [open, later, asked, look].into_iter().flatten().min()
     }
 }
 
@@ -440,39 +413,6 @@ fn may_run_already(parts: &mut Parts, key: TicketId) -> bool {
     let (app, kind) = (&ticket.app, ticket.request.kind);
     // an id that we gave it ourselves is new
     ticket.given && !parts.requests.trusts_ids() && parts.feed.may_run(parts.turn.now_ms, app, kind)
-}
-
-fn has_ended(state: InstanceState) -> bool {
-    use InstanceState as Is;
-    matches!(state, Is::Exited | Is::Crashed | Is::Stopping)
-}
-
-/// Those of the silent cells that may hold some of a request: all, where somebody is known to have begun
-/// it, else those that had instances of its app when they were heard last.
-fn may_hold(parts: &Parts, ticket: &Ticket, silent: &BTreeSet<Arc<str>>) -> Vec<Arc<str>> {
-    let begun = parts.requests.outcomes().get(ticket.id.as_str()).is_some();
-    let holds = |name: &&Arc<str>| {
-        let cell = parts.feed.pool().get(name);
-        cell.is_some_and(|cell| match ticket.request.kind {
-            Kind::Lrp => cell.count_of(&ticket.app) > 0,
-            Kind::Task => cell.counts.tasks > 0,
-        })
-    };
-    let silent = silent.iter().filter(|name| begun || holds(name));
-    silent.map(Arc::clone).collect()
-}
-
-/// Cells that may run it did not answer.
-fn unknown(silent: &[Arc<str>]) -> Done {
-    let named: Vec<&str> = silent.iter().take(NAMED).map(AsRef::as_ref).collect();
-    let mut names = named.join(", ");
-    if silent.len() > NAMED {
-        names = format!("{names} and {} others", silent.len() - NAMED);
-    }
-    let cell = silent.first().filter(|_| silent.len() == 1);
-    let why =
-        format!("{names} did not answer whether it runs there already; not started elsewhere");
-    Done::unknown(cell.cloned(), &why)
 }
 
 /// Remembers for the auction which of the instances that a request names a cell holds.

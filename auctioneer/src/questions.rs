@@ -119,7 +119,7 @@ fn other_pool(feed: &Feed, dry_run: &DryRun) -> Result<Option<Pool>, WireError> 
         // at most as many as were counted above
         let count = u32::try_from(add.count).unwrap_or(u32::MAX);
         pool.add_like(&add.like, count)
-            .map_err(|e| invalid("add_cells.like", format!("add_cells: {e}")))?;
+            .map_err(|e| invalid("add_cells.like", format!("add_cells.{e}")))?;
     }
     for name in &dry_run.without {
         if pool.get(name).is_none() {

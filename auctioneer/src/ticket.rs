@@ -80,6 +80,21 @@ impl Ticket {
         }
     }
 
+    /// Its instances of which the cells are asked whether they run already, with their positions.
+    pub(crate) fn checked(&self) -> impl Iterator<Item = (usize, &Instance)> {
+        let instances = self.instances.iter().enumerate();
+        instances.filter(|(_, instance)| matches!(instance.state, State::Checking))
+    }
+
+    /// Until when something can become of what waits: the reply, and after it the end of the queue timeout.
+    pub(crate) fn ends_ms(&self) -> u64 {
+        if self.replied {
+            self.queue_end_ms
+        } else {
+            self.deadline_ms
+        }
+    }
+
     /// Whether a cell was sent some of it.
     pub(crate) fn was_sent(&self) -> bool {
         self.instances.iter().any(|instance| instance.sent)

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Bound,
     sync::Arc,
 };
 
@@ -291,6 +292,17 @@ impl Apps {
     /// All apps by name.
     pub(crate) fn by_name(&self) -> impl Iterator<Item = AppId> + '_ {
         self.by_name.values().copied()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// The apps after this name; all if none is given.
+    pub(crate) fn after(&self, name: Option<&str>) -> impl Iterator<Item = AppId> + use<'_> {
+        let from = name.map_or(Bound::Unbounded, Bound::Excluded);
+        let range = self.by_name.range::<str, _>((from, Bound::Unbounded));
+        range.map(|(_, id)| *id)
     }
 
     pub(crate) fn insert(&mut self, app: App) -> AppId {

@@ -30,7 +30,7 @@ pub(crate) fn shown(parts: &mut Parts, key: &str, revision: u64, value: Option<&
         return;
     };
     let was_newer = parts.bucket.newer.remove(key);
-    // the lease may be in a bucket of its own, with its own revisions
+    // the lease is in a bucket of its own, with revisions of its own
     if parts.bucket.ready && stored_key != StoredKey::Lease {
         parts.bucket.highest = parts.bucket.highest.max(revision);
     }
@@ -55,7 +55,7 @@ pub(crate) fn shown(parts: &mut Parts, key: &str, revision: u64, value: Option<&
         Err(Unusable::Newer(format)) => {
             parts.bucket.newer.insert(key.to_owned());
             let why = format!(
-                "{key} has format {format}, and this manager knows {FORMAT}: it does nothing until it is replaced"
+                "{key} has format {format}; this manager reads {FORMAT} at most and does nothing: run a newer version of it"
             );
             let mut event = Event::app(events::NEWER_FORMAT, "manager");
             event.reason = Some(why);
@@ -86,7 +86,7 @@ fn lease(parts: &mut Parts, revision: u64, value: Option<&Bytes>) -> Result<(), 
 fn meta(parts: &mut Parts, revision: u64, value: Option<&Bytes>) -> Result<(), Unusable> {
     let record: Option<MetaRecord> = value.map(|value| read_stored(value)).transpose()?;
     parts.bucket.meta_revision = revision;
-    parts.bucket.has_meta = record.is_some();
+    parts.bucket.meta_shown = record.is_some();
     if let Some(record) = record {
         known(parts, record.bucket);
     }
@@ -99,7 +99,7 @@ fn known(parts: &mut Parts, id: BucketId) {
     if let Some(before) = before.filter(|before| *before != id) {
         let mut event = Event::app(events::BUCKET_CHANGED, "manager");
         event.reason = Some(format!(
-            "bucket {id} instead of {before}: what was started from the other one is left as it is"
+            "the bucket's id was {before} and is {id}: instances that were started from the earlier one are left as they are"
         ));
         parts.tell(event);
         parts.bucket.highest = 0;
@@ -143,7 +143,9 @@ fn app(
     value: Option<&Bytes>,
 ) -> Result<(), Unusable> {
     let known = parts.apps.named(name);
+    parts.bucket.deleted.remove(name);
     let Some(value) = value else {
+        parts.bucket.deleted.insert(Arc::clone(name), revision);
         // not how an app is deleted: what runs of it is left alone
         if let Some(id) = known {
             forget_app(parts, id);
@@ -168,7 +170,7 @@ fn app(
     let live = parts.bucket.ready;
     let mut app = App::new(record, revision, parts.now_ms);
     // only what was never started can be started at once
-    if live && app.record.version == 1 {
+    if live && app.record.version == 1 && !app.record.restored {
         app.new_in = parts.period;
     }
     parts.apps.insert(app);
@@ -401,8 +403,10 @@ fn rollout(
 
 /// The watch ended: everything is shown again.
 pub(crate) fn interrupted(parts: &mut Parts) {
-    (parts.bucket.ready, parts.bucket.has_meta) = (false, false);
+    parts.bucket.ready = false;
+    parts.bucket.meta_shown = false;
     parts.bucket.meta_revision = 0;
+    parts.bucket.deleted.clear();
     parts.bucket.early.clear();
     parts.lease.forget(parts.now_ms);
     let ids: Vec<AppId> = parts.apps.by_name().collect();
@@ -428,37 +432,31 @@ pub(crate) fn ready(parts: &mut Parts, revision: u64) {
     parts.settle();
 }
 
-/// Whether the id must be stored now. A bucket without apps gets a new one: what belonged to it before is not this one's.
+/// Whether the bucket has no id and needs one.
 fn lacks_meta(parts: &Parts) -> bool {
     let bucket = &parts.bucket;
-    bucket.ready && !bucket.has_meta && !bucket.meta_busy && bucket.newer.is_empty()
+    bucket.ready && !bucket.meta_shown && !bucket.meta_busy && bucket.newer.is_empty()
 }
 
-/// Stores the id if there is none.
+/// Stores the id if there is none. A bucket without apps gets a new one, as it may have been deleted and created anew:
+/// what was started from it before is left as it is.
 pub(crate) fn due(parts: &mut Parts) {
     if !lacks_meta(parts) || parts.now_ms < parts.bucket.meta_due_ms {
         return;
     }
     parts.bucket.meta_busy = true;
-    let is_empty = parts.apps.by_name().next().is_none();
+    let is_empty = parts.apps.count() == 0;
     let id = match parts.bucket.id {
         Some(id) if !is_empty => id,
         None if !is_empty => {
             let mut event = Event::app(events::UNREADABLE, "manager");
-            event.reason = Some(
-                "meta is missing: nothing is started or stopped without the bucket's id".into(),
-            );
+            let why = "meta is missing: nothing is started or stopped without the bucket's id";
+            event.reason = Some(why.into());
             return parts.tell(event);
         }
         _ => BucketId::new(u32::try_from(parts.random.draw() >> 32).unwrap_or_default()),
     };
-    let record = MetaRecord {
-        format: FORMAT,
-        bucket: id,
-    };
-    let expected = Some(parts.bucket.meta_revision);
-    let value = Some(to_bytes(&record));
-    parts.write(Purpose::Meta(id), StoredKey::Meta, value, expected);
+    write_meta(parts, id);
 }
 
 /// When the id must be stored.
@@ -467,6 +465,17 @@ pub(crate) fn next_ms(parts: &Parts) -> u64 {
         return parts.bucket.meta_due_ms;
     }
     u64::MAX
+}
+
+/// Stores the bucket's id.
+pub(crate) fn write_meta(parts: &mut Parts, id: BucketId) {
+    let record = MetaRecord {
+        format: FORMAT,
+        bucket: id,
+    };
+    let value = Some(to_bytes(&record));
+    let expected = Some(parts.bucket.meta_revision);
+    parts.write(Purpose::Meta(id), StoredKey::Meta, value, expected);
 }
 
 /// The bucket is an older one with the same id: nothing that it says may stop or start anything.
@@ -485,8 +494,7 @@ pub(crate) fn meta_written(parts: &mut Parts, id: BucketId, result: WriteResult)
     if let WriteResult::Written(revision) = result
         && revision > parts.bucket.meta_revision
     {
-        parts.bucket.meta_revision = revision;
-        parts.bucket.has_meta = true;
+        (parts.bucket.meta_revision, parts.bucket.meta_shown) = (revision, true);
         known(parts, id);
     }
 }

@@ -6,6 +6,7 @@ use shared::wire::{WireError, code, to_bytes};
 use crate::{
     apps::App,
     definition::{AppDefinition, check_instances},
+    differences::Differences,
     ids::{AppId, AppUid, CommandKey},
     io::{AppAnswer, AppCommand, WriteResult},
     parts::{Parts, PastVersion, PendingCommand, Purpose},
@@ -19,6 +20,8 @@ use crate::{
 const MAX_COMMANDS: usize = 1_000;
 /// Somebody else changes the app again and again.
 const MAX_TRIES: u32 = 10;
+/// Whoever asks waits for 10 s.
+const MAX_WAIT_MS: u64 = 8_000;
 /// Between two tries: by then the watch shows what came before.
 const AGAIN_MS: u64 = 200;
 
@@ -34,6 +37,7 @@ pub(crate) fn take(parts: &mut Parts, to: CommandKey, app: String, command: AppC
         app,
         command,
         tries: 0,
+        since_ms: parts.now_ms,
         due_ms: parts.now_ms,
         done: None,
     };
@@ -60,9 +64,16 @@ pub(crate) fn next_ms(parts: &Parts) -> u64 {
 
 fn attempt(parts: &mut Parts, mut pending: PendingCommand) {
     if !parts.bucket.is_known() {
-        let message = "the stored state is not available to this manager";
-        let error = WireError::new(code::INTERNAL, message);
-        return parts.reply(pending.to, Err(error));
+        return parts.reply(pending.to, Err(unavailable()));
+    }
+    match adopt_bucket(parts, &pending) {
+        Ok(false) => {}
+        Ok(true) => {
+            pending.tries += 1;
+            pending.due_ms = parts.now_ms + AGAIN_MS;
+            return parts.commands.push(pending);
+        }
+        Err(error) => return parts.reply(pending.to, Err(error)),
     }
     let fresh = new_uid(parts);
     let known = parts.apps.named(&pending.app);
@@ -74,22 +85,33 @@ fn attempt(parts: &mut Parts, mut pending: PendingCommand) {
         )),
         _ => edit(app, &pending.app, &pending.command, fresh),
     };
-    let revision = app.map_or(0, |app| app.revision);
+    let deleted = parts.bucket.deleted.get(pending.app.as_str());
+    let revision = app.map_or(deleted.copied().unwrap_or(0), |app| app.revision);
     match edited {
         Err(error) => parts.reply(pending.to, Err(error)),
         Ok(None) => {
-            let answer = app.map(|app| answer(&app.record, false));
+            let answer = app.map(|app| answer(app.into(), &app.record));
             let missing = || no_such_app(&pending.app);
             parts.reply(pending.to, answer.ok_or_else(missing));
         }
         Ok(Some(record)) => {
             let history = (!record.deleted).then(|| history(&record));
-            pending.done = Some((answer(&record, true), history));
+            let answer = answer(app, &record);
+            if let AppCommand::Try(_) = pending.command {
+                return parts.reply(pending.to, Ok(answer));
+            }
+            pending.done = Some((answer, history));
             let key = StoredKey::App(pending.app.as_str().into());
             let purpose = Purpose::Command(Box::new(pending));
             parts.write(purpose, key, Some(to_bytes(&record)), Some(revision));
         }
     }
+}
+
+/// The answer of a manager that does not know what is stored.
+pub(crate) fn unavailable() -> WireError {
+    let message = "the stored state is not available to this manager; try again";
+    WireError::new(code::INTERNAL, message)
 }
 
 /// The record of a command is stored, or not: then it is tried again.
@@ -110,10 +132,14 @@ pub(crate) fn stored(parts: &mut Parts, mut pending: PendingCommand, result: Wri
         return parts.reply(pending.to, Ok(answer));
     }
     pending.tries += 1;
-    if pending.tries >= MAX_TRIES {
+    let late = parts.now_ms >= pending.since_ms + MAX_WAIT_MS;
+    if result == WriteResult::Failed && late {
+        let message = "the bucket does not acknowledge the change: it may be stored or not";
+        return parts.reply(pending.to, Err(WireError::new(code::INTERNAL, message)));
+    }
+    if pending.tries >= MAX_TRIES || late {
         let message = "the app is being changed by somebody else; try again";
-        let error = WireError::new(code::OVERLOADED, message);
-        return parts.reply(pending.to, Err(error));
+        return parts.reply(pending.to, Err(WireError::new(code::CONFLICT, message)));
     }
     pending.due_ms = parts.now_ms + AGAIN_MS;
     parts.commands.push(pending);
@@ -158,17 +184,27 @@ fn new_uid(parts: &mut Parts) -> AppUid {
     }
 }
 
-fn answer(record: &AppRecord, changed: bool) -> AppAnswer {
+/// The answer to a command by which the app's record becomes this one.
+fn answer(app: Option<&App>, record: &AppRecord) -> AppAnswer {
+    let before = app.map(|app| &app.record).filter(|before| !before.deleted);
     AppAnswer {
         uid: record.uid,
         version: record.version,
-        changed,
+        changed: before != Some(record),
+        created: before.is_none(),
+        differences: before.map_or_else(Differences::default, |before| {
+            Differences::between(before, record)
+        }),
     }
 }
 
 fn no_such_app(name: &str) -> WireError {
     let expected = "the name of an app that was put";
-    placement::Invalid::new("app", format!("{name:?}"), expected).into()
+    let invalid = placement::Invalid::new("app", format!("{name:?}"), expected);
+    WireError {
+        code: code::NOT_FOUND.into(),
+        ..WireError::from(invalid)
+    }
 }
 
 /// The record after a command; none if it changes nothing.
@@ -180,20 +216,34 @@ fn edit(
 ) -> Result<Option<AppRecord>, WireError> {
     placement::check_name("app", name)?;
     let present = app.filter(|app| !app.record.deleted);
-    if let AppCommand::Put(definition) = command {
-        if definition.app() != name {
-            let expected = format!("{name:?}, as in the subject");
-            return Err(placement::Invalid::new("app", definition.app(), expected).into());
-        }
+    if let AppCommand::Put(definition) | AppCommand::Try(definition) = command {
+        check_name_of(definition, name)?;
         return Ok(match present {
             Some(app) => put(app, definition),
             None => Some(create(app, definition, fresh)),
         });
     }
+    if let AppCommand::Restore {
+        uid,
+        version,
+        stopped,
+        definition,
+        ..
+    } = command
+    {
+        if app.is_some() {
+            let expected = "an app that is not in the bucket; put changes one that is";
+            return Err(placement::Invalid::new("app", format!("{name:?}"), expected).into());
+        }
+        check_name_of(definition, name)?;
+        let mut record = create(None, definition, *uid);
+        (record.version, record.stopped, record.restored) = (*version, *stopped, true);
+        return Ok(Some(record));
+    }
     let app = present.ok_or_else(|| no_such_app(name))?;
     let mut record = app.record.clone();
     match command {
-        AppCommand::Put(_) => {}
+        AppCommand::Put(_) | AppCommand::Try(_) | AppCommand::Restore { .. } => {}
         AppCommand::Scale(instances) => {
             check_instances(*instances)?;
             record.definition.instances = *instances;
@@ -215,6 +265,35 @@ fn edit(
     Ok((record != app.record).then_some(record))
 }
 
+fn check_name_of(definition: &AppDefinition, name: &str) -> Result<(), placement::Invalid> {
+    if definition.app() == name {
+        return Ok(());
+    }
+    let expected = format!("{name:?}, as in the subject");
+    Err(placement::Invalid::new("app", definition.app(), expected))
+}
+
+/// An app is restored from another bucket: a bucket without apps takes that one's id. True while it is being
+/// stored.
+fn adopt_bucket(parts: &mut Parts, pending: &PendingCommand) -> Result<bool, WireError> {
+    let AppCommand::Restore { bucket, uid, .. } = pending.command else {
+        return Ok(false);
+    };
+    if parts.bucket.id == Some(bucket) {
+        if parts.apps.of_uid(uid).is_some() {
+            let expected = "an id that no app of the bucket has";
+            return Err(placement::Invalid::new("uid", uid, expected).into());
+        }
+        return Ok(false);
+    }
+    if parts.apps.count() > 0 || pending.tries >= MAX_TRIES {
+        let expected = "the id of this bucket, or a bucket without apps";
+        return Err(placement::Invalid::new("bucket", bucket, expected).into());
+    }
+    crate::bucket::write_meta(parts, bucket);
+    Ok(true)
+}
+
 fn create(former: Option<&App>, definition: &AppDefinition, uid: AppUid) -> AppRecord {
     let former = former.map(|app| {
         let mut uids = app.record.former.clone();
@@ -229,6 +308,7 @@ fn create(former: Option<&App>, definition: &AppDefinition, uid: AppUid) -> AppR
         definition: definition.clone(),
         stopped: false,
         paused: false,
+        restored: false,
         deleted: false,
         reverted: false,
         in_flight: None,

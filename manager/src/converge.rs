@@ -170,7 +170,8 @@ fn stop(parts: &mut Parts, id: AppId, stops: &[StopOne]) {
         parts.apps.touch_at(id, again_ms);
     }
     if news {
-        let why = format!("{held} more that nobody asked to stop are left for now");
+        let why =
+            format!("{held} instances too many are stopped later: only a few are stopped at once");
         parts.tell_app(events::STOP_BRAKE, &name, None, why);
     }
 }

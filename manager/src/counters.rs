@@ -1,7 +1,7 @@
 //! Counters, for the statistics of the service.
 
 /// What a manager has done and dropped since it started.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct ManagerCounters {
     /// Instances asked for.
     pub asked: u64,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use placement::{HealthCheck, Invalid, Kind, MAX_INSTANCES, Request, Span};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use shared::wire::{WireError, check_version, code, parse};
 
 use crate::rules::{CrashPolicy, UpdateRules, check_rules};
@@ -28,6 +29,10 @@ pub struct AppDefinition {
     /// How a new version replaces the old one.
     #[serde(default, skip_serializing_if = "is_default")]
     pub update: UpdateRules,
+}
+
+fn is_own(field: &str) -> bool {
+    OWN_FIELDS.contains(&field)
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -56,7 +61,7 @@ impl AppDefinition {
         check_version(body)?;
         let mut unknown = Vec::new();
         let mut template: Request = parse(body, &mut unknown)?;
-        let own = |field: &str| OWN_FIELDS.contains(&field.split('.').next().unwrap_or_default());
+        let own = |field: &str| is_own(field.split('.').next().unwrap_or_default());
         if let Some(field) = unknown.iter().find(|field| !own(field)) {
             let expected = "a field of a start request, crash or update";
             return Err(Invalid::new(field.as_str(), "the field", expected).into());
@@ -77,6 +82,35 @@ impl AppDefinition {
     /// The app's name.
     pub fn app(&self) -> &str {
         &self.template.app
+    }
+
+    /// As its user writes it: what [`AppDefinition::read`] reads.
+    pub fn written(&self) -> Map<String, Value> {
+        let mut map = match serde_json::to_value(&*self.template) {
+            Ok(Value::Object(map)) => map,
+            _ => Map::new(),
+        };
+        map.insert("instances".into(), self.instances.into());
+        if let Ok(Value::Object(own)) = serde_json::to_value(self) {
+            let rules = own.into_iter().filter(|(field, _)| is_own(field));
+            map.extend(rules);
+        }
+        map
+    }
+
+    /// The same with the names of the variables of the environment instead of their values.
+    pub fn shown(&self) -> Map<String, Value> {
+        let mut map = self.written();
+        let env = map.get_mut("run").and_then(|run| run.get_mut("env"));
+        if let Some(env) = env
+            && let Value::Object(variables) = env
+        {
+            *env = variables
+                .keys()
+                .map(|name| Value::from(name.as_str()))
+                .collect();
+        }
+        map
     }
 
     /// Whether instances of the other definition are as good as of this one: they run the same with the same

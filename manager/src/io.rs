@@ -11,7 +11,8 @@ use shared::{
 
 use crate::{
     definition::AppDefinition,
-    ids::{AppUid, CommandKey, QuestionId, WaveId, WriteId},
+    differences::Differences,
+    ids::{AppUid, BucketId, CommandKey, QuestionId, WaveId, WriteId},
     stored::StoredKey,
 };
 
@@ -48,8 +49,23 @@ pub enum WriteResult {
 pub enum AppCommand {
     /// This is what is to run.
     Put(Box<AppDefinition>),
+    /// What would change with this definition? Nothing is changed.
+    Try(Box<AppDefinition>),
     /// As before, but this often.
     Scale(u32),
+    /// It is to be as it was in a bucket that was lost: what runs of it is taken over.
+    Restore {
+        /// The id of that bucket, which this one gets if it has no apps.
+        bucket: BucketId,
+        /// The creation of the app.
+        uid: AppUid,
+        /// Its version.
+        version: u32,
+        /// Nothing of it is to run.
+        stopped: bool,
+        /// What is to run.
+        definition: Box<AppDefinition>,
+    },
     /// Nothing of it is to run.
     Stop,
     /// It is to run again.
@@ -76,8 +92,12 @@ pub struct AppAnswer {
     pub uid: AppUid,
     /// The version that is wanted now.
     pub version: u32,
-    /// Whether the command changed anything.
+    /// Whether the command changed anything, or would.
     pub changed: bool,
+    /// There was no such app before.
+    pub created: bool,
+    /// What is different, field by field.
+    pub differences: Differences,
 }
 
 /// One thing that happened.

@@ -1,6 +1,6 @@
 //! The manager: keeps apps running. It compares what is wanted, which is stored in a bucket of JetStream's key-value
 //! store, with what cells report, and sends start requests to auctioneers and stops to cells. A pure state machine
-//! over [`ManagerInput`] and [`ManagerOutput`], without clock, I/O or unseeded randomness. No program runs it yet.
+//! over [`ManagerInput`] and [`ManagerOutput`], without clock, I/O or unseeded randomness; `shell` has these.
 //!
 //! # Terms
 //!
@@ -15,7 +15,7 @@
 //!
 //! | file | |
 //! |---|---|
-//! | `definition`, `rules` | what a user writes, and what is wrong with it |
+//! | `definition`, `rules`, `differences` | what a user writes, what is wrong with it, what has changed |
 //! | `stored`, `ids` | what is stored, and the ids in it |
 //! | `io` | inputs and outputs |
 //! | `manager` | passes each input to its part, and does what is due |
@@ -28,6 +28,7 @@
 //! | `waves` | starts: stored, sent, repeated, answered |
 //! | `commands` | `put`, `scale`, `stop` and so on: compare-and-set of one value |
 //! | `status` | what is told about an app |
+//! | `shell` | the I/O around all of it: NATS, the buckets in JetStream, requests |
 //!
 //! # When it acts
 //!
@@ -72,6 +73,7 @@ mod converge;
 mod counters;
 mod decide;
 mod definition;
+mod differences;
 mod fast_map;
 mod ids;
 mod instances;
@@ -82,6 +84,7 @@ mod manager;
 mod office;
 mod parts;
 mod rules;
+mod shell;
 mod sightings;
 mod status;
 mod stored;
@@ -95,12 +98,14 @@ pub use cells::MAX_CELLS;
 pub use clocks::{ACT_MS, MAX_PAUSE_MS};
 pub use counters::ManagerCounters;
 pub use definition::{AppDefinition, MAX_DEFINITION};
+pub use differences::Differences;
 pub use ids::{AppUid, BucketId, CommandKey, QuestionId, WaveId, WriteId};
 pub use io::{AppAnswer, AppCommand, CellHeard, ManagerInput, ManagerOutput, WriteResult, events};
 pub use lease::{LEASE_MS, RENEW_MS};
 pub use manager::Manager;
 pub use parts::ManagerSettings;
 pub use rules::{CrashPolicy, UpdateOrder, UpdateRules};
+pub use shell::{BucketConfig, ManagerConfig, ManagerError, run};
 pub use stored::{
     AppRecord, Before, FORMAT, HISTORY, HistoryRecord, LeaseRecord, MAX_FORMER, MAX_STORED_CRASHES,
     MetaRecord, RolloutPhase, RolloutRecord, StateRecord, StoredKey, StoredWave, Unusable,

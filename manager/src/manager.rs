@@ -5,12 +5,13 @@ use shared::wire::AppStatus;
 use crate::{
     bucket, commands, converge,
     counters::ManagerCounters,
-    ids::WriteId,
+    ids::{BucketId, WriteId},
     io::{ManagerInput, ManagerOutput, WriteResult},
     office,
     parts::{ManagerSettings, Parts, Purpose},
     sightings,
     status::status,
+    stored::AppRecord,
     waves,
 };
 
@@ -120,10 +121,42 @@ impl Manager {
         self.parts.may_act()
     }
 
+    /// Whether it knows what is stored. Without that it can answer nothing.
+    pub fn is_ready(&self) -> bool {
+        self.parts.bucket.is_known()
+    }
+
     /// The state of an app; none if it is not known.
     pub fn status(&self, app: &str) -> Option<AppStatus> {
         let id = self.parts.apps.named(app)?;
         Some(status(self.parts.apps.get(id)?, &self.parts))
+    }
+
+    /// What is stored of an app; none if it is not known.
+    pub fn record(&self, app: &str) -> Option<&AppRecord> {
+        let id = self.parts.apps.named(app)?;
+        Some(&self.parts.apps.get(id)?.record)
+    }
+
+    /// The bucket's id, once it is known.
+    pub fn bucket(&self) -> Option<BucketId> {
+        self.parts.bucket.id
+    }
+
+    /// How many instances of apps it knows.
+    pub fn instances(&self) -> usize {
+        self.parts.fleet.len()
+    }
+
+    /// How many apps it knows.
+    pub fn count(&self) -> usize {
+        self.parts.apps.count()
+    }
+
+    /// The names after this one, in their order; all if none is given.
+    pub fn apps_after<'a>(&'a self, name: Option<&str>) -> impl Iterator<Item = &'a str> + 'a {
+        let ids = self.parts.apps.after(name);
+        ids.filter_map(|id| Some(&*self.parts.apps.get(id)?.name))
     }
 
     /// The names of all apps, in their order.

@@ -50,24 +50,26 @@ pub(crate) struct Bucket {
     pub(crate) ready: bool,
     pub(crate) id: Option<BucketId>,
     pub(crate) meta_revision: u64,
-    /// Its id is stored.
-    pub(crate) has_meta: bool,
+    /// Its id was shown since the watch began.
+    pub(crate) meta_shown: bool,
     /// The id is being stored, or was told to be missing.
     pub(crate) meta_busy: bool,
     /// It is not stored before this.
     pub(crate) meta_due_ms: u64,
-    /// The highest revision that was seen.
-    pub(crate) highest: u64,
     /// What is shown of apps before they are: values come in the order of their revisions.
     pub(crate) early: BTreeMap<StoredKey, (u64, Option<Bytes>)>,
+    /// Apps that were deleted, and the revision of that: a new one replaces it.
+    pub(crate) deleted: BTreeMap<Arc<str>, u64>,
+    /// The highest revision that was seen.
+    pub(crate) highest: u64,
     /// Keys whose values are of a newer format.
     pub(crate) newer: BTreeSet<String>,
 }
 
 impl Bucket {
-    /// It is known what is stored, and nothing is of a newer format.
+    /// Everything in it is known and can be read.
     pub(crate) fn is_known(&self) -> bool {
-        self.ready && self.has_meta && self.id.is_some() && self.newer.is_empty()
+        self.ready && self.meta_shown && self.id.is_some() && self.newer.is_empty()
     }
 }
 
@@ -93,6 +95,8 @@ pub(crate) struct PendingCommand {
     pub(crate) app: String,
     pub(crate) command: AppCommand,
     pub(crate) tries: u32,
+    /// When it came.
+    pub(crate) since_ms: u64,
     pub(crate) due_ms: u64,
     /// The answer if the write succeeds, and what goes into the history then.
     pub(crate) done: Option<(AppAnswer, Option<PastVersion>)>,
@@ -257,7 +261,7 @@ impl Parts {
 
     /// Sends stops, one message for each cell and app.
     pub(crate) fn stop(&mut self, app: &Arc<str>, stops: &[(CellId, InstanceId)]) {
-        let mut by_cell: BTreeMap<CellId, Vec<InstanceId>> = BTreeMap::new();
+        let mut by_cell: std::collections::BTreeMap<CellId, Vec<InstanceId>> = Default::default();
         for (cell, id) in stops {
             if let Some(instance) = self.fleet.get_mut(id) {
                 instance.stop_ms = self.now_ms.max(1);

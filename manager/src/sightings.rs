@@ -140,7 +140,7 @@ pub(crate) fn look(parts: &mut Parts) {
         let mut event = Event::app(events::MANY_CELLS_SILENT, "manager");
         event.count = silent;
         event.reason = Some(format!(
-            "{silent} of {all} cells are silent: nothing is replaced for a further ttl, and nothing at all while none is heard"
+            "{silent} of {all} cells are silent: their instances are replaced if this lasts for one more ttl; while no cell is heard, nothing is replaced"
         ));
         parts.tell(event);
     }

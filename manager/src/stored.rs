@@ -135,6 +135,9 @@ pub struct AppRecord {
     /// Its rollout waits.
     #[serde(default, skip_serializing_if = "is_false")]
     pub paused: bool,
+    /// It was restored from an export: it may run, although nothing else stored says so.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub restored: bool,
     /// It was deleted: kept until nothing of it is reported.
     #[serde(default, skip_serializing_if = "is_false")]
     pub deleted: bool,

@@ -70,15 +70,12 @@ impl History {
         }
     }
 
-    /// Recently ended instances, oldest first.
-    pub(crate) fn ended(&self, now_ms: u64) -> impl Iterator<Item = Instance> {
+    /// Recently ended instances, oldest first, with the time since their end in milliseconds.
+    pub(crate) fn ended(&self, now_ms: u64) -> impl Iterator<Item = (u64, &Instance)> {
         self.ended
             .iter()
             .filter(move |(at, _)| at + ENDED_MS > now_ms)
-            .map(move |(at, instance)| Instance {
-                age_ms: now_ms.saturating_sub(*at),
-                ..instance.clone()
-            })
+            .map(move |(at, instance)| (now_ms.saturating_sub(*at), instance))
     }
 
     /// Drops what is too old, and the oldest if there are too many.

@@ -269,16 +269,23 @@ impl Ledger {
     /// Current and recently ended instances that match the filter.
     pub fn find_instances(&self, now_ms: u64, filter: &Instances) -> Vec<Instance> {
         let ids: BTreeSet<&InstanceId> = filter.ids.iter().collect();
-        let wanted = |instance: &Instance| {
-            filter.app.as_ref().is_none_or(|app| *app == instance.app)
-                && (ids.is_empty() || ids.contains(&instance.instance))
+        // before they are described: a question for many ids goes to every cell, and most have none of them
+        let wanted = |id: &InstanceId, app: &str| {
+            filter.app.as_ref().is_none_or(|only| only == app)
+                && (ids.is_empty() || ids.contains(id))
+                && (filter.id_prefixes.is_empty() || filter.id_prefixes.match_id(id))
         };
-        let entry = self
-            .instances
-            .values()
-            .map(|entry| entry.describe(now_ms, &self.address));
+        let entries = self.instances.iter();
+        let current = entries
+            .filter(|(id, entry)| wanted(id, &entry.work.app))
+            .map(|(_, entry)| entry.describe(now_ms, &self.address));
         let ended = self.history.ended(now_ms);
-        entry.chain(ended).filter(wanted).collect()
+        let ended = ended.filter(|(_, ended)| wanted(&ended.instance, &ended.app));
+        let ended = ended.map(|(age_ms, ended)| Instance {
+            age_ms,
+            ..ended.clone()
+        });
+        current.chain(ended).collect()
     }
 
     /// All instances that hold a reservation.

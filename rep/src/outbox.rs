@@ -1,16 +1,19 @@
-//! Sending. The cell hands messages over and goes on; a separate task waits for the connection, so
-//! that a slow or lost server never blocks the cell.
+//! Sending. The cell hands messages to the client, and goes on; while that has no room, a separate task
+//! waits, so that a slow or lost server never blocks the cell.
 
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
-use async_nats::{Client, HeaderMap, Message, connection::State, service::Request};
+use async_nats::{
+    Client, HeaderMap, Message, PublishError, Subject, connection::State, service::Request,
+};
 use bytes::Bytes;
+use futures_util::FutureExt;
 use shared::{
     AnswerTo, Subjects, may_answer,
     nats::{PermissionViolations, in_time},
@@ -60,7 +63,7 @@ impl Question {
 #[derive(Debug)]
 pub(crate) enum Target {
     /// To a subject.
-    Subject(String),
+    Subject(Subject),
     /// To whoever asked an endpoint, which counts its answers.
     Endpoint(Box<Request>),
 }
@@ -76,11 +79,12 @@ impl Target {
         match question {
             Question::Plain(message) => {
                 if let Some(to) = AnswerTo::of(&message).map_err(|_| Forbidden)? {
-                    return Ok(Some(Self::Subject(subjects.cell_answer(cell, &to))));
+                    let subject = subjects.cell_answer(cell, &to);
+                    return Ok(Some(Self::Subject(subject.into())));
                 }
                 match message.reply {
                     None => Ok(None),
-                    Some(reply) if may_answer(&reply) => Ok(Some(Self::Subject(reply.to_string()))),
+                    Some(reply) if may_answer(&reply) => Ok(Some(Self::Subject(reply))),
                     Some(_) => Err(Forbidden),
                 }
             }
@@ -93,10 +97,10 @@ impl Target {
     }
 
     /// The subject itself, for what follows a first answer.
-    pub(crate) fn subject(&self) -> Option<String> {
+    pub(crate) fn subject(&self) -> Option<Subject> {
         match self {
             Self::Subject(subject) => Some(subject.clone()),
-            Self::Endpoint(request) => request.message.reply.as_ref().map(ToString::to_string),
+            Self::Endpoint(request) => request.message.reply.clone(),
         }
     }
 }
@@ -107,11 +111,17 @@ pub(crate) struct Forbidden;
 
 #[derive(Debug)]
 enum Out {
-    Publish(String, Bytes),
+    Publish(Subject, Bytes),
     /// An empty question, and where its answer is wanted.
-    Ask(String, String),
+    Ask(Subject, Subject),
     Answer(Target, Bytes),
     Error(Target, WireError),
+}
+
+/// What the separate task is to do.
+#[derive(Debug)]
+enum Waiting {
+    Message(Out),
     /// Everything before this has been passed to the client.
     Flushed(oneshot::Sender<()>),
 }
@@ -120,17 +130,27 @@ enum Out {
 #[derive(Debug)]
 pub(crate) struct Outbox {
     client: Client,
-    waiting: mpsc::Sender<Out>,
+    waiting: mpsc::Sender<Waiting>,
+    /// How many messages the separate task has not passed to the client yet.
+    behind: Arc<AtomicUsize>,
     counters: Arc<Counters>,
 }
 
 impl Outbox {
     pub(crate) fn new(client: Client, counters: Arc<Counters>) -> Self {
-        let (waiting, out) = mpsc::channel(WAITING);
-        tokio::spawn(send(client.clone(), out, Arc::clone(&counters)));
+        let (waiting, messages) = mpsc::channel(WAITING);
+        let behind = Arc::new(AtomicUsize::new(0));
+        let task = send_waiting(
+            client.clone(),
+            messages,
+            Arc::clone(&behind),
+            Arc::clone(&counters),
+        );
+        tokio::spawn(task);
         Self {
             client,
             waiting,
+            behind,
             counters,
         }
     }
@@ -149,22 +169,22 @@ impl Outbox {
     }
 
     /// Publishes if there is a connection; for messages that would be useless later.
-    pub(crate) fn publish_now(&self, subject: String, body: Bytes) -> bool {
+    pub(crate) fn publish_now(&self, subject: impl Into<Subject>, body: Bytes) -> bool {
         if !self.connected() {
             self.counters.unsent.fetch_add(1, Ordering::Relaxed);
             return false;
         }
-        self.hand_over(Out::Publish(subject, body))
+        self.hand_over(Out::Publish(subject.into(), body))
     }
 
     /// Publishes, if necessary after the connection has come back, within the client's own bounds.
     pub(crate) fn publish(&self, subject: String, body: Bytes) {
-        self.hand_over(Out::Publish(subject, body));
+        self.hand_over(Out::Publish(subject.into(), body));
     }
 
     /// Asks, with an empty body.
     pub(crate) fn ask(&self, subject: String, reply: String) {
-        self.hand_over(Out::Ask(subject, reply));
+        self.hand_over(Out::Ask(subject.into(), reply.into()));
     }
 
     /// Answers a question.
@@ -187,7 +207,7 @@ impl Outbox {
     pub(crate) async fn flush(&self) {
         let rest = async {
             let (sent, all_sent) = oneshot::channel();
-            if self.waiting.send(Out::Flushed(sent)).await.is_ok() {
+            if self.waiting.send(Waiting::Flushed(sent)).await.is_ok() {
                 let _ = all_sent.await;
             }
             let _ = self.client.flush().await;
@@ -195,55 +215,77 @@ impl Outbox {
         let _ = tokio::time::timeout(FLUSH, rest).await;
     }
 
+    /// Returns whether the client or the queue took it.
     fn hand_over(&self, out: Out) -> bool {
-        let taken = self.waiting.try_send(out).is_ok();
+        // nearly always the client has room; to wake a task for each message costs as much as a tenth of a bid
+        if self.behind.load(Ordering::Acquire) == 0
+            && let Some(sent) = send(&self.client, &out).now_or_never()
+        {
+            self.counters.note(&sent);
+            return sent.is_ok();
+        }
+        self.behind.fetch_add(1, Ordering::AcqRel);
+        let taken = self.waiting.try_send(Waiting::Message(out)).is_ok();
         if !taken {
+            self.behind.fetch_sub(1, Ordering::AcqRel);
             self.counters.unsent.fetch_add(1, Ordering::Relaxed);
         }
         taken
     }
 }
 
-async fn send(client: Client, mut out: mpsc::Receiver<Out>, counters: Arc<Counters>) {
-    while let Some(next) = out.recv().await {
-        let sent = match next {
-            Out::Publish(subject, body) => in_time(client.publish(subject, body)).await,
-            Out::Ask(subject, reply) => {
-                in_time(client.publish_with_reply(subject, reply, Bytes::new())).await
+/// Passes on what the client had no room for.
+async fn send_waiting(
+    client: Client,
+    mut waiting: mpsc::Receiver<Waiting>,
+    behind: Arc<AtomicUsize>,
+    counters: Arc<Counters>,
+) {
+    while let Some(next) = waiting.recv().await {
+        match next {
+            Waiting::Message(out) => {
+                counters.note(&in_time(send(&client, &out)).await);
+                behind.fetch_sub(1, Ordering::AcqRel);
             }
-            Out::Answer(Target::Endpoint(request), body) => {
-                in_time(request.respond(Ok(body))).await
-            }
-            Out::Answer(Target::Subject(subject), body) => {
-                in_time(client.publish(subject, body)).await
-            }
-            Out::Flushed(sent) => {
-                let _ = sent.send(());
-                Ok(())
-            }
-            Out::Error(to, error) => answer_error(&client, &to, &error).await,
-        };
-        if let Err(error) = sent {
-            counters.unsent.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(%error, "message not sent");
+            Waiting::Flushed(sent) => _ = sent.send(()),
         }
     }
 }
 
-async fn answer_error(
-    client: &Client,
-    to: &Target,
-    error: &WireError,
-) -> Result<(), shared::nats::BusError> {
+async fn send(client: &Client, out: &Out) -> Result<(), PublishError> {
+    match out {
+        Out::Publish(subject, body) | Out::Answer(Target::Subject(subject), body) => {
+            client.publish(subject.clone(), body.clone()).await
+        }
+        Out::Ask(subject, reply) => {
+            let (subject, reply) = (subject.clone(), reply.clone());
+            client
+                .publish_with_reply(subject, reply, Bytes::new())
+                .await
+        }
+        Out::Answer(Target::Endpoint(request), body) => request.respond(Ok(body.clone())).await,
+        Out::Error(to, error) => answer_error(client, to, error).await,
+    }
+}
+
+async fn answer_error(client: &Client, to: &Target, error: &WireError) -> Result<(), PublishError> {
     let Some(subject) = to.subject() else {
         return Ok(());
     };
     let headers: HeaderMap = error.headers();
     let body = to_bytes(&error.body());
-    in_time(client.publish_with_headers(subject, headers, body)).await
+    client.publish_with_headers(subject, headers, body).await
 }
 
 impl Counters {
+    /// Counts and logs what was not sent.
+    fn note<E: std::fmt::Display>(&self, sent: &Result<(), E>) {
+        if let Err(error) = sent {
+            self.unsent.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(%error, "message not sent");
+        }
+    }
+
     /// For the service's statistics.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         serde_json::json!({

@@ -1,8 +1,11 @@
 //! The rep: it checks that its name is free, subscribes, and runs until it is shut down or drained.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
-use futures_util::StreamExt;
+use futures_util::{
+    StreamExt,
+    stream::{self, Stream},
+};
 use shared::{
     Subjects,
     nats::{Bus, BusError, PermissionViolation, is_no_responders},
@@ -10,7 +13,10 @@ use shared::{
     shutdown::CancellationToken,
     wire::Envelope,
 };
-use tokio::time::{sleep_until, timeout};
+use tokio::{
+    sync::watch,
+    time::{sleep_until, timeout},
+};
 
 use crate::{
     config::{ExecutorKind, RepConfig},
@@ -149,6 +155,16 @@ async fn ask_for_the_name(
     }
 }
 
+/// Whether there is a connection, each time that this changes from now on.
+fn connections(mut connected: watch::Receiver<bool>) -> impl Stream<Item = bool> {
+    connected.mark_unchanged();
+    stream::unfold(connected, |mut connected| async move {
+        connected.changed().await.ok()?;
+        let now = *connected.borrow_and_update();
+        Some((now, connected))
+    })
+}
+
 /// The main loop: each event is handled as it comes, without blocking.
 async fn live(
     shell: &mut Shell,
@@ -157,14 +173,16 @@ async fn live(
     permissions: Permissions,
     shutdown: CancellationToken,
 ) -> Result<RepExit, PermissionViolation> {
-    let mut connected = bus.connected;
-    let mut refused = std::pin::pin!(
+    // all of these are made once: made anew for each message they would be entered in their lists and taken
+    // out each time
+    let mut cancelled = pin!(shutdown.cancelled());
+    let mut connections = pin!(connections(bus.connected).fuse());
+    let mut timer = pin!(sleep_until(shell.instant(shell.next_ms())));
+    let mut refused = pin!(
         bus.violations
             .first(|violation| permissions.needs(violation))
     );
     let mut permitted = true;
-    connected.mark_unchanged();
-    let mut watching = true;
     let mut ending = None;
     shell.settle();
     loop {
@@ -175,13 +193,16 @@ async fn live(
             return Ok(ending.map_or(RepExit::Drained, |_| RepExit::Shutdown));
         }
         let wake = shell.instant(shell.next_ms().min(ending.unwrap_or(u64::MAX)));
+        if timer.deadline() != wake {
+            timer.as_mut().reset(wake);
+        }
         tokio::select! {
             biased;
-            () = shutdown.cancelled(), if ending.is_none() => {
+            () = &mut cancelled, if ending.is_none() => {
                 ending = Some(shell.shut_down() + END_MS);
             }
             report = shell.executor_reports() => shell.report(report),
-            () = sleep_until(wake) => shell.tick(),
+            () = &mut timer => shell.tick(),
             Some((topic, question)) = messages.next() => shell.handle(topic, question),
             violation = &mut refused, if permitted => {
                 // as without a connection, what runs goes on: a mistake in the server's configuration
@@ -191,9 +212,8 @@ async fn live(
                     return Err(violation);
                 }
             }
-            changed = connected.changed(), if watching => {
-                watching = changed.is_ok();
-                if *connected.borrow_and_update() {
+            Some(connected) = connections.next() => {
+                if connected {
                     shell.reconnected();
                 }
             }

@@ -4,13 +4,11 @@
 mod set;
 
 use std::{
-    collections::BTreeMap,
     sync::{Arc, atomic::Ordering},
     time::Instant,
 };
 
 use bytes::Bytes;
-use placement::Kind;
 use shared::{
     Incarnation, LogLimit, Subjects,
     clock::{Clock, millis},
@@ -368,25 +366,6 @@ impl Shell {
 /// Small instances that a simulated cell has from the start, so that its advertisements are as
 /// large as those of a cell in use.
 fn adopt_apps(ledger: &mut Ledger, apps: usize) {
-    let work = |index| Work {
-        instance: Uuid::new_v4().into(),
-        kind: Kind::Lrp,
-        app: format!("held-{index}"),
-        index: 0,
-        memory_mb: 1,
-        disk_mb: 1,
-        cpu_millis: 0,
-        extra: BTreeMap::new(),
-        owner: None,
-        request: None,
-        version: None,
-        traceparent: None,
-        tags: BTreeMap::new(),
-        believed: None,
-        run: None,
-        health: None,
-        ready: None,
-        claim: None,
-    };
+    let work = |index| Work::new(Uuid::new_v4().into(), format!("held-{index}"), 1, 1);
     ledger.adopt((0..apps).map(work));
 }

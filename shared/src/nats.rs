@@ -59,13 +59,24 @@ pub struct NatsOptions {
     /// Keep trying when the first connect fails, and log changes of the connection (roles do;
     /// commands fail at once).
     pub patient: bool,
-    /// What is published here does not come back to our own subscriptions: for a role that hears all of
-    /// its kind and knows what it said itself. See [`Bus::to_itself`].
-    pub no_echo: bool,
+    /// Which of our own messages come back to our subscriptions.
+    pub echo: Echo,
     /// Once cancelled, nothing is logged of the connection: its server is about to end.
     pub ending: CancellationToken,
     /// Takes what the server's permissions refuse.
     pub violations: PermissionViolations,
+}
+
+/// Which of a connection's own messages the server sends back to its subscriptions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Echo {
+    /// All.
+    #[default]
+    All,
+    /// None: for a role that knows what it said itself, and hears others on the same subjects.
+    None,
+    /// Only what is published to [`Bus::to_itself`], a second connection.
+    ToItself,
 }
 
 /// Why NATS could not be used.
@@ -110,8 +121,7 @@ impl BusError {
 pub struct Bus {
     /// The client: cheap to clone.
     pub client: Client,
-    /// What is published here comes to `client`'s subscriptions: with [`NatsOptions::no_echo`] a second connection, else the
-    /// same.
+    /// With [`Echo::ToItself`] the second connection, whose messages come to `client`'s subscriptions; else `client` itself.
     pub to_itself: Client,
     /// Who we are: inboxes begin with it, and answers to broadcasts are addressed to it.
     pub identity: Arc<str>,
@@ -181,7 +191,7 @@ pub async fn connect(options: &NatsOptions) -> Result<Bus, BusError> {
         source,
     };
     let client = client.map_err(failed)?;
-    let to_itself = if options.no_echo {
+    let to_itself = if options.echo == Echo::ToItself {
         second(plain, options, addresses).await.map_err(failed)?
     } else {
         client.clone()
@@ -222,7 +232,7 @@ async fn second(
     let options = NatsOptions {
         name: format!("{}-echo", options.name),
         patient: false,
-        no_echo: false,
+        echo: Echo::All,
         ..options.clone()
     };
     let notices = Arc::new(Notices::new(String::new()));
@@ -243,10 +253,9 @@ fn settings(
     let notices = options.patient.then(|| Arc::clone(notices));
     let ending = options.ending.clone();
     let violations = options.violations.clone();
-    let connect = if options.no_echo {
-        connect.no_echo()
-    } else {
-        connect
+    let connect = match options.echo {
+        Echo::All => connect,
+        Echo::None | Echo::ToItself => connect.no_echo(),
     };
     connect
         .name(&options.name)

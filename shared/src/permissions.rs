@@ -95,8 +95,10 @@ impl Role {
         match self {
             Self::Cell => "Runs work; speaks for itself only",
             Self::Auctioneer => "Decides where work goes; reads every request, commands every cell",
-            Self::User => "Starts and stops work; sees all instances, events and output",
-            Self::Operator => "As a user; also drains cells and sets their attributes",
+            Self::User => "Starts and stops work and apps; sees all instances, events and output",
+            Self::Operator => {
+                "As a user; also drains cells, sets their attributes, and exports apps with their environment"
+            }
             Self::Observer => "Hears events, advertisements and heartbeats; publishes nothing",
             Self::Metrics => "Reads counters, the pool and events",
             Self::Recorder => {
@@ -256,6 +258,12 @@ fn auctioneer(subjects: &Subjects, name: &str) -> Permissions {
     may
 }
 
+/// What a user may ask managers about an app.
+const APP_VERBS: [&str; 11] = [
+    "put", "scale", "stop", "start", "restart", "delete", "undo", "pause", "resume", "show",
+    "history",
+];
+
 fn user(subjects: &Subjects, name: &str) -> Permissions {
     let mut may = Permissions::default();
     may.publish([
@@ -270,7 +278,9 @@ fn user(subjects: &Subjects, name: &str) -> Permissions {
         subjects.cell("*", "state"),
         subjects.cell("*", "logs"),
         format!("$SRV.INFO.{}", subjects.service(Role::Auctioneer)),
+        subjects.app_list(),
     ]);
+    may.publish(APP_VERBS.iter().map(|verb| subjects.app(verb, "*")));
     may.hear([
         subjects.events(),
         subjects.log("*", "*", "*"),
@@ -284,6 +294,8 @@ fn operator(subjects: &Subjects, name: &str) -> Permissions {
     let mut may = user(subjects, name);
     may.publish.retain(|subject| !subject.starts_with("$SRV."));
     may.publish([subjects.cell("*", "set"), subjects.cell("*", "drain")]);
+    // an export has the values of environments
+    may.publish([subjects.app("export", "*"), subjects.app_import()]);
     for verb in ["PING", "INFO", "STATS"] {
         let of = |role| format!("$SRV.{verb}.{}", subjects.service(role));
         may.publish([format!("$SRV.{verb}"), of(Role::Auctioneer), of(Role::Cell)]);

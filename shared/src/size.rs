@@ -7,7 +7,7 @@ pub enum SizeError {
     #[error("expected a size: a number of MiB such as 512, or one with a unit such as 64M or 1.5G")]
     NotASize,
     /// The unit is not known.
-    #[error("unknown unit {0:?}: expected K, M, G or T (each also as KiB, MiB, ...)")]
+    #[error("unknown unit {0:?}; expected K, M, G or T (each also as KiB, MiB, ...)")]
     Unit(String),
     /// Not a whole number of MiB.
     #[error("expected a whole number of MiB")]

@@ -178,19 +178,19 @@ impl Subjects {
         format!("{}-{role}", self.prefix.replace('.', "-"))
     }
 
+    /// The name of the NATS service of all managers.
+    pub fn manager_service(&self) -> String {
+        format!("{}-manager", self.prefix.replace('.', "-"))
+    }
+
     /// What the subject of an answer to a broadcast says.
     pub fn answer_of<'s>(&self, subject: &'s str) -> Option<AnswerSubject<'s>> {
         let rest = subject.strip_prefix(&self.prefix)?.strip_prefix('.')?;
-        let mut tokens = rest.split('.');
-        let role = tokens.next()?;
-        let by = tokens.next()?;
-        let known = ["cell", "auctioneer"].contains(&role) && tokens.next()? == "answer";
-        let answer = AnswerSubject {
-            by,
-            asker: tokens.next()?,
-            token: tokens.next()?,
-        };
-        (known && tokens.next().is_none()).then_some(answer)
+        let (role, rest) = first_token(rest)?;
+        let (by, rest) = first_token(rest)?;
+        let (asker, token) = first_token(rest.strip_prefix("answer.")?)?;
+        let known = ["cell", "auctioneer"].contains(&role) && !token.contains('.');
+        known.then_some(AnswerSubject { by, asker, token })
     }
 
     /// The three tokens below one of the cluster's words.
@@ -211,6 +211,13 @@ impl Subjects {
     pub fn echo(&self, auctioneer: &str) -> String {
         format!("{}.echo.{auctioneer}", self.prefix)
     }
+}
+
+/// The first token, and what follows its dot. By byte: tokens are short, and each bid's subject is taken apart,
+/// for which `split` needs three times as long.
+fn first_token(text: &str) -> Option<(&str, &str)> {
+    let dot = text.bytes().position(|byte| byte == b'.')?;
+    Some((&text[..dot], &text[dot + 1..]))
 }
 
 /// An event's subject, taken apart.
@@ -257,9 +264,7 @@ pub struct AnswerTo(String);
 impl AnswerTo {
     /// Whoever asks, and which of its questions this is; both are one token.
     pub fn new(asker: &str, token: &str) -> Result<Self, Invalid> {
-        check_name("asker", asker)?;
-        check_name("token", token)?;
-        Ok(Self(format!("{asker}.{token}")))
+        format!("{asker}.{token}").parse()
     }
 
     /// What a broadcast's headers say; none where they say nothing.
@@ -287,7 +292,9 @@ impl FromStr for AnswerTo {
         let (asker, token) = text
             .split_once('.')
             .ok_or_else(|| Invalid::new(ANSWER_TO, format!("{text:?}"), expected))?;
-        Self::new(asker, token)
+        check_name("asker", asker)?;
+        check_name("token", token)?;
+        Ok(Self(text.to_owned()))
     }
 }
 

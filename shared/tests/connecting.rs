@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures_util::StreamExt;
-use shared::nats::{NatsOptions, connect};
+use shared::nats::{Echo, NatsOptions, connect};
 use testkit::{NatsServer, eventually};
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -125,26 +125,32 @@ async fn any_address_of_a_list_may_have_the_token() {
 }
 
 #[tokio::test]
-async fn without_echo_a_role_hears_others_and_what_it_says_to_itself() {
+async fn a_role_hears_others_and_of_itself_what_it_chose() {
     let server = NatsServer::start().await;
-    let options = NatsOptions {
-        no_echo: true,
-        ..role(server.url())
-    };
-    let bus = connect(&options).await.unwrap();
-    let mut heard = bus.client.subscribe("said").await.unwrap();
-    bus.client
-        .publish("said", "by itself".into())
-        .await
-        .unwrap();
-    // the server has taken both before anybody else speaks
-    bus.client.request("nobody", "".into()).await.unwrap_err();
-    for (client, what) in [
-        (&server.client().await, "by another"),
-        (&bus.to_itself, "to itself"),
+    let another = server.client().await;
+    for (echo, expected) in [
+        (Echo::All, &["by itself", "to itself", "by another"][..]),
+        (Echo::ToItself, &["to itself", "by another"]),
+        (Echo::None, &["by another"]),
     ] {
-        client.publish("said", what.into()).await.unwrap();
-        let message = heard.next().await.unwrap();
-        assert_eq!(&message.payload[..], what.as_bytes());
+        let options = NatsOptions {
+            echo,
+            ..role(server.url())
+        };
+        let bus = connect(&options).await.unwrap();
+        let mut heard = bus.client.subscribe("said").await.unwrap();
+        for (client, what) in [
+            (&bus.client, "by itself"),
+            (&bus.to_itself, "to itself"),
+            (&another, "by another"),
+        ] {
+            client.publish("said", what.into()).await.unwrap();
+            // the server has taken it before the next one speaks
+            client.request("nobody", "".into()).await.unwrap_err();
+        }
+        for what in expected {
+            let message = heard.next().await.unwrap();
+            assert_eq!(&message.payload[..], what.as_bytes(), "{echo:?}");
+        }
     }
 }

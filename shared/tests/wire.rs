@@ -55,6 +55,16 @@ v | null is not allowed; expected 1 | {"v":null,"app":"a","memory_mb":1,"disk_mb
 "#;
 
 #[test]
+fn a_message_that_is_not_utf_8_is_refused_also_where_nobody_reads_it() {
+    let body = b"{\"app\":\"web\",\"memory_mb\":1,\"disk_mb\":1,\"other\":\"\xff\"}";
+    let Ok(StartBody::One(one)) = parse_start(body) else {
+        panic!("an array");
+    };
+    let error = one.unwrap_err();
+    assert_eq!(error.message, "not a valid message: it is not UTF-8");
+}
+
+#[test]
 fn each_fault_of_a_request_names_its_field() {
     for row in FAULTS.trim().lines() {
         let [field, says, body] = row.splitn(3, " | ").collect::<Vec<_>>()[..] else {

@@ -4,12 +4,14 @@
 //! - [`eventually()`]: wait for a condition, with a deadline instead of a sleep.
 //! - [`Link`]: a network link that can be blocked or cut.
 //! - [`generators`]: valid cells and requests for property tests.
+//! - [`lists`]: what cells report of their instances.
 //!
 //! Everything here panics on failure, as assertions do: a test could not handle it anyway.
 
 mod eventually;
 pub mod generators;
 mod link;
+pub mod lists;
 mod server;
 
 pub use eventually::{Check, DEFAULT_DEADLINE, eventually, eventually_within};

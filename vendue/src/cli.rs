@@ -42,6 +42,8 @@ enum Command {
     Ps(commands::ps::PsArgs),
     /// Show the state of one app with its instances, or of all apps
     Status(commands::status::StatusArgs),
+    /// Keep apps running: put them, and list, scale, update or stop them
+    App(Box<commands::app::AppArgs>),
     /// Wait until all instances of an app run, or its tasks have exited
     Wait(commands::wait::WaitArgs),
     /// List cells; show one, or change its attributes
@@ -89,6 +91,8 @@ enum Command {
     Rep(Box<commands::rep_role::RepArgs>),
     /// Run an auctioneer until stopped
     Auctioneer(commands::roles::AuctioneerArgs),
+    /// Run a manager, which keeps apps running, until stopped
+    Manager(Box<commands::manager_role::ManagerArgs>),
     /// Measure vendue on this machine, compared with plain NATS
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -100,7 +104,7 @@ enum Command {
 /// Does what was typed and says how it went.
 pub(crate) fn run(cli: &Cli) -> ExitCode {
     let default_log = match cli.command {
-        Command::Rep(_) | Command::Auctioneer(_) => "info",
+        Command::Rep(_) | Command::Auctioneer(_) | Command::Manager(_) => "info",
         _ => "warn",
     };
     telemetry::init(
@@ -130,6 +134,7 @@ impl Command {
                 | Command::Sim(_)
                 | Command::Rep(_)
                 | Command::Auctioneer(_)
+                | Command::Manager(_)
                 | Command::Bench(_)
                 | Command::Web(_)
         )
@@ -139,7 +144,7 @@ impl Command {
     fn handles_violations(&self) -> bool {
         matches!(
             self,
-            Command::Up(_) | Command::Rep(_) | Command::Auctioneer(_)
+            Command::Up(_) | Command::Rep(_) | Command::Auctioneer(_) | Command::Manager(_)
         )
     }
 
@@ -196,6 +201,7 @@ impl Command {
             Command::Stop(args) => commands::stop::stop(global, args).await,
             Command::Ps(args) => commands::ps::ps(global, args).await,
             Command::Status(args) => commands::status::status(global, args).await,
+            Command::App(args) => args.run(global).await,
             Command::Wait(args) => commands::wait::wait(global, args).await,
             Command::Cells(args) => commands::cells::cells(global, args).await,
             Command::Events(args) => commands::events::events(global, args).await,
@@ -212,6 +218,7 @@ impl Command {
             Command::Demo(args) => commands::demo::demo(args).await,
             Command::Rep(args) => commands::rep_role::rep(global, args).await,
             Command::Auctioneer(args) => commands::roles::auctioneer(global, args).await,
+            Command::Manager(args) => commands::manager_role::manager(global, args).await,
             Command::Bench(bench) => bench.run(global).await,
             Command::Web(args) => commands::web::web(args).await,
             Command::Version => commands::version::version(global.output),

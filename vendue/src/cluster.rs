@@ -25,6 +25,8 @@ use crate::{
 pub(crate) enum Peer<'a> {
     /// Any auctioneer.
     Auctioneer,
+    /// Any manager.
+    Manager,
     /// The cell of this name.
     Cell(&'a str),
 }
@@ -33,6 +35,7 @@ impl std::fmt::Display for Peer<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Auctioneer => f.write_str("the auctioneer"),
+            Self::Manager => f.write_str("the manager"),
             Self::Cell(cell) => write!(f, "cell {cell}"),
         }
     }
@@ -166,8 +169,22 @@ fn unanswered(
         (RequestErrorKind::NoResponders, Peer::Auctioneer) => Failure::because(
             failure_code::UNREACHABLE,
             format_args!(
-                "no auctioneer answers ({subject}): none is running, or --prefix is another\n\
+                "no auctioneer answers ({subject}): none is running, or --prefix names another cluster\n\
                  `vendue up` starts a whole cluster; `vendue health --role rep` says whether cells are there"
+            ),
+        ),
+        (RequestErrorKind::NoResponders, Peer::Manager) => Failure::because(
+            failure_code::UNREACHABLE,
+            format_args!(
+                "no manager answers ({subject}): none is running, or --prefix is another\n\
+                 `vendue manager` runs one; `vendue up` starts a whole cluster with one"
+            ),
+        ),
+        (RequestErrorKind::TimedOut, Peer::Manager) => Failure::because(
+            failure_code::NO_ANSWER,
+            format_args!(
+                "no answer from the manager within {patience} ({subject}); a change may still have been made: \
+                 `vendue app list` shows what is wanted"
             ),
         ),
         (RequestErrorKind::TimedOut, who) => Failure::because(

@@ -22,12 +22,12 @@ use clap_complete::{
 use placement::Policy;
 use shared::{
     Subjects, ask, nats,
-    wire::{Instances, InstancesAnswer, QueuedRequest},
+    wire::{AppList, AppListed, Instances, InstancesAnswer, QueuedRequest},
 };
 use simulator::{scenario::AUCTIONS_2014, shipped};
 
 use crate::{
-    cluster::{Cluster, nats_options, short_name},
+    cluster::{Cluster, Peer, nats_options, short_name},
     commands::{condition, instances},
     context::{Format, Global},
 };
@@ -192,8 +192,17 @@ fn zones(typed: &OsStr) -> Vec<CompletionCandidate> {
 }
 
 fn apps(typed: &OsStr) -> Vec<CompletionCandidate> {
-    let held = asking(|cluster| async move { apps_held(&cluster).await }).unwrap_or_default();
-    let names = held.into_iter().map(|name| (name, String::new()));
+    // `vendue app` knows only what was put
+    let only_put = words().get(1).is_some_and(|word| word == "app");
+    let known = asking(|cluster| async move {
+        if only_put {
+            return Some(apps_put(&cluster).await);
+        }
+        let (held, put) = tokio::join!(apps_held(&cluster), apps_put(&cluster));
+        Some(held.into_iter().chain(put).collect())
+    });
+    let names = known.unwrap_or_default().into_iter();
+    let names = names.map(|name| (name, String::new()));
     matching(names.collect(), typed)
 }
 
@@ -215,12 +224,11 @@ async fn pool(cluster: &Cluster) -> Option<BTreeMap<String, String>> {
 }
 
 /// The apps of which cells hold or remember instances, or auctioneers have some queued.
-async fn apps_held(cluster: &Cluster) -> Option<BTreeSet<String>> {
+async fn apps_held(cluster: &Cluster) -> BTreeSet<String> {
     let mut apps = BTreeSet::new();
     let question = Instances {
         v: shared::VERSION,
-        app: None,
-        ids: Vec::new(),
+        ..Instances::default()
     };
     let take = |answer: Result<InstancesAnswer, _>| {
         let held = answer.into_iter().flat_map(|answer| answer.instances);
@@ -239,7 +247,16 @@ async fn apps_held(cluster: &Cluster) -> Option<BTreeSet<String>> {
     let groups = waiting.unwrap_or_default();
     let groups = groups.into_iter().flat_map(|answer| answer.queued);
     apps.extend(groups.map(|group| group.app));
-    Some(apps)
+    apps
+}
+
+/// The first page of the apps that managers keep running.
+async fn apps_put(cluster: &Cluster) -> BTreeSet<String> {
+    let question = AppList::default();
+    let subject = cluster.subjects.app_list();
+    let asked = cluster.ask::<AppListed>(Peer::Manager, subject, &question, DEADLINE);
+    let apps = asked.await.map_or(Vec::new(), |listed| listed.apps);
+    apps.into_iter().map(|status| status.app).collect()
 }
 
 /// Asks the cluster that the line names; nothing when it does not answer in time.

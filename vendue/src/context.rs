@@ -22,8 +22,7 @@ pub(crate) struct Global {
     /// A file with the seed of an nkey [env: NATS_NKEY]
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) nkey: Option<PathBuf>,
-    /// File with the authorities that sign servers' certificates, as PEM [env: NATS_CA] [default: the
-    /// system's]
+    /// File with the certificate authorities to trust, as PEM [env: NATS_CA] [default: the system's]
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) tls_ca: Option<PathBuf>,
     /// File with our TLS certificate, as PEM [env: NATS_CERT]
@@ -32,17 +31,17 @@ pub(crate) struct Global {
     /// File with the key of our TLS certificate, as PEM [env: NATS_KEY]
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Begin with TLS, for servers that say nothing before [env: NATS_TLS_FIRST]
+    /// TLS handshake first, for servers with `handshake_first` [env: NATS_TLS_FIRST]
     #[arg(long, global = true)]
     pub(crate) tls_first: bool,
-    /// What the subjects of answers to us begin with [env: NATS_INBOX_PREFIX] [default: _INBOX.IDENTITY]
+    /// Prefix of the subjects on which answers arrive [env: NATS_INBOX_PREFIX] [default: _INBOX.IDENTITY]
     #[arg(long, global = true, value_name = "SUBJECT")]
     pub(crate) inbox_prefix: Option<String>,
-    /// One of the nats tool's contexts, by name, or a file of one (NAME.json) [env: NATS_CONTEXT]
-    /// [default: the selected one]
+    /// Context of the nats tool: its name, or its file (NAME.json) [env: NATS_CONTEXT] [default: the
+    /// selected one]
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) context: Option<String>,
-    /// Who asks, where the server's permissions name that: one word [default: the credentials' name]
+    /// Our name in the server's permissions [default: the credentials' name]
     #[arg(long, global = true, env = "VENDUE_IDENTITY", value_name = "NAME")]
     pub(crate) identity: Option<String>,
     /// How to print the result: for people, or for programs

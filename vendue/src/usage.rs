@@ -146,7 +146,7 @@ mod tests {
             ),
             (
                 "up --cell-memory 64X",
-                "--cell-memory \"64X\": unknown unit \"X\": expected K, M, G or T",
+                "--cell-memory \"64X\": unknown unit \"X\"; expected K, M, G or T",
             ),
             (
                 "run a --memory 1 --disk 1 --env A -- x",

@@ -8,7 +8,7 @@ use shared::wire::{Acceptance, Envelope};
 use crate::fast_map::FastSet;
 use shared::InstanceId;
 
-use super::{Debit, Feed, Known, get_mut};
+use super::{Debit, Feed, Known};
 
 impl Feed {
     /// An instance is being sent to a cell.
@@ -22,7 +22,7 @@ impl Feed {
     /// A cell's answer to a start: what it accepted will be in its next report, what it refused is
     /// credited, and the answer has the amounts that are now available.
     pub fn answered(&mut self, answer: &Acceptance) {
-        let Some((name, known)) = get_mut(&mut self.cells, &answer.cell) else {
+        let Some((name, known)) = self.cells.named_mut(&answer.cell) else {
             return;
         };
         // what an earlier one accepted ended with it, and its amounts are not those of the present one
@@ -86,15 +86,18 @@ impl Feed {
 
     /// The cell did not accept these: their debits are credited.
     pub fn undebit(&mut self, cell: &str, instances: &[InstanceId]) {
-        let Some((name, known)) = get_mut(&mut self.cells, cell) else {
+        let Some((name, known)) = self.cells.named_mut(cell) else {
             return;
         };
         let removed = known.take(|d| instances.contains(&d.instance));
         self.return_all(&name, &removed);
     }
 
-    fn return_all(&mut self, name: &str, removed: &[Debit]) {
-        if let (false, Some(cell)) = (removed.is_empty(), self.pool.get(name)) {
+    pub(super) fn return_all(&mut self, name: &str, removed: &[Debit]) {
+        if removed.is_empty() {
+            return;
+        }
+        if let Some(cell) = self.pool.get(name) {
             let mut cell = cell.clone();
             for debit in removed {
                 cell.credit(&debit.job.request);

@@ -43,7 +43,10 @@ impl Requests {
             return;
         };
         let why = match ticket.located {
-            None => "another auctioneer owns this request; cells did not report its state in time",
+            _ if ticket.yielded => {
+                "another auctioneer owns this request; cells did not report its state in time"
+            }
+            None => "cells did not report in time whether it runs already; not started elsewhere",
             Some(_) => "cells did not report in time where the instances in near and far run",
         };
         for position in 0..ticket.instances.len() {

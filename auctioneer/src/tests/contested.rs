@@ -7,7 +7,7 @@ use placement::Span;
 use shared::wire::Outcome;
 
 use super::{
-    claims::{first, kills, outcome, questions, restarted, tell, with_claim},
+    claims::{first, kills, outcome, prefixes, questions, restarted, tell, with_claim},
     lookups::{announced, found},
     world::{World, request},
 };
@@ -224,5 +224,5 @@ fn a_cell_that_joins_is_asked_for_what_was_looked_for_before_it_was_started() {
     questions(&mut world);
     world.add("c2");
     let asked = questions(&mut world);
-    assert_eq!(asked[0].1.ids, [first()]);
+    assert_eq!(asked[0].1.id_prefixes, prefixes(&[first()]));
 }

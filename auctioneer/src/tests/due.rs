@@ -17,6 +17,15 @@ fn hold(world: &mut World, id: &str) {
     world.ask(vec![request]);
 }
 
+/// A request, and two cells of which only c1 has bid for it.
+fn one_of_two_has_bid() -> World {
+    let mut world = World::with_cells("diego", &["c1", "c2"]);
+    world.ask_one("r1", "web", 100, 1);
+    world.bid("c1");
+    assert!(world.sent().is_empty());
+    world
+}
+
 #[test]
 fn it_wakes_for_leases_and_for_answers() {
     let mut world = World::with_cells("dea", &["c1"]);
@@ -168,12 +177,7 @@ fn an_auction_and_its_seed_follow_from_the_machines_seed() {
 
 #[test]
 fn a_state_that_was_asked_for_is_a_bid() {
-    let mut world = World::with_cells("diego", &["c1", "c2"]);
-    world.ask_one("r1", "web", 100, 1);
-    let auction = world.asked_bids().unwrap();
-    let bid = world.cells["c1"].unchanged(auction);
-    world.receive(ReportKind::Bid, None, bid);
-    assert!(world.sent().is_empty());
+    let mut world = one_of_two_has_bid();
     world.cell("c2").seq += 1;
     let state = world.cells["c2"].report(None);
     world.receive(ReportKind::State, None, state);
@@ -192,8 +196,7 @@ fn many_bids_may_be_summarised() {
     };
     world.input(AuctioneerInput::Simulated(unchanged));
     assert!(world.sent().is_empty(), "c2 has not bid");
-    let bid = world.cells["c2"].unchanged(auction);
-    world.receive(ReportKind::Bid, None, bid);
+    world.bid("c2");
     assert_eq!(world.sent().len(), 1);
     assert_eq!(world.machine.counters().missed_bids, 0);
     let cells = world.out.iter().find_map(|output| match output {
@@ -205,12 +208,7 @@ fn many_bids_may_be_summarised() {
 
 #[test]
 fn a_cell_that_leaves_is_not_waited_for() {
-    let mut world = World::with_cells("diego", &["c1", "c2"]);
-    world.ask_one("r1", "web", 100, 1);
-    let auction = world.asked_bids().unwrap();
-    let bid = world.cells["c1"].unchanged(auction);
-    world.receive(ReportKind::Bid, None, bid);
-    assert!(world.sent().is_empty());
+    let mut world = one_of_two_has_bid();
     world.cell("c2").ttl_ms = 0;
     world.advertise("c2");
     assert_eq!(world.sent().len(), 1);
@@ -242,9 +240,7 @@ fn many_advertisements_may_be_summarised() {
 fn who_bids_again_is_waited_for_again() {
     let mut world = World::with_cells("diego", &["c1", "c2"]);
     let bid = |world: &mut World, name: &str| {
-        let auction = world.asked_bids().unwrap();
-        let bid = world.cells[name].unchanged(auction);
-        world.receive(ReportKind::Bid, None, bid);
+        world.bid(name);
         world.sent().len()
     };
     world.ask_one("r1", "a", 10, 1);
@@ -270,9 +266,7 @@ fn who_bids_again_is_waited_for_again() {
 fn a_silent_cell_that_bids_is_waited_for_in_the_next_auction() {
     let mut world = World::with_cells("diego", &["c1", "c2"]);
     let bid = |world: &mut World, name: &str| {
-        let auction = world.asked_bids().unwrap();
-        let bid = world.cells[name].unchanged(auction);
-        world.receive(ReportKind::Bid, None, bid);
+        world.bid(name);
         world.machine.counters().auctions
     };
     world.ask_one("r1", "a", 10, 1);

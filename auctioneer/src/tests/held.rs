@@ -150,7 +150,7 @@ fn an_auction_names_the_requests_that_it_begins_as_far_as_a_message_holds_them()
     world.machine.set_max_payload(2 * 6 * 20);
     world.bid_all();
     let asked = world.events(kind::ASKED);
-    let [db, web] = asked.as_slice() else {
+    let [web, db] = asked.as_slice() else {
         panic!("one event for each app: {asked:?}");
     };
     assert_eq!(

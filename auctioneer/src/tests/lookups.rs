@@ -1,6 +1,7 @@
 use bytes::Bytes;
 use placement::Kind;
-use shared::wire::{Instance, InstanceState, InstancesAnswer, Outcome, instance_id};
+use shared::wire::{InstanceState, InstancesAnswer, Outcome, instance_id};
+use testkit::lists;
 
 use super::world::{World, request};
 use crate::{Announcement, AuctioneerInput, AuctioneerOutput, LookupId, REMEMBER_MS};
@@ -14,39 +15,8 @@ fn query(world: &World) -> Option<LookupId> {
 }
 
 pub(super) fn found(cell: &str, ids: &[InstanceId]) -> InstancesAnswer {
-    let instance = |id: &InstanceId| Instance {
-        instance: *id,
-        app: "web".into(),
-        index: 0,
-        kind: Kind::Lrp,
-        request: None,
-        owner: None,
-        version: None,
-        state: InstanceState::Running,
-        age_ms: 1,
-        memory_mb: 100,
-        disk_mb: 10,
-        address: None,
-        port: None,
-        pid: None,
-        ready: None,
-        restarts: 0,
-        ended: None,
-        exit_code: None,
-        signal: None,
-        claim: None,
-    };
-    InstancesAnswer {
-        v: shared::VERSION,
-        cell: cell.into(),
-        zone: "default".into(),
-        incarnation: shared::Incarnation::from_u128(1),
-        seq: 1,
-        part: 1,
-        parts: 1,
-        instances: ids.iter().map(instance).collect(),
-        more: false,
-    }
+    let instances = ids.iter().map(|id| lists::instance(*id, "web", 0));
+    lists::list(cell, instances.collect())
 }
 
 /// Another auctioneer, or this one, has begun these requests.
@@ -204,9 +174,13 @@ fn the_search_ends_with_its_time_or_with_the_others_outcome() {
     let mut world = World::with_cells("dea", &["c1"]);
     world.input(announced(9, &["r", "s"]));
     let key = world.ask_one("r", "web", 100, 1);
-    world.silence(499);
-    assert!(world.sent().is_empty());
-    world.silence(1);
+    world.pass(2_499);
+    assert_eq!(
+        world.reply(key),
+        None,
+        "there is time until an auction must be held"
+    );
+    world.pass(1);
     assert!(world.sent().is_empty(), "c1 may run it");
     let reply = world.start_reply(key);
     assert_eq!(reply.outcome, Outcome::Unknown);
@@ -253,7 +227,11 @@ fn a_search_that_outlasts_the_deadline_starts_nothing() {
     asked.deadline = Some(placement::Span(std::time::Duration::from_millis(100)));
     let key = world.ask(vec![asked]);
     world.silence(100);
-    assert_eq!(world.start_reply(key).outcome, Outcome::Unknown);
+    let reply = world.start_reply(key);
+    assert_eq!(reply.outcome, Outcome::Unknown);
+    let reason = reply.instances[0].reason.as_deref();
+    let expected = "cells did not report in time whether it runs already; not started elsewhere";
+    assert_eq!(reason, Some(expected));
     assert_eq!(
         world.machine.next_work_ms(),
         u64::MAX,
@@ -362,7 +340,7 @@ fn an_answer_in_several_messages_is_awaited_to_its_end() {
 
 #[test]
 fn a_few_instances_are_asked_for_by_id_and_many_by_app() {
-    for (instances, ids) in [(1_000, 1_000), (1_001, 0)] {
+    for (instances, ids) in [(4_096, true), (4_097, false)] {
         let mut world = World::with_cells("dea", &["c1"]);
         looked_up(&mut world, instances);
         let body = world.out.iter().find_map(|o| match o {
@@ -370,7 +348,8 @@ fn a_few_instances_are_asked_for_by_id_and_many_by_app() {
             _ => None,
         });
         let asked: shared::wire::Instances = serde_json::from_slice(&body.unwrap()).unwrap();
-        assert_eq!((asked.app.as_deref(), asked.ids.len()), (Some("web"), ids));
+        assert_eq!(asked.app.as_deref(), Some("web"));
+        assert_eq!(!asked.id_prefixes.is_empty(), ids, "{instances}");
     }
 }
 

@@ -10,6 +10,7 @@ mod due;
 mod events;
 mod feed;
 mod full_pool;
+mod given_ids;
 mod held;
 mod listings;
 mod lookups;

@@ -143,18 +143,23 @@ fn each_dry_run_draws_by_itself() {
     assert!(winners.len() > 1, "{winners:?}");
 }
 
-fn explained(world: &mut World, app: &str) -> Vec<Value> {
+/// The answer to a question why an app's instances are where they are.
+fn explain(world: &mut World, app: &str, cells: bool) -> Value {
     world.out.clear();
     let explain = ExplainRequest {
         v: shared::VERSION,
         app: app.into(),
-        cells: false,
+        cells,
     };
     world.input(AuctioneerInput::Explain {
         explain,
         reply: KEY,
     });
-    let answer = world.reply(KEY).unwrap();
+    world.reply(KEY).unwrap()
+}
+
+fn explained(world: &mut World, app: &str) -> Vec<Value> {
+    let answer = explain(world, app, false);
     let auctions = answer["auctions"].as_array().unwrap();
     auctions.iter().map(|a| a["decisions"][0].clone()).collect()
 }
@@ -194,20 +199,7 @@ fn the_last_decisions_for_an_app() {
     let mut world = World::with_cells("dea", &["c1"]);
     world.ask_one("r", "web", 600, 2);
     world.deliver_all();
-    let ask = |world: &mut World, app: &str| {
-        world.out.clear();
-        let explain = ExplainRequest {
-            v: shared::VERSION,
-            app: app.into(),
-            cells: false,
-        };
-        world.input(AuctioneerInput::Explain {
-            explain,
-            reply: KEY,
-        });
-        world.reply(KEY).unwrap()
-    };
-    let answer = ask(&mut world, "web");
+    let answer = explain(&mut world, "web", false);
     let auction = &answer["auctions"][0];
     assert_eq!(
         (&auction["cells"], &auction["policy"]),
@@ -219,30 +211,15 @@ fn the_last_decisions_for_an_app() {
     assert_eq!(failed["outcome"], "unplaced");
     assert_eq!(failed["tally"][0]["needs"], 600.0);
     assert!(answer.get("now").is_none(), "only when asked for");
-    assert!(
-        ask(&mut world, "none")["auctions"]
-            .as_array()
-            .unwrap()
-            .is_empty()
-    );
+    assert!(explained(&mut world, "none").is_empty());
 }
 
 #[test]
-fn judged_again_with_every_stage_and_every_cell_by_name() {
+fn decided_again_with_every_stage_and_every_cell_by_name() {
     let mut world = World::with_cells("dea", &["c1", "c2"]);
     world.ask_one("r", "web", 600, 3);
     world.deliver_all();
-    world.out.clear();
-    let explain = ExplainRequest {
-        v: shared::VERSION,
-        app: "web".into(),
-        cells: true,
-    };
-    world.input(AuctioneerInput::Explain {
-        explain,
-        reply: KEY,
-    });
-    let answer = world.reply(KEY).unwrap();
+    let answer = explain(&mut world, "web", true);
     let now = answer["now"].as_array().unwrap();
     assert_eq!(now.len(), 3);
     // two run by now, and nowhere is room for more

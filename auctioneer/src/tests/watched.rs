@@ -3,11 +3,11 @@
 use placement::Kind;
 use shared::{
     InstanceId,
-    wire::{InstanceState, Outcome, instance_id},
+    wire::{InstanceState, Outcome},
 };
 
 use super::{
-    claims::{first, kills, outcome, questions, restarted, tell, with_claim},
+    claims::{first, kills, outcome, prefixes, questions, restarted, tell, with_claim},
     lookups::{announced, found},
     world::{TestCell, World, request},
 };
@@ -123,18 +123,22 @@ fn what_somebody_had_begun_is_looked_for_after_its_start_too() {
 }
 
 #[test]
-fn a_question_names_a_thousand_instances_and_the_next_one_the_others() {
-    for (second, expected) in [(400, vec![1_000]), (401, vec![600, 401])] {
+fn a_question_is_for_some_thousand_instances_and_the_next_one_for_the_others() {
+    for (second, expected) in [(96, [4_096, 0]), (97, [4_000, 97])] {
         let mut world = restarted(&["c1"]);
         world.ask(vec![
-            request("r1", "web", 1, 600),
-            request("r2", "db", 1, second),
+            request("r1", "web", 0, 4_000),
+            request("r2", "db", 0, second),
         ]);
-        let asked = questions(&mut world);
-        let ids: Vec<usize> = asked.iter().map(|(_, asked)| asked.ids.len()).collect();
-        assert_eq!(ids, expected);
-        for (lookup, _) in &asked {
-            tell(&mut world, *lookup, found("c1", &[]));
+        for ids in expected {
+            let asked = questions(&mut world);
+            // two ids may begin in the same way
+            let all = asked.iter().map(|(_, asked)| asked.id_prefixes.len());
+            let all: usize = all.sum();
+            assert!(ids - all <= 3, "{ids}: {all}");
+            for (lookup, _) in &asked {
+                tell(&mut world, *lookup, found("c1", &[]));
+            }
         }
         assert!(!world.sent().is_empty());
         assert_eq!(world.machine.counters().stray_answers, 0);
@@ -231,6 +235,7 @@ fn a_silent_cell_with_tasks_may_run_a_task_and_one_without_does_not() {
         tell(&mut world, lookup, found("c1", &[]));
         world.silence(500);
         world.deliver_all();
+        world.pass(2_000);
         assert_eq!(world.start_reply(key).outcome, outcome, "{tasks} tasks");
     }
 }
@@ -247,7 +252,7 @@ fn an_answer_names_three_silent_cells_and_counts_the_others() {
         let mut world = World::with_cells("dea", &cells);
         world.input(announced(9, &["r"]));
         let key = world.ask_one("r", "web", 100, 1);
-        world.silence(500);
+        world.pass(2_500);
         let reply = world.start_reply(key);
         let reason = reply.instances[0].reason.as_deref().unwrap();
         assert!(reason.starts_with(names), "{reason}");
@@ -266,7 +271,7 @@ fn what_was_never_sent_is_not_looked_for_after_its_end() {
         let asked = questions(&mut world);
         assert_eq!(!asked.is_empty(), looked_for, "{memory_mb} MiB");
         if let [(_, asked)] = &asked[..] {
-            assert_eq!(asked.ids, [instance_id("r", "web", Kind::Lrp, 0)]);
+            assert_eq!(asked.id_prefixes, prefixes(&[first()]));
         }
     }
 }

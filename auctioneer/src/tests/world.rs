@@ -323,6 +323,13 @@ impl World {
         })
     }
 
+    /// The cell bids "unchanged".
+    pub(super) fn bid(&mut self, name: &str) {
+        let auction = self.asked_bids().expect("bids were asked for");
+        let bid = self.cells[name].unchanged(auction);
+        self.receive(ReportKind::Bid, None, bid);
+    }
+
     /// Every cell bids "unchanged".
     pub(super) fn bid_all(&mut self) {
         let auction = self.asked_bids().expect("bids were asked for");

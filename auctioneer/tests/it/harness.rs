@@ -12,7 +12,7 @@ use placement::Policy;
 use serde_json::{Value, json};
 use shared::{
     Subjects,
-    nats::{Bus, NatsOptions, connect},
+    nats::{Bus, Echo, NatsOptions, connect},
     shutdown::CancellationToken,
 };
 use testkit::{Link, NatsServer, eventually};
@@ -89,7 +89,7 @@ impl Cluster {
 
     async fn auctioneer_at(&self, url: String, name: &str, policy: &str) -> Running {
         let options = NatsOptions {
-            no_echo: true,
+            echo: Echo::ToItself,
             ..options(url, name)
         };
         let bus = connect(&options).await.unwrap();

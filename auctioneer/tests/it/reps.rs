@@ -127,3 +127,45 @@ async fn a_cell_that_withdraws_is_removed_at_once() {
     assert_eq!(lost["reason"], "cell withdrew");
     cluster.sees("a1", 1).await;
 }
+
+/// A new auctioneer does not know what was asked before, and asks the cells for every id that it is given.
+#[tokio::test]
+async fn arrays_with_ids_of_their_own_are_placed_once_by_an_auctioneer_that_has_just_started() {
+    const CELLS: usize = 10;
+    const ARRAYS: usize = 8;
+    const REQUESTS: usize = 200;
+    let cluster = Cluster::start().await;
+    let _reps = reps(&cluster, CELLS, 100_000).await;
+    let array = |number: usize| {
+        let requests = (0..REQUESTS).map(|n| {
+            json!({ "id": format!("r-{number}-{n}"), "app": format!("app{number}"), "instances": REQUESTS, "indices": [n],
+                "memory_mb": 1, "disk_mb": 1, "deadline": "30s", "run": { "command": ["true"] } })
+        });
+        requests.collect::<Value>()
+    };
+    // some of each app run already, so that every cell may run some of each request
+    let first = cluster.warm("a0", "dea", CELLS).await;
+    for number in 0..ARRAYS {
+        let body = json!({ "app": format!("app{number}"), "memory_mb": 1, "disk_mb": 1, "instances": CELLS, "run": { "command": ["true"] } });
+        assert_eq!(cluster.start_app(&body).await["outcome"], "placed");
+    }
+    first.leave().await;
+    let _auctioneer = cluster.warm("a1", "dea", CELLS).await;
+    for repeated in [false, true] {
+        let asked = (0..ARRAYS).map(|number| {
+            let body = serde_json::to_vec(&array(number)).unwrap();
+            let cluster = &cluster;
+            async move {
+                let patience = std::time::Duration::from_secs(60);
+                let subject = cluster.subjects.start();
+                cluster.raw_within(patience, &subject, &body).await.unwrap()
+            }
+        });
+        for reply in futures_util::future::join_all(asked).await {
+            let reply: Value = serde_json::from_slice(&reply.payload).unwrap();
+            assert_eq!(reply["outcome"], "placed", "repeated: {repeated}");
+        }
+        let found = running(&cluster, CELLS).await;
+        assert_eq!(found.len(), ARRAYS * (REQUESTS + CELLS), "each runs once");
+    }
+}

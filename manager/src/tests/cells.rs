@@ -10,6 +10,7 @@ use shared::{
         StartReply, instance_id, kind,
     },
 };
+use testkit::lists;
 
 use super::world::{Held, SimCell, TTL, World};
 use crate::{CellHeard, ManagerInput, QuestionId, WaveId};
@@ -36,37 +37,15 @@ impl World {
     pub(super) fn list_of(&self, name: &str) -> InstancesAnswer {
         let cell = &self.cells[name];
         let instances = cell.held.iter().map(|(id, held)| Instance {
-            instance: *id,
-            app: "A".into(),
-            index: held.index,
-            kind: Kind::Lrp,
             request: Some(held.request.parse().unwrap()),
-            owner: None,
-            version: None,
             state: held.state,
             age_ms: self.now - held.since_ms,
-            memory_mb: 16,
-            disk_mb: 16,
-            address: None,
-            port: None,
-            pid: None,
-            ready: None,
-            restarts: 0,
-            ended: None,
-            exit_code: None,
-            signal: None,
-            claim: None,
+            ..lists::instance(*id, "A", held.index)
         });
         InstancesAnswer {
-            v: VERSION,
-            cell: name.into(),
-            zone: "z1".into(),
             incarnation: Incarnation::from_u128(cell.incarnation),
             seq: cell.seq,
-            part: 1,
-            parts: 1,
-            instances: instances.collect(),
-            more: false,
+            ..lists::list(name, instances.collect())
         }
     }
 

@@ -145,3 +145,56 @@ fn the_history_has_ten_versions_and_goes_with_the_app() {
     assert_eq!(kept(&w), 0);
     assert!(w.manager.status("A").is_none());
 }
+
+#[test]
+fn a_name_can_be_put_again_when_nothing_is_left_of_its_app() {
+    let mut w = three();
+    w.obey = true;
+    w.command(AppCommand::Delete);
+    w.pass(60_000);
+    assert!(w.manager.status("A").is_none());
+    // also when the deletion was seen only after an interruption
+    w.give(crate::ManagerInput::KvInterrupted);
+    w.show_all();
+    w.sent = Sent::default();
+    w.put(&app("A", 1, ""));
+    let answer = w.sent.replies.pop().unwrap().unwrap();
+    assert!(answer.created && answer.changed);
+}
+
+#[test]
+fn a_dry_run_says_what_would_change_and_changes_nothing() {
+    let mut w = three();
+    let revision = w.revision;
+    let definition = app("A", 5, r#","tags":{"v":"2"}"#);
+    w.command(AppCommand::Try(Box::new(definition.clone())));
+    let tried = w.sent.replies.pop().unwrap().unwrap();
+    assert_eq!(w.stored::<AppRecord>("app.A").definition.instances, 3);
+    w.put(&definition);
+    let put = w.sent.replies.pop().unwrap().unwrap();
+    assert_eq!(tried, put);
+    let fields: Vec<_> = put.differences.changes.iter().map(|c| &*c.field).collect();
+    assert_eq!(fields, ["instances", "tags.v"]);
+    assert!(put.version == 2 && w.revision > revision);
+    w.command(AppCommand::Try(Box::new(definition)));
+    assert!(!w.sent.replies.pop().unwrap().unwrap().changed);
+}
+
+#[test]
+fn what_is_not_acknowledged_is_said_in_time() {
+    let mut w = three();
+    w.hold_writes = true;
+    w.command(AppCommand::Scale(4));
+    for _ in 0..10 {
+        let Some((write, ..)) = w.held_writes.pop_front() else {
+            break;
+        };
+        w.pass(3_000);
+        let result = crate::WriteResult::Failed;
+        w.give(crate::ManagerInput::WriteEnded { write, result });
+        w.pass(300);
+    }
+    let error = w.sent.replies.pop().unwrap().unwrap_err();
+    assert_eq!(error.code, shared::wire::code::INTERNAL);
+    assert!(error.message.contains("acknowledge"), "{error}");
+}

@@ -162,6 +162,37 @@ fn v26_an_emptied_bucket_stops_nothing() {
 }
 
 #[test]
+fn v26a_a_bucket_that_was_deleted_and_created_anew_gets_another_id() {
+    let mut w = three();
+    let before: crate::MetaRecord = w.stored("meta");
+    w.give(ManagerInput::KvInterrupted);
+    w.values.clear();
+    w.revision = 0;
+    w.show_all();
+    w.pass(4 * TTL);
+    assert!(w.stops().is_empty() && w.starts().is_empty());
+    let after: crate::MetaRecord = w.stored("meta");
+    assert_ne!(after.bucket, before.bucket);
+    w.put(&app("A", 1, ""));
+    w.pass(2_000);
+    assert_eq!(w.starts(), [("1-1".into(), "0".into())]);
+}
+
+#[test]
+fn revisions_of_the_lease_are_not_those_of_the_bucket() {
+    let mut w = three();
+    let lease = br#"{"format":1,"holder":"m-1"}"#;
+    w.give(ManagerInput::Kv {
+        key: "lease".into(),
+        revision: w.revision + 1_000,
+        value: Some(bytes::Bytes::from_static(lease)),
+    });
+    w.give(ManagerInput::KvInterrupted);
+    w.show_all();
+    assert!(!w.manager.status("A").unwrap().went_back);
+}
+
+#[test]
 fn v26b_an_app_whose_value_is_gone_is_left_alone_and_counted() {
     let mut w = three();
     w.store("app.A", None);

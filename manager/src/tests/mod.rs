@@ -7,6 +7,7 @@ mod commands;
 mod convergence;
 mod crashes;
 mod definition;
+mod differences;
 mod drains;
 mod evidence;
 mod lease;

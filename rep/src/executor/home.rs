@@ -95,7 +95,7 @@ fn sweep_one(home: &Path) {
     tracing::warn!(
         directory = %home.display(),
         instances = instances.len(),
-        "ending and removing what a rep that was killed has left"
+        "ending processes and removing files that a killed rep left"
     );
     leftovers::kill_all(|| leftovers::processes_in(&instances));
     if let Err(error) = tree::remove(home) {

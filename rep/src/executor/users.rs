@@ -232,7 +232,7 @@ impl UserRange {
             return;
         }
         let users: Vec<u32> = abandoned.iter().map(|(uid, _)| *uid).collect();
-        tracing::warn!(?users, "ending what a rep that was killed has left");
+        tracing::warn!(?users, "ending processes that a killed rep left");
         if end_users(&users) {
             for (_, file) in &abandoned {
                 let _ = file.set_len(0);

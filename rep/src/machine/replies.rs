@@ -124,6 +124,7 @@ impl CellMachine {
         let body = if body.is_empty() { b"{}" } else { body };
         let filter: Instances = parse(body, &mut Vec::new())?;
         bounded("ids", filter.ids.len(), MAX_FILTER)?;
+        bounded("id_prefixes", filter.id_prefixes.len(), MAX_FILTER)?;
         let found = self.ledger.find_instances(now_ms, &filter);
         Ok(self.split(found, max_bytes))
     }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use placement::{Kind, Resources};
+use placement::Resources;
 use shared::{
     AuctionId, Incarnation, InstanceId,
     clock::CellTime,
@@ -35,26 +35,7 @@ fn machine_since(now_ms: u64) -> CellMachine {
 }
 
 fn work(id: u128) -> Work {
-    Work {
-        instance: InstanceId::from_u128(id),
-        kind: Kind::Lrp,
-        app: "web".into(),
-        index: 0,
-        memory_mb: 100,
-        disk_mb: 10,
-        cpu_millis: 0,
-        extra: std::collections::BTreeMap::new(),
-        owner: None,
-        request: None,
-        version: None,
-        traceparent: None,
-        tags: std::collections::BTreeMap::new(),
-        believed: None,
-        run: None,
-        health: None,
-        ready: None,
-        claim: None,
-    }
+    Work::new(InstanceId::from_u128(id), "web", 100, 10)
 }
 
 fn start(machine: &mut CellMachine, now_ms: u64, ids: &[u128]) {

@@ -5,14 +5,14 @@ use std::{sync::Arc, time::Duration};
 use async_nats::{Client, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
-use placement::{Kind, Resources, Run, Span};
+use placement::{Resources, Run, Span};
 use rep::{ExecutorKind, ProcessConfig, RepConfig, RepError, RepExit, SimulatedConfig};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use shared::{
     InstanceId, Subjects,
     clock::CellTime,
-    nats::{Bus, NatsOptions},
+    nats::{Bus, Echo, NatsOptions},
     shutdown::CancellationToken,
     wire::{Acceptance, CellStart, Instance, InstanceState, InstancesAnswer, Work},
 };
@@ -44,6 +44,7 @@ pub(crate) async fn bus(url: &str) -> Bus {
     let options = NatsOptions {
         url: url.into(),
         name: format!("test-{}", Uuid::new_v4()),
+        echo: Echo::None,
         ..NatsOptions::default()
     };
     shared::nats::connect(&options).await.unwrap()
@@ -144,24 +145,8 @@ impl Cell {
 /// One LRP of 100 MiB of each.
 pub(crate) fn work(app: &str, index: u32) -> Work {
     Work {
-        instance: Uuid::new_v4().into(),
-        kind: Kind::Lrp,
-        app: app.into(),
         index,
-        memory_mb: 100,
-        disk_mb: 100,
-        cpu_millis: 0,
-        extra: std::collections::BTreeMap::new(),
-        owner: None,
-        request: None,
-        version: None,
-        traceparent: None,
-        tags: std::collections::BTreeMap::new(),
-        believed: None,
-        run: None,
-        health: None,
-        ready: None,
-        claim: None,
+        ..Work::new(Uuid::new_v4().into(), app, 100, 100)
     }
 }
 

@@ -121,7 +121,7 @@ pub(super) fn read(name: &str) -> Result<(Context, Vec<String>), BusError> {
         }
         let known = context_names();
         let hint = match known.as_slice() {
-            [] => "there is no context".to_owned(),
+            [] => "there are no contexts".to_owned(),
             known => format!("there are {}", known.join(", ")),
         };
         refuse(format!("{e}; {hint}"))

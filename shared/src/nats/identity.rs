@@ -24,7 +24,10 @@ pub(super) fn given(
     if let Some(identity) = &options.identity {
         check_name("identity", identity).map_err(|invalid| BusError::Options {
             what: "identity".to_owned(),
-            why: invalid.to_string(),
+            why: format!(
+                "{} is not allowed; expected {}",
+                invalid.value, invalid.expected
+            ),
         })?;
         return Ok(Some(identity.clone()));
     }

@@ -74,7 +74,7 @@ pub struct AppList {
 }
 
 /// One difference between two definitions.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FieldChange {
     /// The path of the field, such as `run.command`.
     pub field: String,

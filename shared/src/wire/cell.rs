@@ -98,6 +98,32 @@ pub struct Work {
     pub claim: Option<AuctionId>,
 }
 
+impl Work {
+    /// An LRP of index 0 with these MiB, which asks for nothing else and executes nothing.
+    pub fn new(instance: InstanceId, app: impl Into<String>, memory_mb: i64, disk_mb: i64) -> Self {
+        Self {
+            instance,
+            kind: Kind::Lrp,
+            app: app.into(),
+            index: 0,
+            memory_mb,
+            disk_mb,
+            cpu_millis: 0,
+            extra: BTreeMap::new(),
+            owner: None,
+            request: None,
+            version: None,
+            traceparent: None,
+            tags: BTreeMap::new(),
+            believed: None,
+            run: None,
+            health: None,
+            ready: None,
+            claim: None,
+        }
+    }
+}
+
 /// A cell's answer to [`CellStart`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Acceptance {

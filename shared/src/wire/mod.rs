@@ -5,6 +5,7 @@ mod app;
 mod cell;
 mod error;
 mod event;
+mod id_prefixes;
 mod indices;
 mod query;
 mod start;
@@ -24,6 +25,7 @@ pub use error::{
     ErrorBody, WireError, check_version, code, parse, parse_strict, read, read_nothing,
 };
 pub use event::{Event, EventInstance, kind, time_now};
+pub use id_prefixes::{BadPrefixes, IdPrefixes};
 pub use indices::{format_indices, parse_indices};
 pub use query::{
     AddCells, AuctionRecord, CapacityAnswer, DecisionRecord, ExplainAnswer, ExplainRequest,

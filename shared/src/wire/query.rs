@@ -3,7 +3,7 @@
 use placement::{Capacity, Cell, DecisionReport, Kind, Tally};
 use serde::{Deserialize, Serialize};
 
-use super::{Instance, is_false};
+use super::{IdPrefixes, Instance, is_false};
 use crate::ids::{AuctionId, Incarnation, InstanceId, RequestId};
 use crate::version::Version;
 
@@ -20,6 +20,9 @@ pub struct Instances {
     /// These ids only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ids: Vec<InstanceId>,
+    /// Those only whose ids begin like one of these: for whoever asks for many.
+    #[serde(default, skip_serializing_if = "IdPrefixes::is_empty")]
+    pub id_prefixes: IdPrefixes,
 }
 
 /// One cell's answer, even if it has no instances; large ones are split into several messages.

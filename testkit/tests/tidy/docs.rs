@@ -343,6 +343,13 @@ const FIGURES: &[(&str, &str, &str, &str, u64)] = &[
         1_000,
     ),
     (
+        "PROTOCOL.md",
+        "up to {} at a time",
+        "auctioneer/src/lookups",
+        "ASKED_BY_ID",
+        1,
+    ),
+    (
         "ARCHITECTURE.md",
         "| a definition | {} KiB |",
         "manager/src",

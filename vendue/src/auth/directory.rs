@@ -47,7 +47,7 @@ impl Directory {
         let lock = lock(&path)?;
         if path.join(ROSTER).exists() {
             return Err(Usage::because(format_args!(
-                "{}: there is a roster already; `vendue auth add-cell` and its like add to it",
+                "{}: there is a roster already; `vendue auth add-cell`, add-auctioneer and add-user add to it",
                 path.display()
             )));
         }
@@ -72,7 +72,7 @@ impl Directory {
         let file = path.join(ROSTER);
         let missing = |why: &dyn std::fmt::Display| {
             Usage::because(format_args!(
-                "{}: {why}; `vendue auth init` begins a directory, --dir names another",
+                "{}: {why}; `vendue auth init` makes the directory, --dir names another one",
                 file.display()
             ))
         };

@@ -4,7 +4,7 @@ use placement::Resources;
 use rep::{ExecutorKind, RepConfig, SimulatedConfig};
 use shared::{
     Subjects,
-    nats::Bus,
+    nats::{Bus, Echo, NatsOptions},
     shutdown::{self, CancellationToken},
 };
 use tokio::task::JoinSet;
@@ -38,7 +38,12 @@ pub(crate) async fn run_cells(global: &Global, args: &CellsArgs) -> anyhow::Resu
     let subjects = Subjects::new(global.prefix.as_str())?;
     let mut buses = Vec::new();
     for _ in 0..args.connections.clamp(1, args.cells.max(1)) {
-        buses.push(connect(&nats_options(global, &short_name("bench-cells"), true)).await?);
+        // as `vendue rep`
+        let options = NatsOptions {
+            echo: Echo::None,
+            ..nats_options(global, &short_name("bench-cells"), true)
+        };
+        buses.push(connect(&options).await?);
     }
     let mut tasks = JoinSet::new();
     for (number, bus) in (0..args.cells).zip(buses.iter().cycle()) {

@@ -27,28 +27,31 @@ use crate::{
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ClusterArgs {
     /// How many cells
-    #[arg(long, default_value_t = 1000)]
+    #[arg(long, value_name = "N", default_value_t = 1000)]
     cells: usize,
-    /// How many starts in arrays; a tenth of it, at most 300, are first made one at a time
-    #[arg(long, default_value_t = 100_000)]
+    /// How many starts to send in arrays; before them a tenth as many, at most 300, one at a time
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
     requests: usize,
     /// The auctioneer's policy
-    #[arg(long, default_value = "diego")]
+    #[arg(long, value_name = "NAME|FILE", default_value = "diego")]
     policy: String,
     /// Apps that each cell holds from the start
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0)]
     apps_per_cell: usize,
     /// Requests in an array
-    #[arg(long, default_value_t = 1000)]
+    #[arg(long, value_name = "N", default_value_t = 1000)]
     array: usize,
-    /// Arrays in flight
-    #[arg(long, default_value_t = 8)]
+    /// Arrays that wait for their answers at the same time
+    #[arg(long, value_name = "N", default_value_t = 8)]
     in_flight: usize,
-    /// How long the auctioneer is watched while cells only advertise
+    /// Give the requests in arrays ids, for which a new auctioneer asks the cells first
+    #[arg(long)]
+    given_ids: bool,
+    /// How long to measure the idle cluster, in which cells only advertise
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
     idle: Duration,
     /// Connections that the cells share
-    #[arg(long, default_value_t = 32)]
+    #[arg(long, value_name = "N", default_value_t = 32)]
     connections: usize,
 }
 
@@ -108,11 +111,20 @@ async fn measure(global: &Global, args: &ClusterArgs, server: u32) -> anyhow::Re
     ));
     let pids = [auctioneer.pid, cells.pid, server, std::process::id()];
     let before = cpu_of(pids)?;
-    report.batched = load::batched(&cluster, args.requests, args.array, args.in_flight).await?;
+    let heap = load::Heap {
+        requests: args.requests,
+        array: args.array,
+        in_flight: args.in_flight,
+        given_ids: args.given_ids,
+    };
+    report.batched = load::batched(&cluster, heap).await?;
     report.batched.cpu = cpu_per_start(before, cpu_of(pids)?, report.batched.accepted);
     report.batched.share_of_raw =
         report.batched.accepted_per_second / report.raw.requests_per_second;
-    note(format_args!("listening for {:?}", args.idle));
+    note(format_args!(
+        "measuring the idle cluster for {:?}",
+        args.idle
+    ));
     report.adverts = measure_adverts(&cluster, auctioneer.pid, args).await?;
     report.memory = footprint::measure(global, auctioneer.pid).await?;
     drop((cells, auctioneer));

@@ -85,24 +85,9 @@ fn work(envelope: &Envelope) -> CellStart {
         incarnation: envelope.incarnation,
         expires_ms: shared::clock::CellTime::from_ms(u64::MAX),
         work: vec![Work {
-            instance: Uuid::new_v4().into(),
             kind: Kind::Task,
-            app: "sleep".into(),
-            index: 0,
-            memory_mb: 8,
-            disk_mb: 0,
-            cpu_millis: 0,
-            extra: std::collections::BTreeMap::new(),
-            owner: None,
-            request: None,
-            version: None,
-            traceparent: None,
-            tags: std::collections::BTreeMap::new(),
-            believed: None,
             run: Some(run.into()),
-            health: None,
-            ready: None,
-            claim: None,
+            ..Work::new(Uuid::new_v4().into(), "sleep", 8, 0)
         }],
     }
 }

@@ -55,15 +55,22 @@ pub(crate) async fn single(cluster: &Cluster, rounds: usize) -> anyhow::Result<S
     })
 }
 
-/// Arrays of `array` requests, `in_flight` at a time, until `requests` were sent.
-pub(crate) async fn batched(
-    cluster: &Cluster,
-    requests: usize,
-    array: usize,
-    in_flight: usize,
-) -> anyhow::Result<Batched> {
-    let array = array.clamp(1, requests.max(1));
-    let bodies: Vec<Bytes> = (0..requests / array).map(|n| body(n, array)).collect();
+/// Arrays of `array` requests, `in_flight` at a time, until `requests` are sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heap {
+    pub(crate) requests: usize,
+    pub(crate) array: usize,
+    pub(crate) in_flight: usize,
+    /// Whether they have ids.
+    pub(crate) given_ids: bool,
+}
+
+/// Sends the arrays, and counts what is accepted.
+pub(crate) async fn batched(cluster: &Cluster, heap: Heap) -> anyhow::Result<Batched> {
+    let in_flight = heap.in_flight;
+    let array = heap.array.clamp(1, heap.requests.max(1));
+    let bodies = 0..heap.requests / array;
+    let bodies: Vec<Bytes> = bodies.map(|n| body(n, array, heap.given_ids)).collect();
     let bodies = Arc::new(bodies);
     let next = Arc::new(AtomicUsize::new(0));
     let start = Instant::now();
@@ -98,11 +105,14 @@ pub(crate) async fn batched(
     })
 }
 
-fn body(number: usize, array: usize) -> Bytes {
+fn body(number: usize, array: usize, given_ids: bool) -> Bytes {
     let requests: Vec<_> = (0..array)
         .map(|n| {
             let mut request = request(1_000_000 + number * array + n);
             request.deadline = Some(placement::Span(Duration::from_secs(30)));
+            if given_ids {
+                request.id = format!("bench-{number}-{n}");
+            }
             request
         })
         .collect();

@@ -18,7 +18,7 @@ use crate::context::{Exit, Global};
 /// What can be measured.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Bench {
-    /// A cluster of simulated cells on a private nats-server: latency, throughput, processor, memory
+    /// A cluster of simulated cells on a private nats-server: latency, throughput, processor time, memory
     Cluster(cluster::ClusterArgs),
     /// The placement engine by itself, one thread: made-up jobs on made-up cells
     Place(place::PlaceArgs),

@@ -26,19 +26,19 @@ const LONG_ENOUGH: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PlaceArgs {
     /// How many cells
-    #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     cells: u32,
     /// How many jobs
-    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     jobs: u32,
-    /// How they are placed: a preset's name or a file
+    /// Policy: a preset's name or a file
     #[arg(long, default_value = "diego", value_name = "NAME|FILE")]
     policy: String,
-    /// Measure the plain engine too, on the first jobs (as many as look at a million cells)
+    /// Measure the plain engine too, with the first jobs only (200 of them on 5,000 cells)
     #[arg(long)]
     plain: bool,
-    /// Of the cells, the jobs and the draws
-    #[arg(long, default_value_t = 1)]
+    /// Seed of the cells, the jobs and the random choices
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
 

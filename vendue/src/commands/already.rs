@@ -7,7 +7,10 @@ use placement::Request;
 use serde_json::Value;
 use shared::wire::{Instance, InstanceState, format_indices, instance_id};
 
-use super::instances::{self, Answers};
+use super::{
+    app::managed,
+    instances::{self, Answers},
+};
 use crate::{
     cluster::Cluster,
     context::{Failure, failure_code},
@@ -27,12 +30,21 @@ pub(crate) async fn refuse(cluster: &Cluster, requests: &Value) -> anyhow::Resul
         .filter_map(|request| serde_json::from_value(request.clone()).ok())
         .collect();
     let apps: BTreeSet<&str> = all.iter().map(|request| request.app.as_str()).collect();
+    managed::refuse_start(cluster, &apps).await?;
     let only = apps.first().copied().filter(|_| apps.len() == 1);
     let answers = instances::held_and_queued(cluster, only).await;
     let answers = match answers {
         Err(e) if is_unreachable(&e) => return Ok(()), // where nobody answers, nothing runs
         answers => answers?,
     };
+    // no manager may answer now, and still its instances run
+    let mut of_manager = answers
+        .instances
+        .iter()
+        .filter(|l| managed::is_of_manager(l));
+    if let Some(located) = of_manager.find(|l| apps.contains(l.instance.app.as_str())) {
+        return Err(managed::start_refusal(&located.instance.app));
+    }
     match refusal(&all, &answers) {
         Some(message) => Err(anyhow::anyhow!(message)),
         None => Ok(()),

@@ -15,7 +15,7 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct AuthArgs {
-    /// Directory of the roster, the keys and what is made from them
+    /// Directory of the roster (the list of identities), the keys and the configuration made from them
     #[arg(
         long,
         global = true,
@@ -30,7 +30,7 @@ pub(crate) struct AuthArgs {
 
 #[derive(Debug, Subcommand)]
 enum AuthCommand {
-    /// Begin a directory; --nats, --tls-ca and --tls-first are what its contexts say of the server
+    /// Make the directory; --nats, --tls-ca and --tls-first are written into its contexts
     Init,
     /// Add cells, each with a key and a context
     AddCell {
@@ -44,7 +44,7 @@ enum AuthCommand {
         #[arg(required = true)]
         name: Vec<String>,
     },
-    /// Add users, or programs that look on, each with a key and a context
+    /// Add users, or programs that only observe, each with a key and a context
     AddUser {
         /// Name of the user
         #[arg(required = true)]
@@ -59,9 +59,9 @@ enum AuthCommand {
         #[arg(required = true)]
         name: Vec<String>,
     },
-    /// Print what servers include
+    /// Print the configuration that servers include
     Print {
-        /// As configuration, or as scoped signing keys for an account of an operator
+        /// How to print it: for nats-server's configuration, or for an account of an operator
         #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
         format: PrintFormat,
     },
@@ -138,10 +138,10 @@ impl AuthArgs {
             return Ok(Exit::Ok);
         }
         say(format_args!(
-            "{} is for the servers to include",
+            "{}: include it in the configuration of every server",
             config.display()
         ))?;
-        note("`vendue auth add-auctioneer`, `add-cell` and `add-user` add to it");
+        note("next: `vendue auth add-auctioneer`, `add-cell` and `add-user`");
         Ok(Exit::Ok)
     }
 

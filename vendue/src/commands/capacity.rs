@@ -30,19 +30,20 @@ pub(crate) struct CapacityArgs {
     /// A named resource for each instance, such as gpu=1; may be repeated
     #[arg(long, value_name = "NAME=N", value_parser = pair)]
     extra: Vec<(String, String)>,
-    /// The stack they need
+    /// Stack that the instances need
     #[arg(long)]
     stack: Option<String>,
-    /// A placement tag they ask for; may be repeated
+    /// Placement tag that the instances ask for; may be repeated
     #[arg(long = "placement-tag", value_name = "TAG")]
     placement_tags: Vec<String>,
-    /// What they are
+    /// Kind of the instances
     #[arg(long, value_enum, default_value_t)]
     kind: What,
-    /// By this policy's filters: a preset's name or a file [default: the auctioneer's, the scenario's]
+    /// Policy whose filters decide what fits: a preset's name or a file [default: the auctioneer's, or
+    /// the scenario's]
     #[arg(long, value_name = "NAME|FILE")]
     policy: Option<String>,
-    /// On the cells of a scenario in JSON or TOML instead of a cluster's; - reads standard input
+    /// Count on the cells of a scenario file (JSON or TOML) instead of a cluster; - reads standard input
     #[arg(long, value_name = "FILE")]
     scenario: Option<String>,
 }
@@ -90,7 +91,7 @@ pub(crate) async fn capacity(global: &Global, args: &CapacityArgs) -> anyhow::Re
         print(&answer.capacity)?;
         let (policy, cells) = (&answer.policy, counted(answer.cells, "cell"));
         note(format_args!(
-            "{cells}, judged by {} (policy {policy})",
+            "{cells}, counted by {} (policy {policy})",
             answer.auctioneer
         ));
     }

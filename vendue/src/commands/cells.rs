@@ -16,8 +16,8 @@ use crate::{
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct CellsArgs {
     /// Only cells of which this is true, such as 'platform<20260301', rack=r1 or
-    /// 'available.memory_mb>=512'; with several, all must be. A wrong FIELD is answered with all there
-    /// are
+    /// 'available.memory_mb>=512'; with several, all must be true. The error about an unknown FIELD
+    /// lists all fields
     #[arg(long = "where", value_name = "FIELD OP VALUE")]
     conditions: Vec<Condition>,
     #[command(subcommand)]

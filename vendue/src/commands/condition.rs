@@ -170,17 +170,19 @@ impl Condition {
         }
         Err(match holds {
             Holds::Number if field.ends_with("_mb") => {
-                format!("{field} is a number of MiB, and {value:?} is none; expected {field}>=512")
+                format!(
+                    "{field} is a number of MiB, and {value:?} is not one; expected {field}>=512"
+                )
             }
             Holds::Number => format!(
-                "{field} is a number, and {value:?} is none; expected one, such as {field}>=2"
+                "{field} is a number, and {value:?} is not one; expected one such as {field}>=2"
             ),
             Holds::Flag => format!(
                 "{field} is true or false, and {value:?} is neither; expected {field}=true or \
                  {field}=false"
             ),
             Holds::Date => format!(
-                "{field} is a date, and {value:?} is none; expected one such as 2026-12-01 or \
+                "{field} is a date, and {value:?} is not one; expected one such as 2026-12-01 or \
                  2026-12-01T04:00:00Z"
             ),
             _ => format!(

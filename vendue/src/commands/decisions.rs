@@ -1,4 +1,4 @@
-//! Decisions as people read them: of a scenario file, of a dry run, and judged again.
+//! Decisions as people read them: of a scenario file, of a dry run, and decided again.
 
 use comfy_table::Cell;
 use placement::{DecisionReport, Rating, Tally, joined};

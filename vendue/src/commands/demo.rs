@@ -20,7 +20,7 @@ use crate::output;
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DemoArgs {
-    /// How the first cluster decides; the second takes the other one of diego and dea
+    /// Policy of the first cluster; the second cluster uses the other of diego and dea
     #[arg(long, default_value = super::roles::DEFAULT_POLICY, value_name = "NAME")]
     policy: String,
 }

@@ -14,7 +14,7 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "What it ran is started nowhere else. The rep exits with 0; started again, the cell takes work again."
+    after_help = "What it ran is not started elsewhere. The rep exits with 0; started again, the cell takes work again."
 )]
 pub(crate) struct DrainArgs {
     /// The cell

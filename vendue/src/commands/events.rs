@@ -37,7 +37,7 @@ const KINDS: [&str; 15] = [
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Events have no past: only those that happen while this command listens are shown, with \
+    after_help = "Events are not stored: only those that happen while this command listens are shown, with \
                   the time at which they arrived (UTC). `vendue explain APP` tells of past decisions, \
                   `vendue ps --all` of instances that have ended."
 )]

@@ -87,14 +87,16 @@ fn print(answer: &ExplainAnswer, waiting: &[QueuedGroup]) -> anyhow::Result<()> 
     for group in waiting {
         let (app, indices, left) = (&group.app, &group.indices, output::age(group.left_ms));
         let why = why(Some(&group.reason), &group.tally);
-        output::say_wrapped(&format!("{app} {indices} queued for {left} more: {why}"))?;
+        output::say_wrapped(&format!(
+            "{app} {indices} queued, for {left} more at most: {why}"
+        ))?;
     }
     let waiting: BTreeSet<u32> = waiting.iter().flat_map(instances::indices).collect();
     for auction in &answer.auctions {
         print_auction(auction, &waiting)?;
     }
     if !answer.now.is_empty() {
-        output::say("judged again, over the cells as they are now")?;
+        output::say("decided again over the cells as they are now")?;
         decisions::print(&answer.now)?;
     }
     Ok(())

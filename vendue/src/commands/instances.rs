@@ -198,7 +198,7 @@ async fn ask_cells(cluster: &Cluster, app: Option<&str>) -> anyhow::Result<Optio
     let question = Instances {
         v: shared::VERSION,
         app: app.map(str::to_owned),
-        ids: Vec::new(),
+        ..Instances::default()
     };
     let (bus, subjects) = (&cluster.bus, &cluster.subjects);
     let ended = ask::instances(bus, subjects, &question, (DEADLINE, quiet), take).await?;

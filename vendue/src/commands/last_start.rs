@@ -61,7 +61,7 @@ impl LastStart {
         let indices = format_indices(decisions.iter().map(|decision| decision.index));
         let (reason, ago) = (reason(first), output::age(self.auction.age_ms));
         Some(format!(
-            "{app} {indices} unplaced {ago} ago: {reason}\nit waits for nothing: ask for it again, with \
+            "{app} {indices} unplaced {ago} ago: {reason}\nit is not queued: start it again, with \
              --queue-timeout to wait for room; `vendue explain {app}` says more"
         ))
     }
@@ -90,7 +90,7 @@ impl LastStart {
         let (places, ago) = (places.join(", "), output::age(self.auction.age_ms));
         Some(format!(
             "its last start, {ago} ago, placed {places}; what is stopped, drained or lost with its cell is \
-             started nowhere else: ask for {app} again"
+             not started elsewhere: start {app} again"
         ))
     }
 }

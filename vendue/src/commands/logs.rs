@@ -36,7 +36,7 @@ pub(crate) struct LogsArgs {
     /// Only the instance with this id (`vendue ps --wide` shows ids)
     #[arg(long, value_name = "UUID")]
     instance: Option<InstanceId>,
-    /// How many of the last lines of each instance
+    /// How many lines of each instance, the last ones
     #[arg(long, short = 'n', default_value_t = 100, value_name = "N")]
     lines: usize,
     /// Only lines that are no older than this, such as 5m
@@ -45,7 +45,7 @@ pub(crate) struct LogsArgs {
     /// Begin each line with its time, by its cell's clock (UTC)
     #[arg(long, short)]
     timestamps: bool,
-    /// Go on with what it prints from now on, until Ctrl-C
+    /// Continue with new lines until Ctrl-C
     #[arg(long, short)]
     pub(crate) follow: bool,
 }

@@ -1,6 +1,7 @@
 //! One file for each group of commands.
 
 pub(crate) mod already;
+pub(crate) mod app;
 pub(crate) mod app_status;
 pub(crate) mod auth;
 pub(crate) mod capacity;
@@ -18,6 +19,7 @@ pub(crate) mod instance_table;
 pub(crate) mod instances;
 pub(crate) mod last_start;
 pub(crate) mod logs;
+pub(crate) mod manager_role;
 pub(crate) mod one_cell;
 pub(crate) mod place;
 pub(crate) mod policy;

@@ -22,12 +22,13 @@ use crate::{
                   vendue place --live examples/worker.json --explain"
 )]
 pub(crate) struct PlaceArgs {
-    /// A scenario in JSON or TOML (by its name's end); with --live a start request; - reads standard input
+    /// A scenario (TOML if its name ends in .toml, else JSON); with --live a start request; - reads
+    /// standard input
     file: String,
-    /// The file is a start request, to be judged by a running auctioneer
+    /// The file is a start request: ask a running auctioneer where it would go
     #[arg(long)]
     live: bool,
-    /// Another policy than the scenario's: a preset's name or a file
+    /// Policy to use instead of the scenario's: a preset's name or a file
     #[arg(long, value_name = "NAME|FILE", conflicts_with = "live")]
     policy: Option<String>,
     /// Say what each stage dropped, and each finalist's cost or score; =cells names the cells
@@ -46,7 +47,7 @@ pub(crate) struct PlaceArgs {
 enum Depth {
     /// Each stage, each finalist's cost or score
     Stages,
-    /// And the cells that each stage dropped, by name
+    /// Also the names of the cells that each stage dropped
     Cells,
 }
 

@@ -128,7 +128,7 @@ fn unheard(args: &PsArgs, answers: &Answers) -> Vec<String> {
         let known: Vec<&str> = known.iter().copied().collect();
         let hint = placement::nearest(name, &known)
             .map_or(String::new(), |near| format!("; did you mean {near}?"));
-        format!("no {what} {name} is heard{hint}")
+        format!("no {what} {name} answers{hint}")
     };
     let no_cells = args.cell.iter().map(String::as_str);
     let no_cells = no_cells.filter(|name| !cells.contains(name) && !silent(name));
@@ -149,7 +149,7 @@ fn nothing(args: &PsArgs, found: &Found) -> String {
     let there = if args.cell.is_empty() && args.zone.is_empty() {
         format!("no instances{of} on {cells}")
     } else {
-        format!("no instances{of} there ({cells} heard)")
+        format!("no instances{of} there ({cells} answered)")
     };
     match found.ended {
         0 => there,
@@ -240,8 +240,8 @@ mod tests {
         assert_eq!(
             said("--cell z1-cel-0 --zone nowhere"),
             [
-                "no cell z1-cel-0 is heard; did you mean z1-cell-0?",
-                "no zone nowhere is heard"
+                "no cell z1-cel-0 answers; did you mean z1-cell-0?",
+                "no zone nowhere answers"
             ]
         );
     }
@@ -259,7 +259,7 @@ mod tests {
         );
         assert_eq!(
             said("--zone z1", 3),
-            "no instances there (0 cells heard); 3 have ended: --all shows them"
+            "no instances there (0 cells answered); 3 have ended: --all shows them"
         );
     }
 

@@ -6,7 +6,11 @@ pub(crate) mod settings;
 use std::path::PathBuf;
 
 use serde::Deserialize;
-use shared::{Subjects, nats::NatsOptions, shutdown};
+use shared::{
+    Subjects,
+    nats::{Echo, NatsOptions},
+    shutdown,
+};
 use toml::Table;
 
 use self::settings::RepSettings;
@@ -59,6 +63,8 @@ pub(crate) async fn rep(global: &Global, args: &RepArgs) -> anyhow::Result<Exit>
     let shutdown = shutdown::on_signals()?;
     let options = NatsOptions {
         identity: Some(config.cell.clone()),
+        // it hears what others advertise under its name, not its own advertisements
+        echo: Echo::None,
         ..nats_options(&global, &short_name(&format!("rep-{}", config.cell)), true)
     };
     if std::env::args().any(|word| has_credentials(&word)) {

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use auctioneer::Limits;
 use placement::{Invalid, Span};
 use serde::{Deserialize, de::DeserializeOwned};
-use shared::{Subjects, clock::millis, shutdown};
+use shared::{Subjects, clock::millis, nats::Echo, shutdown};
 use toml::{Table, Value};
 
 use super::{
@@ -117,7 +117,7 @@ pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow
     let shutdown = shutdown::on_signals()?;
     options.name = short_name(&config.name);
     options.identity = Some(config.name.clone());
-    options.no_echo = true;
+    options.echo = Echo::ToItself;
     connection::warn_of_open_files(&options, args.config.as_ref())?;
     let bus = crate::cluster::connect(&options).await?;
     tracing::info!(
@@ -135,7 +135,10 @@ pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow
 pub(crate) const DEFAULT_POLICY: &str = "diego";
 
 /// Reads a configuration; what is wrong names the field.
-fn from_table<T: DeserializeOwned>(table: Table, file: Option<&PathBuf>) -> anyhow::Result<T> {
+pub(crate) fn from_table<T: DeserializeOwned>(
+    table: Table,
+    file: Option<&PathBuf>,
+) -> anyhow::Result<T> {
     T::deserialize(table).map_err(|e| {
         let file = file.map_or("the command line".into(), |f| f.display().to_string());
         Usage::because(format_args!("{file}: {}", e.to_string().trim_end()))

@@ -90,7 +90,7 @@ pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     let (key, value) = text
         .split_once('=')
         .filter(|(key, _)| !key.is_empty())
-        .ok_or_else(|| format!("{text:?} has no name, = and value"))?;
+        .ok_or_else(|| format!("{text:?}: expected NAME=VALUE"))?;
     Ok((key.into(), value.into()))
 }
 
@@ -100,7 +100,11 @@ impl RunArgs {
         let (app, left_over) = match (&self.app, self.words.as_slice()) {
             (Some(app), words) => (app, words),
             (None, [app, words @ ..]) => (app, words),
-            (None, []) => return Err(Usage::because("which app? expected `vendue run APP ...`")),
+            (None, []) => {
+                return Err(Usage::because(
+                    "APP: missing; expected `vendue run APP ...`",
+                ));
+            }
         };
         if !left_over.is_empty() {
             let words = left_over.join(" ");

@@ -19,7 +19,7 @@ use std::{
 use anyhow::Context;
 use scenarios::ScenarioError;
 use simulator::{
-    outcome::SimOutcome,
+    outcome::{SimOutcome, SimRun},
     report,
     scenario::{Decider, Scenario},
     shipped,
@@ -142,8 +142,8 @@ pub(crate) async fn sim(global: &Global, args: &SimArgs) -> anyhow::Result<Exit>
         Over::Nats => {
             let mut outcome = simulator::outcome(&scenario, seed, &command);
             outcome.over = "nats".into();
-            let (outcome, timings) = run_over_nats(global, &scenario, outcome, &ended).await?;
-            (vec![outcome], timings)
+            let runs = run_over_nats(global, &scenario, outcome, &ended).await?;
+            (vec![runs.outcome], runs.timings)
         }
     };
     stop.abort();
@@ -181,14 +181,15 @@ fn run_seeds(
     let (mut outcomes, mut timings) = (Vec::new(), Vec::new());
     for seed in seeds {
         let outcome = simulator::outcome(scenario, seed, command);
-        let (mut outcome, took) = run_policies(scenario, outcome, end)?;
+        let runs = run_policies(scenario, outcome, end)?;
+        let mut outcome = runs.outcome;
         let interrupted = outcome.interrupted;
         // of all seeds but the first only the figures are needed
         if !outcomes.is_empty() {
             drop_cells(&mut outcome);
         }
         outcomes.push(outcome);
-        timings.extend(took);
+        timings.extend(runs.timings);
         if interrupted {
             break;
         }
@@ -285,16 +286,38 @@ fn command(args: &SimArgs) -> String {
     words.join(" ")
 }
 
+/// What was simulated so far.
+struct Runs {
+    outcome: SimOutcome,
+    timings: Vec<Timing>,
+}
+
+impl Runs {
+    /// Before the first run.
+    fn of(outcome: SimOutcome) -> Self {
+        let timings = Vec::new();
+        Self { outcome, timings }
+    }
+
+    /// Adds a run. Whether it was interrupted: then no other one follows.
+    fn add(&mut self, stopwatch: Stopwatch, (run, interrupted): (SimRun, bool)) -> bool {
+        self.timings.push(stopwatch.stop(&run));
+        self.outcome.runs.push(run);
+        self.outcome.interrupted |= interrupted;
+        interrupted
+    }
+}
+
 fn run_policies(
     scenario: &Scenario,
-    mut outcome: SimOutcome,
+    outcome: SimOutcome,
     end: &AtomicBool,
-) -> anyhow::Result<(SimOutcome, Vec<Timing>)> {
-    let mut timings = Vec::new();
+) -> anyhow::Result<Runs> {
     let settings = simulator::RunSettings {
         seed: outcome.seed,
         verbatim: false,
     };
+    let mut runs = Runs::of(outcome);
     for contender in &scenario.contenders {
         let mut bar = Bar::new(&contender.label);
         let stopwatch = Stopwatch::start();
@@ -304,30 +327,26 @@ fn run_policies(
         };
         let run = simulator::run(scenario, contender, settings, &mut watch);
         bar.clear();
-        let (run, interrupted) = run.map_err(Usage::because)?;
-        timings.push(stopwatch.stop(&run));
-        outcome.runs.push(run);
-        if interrupted {
-            outcome.interrupted = true;
+        if runs.add(stopwatch, run.map_err(Usage::because)?) {
             break;
         }
     }
-    Ok((outcome, timings))
+    Ok(runs)
 }
 
 async fn run_over_nats(
     global: &Global,
     scenario: &Scenario,
-    mut outcome: SimOutcome,
+    outcome: SimOutcome,
     end: &AtomicBool,
-) -> anyhow::Result<(SimOutcome, Vec<Timing>)> {
-    let mut timings = Vec::new();
+) -> anyhow::Result<Runs> {
     let settings = simulator::RunSettings {
         seed: outcome.seed,
         verbatim: true,
     };
     let demands = scenario.demands(outcome.seed).map_err(Usage::because)?;
     over_nats::check(scenario, &demands).map_err(Usage::because)?;
+    let mut runs = Runs::of(outcome);
     for contender in &scenario.contenders {
         let label = &contender.label;
         let Decider::Policy(policy) = &contender.decider else {
@@ -337,15 +356,11 @@ async fn run_over_nats(
         };
         let stopwatch = Stopwatch::start();
         let played = over_nats::play(global, scenario, label, policy, &demands, settings, end);
-        let (run, interrupted) = Box::pin(played).await?;
-        timings.push(stopwatch.stop(&run));
-        outcome.runs.push(run);
-        if interrupted {
-            outcome.interrupted = true;
+        if runs.add(stopwatch, Box::pin(played).await?) {
             break;
         }
     }
-    Ok((outcome, timings))
+    Ok(runs)
 }
 
 /// Reports the timings on standard error and in the file of `--timings`.

@@ -50,7 +50,7 @@ fn show_app(global: &Global, app: &str, answers: &Answers) -> anyhow::Result<Exi
             code::NOT_FOUND,
             format_args!(
                 "no instance of {app} on {cells}\n\
-                 `vendue explain {app}` says why it was not placed, if it was asked for"
+                 `vendue explain {app}` says why it was not placed, if somebody tried to start it"
             ),
         ));
     }

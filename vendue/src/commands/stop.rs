@@ -7,6 +7,7 @@ use shared::InstanceId;
 use shared::wire::{Stop, StopOutcome, StopReply, parse_indices};
 
 use super::{
+    app::managed,
     app_status::AppStatus,
     instances::{self, Answers, Located},
 };
@@ -27,6 +28,9 @@ pub(crate) struct StopArgs {
     /// Only the instance with this id (`vendue ps --wide` shows ids); may be repeated
     #[arg(long, value_name = "UUID")]
     instance: Vec<InstanceId>,
+    /// Also of an app that a manager keeps running, which then starts others for them
+    #[arg(long)]
+    force: bool,
 }
 
 /// Reads the value of `--indices`.
@@ -46,6 +50,9 @@ pub(crate) async fn stop(global: &Global, args: &StopArgs) -> anyhow::Result<Exi
     placement::check_name("APP", &args.app).map_err(Usage::invalid)?;
     let indices = args.indices.as_deref().map_or(Ok(Vec::new()), indices)?;
     let cluster = Cluster::connect(global).await?;
+    if !args.force {
+        managed::refuse_stop(&cluster, &args.app).await?;
+    }
     let question = Stop {
         v: shared::VERSION,
         app: args.app.clone(),

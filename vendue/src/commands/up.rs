@@ -10,7 +10,7 @@ use placement::{Policy, Resources};
 use serde_json::json;
 use shared::{
     Subjects,
-    nats::NatsOptions,
+    nats::{Echo, NatsOptions},
     shutdown::{self, CancellationToken},
 };
 use tokio::{task::JoinSet, time::timeout};
@@ -47,7 +47,7 @@ pub(crate) struct UpArgs {
     /// A stack that every cell offers; may be repeated
     #[arg(long = "cell-stack", value_name = "STACK")]
     cell_stacks: Vec<String>,
-    /// How the auctioneer decides: a preset's name or a file
+    /// The auctioneer's policy: a preset's name or a file
     #[arg(long, default_value = roles::DEFAULT_POLICY, value_name = "NAME|FILE")]
     policy: String,
     /// The port of the private server, 0 = any [default: 4222 when free, else any]
@@ -86,7 +86,7 @@ pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Exit> {
         tokio::spawn(end_with_stdin(shutdown.clone()));
     }
     let cluster = Cluster {
-        bus: connections.connect("up", None).await?,
+        bus: connections.connect("up", None, Echo::All).await?,
         subjects,
         format: global.output,
     };
@@ -153,7 +153,7 @@ async fn prepare(
     let joins = global.nats.is_some() || global.context.is_some();
     if joins && args.secure {
         return Err(Usage::because(
-            "--secure is for the private server, which --nats and --context do without",
+            "--secure makes keys for a private server; with --nats or --context none is started",
         ));
     }
     let keys = args.secure.then(|| Keys::make(global, cells)).transpose()?;
@@ -187,13 +187,14 @@ async fn spawn(
     auctioneer: auctioneer::AuctioneerConfig,
     cells: Vec<rep::RepConfig>,
 ) -> anyhow::Result<()> {
-    let connected = connections.connect("auctioneer", Some(&auctioneer.name));
+    let connected = connections.connect("auctioneer", Some(&auctioneer.name), Echo::ToItself);
     let bus = connected.await?;
     let run = auctioneer::run(auctioneer, bus, subjects.clone(), stop.clone());
     roles.spawn(async move { ("auctioneer".to_owned(), run.await.map_err(Into::into)) });
     for config in cells {
         let what = format!("rep-{}", config.cell);
-        let bus = connections.connect(&what, Some(&config.cell)).await?;
+        let bus = connections.connect(&what, Some(&config.cell), Echo::None);
+        let bus = bus.await?;
         let name = format!("cell {}", config.cell);
         let run = rep::run(config, bus, subjects.clone(), stop.clone());
         roles.spawn(async move { (name, run.await.map(drop).map_err(rep_role::rep_error)) });

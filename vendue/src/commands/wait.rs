@@ -255,7 +255,7 @@ async fn too_late(cluster: &Cluster, args: &WaitArgs, answers: &Answers) -> anyh
         let last = last_start::ask(cluster, app).await;
         let last = last.and_then(|last| last.gone(app));
         let why = last.unwrap_or_else(|| {
-            format!("no start of it is known; `vendue run {app} ...` or `vendue start FILE` is one")
+            format!("no start of it is known; start it with `vendue run {app} ...` or `vendue start FILE`")
         });
         anyhow::bail!("{app} is not ready after {time}: {now}\n{why}");
     }

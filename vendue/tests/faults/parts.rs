@@ -187,7 +187,7 @@ impl Observer {
             let question = Instances {
                 v: shared::VERSION,
                 app: app.map(str::to_owned),
-                ids: Vec::new(),
+                ..Instances::default()
             };
             let heard = |message: async_nats::Message| {
                 let answer: InstancesAnswer =

@@ -379,7 +379,7 @@ fn a_wrong_run_is_answered_with_the_right_form() {
         run(&[words, &size].concat()).expect(2, &["after --", "vendue run web", hint]);
     }
     run(&[&["run", "web"], &size[..]].concat()).expect(2, &["no COMMAND", "after --"]);
-    run(&[&["run"], &size[..], &["--", "true"]].concat()).expect(2, &["which app"]);
+    run(&[&["run"], &size[..], &["--", "true"]].concat()).expect(2, &["APP: missing"]);
     let wrong = ["run", "web", "--memory", "64X", "--disk", "1", "--", "true"];
     run(&wrong).expect(2, &["64X", "--memory", "unit"]);
     let wrong = [
@@ -438,9 +438,9 @@ async fn waiting_for_what_was_not_placed_or_is_gone_says_so() {
         1,
         &[
             "placed 0 on z1-cell-0 (not there any more)",
-            "started nowhere else",
+            "not started elsewhere",
         ],
     );
     let said = up.run(&["ps", "--cell", "z1-cell-0", "--zone", "z9"]);
-    said.expect(0, &["no cell z1-cell-0 is heard", "no zone z9 is heard"]);
+    said.expect(0, &["no cell z1-cell-0 answers", "no zone z9 answers"]);
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
+mod app_files;
 mod apps;
 mod bad_input;
 mod bench;

@@ -265,7 +265,7 @@ async fn decisions_are_explained_down_to_the_cell() {
         "cells only when asked for: {said:?}"
     );
     up.run(&["explain", "large", "--cells"])
-        .expect(0, &["judged again", "memory: 0 left", cells]);
+        .expect(0, &["decided again", "memory: 0 left", cells]);
     let now = &up.json(&["explain", "large", "--cells"])["now"];
     assert_eq!(
         now[0]["tally"][0]["names"].as_array().unwrap().len(),

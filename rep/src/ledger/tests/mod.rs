@@ -18,24 +18,8 @@ fn ledger() -> Ledger {
 
 fn work(id: u128, app: &str) -> Work {
     Work {
-        instance: InstanceId::from_u128(id),
-        kind: Kind::Lrp,
-        app: app.into(),
         index: u32::try_from(id % 1_000).unwrap(),
-        memory_mb: 100,
-        disk_mb: 10,
-        cpu_millis: 0,
-        extra: BTreeMap::new(),
-        owner: None,
-        request: None,
-        version: None,
-        traceparent: None,
-        tags: BTreeMap::new(),
-        believed: None,
-        run: None,
-        health: None,
-        ready: None,
-        claim: None,
+        ..Work::new(InstanceId::from_u128(id), app, 100, 10)
     }
 }
 

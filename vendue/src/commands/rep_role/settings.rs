@@ -226,7 +226,7 @@ fn range<N: std::str::FromStr + PartialOrd>(
         .and_then(|(first, last)| Some((first.trim().parse().ok()?, last.trim().parse().ok()?)));
     range.filter(|(first, last)| first <= last).ok_or_else(|| {
         Usage::because(format_args!(
-            "{name}: {text:?} is no range; expected FIRST-LAST, such as {such_as}"
+            "{name}: {text:?} is not a range; expected FIRST-LAST, such as {such_as}"
         ))
     })
 }
@@ -265,7 +265,7 @@ fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Er
         Value::Integer(mib) if mib >= 0 => Ok(Some(mib)),
         Value::String(text) => parse_mib(&text).map(Some).map_err(D::Error::custom),
         other => Err(D::Error::custom(format_args!(
-            "{other} is no size: expected a number of MiB such as 512, or one with a unit such as \
+            "{other} is not a size; expected a number of MiB such as 512, or one with a unit such as \
              \"64M\""
         ))),
     }

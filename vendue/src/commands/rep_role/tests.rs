@@ -54,7 +54,7 @@ fn sizes_have_units_in_flags_and_in_the_file() {
     assert_eq!(from_file(text, &[]).unwrap(), with_flags);
     for (wrong, said) in [
         ("'64X'", "\"X\""),
-        ("-1", "-1 is no size"),
+        ("-1", "-1 is not a size"),
         ("true", "true is no"),
     ] {
         let error = from_file(&format!("cell = 'a'\nmemory = {wrong}\n"), &[]).unwrap_err();

@@ -15,7 +15,7 @@ use rep::{ExecutorKind, SimulatedConfig};
 use shared::{AuctionId, clock::CellTime};
 use shared::{
     Subjects,
-    nats::Bus,
+    nats::{Bus, Echo, NatsOptions},
     shutdown::CancellationToken,
     wire::{Acceptance, CellStart, Page, PoolAnswer, to_bytes},
 };
@@ -152,8 +152,11 @@ impl Cluster {
         shutdown: &CancellationToken,
     ) -> anyhow::Result<Self> {
         let subjects = Subjects::new(global.prefix.as_str())?;
-        let bus = |what: &str| {
-            let options = nats_options(global, &short_name(what), true);
+        let bus = |what: &str, echo: Echo| {
+            let options = NatsOptions {
+                echo,
+                ..nats_options(global, &short_name(what), true)
+            };
             async move { connect(&options).await }
         };
         for n in 0..scenario.auctioneers {
@@ -163,14 +166,14 @@ impl Cluster {
                 policy: policy.clone(),
             };
             let (bus, subjects, end) = (
-                bus("sim-auctioneer").await?,
+                bus("sim-auctioneer", Echo::ToItself).await?,
                 subjects.clone(),
                 shutdown.clone(),
             );
             roles.spawn(async move { Ok(auctioneer::run(config, bus, subjects, end).await?) });
         }
         for cells in scenario.base.cells.chunks(CELLS_A_CONNECTION) {
-            let shared: Bus = bus("sim-cells").await?;
+            let shared: Bus = bus("sim-cells", Echo::None).await?;
             for cell in cells {
                 let config = config(cell, scenario, seed);
                 let (bus, subjects, end) = (shared.clone(), subjects.clone(), shutdown.clone());
@@ -181,7 +184,7 @@ impl Cluster {
             }
         }
         let cluster = Self {
-            client: bus("sim").await?.client,
+            client: bus("sim", Echo::All).await?.client,
             subjects,
             cells: scenario.base.cells.len(),
             auctioneers: scenario.auctioneers as usize,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use shared::{
-    nats::{Bus, NatsOptions, PermissionViolations},
+    nats::{Bus, Echo, NatsOptions, PermissionViolations},
     permissions::Role,
 };
 use tempfile::TempDir;
@@ -57,11 +57,17 @@ impl Connections {
     }
 
     /// Connects a program; without an identity, as who types the commands.
-    pub(super) async fn connect(&self, name: &str, identity: Option<&str>) -> anyhow::Result<Bus> {
+    pub(super) async fn connect(
+        &self,
+        name: &str,
+        identity: Option<&str>,
+        echo: Echo,
+    ) -> anyhow::Result<Bus> {
         let identity = identity.or(self.keys.as_ref().map(|_| OPERATOR));
         let key = identity.and_then(|identity| self.key(identity));
         let options = NatsOptions {
             name: short_name(name),
+            echo,
             nkey: key.or(self.options.nkey.clone()),
             identity: identity
                 .map(str::to_owned)

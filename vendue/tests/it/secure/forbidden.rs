@@ -84,6 +84,10 @@ const CELL: &[Act] = &[
 const USER: &[Act] = &[
     // past the auctioneer
     Pub("vendue.cell.cell-a.start"),
+    // apps with their environment, and what others ask managers for
+    Pub("vendue.app.export.web"),
+    Pub("vendue.app.import"),
+    Join("vendue.app.put.*", "managers"),
     Pub("vendue.cell.cell-a.stop"),
     Pub("vendue.cell.cell-a.drain"),
     Pub("vendue.cell.cell-a.set"),

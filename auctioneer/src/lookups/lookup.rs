@@ -1,0 +1,83 @@
+//! A question to the cells that is not answered by all.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use shared::{
+    AuctionId, InstanceId, RequestId, VERSION,
+    wire::{IdPrefixes, InstanceState, Instances, InstancesAnswer},
+};
+
+use super::duplicates::Holder;
+use crate::{ids::TicketId, ticket::Begun};
+
+/// So many instances are asked for by id in one question; of a larger request, by app.
+pub(super) const ASKED_BY_ID: usize = 4_096;
+
+#[derive(Debug, Default)]
+pub(super) struct Lookup {
+    pub(super) missing: BTreeSet<Arc<str>>,
+    /// The requests that wait for it.
+    pub(super) tickets: Vec<TicketId>,
+    /// Whether it asks for the requests' own instances, or for those that they name.
+    pub(super) own: bool,
+    /// It asks for these, too, which are watched.
+    pub(super) watches: Vec<RequestId>,
+    /// The instances that are asked for, with their apps, and where they are.
+    pub(super) instances: BTreeMap<InstanceId, (Arc<str>, Vec<Holder>)>,
+    pub(super) asked_ms: u64,
+    pub(super) until_ms: u64,
+    /// How often the time was up, and some requests wait on.
+    pub(super) rounds: u32,
+}
+
+impl Lookup {
+    /// Whether so many more instances can be asked for; alone, any number.
+    pub(super) fn has_room_for(&self, count: usize) -> bool {
+        self.instances.is_empty() || self.instances.len() + count <= ASKED_BY_ID
+    }
+
+    pub(super) fn add(&mut self, begun: &Begun) {
+        let instances = begun.instances.iter();
+        let nowhere = instances.map(|id| (*id, (Arc::clone(&begun.app), Vec::new())));
+        self.instances.extend(nowhere);
+    }
+
+    /// What the cells are asked. They may answer with more than these instances.
+    pub(super) fn question(&self) -> Instances {
+        let mut apps = self.instances.values().map(|(app, _)| app);
+        let first = apps.next();
+        let one_app = first.filter(|first| apps.all(|app| app == *first));
+        let mut question = Instances {
+            v: VERSION,
+            app: one_app.map(|app| app.as_ref().to_owned()),
+            ..Instances::default()
+        };
+        // more than fit are those of one request, and so of one app
+        if self.instances.len() <= ASKED_BY_ID {
+            question.id_prefixes = self.instances.keys().collect::<IdPrefixes>();
+        }
+        question
+    }
+
+    /// What a cell holds of what was asked for.
+    pub(super) fn found(&mut self, answer: &InstancesAnswer) {
+        for held in &answer.instances {
+            if let Some((_, holders)) = self.instances.get_mut(&held.instance) {
+                holders.push(Holder {
+                    ended: has_ended(held.state),
+                    claim: held.claim.unwrap_or(AuctionId::nil()),
+                    cell: answer.cell.as_str().into(),
+                    request: held.request.clone(),
+                });
+            }
+        }
+    }
+}
+
+fn has_ended(state: InstanceState) -> bool {
+    use InstanceState as Is;
+    matches!(state, Is::Exited | Is::Crashed | Is::Stopping)
+}

@@ -1,0 +1,76 @@
+//! The cells that have not answered a question, and what they may hold of what it asks for.
+
+use std::sync::Arc;
+
+use placement::{Kind, Pool};
+
+use super::lookup::Lookup;
+use crate::{
+    fast_map::{FastMap, FastSet},
+    outcomes::Outcomes,
+    ticket::{Done, Ticket},
+};
+
+/// Silent cells that an answer names.
+const NAMED: usize = 3;
+
+/// They are looked through once for all requests of a question: both may be thousands.
+#[derive(Debug, Default)]
+pub(super) struct Silent {
+    all: Vec<Arc<str>>,
+    /// Those that had instances of an app when they were heard last.
+    by_app: FastMap<Arc<str>, Vec<Arc<str>>>,
+    /// Those that had tasks.
+    with_tasks: Vec<Arc<str>>,
+}
+
+impl Silent {
+    pub(super) fn of(pool: &Pool, lookup: &Lookup) -> Self {
+        let mut silent = Self::default();
+        if lookup.missing.is_empty() {
+            return silent;
+        }
+        let apps = lookup.instances.values().map(|(app, _)| Arc::clone(app));
+        let apps: FastSet<Arc<str>> = apps.collect();
+        for name in &lookup.missing {
+            silent.all.push(Arc::clone(name));
+            let Some(cell) = pool.get(name) else {
+                continue;
+            };
+            if cell.counts.tasks > 0 {
+                silent.with_tasks.push(Arc::clone(name));
+            }
+            let here = cell.counts.apps.iter().filter(|(_, count)| **count > 0);
+            for app in here.filter_map(|(app, _)| apps.get(app.as_str())) {
+                let cells = silent.by_app.entry(Arc::clone(app)).or_default();
+                cells.push(Arc::clone(name));
+            }
+        }
+        silent
+    }
+
+    /// Those that may hold some of a request: all, where somebody is known to have begun it, else those that
+    /// had instances of its app when they were heard last.
+    pub(super) fn may_hold(&self, outcomes: &Outcomes, ticket: &Ticket) -> &[Arc<str>] {
+        if self.all.is_empty() || outcomes.get(ticket.id.as_str()).is_some() {
+            return &self.all;
+        }
+        match ticket.request.kind {
+            Kind::Lrp => self.by_app.get(&ticket.app).map_or(&[], Vec::as_slice),
+            Kind::Task => &self.with_tasks,
+        }
+    }
+}
+
+/// Cells that may run it did not answer.
+pub(super) fn unknown(silent: &[Arc<str>]) -> Done {
+    let named: Vec<&str> = silent.iter().take(NAMED).map(AsRef::as_ref).collect();
+    let mut names = named.join(", ");
+    if silent.len() > NAMED {
+        names = format!("{names} and {} others", silent.len() - NAMED);
+    }
+    let cell = silent.first().filter(|_| silent.len() == 1);
+    let why =
+        format!("{names} did not answer whether it runs there already; not started elsewhere");
+    Done::unknown(cell.cloned(), &why)
+}

@@ -1,0 +1,95 @@
+//! What is different between two records of an app, field by field and without the values of the environment.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use placement::cut;
+use serde_json::{Map, Value};
+use shared::wire::FieldChange;
+
+use crate::{definition::AppDefinition, stored::AppRecord};
+
+/// Differences that are listed.
+const MAX_LISTED: usize = 100;
+/// A longer value is cut, bytes as JSON.
+const MAX_VALUE: usize = 400;
+/// Stands for the value of a variable of the environment.
+const HIDDEN: &str = "(hidden)";
+const ENVIRONMENT: &str = "run.env.";
+
+/// What is different.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Differences {
+    /// The first of them, by field.
+    pub changes: Vec<FieldChange>,
+    /// There are more.
+    pub more: bool,
+}
+
+impl Differences {
+    /// Between two records of one app.
+    pub(crate) fn between(before: &AppRecord, after: &AppRecord) -> Self {
+        Self::of(&of_record(before), &of_record(after))
+    }
+
+    /// Between two definitions of one app.
+    pub fn of_definitions(before: &AppDefinition, after: &AppDefinition) -> Self {
+        Self::of(&fields(&before.written()), &fields(&after.written()))
+    }
+
+    fn of(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>) -> Self {
+        let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+        let differ = names
+            .into_iter()
+            .filter(|name| before.get(*name) != after.get(*name));
+        let mut changes: Vec<FieldChange> = differ
+            .take(MAX_LISTED + 1)
+            .map(|name| FieldChange {
+                field: cut(name).into_owned(),
+                before: before.get(name).map(|value| told(name, value)),
+                after: after.get(name).map(|value| told(name, value)),
+            })
+            .collect();
+        let more = changes.len() > MAX_LISTED;
+        changes.truncate(MAX_LISTED);
+        Self { changes, more }
+    }
+}
+
+fn of_record(record: &AppRecord) -> BTreeMap<String, Value> {
+    let mut all = fields(&record.definition.written());
+    for (field, set) in [
+        ("stopped", record.stopped),
+        ("paused", record.paused),
+        ("deleted", record.deleted),
+    ] {
+        all.insert(field.into(), set.into());
+    }
+    all
+}
+
+/// Every value that is no object, under its path.
+fn fields(map: &Map<String, Value>) -> BTreeMap<String, Value> {
+    let mut all = BTreeMap::new();
+    let mut rest: Vec<(String, &Value)> = map.iter().map(|(k, v)| (k.clone(), v)).collect();
+    while let Some((path, value)) = rest.pop() {
+        match value {
+            Value::Object(inner) if !inner.is_empty() => {
+                rest.extend(inner.iter().map(|(k, v)| (format!("{path}.{k}"), v)));
+            }
+            other => _ = all.insert(path, other.clone()),
+        }
+    }
+    all
+}
+
+/// A value as it is told.
+fn told(name: &str, value: &Value) -> Value {
+    if name.starts_with(ENVIRONMENT) {
+        return HIDDEN.into();
+    }
+    let text = value.to_string();
+    if text.len() > MAX_VALUE {
+        return cut(&text).into_owned().into();
+    }
+    value.clone()
+}

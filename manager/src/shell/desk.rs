@@ -1,0 +1,251 @@
+//! Requests that wait for the machine, and the answers to them.
+
+use std::collections::HashMap;
+
+use shared::{
+    VERSION,
+    wire::{AppChanged, AppImportResult, AppImported, AppList, AppListed, WireError, to_bytes},
+};
+
+use super::{
+    Shell,
+    requests::{ImportedApp, Wanted, no_such_app, read},
+    service::{Asked, ReplyTo},
+    views::View,
+};
+use crate::{
+    commands::unavailable,
+    ids::CommandKey,
+    io::{AppAnswer, AppCommand, ManagerInput},
+    manager::Manager,
+};
+
+/// Apps of a page, at most.
+const MAX_PAGE: usize = 500;
+/// What a page has beside its apps, bytes.
+const ENVELOPE: usize = 1_024;
+
+/// What an answer of the machine is for.
+enum Waiting {
+    Change {
+        app: String,
+        dry_run: bool,
+        to: ReplyTo,
+    },
+    Import {
+        batch: u64,
+        at: usize,
+        then: Vec<AppCommand>,
+    },
+}
+
+/// An import of which some is not answered yet.
+struct Import {
+    to: ReplyTo,
+    results: Vec<AppImportResult>,
+    left: usize,
+}
+
+/// The requests that wait.
+#[derive(Default)]
+pub(super) struct Desk {
+    waiting: HashMap<CommandKey, Waiting>,
+    imports: HashMap<u64, Import>,
+    last: u64,
+}
+
+/// What is answered without the machine.
+pub(super) enum Ready {
+    /// This.
+    Answer(ReplyTo, Result<bytes::Bytes, WireError>),
+    /// What may have to be read from the bucket.
+    View(Box<View>),
+}
+
+impl Desk {
+    /// Takes a request: it becomes inputs of the machine, or can be answered without it.
+    pub(super) fn take(
+        &mut self,
+        shell: &Shell,
+        machine: &Manager,
+        asked: Asked,
+        inputs: &mut Vec<ManagerInput>,
+    ) -> Option<Ready> {
+        let max_payload = shell.max_payload();
+        let (app, to) = (asked.app, asked.to);
+        match read(asked.verb, &asked.body, max_payload) {
+            Err(error) => Some(Ready::Answer(to, Err(error))),
+            Ok(Wanted::Command(command)) => {
+                let dry_run = matches!(command, AppCommand::Try(_));
+                let name = app.clone();
+                let waiting = Waiting::Change { app, dry_run, to };
+                inputs.push(self.command(waiting, name, command));
+                None
+            }
+            Ok(Wanted::Import(apps)) => self.import(shell, apps, to, inputs),
+            Ok(_) if !machine.is_ready() => Some(Ready::Answer(to, Err(unavailable()))),
+            Ok(Wanted::List(list)) => {
+                let page = page(shell, machine, &list, max_payload);
+                Some(Ready::Answer(to, Ok(to_bytes(&page))))
+            }
+            Ok(Wanted::Look(look)) => {
+                let found = machine.record(&app).zip(machine.status(&app));
+                let Some((record, status)) = found else {
+                    return Some(Ready::Answer(to, Err(no_such_app(&app))));
+                };
+                let view = View {
+                    look,
+                    to,
+                    status,
+                    record: record.clone(),
+                    bucket: machine.bucket(),
+                    acting: machine.is_acting(),
+                };
+                Some(Ready::View(Box::new(view)))
+            }
+        }
+    }
+
+    fn command(&mut self, waiting: Waiting, app: String, command: AppCommand) -> ManagerInput {
+        self.last += 1;
+        let to = CommandKey(self.last);
+        self.waiting.insert(to, waiting);
+        ManagerInput::Command { to, app, command }
+    }
+
+    fn import(
+        &mut self,
+        shell: &Shell,
+        apps: Vec<ImportedApp>,
+        to: ReplyTo,
+        inputs: &mut Vec<ManagerInput>,
+    ) -> Option<Ready> {
+        self.last += 1;
+        let batch = self.last;
+        let mut import = Import {
+            to,
+            results: Vec::new(),
+            left: 0,
+        };
+        for (at, imported) in apps.into_iter().enumerate() {
+            let app = imported.app.clone();
+            let error = match imported.commands {
+                Ok(mut commands) => {
+                    import.left += 1;
+                    let first = commands.remove(0);
+                    let then = commands;
+                    let waiting = Waiting::Import { batch, at, then };
+                    inputs.push(self.command(waiting, app, first));
+                    None
+                }
+                Err(error) => Some(error),
+            };
+            import.results.push(AppImportResult {
+                app: imported.app,
+                version: None,
+                changed: false,
+                error,
+            });
+        }
+        if import.left == 0 {
+            return Some(imported(shell, import));
+        }
+        self.imports.insert(batch, import);
+        None
+    }
+
+    /// The machine has answered a command. What follows from it is a further input, or an answer.
+    pub(super) fn answered(
+        &mut self,
+        shell: &Shell,
+        key: CommandKey,
+        answer: Result<AppAnswer, WireError>,
+        inputs: &mut Vec<ManagerInput>,
+    ) -> Option<Ready> {
+        match self.waiting.remove(&key)? {
+            Waiting::Change { app, dry_run, to } => {
+                let answer = answer.map(|answer| {
+                    to_bytes(&AppChanged {
+                        v: VERSION,
+                        manager: shell.name.to_string(),
+                        app,
+                        uid: answer.uid.to_string(),
+                        version: answer.version,
+                        changed: answer.changed,
+                        created: answer.created,
+                        dry_run,
+                        changes: answer.differences.changes,
+                        more: answer.differences.more,
+                    })
+                });
+                Some(Ready::Answer(to, answer))
+            }
+            Waiting::Import {
+                batch,
+                at,
+                mut then,
+            } => {
+                let import = self.imports.get_mut(&batch)?;
+                let result = import.results.get_mut(at)?;
+                match answer {
+                    Ok(answer) => {
+                        result.version = Some(answer.version);
+                        result.changed |= answer.changed;
+                    }
+                    Err(error) => {
+                        result.error = Some(error);
+                        then.clear();
+                    }
+                }
+                if !then.is_empty() {
+                    let app = result.app.clone();
+                    let next = then.remove(0);
+                    let waiting = Waiting::Import { batch, at, then };
+                    inputs.push(self.command(waiting, app, next));
+                    return None;
+                }
+                import.left -= 1;
+                if import.left > 0 {
+                    return None;
+                }
+                Some(imported(shell, self.imports.remove(&batch)?))
+            }
+        }
+    }
+}
+
+fn imported(shell: &Shell, import: Import) -> Ready {
+    let answer = AppImported {
+        v: VERSION,
+        manager: shell.name.to_string(),
+        apps: import.results,
+    };
+    Ready::Answer(import.to, Ok(to_bytes(&answer)))
+}
+
+/// A page of the apps: no more than fit into a message.
+fn page(shell: &Shell, machine: &Manager, list: &AppList, max_payload: usize) -> AppListed {
+    let limit = list.limit.unwrap_or(MAX_PAGE).min(MAX_PAGE);
+    let mut room = max_payload.saturating_sub(ENVELOPE);
+    let mut page = AppListed {
+        v: VERSION,
+        manager: shell.name.to_string(),
+        acting: machine.is_acting(),
+        total: machine.count(),
+        apps: Vec::new(),
+        next: None,
+    };
+    for name in machine.apps_after(list.after.as_deref()) {
+        let Some(status) = machine.status(name) else {
+            continue;
+        };
+        let bytes = to_bytes(&status).len() + 1;
+        if page.apps.len() >= limit || (bytes > room && !page.apps.is_empty()) {
+            page.next = page.apps.last().map(|last| last.app.clone());
+            break;
+        }
+        room = room.saturating_sub(bytes);
+        page.apps.push(status);
+    }
+    page
+}

@@ -1,0 +1,187 @@
+//! The I/O around the state machine: messages, the buckets, timers. One task owns the machine.
+
+mod counters;
+mod desk;
+mod owner;
+mod publish;
+mod requests;
+mod service;
+mod store;
+mod subscriptions;
+mod views;
+mod watch;
+
+use std::sync::{Arc, Mutex};
+
+use placement::{Invalid, check_name};
+use shared::{
+    LogLimit, Subjects,
+    clock::Clock,
+    nats::{Act, Bus, BusError, PermissionViolation},
+    shutdown::CancellationToken,
+};
+use tokio::{sync::mpsc, task::JoinSet};
+use uuid::Uuid;
+
+use crate::{manager::Manager, parts::ManagerSettings};
+use counters::{Counted, Drops};
+use owner::Owner;
+use store::Store;
+
+pub use store::BucketConfig;
+
+/// Inputs from cells that wait for the machine; beyond that the subscriptions fill up.
+const HEARD: usize = 4_096;
+/// Values of the buckets that wait for the machine.
+const SHOWN: usize = 4_096;
+/// Requests that wait for the machine; further ones are refused.
+const ASKED: usize = 1_024;
+/// Dropped messages logged per second.
+const DROPPED_LOGGED: u32 = 5;
+/// Events of our own logged per second.
+const EVENTS_LOGGED: u32 = 20;
+/// Failed writes logged per second.
+const WRITES_LOGGED: u32 = 5;
+
+/// The settings of a manager.
+#[derive(Clone, Debug)]
+pub struct ManagerConfig {
+    /// Its name: 1 to 128 of `A-Za-z0-9_-`; unique in the cluster.
+    pub name: String,
+    /// Where the apps are stored.
+    pub bucket: BucketConfig,
+}
+
+/// Why a manager failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ManagerError {
+    /// A setting that cannot be used.
+    #[error("the manager's configuration cannot be used")]
+    Config(#[from] Invalid),
+    /// NATS could not be used.
+    #[error("the manager cannot use NATS")]
+    Bus(#[from] BusError),
+    /// The server is too old.
+    #[error(
+        "nats-server {0} is too old for a manager: expected 2.11.15 or newer of 2.11, or 2.12.6 or newer; \
+         auctioneers and cells work with it"
+    )]
+    OldServer(String),
+    /// There is no JetStream.
+    #[error(
+        "JetStream is not available ({0}): start nats-server with -js or a jetstream block, and enable it for the \
+         manager's account; --state-nats and the other --state flags name another account or server for it"
+    )]
+    NoJetStream(String),
+    /// The server's permissions do not allow what a manager must do.
+    #[error("manager {name}: {violation}; the credentials must be those of this manager")]
+    NotPermitted {
+        /// Its name.
+        name: String,
+        /// What was refused.
+        violation: PermissionViolation,
+    },
+    /// The NATS service could not be started.
+    #[error("starting the manager's NATS service")]
+    Service(#[source] async_nats::Error),
+    /// A subscription ended: the connection is closed for good.
+    #[error("the manager's connection to NATS was closed")]
+    Closed,
+}
+
+/// What the tasks around the machine share.
+#[derive(Clone)]
+struct Shell {
+    /// Our name.
+    name: Arc<str>,
+    /// This run of ours.
+    token: Arc<str>,
+    bus: Bus,
+    subjects: Subjects,
+    store: Store,
+    /// Answers to starts arrive under this subject.
+    inbox: Arc<str>,
+    drops: Arc<Drops>,
+    /// The counters, as the service tells them.
+    figures: Arc<Mutex<serde_json::Value>>,
+    dropped_lines: Arc<LogLimit>,
+    event_lines: Arc<LogLimit>,
+    write_lines: Arc<LogLimit>,
+}
+
+/// Runs a manager until `shutdown` is cancelled: then it accepts nothing new, gives the lease back and returns. `state`
+/// is the connection to the account with JetStream, which may be the same as `bus`.
+pub async fn run(
+    config: ManagerConfig,
+    bus: Bus,
+    state: Bus,
+    subjects: Subjects,
+    shutdown: CancellationToken,
+) -> Result<(), ManagerError> {
+    check_name("name", &config.name)?;
+    config.bucket.check()?;
+    for bus in [&bus, &state] {
+        let mut connected = bus.connected.clone();
+        tokio::select! {
+            _ = connected.wait_for(|up| *up) => {}
+            () = shutdown.cancelled() => return Ok(()),
+        }
+    }
+    store::check_server(&state.client.server_info().version)?;
+    let store = Store::new(state.client.clone(), config.bucket);
+    store.check_jetstream().await?;
+    let token: Arc<str> = Uuid::new_v4().simple().to_string().into();
+    let machine = Manager::new(ManagerSettings {
+        holder: format!("{}-{token}", config.name),
+        seed: Uuid::new_v4().as_u64_pair().0,
+    });
+    let shell = Shell {
+        name: config.name.as_str().into(),
+        token,
+        inbox: bus.client.new_inbox().into(),
+        bus,
+        subjects,
+        store,
+        drops: Arc::default(),
+        figures: Arc::default(),
+        dropped_lines: Arc::new(LogLimit::new(DROPPED_LOGGED)),
+        event_lines: Arc::new(LogLimit::new(EVENTS_LOGGED)),
+        write_lines: Arc::new(LogLimit::new(WRITES_LOGGED)),
+    };
+    let mut tasks = JoinSet::new();
+    let (heard_inputs, heard) = mpsc::channel(HEARD);
+    let (shown_inputs, shown) = mpsc::channel(SHOWN);
+    let (asked_inputs, asked) = mpsc::channel(ASKED);
+    shell.listen(&heard_inputs, &mut tasks).await?;
+    tasks.spawn(publish::echo(shell.clone()));
+    tasks.spawn(watch::watch(shell.store.clone(), state, shown_inputs));
+    let owner = Owner::new(shell, machine, Clock::start(), heard, shown, asked);
+    // a task of its own: the caller may wait on a thread that is not a worker's, and then every
+    // message would have to wake that thread
+    let mut owner_task = JoinSet::new();
+    owner_task.spawn(owner.own(asked_inputs, tasks, shutdown));
+    match owner_task.join_next().await {
+        Some(Ok(ended)) => ended,
+        _ => Err(ManagerError::Closed),
+    }
+}
+
+impl Shell {
+    fn max_payload(&self) -> usize {
+        self.bus.client.server_info().max_payload
+    }
+
+    fn count(&self, what: Counted) {
+        self.drops.count(what);
+    }
+
+    /// Waits until the server refuses something without which no manager works.
+    async fn refused(self) -> ManagerError {
+        let counts = |violation: &PermissionViolation| violation.act == Act::Subscribe;
+        let violation = self.bus.violations.first(counts).await;
+        ManagerError::NotPermitted {
+            name: self.name.to_string(),
+            violation,
+        }
+    }
+}

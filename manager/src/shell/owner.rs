@@ -1,0 +1,291 @@
+//! The task that owns the machine.
+
+use std::{
+    sync::{Arc, PoisonError, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use shared::{
+    clock::Clock,
+    shutdown::CancellationToken,
+    wire::{WireError, code},
+};
+use tokio::{
+    sync::{Semaphore, mpsc},
+    task::JoinSet,
+    time::{sleep_until, timeout},
+};
+
+use super::{
+    Counted, ManagerError, Shell, counters,
+    desk::{Desk, Ready},
+    service::{Asked, ReplyTo, RequestService},
+};
+use crate::{
+    ids::WriteId,
+    io::{ManagerInput, ManagerOutput, WriteResult},
+    manager::Manager,
+    stored::StoredKey,
+};
+
+/// The most inputs of one kind that are taken before the machine runs: the lease must not wait for long.
+const AT_ONCE: usize = 256;
+/// Writes on their way at once; the others wait, but for the lease's.
+const WRITES: usize = 256;
+/// Answers that are being read or sent at once; further requests are refused.
+const ANSWERS: usize = 1_024;
+/// How long to wait at the end for what is in flight.
+const LEAVE: Duration = Duration::from_secs(3);
+/// How often the counters are told to the service.
+const FIGURES: Duration = Duration::from_secs(1);
+
+pub(super) struct Owner {
+    shell: Shell,
+    machine: Manager,
+    clock: Clock,
+    /// What cells and auctioneers say.
+    heard: mpsc::Receiver<ManagerInput>,
+    /// What the watch of the buckets shows.
+    shown: mpsc::Receiver<ManagerInput>,
+    asked: mpsc::Receiver<Asked>,
+    desk: Desk,
+    writes: JoinSet<(WriteId, WriteResult)>,
+    permits: Arc<Semaphore>,
+    answers: JoinSet<()>,
+    /// Messages that the client had dropped at the last step.
+    dropped: u64,
+    acting: bool,
+}
+
+impl Owner {
+    pub(super) fn new(
+        shell: Shell,
+        machine: Manager,
+        clock: Clock,
+        heard: mpsc::Receiver<ManagerInput>,
+        shown: mpsc::Receiver<ManagerInput>,
+        asked: mpsc::Receiver<Asked>,
+    ) -> Self {
+        Self {
+            shell,
+            machine,
+            clock,
+            heard,
+            shown,
+            asked,
+            desk: Desk::default(),
+            writes: JoinSet::new(),
+            permits: Arc::new(Semaphore::new(WRITES)),
+            answers: JoinSet::new(),
+            dropped: 0,
+            acting: false,
+        }
+    }
+
+    pub(super) async fn own(
+        mut self,
+        requests: mpsc::Sender<Asked>,
+        mut tasks: JoinSet<()>,
+        shutdown: CancellationToken,
+    ) -> Result<(), ManagerError> {
+        let mut connected = self.shell.bus.connected.clone();
+        let mut figures = tokio::time::interval(FIGURES);
+        let mut refused = Box::pin(self.shell.clone().refused());
+        let mut inputs = Vec::with_capacity(AT_ONCE);
+        let (mut shown, mut heard) = (Vec::new(), Vec::new());
+        let mut service = None;
+        loop {
+            if service.is_none() && self.machine.is_ready() {
+                let open = RequestService::open(&self.shell, &requests, &mut tasks);
+                service = Some(open.await?);
+                let apps = self.machine.count();
+                tracing::info!(apps, "ready: accepting requests");
+            }
+            let now_ms = self.clock.now_ms();
+            let wake = self
+                .clock
+                .instant(self.machine.next_ms().min(now_ms + 1_000));
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => break,
+                error = &mut refused => return Err(error),
+                changed = connected.changed() => {
+                    changed.map_err(|_| ManagerError::Closed)?;
+                    if !*connected.borrow_and_update() {
+                        inputs.push(ManagerInput::Interrupted);
+                    }
+                }
+                Some(ended) = self.writes.join_next() => inputs.extend(written(ended)),
+                _ = self.shown.recv_many(&mut shown, AT_ONCE) => {}
+                Some(asked) = self.asked.recv() => self.take(asked, &mut inputs),
+                _ = self.heard.recv_many(&mut heard, AT_ONCE) => {}
+                Some(_) = self.answers.join_next() => continue,
+                _ = figures.tick() => self.tell_figures(),
+                () = sleep_until(wake) => {}
+                Some(ended) = tasks.join_next() => {
+                    tracing::debug!(?ended, "a task of the manager ended");
+                    return Err(ManagerError::Closed);
+                }
+            }
+            inputs.append(&mut shown);
+            inputs.append(&mut heard);
+            self.step(&mut inputs).await;
+        }
+        if let Some(mut service) = service {
+            service.close().await;
+        }
+        self.leave().await;
+        tasks.abort_all();
+        Ok(())
+    }
+
+    fn take(&mut self, asked: Asked, inputs: &mut Vec<ManagerInput>) {
+        if self.answers.len() >= ANSWERS {
+            self.shell.count(Counted::Request);
+            let error = WireError::new(code::OVERLOADED, "too many requests wait; try again");
+            return self.answer(asked.to, Err(error));
+        }
+        let ready = self.desk.take(&self.shell, &self.machine, asked, inputs);
+        self.ready(ready);
+    }
+
+    fn ready(&mut self, ready: Option<Ready>) {
+        match ready {
+            None => {}
+            Some(Ready::Answer(to, answer)) => self.answer(to, answer),
+            Some(Ready::View(view)) => {
+                let shell = self.shell.clone();
+                self.answers.spawn(async move {
+                    let body = view.body(&shell).await;
+                    shell.answer(view.to, body).await;
+                });
+            }
+        }
+    }
+
+    fn answer(&mut self, to: ReplyTo, answer: Result<Bytes, WireError>) {
+        let shell = self.shell.clone();
+        self.answers
+            .spawn(async move { shell.answer(to, answer).await });
+    }
+
+    /// Gives the inputs to the machine, and carries out what it says.
+    async fn step(&mut self, inputs: &mut Vec<ManagerInput>) {
+        let dropped = self.shell.bus.dropped.load(Ordering::Relaxed);
+        if std::mem::replace(&mut self.dropped, dropped) < dropped {
+            inputs.push(ManagerInput::Interrupted);
+        }
+        loop {
+            let now_ms = self.clock.now_ms();
+            for input in inputs.drain(..) {
+                self.machine.take(now_ms, input);
+            }
+            let outputs = self.machine.run(now_ms);
+            let others = self.carry_out(outputs, inputs);
+            self.shell.send_all(others).await;
+            // an import goes on with its next command
+            if inputs.is_empty() {
+                break;
+            }
+        }
+        self.log_acting();
+    }
+
+    /// Begins writes and answers; returns what goes to others.
+    fn carry_out(
+        &mut self,
+        outputs: Vec<ManagerOutput>,
+        inputs: &mut Vec<ManagerInput>,
+    ) -> Vec<ManagerOutput> {
+        let mut others = Vec::new();
+        for output in outputs {
+            match output {
+                ManagerOutput::Write {
+                    write,
+                    key,
+                    value,
+                    expected,
+                } => self.write(write, key, value, expected),
+                ManagerOutput::Reply { to, answer } => {
+                    let ready = self.desk.answered(&self.shell, to, answer, inputs);
+                    self.ready(ready);
+                }
+                other => others.push(other),
+            }
+        }
+        others
+    }
+
+    fn write(
+        &mut self,
+        write: WriteId,
+        key: StoredKey,
+        value: Option<Bytes>,
+        expected: Option<u64>,
+    ) {
+        let shell = self.shell.clone();
+        let permits = Arc::clone(&self.permits);
+        self.writes.spawn(async move {
+            let _permit = match key {
+                StoredKey::Lease => None,
+                _ => permits.acquire_owned().await.ok(),
+            };
+            let result = match shell.store.write(&key, value, expected).await {
+                Ok(result) => result,
+                Err(error) => {
+                    shell.drops.failed_writes.fetch_add(1, Ordering::Relaxed);
+                    let (logged, left_out) = shell.write_lines.next(Instant::now());
+                    if logged {
+                        tracing::warn!(%key, %error, left_out, "a write failed");
+                    }
+                    WriteResult::Failed
+                }
+            };
+            (write, result)
+        });
+    }
+
+    fn log_acting(&mut self) {
+        let acting = self.machine.is_acting();
+        if std::mem::replace(&mut self.acting, acting) == acting {
+            return;
+        }
+        let (apps, instances) = (self.machine.count(), self.machine.instances());
+        if acting {
+            tracing::info!(apps, instances, "the lease is held: this manager acts");
+        } else {
+            tracing::warn!(apps, instances, "this manager does not act any more");
+        }
+    }
+
+    fn tell_figures(&self) {
+        let figures = counters::figures(&self.shell, &self.machine);
+        let told = self.shell.figures.lock();
+        *told.unwrap_or_else(PoisonError::into_inner) = figures;
+    }
+
+    /// Gives the lease back, waits for what is being written, and sends the remaining answers.
+    async fn leave(mut self) {
+        let mut inputs = vec![ManagerInput::Leave];
+        let end = async {
+            loop {
+                self.step(&mut inputs).await;
+                match self.writes.join_next().await {
+                    Some(ended) => inputs.extend(written(ended)),
+                    None => break,
+                }
+            }
+            while self.answers.join_next().await.is_some() {}
+            self.shell.bus.client.flush().await
+        };
+        if timeout(LEAVE, end).await.is_err() {
+            tracing::warn!("the last messages may not have been sent");
+        }
+    }
+}
+
+fn written(ended: Result<(WriteId, WriteResult), tokio::task::JoinError>) -> Option<ManagerInput> {
+    let (write, result) = ended.ok()?;
+    Some(ManagerInput::WriteEnded { write, result })
+}

@@ -1,0 +1,139 @@
+//! Sends the machine's outputs.
+
+use std::{
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
+
+use async_nats::{HeaderMap, connection::State};
+use bytes::Bytes;
+use shared::{
+    AnswerTo,
+    nats::{BusError, in_time},
+    wire::{Event, Instances, WireError, time_now, to_bytes},
+};
+
+use super::{Counted, Shell, service::ReplyTo};
+use crate::{
+    ids::QuestionId,
+    io::{ManagerOutput, events},
+};
+
+/// Between two echoes: time passes for the machine only while messages arrive.
+const ECHO: Duration = Duration::from_millis(100);
+
+/// Evidence that messages flow: ten times a second to ourselves.
+pub(super) async fn echo(shell: Shell) {
+    let subject = shell.subjects.manager_echo(&shell.name);
+    let token = Bytes::from(shell.token.to_string());
+    let mut echoes = tokio::time::interval(ECHO);
+    echoes.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let client = &shell.bus.client;
+    loop {
+        echoes.tick().await;
+        if client.connection_state() == State::Connected {
+            let echo = client.publish(subject.clone(), token.clone());
+            if let Err(error) = in_time(echo).await {
+                tracing::debug!(%error, "no echo");
+            }
+        }
+    }
+}
+
+impl Shell {
+    /// Sends what goes to others. If the client accepts no more, the rest is dropped and counted: a start or stop that is
+    /// missing is sent again, and waiting here would hold up the lease.
+    pub(super) async fn send_all(&self, outputs: Vec<ManagerOutput>) {
+        if outputs.is_empty() {
+            return;
+        }
+        let time = time_now();
+        let mut outputs = outputs.into_iter();
+        while let Some(output) = outputs.next() {
+            match self.send(output, &time).await {
+                Ok(()) => {}
+                Err(BusError::Timeout) => {
+                    let count = 1 + outputs.len() as u64;
+                    self.drops.unsent.fetch_add(count, Ordering::Relaxed);
+                    tracing::warn!(count, "dropped: the NATS client is not accepting messages");
+                    return;
+                }
+                Err(error) => {
+                    self.count(Counted::Unsent);
+                    tracing::warn!(%error, "dropped: message not sent");
+                }
+            }
+        }
+    }
+
+    async fn send(&self, output: ManagerOutput, time: &str) -> Result<(), BusError> {
+        let (client, subjects) = (&self.bus.client, &self.subjects);
+        match output {
+            ManagerOutput::Start(request) => {
+                let reply = format!("{}.start.{}", self.inbox, request.id);
+                let body = to_bytes(&*request);
+                let start = client.publish_with_reply(subjects.start(), reply, body);
+                in_time(start).await
+            }
+            ManagerOutput::Stop { cell, stop } => {
+                let subject = subjects.cell(&cell, "stop");
+                in_time(client.publish(subject, to_bytes(&stop))).await
+            }
+            ManagerOutput::Ask { question } => {
+                let body = to_bytes(&Instances::default());
+                let headers = self.answer_to(question);
+                let ask = client.publish_with_headers(subjects.instances(), headers, body);
+                in_time(ask).await
+            }
+            ManagerOutput::Event(mut event) => {
+                self.log_event(&event);
+                event.stamp_at(&self.name, time);
+                let subject = subjects.event(&event.kind, event.about(), &event.by);
+                in_time(client.publish(subject, to_bytes(&*event))).await
+            }
+            // the owner of the machine takes these
+            ManagerOutput::Write { .. } | ManagerOutput::Reply { .. } => Ok(()),
+        }
+    }
+
+    /// The last token names the question, and this run of ours.
+    fn answer_to(&self, question: QuestionId) -> HeaderMap {
+        let token = format!("{}-{}", question.0, self.token);
+        // the name was checked at the start
+        AnswerTo::new(&self.name, &token).map_or_else(|_| HeaderMap::new(), |to| to.headers())
+    }
+
+    fn log_event(&self, event: &Event) {
+        let (logged, left_out) = self.event_lines.next(Instant::now());
+        if !logged {
+            return;
+        }
+        let (kind, reason) = (&event.kind, event.reason.as_deref());
+        let about = event.about();
+        if kind == events::ROLLOUT_DONE {
+            tracing::info!(about, reason, left_out, "{kind}");
+        } else {
+            tracing::warn!(about, reason, left_out, "{kind}");
+        }
+    }
+
+    /// Answers a request, errors with the headers of NATS services beside the body.
+    pub(super) async fn answer(&self, to: ReplyTo, answer: Result<Bytes, WireError>) {
+        let Some(request) = to.into_request() else {
+            return;
+        };
+        let (body, headers) = match &answer {
+            Ok(body) => (body.clone(), HeaderMap::new()),
+            Err(error) => (to_bytes(&error.body()), error.headers()),
+        };
+        let sent = in_time(request.respond_with_headers(Ok(body), headers)).await;
+        if let Err(error) = sent {
+            self.count(Counted::Unsent);
+            tracing::warn!(%error, "dropped: message not sent");
+        }
+    }
+
+    pub(super) async fn refuse(&self, to: ReplyTo, error: &WireError) {
+        self.answer(to, Err(error.clone())).await;
+    }
+}

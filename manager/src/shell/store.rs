@@ -1,0 +1,318 @@
+//! The two buckets in JetStream: one with the apps, one with the lease. Both are streams as every client of the key-value
+//! store knows them, with history 1 and without direct reads: those may be answered by a server that is behind.
+
+use std::{error::Error, time::Duration};
+
+use async_nats::{
+    Client, HeaderMap,
+    jetstream::{
+        self, Context,
+        context::{AccountErrorKind, ContextBuilder, GetStreamErrorKind, PublishErrorKind},
+        message::PublishMessage,
+        stream::{Config, DiscardPolicy, Info, StorageType},
+    },
+};
+use bytes::Bytes;
+use placement::Invalid;
+use tokio::time::timeout;
+
+use super::ManagerError;
+use crate::{
+    io::WriteResult,
+    stored::{HistoryRecord, StoredKey, read_stored},
+};
+
+/// How long the server has to answer.
+const ANSWER: Duration = Duration::from_secs(5);
+/// A write that is not acknowledged by then counts as failed.
+const WRITE: Duration = Duration::from_secs(3);
+/// A renewal of the lease must leave time for another one before the lease is too old to act.
+const RENEW: Duration = Duration::from_millis(1_500);
+/// What says that a key was deleted is kept for this long, where nothing is stored under the key again.
+const MARKER: Duration = Duration::from_secs(24 * 3_600);
+/// The largest number of replicas that a stream can have.
+pub(super) const MAX_REPLICAS: usize = 5;
+
+/// Another client wrote the key since: two of the server's codes.
+const WRONG_LAST: [u64; 2] = [10_071, 10_164];
+/// There is no such stream.
+const NO_STREAM: u64 = 10_059;
+/// JetStream is not enabled, for the server or for the account.
+const NOT_ENABLED: [u64; 2] = [10_039, 10_076];
+
+/// What the buckets are called and how they are made.
+#[derive(Clone, Debug)]
+pub struct BucketConfig {
+    /// The bucket of the apps; that of the lease has `-lease` behind it.
+    pub name: String,
+    /// On so many servers of the cluster each is kept: 1, 3 or 5. Only used when they are created.
+    pub replicas: usize,
+}
+
+impl BucketConfig {
+    /// Refuses what no stream can be.
+    pub fn check(&self) -> Result<(), Invalid> {
+        placement::check_name("bucket", &self.name)?;
+        if self.replicas % 2 == 1 && self.replicas <= MAX_REPLICAS {
+            return Ok(());
+        }
+        Err(Invalid::new("replicas", self.replicas, "1, 3 or 5"))
+    }
+}
+
+/// Access to both buckets.
+#[derive(Clone, Debug)]
+pub(super) struct Store {
+    pub(super) context: Context,
+    config: BucketConfig,
+}
+
+/// Which of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bucket {
+    Apps,
+    Lease,
+}
+
+impl Store {
+    pub(super) fn new(client: Client, config: BucketConfig) -> Self {
+        let context = ContextBuilder::new().timeout(ANSWER).ack_timeout(WRITE);
+        Self {
+            context: context.build(client),
+            config,
+        }
+    }
+
+    pub(super) fn bucket_name(&self, bucket: Bucket) -> String {
+        match bucket {
+            Bucket::Apps => self.config.name.clone(),
+            Bucket::Lease => format!("{}-lease", self.config.name),
+        }
+    }
+
+    /// The stream of a bucket.
+    pub(super) fn stream(&self, bucket: Bucket) -> String {
+        format!("KV_{}", self.bucket_name(bucket))
+    }
+
+    /// What every subject of a bucket begins with.
+    pub(super) fn prefix(&self, bucket: Bucket) -> String {
+        format!("$KV.{}.", self.bucket_name(bucket))
+    }
+
+    /// Whether JetStream can be used at all. What may be over soon is no error here.
+    pub(super) async fn check_jetstream(&self) -> Result<(), ManagerError> {
+        let Err(error) = self.context.query_account().await else {
+            return Ok(());
+        };
+        let never = match error.kind() {
+            AccountErrorKind::JetStreamUnavailable => true,
+            AccountErrorKind::JetStream(error) => NOT_ENABLED.contains(&error.error_code().0),
+            _ => false,
+        };
+        if never {
+            return Err(ManagerError::NoJetStream(error.to_string()));
+        }
+        Ok(())
+    }
+
+    /// Creates a bucket if it is not there. Says what it is like, and whether it was created.
+    pub(super) async fn open(&self, bucket: Bucket) -> Result<(Info, bool), StoreError> {
+        match self.context.get_stream(self.stream(bucket)).await {
+            Ok(stream) => return Ok((stream.cached_info().clone(), false)),
+            Err(error) => match error.kind() {
+                GetStreamErrorKind::JetStream(inner) if inner.error_code().0 == NO_STREAM => {}
+                _ => return Err(StoreError::because("looking for", bucket, &error)),
+            },
+        }
+        let created = self.context.create_stream(self.stream_config(bucket)).await;
+        let created = created.map_err(|e| StoreError::because("creating", bucket, &e))?;
+        Ok((created.cached_info().clone(), true))
+    }
+
+    fn stream_config(&self, bucket: Bucket) -> Config {
+        Config {
+            name: self.stream(bucket),
+            description: Some("vendue: written by its managers only".into()),
+            subjects: vec![format!("{}>", self.prefix(bucket))],
+            max_messages_per_subject: 1,
+            discard: DiscardPolicy::New,
+            storage: StorageType::File,
+            num_replicas: self.config.replicas,
+            allow_rollup: true,
+            deny_delete: true,
+            allow_direct: false,
+            allow_message_ttl: true,
+            ..Config::default()
+        }
+    }
+
+    /// Stores a value, if the key still has the expected revision.
+    pub(super) async fn write(
+        &self,
+        key: &StoredKey,
+        value: Option<Bytes>,
+        expected: Option<u64>,
+    ) -> Result<WriteResult, StoreError> {
+        let (bucket, wait) = match key {
+            StoredKey::Lease => (Bucket::Lease, RENEW),
+            _ => (Bucket::Apps, WRITE),
+        };
+        let subject = format!("{}{key}", self.prefix(bucket));
+        let mut message = PublishMessage::build().expected_stream(self.stream(bucket));
+        message = match value {
+            Some(value) => message.payload(value),
+            None => deletion(message, key),
+        };
+        if let Some(expected) = expected {
+            message = message.expected_last_subject_sequence(expected);
+        }
+        let write = async { self.context.send_publish(subject, message).await?.await };
+        match timeout(wait, write).await {
+            Ok(Ok(ack)) => Ok(WriteResult::Written(ack.sequence)),
+            Ok(Err(error)) if is_conflict(&error) => Ok(WriteResult::Conflict),
+            Ok(Err(error)) => Err(StoreError::because("writing to", bucket, &error)),
+            Err(_) => Err(StoreError::because("writing to", bucket, &NotInTime)),
+        }
+    }
+
+    /// Reads a version of the history, and when it was stored.
+    pub(super) async fn version(
+        &self,
+        key: &StoredKey,
+    ) -> Result<Option<(HistoryRecord, String)>, StoreError> {
+        let bucket = Bucket::Apps;
+        let failed = |error: &dyn Error| StoreError::because("reading", bucket, error);
+        let stream = self.context.get_stream_no_info(self.stream(bucket)).await;
+        let stream = stream.map_err(|e| failed(&e))?;
+        let subject = format!("{}{key}", self.prefix(bucket));
+        let read = stream.get_last_raw_message_by_subject(&subject).await;
+        let message = match read {
+            Ok(message) => message,
+            Err(error)
+                if error.kind() == jetstream::stream::LastRawMessageErrorKind::NoMessageFound =>
+            {
+                return Ok(None);
+            }
+            Err(error) => return Err(failed(&error)),
+        };
+        if is_deletion(Some(&message.headers)) {
+            return Ok(None);
+        }
+        let time = std::time::SystemTime::from(message.time);
+        let time = humantime::format_rfc3339_millis(time).to_string();
+        let record = read_stored(&message.payload).ok();
+        Ok(record.map(|record| (record, time)))
+    }
+}
+
+/// A deletion is a message of its own. A name may be used again, and then the deletion's revision is
+/// what the next write replaces; no other key is.
+fn deletion(message: PublishMessage, key: &StoredKey) -> PublishMessage {
+    let message = message.header("KV-Operation", "DEL");
+    match key {
+        StoredKey::App(_) => message,
+        _ => message.ttl(MARKER),
+    }
+}
+
+/// Whether a message of a bucket says that its key was deleted.
+pub(super) fn is_deletion(headers: Option<&HeaderMap>) -> bool {
+    headers.is_some_and(|headers| {
+        headers.get("KV-Operation").is_some() || headers.get("Nats-Marker-Reason").is_some()
+    })
+}
+
+fn is_conflict(error: &jetstream::context::PublishError) -> bool {
+    if error.kind() == PublishErrorKind::WrongLastSequence {
+        return true;
+    }
+    let inner = error
+        .source()
+        .and_then(|s| s.downcast_ref::<jetstream::Error>());
+    inner.is_some_and(|inner| WRONG_LAST.contains(&inner.error_code().0))
+}
+
+/// A bucket could not be used just now.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{doing} the bucket {bucket}: {why}")]
+pub(super) struct StoreError {
+    doing: &'static str,
+    bucket: &'static str,
+    why: String,
+}
+
+impl StoreError {
+    pub(super) fn because(doing: &'static str, bucket: Bucket, why: &dyn Error) -> Self {
+        let bucket = match bucket {
+            Bucket::Apps => "of the apps",
+            Bucket::Lease => "of the lease",
+        };
+        let why = why.to_string();
+        Self { doing, bucket, why }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("not acknowledged in time")]
+struct NotInTime;
+
+/// The oldest servers that can be used: before these, a compare-and-set could go wrong around restarts.
+const OLDEST: [[u64; 3]; 2] = [[2, 11, 15], [2, 12, 6]];
+
+/// Refuses a server that is too old, by what it says of itself.
+pub(super) fn check_server(version: &str) -> Result<(), ManagerError> {
+    let mut numbers = version.split(['.', '-', '+']).map(str::parse::<u64>);
+    let mut next = || numbers.next().and_then(Result::ok).unwrap_or(0);
+    let this = [next(), next(), next()];
+    let [of_211, of_212] = OLDEST;
+    let good = this >= of_212 || (this >= of_211 && this < [2, 12, 0]);
+    if good {
+        return Ok(());
+    }
+    Err(ManagerError::OldServer(version.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_with_known_faults_are_refused() {
+        for good in [
+            "2.11.15",
+            "2.11.16",
+            "2.12.6",
+            "2.12.6-RC.1",
+            "2.13.0",
+            "2.15.1",
+            "3.0.0",
+        ] {
+            assert!(check_server(good).is_ok(), "{good}");
+        }
+        for old in [
+            "2.9.10", "2.10.29", "2.11.14", "2.12.0", "2.12.5", "", "latest",
+        ] {
+            let error = check_server(old).unwrap_err().to_string();
+            assert!(error.contains(old) && error.contains("2.11.15"), "{error}");
+        }
+    }
+
+    #[test]
+    fn replicas_are_an_odd_number_up_to_five() {
+        for (replicas, good) in [
+            (0, false),
+            (1, true),
+            (2, false),
+            (3, true),
+            (5, true),
+            (7, false),
+        ] {
+            let config = BucketConfig {
+                name: "apps".into(),
+                replicas,
+            };
+            assert_eq!(config.check().is_ok(), good, "{replicas}");
+        }
+    }
+}

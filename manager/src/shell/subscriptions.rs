@@ -1,0 +1,180 @@
+//! One task per subscription, which parses messages, passes them on, and waits for nothing else: long lists are read
+//! beside the task that owns the machine, so that they do not hold up a renewal of the lease.
+
+use async_nats::{Message, Subscriber};
+use futures_util::StreamExt;
+use serde::Deserialize;
+use shared::{
+    WaveId,
+    nats::{BusError, is_no_responders},
+    wire::{
+        Envelope, ErrorBody, Event, InstancesAnswer, StartReply, WireError, check_version, code,
+        kind, read,
+    },
+};
+use tokio::{sync::mpsc, task::JoinSet};
+
+use super::{Counted, Shell};
+use crate::{
+    ids::QuestionId,
+    io::{CellHeard, ManagerInput},
+};
+
+/// What an advertisement says beside its envelope.
+#[derive(Deserialize)]
+struct Drains {
+    #[serde(default)]
+    evacuating: bool,
+}
+
+impl Shell {
+    /// Subscribes to what cells say, to answers, and to our own echo.
+    pub(super) async fn listen(
+        &self,
+        inputs: &mpsc::Sender<ManagerInput>,
+        tasks: &mut JoinSet<()>,
+    ) -> Result<(), BusError> {
+        let subjects = self.subjects.clone();
+        let echo = subjects.manager_echo(&self.name);
+        self.hear(echo, Self::echo, inputs, tasks).await?;
+        self.hear(subjects.adverts(), Self::advert, inputs, tasks)
+            .await?;
+        let heartbeats = subjects.cell("*", "heartbeat");
+        self.hear(heartbeats, Self::heartbeat, inputs, tasks)
+            .await?;
+        for kind in kind::OF_CELLS {
+            let events = subjects.event(kind, "*", "*");
+            self.hear(events, Self::event, inputs, tasks).await?;
+        }
+        let answers = subjects.cell_answers(&self.name, "*");
+        self.hear(answers, Self::listed, inputs, tasks).await?;
+        let starts = format!("{}.start.*", self.inbox);
+        self.hear(starts, Self::started, inputs, tasks).await
+    }
+
+    async fn hear(
+        &self,
+        subject: String,
+        read: impl Fn(&Self, &Message) -> Option<ManagerInput> + Send + 'static,
+        inputs: &mpsc::Sender<ManagerInput>,
+        tasks: &mut JoinSet<()>,
+    ) -> Result<(), BusError> {
+        let subscribed = self.bus.client.subscribe(subject).await;
+        let mut messages: Subscriber = subscribed.map_err(BusError::subscribe)?;
+        let (shell, inputs) = (self.clone(), inputs.clone());
+        tasks.spawn(async move {
+            while let Some(message) = messages.next().await {
+                if let Some(input) = read(&shell, &message)
+                    && inputs.send(input).await.is_err()
+                {
+                    return;
+                }
+            }
+        });
+        Ok(())
+    }
+
+    /// Another manager of our name has another token.
+    fn echo(&self, message: &Message) -> Option<ManagerInput> {
+        (*message.payload == *self.token.as_bytes()).then_some(ManagerInput::Echo)
+    }
+
+    fn advert(&self, message: &Message) -> Option<ManagerInput> {
+        let cell = self.subjects.cell_of(&message.subject)?;
+        let body = &message.payload;
+        let heard = check_version(body)
+            .and_then(|()| Envelope::parse(body, Some(cell)))
+            .and_then(|envelope| Ok((envelope, read::<Drains>(body)?)));
+        let (envelope, drains) = self.readable(message, heard)?;
+        // without a ttl it is a bid
+        let ttl = envelope.ttl?;
+        Some(ManagerInput::Cell(CellHeard {
+            cell: envelope.cell,
+            incarnation: envelope.incarnation,
+            seq: envelope.seq,
+            ttl,
+            draining: drains.evacuating,
+            recent: envelope.recent,
+        }))
+    }
+
+    fn heartbeat(&self, message: &Message) -> Option<ManagerInput> {
+        let cell = self.subjects.cell_of(&message.subject)?;
+        self.list(message, cell, None)
+    }
+
+    fn listed(&self, message: &Message) -> Option<ManagerInput> {
+        let subject = self.subjects.answer_of(&message.subject)?;
+        // what was asked before this run is of no use
+        let question = subject.token.strip_suffix(&*self.token)?;
+        let question = question.strip_suffix('-')?.parse().ok()?;
+        self.list(message, subject.by, Some(QuestionId(question)))
+    }
+
+    /// Only instances of managers are passed on: there may be many others.
+    fn list(
+        &self,
+        message: &Message,
+        cell: &str,
+        question: Option<QuestionId>,
+    ) -> Option<ManagerInput> {
+        let body = &message.payload;
+        let list = check_version(body).and_then(|()| read::<InstancesAnswer>(body));
+        let mut list = self.readable(message, list)?;
+        if list.cell != cell {
+            self.count(Counted::WrongSubject);
+            return None;
+        }
+        let of_manager = |request: &shared::RequestId| WaveId::parse(request.as_str()).is_some();
+        list.instances
+            .retain(|instance| instance.request.as_ref().is_some_and(of_manager));
+        let list = Box::new(list);
+        Some(ManagerInput::Listed { question, list })
+    }
+
+    fn event(&self, message: &Message) -> Option<ManagerInput> {
+        let subject = self.subjects.event_of(&message.subject)?;
+        let body = &message.payload;
+        let event = check_version(body).and_then(|()| read::<Event>(body));
+        let event = self.readable(message, event)?;
+        if !event.agrees_with(subject) {
+            self.count(Counted::WrongSubject);
+            return None;
+        }
+        Some(ManagerInput::Event(Box::new(event)))
+    }
+
+    /// An auctioneer's answer to a start: the subject says to which.
+    fn started(&self, message: &Message) -> Option<ManagerInput> {
+        let wave = WaveId::parse(message.subject.rsplit('.').next()?)?;
+        if is_no_responders(message) {
+            let error = WireError::new(code::OVERLOADED, "no auctioneer answers");
+            let answer = Err(error);
+            return Some(ManagerInput::Outcome { wave, answer });
+        }
+        let body = &message.payload;
+        let reply = check_version(body).and_then(|()| read::<StartReply>(body));
+        let answer = match reply.map_err(|error| (error, read::<ErrorBody>(body))) {
+            Ok(reply) => Ok(Box::new(reply)),
+            Err((_, Ok(refused))) => Err(refused.error),
+            Err((error, Err(_))) => return self.readable(message, Err(error)),
+        };
+        Some(ManagerInput::Outcome { wave, answer })
+    }
+
+    /// What cannot be read is counted, and now and then logged.
+    fn readable<T>(&self, message: &Message, read: Result<T, WireError>) -> Option<T> {
+        match read {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.count(Counted::Malformed);
+                let (logged, left_out) = self.dropped_lines.next(std::time::Instant::now());
+                if logged {
+                    let from = placement::cut(&message.subject);
+                    tracing::warn!(%from, %error, left_out, "dropped: malformed message");
+                }
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! The watch of both buckets: every value, then each change. Whatever interrupts it, everything is shown again: what was
+//! missed is not known otherwise.
+
+use std::time::Duration;
+
+use async_nats::jetstream::{
+    Message,
+    consumer::{AckPolicy, Consumer, DeliverPolicy, push},
+};
+use futures_util::{Stream, StreamExt, stream};
+use shared::nats::Bus;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep},
+};
+use uuid::Uuid;
+
+use super::store::{Bucket, Store, StoreError, is_deletion};
+use crate::io::ManagerInput;
+
+/// The server says this often that the watch is alive; without it for twice as long the watch has ended.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// The wait before the next try, at first and at most. Managers that try at once make consumers that nobody reads.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// A watch that lasted for longer was good.
+const GOOD: Duration = Duration::from_secs(60);
+
+/// The keys that the machine reads from the bucket of the apps; commands alone read the history.
+const APP_KEYS: [&str; 4] = ["meta", "app.*", "state.*", "rollout.*"];
+
+/// Why a watch ended.
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the watch of the buckets was interrupted: {0}")]
+    Interrupted(String),
+    #[error("the manager ends")]
+    Closed,
+}
+
+/// Watches for as long as somebody listens.
+pub(super) async fn watch(store: Store, bus: Bus, inputs: mpsc::Sender<ManagerInput>) {
+    let mut wait = FIRST_WAIT;
+    let mut connected = bus.connected.clone();
+    loop {
+        if connected.wait_for(|up| *up).await.is_err() {
+            return;
+        }
+        let began = Instant::now();
+        let mut watched = Watched::new(&store, &inputs);
+        let ended = tokio::select! {
+            ended = watched.run() => ended,
+            _ = connected.wait_for(|up| !*up) => Err(Ended::Interrupted("disconnected".into())),
+        };
+        let why = match ended {
+            Err(Ended::Closed) => return,
+            Err(why) => why,
+            Ok(()) => Ended::Interrupted("it was closed".into()),
+        };
+        tracing::warn!(%why, "the stored state is not known until everything was read again");
+        if inputs.send(ManagerInput::KvInterrupted).await.is_err() {
+            return;
+        }
+        if began.elapsed() >= GOOD {
+            wait = FIRST_WAIT;
+        }
+        sleep(some_of(wait)).await;
+        wait = (wait * 2).min(LONGEST_WAIT);
+    }
+}
+
+/// Half of it at least, so that managers do not try in one instant.
+fn some_of(wait: Duration) -> Duration {
+    let (random, _) = Uuid::new_v4().as_u64_pair();
+    let half = shared::clock::millis(wait / 2);
+    Duration::from_millis(half + random % (half + 1))
+}
+
+/// One watch from its beginning.
+struct Watched<'a> {
+    store: &'a Store,
+    inputs: &'a mpsc::Sender<ManagerInput>,
+    /// The last revision of the apps' bucket.
+    revision: u64,
+    apps: Reading,
+    lease: Reading,
+}
+
+/// How far one bucket was read.
+#[derive(Debug, Default)]
+struct Reading {
+    /// Everything that there was has been shown.
+    current: bool,
+    /// Messages so far: each has the next number.
+    messages: u64,
+}
+
+impl<'a> Watched<'a> {
+    fn new(store: &'a Store, inputs: &'a mpsc::Sender<ManagerInput>) -> Self {
+        Self {
+            store,
+            inputs,
+            revision: 0,
+            apps: Reading::default(),
+            lease: Reading::default(),
+        }
+    }
+
+    async fn run(&mut self) -> Result<(), Ended> {
+        let mut created = Vec::new();
+        for bucket in [Bucket::Apps, Bucket::Lease] {
+            let (info, new) = self.store.open(bucket).await?;
+            if new {
+                created.push(self.store.bucket_name(bucket));
+            }
+            if bucket == Bucket::Apps {
+                self.revision = info.state.last_sequence;
+            }
+        }
+        if !created.is_empty() {
+            tracing::warn!(
+                buckets = created.join(", "),
+                "created because there was none; what runs of apps that another bucket had is left alone"
+            );
+        }
+        let (apps, nothing) = self.consume(Bucket::Apps).await?;
+        self.apps.current = nothing;
+        let (lease, nothing) = self.consume(Bucket::Lease).await?;
+        self.lease.current = nothing;
+        self.ready_if_current().await?;
+        let apps = apps.map(|message| (Bucket::Apps, message));
+        let lease = lease.map(|message| (Bucket::Lease, message));
+        let mut both = std::pin::pin!(stream::select(apps, lease));
+        while let Some((bucket, message)) = both.next().await {
+            self.shown(bucket, &message?).await?;
+        }
+        Ok(())
+    }
+
+    /// The messages of a bucket, and whether it is empty.
+    async fn consume(
+        &self,
+        bucket: Bucket,
+    ) -> Result<(impl Stream<Item = Result<Message, Ended>> + use<>, bool), Ended> {
+        let context = &self.store.context;
+        let keys: &[&str] = match bucket {
+            Bucket::Apps => &APP_KEYS,
+            Bucket::Lease => &["lease"],
+        };
+        let prefix = self.store.prefix(bucket);
+        let config = push::Config {
+            deliver_subject: context.client().new_inbox(),
+            description: Some("a manager's watch".into()),
+            deliver_policy: DeliverPolicy::LastPerSubject,
+            ack_policy: AckPolicy::None,
+            filter_subjects: keys.iter().map(|key| format!("{prefix}{key}")).collect(),
+            flow_control: true,
+            idle_heartbeat: HEARTBEAT,
+            num_replicas: 1,
+            memory_storage: true,
+            ..push::Config::default()
+        };
+        let failed = |error: &dyn std::error::Error| StoreError::because("watching", bucket, error);
+        let stream = self.store.stream(bucket);
+        let consumer = context.create_consumer_on_stream(config, stream).await;
+        let consumer: Consumer<push::Config> = consumer.map_err(|e| failed(&e))?;
+        let nothing = consumer.cached_info().num_pending == 0;
+        let messages = consumer.messages().await.map_err(|e| failed(&e))?;
+        let messages =
+            messages.map(|message| message.map_err(|error| Ended::Interrupted(error.to_string())));
+        Ok((messages, nothing))
+    }
+
+    async fn shown(&mut self, bucket: Bucket, message: &Message) -> Result<(), Ended> {
+        let info = message
+            .info()
+            .map_err(|error| Ended::Interrupted(error.to_string()))?;
+        let reading = match bucket {
+            Bucket::Apps => &mut self.apps,
+            Bucket::Lease => &mut self.lease,
+        };
+        reading.messages += 1;
+        if info.consumer_sequence != reading.messages {
+            return Err(Ended::Interrupted("a message was lost".into()));
+        }
+        if bucket == Bucket::Apps {
+            self.revision = self.revision.max(info.stream_sequence);
+        }
+        let turned_current = !reading.current && info.pending == 0;
+        let prefix = self.store.prefix(bucket);
+        let key = message.subject.strip_prefix(&prefix).unwrap_or_default();
+        let deleted = is_deletion(message.headers.as_ref());
+        let input = ManagerInput::Kv {
+            key: key.to_owned(),
+            revision: info.stream_sequence,
+            value: (!deleted).then(|| message.payload.clone()),
+        };
+        self.give(input).await?;
+        if turned_current {
+            match bucket {
+                Bucket::Apps => self.apps.current = true,
+                Bucket::Lease => self.lease.current = true,
+            }
+            self.ready_if_current().await?;
+        }
+        Ok(())
+    }
+
+    async fn ready_if_current(&self) -> Result<(), Ended> {
+        if self.apps.current && self.lease.current {
+            let revision = self.revision;
+            self.give(ManagerInput::KvReady { revision }).await?;
+        }
+        Ok(())
+    }
+
+    async fn give(&self, input: ManagerInput) -> Result<(), Ended> {
+        self.inputs.send(input).await.map_err(|_| Ended::Closed)
+    }
+}

@@ -1,0 +1,48 @@
+//! What cells report of their instances, for tests of what is read from it.
+
+use placement::Kind;
+use shared::{
+    Incarnation, InstanceId, VERSION,
+    wire::{Instance, InstanceState, InstancesAnswer},
+};
+
+/// An LRP of 16 MiB that has been running for 1 ms, and of which nothing else is said.
+pub fn instance(id: InstanceId, app: &str, index: u32) -> Instance {
+    Instance {
+        instance: id,
+        app: app.to_owned(),
+        index,
+        kind: Kind::Lrp,
+        request: None,
+        owner: None,
+        version: None,
+        state: InstanceState::Running,
+        age_ms: 1,
+        memory_mb: 16,
+        disk_mb: 16,
+        address: None,
+        port: None,
+        pid: None,
+        ready: None,
+        restarts: 0,
+        ended: None,
+        exit_code: None,
+        signal: None,
+        claim: None,
+    }
+}
+
+/// A cell's whole list, in one message, of its first incarnation.
+pub fn list(cell: &str, instances: Vec<Instance>) -> InstancesAnswer {
+    InstancesAnswer {
+        v: VERSION,
+        cell: cell.to_owned(),
+        zone: "default".to_owned(),
+        incarnation: Incarnation::from_u128(1),
+        seq: 1,
+        part: 1,
+        parts: 1,
+        instances,
+        more: false,
+    }
+}
