@@ -274,7 +274,7 @@ pub(super) fn managers_rest(world: &World<'_>) -> Checked {
         .filter_map(ManagerNode::machine)
         .any(|m| {
             let mut apps = m.apps().filter_map(|app| m.status(app));
-            apps.any(|status| status.running < status.wanted && !status.stopped)
+            apps.any(|status| status.unplaced.is_some())
         });
     let there_are = world.script().managers > 0;
     if there_are && !waits && world.now_ms() < world.worked_ms + REST_MS {
@@ -298,7 +298,7 @@ pub(super) fn commands_are_answered(world: &World<'_>) -> Checked {
     for number in &world.last_commands {
         match client.answers.get(number) {
             Some(ClientAnswer::Done) => {}
-            Some(ClientAnswer::Error(error)) if error.starts_with(code::INVALID_REQUEST) => {}
+            Some(ClientAnswer::Error(error)) if error.starts_with(code::NOT_FOUND) => {}
             other => {
                 return Err(format!(
                     "a command when nothing failed is answered {other:?}"

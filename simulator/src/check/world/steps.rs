@@ -11,16 +11,7 @@ impl World<'_> {
                 report.asked += 1;
                 self.ask(*request);
             }
-            What::Namesake(_) => {
-                let steps = &script.steps[..n];
-                let before = steps.iter().filter(|s| matches!(s.what, What::Namesake(_)));
-                let node = script.machines() + 1 + before.count();
-                let name = self.places[node].node.label().to_owned();
-                let what = || "starts: a second program of the name".to_owned();
-                self.timeline.add(self.now_us, &name, what);
-                *report.faults.entry("namesake").or_default() += 1;
-                self.revive(node);
-            }
+            What::Namesake(_) => self.namesake(n, report),
             What::Command { app, text } => {
                 report.commands += 1;
                 self.say(&format!("app.{app}"), text);
@@ -50,10 +41,7 @@ impl World<'_> {
                 let name = self.places[*node].node.label().to_owned();
                 self.tell_fault(&name, begins, || faults::text(*fault));
                 if begins {
-                    *report.faults.entry(fault.name()).or_default() += 1;
-                    self.faults += 1;
-                    let end_us = self.now_us + for_ms * 1_000;
-                    self.queue.add(end_us, Happening::Step(n, false));
+                    self.begin_fault(n, fault.name(), *for_ms, report);
                     self.places[*node].failing += 1;
                     self.fail(*node, *fault);
                 } else {
@@ -67,10 +55,7 @@ impl World<'_> {
             What::Bucket { fault, for_ms } => {
                 self.tell_fault("bucket", begins, || fault.name().to_owned());
                 if begins {
-                    *report.faults.entry(fault.name()).or_default() += 1;
-                    self.faults += 1;
-                    let end_us = self.now_us + for_ms * 1_000;
-                    self.queue.add(end_us, Happening::Step(n, false));
+                    self.begin_fault(n, fault.name(), *for_ms, report);
                     self.bucket_fails(*fault);
                 } else {
                     self.bucket_mended(*fault);
@@ -78,6 +63,25 @@ impl World<'_> {
                 }
             }
         }
+    }
+
+    fn namesake(&mut self, n: usize, report: &mut CheckReport) {
+        let steps = &self.script.steps[..n];
+        let before = steps.iter().filter(|s| matches!(s.what, What::Namesake(_)));
+        let node = self.script.machines() + 1 + before.count();
+        let name = self.places[node].node.label().to_owned();
+        let what = || "starts: a second program of the name".to_owned();
+        self.timeline.add(self.now_us, &name, what);
+        *report.faults.entry("namesake").or_default() += 1;
+        self.revive(node);
+    }
+
+    /// The fault of a step begins.
+    fn begin_fault(&mut self, n: usize, name: &'static str, for_ms: u64, report: &mut CheckReport) {
+        *report.faults.entry(name).or_default() += 1;
+        self.faults += 1;
+        let end_us = self.now_us + for_ms * 1_000;
+        self.queue.add(end_us, Happening::Step(n, false));
     }
 
     fn tell_fault(&mut self, who: &str, begins: bool, text: impl Fn() -> String) {
