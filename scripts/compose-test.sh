@@ -308,7 +308,7 @@ break_things() {
 
 # A drained cell has left in order, with exit code 0: restarted, it would be back at once.
 drain() {
-    attempt "cannot drain z2-cell-0" vendue drain z2-cell-0 --deadline 5s
+    attempt "cannot drain z2-cell-0" vendue drain z2-cell-0 --deadline 5s --exit
     eventually 40 "a drained cell is out of the pool" pool_is z1-cell-0 z1-cell-1 z2-cell-1
     eventually 40 "its container has ended and stays so" has_exited z2-cell-0
 }

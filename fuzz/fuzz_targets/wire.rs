@@ -19,7 +19,7 @@ fuzz_target!(|bytes: &[u8]| {
         ($($message:ident)*) => { $(let _ = wire::parse::<wire::$message>(bytes, &mut Vec::new());)* };
     }
     read!(StartReply StartReplies PlaceExtra Stop StopAnswer StopReply BidRequest CellStart Acceptance
-        Instances InstancesAnswer Page PoolAnswer ExplainRequest ExplainAnswer Drain DrainAnswer Logs
+        Instances InstancesAnswer Page PoolAnswer ExplainRequest ExplainAnswer Drain DrainAnswer Cordon CordonAnswer Logs
         LogsAnswer LogLine Event ErrorBody);
     if let Ok(text) = std::str::from_utf8(bytes)
         && let Some(indices) = wire::parse_indices(text, 1_000)

@@ -41,8 +41,10 @@ pub struct Cell {
     pub available: Resources,
     /// The instances on it, counted.
     pub counts: Counts,
-    /// Draining: accepts no new work.
+    /// Accepts no new work: it drains or is cordoned.
     pub evacuating: bool,
+    /// Of the two it is cordoned: what runs on it stays.
+    pub cordoned: bool,
     /// The last starts, in any order: each has its age.
     pub recent_starts: Vec<RecentStart>,
     /// What operators set. Equal attributes of a pool's cells are shared.
@@ -85,6 +87,7 @@ impl Cell {
             total,
             counts: Counts::default(),
             evacuating: false,
+            cordoned: false,
             recent_starts: Vec::new(),
             attributes: Arc::default(),
         }

@@ -1,6 +1,9 @@
 //! The configuration of a cell.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use advertiser::Cadence;
 use placement::{Attributes, Cell, Invalid, Resources, Span};
@@ -143,6 +146,8 @@ pub enum MemoryLimit {
 pub struct SimulatedConfig {
     /// How long an instance takes to start (default: no time).
     pub start: Span,
+    /// How long an instance runs before it passes its checks (default: no time).
+    pub healthy: Span,
     /// How long a task takes; absent = it never ends.
     pub task: Option<Span>,
     /// This many apps, `held-0` and so on, have an instance of 1 MiB on the cell from the start.
@@ -168,6 +173,14 @@ impl RepConfig {
             address: default_address(),
             service: true,
             seed: 0,
+        }
+    }
+
+    /// Where the rep keeps what survives a restart; none without such a directory.
+    pub(crate) fn state_dir(&self) -> Option<&Path> {
+        match &self.executor {
+            ExecutorKind::Process(process) => process.state_dir.as_deref(),
+            ExecutorKind::Simulated(_) => None,
         }
     }
 

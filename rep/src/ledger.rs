@@ -3,6 +3,8 @@
 
 mod actions;
 mod attributes;
+mod checks;
+mod drain;
 mod entry;
 mod lifecycle;
 mod room;
@@ -20,11 +22,12 @@ use shared::wire::{
 use shared::{AuctionId, Incarnation, InstanceId};
 
 pub use self::{
-    actions::{Action, EndReason, ExecutorOrder, ExecutorReport, InstanceChange, Limit},
+    actions::{Action, CheckOf, EndReason, ExecutorOrder, ExecutorReport, InstanceChange, Limit},
+    drain::Held,
     lifecycle::{HEALTHY_MS, RESTART_DELAYS_MS},
     room::check_work,
 };
-use self::{entry::Entry, room::request_of};
+use self::{checks::Timer, drain::Drain, entry::Entry, room::request_of};
 use crate::history::History;
 
 /// How many of the ids accepted last are in an advertisement …
@@ -46,8 +49,9 @@ pub struct Ledger {
     recent: VecDeque<(u64, InstanceId)>,
     /// Instances that wait for their restart, and when it is due.
     restarts: BTreeSet<(u64, InstanceId)>,
-    /// When the instances of a draining cell are stopped; none once that has begun.
-    drain_at_ms: Option<u64>,
+    /// What is due for instances with checks.
+    timers: BTreeSet<(u64, InstanceId, Timer)>,
+    drain: Drain,
     actions: Vec<Action>,
     /// Whether an instance without a command can be started.
     needs_run: bool,
@@ -68,7 +72,8 @@ impl Ledger {
             history: History::default(),
             recent: VecDeque::new(),
             restarts: BTreeSet::new(),
-            drain_at_ms: None,
+            timers: BTreeSet::new(),
+            drain: Drain::default(),
             actions: Vec::new(),
             needs_run: false,
             needs_size: [false; 2],
@@ -125,11 +130,6 @@ impl Ledger {
     /// How many instances hold a reservation.
     pub fn instance_count(&self) -> usize {
         self.instances.len()
-    }
-
-    /// Whether the drain is complete: no new work is accepted, and no instance is left.
-    pub fn is_drained(&self) -> bool {
-        self.cell.evacuating && self.instances.is_empty()
     }
 
     /// Returns what is to be done since the last call, in order.
@@ -227,43 +227,29 @@ impl Ledger {
         }
     }
 
-    /// Accepts no new work from now on, and stops all instances `after_ms` from now. A second drain
-    /// replaces the time of the first. Returns whether the cell was not draining before.
-    pub fn drain(&mut self, now_ms: u64, after_ms: u64) -> bool {
-        let first = !self.cell.evacuating;
-        self.drain_at_ms = Some(now_ms.saturating_add(after_ms));
-        if first {
-            self.cell.evacuating = true;
-            self.seq += 1;
-        }
-        // a deadline of 0 ends the instances in this very call
-        self.tick(now_ms);
-        first
-    }
-
-    /// Lets time pass: restarts that are due, the end of a drain, forgetting.
+    /// Lets time pass: restarts and checks that are due, the end of a drain, forgetting.
     pub fn tick(&mut self, now_ms: u64) {
         self.history.forget(now_ms);
         // before the restarts: one that is due now must not outlive the drain
-        if self.drain_at_ms.is_some_and(|at| at <= now_ms) {
-            self.drain_at_ms = None;
-            let all: Vec<InstanceId> = self.instances.keys().copied().collect();
-            for id in all {
-                self.end(now_ms, &id, false);
-            }
-        }
+        self.tick_drain(now_ms);
         while let Some((at, id)) = self.restarts.first().copied()
             && at <= now_ms
         {
             self.restarts.pop_first();
             self.restart(now_ms, &id);
         }
+        self.tick_checks(now_ms);
     }
 
     /// When [`Ledger::tick`] must be called next.
     pub fn next_ms(&self) -> Option<u64> {
         let restart = self.restarts.first().map(|(at, _)| *at);
-        restart.into_iter().chain(self.drain_at_ms).min()
+        let check = self.timers.first().map(|(at, ..)| *at);
+        restart
+            .into_iter()
+            .chain(check)
+            .chain(self.next_drain_ms())
+            .min()
     }
 
     /// Current and recently ended instances that match the filter.
@@ -323,7 +309,12 @@ impl Ledger {
         }
         // after the known ids: a repeat of an accepted start is still accepted while the cell drains
         if self.cell.evacuating {
-            return Err(refuse(reason::DRAINING));
+            let why = if self.cell.cordoned {
+                reason::CORDONED
+            } else {
+                reason::DRAINING
+            };
+            return Err(refuse(why));
         }
         if self.needs_run && work.run.is_none() {
             return Err(refuse("nothing to run: the request has no run.command"));
@@ -406,6 +397,7 @@ impl Ledger {
             signal: None,
             expires_ms,
             claim: work.claim.unwrap_or(auction),
+            checks: None,
             duplicate: false,
             work,
         };

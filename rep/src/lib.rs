@@ -12,6 +12,7 @@ mod history;
 pub mod ledger;
 mod leftovers;
 mod machine;
+mod mark;
 mod operators;
 mod outbox;
 mod service;

@@ -51,6 +51,8 @@ pub enum CellInput {
     NamesakeAnswered(Envelope),
     /// The cell withdraws at once and ends all instances.
     Leave,
+    /// The cell drains for so many milliseconds at most, as its rep is to end.
+    LeaveGently(u64),
 }
 
 /// What a driver is to do.
@@ -156,7 +158,12 @@ impl CellMachine {
             CellInput::Leave => {
                 // first, so that no auctioneer sends anything to a cell that is ending its instances
                 self.advertise(now_ms, Trigger::Leave);
-                self.ledger.drain(now_ms, 0);
+                self.ledger.leave(now_ms, 0);
+            }
+            CellInput::LeaveGently(grace_ms) => {
+                if self.ledger.leave(now_ms, grace_ms) {
+                    self.tell_of_drain(now_ms);
+                }
             }
         }
     }

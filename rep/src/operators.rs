@@ -10,7 +10,7 @@ use shared::wire::{WireError, code};
 
 use crate::{
     attributes::{Changes, changed_cell, merge},
-    config::{ExecutorKind, RepConfig},
+    config::RepConfig,
 };
 
 /// A cell's configuration, and the attributes that operators have changed.
@@ -65,7 +65,9 @@ impl Operators {
         let changed = merge(self.changed.clone(), set)?;
         let cell = changed_cell(&self.config, &changed)?;
         if let Some(file) = &self.file {
-            write(file, &changed).map_err(|e| {
+            let written = serde_json::to_vec_pretty(&changed).map_err(io::Error::other);
+            let written = written.and_then(|text| replace(file, &text));
+            written.map_err(|e| {
                 let message = format!("{}: {e}; nothing was changed", file.display());
                 WireError::new(code::INTERNAL, message)
             })?;
@@ -77,12 +79,9 @@ impl Operators {
 
 /// The configured file, else one in the state directory, if one is configured.
 fn file_of(config: &RepConfig) -> Option<PathBuf> {
-    let in_state_dir = || match &config.executor {
-        ExecutorKind::Process(process) => {
-            let directory = process.state_dir.as_ref()?;
-            Some(directory.join(format!("{}.attributes.json", config.cell)))
-        }
-        ExecutorKind::Simulated(_) => None,
+    let in_state_dir = || {
+        let directory = config.state_dir()?;
+        Some(directory.join(format!("{}.attributes.json", config.cell)))
     };
     config.attributes_file.clone().or_else(in_state_dir)
 }
@@ -96,12 +95,12 @@ fn read(file: &Path) -> io::Result<Changes> {
 }
 
 /// Atomic: after a power cut the file is the old one or the new one.
-fn write(file: &Path, changed: &Changes) -> io::Result<()> {
+pub(crate) fn replace(file: &Path, text: &[u8]) -> io::Result<()> {
     if let Some(directory) = file.parent() {
         fs::create_dir_all(directory)?;
     }
     let new = file.with_extension("new");
-    fs::write(&new, serde_json::to_vec_pretty(changed)?)?;
+    fs::write(&new, text)?;
     fs::File::open(&new)?.sync_all()?;
     fs::rename(&new, file)
 }

@@ -10,7 +10,7 @@ use shared::{
     Subjects,
     nats::{Bus, BusError, PermissionViolation, is_no_responders},
     permissions::{Permissions, Role},
-    shutdown::CancellationToken,
+    shutdown::Ending,
     wire::Envelope,
 };
 use tokio::{
@@ -22,6 +22,7 @@ use crate::{
     config::{ExecutorKind, RepConfig},
     error::RepError,
     executor::{self, Executor},
+    mark::MarkFile,
     operators::Operators,
     outbox::{Counters, Outbox},
     shell::Shell,
@@ -57,18 +58,21 @@ impl RepExit {
 pub fn validate(config: &RepConfig) -> Result<(), RepError> {
     config.check()?;
     Operators::load(config)?;
+    MarkFile::of(config).read()?;
     Ok(executor::check(config)?)
 }
 
-/// Runs a cell until it is drained or `shutdown` is cancelled; then its instances are ended, within
-/// the grace period and 5 s. Losing NATS ends nothing. Needs tokio's time and I/O; one thread is
+/// Runs a cell until it is drained and told to exit, or until `ending` says so: its instances are ended, within
+/// the grace period and 5 s; gently, after it has waited for a grace period at most for tasks and for
+/// instances that a manager replaces. Losing NATS ends nothing. Needs tokio's time and I/O; one thread is
 /// enough.
 pub async fn run(
     config: RepConfig,
     bus: Bus,
     subjects: Subjects,
-    shutdown: CancellationToken,
+    ending: impl Into<Ending>,
 ) -> Result<RepExit, RepError> {
+    let ending: Ending = ending.into();
     validate(&config)?;
     if let ExecutorKind::Process(_) = config.executor
         && let Err(error) = hide_from_own_user()
@@ -76,9 +80,11 @@ pub async fn run(
         // credentials are in our memory and environment, and instances may be of the same user
         tracing::warn!(%error, "processes of the rep's user can read its memory");
     }
-    let Some(()) = shutdown.run_until_cancelled(connected(&bus)).await else {
-        return Ok(RepExit::Shutdown);
-    };
+    tokio::select! {
+        () = connected(&bus) => {}
+        () = ending.now.cancelled() => return Ok(RepExit::Shutdown),
+        () = ending.gently.cancelled() => return Ok(RepExit::Shutdown),
+    }
     ask_for_the_name(&config, &bus, &subjects).await?;
     let counters = Arc::new(Counters {
         violations: bus.violations.clone(),
@@ -97,9 +103,14 @@ pub async fn run(
     tracing::info!(
         cell = config.cell,
         zone = config.zone,
-        "ready: accepting work"
+        "ready: {}",
+        if shell.is_out_of_service() {
+            "accepting no work until it is uncordoned"
+        } else {
+            "accepting work"
+        }
     );
-    let ended = live(&mut shell, bus, messages, permissions, shutdown).await;
+    let ended = live(&mut shell, bus, messages, permissions, ending).await;
     if let Some(service) = service {
         let _ = service.stop().await;
     }
@@ -171,11 +182,12 @@ async fn live(
     bus: Bus,
     mut messages: Messages,
     permissions: Permissions,
-    shutdown: CancellationToken,
+    told: Ending,
 ) -> Result<RepExit, PermissionViolation> {
     // all of these are made once: made anew for each message they would be entered in their lists and taken
     // out each time
-    let mut cancelled = pin!(shutdown.cancelled());
+    let mut at_once = pin!(told.now.cancelled());
+    let mut gently = pin!(told.gently.cancelled());
     let mut connections = pin!(connections(bus.connected).fuse());
     let mut timer = pin!(sleep_until(shell.instant(shell.next_ms())));
     let mut refused = pin!(
@@ -184,22 +196,40 @@ async fn live(
     );
     let mut permitted = true;
     let mut ending = None;
+    // until then it waits for others to replace what it runs
+    let mut gentle_until = None;
     shell.settle();
     loop {
         if shell.namesake().is_some() && ending.is_none() {
             ending = Some(shell.shut_down() + END_MS);
         }
-        if shell.is_drained() || ending.is_some_and(|end| end <= shell.now_ms()) {
-            return Ok(ending.map_or(RepExit::Drained, |_| RepExit::Shutdown));
+        if gentle_until.is_some_and(|at| at <= shell.now_ms()) && ending.is_none() {
+            ending = Some(shell.shut_down() + END_MS);
         }
-        let wake = shell.instant(shell.next_ms().min(ending.unwrap_or(u64::MAX)));
+        if shell.may_exit() || ending.is_some_and(|end| end <= shell.now_ms()) {
+            let was_told = ending.or(gentle_until).is_some();
+            return Ok(if was_told {
+                RepExit::Shutdown
+            } else {
+                RepExit::Drained
+            });
+        }
+        let due = [
+            Some(shell.next_ms()),
+            ending,
+            gentle_until.filter(|_| ending.is_none()),
+        ];
+        let wake = shell.instant(due.into_iter().flatten().min().unwrap_or(u64::MAX));
         if timer.deadline() != wake {
             timer.as_mut().reset(wake);
         }
         tokio::select! {
             biased;
-            () = &mut cancelled, if ending.is_none() => {
+            () = &mut at_once, if ending.is_none() => {
                 ending = Some(shell.shut_down() + END_MS);
+            }
+            () = &mut gently, if ending.or(gentle_until).is_none() => {
+                gentle_until = Some(shell.leave_gently());
             }
             report = shell.executor_reports() => shell.report(report),
             () = &mut timer => shell.tick(),

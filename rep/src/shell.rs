@@ -1,6 +1,7 @@
 //! The shell of a cell: it parses messages, passes them to the cell machine, and carries out its
 //! outputs. Nothing here blocks.
 
+mod service;
 mod set;
 
 use std::{
@@ -27,6 +28,7 @@ use crate::{
     executor::Executor,
     ledger::{ExecutorReport, Ledger},
     machine::{CellBid, CellInput, CellMachine, CellOutput, CellSettings, NAMESAKE_QUESTIONS},
+    mark::{Mark, MarkFile},
     operators::Operators,
     outbox::{Counters, Outbox, Question, Target},
     subscriptions::Topic,
@@ -45,6 +47,7 @@ pub(crate) struct Shell {
     heartbeat_ms: u64,
     machine: CellMachine,
     operators: Operators,
+    mark: MarkFile,
     executor: Executor,
     outbox: Outbox,
     counters: Arc<Counters>,
@@ -81,6 +84,16 @@ impl Shell {
                 ledger.needs_size(memory, disk);
             }
         }
+        let mark = MarkFile::of(config);
+        match mark.read()? {
+            Some(Mark::Drained) => {
+                ledger.drain(0, 0, false);
+            }
+            Some(Mark::Cordoned) => {
+                ledger.cordon();
+            }
+            None => {}
+        }
         let settings = CellSettings {
             cadence,
             drain_deadline: config.drain_deadline,
@@ -94,6 +107,7 @@ impl Shell {
             grace_ms: millis(config.grace.0),
             heartbeat_ms,
             operators,
+            mark,
             executor,
             outbox,
             counters,
@@ -127,9 +141,14 @@ impl Shell {
         .unwrap_or(u64::MAX)
     }
 
-    /// Whether the drain is complete and all instances have ended.
-    pub(crate) fn is_drained(&self) -> bool {
-        self.machine.ledger().is_drained()
+    /// Whether all instances have ended and the rep ends therefore.
+    pub(crate) fn may_exit(&self) -> bool {
+        self.machine.ledger().may_exit()
+    }
+
+    /// Whether operators have taken the cell out of service.
+    pub(crate) fn is_out_of_service(&self) -> bool {
+        self.machine.ledger().cell().evacuating
     }
 
     /// Whether it runs nothing.
@@ -172,6 +191,14 @@ impl Shell {
         let now_ms = self.now_ms();
         self.machine.take(now_ms, CellInput::Leave);
         now_ms + self.grace_ms
+    }
+
+    /// Drains for the grace period at most, as the rep is to end; returns when that is over.
+    pub(crate) fn leave_gently(&mut self) -> u64 {
+        let now_ms = self.now_ms();
+        let grace_ms = self.grace_ms;
+        self.machine.take(now_ms, CellInput::LeaveGently(grace_ms));
+        now_ms + grace_ms
     }
 
     /// Publishes the last events and the withdrawal, and sends what is waiting.
@@ -266,10 +293,9 @@ impl Shell {
                 .start(now_ms, &body)
                 .map(|a| vec![to_bytes(&a)]),
             Topic::Stop => self.machine.stop(now_ms, &body).map(|a| vec![to_bytes(&a)]),
-            Topic::Drain => self
-                .machine
-                .drain(now_ms, &body)
-                .map(|a| vec![to_bytes(&a)]),
+            Topic::Drain => self.drain(now_ms, &body).map(|answer| vec![answer]),
+            Topic::Cordon => self.cordon(now_ms, &body).map(|answer| vec![answer]),
+            Topic::Uncordon => self.uncordon(now_ms, &body).map(|answer| vec![answer]),
             Topic::Set => self.set(now_ms, &body).map(|answer| vec![answer]),
             Topic::Instances => self.instances(now_ms, &body),
             Topic::Logs => self.logs(&body).map(|answer| vec![answer]),

@@ -21,6 +21,8 @@ pub(crate) enum Topic {
     Stop,
     Start,
     Drain,
+    Cordon,
+    Uncordon,
     Set,
     State,
     Logs,
@@ -34,10 +36,12 @@ pub(crate) enum Topic {
 pub(crate) type Messages = SelectAll<BoxStream<'static, (Topic, Question)>>;
 
 /// Requests to one cell.
-const ENDPOINTS: [(&str, Topic); 6] = [
+const ENDPOINTS: [(&str, Topic); 8] = [
     ("start", Topic::Start),
     ("stop", Topic::Stop),
     ("drain", Topic::Drain),
+    ("cordon", Topic::Cordon),
+    ("uncordon", Topic::Uncordon),
     ("set", Topic::Set),
     ("state", Topic::State),
     ("logs", Topic::Logs),

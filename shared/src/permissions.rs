@@ -97,7 +97,7 @@ impl Role {
             Self::Auctioneer => "Decides where work goes; reads every request, commands every cell",
             Self::User => "Starts and stops work and apps; sees all instances, events and output",
             Self::Operator => {
-                "As a user; also drains cells, sets their attributes, and exports apps with their environment"
+                "As a user; also drains and cordons cells, sets their attributes, and exports apps with their environment"
             }
             Self::Observer => "Hears events, advertisements and heartbeats; publishes nothing",
             Self::Metrics => "Reads counters, the pool and events",
@@ -208,7 +208,9 @@ fn cell(subjects: &Subjects, name: &str) -> Permissions {
         subjects.cells_stop(),
         subjects.cell(name, "advert"),
     ]);
-    let served = ["start", "stop", "drain", "set", "state", "logs"];
+    let served = [
+        "start", "stop", "drain", "cordon", "uncordon", "set", "state", "logs",
+    ];
     may.serve(Subjects::CELL_QUEUE, served.iter().map(own));
     may.be_service(&subjects.service(Role::Cell));
     may
@@ -293,7 +295,7 @@ fn user(subjects: &Subjects, name: &str) -> Permissions {
 fn operator(subjects: &Subjects, name: &str) -> Permissions {
     let mut may = user(subjects, name);
     may.publish.retain(|subject| !subject.starts_with("$SRV."));
-    may.publish([subjects.cell("*", "set"), subjects.cell("*", "drain")]);
+    may.publish(["set", "drain", "cordon", "uncordon"].map(|what| subjects.cell("*", what)));
     // an export has the values of environments
     may.publish([subjects.app("export", "*"), subjects.app_import()]);
     for verb in ["PING", "INFO", "STATS"] {

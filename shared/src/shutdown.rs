@@ -1,23 +1,63 @@
-//! Clean shutdown: one token that every task watches.
+//! Clean shutdown: tokens that every task watches.
 
 use tokio::signal::unix::{SignalKind, signal};
 pub use tokio_util::sync::CancellationToken;
 
-/// A token that is cancelled by the first SIGINT, SIGTERM or SIGHUP (a closed terminal). A second
-/// signal ends the process at once through its default action.
+/// How a role is told to end.
+#[derive(Clone, Debug, Default)]
+pub struct Ending {
+    /// In order, but without waiting for anything that others do.
+    pub now: CancellationToken,
+    /// Once others have taken over what it does, or after its grace period.
+    pub gently: CancellationToken,
+}
+
+impl From<CancellationToken> for Ending {
+    fn from(now: CancellationToken) -> Self {
+        Self {
+            now,
+            gently: CancellationToken::new(),
+        }
+    }
+}
+
+/// A token that is cancelled by the first SIGINT, SIGTERM or SIGHUP (a closed terminal). A second SIGINT or
+/// SIGTERM ends the process at once.
 pub fn on_signals() -> std::io::Result<CancellationToken> {
-    let token = CancellationToken::new();
+    let now = CancellationToken::new();
+    watch(Ending {
+        gently: now.clone(),
+        now: now.clone(),
+    })?;
+    Ok(now)
+}
+
+/// As [`on_signals`], but SIGTERM, with which service managers stop a program, ends it gently.
+pub fn gently_on_sigterm() -> std::io::Result<Ending> {
+    let ending = Ending::default();
+    watch(ending.clone())?;
+    Ok(ending)
+}
+
+fn watch(ending: Ending) -> std::io::Result<()> {
     let mut int = signal(SignalKind::interrupt())?;
     let mut term = signal(SignalKind::terminate())?;
     let mut hup = signal(SignalKind::hangup())?;
-    let cancel = token.clone();
     tokio::spawn(async move {
         tokio::select! {
-            _ = int.recv() => {}
-            _ = term.recv() => {}
-            _ = hup.recv() => {}
+            _ = int.recv() => ending.now.cancel(),
+            _ = term.recv() => ending.gently.cancel(),
+            _ = hup.recv() => ending.now.cancel(),
         }
-        cancel.cancel();
+        // not SIGHUP: the kernel and the shell both send it when a terminal is closed
+        let number = tokio::select! {
+            _ = int.recv() => SignalKind::interrupt(),
+            _ = term.recv() => SignalKind::terminate(),
+        };
+        // as a shell says it of a program that a signal ended
+        let code = 128 + number.as_raw_value();
+        #[allow(clippy::exit)] // whoever signals twice does not want to wait for a clean end
+        std::process::exit(code);
     });
-    Ok(token)
+    Ok(())
 }

@@ -83,7 +83,7 @@ fn every_example_is_what_the_programs_read_and_write() {
         let (name, text) = (*name, *text);
         check!(name, text: ErrorBody StartReply StartReplies PlaceExtra Stop StopAnswer StopReply
             BidRequest CapacityAnswer CellSet CellSetAnswer CellStart Acceptance Instances InstancesAnswer Page PoolAnswer ExplainRequest
-            ExplainAnswer PlaceAnswer QueuedRequest QueuedAnswer Drain DrainAnswer Logs LogsAnswer LogLine Event
+            ExplainAnswer PlaceAnswer QueuedRequest QueuedAnswer Drain DrainAnswer Cordon CordonAnswer Logs LogsAnswer LogLine Event
             AppPut AppScale AppRestart AppAction AppLook AppList AppChanged AppListed AppShown AppHistory AppExport AppImport AppImported);
     }
     assert!(

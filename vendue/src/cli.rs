@@ -52,8 +52,12 @@ enum Command {
     Events(commands::events::EventsArgs),
     /// Show the output of an app's instances
     Logs(commands::logs::LogsArgs),
-    /// Drain a cell: accept no new work, stop its instances, then exit
+    /// Drain a cell: it accepts no new work, and its instances are stopped
     Drain(commands::drain::DrainArgs),
+    /// Cordon a cell: it accepts no new work, and keeps what it runs
+    Cordon(commands::drain::CordonArgs),
+    /// Let a cell that was drained or cordoned take work again
+    Uncordon(commands::drain::CordonArgs),
     /// Explain why an app's instances were placed where they are, or not at all
     Explain(commands::explain::ExplainArgs),
     /// Show where work would go: by a scenario file, or with --live on the cluster
@@ -207,6 +211,8 @@ impl Command {
             Command::Events(args) => commands::events::events(global, args).await,
             Command::Logs(args) => commands::logs::logs(global, args).await,
             Command::Drain(args) => commands::drain::drain(global, args).await,
+            Command::Cordon(args) => commands::drain::cordon(global, args).await,
+            Command::Uncordon(args) => commands::drain::uncordon(global, args).await,
             Command::Explain(args) => commands::explain::explain(global, args).await,
             Command::Place(args) => commands::place::place(global, args).await,
             Command::Capacity(args) => commands::capacity::capacity(global, args).await,

@@ -25,6 +25,15 @@ use crate::{
 struct Drains {
     #[serde(default)]
     evacuating: bool,
+    #[serde(default)]
+    cordoned: bool,
+}
+
+impl Drains {
+    /// Whether what the cell runs is to be replaced: a cordoned one keeps it.
+    fn drains(&self) -> bool {
+        self.evacuating && !self.cordoned
+    }
 }
 
 impl Shell {
@@ -93,7 +102,7 @@ impl Shell {
             incarnation: envelope.incarnation,
             seq: envelope.seq,
             ttl,
-            draining: drains.evacuating,
+            draining: drains.drains(),
             recent: envelope.recent,
         }))
     }
@@ -175,6 +184,22 @@ impl Shell {
                 }
                 None
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cordoned_cell_keeps_what_it_runs() {
+        for (advert, drains) in [
+            ("{}", false),
+            (r#"{"evacuating":true}"#, true),
+            (r#"{"evacuating":true,"cordoned":true}"#, false),
+        ] {
+            assert_eq!(read::<Drains>(advert.as_bytes()).unwrap().drains(), drains);
         }
     }
 }

@@ -126,6 +126,8 @@ macro_rules! attributes {
             #[serde(default, skip_serializing_if = "is_default")]
             evacuating: bool,
             #[serde(default, skip_serializing_if = "is_default")]
+            cordoned: bool,
+            #[serde(default, skip_serializing_if = "is_default")]
             owners: BTreeMap<String, u32>,
             #[serde(default, skip_serializing_if = "is_default")]
             tags: BTreeMap<String, u32>,
@@ -155,6 +157,7 @@ macro_rules! attributes {
                         cpu_uncapped: flat.cpu_uncapped,
                     },
                     evacuating: flat.evacuating,
+                    cordoned: flat.cordoned,
                     recent_starts: flat.recent_starts,
                     attributes: Attributes { $($name: flat.$name,)* }.into(),
                 }
@@ -174,6 +177,7 @@ macro_rules! attributes {
                     apps: counts.apps,
                     tasks: counts.tasks,
                     evacuating: cell.evacuating,
+                    cordoned: cell.cordoned,
                     owners: counts.owners,
                     tags: counts.tags,
                     cpu_capped: counts.cpu_capped,

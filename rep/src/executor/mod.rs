@@ -6,6 +6,7 @@ mod groups;
 mod home;
 mod logs;
 mod ports;
+mod probe;
 mod process;
 mod simulated;
 mod users;
@@ -137,6 +138,16 @@ impl Executor {
             ) => {
                 processes.end(*instance, *attempt, *at_once);
             }
+            (
+                Self::Process(processes),
+                ExecutorOrder::Check {
+                    instance,
+                    attempt,
+                    of,
+                    check,
+                    port,
+                },
+            ) => processes.check((*instance, *attempt), *of, check, *port),
         }
     }
 

@@ -16,6 +16,7 @@ use std::{
 };
 
 use async_nats::Client;
+use placement::HealthCheck;
 use shared::InstanceId;
 use shared::{
     Subjects,
@@ -31,11 +32,12 @@ use super::{
     home::Home,
     logs::Logs,
     ports::{Port, Ports},
+    probe::Prober,
     users::{User, Users},
 };
 use crate::{
     config::{ProcessConfig, RepConfig},
-    ledger::{EndReason, ExecutorReport, InstanceChange},
+    ledger::{CheckOf, EndReason, ExecutorReport, InstanceChange},
     outbox::{Counters, Outbox},
     supervisor::Orders,
     tree,
@@ -61,6 +63,7 @@ pub(crate) struct Processes {
     running: HashMap<InstanceId, (u32, EndSignal)>,
     logs: Arc<Logs>,
     groups: Groups,
+    prober: Prober,
 }
 
 /// One instance to start.
@@ -122,7 +125,7 @@ impl Processes {
             groups: groups.clone(),
             ports: Ports::new(process.ports, &config.cell),
             logs: Arc::clone(&logs),
-            reports: reports_to,
+            reports: reports_to.clone(),
             runtime: Handle::current(),
         };
         // a supervisor gets a signal when the thread that started it ends: the thread must last
@@ -137,6 +140,7 @@ impl Processes {
             running: HashMap::new(),
             logs,
             groups,
+            prober: Prober::new(reports_to),
         })
     }
 
@@ -164,6 +168,17 @@ impl Processes {
                 end.asked.cancel();
             }
         }
+    }
+
+    /// Checks an instance's attempt once, and reports the result.
+    pub(crate) fn check(
+        &self,
+        attempt: (InstanceId, u32),
+        of: CheckOf,
+        check: &Arc<HealthCheck>,
+        port: Option<u16>,
+    ) {
+        self.prober.check(attempt, of, Arc::clone(check), port);
     }
 
     pub(crate) async fn next_report(&mut self) -> ExecutorReport {

@@ -9,7 +9,7 @@ use shared::{clock::millis, wire::Work};
 
 use crate::{
     config::SimulatedConfig,
-    ledger::{EndReason, ExecutorOrder, ExecutorReport, InstanceChange},
+    ledger::{CheckOf, EndReason, ExecutorOrder, ExecutorReport, InstanceChange},
 };
 
 /// Simulated instances. A state machine over the cell's clock.
@@ -17,11 +17,12 @@ use crate::{
 pub struct Simulated {
     start_ms: u64,
     task_ms: Option<u64>,
+    healthy_ms: u64,
     /// Future reports by time; the number keeps those of one moment in order.
     coming: BTreeMap<(u64, u64), ExecutorReport>,
     count: u64,
-    /// The running attempts.
-    alive: HashMap<InstanceId, u32>,
+    /// The running attempts, and from when on they pass checks.
+    alive: HashMap<InstanceId, (u32, u64)>,
 }
 
 impl Simulated {
@@ -30,6 +31,7 @@ impl Simulated {
         Self {
             start_ms: millis(config.start.0),
             task_ms: config.task.map(|span| millis(span.0)),
+            healthy_ms: millis(config.healthy.0),
             ..Self::default()
         }
     }
@@ -41,19 +43,26 @@ impl Simulated {
             ExecutorOrder::End {
                 instance, attempt, ..
             } => self.end(now_ms, *instance, *attempt),
+            ExecutorOrder::Check {
+                instance,
+                attempt,
+                of,
+                ..
+            } => self.check(now_ms, *instance, *attempt, *of),
         }
     }
 
     /// An instance that ran before this executor did: it can be ended like those that were launched.
     pub fn adopt(&mut self, instance: InstanceId) {
-        self.alive.insert(instance, 0);
+        self.alive.insert(instance, (0, 0));
     }
 
     /// The instance runs after the configured time; a task ends by itself if a time is configured
     /// for that.
     fn launch(&mut self, now_ms: u64, work: &Work, attempt: u32) {
-        self.alive.insert(work.instance, attempt);
         let runs_ms = now_ms + self.start_ms;
+        let alive = (attempt, runs_ms + self.healthy_ms);
+        self.alive.insert(work.instance, alive);
         let runs = InstanceChange::Running {
             pid: None,
             port: None,
@@ -63,6 +72,15 @@ impl Simulated {
             let ends = InstanceChange::Ended(EndReason::Exit(0));
             self.happens(runs_ms + task_ms, work.instance, attempt, ends);
         }
+    }
+
+    /// The instance passes every check once it has run for the configured time.
+    fn check(&mut self, now_ms: u64, instance: InstanceId, attempt: u32, of: CheckOf) {
+        let alive = self.alive.get(&instance);
+        let passed = alive.is_some_and(|(_, from_ms)| *from_ms <= now_ms);
+        let failure = (!passed).then(|| "simulated: too early".to_owned());
+        let checked = InstanceChange::Checked { of, failure };
+        self.happens(now_ms, instance, attempt, checked);
     }
 
     /// The instance ends at once, by a signal.
@@ -88,7 +106,8 @@ impl Simulated {
             && entry.key().0 <= now_ms
         {
             let report = entry.remove();
-            if self.alive.get(&report.instance) != Some(&report.attempt) {
+            let alive = self.alive.get(&report.instance);
+            if alive.map(|(attempt, _)| attempt) != Some(&report.attempt) {
                 continue;
             }
             if matches!(report.change, InstanceChange::Ended(_)) {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use placement::HealthCheck;
 use shared::InstanceId;
 use shared::wire::{EventInstance, Work};
 
@@ -24,6 +25,28 @@ pub enum ExecutorOrder {
         /// Without asking it first.
         at_once: bool,
     },
+    /// Check an instance once, and report the result.
+    Check {
+        /// Which instance.
+        instance: InstanceId,
+        /// Which attempt.
+        attempt: u32,
+        /// Of what.
+        of: CheckOf,
+        /// How.
+        check: Arc<HealthCheck>,
+        /// The port to connect to; none if the instance has none, and then it is not passed.
+        port: Option<u16>,
+    },
+}
+
+/// What a check is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CheckOf {
+    /// Whether the instance is healthy.
+    Health,
+    /// Whether it is ready to be used.
+    Ready,
 }
 
 /// What the executor is to do, and the events to publish.
@@ -58,12 +81,19 @@ pub struct ExecutorReport {
 /// See [`ExecutorReport`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum InstanceChange {
-    /// It runs.
+    /// Its process exists.
     Running {
         /// Its process.
         pid: Option<u32>,
         /// The port it was given.
         port: Option<u16>,
+    },
+    /// A check was done.
+    Checked {
+        /// Of what.
+        of: CheckOf,
+        /// Why it was not passed; none if it was.
+        failure: Option<String>,
     },
     /// It has ended, with every process that it started.
     Ended(EndReason),

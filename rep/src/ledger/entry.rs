@@ -2,13 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use placement::Span;
+use placement::{CheckKind, Span};
 use shared::AuctionId;
 use shared::wire::{EventInstance, Instance, InstanceState, Work};
 
 #[cfg(doc)]
 use super::HEALTHY_MS;
-use super::actions::Action;
+use super::{actions::Action, checks::Checks};
 
 /// One instance with a reservation.
 #[derive(Clone, Debug)]
@@ -31,6 +31,8 @@ pub(super) struct Entry {
     pub(super) expires_ms: u64,
     /// The lowest claim for which it was sent here.
     pub(super) claim: AuctionId,
+    /// The checks that it has passed or is to pass; none without any.
+    pub(super) checks: Option<Box<Checks>>,
     /// It runs elsewhere for a lower claim: it is ended, and never was.
     pub(super) duplicate: bool,
 }
@@ -53,12 +55,29 @@ impl Entry {
             address: self.port.map(|_| address.to_owned()),
             port: self.port,
             pid: self.pid,
-            ready: None,
+            ready: self.is_ready(),
             restarts: self.attempt,
             ended: self.ended.clone(),
             exit_code: self.exit_code,
             signal: self.signal,
             claim: Some(self.claim),
+        }
+    }
+
+    /// Whether it has no process, and is started again later.
+    pub(super) fn waits_for_restart(&self) -> bool {
+        let failing = self.checks.as_ref().is_some_and(|c| c.has_failed());
+        self.state == InstanceState::Restarting && !failing
+    }
+
+    /// Whether it is ready; none if nobody wants to know, or it has ended.
+    fn is_ready(&self) -> Option<bool> {
+        let check = self.work.ready.as_ref()?;
+        match self.state {
+            InstanceState::Exited | InstanceState::Crashed => None,
+            InstanceState::Running if check.kind == CheckKind::Process => Some(true),
+            InstanceState::Running => Some(self.checks.as_ref().is_some_and(|c| c.is_ready())),
+            _ => Some(false),
         }
     }
 

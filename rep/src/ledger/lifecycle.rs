@@ -15,8 +15,9 @@ use super::{
     room::{credit, request_of},
 };
 
-/// The delay before each restart; after the last one the instance is `crashed`.
-pub const RESTART_DELAYS_MS: [u64; 3] = [1_000, 2_000, 4_000];
+/// The delay before each restart; after the last one the instance is `crashed`. The first is immediate: most
+/// failures do not repeat, and those that do are slowed by the others.
+pub const RESTART_DELAYS_MS: [u64; 4] = [0, 1_000, 2_000, 4_000];
 /// An LRP that ran this long is healthy again: its restarts count from zero.
 pub const HEALTHY_MS: u64 = 300_000;
 /// The longest text about how an instance ended, characters.
@@ -29,7 +30,7 @@ impl Ledger {
             return;
         };
         // the process of the last attempt may be reported late, when the next one runs already
-        if entry.attempt != report.attempt || entry.state == InstanceState::Restarting {
+        if entry.attempt != report.attempt || entry.waits_for_restart() {
             return;
         }
         match report.change {
@@ -37,16 +38,31 @@ impl Ledger {
                 (entry.pid, entry.port) = (pid, port);
                 // it may be stopping by now: a process that was told to end can still report that it started
                 if entry.state == InstanceState::Starting {
-                    (entry.state, entry.since_ms) = (InstanceState::Running, now_ms);
-                    entry.running_ms = Some(now_ms);
-                    entry.ended = None;
-                    (entry.exit_code, entry.signal) = (None, None);
-                    let event = entry.event(kind::RUNNING, None);
-                    self.actions.push(event);
-                    self.left_starting();
+                    self.process_exists(now_ms, report.instance);
                 }
             }
-            InstanceChange::Ended(how) => self.ended(now_ms, report.instance, &how),
+            InstanceChange::Checked { of, failure } => {
+                self.checked(now_ms, report.instance, of, failure);
+            }
+            InstanceChange::Ended(how) => self.ended(now_ms, report.instance, how),
+        }
+    }
+
+    /// A starting instance runs, and is healthy as far as its request says what that means.
+    pub(super) fn runs(&mut self, now_ms: u64, id: InstanceId) {
+        let Some(entry) = self.instances.get_mut(&id) else {
+            return;
+        };
+        (entry.state, entry.since_ms) = (InstanceState::Running, now_ms);
+        entry.running_ms = Some(now_ms);
+        entry.ended = None;
+        (entry.exit_code, entry.signal) = (None, None);
+        let event = entry.event(kind::RUNNING, None);
+        let has_ready = entry.work.ready.is_some();
+        self.actions.push(event);
+        self.left_starting();
+        if has_ready {
+            self.check_readiness(now_ms, id);
         }
     }
 
@@ -67,6 +83,20 @@ impl Ledger {
                 }));
             }
             InstanceState::Stopping => {}
+            // it is being ended already, for another reason
+            InstanceState::Restarting if !entry.waits_for_restart() => {
+                (entry.state, entry.since_ms) = (InstanceState::Stopping, now_ms);
+                if let Some(checks) = &mut entry.checks {
+                    checks.forgive();
+                }
+                if duplicate {
+                    self.actions.push(Action::Execute(ExecutorOrder::End {
+                        instance: *id,
+                        attempt: entry.attempt,
+                        at_once: true,
+                    }));
+                }
+            }
             InstanceState::Restarting => {
                 entry.state = InstanceState::Stopping;
                 entry.running_ms = None;
@@ -84,30 +114,42 @@ impl Ledger {
                 if state == InstanceState::Starting {
                     self.left_starting();
                 }
+                self.stop_checks(id);
             }
         }
     }
 
-    fn ended(&mut self, now_ms: u64, id: InstanceId, how: &EndReason) {
+    fn ended(&mut self, now_ms: u64, id: InstanceId, how: EndReason) {
+        // how it took its end does not matter then, be it with exit code 0
+        let how = self.close_checks(&id).map_or(how, EndReason::Failed);
         let Some(entry) = self.instances.get_mut(&id) else {
             return;
         };
         if entry.state == InstanceState::Starting {
             self.cell.counts.starting -= 1;
             self.seq += 1;
-        } else if entry.state == InstanceState::Running && now_ms - entry.since_ms >= HEALTHY_MS {
+        }
+        // of an unhealthy one until its end was begun
+        let ran_until_ms = match entry.state {
+            InstanceState::Restarting => entry.since_ms,
+            _ => now_ms,
+        };
+        if entry
+            .running_ms
+            .is_some_and(|from| ran_until_ms.saturating_sub(from) >= HEALTHY_MS)
+        {
             entry.strikes = 0;
         }
         // the reason of a failed start quotes the system, and goes into every list of instances
         let text: String = how.to_string().chars().take(MAX_ENDED_CHARS).collect();
-        (entry.exit_code, entry.signal) = match how {
+        (entry.exit_code, entry.signal) = match &how {
             EndReason::Exit(code) => (Some(*code), None),
             EndReason::Signal(number) => (None, Some(*number)),
             EndReason::Over(_) | EndReason::Failed(_) => (None, None),
         };
         if entry.state == InstanceState::Stopping {
             self.release(now_ms, &id, InstanceState::Exited, Some("stopped".into()));
-        } else if *how == EndReason::Exit(0) {
+        } else if how == EndReason::Exit(0) {
             self.release(now_ms, &id, InstanceState::Exited, Some(text));
         // a task may have done half of its work: whoever sent it decides whether it is repeated
         } else if entry.work.kind == Kind::Task || entry.strikes == RESTART_DELAYS_MS.len() {
@@ -118,11 +160,18 @@ impl Ledger {
             // the port is free for others while it waits, so nobody may be sent there
             (entry.pid, entry.port) = (None, None);
             entry.strikes += 1;
-            self.restarts.insert((now_ms + wait_ms, id));
             entry.ended = Some(text);
-            let why = format!("starts again in {} s", wait_ms / 1_000);
+            let why = match wait_ms {
+                0 => "starts again at once".into(),
+                _ => format!("starts again in {} s", wait_ms / 1_000),
+            };
             let event = entry.event(kind::CRASHED, Some(why));
             self.actions.push(event);
+            if wait_ms == 0 {
+                self.restart(now_ms, &id);
+            } else {
+                self.restarts.insert((now_ms + wait_ms, id));
+            }
         }
     }
 
@@ -178,7 +227,7 @@ impl Ledger {
     }
 
     /// The count limits how many starts auctioneers send at a time, so it is news.
-    fn left_starting(&mut self) {
+    pub(super) fn left_starting(&mut self) {
         self.cell.counts.starting -= 1;
         self.seq += 1;
     }

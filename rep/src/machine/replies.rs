@@ -5,8 +5,9 @@ use shared::{
     AuctionId,
     clock::{CellTime, millis},
     wire::{
-        Acceptance, Advert, Bid, CellStart, Drain, DrainAnswer, Event, Instance, Instances,
-        InstancesAnswer, Stop, StopAnswer, WireError, code, kind, parse, to_bytes,
+        Acceptance, Advert, Bid, CellStart, Cordon, CordonAnswer, Drain, DrainAnswer, Event,
+        Instance, Instances, InstancesAnswer, Stop, StopAnswer, WireError, code, kind, parse,
+        to_bytes,
     },
 };
 
@@ -91,25 +92,74 @@ impl CellMachine {
     }
 
     /// Accepts no new work from now on, ends the instances after the deadline, and advertises it at
-    /// once.
+    /// once. Whether that is kept is for the driver to say.
     pub fn drain(&mut self, now_ms: u64, body: &[u8]) -> Result<DrainAnswer, WireError> {
         let drain = Drain::read(body)?;
         let deadline: Span = drain.deadline.unwrap_or(self.drain_deadline);
-        let cell = self.ledger.cell().cell.clone();
-        let instances = self.ledger.instance_count();
-        if self.ledger.drain(now_ms, millis(deadline.0)) {
-            self.advertise(now_ms, Trigger::AtOnce);
-            let event = Event {
-                count: instances,
-                ..Event::cell(kind::CELL_DRAINING, &cell)
-            };
-            self.out.push(CellOutput::Event(Box::new(event)));
+        let held = self.ledger.held();
+        if self.ledger.drain(now_ms, millis(deadline.0), drain.exit) {
+            self.tell_of_drain(now_ms);
         }
         Ok(DrainAnswer {
             v: shared::VERSION,
-            cell,
-            instances,
+            cell: self.ledger.cell().cell.clone(),
+            instances: held.instances,
+            managed: held.managed,
+            tasks: held.tasks,
             deadline,
+            exit: drain.exit,
+            kept: false,
+        })
+    }
+
+    pub(super) fn tell_of_drain(&mut self, now_ms: u64) {
+        self.advertise(now_ms, Trigger::AtOnce);
+        self.tell_of_cell(kind::CELL_DRAINING);
+    }
+
+    fn tell_of_cell(&mut self, kind: &str) {
+        let event = Event {
+            count: self.ledger.instance_count(),
+            ..Event::cell(kind, &self.ledger.cell().cell)
+        };
+        self.out.push(CellOutput::Event(Box::new(event)));
+    }
+
+    /// Accepts no new work from now on, keeps what runs, and advertises it at once.
+    pub fn cordon(&mut self, now_ms: u64, body: &[u8]) -> Result<CordonAnswer, WireError> {
+        Cordon::read(body)?;
+        let news = self.ledger.cordon();
+        self.is_cordoned(now_ms, news, kind::CELL_CORDONED)
+    }
+
+    /// Accepts work again, and advertises it at once.
+    pub fn uncordon(&mut self, now_ms: u64, body: &[u8]) -> Result<CordonAnswer, WireError> {
+        Cordon::read(body)?;
+        let news = self.ledger.uncordon();
+        self.is_cordoned(now_ms, news, kind::CELL_UNCORDONED)
+    }
+
+    fn is_cordoned(
+        &mut self,
+        now_ms: u64,
+        news: Option<bool>,
+        kind: &str,
+    ) -> Result<CordonAnswer, WireError> {
+        let Some(news) = news else {
+            let message = "the rep is ending: start it again first";
+            return Err(WireError::new(code::SHUTTING_DOWN, message));
+        };
+        if news {
+            self.advertise(now_ms, Trigger::AtOnce);
+            self.tell_of_cell(kind);
+        }
+        let cell = self.ledger.cell();
+        Ok(CordonAnswer {
+            v: shared::VERSION,
+            cell: cell.cell.clone(),
+            cordoned: cell.evacuating,
+            instances: self.ledger.instance_count(),
+            kept: false,
         })
     }
 

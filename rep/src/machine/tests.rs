@@ -102,6 +102,9 @@ fn text(output: &CellOutput) -> String {
             let how = if *at_once { "kill" } else { "end" };
             format!("{how} {instance} {attempt}")
         }
+        CellOutput::Execute(ExecutorOrder::Check { instance, of, .. }) => {
+            format!("check {of:?} of {instance}")
+        }
         CellOutput::Event(event) => format!("event {} {}", event.kind, event.count),
         CellOutput::AskNamesake => "ask who has our name".to_owned(),
     }

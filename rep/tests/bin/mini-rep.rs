@@ -1,6 +1,16 @@
-//! A cell alone, for tests: `mini-rep URL CONFIG` (as JSON), and what it calls itself with.
+//! A cell alone, for tests: `mini-rep URL CONFIG` (as JSON), and what it calls itself with. Also an instance that
+//! can be checked: `mini-rep serve FILE`.
 
-use std::{env, error::Error, process::ExitCode};
+use std::{
+    env,
+    error::Error,
+    fs,
+    io::{BufRead, BufReader, Write},
+    net::TcpListener,
+    process::ExitCode,
+    thread,
+    time::Duration,
+};
 
 use shared::{Subjects, nats, shutdown};
 
@@ -19,6 +29,11 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Vec<String>) -> Result<(), Box<dyn Error>> {
+    if let [serve, file] = args.as_slice()
+        && serve == "serve"
+    {
+        return answer(file);
+    }
     let [url, config]: [String; 2] = args
         .try_into()
         .map_err(|_| "usage: mini-rep URL CONFIG-AS-JSON")?;
@@ -38,10 +53,33 @@ fn run(args: Vec<String>) -> Result<(), Box<dyn Error>> {
             config,
             bus,
             Subjects::new("vendue")?,
-            shutdown::on_signals()?,
+            shutdown::gently_on_sigterm()?,
         )
         .await?;
         eprintln!("ended: {ended:?}");
         Ok(())
     })
+}
+
+/// Answers GET /up on `PORT` with the status in a file, once there is one, and all else with 404.
+fn answer(file: &str) -> Result<(), Box<dyn Error>> {
+    while fs::metadata(file).is_err() {
+        thread::sleep(Duration::from_millis(20));
+    }
+    let port: u16 = env::var("PORT")?.parse()?;
+    for stream in TcpListener::bind(("127.0.0.1", port))?.incoming() {
+        let mut stream = stream?;
+        let mut lines = BufReader::new(stream.try_clone()?).lines();
+        let first = lines.next().transpose()?.unwrap_or_default();
+        while lines
+            .next()
+            .is_some_and(|line| line.is_ok_and(|line| !line.is_empty()))
+        {}
+        let status = match first.strip_prefix("GET /up ") {
+            Some(_) => fs::read_to_string(file)?,
+            None => "404".into(),
+        };
+        let _ = write!(stream, "HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n");
+    }
+    Ok(())
 }

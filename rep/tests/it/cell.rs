@@ -165,10 +165,14 @@ async fn drain_takes_nothing_new_stops_the_rest_and_ends() {
     cell.wait_for(id, InstanceState::Running).await;
 
     let answer = cell
-        .ask("drain", json(&value!({"deadline": "300ms"})))
+        .ask("drain", json(&value!({"deadline": "300ms", "exit": true})))
         .await;
     assert_eq!(answer["instances"], 1);
     assert_eq!(answer["deadline"], "300ms");
+    assert_eq!(
+        (&answer["exit"], &answer["kept"]),
+        (&true.into(), &false.into())
+    );
     next_where(&mut adverts, |a| a["evacuating"] == true).await;
     let question = json(&value!({"auction": Uuid::new_v4()}));
     let start = cell.start_of(vec![work("web", 1)]).await;

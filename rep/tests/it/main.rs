@@ -4,9 +4,11 @@
 mod apart;
 mod cell;
 mod harness;
+mod health;
 mod isolation;
 mod killed;
 mod limits;
 mod messages;
 mod operators;
 mod process;
+mod service;

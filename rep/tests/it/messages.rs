@@ -44,6 +44,8 @@ async fn bad_input_is_answered_with_a_body_and_headers() {
         (own("start"), r#"{"v":2,"work":7}"#.into(), Some("v")),
         (own("stop"), r#"{"v":2,"app":"web"}"#.into(), Some("v")),
         (own("drain"), r#"{"v":2}"#.into(), Some("v")),
+        (own("cordon"), r#"{"v":2}"#.into(), Some("v")),
+        (own("uncordon"), r#"{"x":2}"#.into(), Some("x")),
         (own("set"), r#"{"v":2,"set":{}}"#.into(), Some("v")),
         (own("logs"), r#"{"v":2,"app":"web"}"#.into(), Some("v")),
         (subjects().instances(), r#"{"v":2}"#.into(), Some("v")),
@@ -76,7 +78,7 @@ async fn bad_input_is_answered_with_a_body_and_headers() {
     let stats = cell.client.request("$SRV.STATS.vendue-cell", "".into());
     let stats: Value = from(&stats.await.unwrap().payload);
     assert_eq!(
-        stats["endpoints"][0]["data"]["dropped_malformed"], 16,
+        stats["endpoints"][0]["data"]["dropped_malformed"], 18,
         "{stats}"
     );
     cell.end().await;
@@ -163,11 +165,13 @@ async fn a_message_meant_for_another_subject_changes_nothing() {
     let cell = Cell::start(&server, config("a")).await;
     let info = cell.client.request("$SRV.INFO.vendue-cell", "".into());
     let info = info.await.unwrap().payload;
-    for what in ["drain", "set", "stop", "start", "state", "logs"] {
+    for what in [
+        "drain", "cordon", "uncordon", "set", "stop", "start", "state", "logs",
+    ] {
         let answer = cell.ask(what, info.clone()).await;
         assert_eq!(answer["error"]["code"], "invalid_request", "{what}");
     }
-    for what in ["drain", "set", "stop", "start"] {
+    for what in ["drain", "cordon", "uncordon", "set", "stop", "start"] {
         let answer = cell.ask(what, "").await;
         assert_eq!(answer["error"]["code"], "invalid_request", "{what}");
     }
@@ -219,8 +223,10 @@ async fn it_is_a_nats_service() {
         .map(|e| e["subject"].as_str().unwrap())
         .collect();
     subjects.sort_unstable();
-    let own =
-        ["drain", "logs", "set", "start", "state", "stop"].map(|w| format!("vendue.cell.a.{w}"));
+    let own = [
+        "cordon", "drain", "logs", "set", "start", "state", "stop", "uncordon",
+    ]
+    .map(|w| format!("vendue.cell.a.{w}"));
     assert_eq!(subjects, own);
     cell.end().await;
 }

@@ -319,7 +319,7 @@ async fn a_crash_is_reported_and_restarted() {
     assert_eq!(crashed["instances"][0]["ended"], "signal 9");
     assert_eq!(crashed["instances"][0].get("final"), None);
     assert!(crashed["instances"][0]["ran"].is_string(), "{crashed}");
-    assert_eq!(crashed["reason"], "starts again in 1 s");
+    assert_eq!(crashed["reason"], "starts again at once");
     next_where(&mut events, |e| e["kind"] == "restarted").await;
     let again = cell.wait_for(id, InstanceState::Running).await;
     assert_eq!(again.restarts, 1);

@@ -21,8 +21,10 @@ pub mod reason {
     pub const RESTARTED: &str = "restarted";
     /// The cell has more instances of the app than the auctioneer expected.
     pub const CHANGED: &str = "changed";
-    /// The cell takes no new work.
+    /// The cell takes no new work: it drains.
     pub const DRAINING: &str = "draining";
+    /// The cell takes no new work: it is cordoned.
+    pub const CORDONED: &str = "cordoned";
     /// The instance was stopped before it was started.
     pub const STOPPED: &str = "stopped";
 }
@@ -273,6 +275,9 @@ pub struct Drain {
     /// How long instances may go on; `"0s"` stops them at once.
     #[serde(default)]
     pub deadline: Option<Span>,
+    /// Whether the rep ends when nothing is left; else it stays until it is uncordoned.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub exit: bool,
 }
 
 impl Drain {
@@ -291,10 +296,53 @@ pub struct DrainAnswer {
     pub v: Version,
     /// The cell.
     pub cell: String,
-    /// Instances that are still there.
+    /// Instances that are still there, …
     pub instances: usize,
+    /// … those of them that a manager replaces and stops, …
+    #[serde(default)]
+    pub managed: usize,
+    /// … and tasks, which may end by themselves until the deadline.
+    #[serde(default)]
+    pub tasks: usize,
     /// When they will be stopped, from now.
     pub deadline: Span,
+    /// Whether the rep ends when nothing is left.
+    #[serde(default)]
+    pub exit: bool,
+    /// Whether the cell is out of service after a restart, too.
+    #[serde(default)]
+    pub kept: bool,
+}
+
+/// To one cell: accept no new work, and keep what runs; or accept work again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cordon {
+    /// 1.
+    #[serde(default)]
+    pub v: Version,
+}
+
+impl Cordon {
+    /// Reads it from the wire. No body is an error: that may have been meant for something else.
+    pub fn read(body: &[u8]) -> Result<Self, WireError> {
+        parse_strict(body, "v")
+    }
+}
+
+/// The cell is cordoned, or is not any more.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CordonAnswer {
+    /// 1.
+    #[serde(default)]
+    pub v: Version,
+    /// The cell.
+    pub cell: String,
+    /// Whether it accepts no new work now.
+    pub cordoned: bool,
+    /// What it runs.
+    pub instances: usize,
+    /// Whether this holds after a restart, too.
+    pub kept: bool,
 }
 
 /// The last lines of an app's output on one cell.

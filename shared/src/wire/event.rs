@@ -29,6 +29,10 @@ pub mod kind {
     pub const UNKNOWN: &str = "unknown";
     /// An instance is running.
     pub const RUNNING: &str = "running";
+    /// An instance is ready to be used.
+    pub const READY: &str = "ready";
+    /// An instance is not ready any more; `reason` says which check it did not pass.
+    pub const NOT_READY: &str = "not-ready";
     /// An instance ended by itself with exit code 0.
     pub const EXITED: &str = "exited";
     /// An instance failed; `reason` says whether it will be started again.
@@ -44,8 +48,24 @@ pub mod kind {
     /// A cell is draining.
     pub const CELL_DRAINING: &str = "cell-draining";
 
+    /// A cell takes no new work, and keeps what runs.
+    pub const CELL_CORDONED: &str = "cell-cordoned";
+    /// A cell that was cordoned or drained takes work again.
+    pub const CELL_UNCORDONED: &str = "cell-uncordoned";
+
     /// What cells publish.
-    pub const OF_CELLS: [&str; 6] = [RUNNING, EXITED, CRASHED, RESTARTED, STOPPED, CELL_DRAINING];
+    pub const OF_CELLS: [&str; 10] = [
+        RUNNING,
+        READY,
+        NOT_READY,
+        EXITED,
+        CRASHED,
+        RESTARTED,
+        STOPPED,
+        CELL_DRAINING,
+        CELL_CORDONED,
+        CELL_UNCORDONED,
+    ];
     /// What auctioneers publish.
     pub const OF_AUCTIONEERS: [&str; 9] = [
         ASKED,

@@ -18,8 +18,8 @@ pub use app::{
     Rollout,
 };
 pub use cell::{
-    Acceptance, CellSet, CellSetAnswer, CellStart, Drain, DrainAnswer, Instance, InstanceState,
-    LogLine, Logs, LogsAnswer, Refusal, Work, reason,
+    Acceptance, CellSet, CellSetAnswer, CellStart, Cordon, CordonAnswer, Drain, DrainAnswer,
+    Instance, InstanceState, LogLine, Logs, LogsAnswer, Refusal, Work, reason,
 };
 pub use error::{
     ErrorBody, WireError, check_version, code, parse, parse_strict, read, read_nothing,

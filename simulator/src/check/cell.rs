@@ -296,6 +296,8 @@ impl CellNode {
                     self.coming.insert((at_ms, work.instance, attempt, true));
                 }
             }
+            // nothing here is sent with a check
+            CellOutput::Execute(ExecutorOrder::Check { .. }) => {}
             CellOutput::Execute(ExecutorOrder::End {
                 instance,
                 attempt,

@@ -170,6 +170,7 @@ impl SimCell {
         let drain = Drain {
             v: shared::VERSION,
             deadline: Some(Span(Duration::from_millis(deadline_ms))),
+            exit: true,
         };
         // a drain with a deadline is well-formed
         let _ = self.machine.drain(now_ms, &to_bytes(&drain));

@@ -221,10 +221,14 @@ fn row(entry: &PoolCell) -> Vec<Cell> {
 }
 
 fn state(entry: &PoolCell) -> &str {
-    match (entry.cell.evacuating, entry.silent) {
-        (true, _) => "draining",
-        (false, true) => "silent",
-        (false, false) => &entry.cell.status,
+    let cell = &entry.cell;
+    let instances = cell.counts.apps.values().sum::<u32>() + cell.counts.tasks;
+    match (cell.evacuating, cell.cordoned, entry.silent) {
+        (true, true, _) => "cordoned",
+        (true, false, _) if instances == 0 => "drained",
+        (true, false, _) => "draining",
+        (false, _, true) => "silent",
+        (false, _, false) => &cell.status,
     }
 }
 

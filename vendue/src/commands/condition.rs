@@ -47,7 +47,7 @@ const OPERATORS: [(&str, Operator); 6] = [
 fn fields() -> Value {
     let counted = json!({
         "cell": "", "index": 0, "total": {}, "available": {}, "starting": 0, "apps": {}, "tasks": 0,
-        "evacuating": false, "owners": {}, "tags": {}, "cpu_capped": 0, "cpu_uncapped": 0,
+        "evacuating": false, "cordoned": false, "owners": {}, "tags": {}, "cpu_capped": 0, "cpu_uncapped": 0,
     });
     let attributes = serde_json::to_value(Attributes::default()).unwrap_or_default();
     let tables = [counted, attributes].into_iter();

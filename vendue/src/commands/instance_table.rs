@@ -66,12 +66,16 @@ fn instance_row(located: &Located) -> Vec<Cell> {
     ]
 }
 
-/// How it ended, or ended before it was started again; of a stopped one the state says it.
+/// How it ended, or ended before it was started again, or that it is not ready; of a stopped one the state says it.
 fn note_of(located: &Located) -> &str {
     if located.was_stopped() {
         return "";
     }
-    located.instance.ended.as_deref().unwrap_or_default()
+    let instance = &located.instance;
+    if instance.state == InstanceState::Running && instance.ready == Some(false) {
+        return "not ready";
+    }
+    instance.ended.as_deref().unwrap_or_default()
 }
 
 fn queued_row(group: &QueuedGroup) -> Vec<Cell> {

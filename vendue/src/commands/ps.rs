@@ -37,7 +37,7 @@ pub(crate) struct PsArgs {
     /// Only instances in this zone; may be repeated
     #[arg(long, value_name = "ZONE")]
     zone: Vec<String>,
-    /// Only the addresses of running instances, one per line
+    /// Only the addresses of instances that run and are ready, one per line
     #[arg(long)]
     addresses: bool,
     /// Show the list again every 2 seconds until Ctrl-C
@@ -196,11 +196,7 @@ fn show(global: &Global, args: &PsArgs, found: &Found) -> anyhow::Result<()> {
 }
 
 fn show_addresses(format: Format, answers: &Answers) -> anyhow::Result<()> {
-    let running = answers
-        .instances
-        .iter()
-        .filter(|located| located.instance.state == InstanceState::Running);
-    let addresses: Vec<String> = running.filter_map(Located::endpoint).collect();
+    let addresses = addresses(answers);
     if format == Format::Json {
         return output::json(&json!({"v": shared::VERSION, "addresses": addresses}));
     }
@@ -208,6 +204,15 @@ fn show_addresses(format: Format, answers: &Answers) -> anyhow::Result<()> {
         output::say(address)?;
     }
     Ok(())
+}
+
+/// Where requests may be sent.
+fn addresses(answers: &Answers) -> Vec<String> {
+    let usable = answers.instances.iter().filter(|located| {
+        let instance = &located.instance;
+        instance.state == InstanceState::Running && instance.ready != Some(false)
+    });
+    usable.filter_map(Located::endpoint).collect()
 }
 
 #[cfg(test)]
@@ -261,6 +266,26 @@ mod tests {
             said("--zone z1", 3),
             "no instances there (0 cells answered); 3 have ended: --all shows them"
         );
+    }
+
+    #[test]
+    fn who_is_not_ready_has_no_address() {
+        let mut answers = Answers {
+            instances: ["lrp 0 running 1", "lrp 1 running 1", "lrp 2 starting 1"]
+                .map(located)
+                .into(),
+            ..Answers::default()
+        };
+        for (located, ready) in answers
+            .instances
+            .iter_mut()
+            .zip([Some(true), Some(false), None])
+        {
+            (located.instance.port, located.instance.ready) = (Some(61_001), ready);
+        }
+        assert_eq!(addresses(&answers), ["127.0.0.1:61001"]);
+        answers.instances[1].instance.ready = None;
+        assert_eq!(addresses(&answers).len(), 2);
     }
 
     #[test]

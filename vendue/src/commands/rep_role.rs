@@ -60,7 +60,7 @@ pub(crate) async fn rep(global: &Global, args: &RepArgs) -> anyhow::Result<Exit>
     // before anything is said of the connection
     rep::validate(&config).map_err(unusable)?;
     let subjects = Subjects::new(global.prefix.as_str()).map_err(Usage::because)?;
-    let shutdown = shutdown::on_signals()?;
+    let ending = shutdown::gently_on_sigterm()?;
     let options = NatsOptions {
         identity: Some(config.cell.clone()),
         // it hears what others advertise under its name, not its own advertisements
@@ -77,7 +77,7 @@ pub(crate) async fn rep(global: &Global, args: &RepArgs) -> anyhow::Result<Exit>
     let bus = connect(&options).await?;
     let (cell, zone, url) = (&config.cell, &config.zone, &bus.url);
     tracing::info!(cell, zone, url, "starting rep");
-    let ended = rep::run(config, bus, subjects, shutdown).await;
+    let ended = rep::run(config, bus, subjects, ending).await;
     let ended = ended.map_err(rep_error)?;
     tracing::info!(reason = ended.reason(), "rep stopped");
     Ok(Exit::Ok)

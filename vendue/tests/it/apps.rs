@@ -426,7 +426,7 @@ async fn waiting_for_what_was_not_placed_or_is_gone_says_so() {
     up.run(&sleepers("site", &["--placement-tag", "x"]))
         .expect(0, &["z1-cell-0"]);
     up.run(&["wait", "site"]).expect(0, &["1 running"]);
-    up.run(&["drain", "z1-cell-0", "--deadline", "0s"])
+    up.run(&["drain", "z1-cell-0", "--deadline", "0s", "--exit"])
         .expect(0, &[]);
     until("the cell to be gone", || {
         let cells = up.json(&["cells"]);

@@ -97,7 +97,7 @@ async fn commands_that_cannot_run_are_reported_as_crashed() {
     start("flap", &[], &["false"]);
     until("the cell to give up", || {
         let crashed = up.instances("flap", "crashed");
-        (crashed.len() == 1 && crashed[0]["restarts"] == 3)
+        (crashed.len() == 1 && crashed[0]["restarts"] == 4)
             .then_some(())
             .ok_or(format!("{:?}", up.json(&["ps", "flap", "--all"])))
     })

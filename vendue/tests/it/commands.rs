@@ -294,7 +294,7 @@ async fn a_drained_cell_ends_and_the_cluster_goes_on() {
     up.run(&[&["run", "--app", "a"], &sleep[..]].concat())
         .expect(0, &[]);
     up.run(&["wait", "a"]).expect(0, &["4 running"]);
-    up.run(&["drain", "z1-cell-0", "--deadline", "0s"])
+    up.run(&["drain", "z1-cell-0", "--deadline", "0s", "--exit"])
         .expect(0, &["z1-cell-0", "2 instances"]);
     until("the cell to be gone", || {
         let cells = up.json(&["cells"]);

@@ -122,7 +122,8 @@ fn an_lrp_that_failed_soon_is_not_healthy_however_old_the_cell_is() {
     let mut ledger = ledger();
     let mut now_ms = 4_000;
     ledger.start(now_ms, &start(vec![work(1, "a")]));
-    for (attempt, wait_ms) in [(0, 1_000), (1, 2_000)] {
+    ledger.report(now_ms, ends(1, 0, 1));
+    for (attempt, wait_ms) in [(1, 1_000), (2, 2_000)] {
         now_ms += HEALTHY_MS - 1;
         ledger.report(now_ms - HEALTHY_MS + 1, runs(1, attempt));
         ledger.report(now_ms, ends(1, attempt, 1));
@@ -135,8 +136,10 @@ fn an_lrp_that_failed_soon_is_not_healthy_however_old_the_cell_is() {
 #[test]
 fn restarts_are_as_documented() {
     let page = include_str!("../../../../docs/INSTANCES.md");
-    let [first, second, third] = RESTART_DELAYS_MS.map(|ms| ms / 1_000);
-    let delays = format!("started again after {first}, {second} and {third} s");
+    let [0, first, second, third] = RESTART_DELAYS_MS.map(|ms| ms / 1_000) else {
+        panic!("the first restart is not immediate");
+    };
+    let delays = format!("started again at once, then after {first}, {second} and {third} s");
     assert!(page.contains(&delays), "{delays}");
     for text in ["`exit 1`", "`signal 9`", "`over its memory limit`"] {
         assert!(page.contains(text), "{text}");

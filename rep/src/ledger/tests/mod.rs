@@ -3,7 +3,9 @@ use shared::{AuctionId, clock::CellTime, wire::kind};
 
 use super::{lifecycle::MAX_ENDED_CHARS, *};
 
+mod checks;
 mod claims;
+mod drains;
 mod lists;
 mod lives;
 mod promises;
@@ -103,6 +105,9 @@ fn summary(ledger: &mut Ledger) -> Vec<String> {
     let summary = |action: &Action| match action {
         Action::Execute(ExecutorOrder::Launch { attempt, .. }) => format!("launch {attempt}"),
         Action::Execute(ExecutorOrder::End { attempt, .. }) => format!("end {attempt}"),
+        Action::Execute(ExecutorOrder::Check { of, port, .. }) => {
+            format!("check {of:?} {}", port.unwrap_or_default())
+        }
         Action::Event { kind, reason, .. } => match reason {
             Some(reason) => format!("{kind}: {reason}"),
             None => (*kind).to_owned(),

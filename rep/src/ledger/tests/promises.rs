@@ -106,7 +106,7 @@ proptest! {
                     ledger.report(now_ms, ends(id, attempt, code));
                 }
                 Happens::Drain(after_ms) if now_ms > 20_000 => {
-                    ledger.drain(now_ms, after_ms);
+                    ledger.drain(now_ms, after_ms, false);
                 }
                 Happens::Drain(_) => {}
                 Happens::Time(ms) => {

@@ -1,0 +1,149 @@
+//! Out of service: a cell that accepts no new work, and keeps or ends what it runs.
+
+use placement::Kind;
+use shared::{InstanceId, WaveId};
+
+use super::{Ledger, entry::Entry};
+
+/// How far a drain has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Drain {
+    /// When the instances are stopped; none once that has begun.
+    at_ms: Option<u64>,
+    /// The rep ends when nothing is left.
+    exits: bool,
+    /// The rep was told to end: it is not in service again.
+    leaving: bool,
+    /// It ends its instances as soon as none is left that is worth waiting for.
+    hurries: bool,
+}
+
+/// What a cell holds, counted for operators.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// All instances with a reservation.
+    pub instances: usize,
+    /// Those of a manager, which replaces them elsewhere and stops them here.
+    pub managed: usize,
+    /// Tasks.
+    pub tasks: usize,
+}
+
+impl Ledger {
+    /// Accepts no new work from now on, and stops all instances `after_ms` from now. A second drain
+    /// replaces the time of the first, and whether the rep exits. Returns whether the cell did not drain before.
+    pub fn drain(&mut self, now_ms: u64, after_ms: u64, exits: bool) -> bool {
+        let mut at_ms = now_ms.saturating_add(after_ms);
+        if self.drain.leaving {
+            // nobody makes a rep stay that was told to end
+            at_ms = at_ms.min(self.drain.at_ms.unwrap_or(now_ms));
+        }
+        let first = !self.drains();
+        self.drain.at_ms = Some(at_ms);
+        self.drain.exits = exits || self.drain.leaving;
+        if first {
+            (self.cell.evacuating, self.cell.cordoned) = (true, false);
+            self.seq += 1;
+        }
+        // a deadline of 0 ends the instances in this very call
+        self.tick(now_ms);
+        first
+    }
+
+    /// Drains because the rep is to end. With a grace period it waits that long for what is worth it: tasks,
+    /// and instances that a manager replaces.
+    pub fn leave(&mut self, now_ms: u64, grace_ms: u64) -> bool {
+        self.drain.hurries = true;
+        let first = self.drain(now_ms, grace_ms, true);
+        self.drain.leaving = true;
+        first
+    }
+
+    /// Accepts no new work from now on, and keeps what runs, also of a drain. Returns whether that is
+    /// new; none if the rep is ending.
+    pub fn cordon(&mut self) -> Option<bool> {
+        if self.drain.leaving {
+            return None;
+        }
+        self.drain = Drain::default();
+        let first = !self.cell.cordoned;
+        if first {
+            (self.cell.evacuating, self.cell.cordoned) = (true, true);
+            self.seq += 1;
+        }
+        Some(first)
+    }
+
+    /// Accepts work again. Returns whether that is new; none if the rep is ending.
+    pub fn uncordon(&mut self) -> Option<bool> {
+        if self.drain.leaving {
+            return None;
+        }
+        self.drain = Drain::default();
+        let first = self.cell.evacuating;
+        if first {
+            (self.cell.evacuating, self.cell.cordoned) = (false, false);
+            self.seq += 1;
+        }
+        Some(first)
+    }
+
+    fn drains(&self) -> bool {
+        self.cell.evacuating && !self.cell.cordoned
+    }
+
+    /// Whether the drain is complete: no new work is accepted, and no instance is left.
+    pub fn is_drained(&self) -> bool {
+        self.drains() && self.instances.is_empty()
+    }
+
+    /// Whether it is drained and the rep ends therefore.
+    pub fn may_exit(&self) -> bool {
+        self.drain.exits && self.is_drained()
+    }
+
+    /// What holds a reservation.
+    pub fn held(&self) -> Held {
+        let mut held = Held::default();
+        for entry in self.instances.values() {
+            held.instances += 1;
+            held.managed += usize::from(entry.is_managed());
+            held.tasks += usize::from(entry.work.kind == Kind::Task);
+        }
+        held
+    }
+
+    /// When [`Ledger::tick_drain`] has something to do.
+    pub(super) fn next_drain_ms(&self) -> Option<u64> {
+        let at_ms = self.drain.at_ms?;
+        Some(if self.waits_in_vain() { 0 } else { at_ms })
+    }
+
+    fn waits_in_vain(&self) -> bool {
+        let worth_it = |entry: &Entry| entry.is_managed() || entry.work.kind == Kind::Task;
+        self.drain.hurries && !self.instances.values().any(worth_it)
+    }
+
+    /// Ends all instances when the deadline is over.
+    pub(super) fn tick_drain(&mut self, now_ms: u64) {
+        let Some(at_ms) = self.drain.at_ms else {
+            return;
+        };
+        if at_ms > now_ms && !self.waits_in_vain() {
+            return;
+        }
+        self.drain.at_ms = None;
+        let all: Vec<InstanceId> = self.instances.keys().copied().collect();
+        for id in all {
+            self.end(now_ms, &id, false);
+        }
+    }
+}
+
+impl Entry {
+    /// Whether a manager started it, which replaces and stops it.
+    fn is_managed(&self) -> bool {
+        let request = self.work.request.as_ref();
+        request.is_some_and(|id| WaveId::parse(id.as_str()).is_some())
+    }
+}
