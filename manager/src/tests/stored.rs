@@ -156,6 +156,7 @@ fn a_bucket_that_was_emptied_gets_another_id_and_stops_nothing() {
     // the same when it was deleted and created again
     w.give(ManagerInput::KvInterrupted);
     w.values.clear();
+    w.deleted.clear();
     w.revision = 0;
     w.give(ManagerInput::KvReady { revision: 0 });
     w.pass(5_000);

@@ -65,7 +65,7 @@ pub(super) struct World {
     pub(super) full: bool,
     next_command: u64,
     /// Revisions at which keys were deleted.
-    deleted: BTreeMap<String, u64>,
+    pub(super) deleted: BTreeMap<String, u64>,
     depth: u32,
 }
 

@@ -103,7 +103,9 @@ impl ManagerNode {
             } => {
                 let key = key.to_string();
                 if key != "lease" {
-                    out.note(|| format!("stores {key} over {expected:?}: {}", text(&value)));
+                    out.note(|| {
+                        format!("stores {key} over {expected:?}: {}", text(value.as_ref()))
+                    });
                     out.wrote = true;
                 }
                 self.writes.insert(write, now_ms + WRITE_MS);
@@ -385,7 +387,7 @@ fn read_command(text: &str) -> Option<AppCommand> {
     })
 }
 
-fn text(value: &Option<bytes::Bytes>) -> String {
+fn text(value: Option<&bytes::Bytes>) -> String {
     let Some(value) = value else {
         return "nothing".to_owned();
     };

@@ -81,7 +81,7 @@ const CASES: [Case; 5] = [
             rewrite(m, "cell.*.heartbeat", without) && rewrite(m, "inbox.*.found.*", without)
         }),
         run: restarts,
-        promise: "one of an index",
+        promise: "what is wanted runs",
     },
     Case {
         rule: "a list has all instances of its cell",
