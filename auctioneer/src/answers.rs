@@ -20,6 +20,7 @@ use shared::InstanceId;
 pub(crate) fn answered(parts: &mut Parts, dispatch: DispatchId, answer: &Acceptance) {
     // also of an answer that comes too late: what it says of the cell is true whoever waits for it
     parts.feed.answered(answer);
+    parts.feed.has_answered(&answer.cell);
     let Some(dispatch) = parts.dispatches.answered_by(dispatch, &answer.cell) else {
         return late(parts, answer);
     };

@@ -19,6 +19,7 @@ use crate::{
     answers,
     auction::{self, Planned},
     bidding::Bidding,
+    cell_events::CellEvents,
     claims,
     counters::Counters,
     dispatches::Dispatches,
@@ -55,6 +56,8 @@ pub struct Auctioneer {
     lookups: Lookups,
     stops: Stops,
     namesake: Namesake,
+    joined_events: CellEvents,
+    lost_events: CellEvents,
     /// The initial cells are known: a further one has joined.
     warm: bool,
     next_expire_ms: u64,
@@ -88,6 +91,8 @@ impl Auctioneer {
             lookups: Lookups::default(),
             stops: Stops::default(),
             namesake: Namesake::new(token),
+            joined_events: CellEvents::default(),
+            lost_events: CellEvents::default(),
             warm: false,
             next_expire_ms: 0,
             last_message_ms: 0,
@@ -376,8 +381,13 @@ impl Auctioneer {
         }
         // the cells of the first seconds were there before this auctioneer: reported, they would look like news
         if received.joined && self.warm {
-            let event = Event::cell(kind::CELL_JOINED, cell.as_ref());
-            parts.turn.event(event);
+            let has_answered = kind != ReportKind::Advert;
+            if self.joined_events.admit(parts.turn.now_ms, has_answered) {
+                let event = Event::cell(kind::CELL_JOINED, cell.as_ref());
+                parts.turn.event(event);
+            } else {
+                parts.turn.counters.dropped_cell_events += 1;
+            }
         }
         self.bidding.reported(parts, &cell, auction, kind);
     }
@@ -399,7 +409,11 @@ impl Auctioneer {
         self.lookups.cell_gone(&lost.name);
         self.stops.cell_gone(&lost.name);
         let turn = &mut self.parts.turn;
-        turn.event(lost_event(lost, why, turn.max_payload / 2));
+        if self.lost_events.admit(turn.now_ms, lost.has_answered) {
+            turn.event(lost_event(lost, why, turn.max_payload / 2));
+        } else {
+            turn.counters.dropped_cell_events += 1;
+        }
     }
 
     /// Forgets what was asked for requests that have ended.

@@ -69,6 +69,9 @@ pub struct Counters {
     pub dropped_too_fast: u64,
     /// Messages that the client did not accept for sending.
     pub dropped_unsent: u64,
+    /// Events about cells that joined or were lost, not published because there were too many of cells that
+    /// have never answered.
+    pub dropped_cell_events: u64,
     /// Remembered outcomes dropped early for lack of space.
     pub dropped_outcomes: u64,
 }

@@ -147,9 +147,10 @@ impl Feed {
 
     fn forget(&mut self, name: &str) -> Option<LostCell> {
         let (name, known) = self.cells.remove(name)?;
-        self.unproven.remove(&name);
+        let has_answered = !self.unproven.remove(&name);
         let cell = self.pool.get(&name);
         let lost = LostCell {
+            has_answered,
             apps: cell
                 .map(|cell| cell.counts.apps.clone())
                 .unwrap_or_default(),
@@ -365,7 +366,7 @@ impl Feed {
             if kind == ReportKind::Advert || self.unproven.is_empty() {
                 return self.no_room(now_ms, kind, envelope, counters);
             }
-            let displaced = self.unproven.pop_first();
+            let displaced = self.unproven.first().cloned();
             left = displaced.and_then(|name| self.forget(&name));
             counters.cells_displaced += 1;
         }
@@ -463,6 +464,11 @@ impl Feed {
         let still = |name: &Arc<str>| cells.get(name).is_some_and(|k| k.absent_until_ms > now_ms);
         self.unreachable.retain(still);
         self.unreachable.clone()
+    }
+
+    /// The cell has answered a question: it is there, and an advertisement alone can be made up.
+    pub(crate) fn has_answered(&mut self, cell: &str) {
+        self.unproven.remove(cell);
     }
 
     /// The cell missed a bid deadline.

@@ -190,6 +190,7 @@ impl Lookups {
             parts.turn.counters.stray_answers += 1;
             return;
         };
+        parts.feed.has_answered(&answer.cell);
         // a large answer comes in parts: the cell has answered with the last one
         if !answer.more {
             lookup.missing.remove(answer.cell.as_str());

@@ -35,8 +35,12 @@ pub(crate) fn remove_files(users: &[u32]) {
 }
 
 /// Kills these processes until none is found; false if some could not be killed.
-pub(crate) fn kill_all(mut find: impl FnMut() -> Vec<u32>) -> bool {
-    let give_up = Instant::now() + PATIENCE;
+pub(crate) fn kill_all(find: impl FnMut() -> Vec<u32>) -> bool {
+    kill_within(PATIENCE, find)
+}
+
+fn kill_within(patience: Duration, mut find: impl FnMut() -> Vec<u32>) -> bool {
+    let give_up = Instant::now() + patience;
     loop {
         let found = find();
         for pid in &found {
@@ -113,6 +117,29 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+
+    /// Needs root, to have a process that a thread of another user may not kill.
+    #[test]
+    fn a_process_that_must_not_be_killed_is_reported_as_left() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id();
+        let killed = std::thread::spawn(move || {
+            let nobody = rustix::fs::Uid::from_raw(65_534);
+            rustix::thread::set_thread_uid(nobody).unwrap();
+            kill_within(Duration::ZERO, || vec![pid])
+        });
+        assert!(!killed.join().unwrap());
+        assert!(child.try_wait().unwrap().is_none(), "it lives");
+        // a process that has ended is there until it is collected
+        let mut find = || match child.try_wait() {
+            Ok(None) => vec![pid],
+            _ => Vec::new(),
+        };
+        assert!(kill_within(PATIENCE, &mut find));
+    }
 
     #[test]
     fn a_process_is_found_by_what_it_was_started_with_and_killed() {

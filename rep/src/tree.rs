@@ -78,11 +78,21 @@ pub(crate) fn measure(root: &Path, most: u64) -> io::Result<Usage> {
 /// What is two levels down is moved up before its directory is removed: so neither the depth of a
 /// tree nor the length of its paths matters.
 pub(crate) fn remove(root: &Path) -> io::Result<()> {
-    match fs::unlink(root) {
-        Err(Errno::ISDIR | Errno::PERM) => {}
+    let refused = match fs::unlink(root) {
+        Err(refused @ (Errno::ISDIR | Errno::PERM)) => refused,
         other => return Ok(other?),
-    }
-    let top = open_directory(CWD, root)?;
+    };
+    // a file of others in a directory where only its owner may remove it; a link is not followed
+    let no_directory = |e: &io::Error| {
+        let raw = e.raw_os_error();
+        [Errno::NOTDIR, Errno::LOOP]
+            .map(|no| Some(no.raw_os_error()))
+            .contains(&raw)
+    };
+    let top = match open_directory(CWD, root) {
+        Err(error) if no_directory(&error) => return Err(refused.into()),
+        opened => opened?,
+    };
     let unique = Uuid::new_v4();
     let mut moved = 0_u64;
     loop {
@@ -198,6 +208,35 @@ mod tests {
         symlink(outside.path(), &root).unwrap();
         remove(&root).unwrap();
         assert!(!root.exists() && outside.path().exists());
+    }
+
+    /// Needs root, to have files that a thread of another user may not remove.
+    #[test]
+    fn what_must_not_be_removed_stays_and_the_error_says_why() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let home = tempfile::tempdir().unwrap();
+        let public = home.path().join("public");
+        std::fs::create_dir_all(public.join("directory/below")).unwrap();
+        std::fs::write(public.join("file"), "x").unwrap();
+        symlink("/", public.join("link")).unwrap();
+        for (path, mode) in [(home.path(), 0o755), (&public, 0o1777)] {
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(path, mode).unwrap();
+        }
+        let all = ["file", "directory", "link"].map(|name| public.join(name));
+        let there = all.clone();
+        let refused = std::thread::spawn(move || {
+            let nobody = rustix::fs::Uid::from_raw(65_534);
+            rustix::thread::set_thread_uid(nobody).unwrap();
+            all.map(|path| remove(&path).unwrap_err().kind())
+        });
+        let refused = refused.join().unwrap();
+        assert_eq!(refused, [io::ErrorKind::PermissionDenied; 3]);
+        for path in there {
+            assert!(path.symlink_metadata().is_ok(), "{}", path.display());
+        }
     }
 
     #[test]

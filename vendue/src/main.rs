@@ -10,6 +10,8 @@ mod cluster;
 mod commands;
 mod complete;
 mod context;
+#[cfg(test)]
+mod operations_page;
 mod output;
 mod process_usage;
 mod report;

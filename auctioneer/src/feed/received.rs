@@ -40,6 +40,8 @@ pub struct Received {
 pub struct LostCell {
     /// Its name.
     pub name: Arc<str>,
+    /// Whether it has ever answered a question: one that has not may be made up.
+    pub has_answered: bool,
     /// The ttl of its advertisements, milliseconds.
     pub ttl_ms: u64,
     /// Its long-running instances, by app.

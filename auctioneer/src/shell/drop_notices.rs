@@ -11,6 +11,7 @@ use crate::counters::Counters;
 pub(super) struct DropNotices {
     wrong_subject: (u64, Seldom),
     reply_subject: (u64, Seldom),
+    cell_events: (u64, Seldom),
 }
 
 impl DropNotices {
@@ -23,6 +24,10 @@ impl DropNotices {
         if let Some(times) = more(&mut self.reply_subject, counters.dropped_reply_subject) {
             let why = "the reply subject is no inbox";
             tracing::warn!(times, why, "not answered");
+        }
+        if let Some(times) = more(&mut self.cell_events, counters.dropped_cell_events) {
+            let why = "too many cells that have never answered joined or were lost";
+            tracing::warn!(times, why, "events not published");
         }
     }
 }

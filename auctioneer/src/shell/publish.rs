@@ -161,10 +161,7 @@ impl Shell {
         let (logged, left_out) = limit.next(Instant::now());
         if left_out > 0 {
             let what = if lost { "lost" } else { "joined" };
-            tracing::warn!(
-                left_out,
-                "cells {what}, and not logged; events have them all"
-            );
+            tracing::warn!(left_out, "cells {what}, and not logged; see the events");
         }
         match (logged, lost) {
             (true, true) => {

@@ -2,7 +2,11 @@
 
 use shared::wire::kind;
 
-use super::world::{TestCell, World};
+use super::{
+    lookups::{announced, found},
+    world::{TestCell, World},
+};
+use crate::{AuctioneerInput, AuctioneerOutput, MAX_CELL_EVENTS, feed::ReportKind};
 
 #[test]
 fn cells_come_and_go_by_event() {
@@ -65,4 +69,57 @@ fn a_lost_cell_names_as_many_apps_as_a_message_holds() {
     world.pass(16_000);
     let lost = &world.events(kind::CELL_LOST)[0];
     assert_eq!((lost.apps.len(), lost.count, lost.more), (10, 100, true));
+}
+
+/// So many cells join in one moment.
+fn many_join(world: &mut World, count: u32) {
+    for n in 0..count {
+        let name = format!("c{n}");
+        let mut cell = TestCell::new(&name, 1_000);
+        cell.incarnation = shared::Incarnation::from_u128(u128::from(n) + 100);
+        world.cells.insert(name.clone(), cell);
+        world.advertise(&name);
+    }
+}
+
+#[test]
+fn of_cells_that_have_never_answered_a_thousand_events_a_second_are_published() {
+    let mut world = World::new("dea");
+    let (most, more) = (MAX_CELL_EVENTS, MAX_CELL_EVENTS + 10);
+    many_join(&mut world, more);
+    assert_eq!(world.events(kind::CELL_JOINED).len(), most as usize);
+    assert_eq!(world.machine.counters().dropped_cell_events, 10);
+    // a second later there is room again
+    world.pass(1_000);
+    world.add("late");
+    assert_eq!(world.events(kind::CELL_JOINED).len(), most as usize + 1);
+    // all are lost in one moment: but who answered is always reported
+    let mut real = ["c1", "c2", "c3"];
+    world.ask_one("r", "web", 1, 1);
+    let sent = world.sent().remove(0);
+    world.deliver(&sent);
+    real[0] = &sent.cell;
+    let state = world.cell("c2").report(None);
+    world.receive(ReportKind::State, Some("c2"), state);
+    world.input(announced(9, &["s"]));
+    world.ask_one("s", "db", 1, 1);
+    let asked = world.out.iter().rev().find_map(|o| match o {
+        AuctioneerOutput::AskInstances { lookup, .. } => Some(*lookup),
+        _ => None,
+    });
+    world.input(AuctioneerInput::InstancesReported {
+        lookup: asked.unwrap(),
+        answer: Box::new(found("c3", &[])),
+    });
+    world.out.clear();
+    world.silence(20_000);
+    world.pass(20_000);
+    let lost = world.events(kind::CELL_LOST);
+    for name in real {
+        assert!(lost.iter().any(|event| event.about() == name), "{name}");
+    }
+    let dropped = world.machine.counters().dropped_cell_events - 10;
+    assert_eq!(lost.len() as u64 + dropped, u64::from(more) + 1);
+    assert!(dropped > 0);
+    assert_eq!(world.machine.counters().cells_lost, u64::from(more) + 1);
 }

@@ -2,6 +2,7 @@
 
 mod counters;
 mod desk;
+mod lists;
 mod owner;
 mod publish;
 mod requests;
@@ -168,7 +169,8 @@ pub async fn run(
 
 impl Shell {
     fn max_payload(&self) -> usize {
-        self.bus.client.server_info().max_payload
+        let of = |client: &async_nats::Client| client.server_info().max_payload;
+        of(&self.bus.client).min(of(&self.store.context.client()))
     }
 
     fn count(&self, what: Counted) {

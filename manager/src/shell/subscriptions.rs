@@ -7,14 +7,11 @@ use serde::Deserialize;
 use shared::{
     WaveId,
     nats::{BusError, is_no_responders},
-    wire::{
-        Envelope, ErrorBody, Event, InstancesAnswer, StartReply, WireError, check_version, code,
-        kind, read,
-    },
+    wire::{Envelope, ErrorBody, Event, StartReply, WireError, check_version, code, kind, read},
 };
 use tokio::{sync::mpsc, task::JoinSet};
 
-use super::{Counted, Shell};
+use super::{Counted, Shell, lists::read_list};
 use crate::{
     ids::QuestionId,
     io::{CellHeard, ManagerInput},
@@ -120,7 +117,6 @@ impl Shell {
         self.list(message, subject.by, Some(QuestionId(question)))
     }
 
-    /// Only instances of managers are passed on: there may be many others.
     fn list(
         &self,
         message: &Message,
@@ -128,15 +124,12 @@ impl Shell {
         question: Option<QuestionId>,
     ) -> Option<ManagerInput> {
         let body = &message.payload;
-        let list = check_version(body).and_then(|()| read::<InstancesAnswer>(body));
-        let mut list = self.readable(message, list)?;
+        let list = check_version(body).and_then(|()| read_list(body));
+        let list = self.readable(message, list)?;
         if list.cell != cell {
             self.count(Counted::WrongSubject);
             return None;
         }
-        let of_manager = |request: &shared::RequestId| WaveId::parse(request.as_str()).is_some();
-        list.instances
-            .retain(|instance| instance.request.as_ref().is_some_and(of_manager));
         let list = Box::new(list);
         Some(ManagerInput::Listed { question, list })
     }

@@ -42,7 +42,7 @@ enum Ended {
 
 /// Watches for as long as somebody listens.
 pub(super) async fn watch(store: Store, bus: Bus, inputs: mpsc::Sender<ManagerInput>) {
-    let mut wait = FIRST_WAIT;
+    let (mut wait, mut again) = (FIRST_WAIT, false);
     let mut connected = bus.connected.clone();
     loop {
         if connected.wait_for(|up| *up).await.is_err() {
@@ -50,10 +50,12 @@ pub(super) async fn watch(store: Store, bus: Bus, inputs: mpsc::Sender<ManagerIn
         }
         let began = Instant::now();
         let mut watched = Watched::new(&store, &inputs);
+        watched.again = again;
         let ended = tokio::select! {
             ended = watched.run() => ended,
             _ = connected.wait_for(|up| !*up) => Err(Ended::Interrupted("disconnected".into())),
         };
+        again |= watched.apps.current;
         let why = match ended {
             Err(Ended::Closed) => return,
             Err(why) => why,
@@ -86,6 +88,8 @@ struct Watched<'a> {
     revision: u64,
     apps: Reading,
     lease: Reading,
+    /// The buckets were there before.
+    again: bool,
 }
 
 /// How far one bucket was read.
@@ -105,6 +109,7 @@ impl<'a> Watched<'a> {
             revision: 0,
             apps: Reading::default(),
             lease: Reading::default(),
+            again: false,
         }
     }
 
@@ -120,10 +125,16 @@ impl<'a> Watched<'a> {
             }
         }
         if !created.is_empty() {
-            tracing::warn!(
-                buckets = created.join(", "),
-                "created because there was none; what runs of apps that another bucket had is left alone"
-            );
+            let buckets = created.join(", ");
+            if self.again {
+                tracing::error!(
+                    buckets,
+                    "the stored apps are gone: new buckets, what runs is left alone; restore an export with \
+                     `vendue app import --restore`"
+                );
+            } else {
+                tracing::info!(buckets, "created");
+            }
         }
         let (apps, nothing) = self.consume(Bucket::Apps).await?;
         self.apps.current = nothing;

@@ -158,6 +158,26 @@ async fn pages_and_messages_have_bounds() {
 }
 
 #[tokio::test]
+async fn the_counters_are_told_and_so_is_who_it_is() {
+    let Some(cluster) = Cluster::start().await else {
+        return;
+    };
+    let _manager = cluster.manager("m1").await;
+    cluster.put(web(1)).await;
+    let info = cluster.ask("$SRV.INFO.vendue-manager", &json!({})).await;
+    assert_eq!(info["metadata"]["name"], "m1", "{info}");
+    eventually_within(PATIENCE, "the counters", async || {
+        let stats = cluster.ask("$SRV.STATS.vendue-manager", &json!({})).await;
+        let endpoints = stats["endpoints"].as_array().unwrap();
+        let put = endpoints.iter().find(|e| e["name"] == "put").unwrap();
+        let data = &put["data"];
+        let told = data["apps"] == 1 && data["acting"] == 1 && data["dropped_malformed"] == 0;
+        told.then_some(()).ok_or(put.to_string())
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn what_two_people_put_at_once_is_answered_and_one_of_them_counts() {
     let Some(cluster) = Cluster::start().await else {
         return;

@@ -139,6 +139,15 @@ mod tests {
         other.sweep();
         assert!(!killed.exists());
         assert!(used.path().join("instance-0").exists() && foreign.exists());
+        // what a supervisor holds at first is swept when that is killed
+        fs::create_dir(&killed).unwrap();
+        let supervisor = File::open(&killed).unwrap();
+        supervisor.lock_shared().unwrap();
+        other.sweep();
+        assert!(killed.exists());
+        drop(supervisor);
+        other.sweep();
+        assert!(!killed.exists());
         let path = other.path().to_owned();
         drop(other);
         assert!(!path.exists());

@@ -4,6 +4,7 @@ mod accounts;
 mod follow;
 mod groups;
 mod home;
+mod jobs;
 mod logs;
 mod ports;
 mod probe;

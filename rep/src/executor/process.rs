@@ -30,6 +30,7 @@ use super::{
     follow::{EndSignal, Started, follow},
     groups::Groups,
     home::Home,
+    jobs::next_job,
     logs::Logs,
     ports::{Port, Ports},
     probe::Prober,
@@ -211,14 +212,9 @@ impl Spawner {
     fn serve(mut self, jobs: &threads::Receiver<Job>) {
         let mut swept = Instant::now();
         loop {
-            let job = match jobs.recv_timeout(SWEEP.saturating_sub(swept.elapsed())) {
-                Ok(job) => job,
-                Err(threads::RecvTimeoutError::Timeout) => {
-                    sweep(&self.groups, &self.users, &self.home);
-                    swept = Instant::now();
-                    continue;
-                }
-                Err(threads::RecvTimeoutError::Disconnected) => return,
+            let sweep = || sweep(&self.groups, &self.users, &self.home);
+            let Some(job) = next_job(jobs, &mut swept, SWEEP, sweep) else {
+                return;
             };
             let (instance, attempt) = (job.work.instance, job.attempt);
             let started = if job.end.is_given() {

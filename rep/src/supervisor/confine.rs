@@ -80,13 +80,9 @@ fn drop_capabilities(user: Option<(u32, u32)>) -> io::Result<()> {
     if rustix::process::geteuid().is_root() {
         for bit in 0..64 {
             let capability = CapabilitySet::from_bits_retain(1 << bit);
-            match rustix::thread::remove_capability_from_bounding_set(capability) {
-                Ok(()) => {}
-                // the kernel knows no more
-                Err(Errno::INVAL) => break,
-                // a container without CAP_SETPCAP: another user than root has none anyway
-                Err(Errno::PERM) if !becomes_root => break,
-                Err(error) => return Err(error.into()),
+            let dropped = rustix::thread::remove_capability_from_bounding_set(capability);
+            if !may_have_more(dropped, becomes_root)? {
+                break;
             }
         }
     }
@@ -100,6 +96,18 @@ fn drop_capabilities(user: Option<(u32, u32)>) -> io::Result<()> {
     Ok(rustix::thread::set_capabilities(None, none_inherited)?)
 }
 
+/// Whether there may be more capabilities after one of which this is the answer to dropping it.
+fn may_have_more(dropped: Result<(), Errno>, becomes_root: bool) -> Result<bool, Errno> {
+    match dropped {
+        Ok(()) => Ok(true),
+        // the kernel knows no more
+        Err(Errno::INVAL) => Ok(false),
+        // a container without CAP_SETPCAP: another user than root has none anyway
+        Err(Errno::PERM) if !becomes_root => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// An IPC namespace of its own, if that is allowed: shared memory, semaphores and message queues of
 /// System V and of POSIX end with the instance, and no other one sees them.
 #[expect(
@@ -108,4 +116,28 @@ fn drop_capabilities(user: Option<(u32, u32)>) -> io::Result<()> {
 )]
 fn own_ipc() {
     let _ = rustix::thread::unshare(UnshareFlags::NEWIPC);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_would_keep_a_capability_is_not_started() {
+        for (dropped, becomes_root, expected) in [
+            (Ok(()), false, Ok(true)),
+            (Ok(()), true, Ok(true)),
+            (Err(Errno::INVAL), true, Ok(false)),
+            (Err(Errno::PERM), false, Ok(false)),
+            // root that executes a program would get them all
+            (Err(Errno::PERM), true, Err(Errno::PERM)),
+            (Err(Errno::NOSYS), false, Err(Errno::NOSYS)),
+        ] {
+            assert_eq!(
+                may_have_more(dropped, becomes_root),
+                expected,
+                "{dropped:?}"
+            );
+        }
+    }
 }

@@ -350,6 +350,13 @@ const FIGURES: &[(&str, &str, &str, &str, u64)] = &[
         1,
     ),
     (
+        "PROTOCOL.md",
+        "at most {} `cell-joined` and",
+        "auctioneer/src",
+        "MAX_CELL_EVENTS",
+        1,
+    ),
+    (
         "ARCHITECTURE.md",
         "| a definition | {} KiB |",
         "manager/src",

@@ -1,6 +1,7 @@
 //! `up`: a whole cluster in one process, beside a private nats-server.
 
 mod connections;
+mod manager;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -56,6 +57,12 @@ pub(crate) struct UpArgs {
     /// Let everybody on this machine use the private server
     #[arg(long)]
     no_auth: bool,
+    /// Keep the apps of `vendue app` in this directory [default: one that is removed at the end]
+    #[arg(long, value_name = "DIR", conflicts_with = "no_manager")]
+    data: Option<PathBuf>,
+    /// Run no manager: `vendue app` does not work
+    #[arg(long)]
+    no_manager: bool,
     /// Give every program a key of its own and only the permissions of its role, as `vendue auth` does
     #[arg(long, conflicts_with = "no_auth")]
     secure: bool,
@@ -81,7 +88,7 @@ pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Exit> {
     let cells = args.configs();
     let policy = super::policy::load_to_run(&args.policy)?;
     let shutdown = shutdown::on_signals()?;
-    let (connections, mut server) = prepare(global, args, &cells).await?;
+    let (connections, mut server, _data) = prepare(global, args, &cells).await?;
     if args.until_stdin_ends {
         tokio::spawn(end_with_stdin(shutdown.clone()));
     }
@@ -102,6 +109,17 @@ pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Exit> {
         cells,
     )
     .await?;
+    let no_manager = CancellationToken::new();
+    if args.runs_manager() {
+        let config = manager::config(server.is_none(), &cluster.subjects);
+        let connected = connections.connect("manager", Some(&config.name), Echo::All);
+        let bus = connected.await?;
+        let (stop, failed) = (stop_roles.clone(), no_manager.clone());
+        let run = manager::run(config, bus, cluster.subjects.clone(), stop, failed);
+        roles.spawn(async move { ("manager".to_owned(), run.await) });
+    } else {
+        no_manager.cancel();
+    }
     let ending = connections.options.ending.clone();
     let access = Access {
         port: server.as_ref().map(Server::port),
@@ -110,8 +128,9 @@ pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Exit> {
     };
     let works = async {
         ready(&cluster, args.cells).await?;
+        manager::until_ready(&cluster.bus, &cluster.subjects, &no_manager).await;
         // with nobody to read it, the cluster is no worse
-        let _ = access.announce(args, global);
+        let _ = access.announce(args, global, !no_manager.is_cancelled());
         std::future::pending().await
     };
     let done = tokio::select! {
@@ -144,26 +163,34 @@ fn auctioneer_of(joins: bool, policy: Policy) -> auctioneer::AuctioneerConfig {
     }
 }
 
-/// The private server, unless another is joined, and how to connect to it.
+/// The private server, unless another is joined, how to connect to it, and where it stores apps.
 async fn prepare(
     global: &Global,
     args: &UpArgs,
     cells: &[rep::RepConfig],
-) -> anyhow::Result<(Connections, Option<Server>)> {
+) -> anyhow::Result<(Connections, Option<Server>, Option<manager::Data>)> {
     let joins = global.nats.is_some() || global.context.is_some();
     if joins && args.secure {
         return Err(Usage::because(
             "--secure makes keys for a private server; with --nats or --context none is started",
         ));
     }
+    if joins && args.data.is_some() {
+        return Err(Usage::because(
+            "--data is where a private server stores apps; with --nats or --context none is started",
+        ));
+    }
     let keys = args.secure.then(|| Keys::make(global, cells)).transpose()?;
+    let stores = !joins && args.runs_manager();
+    let data = stores.then(|| manager::Data::at(args.data.as_deref()));
+    let data = data.transpose()?;
     let server = if joins {
         None
     } else {
-        Some(start(args, keys.as_ref()).await?)
+        Some(start(args, keys.as_ref(), data.as_ref()).await?)
     };
     let options = options(global, server.as_ref());
-    Ok((Connections { options, keys }, server))
+    Ok((Connections { options, keys }, server, data))
 }
 
 /// How to reach the private server, or the one that is joined.
@@ -203,6 +230,11 @@ async fn spawn(
 }
 
 impl UpArgs {
+    /// The permissions that --secure gives are not those of a manager.
+    fn runs_manager(&self) -> bool {
+        !self.no_manager && !self.secure
+    }
+
     fn configs(&self) -> Vec<rep::RepConfig> {
         let total = Resources {
             cpu_millis: self.cell_cpu,
@@ -231,7 +263,11 @@ impl UpArgs {
     }
 }
 
-async fn start(args: &UpArgs, keys: Option<&Keys>) -> anyhow::Result<Server> {
+async fn start(
+    args: &UpArgs,
+    keys: Option<&Keys>,
+    data: Option<&manager::Data>,
+) -> anyhow::Result<Server> {
     if std::env::var_os("NATS_URL").is_some_and(|url| !url.is_empty()) {
         note("NATS_URL is set, but `up` starts a server of its own; --nats URL joins one");
     }
@@ -242,11 +278,13 @@ async fn start(args: &UpArgs, keys: Option<&Keys>) -> anyhow::Result<Server> {
         Some(0) => Port::Any,
         Some(port) => Port::Fixed(port),
     };
-    let config = keys.map(|keys| server_config(keys.directory.roster()));
+    let permissions = keys.map(|keys| server_config(keys.directory.roster()));
+    let mut config = permissions.transpose()?.unwrap_or_default();
+    config.extend(data.map(manager::Data::config));
     let options = Options {
         port,
         token,
-        config: config.transpose()?.unwrap_or_default(),
+        config,
         ..Options::default()
     };
     Server::start(options).await.map_err(|error| match error {
@@ -336,11 +374,11 @@ struct Access {
 
 impl Access {
     /// Says where it is and what to type.
-    fn announce(&self, args: &UpArgs, global: &Global) -> anyhow::Result<()> {
+    fn announce(&self, args: &UpArgs, global: &Global, managed: bool) -> anyhow::Result<()> {
         if global.output == Format::Json {
             let mut line = json!({
                 "v": shared::VERSION, "nats": self.url, "prefix": global.prefix, "policy": args.policy,
-                "cells": args.cells, "zones": args.zones.min(args.cells), "pid": std::process::id(),
+                "cells": args.cells, "zones": args.zones.min(args.cells), "manager": managed, "pid": std::process::id(),
             });
             if let Some(key) = &self.key {
                 line["nkey"] = json!(key);
@@ -366,8 +404,9 @@ impl Access {
         }
         let (cells, zones) = (args.cells, args.zones.min(args.cells));
         let policy = &args.policy;
+        let manager = if managed { "one manager, " } else { "" };
         output::say(format_args!(
-            "one auctioneer (policy {policy}), {} in {}",
+            "one auctioneer (policy {policy}), {manager}{} in {}",
             counted(usize::try_from(cells)?, "cell"),
             counted(usize::try_from(zones)?, "zone"),
         ))?;

@@ -40,7 +40,7 @@ fn keys(document: &Value) -> BTreeSet<String> {
 }
 
 #[track_caller]
-fn check(command: &str, document: &Value) {
+pub(crate) fn check(command: &str, document: &Value) {
     let page = page();
     let (always, optional) = &page[command];
     assert_eq!(document["v"], 1, "{command}: {document}");

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
+mod app_commands;
 mod app_files;
 mod apps;
 mod bad_input;
@@ -11,6 +12,7 @@ mod commands;
 mod common;
 mod completions;
 mod demo;
+mod managers;
 mod offline;
 mod operators;
 mod policy;

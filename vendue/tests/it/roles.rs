@@ -18,6 +18,10 @@ impl Role {
         Self(command.stderr(Stdio::null()).spawn().unwrap())
     }
 
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.0)
+    }
+
     pub(crate) fn end(&mut self) {
         kill_process(Pid::from_child(&self.0), Signal::TERM).unwrap();
         assert!(self.0.wait().unwrap().success());

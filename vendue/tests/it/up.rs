@@ -240,3 +240,35 @@ async fn without_authentication_and_on_a_server_that_runs() {
     assert_eq!(cells["total"], 2);
     assert_eq!(open.json(&["cells"])["total"], 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn apps_that_were_put_are_there_again_after_a_restart() {
+    let data = tempfile::tempdir().unwrap();
+    let started = |data: &std::path::Path| {
+        let mut command = vendue();
+        command
+            .args([
+                "up", "--port", "0", "--cells", "1", "--grace", "1s", "--data",
+            ])
+            .arg(data);
+        Up::of(command)
+    };
+    let file = data.path().join("kept.json");
+    let definition = r#"{"app":"kept","instances":2,"memory_mb":16,"disk_mb":16,"run":{"command":["sleep","1000"]}}"#;
+    std::fs::write(&file, definition).unwrap();
+    let mut up = started(data.path());
+    if up.said["manager"] == false {
+        // this server is too old for a manager: the cluster works without
+        up.run(&["health"]).expect(0, &[]);
+        return;
+    }
+    up.run(&["app", "put", file.to_str().unwrap()])
+        .expect(0, &[]);
+    up.run(&["wait", "kept", "--instances", "2"])
+        .expect(0, &["2 running"]);
+    up.signal(Signal::TERM);
+    assert!(up.child.wait().unwrap().success());
+    let up = started(data.path());
+    up.run(&["wait", "kept", "--instances", "2", "--timeout", "60s"])
+        .expect(0, &["2 running"]);
+}

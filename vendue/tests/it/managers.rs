@@ -1,0 +1,101 @@
+//! `vendue manager` as a program of its own.
+
+use rustix::process::{Signal, kill_process};
+use serde_json::Value;
+use testkit::NatsServer;
+
+use crate::{
+    common::{Finished, end, run, until, vendue},
+    roles::Role,
+};
+
+/// Whether a server can be used by managers: on an older one that is what is tested.
+async fn is_too_old(server: &NatsServer) -> bool {
+    let version = server.client().await.server_info().version;
+    ["2.9.", "2.10."].iter().any(|old| version.starts_with(old))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_settings_and_servers_are_refused_with_what_to_do() {
+    for (args, expected) in [
+        (&["--replicas", "2"][..], "1, 3 or 5"),
+        (&["--bucket", "a.b"], "bucket"),
+        (&["--name", "a b"], "name"),
+        (&["--state-nkey", "/no/such/file"], "/no/such/file"),
+    ] {
+        let mut command = vendue();
+        command.args(["manager", "--nats", "nats://127.0.0.1:1"]);
+        let said = end(command.args(args));
+        assert!(matches!(said.code, Some(1 | 2)), "{args:?} {said:?}");
+        said.expect(said.code.unwrap(), &[expected]);
+    }
+    let server = NatsServer::start().await;
+    let said = run(&["manager", "--nats", &server.url()]);
+    let expected = if is_too_old(&server).await {
+        "2.11.15 or newer"
+    } else {
+        "start nats-server with -js"
+    };
+    said.expect(1, &[expected]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_the_other_goes_on_when_the_one_that_acts_is_killed() {
+    let data = tempfile::tempdir().unwrap();
+    let config = format!("jetstream {{ store_dir: \"{}\" }}", data.path().display());
+    let server = NatsServer::with_config(&config).await;
+    if is_too_old(&server).await {
+        let said = run(&["manager", "--nats", &server.url()]);
+        said.expect(1, &["2.12.6 or newer"]);
+        return;
+    }
+    let url = server.url();
+    let role = |args: &[&str]| Role::start(vendue().args(args).env("NATS_URL", &url));
+    let _up = role(&[
+        "up",
+        "--nats",
+        &url,
+        "--no-manager",
+        "--cells",
+        "2",
+        "--grace",
+        "1s",
+    ]);
+    let first = role(&["manager", "--name", "first"]);
+    let at = |args: &[&str]| -> Finished { end(vendue().args(args).env("NATS_URL", &url)) };
+    let acting = async |name: &str| {
+        until(name, || {
+            let client = at(&["app", "list", "--output", "json"]);
+            let list: Value = serde_json::from_str(&client.out).unwrap_or_default();
+            let acts = list["manager"] == name && list["acting"] == true;
+            acts.then_some(()).ok_or(client.out + &client.err)
+        })
+        .await;
+    };
+    acting("first").await;
+    let file = data.path().join("web.json");
+    let definition = r#"{"app":"web","instances":2,"memory_mb":16,"disk_mb":16,"run":{"command":["sleep","1000"]}}"#;
+    std::fs::write(&file, definition).unwrap();
+    at(&["app", "put", file.to_str().unwrap()]).expect(0, &[]);
+    at(&["wait", "web", "--instances", "2"]).expect(0, &["2 running"]);
+    let ids = || {
+        let instances = at(&["ps", "web", "--output", "json"]).json();
+        let instances = instances["instances"].as_array().unwrap().clone();
+        let ids: Vec<Value> = instances.iter().map(|i| i["instance"].clone()).collect();
+        ids
+    };
+    let before = ids();
+    let second = role(&["manager", "--name", "second"]);
+    kill_process(first.pid(), Signal::KILL).unwrap();
+    acting("second").await;
+    at(&["app", "scale", "web", "3"]).expect(0, &[]);
+    at(&["wait", "web", "--instances", "3"]).expect(0, &["3 running"]);
+    let after = ids();
+    assert_eq!(after.len(), 3);
+    assert!(
+        before.iter().all(|id| after.contains(id)),
+        "{before:?} {after:?}"
+    );
+    let mut second = second;
+    second.end();
+}
