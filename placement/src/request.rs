@@ -9,6 +9,7 @@ use crate::{
     invalid::{Invalid, check_count, check_name},
     near::Item,
     resources::{Amounts, MAX_AMOUNT, Resource},
+    secret::{MAX_SECRETS, Secret},
     times::{Span, Stamp},
     traits::Trait,
     words::shorten,
@@ -148,6 +149,9 @@ pub struct Run {
     /// Whether it needs a port, given to it as `PORT`.
     #[serde(default, skip_serializing_if = "is_false")]
     pub port: bool,
+    /// Files of the cell that it gets; the cell reads them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<Secret>,
 }
 
 /// One instance to be placed: a request and an index of it.
@@ -399,6 +403,10 @@ impl Run {
                 name.len() + 1 + value.len(),
                 MAX_TEXT - 1,
             )?;
+        }
+        check_count("run.secrets", self.secrets.len(), MAX_SECRETS)?;
+        for (n, secret) in self.secrets.iter().enumerate() {
+            secret.check(&format!("run.secrets[{n}]"))?;
         }
         let words = self.command.iter().map(String::len);
         let variables = self

@@ -83,6 +83,9 @@ pub struct ProcessConfig {
     /// Where instances get their directories (default: one of the rep's own under the system's
     /// temporary directory). Other users must be able to pass through it.
     pub state_dir: Option<PathBuf>,
+    /// The directory below which files are that requests may name as secrets (default: none, and no instance
+    /// with secrets is accepted).
+    pub secrets: Option<PathBuf>,
     /// The ports for instances that ask for one, first and last (default 61001 to 65535, outside
     /// the ranges from which systems choose ports themselves).
     pub ports: (u16, u16),
@@ -295,6 +298,7 @@ impl Default for ProcessConfig {
             run_as: None,
             users: (70_000, 79_999),
             state_dir: None,
+            secrets: None,
             ports: (61_001, 65_535),
             supervisor: None,
             memory: MemoryLimit::Auto,

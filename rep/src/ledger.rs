@@ -35,6 +35,9 @@ const RECENT: usize = 64;
 /// … and for how long: by then no auctioneer waits for their starts any more.
 const RECENT_MS: u64 = 60_000;
 
+/// What the machine lacks for an instance, in words; none if it has all.
+pub type Lacks<'a> = &'a dyn Fn(&Work) -> Option<String>;
+
 /// One cell's reservations and instances.
 #[derive(Clone, Debug)]
 pub struct Ledger {
@@ -140,6 +143,11 @@ impl Ledger {
     /// Judges each instance of a start: accepted and reserved, or refused with the reason. An
     /// instance that is already reserved is accepted again, without effect.
     pub fn start(&mut self, now_ms: u64, start: &CellStart) -> Acceptance {
+        self.start_unless(now_ms, start, &|_| None)
+    }
+
+    /// As [`Ledger::start`], but what is new is refused for a reason that `lacks` gives.
+    pub fn start_unless(&mut self, now_ms: u64, start: &CellStart, lacks: Lacks<'_>) -> Acceptance {
         // `believed` counts what runs before each instance in the order of the message, so a repeat that
         // comes later is not part of it yet: for each app, the repeats of reserved instances that come later in this message
         let mut to_come: BTreeMap<&str, u32> = BTreeMap::new();
@@ -158,7 +166,7 @@ impl Ledger {
                 *count -= 1;
             }
             let later = to_come.get(work.app.as_str()).copied().unwrap_or(0);
-            match self.judge(now_ms, start, work, later) {
+            match self.judge(now_ms, start, work, (later, lacks)) {
                 Ok(Judged::Repeat) => accepted.push(work.instance),
                 Ok(Judged::New) => {
                     self.accept(now_ms, start.expires_ms.as_ms(), work, start.auction);
@@ -292,7 +300,7 @@ impl Ledger {
         now_ms: u64,
         start: &CellStart,
         work: &Work,
-        later: u32,
+        (later, lacks): (u32, Lacks<'_>),
     ) -> Result<Judged, Refusal> {
         // known ids first: a repeat gets the first answer, whatever has become of the cell since
         if let Some(judged) = self.judge_repeat(now_ms, start, work) {
@@ -318,6 +326,9 @@ impl Ledger {
         }
         if self.needs_run && work.run.is_none() {
             return Err(refuse("nothing to run: the request has no run.command"));
+        }
+        if let Some(why) = lacks(work) {
+            return Err(refuse(&why));
         }
         for (field, needed, asked_mb) in [
             ("memory_mb", self.needs_size[0], work.memory_mb),

@@ -15,6 +15,7 @@ mod machine;
 mod mark;
 mod operators;
 mod outbox;
+mod secrets;
 mod service;
 mod shell;
 pub mod sim;

@@ -217,7 +217,7 @@ impl Outbox {
 
     /// Returns whether the client or the queue took it.
     fn hand_over(&self, out: Out) -> bool {
-        // nearly always the client has room; to wake a task for each message costs as much as a tenth of a bid
+        // nearly always the client has room; to wake a task for each message costs as much as a twentieth of a bid
         if self.behind.load(Ordering::Acquire) == 0
             && let Some(sent) = send(&self.client, &out).now_or_never()
         {

@@ -31,6 +31,7 @@ use crate::{
     mark::{Mark, MarkFile},
     operators::Operators,
     outbox::{Counters, Outbox, Question, Target},
+    secrets::Secrets,
     subscriptions::Topic,
 };
 
@@ -48,6 +49,8 @@ pub(crate) struct Shell {
     machine: CellMachine,
     operators: Operators,
     mark: MarkFile,
+    /// Where nothing runs, nothing is lacking.
+    secrets: Option<Secrets>,
     executor: Executor,
     outbox: Outbox,
     counters: Arc<Counters>,
@@ -84,6 +87,13 @@ impl Shell {
                 ledger.needs_size(memory, disk);
             }
         }
+        let secrets = match &config.executor {
+            ExecutorKind::Process(process) => Some(Secrets::of(process.secrets.as_deref())),
+            ExecutorKind::Simulated(_) => None,
+        };
+        if let Some(secrets) = &secrets {
+            secrets.warn_if_open();
+        }
         let mark = MarkFile::of(config);
         match mark.read()? {
             Some(Mark::Drained) => {
@@ -108,6 +118,7 @@ impl Shell {
             heartbeat_ms,
             operators,
             mark,
+            secrets,
             executor,
             outbox,
             counters,
@@ -288,10 +299,7 @@ impl Shell {
             Topic::State => {
                 read_nothing(&body).map(|()| vec![to_bytes(&self.machine.state(now_ms, None))])
             }
-            Topic::Start => self
-                .machine
-                .start(now_ms, &body)
-                .map(|a| vec![to_bytes(&a)]),
+            Topic::Start => self.start(now_ms, &body).map(|answer| vec![answer]),
             Topic::Stop => self.machine.stop(now_ms, &body).map(|a| vec![to_bytes(&a)]),
             Topic::Drain => self.drain(now_ms, &body).map(|answer| vec![answer]),
             Topic::Cordon => self.cordon(now_ms, &body).map(|answer| vec![answer]),
@@ -316,6 +324,13 @@ impl Shell {
                 }
             }
         }
+    }
+
+    fn start(&mut self, now_ms: u64, body: &[u8]) -> Result<Bytes, WireError> {
+        let secrets = self.secrets.as_ref();
+        let lacks = |work: &Work| secrets?.lacks(work.run.as_deref());
+        let answer = self.machine.start_unless(now_ms, body, &lacks)?;
+        Ok(to_bytes(&answer))
     }
 
     fn namesake_says(

@@ -16,7 +16,7 @@ use std::{
 };
 
 use async_nats::Client;
-use placement::HealthCheck;
+use placement::{HealthCheck, Run};
 use shared::InstanceId;
 use shared::{
     Subjects,
@@ -40,6 +40,7 @@ use crate::{
     config::{ProcessConfig, RepConfig},
     ledger::{CheckOf, EndReason, ExecutorReport, InstanceChange},
     outbox::{Counters, Outbox},
+    secrets::Secrets,
     supervisor::Orders,
     tree,
 };
@@ -81,6 +82,7 @@ struct Spawner {
     zone: String,
     grace_ms: u64,
     limits: ProcessConfig,
+    secrets: Secrets,
     supervisor: PathBuf,
     users: Users,
     home: Home,
@@ -120,6 +122,7 @@ impl Processes {
             zone: config.zone.clone(),
             grace_ms: millis(config.grace.0),
             limits: process.clone(),
+            secrets: Secrets::of(process.secrets.as_deref()),
             supervisor: process.supervisor.clone().unwrap_or_else(supervisor),
             users,
             home,
@@ -260,6 +263,10 @@ impl Spawner {
             memory_mb,
             &directory,
         );
+        let variables = variables.and_then(|mut variables| {
+            variables.extend(self.secrets.variables(&run)?);
+            Ok(variables)
+        });
         let environment = variables.inspect_err(|_| nothing_is_left(user.as_ref()))?;
         let max_processes = u64::from(self.limits.max_processes);
         let group = self.groups.group(&name, memory_mb, max_processes);
@@ -287,7 +294,7 @@ impl Spawner {
             command: run.command.iter().map(Into::into).collect(),
             environment,
         };
-        let (child, socket) = self.start(&orders).inspect_err(|_| {
+        let (child, socket) = self.start(&orders, &run).inspect_err(|_| {
             let _ = orders.cgroup.as_ref().map(fs::remove_dir);
             let _ = tree::remove(&orders.directory);
             nothing_is_left(user.as_ref());
@@ -306,7 +313,7 @@ impl Spawner {
         })
     }
 
-    fn start(&self, orders: &Orders) -> Result<(Child, UnixStream), String> {
+    fn start(&self, orders: &Orders, run: &Run) -> Result<(Child, UnixStream), String> {
         let directory = &orders.directory;
         let about = |e: io::Error| format!("{}: {e}", directory.display());
         fs::create_dir(directory).map_err(about)?;
@@ -314,6 +321,7 @@ impl Spawner {
         if let Some((uid, gid)) = orders.user {
             chown(directory, Some(uid), Some(gid)).map_err(about)?;
         }
+        self.secrets.write_files(run, directory, orders.user)?;
         let (mut ours, theirs) = UnixStream::pair().map_err(|e| e.to_string())?;
         let mut child = Command::new(&self.supervisor)
             // the directory as an argument identifies the instance in lists of processes
@@ -415,8 +423,6 @@ fn supervisor() -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use placement::Run;
-
     use super::*;
 
     fn work(env: &[(&str, &str)]) -> Work {

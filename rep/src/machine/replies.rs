@@ -12,7 +12,7 @@ use shared::{
 };
 
 use super::{CellMachine, CellOutput};
-use crate::ledger::check_work;
+use crate::ledger::{Lacks, check_work};
 use advertiser::Trigger;
 
 /// The most instances in one start for a cell.
@@ -71,6 +71,16 @@ impl CellMachine {
 
     /// Accepts or refuses the instances of a start; an error when it is malformed.
     pub fn start(&mut self, now_ms: u64, body: &[u8]) -> Result<Acceptance, WireError> {
+        self.start_unless(now_ms, body, &|_| None)
+    }
+
+    /// As [`CellMachine::start`], but what is new is refused for a reason that `lacks` gives.
+    pub fn start_unless(
+        &mut self,
+        now_ms: u64,
+        body: &[u8],
+        lacks: Lacks<'_>,
+    ) -> Result<Acceptance, WireError> {
         let start: CellStart = parse(body, &mut Vec::new())?;
         // before each is checked: the checks of a long list would take the rep's time
         bounded("work", start.work.len(), MAX_WORK)?;
@@ -80,7 +90,7 @@ impl CellMachine {
                 WireError::from(invalid)
             })?;
         }
-        Ok(self.ledger.start(now_ms, &start))
+        Ok(self.ledger.start_unless(now_ms, &start, lacks))
     }
 
     /// Stops what matches; an error if the request is malformed.

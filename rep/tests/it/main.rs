@@ -11,4 +11,5 @@ mod limits;
 mod messages;
 mod operators;
 mod process;
+mod secrets;
 mod service;

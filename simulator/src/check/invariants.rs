@@ -25,6 +25,8 @@ use super::{
 const MAX_TWO_REPS_MS: u64 = 15_000 + 2 * 5_000 + 1_000;
 /// … and two auctioneers: it must be heard for a second.
 const MAX_TWO_AUCTIONEERS_MS: u64 = 2_000;
+/// The default deadline of a start request, and what the messages take.
+const MAX_ANSWER_MS: u64 = auctioneer::DEFAULT_DEADLINE_MS + 500;
 /// The longest that an instance may run twice while nothing fails, milliseconds.
 pub(super) const MAX_DOUBLE_MS: u64 = 2_000;
 
@@ -91,6 +93,9 @@ impl Invariants {
             .and_then(|()| match &world.busy {
                 None => Ok(()),
                 Some(who) => Err(("pauses", format!("{who} does not pause between its timers"))),
+            })
+            .and_then(|()| {
+                starts_are_answered_in_time(world).map_err(|what| ("answered in time", what))
             });
         violation(world, checked)
     }
@@ -176,6 +181,16 @@ impl Invariants {
             }
         }
         Ok(())
+    }
+}
+
+/// Whatever fails, an auctioneer that does not fail itself answers what it is asked by the deadline.
+fn starts_are_answered_in_time(world: &World<'_>) -> Checked {
+    match world.open_starts.late(world.now_ms(), MAX_ANSWER_MS) {
+        None => Ok(()),
+        Some((number, node)) => Err(format!(
+            "a{node} has not answered #{number} after {MAX_ANSWER_MS} ms, and has not failed meanwhile"
+        )),
     }
 }
 

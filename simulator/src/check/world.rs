@@ -1,6 +1,7 @@
 //! Plays a script: the nodes, the bus between them, the faults, and the invariants after every step.
 
 mod faults;
+mod open_starts;
 mod place;
 mod route;
 mod state;
@@ -30,6 +31,7 @@ use super::{
     timeline::Timeline,
 };
 use crate::{queue::EventQueue, random::Random};
+use open_starts::OpenStarts;
 
 /// When all is at rest, every request is asked once more, and so long later everything must be right.
 const LAST_ANSWERS_MS: u64 = 6_000;
@@ -102,6 +104,8 @@ pub(super) struct World<'s> {
     lost: Vec<(String, u64)>,
     /// When an auctioneer was killed last.
     restarted_ms: Option<u64>,
+    /// Start requests that reached an auctioneer and are not answered.
+    pub(super) open_starts: OpenStarts,
     /// The message numbers of the last questions.
     pub(super) last_questions: Vec<u64>,
     /// … and of the last commands.
@@ -223,6 +227,7 @@ impl<'s> World<'s> {
             failed_us: 0,
             lost: Vec::new(),
             restarted_ms: None,
+            open_starts: OpenStarts::default(),
             last_questions: Vec::new(),
             last_commands: Vec::new(),
             resting: false,
@@ -392,6 +397,7 @@ impl<'s> World<'s> {
         }
         self.note_managed(n, (out.starts, out.stops), out.wrote);
         if out.exits {
+            self.open_starts.fails(n);
             return self.places[n].ends();
         }
         let place = &mut self.places[n];

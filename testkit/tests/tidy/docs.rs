@@ -412,6 +412,41 @@ const FIGURES: &[(&str, &str, &str, &str, u64)] = &[
         "MAX_CELLS",
         1,
     ),
+    (
+        "ARCHITECTURE.md",
+        "| apps of a page, of an import | {}, 1,000 |",
+        "manager/src/shell/desk.rs",
+        "MAX_PAGE",
+        1,
+    ),
+    (
+        "ARCHITECTURE.md",
+        "| apps of a page, of an import | 500, {} |",
+        "manager/src/shell/requests.rs",
+        "MAX_IMPORT",
+        1,
+    ),
+    (
+        "ARCHITECTURE.md",
+        "| writes on their way | {}, and",
+        "manager/src/shell/owner.rs",
+        "WRITES",
+        1,
+    ),
+    (
+        "ARCHITECTURE.md",
+        "commands that wait for the bucket | {}, 1,000,",
+        "manager/src/shell/mod.rs",
+        "ASKED",
+        1,
+    ),
+    (
+        "ARCHITECTURE.md",
+        "commands that wait for the bucket | 1,024, {},",
+        "manager/src/commands.rs",
+        "MAX_COMMANDS",
+        1,
+    ),
 ];
 
 #[test]

@@ -147,6 +147,7 @@ impl RunArgs {
             command: self.command.clone(),
             env: self.env.iter().cloned().collect::<BTreeMap<_, _>>(),
             port: self.port,
+            secrets: Vec::new(),
         });
         request.check().map_err(Usage::invalid)?;
         Ok(request)

@@ -40,7 +40,16 @@ impl Kept {
         let server = NatsServer::with_config(&config).await;
         let mut up = vendue();
         let url = server.url();
-        up.args(["up", "--cells", "2", "--grace", "1s", "--nats", &url]);
+        up.args([
+            "up",
+            "--cells",
+            "2",
+            "--grace",
+            "1s",
+            "--no-manager",
+            "--nats",
+            &url,
+        ]);
         let up = Up::of(up);
         let mut manager = vendue();
         manager.args(["manager", "--name", "manager-t"]);

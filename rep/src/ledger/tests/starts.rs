@@ -282,7 +282,7 @@ fn invalid_work() {
                 run: Some(Arc::new(placement::Run {
                     command: vec!["x".into()],
                     env: BTreeMap::from([("A=B".to_owned(), String::new())]),
-                    port: false,
+                    ..placement::Run::default()
                 })),
                 ..work(1, "a")
             },

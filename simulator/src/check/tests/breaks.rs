@@ -47,7 +47,7 @@ struct Case {
 /// Runs in which it must be seen once. Each is played without the break, too.
 const RUNS: u64 = 40;
 
-const CASES: [Case; 12] = [
+const CASES: [Case; 13] = [
     Case {
         rule: "auctioneers announce what they begin, and publish outcomes",
         broken: |_, m| !is(m, "asked") && !is(m, "outcome.*"),
@@ -77,6 +77,12 @@ const CASES: [Case; 12] = [
         broken: |_, m| !is(m, "inbox.*.found.*"),
         runs: burst,
         promise: "answered",
+    },
+    Case {
+        rule: "auctioneers answer by the deadline",
+        broken: |_, m| !is(m, "inbox.client.*"),
+        runs: burst,
+        promise: "answered in time",
     },
     Case {
         rule: "cells answer starts",

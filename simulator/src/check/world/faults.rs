@@ -8,6 +8,7 @@ impl World<'_> {
         if fault == Fault::Restart && n < self.script.auctioneers {
             self.restarted_ms = Some(self.now_ms());
         }
+        self.open_starts.fails(n);
         let place = &mut self.places[n];
         match fault {
             Fault::Freeze => place.frozen += 1,

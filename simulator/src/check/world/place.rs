@@ -72,6 +72,12 @@ impl Place {
         }
     }
 
+    /// Whether any fault of its goes on.
+    pub(super) fn fails(&self) -> bool {
+        let faults = [self.frozen, self.cut, self.dropping, self.down];
+        self.slow_us > 0 || faults.iter().any(|faults| *faults > 0)
+    }
+
     /// The program is no more, killed or by itself.
     pub(super) fn ends(&mut self) {
         self.alive = false;

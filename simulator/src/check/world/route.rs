@@ -96,6 +96,10 @@ impl World<'_> {
             place.waiting.push(arrival);
             return;
         }
+        if let (Arrived::Message(_, message), false) = (&arrival.what, place.fails()) {
+            let now_ms = self.now_us / 1_000;
+            self.open_starts.arrived(now_ms, arrival.to, message);
+        }
         self.act(arrival.to, |node, now_ms, out| match arrival.what {
             Arrived::Message(_, message) => node.receive(now_ms, &message, out),
             Arrived::State(answer) => node.state_says(now_ms, answer, out),

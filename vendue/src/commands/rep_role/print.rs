@@ -37,6 +37,7 @@ impl RepSettings {
             run_as: Some("nobody".into()),
             users: range(process.users.0, process.users.1),
             state_dir: Some("/var/lib/vendue".into()),
+            secrets: Some("/etc/vendue/secrets".into()),
             memory_limit: Some("auto".into()),
             memory_if_zero: Some("64M".into()),
             disk_if_zero: Some("64M".into()),

@@ -88,6 +88,9 @@ pub(crate) struct RepSettings {
     /// Directory for the directories of instances [default: a temporary one]
     #[arg(long, value_name = "DIR")]
     pub(super) state_dir: Option<PathBuf>,
+    /// Directory with files that requests may name as secrets (run.secrets) [default: none]
+    #[arg(long, value_name = "DIR")]
+    pub(super) secrets: Option<PathBuf>,
     /// How memory limits are enforced: auto (cgroup, else watch), watch (polling) or off
     /// [default: auto]
     #[arg(long, value_name = "HOW", value_parser = ["auto", "watch", "off"])]
@@ -179,6 +182,7 @@ impl RepSettings {
         let mut process = rep::ProcessConfig {
             run_as: self.run_as.take(),
             state_dir: self.state_dir.take(),
+            secrets: self.secrets.take(),
             ..rep::ProcessConfig::default()
         };
         let ports = self.ports.as_deref();

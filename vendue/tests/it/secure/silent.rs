@@ -34,7 +34,9 @@ async fn a_command_that_is_refused_fails_and_names_the_subject() {
             "run web --memory 1 --disk 1 -- true",
             "publish to vendue.",
         ),
-        ("obs", "stop web", "publish to vendue.stop"),
+        // without --force a manager is asked first whether it keeps the app running
+        ("obs", "stop web --force", "publish to vendue.stop"),
+        ("obs", "app scale web 2", "publish to vendue.app.scale.web"),
         ("obs", "logs web --follow", "vendue."),
         ("met", "logs web", "vendue."),
         ("met", "explain web", "publish to vendue.explain"),
