@@ -9,6 +9,7 @@ use shared::wire::{Event, kind, parse_indices, to_bytes};
 use crate::{
     apps::{App, OpenWave, WavePhase},
     ids::{AppId, AppUid, BucketId},
+    io::WriteResult,
     lease::LeaseChange,
     office,
     parts::{Parts, Purpose},
@@ -18,6 +19,9 @@ use crate::{
     },
     waves,
 };
+
+/// Between two tries to store the bucket's id.
+const META_MS: u64 = 1_000;
 
 /// A value as the watch shows it; none = the key was deleted.
 pub(crate) fn shown(parts: &mut Parts, key: &str, revision: u64, value: Option<&Bytes>) {
@@ -34,6 +38,13 @@ pub(crate) fn shown(parts: &mut Parts, key: &str, revision: u64, value: Option<&
         StoredKey::Lease => lease(parts, revision, value),
         StoredKey::Meta => meta(parts, revision, value),
         StoredKey::App(name) => app(parts, &name, revision, value),
+        StoredKey::State(uid) | StoredKey::Rollout(uid)
+            if !parts.bucket.ready && parts.apps.of_uid(uid).is_none() =>
+        {
+            let early = (revision, value.cloned());
+            parts.bucket.early.insert(stored_key, early);
+            Ok(())
+        }
         StoredKey::State(uid) => state(parts, uid, revision, value),
         StoredKey::Rollout(uid) => rollout(parts, uid, revision, value),
         // read by commands only
@@ -76,11 +87,9 @@ fn meta(parts: &mut Parts, revision: u64, value: Option<&Bytes>) -> Result<(), U
     let record: Option<MetaRecord> = value.map(|value| read_stored(value)).transpose()?;
     parts.bucket.meta_revision = revision;
     parts.bucket.meta_shown = record.is_some();
-    let Some(record) = record else {
-        parts.bucket.id = None;
-        return Ok(());
-    };
-    known(parts, record.bucket);
+    if let Some(record) = record {
+        known(parts, record.bucket);
+    }
     Ok(())
 }
 
@@ -153,9 +162,10 @@ fn app(
         let error = placement::Invalid::new("app", record.definition.app(), format!("{name:?}"));
         return Err(Unusable::Unreadable(error.into()));
     }
+    let uid = record.uid;
     if let Some(id) = known {
         changed(parts, id, record, revision);
-        return Ok(());
+        return early(parts, uid);
     }
     let live = parts.bucket.ready;
     let mut app = App::new(record, revision, parts.now_ms);
@@ -166,6 +176,17 @@ fn app(
     parts.apps.insert(app);
     if live {
         parts.ask();
+    }
+    early(parts, uid)
+}
+
+/// Reads what was shown of an app before it was.
+fn early(parts: &mut Parts, uid: AppUid) -> Result<(), Unusable> {
+    if let Some((revision, value)) = parts.bucket.early.remove(&StoredKey::State(uid)) {
+        state(parts, uid, revision, value.as_ref())?;
+    }
+    if let Some((revision, value)) = parts.bucket.early.remove(&StoredKey::Rollout(uid)) {
+        rollout(parts, uid, revision, value.as_ref())?;
     }
     Ok(())
 }
@@ -386,6 +407,7 @@ pub(crate) fn interrupted(parts: &mut Parts) {
     parts.bucket.meta_shown = false;
     parts.bucket.meta_revision = 0;
     parts.bucket.deleted.clear();
+    parts.bucket.early.clear();
     parts.lease.forget(parts.now_ms);
     let ids: Vec<AppId> = parts.apps.by_name().collect();
     for id in ids {
@@ -400,20 +422,49 @@ pub(crate) fn interrupted(parts: &mut Parts) {
 pub(crate) fn ready(parts: &mut Parts, revision: u64) {
     parts.bucket.ready = true;
     parts.lease.ready(parts.now_ms);
+    // of apps that are not there any more
+    parts.bucket.early.clear();
     forget_apps(parts, |app| app.unshown);
-    if !parts.bucket.meta_shown {
-        // it was deleted, and perhaps created anew
-        parts.bucket.id = None;
-    }
     let before = std::mem::replace(&mut parts.bucket.highest, revision);
     if revision < before {
         restored(parts);
     }
     parts.settle();
-    if parts.bucket.id.is_none() && parts.apps.by_name().next().is_none() {
-        let id = BucketId::new(u32::try_from(parts.random.draw() >> 32).unwrap_or_default());
-        write_meta(parts, id);
+}
+
+/// Whether the bucket has no id and needs one.
+fn lacks_meta(parts: &Parts) -> bool {
+    let bucket = &parts.bucket;
+    bucket.ready && !bucket.meta_shown && !bucket.meta_busy && bucket.newer.is_empty()
+}
+
+/// Stores the id if there is none. A bucket without apps gets a new one, as it may have been deleted and created anew:
+/// what was started from it before is left as it is.
+pub(crate) fn due(parts: &mut Parts) {
+    if !lacks_meta(parts) || parts.now_ms < parts.bucket.meta_due_ms {
+        return;
     }
+    parts.bucket.meta_busy = true;
+    let is_empty = parts.apps.count() == 0;
+    let id = match parts.bucket.id {
+        Some(id) if !is_empty => id,
+        None if !is_empty => {
+            let mut event = Event::app(kind::UNREADABLE, "manager");
+            let why = "meta is missing: nothing is started or stopped without the bucket's id";
+            event.reason = Some(why.into());
+            return parts.tell(event);
+        }
+        _ => BucketId::new(u32::try_from(parts.random.draw() >> 32).unwrap_or_default()),
+    };
+    write_meta(parts, id);
+}
+
+/// When the id must be stored.
+pub(crate) fn next_ms(parts: &Parts) -> u64 {
+    if lacks_meta(parts) {
+        return parts.bucket.meta_due_ms;
+    }
+    u64::MAX
 }
 
 /// Stores the bucket's id.
@@ -436,9 +487,14 @@ fn restored(parts: &mut Parts) {
     }
 }
 
-/// The id of a new bucket is stored.
-pub(crate) fn meta_written(parts: &mut Parts, id: BucketId, revision: u64) {
-    parts.bucket.meta_revision = parts.bucket.meta_revision.max(revision);
-    parts.bucket.meta_shown = true;
-    known(parts, id);
+/// The id of a new bucket is stored, or not: then it is tried again, unless the watch shows another's.
+pub(crate) fn meta_written(parts: &mut Parts, id: BucketId, result: WriteResult) {
+    parts.bucket.meta_busy = false;
+    parts.bucket.meta_due_ms = parts.now_ms + META_MS;
+    if let WriteResult::Written(revision) = result
+        && revision > parts.bucket.meta_revision
+    {
+        (parts.bucket.meta_revision, parts.bucket.meta_shown) = (revision, true);
+        known(parts, id);
+    }
 }

@@ -76,6 +76,7 @@ impl Manager {
     pub fn run(&mut self, now_ms: u64) -> Vec<ManagerOutput> {
         let parts = &mut self.parts;
         parts.now_ms = now_ms;
+        bucket::due(parts);
         office::due(parts);
         commands::due(parts);
         sightings::look(parts);
@@ -95,8 +96,15 @@ impl Manager {
         } else {
             u64::MAX
         };
+        // it is not renewed while it is not known what is stored
+        let lease = if parts.bucket.is_known() {
+            parts.lease.next_ms()
+        } else {
+            u64::MAX
+        };
         [
-            parts.lease.next_ms(),
+            lease,
+            bucket::next_ms(parts),
             parts.next_look_ms,
             parts.next_ask_ms(),
             parts.room_ms,
@@ -178,11 +186,7 @@ fn written(parts: &mut Parts, write: WriteId, result: WriteResult) {
     }
     match purpose {
         Purpose::Lease => office::written(parts, write, result),
-        Purpose::Meta(id) => {
-            if let WriteResult::Written(revision) = result {
-                bucket::meta_written(parts, id, revision);
-            }
-        }
+        Purpose::Meta(id) => bucket::meta_written(parts, id, result),
         Purpose::State(app, uid) => waves::saved(parts, app, uid, result),
         Purpose::Rollout(app, uid) => converge::rollout_stored(parts, app, uid, result),
         Purpose::Command(pending) => commands::stored(parts, *pending, result),

@@ -52,6 +52,12 @@ pub(crate) struct Bucket {
     pub(crate) meta_revision: u64,
     /// Its id was shown since the watch began.
     pub(crate) meta_shown: bool,
+    /// The id is being stored, or was told to be missing.
+    pub(crate) meta_busy: bool,
+    /// It is not stored before this.
+    pub(crate) meta_due_ms: u64,
+    /// What is shown of apps before they are: values come in the order of their revisions.
+    pub(crate) early: BTreeMap<StoredKey, (u64, Option<Bytes>)>,
     /// Apps that were deleted, and the revision of that: a new one replaces it.
     pub(crate) deleted: BTreeMap<Arc<str>, u64>,
     /// The highest revision that was seen.
@@ -63,7 +69,7 @@ pub(crate) struct Bucket {
 impl Bucket {
     /// Everything in it is known and can be read.
     pub(crate) fn is_known(&self) -> bool {
-        self.ready && self.id.is_some() && self.newer.is_empty()
+        self.ready && self.meta_shown && self.id.is_some() && self.newer.is_empty()
     }
 }
 

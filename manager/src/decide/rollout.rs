@@ -72,7 +72,7 @@ pub(super) fn step(
         return;
     }
     if versions.paused {
-        return;
+        return finish_begun(app, versions, scene, found, plan);
     }
     if versions.rolls() && is_over(app, versions, scene, plan) {
         return;
@@ -89,6 +89,14 @@ pub(super) fn step(
     found.behind.sort_unstable();
     let next: Vec<(bool, u32)> = found.behind.iter().take(room).copied().collect();
     for (_, index) in next {
+        replace(app, versions, scene, index, plan);
+    }
+}
+
+/// A rollout that waits leaves no index empty whose old instance it has stopped.
+fn finish_begun(app: &App, versions: &Versions, scene: Scene<'_>, found: &Found, plan: &mut Plan) {
+    let behind = found.behind.iter().map(|(_, index)| *index);
+    for index in behind.filter(|index| found.empty.contains(index)) {
         replace(app, versions, scene, index, plan);
     }
 }

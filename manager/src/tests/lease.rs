@@ -110,3 +110,17 @@ fn commands_are_answered_without_the_lease() {
     w.pass(TTL / 2);
     assert!(w.starts().is_empty());
 }
+
+#[test]
+fn revisions_of_the_lease_are_not_those_of_the_bucket() {
+    let mut w = three();
+    // it is in a bucket of its own
+    w.give(ManagerInput::Kv {
+        key: "lease".into(),
+        revision: w.revision + 1_000,
+        value: Some(lease_of("m-1")),
+    });
+    w.give(ManagerInput::KvInterrupted);
+    w.show_all();
+    assert!(!w.manager.status("A").unwrap().went_back);
+}

@@ -236,6 +236,21 @@ fn v65_stop_first_stops_one_old_instance_first() {
 }
 
 #[test]
+fn a_paused_rollout_leaves_no_index_empty_that_it_has_stopped() {
+    let mut w = with_rules(r#","update":{"order":"stop-first"}"#);
+    v2(&mut w, r#","update":{"order":"stop-first"}"#);
+    let (cell, old) = w.only(0);
+    assert_eq!(w.stops(), [old]);
+    w.command(AppCommand::Pause);
+    w.end(&cell, old, kind::STOPPED, 0);
+    assert_eq!(w.starts(), [("2-2".into(), "0".into())]);
+    let request = w.id("2-2");
+    w.runs(&request, &[(0, "c1")]);
+    w.pass(60_000);
+    assert!(w.stops().is_empty() && w.starts().is_empty(), "it waits");
+}
+
+#[test]
 fn a_paused_rollout_waits_and_goes_on() {
     let mut w = three();
     w.obey = true;

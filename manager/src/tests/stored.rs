@@ -1,11 +1,14 @@
 //! Formats and keys.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use shared::wire::kind;
 
-use super::world::{TTL, app, three};
+use super::world::{TTL, World, app, three};
 use crate::{
-    AppUid, FORMAT, LeaseRecord, MetaRecord, StateRecord, StoredKey, Unusable, read_stored,
+    AppCommand, AppUid, FORMAT, LeaseRecord, ManagerInput, MetaRecord, StateRecord, StoredKey,
+    Unusable, WriteResult, read_stored,
 };
 
 #[test]
@@ -99,4 +102,77 @@ fn every_value_is_below_the_servers_limit() {
         ..StateRecord::default()
     };
     assert!(shared::wire::to_bytes(&state).len() < 400_000);
+}
+
+#[test]
+fn what_is_shown_before_its_app_is_known_all_the_same() {
+    let mut w = three();
+    w.pass(15_000);
+    // the app is stored once more, and so comes after its state and its rollout
+    w.command(AppCommand::Scale(4));
+    let id = w.id("1-2");
+    w.runs(&id, &[(3, "c4")]);
+    w.pass(15_000);
+    w.command(AppCommand::Pause);
+    let before: StateRecord = w.stored("state.");
+    w.next_manager();
+    w.pass(2 * TTL);
+    let status = w.manager.status("A").unwrap();
+    assert_eq!(status.rollout, shared::wire::Rollout::Done);
+    w.command(AppCommand::Scale(5));
+    let after: StateRecord = w.stored("state.");
+    assert_eq!(after.wave, before.wave + 1);
+    assert_eq!(w.starts(), [("1-3".into(), "4".into())]);
+}
+
+#[test]
+fn the_id_of_an_empty_bucket_is_stored_until_it_is() {
+    let mut w = World::bare(BTreeMap::new(), &["c1"]);
+    w.hold_writes = true;
+    w.show_all();
+    for _ in 0..3 {
+        let (write, key, ..) = w.held_writes.pop_front().expect("a write");
+        assert_eq!(key, StoredKey::Meta);
+        let result = WriteResult::Failed;
+        w.give(ManagerInput::WriteEnded { write, result });
+        assert!(w.manager.next_ms() > w.now, "it waits");
+        w.pass(1_000);
+    }
+    assert_eq!(w.acknowledge(), "meta");
+    w.pass(100);
+    assert!(w.manager.is_acting());
+}
+
+#[test]
+fn a_bucket_that_was_emptied_gets_another_id_and_stops_nothing() {
+    let mut w = three();
+    let before: MetaRecord = w.stored("meta");
+    for key in w.values.keys().cloned().collect::<Vec<_>>() {
+        w.store(&key, None);
+    }
+    w.pass(5_000);
+    let after: MetaRecord = w.stored("meta");
+    assert_ne!(after.bucket, before.bucket);
+    assert!(w.stops().is_empty());
+    // the same when it was deleted and created again
+    w.give(ManagerInput::KvInterrupted);
+    w.values.clear();
+    w.deleted.clear();
+    w.revision = 0;
+    w.give(ManagerInput::KvReady { revision: 0 });
+    w.pass(5_000);
+    let again: MetaRecord = w.stored("meta");
+    assert_ne!(again.bucket, after.bucket);
+    assert!(w.stops().is_empty() && w.manager.is_acting());
+}
+
+#[test]
+fn an_id_that_somebody_deletes_is_stored_again_while_there_are_apps() {
+    let mut w = three();
+    let before: MetaRecord = w.stored("meta");
+    w.store("meta", None);
+    w.pass(2_000);
+    let after: MetaRecord = w.stored("meta");
+    assert_eq!(after.bucket, before.bucket);
+    assert!(w.manager.is_acting());
 }

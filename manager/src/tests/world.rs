@@ -65,7 +65,7 @@ pub(super) struct World {
     pub(super) full: bool,
     next_command: u64,
     /// Revisions at which keys were deleted.
-    deleted: BTreeMap<String, u64>,
+    pub(super) deleted: BTreeMap<String, u64>,
     depth: u32,
 }
 
@@ -135,24 +135,21 @@ impl World {
         self.show_all();
     }
 
-    /// The watch shows everything.
+    /// The watch shows everything, oldest first.
     pub(super) fn show_all(&mut self) {
-        for (key, (revision, value)) in self.values.clone() {
+        let there = self.values.clone().into_iter();
+        let there = there.map(|(key, (revision, value))| (revision, key, Some(value)));
+        let deleted = self.deleted.clone().into_iter();
+        let deleted = deleted.map(|(key, revision)| (revision, key, None));
+        let gone = deleted.filter(|(_, key, _)| !self.values.contains_key(key));
+        let mut all: Vec<(u64, String, Option<Bytes>)> = there.chain(gone).collect();
+        all.sort_unstable();
+        for (revision, key, value) in all {
             self.give(ManagerInput::Kv {
                 key,
                 revision,
-                value: Some(value),
+                value,
             });
-        }
-        for (key, revision) in self.deleted.clone() {
-            if !self.values.contains_key(&key) {
-                let value = None;
-                self.give(ManagerInput::Kv {
-                    key,
-                    revision,
-                    value,
-                });
-            }
         }
         let revision = self.revision;
         self.give(ManagerInput::KvReady { revision });

@@ -7,6 +7,7 @@ use std::{
 };
 
 use advertiser::Cadence;
+use manager::WaveId;
 use placement::{Cell, Resources, Span};
 use rep::{
     CellBid, CellInput, CellMachine, CellOutput, CellSettings, NAMESAKE_QUESTIONS,
@@ -28,6 +29,9 @@ const STARTS_MS: u64 = 40;
 const ENDS_MS: u64 = 700;
 /// … and when it is killed.
 const KILLED_MS: u64 = 10;
+/// How long a process runs that crashes again and again.
+const CRASHES_MS: u64 = 300;
+const HEARTBEAT_MS: u64 = 10_000;
 /// How long another rep of the name has to answer before this one starts.
 const NAME_WAIT_MS: u64 = 500;
 /// When a rep leaves, its instances have so long to end.
@@ -59,12 +63,19 @@ pub(super) struct CellNode {
     pub(super) launched: BTreeSet<InstanceId>,
     /// How often something began or ended to run.
     pub(super) changes: u64,
+    /// It publishes heartbeats and events: managers listen.
+    pub(super) tells: bool,
+    next_heartbeat_ms: u64,
+    /// How often each of these will still crash.
+    crashes: BTreeMap<InstanceId, u32>,
 }
 
 /// A process that runs.
 #[derive(Clone, Debug)]
 pub(super) struct Process {
     attempt: u32,
+    /// The wave of a manager that it is of, and its index.
+    pub(super) wave: Option<(WaveId, u32)>,
     pub(super) memory_mb: i64,
     pub(super) since_ms: u64,
 }
@@ -87,6 +98,9 @@ impl CellNode {
             coming: BTreeSet::new(),
             launched: BTreeSet::new(),
             changes: 0,
+            tells: false,
+            next_heartbeat_ms: u64::MAX,
+            crashes: BTreeMap::new(),
         }
     }
 
@@ -122,7 +136,40 @@ impl CellNode {
         let ledger = Ledger::new(cell, incarnation, "");
         self.machine = Some(CellMachine::new(ledger, settings, 0));
         self.born_ms = now_ms;
+        if self.tells {
+            self.next_heartbeat_ms = now_ms + self.random.below(HEARTBEAT_MS);
+        }
         out.resubscribed = true;
+    }
+
+    /// An instance of a manager crashes, and so often when it is started here again.
+    pub(super) fn crash(&mut self, now_ms: u64, nth: usize, times: u32, out: &mut Outbox) {
+        let managed = self.processes.iter().filter(|(_, p)| p.wave.is_some());
+        let managed: Vec<(InstanceId, u32)> = managed.map(|(id, p)| (*id, p.attempt)).collect();
+        if managed.is_empty() {
+            return;
+        }
+        let (instance, attempt) = managed[nth % managed.len()];
+        out.note(|| format!("{instance} crashes, {times} times"));
+        self.crashes.insert(instance, times.saturating_sub(1));
+        self.coming.insert((now_ms, instance, attempt, true));
+    }
+
+    fn heartbeat(&mut self, now_ms: u64, out: &mut Outbox) {
+        let Some(machine) = &self.machine else {
+            return;
+        };
+        if now_ms < self.next_heartbeat_ms {
+            return;
+        }
+        self.next_heartbeat_ms = now_ms + HEARTBEAT_MS;
+        if self.up {
+            let instances = machine.current_instances(now_ms - self.born_ms);
+            for list in machine.split(instances, MAX_BYTES) {
+                let subject = format!("cell.{}.heartbeat", self.name);
+                out.send(Message::new(subject, to_bytes(&list)));
+            }
+        }
     }
 
     /// Settles, and leaves if another rep of its name stays.
@@ -230,8 +277,11 @@ impl CellNode {
             }
             CellOutput::Execute(ExecutorOrder::Launch { work, attempt }) => {
                 out.note(|| format!("starts {}/{} {}", work.app, work.index, work.instance));
+                let wave = work.request.as_ref();
+                let wave = wave.and_then(|id| WaveId::parse(id.as_str()));
                 let process = Process {
                     attempt,
+                    wave: wave.map(|wave| (wave, work.index)),
                     memory_mb: work.memory_mb,
                     since_ms: now_ms,
                 };
@@ -240,6 +290,11 @@ impl CellNode {
                 self.launched.insert(work.instance);
                 self.coming
                     .insert((now_ms + STARTS_MS, work.instance, attempt, false));
+                if let Some(left) = self.crashes.get_mut(&work.instance).filter(|n| **n > 0) {
+                    *left -= 1;
+                    let at_ms = now_ms + STARTS_MS + CRASHES_MS;
+                    self.coming.insert((at_ms, work.instance, attempt, true));
+                }
             }
             // nothing here is sent with a check
             CellOutput::Execute(ExecutorOrder::Check { .. }) => {}
@@ -261,7 +316,12 @@ impl CellNode {
                     out.send(self.ask_namesake());
                 }
             }
-            CellOutput::Event(_) => {}
+            CellOutput::Event(mut event) => {
+                if self.tells && self.up {
+                    event.by.clone_from(&self.name);
+                    out.send(Message::new("event", to_bytes(&*event)));
+                }
+            }
         }
     }
 
@@ -312,6 +372,10 @@ impl CellNode {
                 .iter()
                 .map(to_bytes)
                 .collect(),
+            "drain" => {
+                let answer = machine.drain(own_ms, body).ok();
+                answer.iter().map(to_bytes).collect()
+            }
             "instances" => {
                 let answers = machine.instances(own_ms, body, MAX_BYTES);
                 answers.unwrap_or_default().iter().map(to_bytes).collect()
@@ -342,6 +406,9 @@ impl Node for CellNode {
         all.push(Subscription::to(own("advert")));
         let one_of = |what| Subscription::of_group(own(what), "q");
         all.extend(["start", "stop", "state"].map(one_of));
+        if self.tells {
+            all.push(one_of("drain"));
+        }
         all
     }
 
@@ -360,6 +427,7 @@ impl Node for CellNode {
         self.processes.clear();
         self.changes += 1;
         self.coming.clear();
+        self.crashes.clear();
     }
 
     fn connected(&mut self, now_ms: u64, up: bool, out: &mut Outbox) {
@@ -392,13 +460,21 @@ impl Node for CellNode {
             machine.take(now_ms - self.born_ms, CellInput::Tick);
         }
         self.live(now_ms, out);
+        self.heartbeat(now_ms, out);
     }
 
     fn next_ms(&self) -> u64 {
         let machine = self.machine.as_ref().and_then(CellMachine::next_ms);
         let machine = machine.map(|at_ms| at_ms + self.born_ms);
         let process = self.coming.first().map(|(at_ms, ..)| *at_ms);
-        let all = [machine, process, self.asks_until_ms, self.leaves_by_ms];
+        let heartbeat = self.machine.as_ref().map(|_| self.next_heartbeat_ms);
+        let all = [
+            machine,
+            process,
+            self.asks_until_ms,
+            self.leaves_by_ms,
+            heartbeat,
+        ];
         all.into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 

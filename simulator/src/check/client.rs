@@ -6,6 +6,7 @@ use shared::wire::StartReply;
 
 use super::{
     bus::{Message, Subscription},
+    manager::DONE,
     node::{Node, Outbox},
 };
 
@@ -22,14 +23,16 @@ pub(super) struct Client {
 pub(super) enum ClientAnswer {
     Reply(Box<StartReply>),
     Error(String),
+    /// A command was carried out.
+    Done,
 }
 
 impl Client {
     /// Asks; returns the number of the message.
-    pub(super) fn ask(&mut self, body: String, out: &mut Outbox) -> u64 {
+    pub(super) fn ask(&mut self, subject: &str, body: &str, out: &mut Outbox) -> u64 {
         self.sent += 1;
         let reply = format!("inbox.client.{}", self.sent);
-        out.send(Message::new("start", body).with_reply(reply));
+        out.send(Message::new(subject, body.to_owned()).with_reply(reply));
         self.sent
     }
 }
@@ -59,6 +62,8 @@ impl Node for Client {
         };
         let answer = if message.no_responders {
             ClientAnswer::Error("no responders".to_owned())
+        } else if message.body == DONE {
+            ClientAnswer::Done
         } else {
             match serde_json::from_slice::<StartReply>(&message.body) {
                 Ok(reply) => ClientAnswer::Reply(Box::new(reply)),
@@ -88,6 +93,7 @@ impl ClientAnswer {
     fn text(&self) -> String {
         match self {
             Self::Error(error) => error.clone(),
+            Self::Done => DONE.to_owned(),
             Self::Reply(reply) => {
                 let instances = reply.instances.iter().map(|i| {
                     let indices = i.indices.clone();

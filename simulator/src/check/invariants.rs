@@ -1,6 +1,8 @@
 //! What must hold: after every step, and when all is at rest. To add one, write a function and name it
 //! in [`Invariants::after_step`] or [`at_rest`].
 
+mod managed;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use shared::{
@@ -42,6 +44,7 @@ pub(super) struct Invariants {
     longest_double_ms: u64,
     /// [`CellNode::changes`] of all cells at the last look.
     changes: u64,
+    managed: managed::Managed,
 }
 
 /// Plays a script. The first broken promise, and the timeline if it is to be kept.
@@ -60,8 +63,10 @@ pub(super) fn play_world(
 ) -> (Option<Violation>, Vec<String>) {
     let mut invariants = Invariants::default();
     let mut violation = None;
+    report.managed += u64::from(world.script().managers > 0);
     while violation.is_none() && world.goes_on(report) {
         violation = invariants.after_step(&world);
+        world.sent.clear();
     }
     if violation.is_none() {
         violation = at_rest(&world);
@@ -83,6 +88,11 @@ impl Invariants {
             .and_then(|()| {
                 self.nothing_runs_twice(world)
                     .map_err(|what| ("double run", what))
+            })
+            .and_then(|()| self.managed.check(world))
+            .and_then(|()| match &world.busy {
+                None => Ok(()),
+                Some(who) => Err(("pauses", format!("{who} does not pause between its timers"))),
             })
             .and_then(|()| {
                 starts_are_answered_in_time(world).map_err(|what| ("answered in time", what))
@@ -125,6 +135,9 @@ impl Invariants {
     fn nothing_runs_twice(&mut self, world: &World<'_>) -> Checked {
         let changes = world.all::<CellNode>().map(|cell| cell.changes).sum();
         let same = std::mem::replace(&mut self.changes, changes) == changes;
+        if !same && world.script().managers > 0 {
+            self.managed.note(world);
+        }
         if same && self.doubles.is_empty() && !world.has_namesakes() {
             return Ok(());
         }
@@ -203,12 +216,16 @@ type Invariant = fn(&World<'_>) -> Checked;
 /// The first that does not hold when nothing has failed for longer than a ttl and every request was
 /// asked once more.
 pub(super) fn at_rest(world: &World<'_>) -> Option<Violation> {
-    let all: [(&'static str, Invariant); 5] = [
+    let all: [(&'static str, Invariant); 9] = [
         ("nothing outlives its rep", nothing_outlives_its_rep),
         ("answered", every_request_is_answered),
         ("answers are true", answers_are_true),
         ("believed is true", what_is_believed_is_true),
         ("nothing is left over", nothing_is_left_over),
+        ("what is wanted runs", managed::what_is_wanted_runs),
+        ("managers rest", managed::managers_rest),
+        ("commands are answered", managed::commands_are_answered),
+        ("one manager acts", managed::one_manager_acts),
     ];
     all.into_iter()
         .find_map(|(name, check)| violation(world, check(world).map_err(|what| (name, what))))
@@ -252,7 +269,7 @@ fn every_request_is_answered(world: &World<'_>) -> Checked {
     for (request, answer) in last_answers(world) {
         let id = &world.script().requests[request].id;
         match answer {
-            None => {
+            None | Some(ClientAnswer::Done) => {
                 return Err(format!(
                     "{id} was asked when nothing failed, and not answered"
                 ));

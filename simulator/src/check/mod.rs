@@ -5,17 +5,20 @@
 //! - `script`: what is asked and what fails when; drawn from the seed, and plain data, so that a
 //!   failing one can be made smaller (`shrink`).
 //! - `bus`: the model of NATS. `world` plays a script over it.
-//! - `node`: what a machine on the bus is. `auctioneer`, `cell` and `client` are the three kinds.
+//! - `bucket`: the model of JetStream's key-value store, for managers.
+//! - `node`: what a machine on the bus is. `auctioneer`, `cell`, `manager` and `client` are the kinds.
 //! - `timeline`: what happened, for people.
 //!
 //! To add a machine, implement `node::Node` and put it into `world::World::new`. To add an invariant,
 //! write a function in `invariants`.
 
 mod auctioneer;
+mod bucket;
 mod bus;
 mod cell;
 mod client;
 mod invariants;
+mod manager;
 mod node;
 mod script;
 mod shrink;
@@ -65,6 +68,10 @@ pub struct CheckReport {
     pub events: u64,
     /// Starts that were asked for, with all repeats.
     pub asked: u64,
+    /// Commands to managers.
+    pub commands: u64,
+    /// Seeds in which managers ran.
+    pub managed: u64,
     /// Faults, by kind.
     pub faults: BTreeMap<&'static str, u64>,
     /// Instances that ran twice for a moment, within what is promised.
@@ -143,6 +150,8 @@ impl CheckReport {
         self.seeds += other.seeds;
         self.events += other.events;
         self.asked += other.asked;
+        self.commands += other.commands;
+        self.managed += other.managed;
         for (kind, count) in &other.faults {
             *self.faults.entry(kind).or_default() += count;
         }

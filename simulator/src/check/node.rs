@@ -1,8 +1,14 @@
 //! What a machine on the bus is.
 
-use std::any::Any;
+use std::{any::Any, sync::Arc};
 
-use super::bus::{Message, Subscription};
+use placement::Request;
+use shared::InstanceId;
+
+use super::{
+    bucket::{StateAnswer, StateRequest},
+    bus::{Message, Subscription},
+};
 
 /// A program on the bus, under virtual time. It lives several lives: [`Node::begin`] starts one,
 /// [`Node::die`] ends it at once.
@@ -28,6 +34,9 @@ pub(super) trait Node {
     /// A message for it.
     fn receive(&mut self, now_ms: u64, message: &Message, out: &mut Outbox);
 
+    /// The bucket says something to it; of managers only.
+    fn state_says(&mut self, _now_ms: u64, _answer: StateAnswer, _out: &mut Outbox) {}
+
     /// Time passed; whatever is due is done.
     fn wake(&mut self, now_ms: u64, out: &mut Outbox);
 
@@ -45,6 +54,13 @@ pub(super) trait Node {
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     pub(super) messages: Vec<Message>,
+    /// For the bucket.
+    pub(super) state: Vec<StateRequest>,
+    /// Start requests and stops of a manager, which are among the messages.
+    pub(super) starts: Vec<Arc<Request>>,
+    pub(super) stops: Vec<(Arc<str>, Vec<InstanceId>)>,
+    /// It has something stored, other than a lease.
+    pub(super) wrote: bool,
     /// Whether notes are kept.
     pub(super) noted: bool,
     pub(super) notes: Vec<String>,

@@ -1,5 +1,7 @@
 //! What happens in one run, drawn from its seed: requests, their repeats, and faults. Plain data.
 
+mod managed;
+
 use crate::random::Random;
 
 /// A whole run.
@@ -16,6 +18,9 @@ pub(super) struct Script {
     pub(super) overtake_us: u64,
     /// How many of a thousand messages arrive twice.
     pub(super) duplicates: u64,
+    /// Managers, none in half of the runs, and the names of the apps that they are told of.
+    pub(super) managers: usize,
+    pub(super) apps: Vec<String>,
 }
 
 /// A request that clients send, with an id of their own.
@@ -47,6 +52,53 @@ pub(super) enum What {
     },
     /// A second program of its name starts.
     Namesake(usize),
+    /// A client sends a command to the managers.
+    Command { app: String, text: String },
+    /// A cell is drained.
+    Drain { node: usize, deadline_ms: u64 },
+    /// One of the managed instances of a cell crashes, so often.
+    Crash { node: usize, nth: usize, times: u32 },
+    /// Something is wrong with the bucket.
+    Bucket { fault: BucketFault, for_ms: u64 },
+}
+
+/// What is wrong with the bucket, or happens to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BucketFault {
+    /// It has no leader: nobody is answered. A quarter of the writes is stored when it has one again.
+    Down,
+    /// Every second write is stored and not answered.
+    LosesAnswers,
+    /// Watches show everything so much later.
+    SlowWatch { by_ms: u64 },
+    /// All watches end.
+    WatchesEnd,
+    /// It is deleted and created again, or only all but the lease is.
+    Recreated { with_lease: bool },
+    /// All its keys are deleted.
+    Emptied,
+    /// All that managers store of apps is deleted.
+    StateDeleted,
+    /// A copy is made, but of the lease, …
+    Copied,
+    /// … and replaces it.
+    Restored,
+}
+
+impl BucketFault {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Down => "bucket down",
+            Self::LosesAnswers => "bucket answers lost",
+            Self::SlowWatch { .. } => "bucket watches slow",
+            Self::WatchesEnd => "bucket watches end",
+            Self::Recreated { .. } => "bucket recreated",
+            Self::Emptied => "bucket emptied",
+            Self::StateDeleted => "bucket state deleted",
+            Self::Copied => "bucket copied",
+            Self::Restored => "bucket restored",
+        }
+    }
 }
 
 /// How something fails.
@@ -63,6 +115,8 @@ pub(super) enum Fault {
     Slow { by_ms: u64 },
     /// One of three messages to it is lost.
     Drop,
+    /// A manager cannot reach the bucket.
+    NoBucket,
 }
 
 impl Fault {
@@ -73,6 +127,7 @@ impl Fault {
             Self::Cut { .. } => "partition",
             Self::Slow { .. } => "delay",
             Self::Drop => "loss",
+            Self::NoBucket => "no bucket",
         }
     }
 }
@@ -84,6 +139,8 @@ impl Script {
     /// The run of this seed.
     pub(super) fn draw(seed: u64) -> Self {
         let mut random = Random::new(seed).fork("script", 0);
+        let mut managed = Random::new(seed).fork("managed", 0);
+        let managers = [0, 0, 0, 0, 1, 2, 2, 3][managed.place(8)];
         let auctioneers = 2 + random.place(2);
         let cells: Vec<i64> = (0..2 + random.place(3))
             .map(|_| 100 * random.range(2, 6))
@@ -91,7 +148,11 @@ impl Script {
         let policy = ["dea", "diego", "diego-bin-pack", "dapi"][random.place(4)];
         // one of eight runs outlasts what is remembered
         let long = random.chance(0.125);
-        let last_ms = if long { 170_000 } else { 25_000 };
+        let last_ms = match managers {
+            0 if long => 170_000,
+            0 => 25_000,
+            _ => 50_000,
+        };
         let mut script = Self {
             seed,
             policy,
@@ -101,15 +162,20 @@ impl Script {
             steps: Vec::new(),
             overtake_us: [0, 2_000, 20_000][random.place(3)],
             duplicates: [0, 0, 20][random.place(3)],
+            managers,
+            apps: Vec::new(),
         };
-        for n in 0..=random.place(5) {
+        let (requests, faults) = if managers > 0 { (2, 5) } else { (5, 7) };
+        for n in 0..=random.place(requests) {
             script.draw_request(n, last_ms, &mut random);
         }
-        for _ in 0..random.place(7) {
+        for _ in 0..random.place(faults) {
             let step = script.draw_fault(last_ms, &mut random);
             script.steps.push(step);
         }
-        if random.chance(0.2) {
+        if managers > 0 {
+            script.draw_managed(last_ms, &mut managed);
+        } else if random.chance(0.2) {
             script.draw_namesake(last_ms, &mut random);
         }
         script.steps.sort_by_key(|step| step.at_ms);
@@ -202,9 +268,10 @@ impl Script {
         });
     }
 
-    /// How many auctioneers and cells there are from the start; they are the first nodes, the client is the next.
+    /// How many auctioneers, cells and managers there are from the start; they are the first nodes in this order, the
+    /// client is the next.
     pub(super) fn machines(&self) -> usize {
-        self.auctioneers + self.cells.len()
+        self.auctioneers + self.cells.len() + self.managers
     }
 
     /// The nodes of which a second program starts, in order.
@@ -215,9 +282,12 @@ impl Script {
         })
     }
 
-    /// So long the cluster comes to rest after that: longer than a ttl, and than two programs of one name run.
+    /// So long the cluster comes to rest after that: longer than a ttl, and than two programs of one name run. With
+    /// managers: a lease, the time to settle, and a rollout of all that is there.
     pub(super) fn rest_ms(&self) -> u64 {
-        if self.namesakes().next().is_some() {
+        if self.managers > 0 {
+            200_000
+        } else if self.namesakes().next().is_some() {
             45_000
         } else {
             20_000
@@ -228,7 +298,11 @@ impl Script {
     pub(super) fn quiet_ms(&self) -> u64 {
         let ends = self.steps.iter().map(|step| match step.what {
             What::Ask(n) => step.at_ms + self.requests[n].queue_timeout_ms,
-            What::Namesake(_) => step.at_ms,
+            What::Namesake(_) | What::Command { .. } => step.at_ms,
+            What::Drain { deadline_ms, .. } => step.at_ms + deadline_ms,
+            // eight times with the pauses of the rep
+            What::Crash { .. } => step.at_ms + 30_000,
+            What::Bucket { for_ms, .. } => step.at_ms + for_ms,
             What::Fail { for_ms, fault, .. } => {
                 step.at_ms
                     + for_ms

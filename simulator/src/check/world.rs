@@ -2,17 +2,32 @@
 
 mod faults;
 mod open_starts;
+mod place;
+mod route;
+mod state;
+mod steps;
 
-use placement::Policy;
+use std::sync::Arc;
+
+use placement::{Policy, Request};
+use shared::InstanceId;
+
+pub(super) use self::state::Wanted;
+use self::{
+    place::Place,
+    state::{State, StateLink},
+};
 
 use super::{
     CheckReport, Violation,
     auctioneer::AuctioneerNode,
-    bus::{Message, Subscription},
+    bucket::{Bucket, StateAnswer, StateRequest},
+    bus::Message,
     cell::CellNode,
     client::Client,
+    manager::ManagerNode,
     node::{Node, Outbox},
-    script::{Script, What},
+    script::Script,
     timeline::Timeline,
 };
 use crate::{queue::EventQueue, random::Random};
@@ -21,11 +36,14 @@ use open_starts::OpenStarts;
 /// When all is at rest, every request is asked once more, and so long later everything must be right.
 const LAST_ANSWERS_MS: u64 = 6_000;
 
+/// Timers of a program in a millisecond: one that asks for a time that is over would have a thousand.
+const MOST_WAKES: u32 = 500;
+
 /// What happens at a moment.
 enum Happening {
     /// A message reaches the server.
     Sent(Message),
-    /// A message reaches a node in one of its lives, on one of its subscriptions.
+    /// Something reaches a node in one of its lives.
     Arrives(Box<Arrival>),
     /// A node's timer.
     Wake(usize),
@@ -33,8 +51,10 @@ enum Happening {
     Step(usize, bool),
     /// A connection that ended is noticed.
     Noticed(usize),
-    /// What a delay held up has arrived.
-    CaughtUp,
+    /// What a manager, in one of its lives, asks of the bucket reaches it.
+    AsksState(usize, u32, Box<StateRequest>),
+    /// A fault is over, and what it held up has arrived; of this node, or of the bucket.
+    CaughtUp(Option<usize>),
     /// Everything is asked once more.
     LastQuestions,
 }
@@ -42,44 +62,26 @@ enum Happening {
 /// Changes a message, or loses it (false): with that tests switch off a rule of the protocol.
 pub(super) type Meddle = fn(now_ms: u64, message: &mut Message) -> bool;
 
+/// Loses an answer of the bucket (false), for the same.
+pub(super) type MeddleState = fn(answer: &StateAnswer) -> bool;
+
 #[derive(Clone)]
 struct Arrival {
     to: usize,
     life: u32,
-    subscription: usize,
-    message: Message,
+    what: Arrived,
 }
 
-/// A node and how it is reached.
-struct Place {
-    node: Box<dyn Node>,
-    subscriptions: Vec<Subscription>,
-    life: u32,
-    alive: bool,
-    /// It starts as soon as it has a connection.
-    starts: bool,
-    frozen: u32,
-    cut: u32,
-    /// The server and the node know that the connection ended.
-    noticed: bool,
-    /// The node stands still: it learns later that the connection ended, or is back.
-    unnoticed: bool,
-    /// How many faults keep the program down.
-    down: u32,
-    slow_us: u64,
-    dropping: u32,
-    dropped: bool,
-    /// What waits for a frozen program.
-    waiting: Vec<Arrival>,
-    /// What waits for a connection.
-    unsent: Vec<Message>,
-    unsent_is_lost: bool,
-    wake_us: u64,
-    /// When the last message left for the server, and arrived on each subscription.
-    up_us: u64,
-    down_us: u64,
-    subscription_us: Vec<u64>,
+#[derive(Clone)]
+enum Arrived {
+    /// A message, on one of the node's subscriptions.
+    Message(usize, Message),
+    /// An answer of the bucket.
+    State(StateAnswer),
 }
+
+/// Start requests, and stops by cell.
+type ManagedSent = (Vec<Arc<Request>>, Vec<(Arc<str>, Vec<InstanceId>)>);
 
 /// See the module.
 pub(super) struct World<'s> {
@@ -91,6 +93,7 @@ pub(super) struct World<'s> {
     random: Random,
     timeline: Timeline,
     meddle: Option<Meddle>,
+    meddle_state: Option<MeddleState>,
     /// Faults that go on.
     faults: u32,
     /// How long nothing failed, all in all, microseconds.
@@ -105,7 +108,27 @@ pub(super) struct World<'s> {
     pub(super) open_starts: OpenStarts,
     /// The message numbers of the last questions.
     pub(super) last_questions: Vec<u64>,
+    /// … and of the last commands.
+    pub(super) last_commands: Vec<u64>,
     pub(super) resting: bool,
+    /// A program that does not pause between its timers.
+    pub(super) busy: Option<String>,
+    state: State,
+    /// What managers have sent since the last look.
+    pub(super) sent: Vec<Sent>,
+    /// When a manager has started, stopped or stored something last.
+    pub(super) worked_ms: u64,
+}
+
+/// What a manager sends that changes what runs.
+pub(super) enum Sent {
+    /// A start request.
+    Start { node: usize, request: Arc<Request> },
+    /// A stop for instances on a cell.
+    Stop {
+        cell: Arc<str>,
+        instances: Vec<InstanceId>,
+    },
 }
 
 impl<'s> World<'s> {
@@ -122,6 +145,12 @@ impl<'s> World<'s> {
     #[cfg(test)]
     pub(super) fn meddle(&mut self, meddle: Meddle) {
         self.meddle = Some(meddle);
+    }
+
+    /// … and every answer of the bucket through this.
+    #[cfg(test)]
+    pub(super) fn meddle_state(&mut self, meddle: MeddleState) {
+        self.meddle_state = Some(meddle);
     }
 
     /// What comes next happens. False when the script has been played to its end.
@@ -165,9 +194,15 @@ impl<'s> World<'s> {
                 return Box::new(AuctioneerNode::new(name, label, policy.clone(), random));
             }
             let n = n - script.auctioneers;
+            if let Some(n) = n.checked_sub(script.cells.len()) {
+                let random = root.fork("manager", n as u64);
+                return Box::new(ManagerNode::new(format!("m{n}"), random));
+            }
             let (name, random) = (format!("c{n}"), root.fork(&format!("cell{nth}"), n as u64));
             let label = format!("{name}{nth}");
-            Box::new(CellNode::new(name, label, script.cells[n], random))
+            let mut cell = CellNode::new(name, label, script.cells[n], random);
+            cell.tells = script.managers > 0;
+            Box::new(cell)
         };
         let mut nodes: Vec<Box<dyn Node>> = (0..script.machines()).map(|n| node(n, "")).collect();
         nodes.push(Box::new(Client::default()));
@@ -186,6 +221,7 @@ impl<'s> World<'s> {
                 lines: Vec::new(),
             },
             meddle: None,
+            meddle_state: None,
             faults: 0,
             flow_us: 0,
             failed_us: 0,
@@ -193,7 +229,12 @@ impl<'s> World<'s> {
             restarted_ms: None,
             open_starts: OpenStarts::default(),
             last_questions: Vec::new(),
+            last_commands: Vec::new(),
             resting: false,
+            busy: None,
+            state: State::default(),
+            sent: Vec::new(),
+            worked_ms: 0,
         }
     }
 
@@ -239,6 +280,32 @@ impl<'s> World<'s> {
         self.restarted_ms.is_some_and(|at_ms| at_ms >= since_ms)
     }
 
+    /// What managers keep their state in.
+    pub(super) fn bucket(&self) -> &Bucket {
+        &self.state.bucket
+    }
+
+    /// What was wanted in the course of time.
+    pub(super) fn wanted(&self) -> &[Wanted] {
+        &self.state.wanted
+    }
+
+    /// The node of a number, if it is of this kind.
+    pub(super) fn node<N: 'static>(&self, n: usize) -> Option<&N> {
+        self.places[n].node.as_any().downcast_ref()
+    }
+
+    /// Since when nothing has failed at a node, milliseconds; none while something does.
+    pub(super) fn well_since_ms(&self, n: usize) -> Option<u64> {
+        let place = &self.places[n];
+        (place.failing == 0 && place.alive).then_some(place.mended_ms)
+    }
+
+    /// How many nodes there are.
+    pub(super) fn nodes(&self) -> usize {
+        self.places.len()
+    }
+
     fn begin(&mut self) {
         let script = self.script;
         self.timeline.add(0, "bus", || {
@@ -263,6 +330,16 @@ impl<'s> World<'s> {
                 let place = &mut self.places[n];
                 if place.wake_us == self.now_us && place.alive {
                     place.wake_us = u64::MAX;
+                    let now_ms = self.now_us / 1_000;
+                    let count = if place.wakes.0 == now_ms {
+                        place.wakes.1 + 1
+                    } else {
+                        1
+                    };
+                    place.wakes = (now_ms, count);
+                    if count > MOST_WAKES {
+                        self.busy = Some(place.node.label().to_owned());
+                    }
                     if place.frozen == 0 {
                         self.act(n, |node, now_ms, out| node.wake(now_ms, out));
                     }
@@ -270,13 +347,21 @@ impl<'s> World<'s> {
             }
             Happening::Step(n, begins) => self.step(n, begins, report),
             Happening::Noticed(n) => self.notice(n, true),
-            Happening::CaughtUp => self.faults -= 1,
+            Happening::AsksState(n, life, request) => self.state_asked(n, life, *request),
+            Happening::CaughtUp(of) => {
+                self.faults -= 1;
+                if let Some(n) = of {
+                    self.places[n].failing -= 1;
+                    self.places[n].mended_ms = self.now_ms();
+                }
+            }
             Happening::LastQuestions => {
                 self.resting = true;
                 for request in 0..self.script.requests.len() {
                     let number = self.ask(request);
                     self.last_questions.push(number);
                 }
+                self.last_commands();
             }
         }
     }
@@ -307,6 +392,10 @@ impl<'s> World<'s> {
         for message in out.messages {
             self.send(n, message);
         }
+        for request in out.state {
+            self.ask_state(n, request);
+        }
+        self.note_managed(n, (out.starts, out.stops), out.wrote);
         if out.exits {
             self.open_starts.fails(n);
             return self.places[n].ends();
@@ -317,6 +406,31 @@ impl<'s> World<'s> {
         if next_us < place.wake_us && next_us < u64::MAX / 2 {
             place.wake_us = next_us;
             self.queue.add(next_us, Happening::Wake(n));
+        }
+    }
+
+    /// What a manager has sent is kept for the invariants.
+    fn note_managed(&mut self, node: usize, (starts, stops): ManagedSent, wrote: bool) {
+        if wrote || !starts.is_empty() || !stops.is_empty() {
+            self.worked_ms = self.now_ms();
+        }
+        let start = |request| Sent::Start { node, request };
+        self.sent.extend(starts.into_iter().map(start));
+        let stop = |(cell, instances)| Sent::Stop { cell, instances };
+        self.sent.extend(stops.into_iter().map(stop));
+    }
+
+    /// Every app is scaled to what it is: that must be answered.
+    fn last_commands(&mut self) {
+        if self.script.managers == 0 {
+            return;
+        }
+        for app in &self.script.apps {
+            let wanted = self.state.bucket.apps();
+            let wanted = wanted.iter().find(|record| record.definition.app() == app);
+            let count = wanted.map_or(1, |record| record.definition.instances);
+            let number = self.say(&format!("app.{app}"), &format!("scale {count}"));
+            self.last_commands.push(number);
         }
     }
 
@@ -337,221 +451,5 @@ impl<'s> World<'s> {
         let unknown: Vec<String> = all.filter(|c| machine.feed().get(c).is_none()).collect();
         self.lost
             .extend(unknown.into_iter().map(|cell| (cell, now_ms)));
-    }
-
-    /// A message leaves a node.
-    fn send(&mut self, n: usize, mut message: Message) {
-        let now_ms = self.now_ms();
-        if self
-            .meddle
-            .is_some_and(|meddle| !meddle(now_ms, &mut message))
-        {
-            return;
-        }
-        let travel_us = 100 + self.random.below(400);
-        let place = &mut self.places[n];
-        if place.cut > 0 {
-            if !place.unsent_is_lost || place.noticed {
-                place.unsent.push(message);
-            }
-            return;
-        }
-        place.up_us = place.up_us.max(self.now_us + travel_us + place.slow_us);
-        self.queue.add(place.up_us, Happening::Sent(message));
-    }
-
-    /// The server hands a message to all that listen.
-    fn route(&mut self, message: &Message) {
-        let mut heard = false;
-        let mut group: Vec<(usize, usize)> = Vec::new();
-        for n in 0..self.places.len() {
-            if self.places[n].noticed || !self.places[n].alive {
-                continue;
-            }
-            for s in 0..self.places[n].subscriptions.len() {
-                let subscription = &self.places[n].subscriptions[s];
-                if !subscription.matches(&message.subject) {
-                    continue;
-                }
-                heard = true;
-                if subscription.group.is_some() {
-                    group.push((n, s));
-                } else {
-                    self.deliver(n, s, message);
-                }
-            }
-        }
-        if !group.is_empty() {
-            let (n, s) = group[self.random.place(group.len())];
-            self.deliver(n, s, message);
-        }
-        if let (false, Some(reply)) = (heard, &message.reply) {
-            let mut nobody = Message::new(reply.clone(), "");
-            nobody.no_responders = true;
-            self.route(&nobody);
-        }
-    }
-
-    fn deliver(&mut self, n: usize, subscription: usize, message: &Message) {
-        let twice = self.random.below(1_000) < self.script.duplicates;
-        for _ in 0..=u32::from(twice) {
-            let travel_us = 100 + self.random.below(400);
-            let overtake_us = self.random.below(self.script.overtake_us + 1);
-            let place = &mut self.places[n];
-            if place.dropping > 0 && self.random.below(3) == 0 {
-                place.dropped = true;
-                continue;
-            }
-            place.down_us = place.down_us.max(self.now_us + travel_us + place.slow_us);
-            let last_us = &mut place.subscription_us[subscription];
-            *last_us = (*last_us).max(place.down_us + overtake_us);
-            let arrival = Arrival {
-                to: n,
-                life: place.life,
-                subscription,
-                message: message.clone(),
-            };
-            self.queue
-                .add(*last_us, Happening::Arrives(Box::new(arrival)));
-        }
-    }
-
-    fn arrives(&mut self, arrival: Arrival) {
-        let place = &mut self.places[arrival.to];
-        if place.life != arrival.life || !place.alive || place.cut > 0 {
-            return;
-        }
-        if place.frozen > 0 {
-            place.waiting.push(arrival);
-            return;
-        }
-        if !place.fails() {
-            let now_ms = self.now_us / 1_000;
-            self.open_starts
-                .arrived(now_ms, arrival.to, &arrival.message);
-        }
-        self.act(arrival.to, |node, now_ms, out| {
-            node.receive(now_ms, &arrival.message, out);
-        });
-    }
-
-    fn step(&mut self, n: usize, begins: bool, report: &mut CheckReport) {
-        match self.script.steps[n].what {
-            What::Ask(request) => {
-                report.asked += 1;
-                self.ask(request);
-            }
-            What::Namesake(_) => {
-                let steps = &self.script.steps[..n];
-                let before = steps.iter().filter(|s| matches!(s.what, What::Namesake(_)));
-                let node = self.script.machines() + 1 + before.count();
-                let name = self.places[node].node.label().to_owned();
-                let what = || "starts: a second program of the name".to_owned();
-                self.timeline.add(self.now_us, &name, what);
-                *report.faults.entry("namesake").or_default() += 1;
-                self.revive(node);
-            }
-            What::Fail {
-                node,
-                fault,
-                for_ms,
-            } => {
-                let name = self.places[node].node.label().to_owned();
-                let what = || {
-                    format!(
-                        "{} {}",
-                        if begins { "begins:" } else { "ends:" },
-                        faults::text(fault)
-                    )
-                };
-                self.timeline.add(self.now_us, &name, what);
-                if begins {
-                    *report.faults.entry(fault.name()).or_default() += 1;
-                    self.faults += 1;
-                    let end_us = self.now_us + for_ms * 1_000;
-                    self.queue.add(end_us, Happening::Step(n, false));
-                    self.fail(node, fault);
-                } else {
-                    self.mend(node, fault);
-                    // messages flow when those that were held up have arrived
-                    let last_us = self.places[node].last_arrival_us();
-                    self.queue
-                        .add(last_us.max(self.now_us), Happening::CaughtUp);
-                }
-            }
-        }
-    }
-
-    fn ask(&mut self, request: usize) -> u64 {
-        let asked = &self.script.requests[request];
-        let mut body = serde_json::json!({
-            "id": asked.id, "app": asked.app, "instances": asked.instances,
-            "memory_mb": asked.memory_mb, "disk_mb": 1, "run": { "command": ["sleep"] },
-        });
-        if asked.queue_timeout_ms > 0 {
-            body["queue_timeout"] = format!("{}ms", asked.queue_timeout_ms).into();
-        }
-        let client = self.script.machines();
-        let mut number = 0;
-        self.act(client, |node, _, out| {
-            if let Some(client) = node.as_any_mut().downcast_mut::<Client>() {
-                number = client.ask(body.to_string(), out);
-                out.note(|| format!("asks #{number}: {body}"));
-            }
-        });
-        number
-    }
-}
-
-impl Place {
-    fn new(node: Box<dyn Node>) -> Self {
-        Self {
-            node,
-            subscriptions: Vec::new(),
-            life: 0,
-            alive: false,
-            starts: false,
-            frozen: 0,
-            cut: 0,
-            noticed: false,
-            unnoticed: false,
-            down: 0,
-            slow_us: 0,
-            dropping: 0,
-            dropped: false,
-            waiting: Vec::new(),
-            unsent: Vec::new(),
-            unsent_is_lost: false,
-            wake_us: u64::MAX,
-            up_us: 0,
-            down_us: 0,
-            subscription_us: Vec::new(),
-        }
-    }
-
-    /// Whether any fault of its goes on.
-    fn fails(&self) -> bool {
-        let faults = [self.frozen, self.cut, self.dropping, self.down];
-        self.slow_us > 0 || faults.iter().any(|faults| *faults > 0)
-    }
-
-    /// The program is no more, killed or by itself.
-    fn ends(&mut self) {
-        self.alive = false;
-        self.waiting.clear();
-        self.unsent.clear();
-    }
-
-    /// When the last message from it reaches the server, or the last one for it arrives.
-    fn last_arrival_us(&self) -> u64 {
-        let arrivals = self.subscription_us.iter().copied();
-        arrivals.fold(self.up_us.max(self.down_us), u64::max)
-    }
-
-    fn resubscribe(&mut self) {
-        self.subscriptions = self.node.subscriptions();
-        let down_us = self.down_us;
-        self.subscription_us
-            .resize(self.subscriptions.len(), down_us);
     }
 }

@@ -21,12 +21,12 @@ fn play(script: &Script, meddle: Option<Meddle>) -> Option<Violation> {
     invariants::play_world(world, &mut CheckReport::default()).0
 }
 
-fn is(message: &Message, pattern: &str) -> bool {
+pub(super) fn is(message: &Message, pattern: &str) -> bool {
     crate::check::bus::Subscription::to(pattern).matches(&message.subject)
 }
 
 /// Changes the body of what is sent there.
-fn rewrite(message: &mut Message, pattern: &str, change: fn(&mut Value)) -> bool {
+pub(super) fn rewrite(message: &mut Message, pattern: &str, change: fn(&mut Value)) -> bool {
     if is(message, pattern)
         && let Ok(mut body) = serde_json::from_slice::<Value>(&message.body)
     {

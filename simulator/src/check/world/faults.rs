@@ -1,6 +1,6 @@
 //! How a fault begins and ends for a node.
 
-use super::{Happening, World};
+use super::{Arrived, Happening, World};
 use crate::check::script::Fault;
 
 impl World<'_> {
@@ -28,6 +28,7 @@ impl World<'_> {
             }
             Fault::Slow { by_ms } => place.slow_us += by_ms * 1_000,
             Fault::Drop => place.dropping += 1,
+            Fault::NoBucket => place.link.cut += 1,
         }
     }
 
@@ -64,6 +65,12 @@ impl World<'_> {
                 }
             }
             Fault::Slow { by_ms } => place.slow_us -= by_ms * 1_000,
+            Fault::NoBucket => {
+                place.link.cut -= 1;
+                if place.link.cut == 0 {
+                    self.link_mended(n);
+                }
+            }
             Fault::Drop => {
                 place.dropping -= 1;
                 if place.dropping == 0 && std::mem::take(&mut place.dropped) && place.alive {
@@ -78,10 +85,13 @@ impl World<'_> {
         for arrival in std::mem::take(&mut self.places[n].waiting) {
             let overtake_us = self.random.below(self.script.overtake_us + 1);
             let place = &mut self.places[n];
-            let last_us = &mut place.subscription_us[arrival.subscription];
-            *last_us = (*last_us).max(self.now_us + overtake_us);
-            self.queue
-                .add(*last_us, Happening::Arrives(Box::new(arrival)));
+            let mut at_us = self.now_us;
+            if let Arrived::Message(subscription, _) = &arrival.what {
+                let last_us = &mut place.subscription_us[*subscription];
+                *last_us = (*last_us).max(self.now_us + overtake_us);
+                at_us = *last_us;
+            }
+            self.queue.add(at_us, Happening::Arrives(Box::new(arrival)));
         }
         let at_us = self.now_us + self.random.below(2_000);
         self.places[n].wake_us = at_us;
@@ -100,6 +110,7 @@ impl World<'_> {
         place.alive = true;
         (place.noticed, place.unnoticed) = (false, false);
         place.wake_us = u64::MAX;
+        place.link.watch = None;
         let life = place.life;
         self.act(n, |node, now_ms, out| node.begin(now_ms, life, out));
     }
@@ -134,5 +145,6 @@ pub(super) fn text(fault: Fault) -> String {
         }
         Fault::Slow { by_ms } => format!("messages to and from it take {by_ms} ms"),
         Fault::Drop => "one of three messages to it is lost".to_owned(),
+        Fault::NoBucket => "it cannot reach the bucket".to_owned(),
     }
 }

@@ -41,5 +41,6 @@ impl OpenStarts {
 
 /// The last token of the subject on which the client hears the answer.
 fn number_of(subject: &str) -> Option<u64> {
-    subject.rsplit('.').next()?.parse().ok()
+    // managers ask, too
+    subject.strip_prefix("inbox.client.")?.parse().ok()
 }

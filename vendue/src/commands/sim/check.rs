@@ -116,7 +116,8 @@ fn write_report(format: Format, report: &CheckReport) -> anyhow::Result<()> {
         Format::Json => {
             let failures: Vec<_> = report.failures.iter().map(failure).collect();
             output::document(&json!({
-                "seeds": report.seeds, "events": report.events, "asked": report.asked,
+                "seeds": report.seeds, "managed": report.managed, "events": report.events,
+                "asked": report.asked, "commands": report.commands,
                 "faults": report.faults, "short_doubles": report.short_doubles,
                 "longest_double_ms": report.longest_double_ms, "violations": report.violations,
                 "failures": failures,
@@ -132,9 +133,11 @@ fn write_report(format: Format, report: &CheckReport) -> anyhow::Result<()> {
                 .map(|(kind, count)| format!("{count} × {kind}"))
                 .collect();
             say(format_args!(
-                "{} seeds, {} requests, {} events; faults: {}",
+                "{} seeds, {} of them with managers, {} requests, {} commands, {} events; faults: {}",
                 report.seeds,
+                report.managed,
                 report.asked,
+                report.commands,
                 report.events,
                 faults.join(", ")
             ))?;

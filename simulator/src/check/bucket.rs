@@ -1,0 +1,150 @@
+//! A model of the bucket in which managers keep their state: JetStream's key-value store with history 1, and a
+//! second one for the lease, so each has revisions of its own. Deletions have revisions, too.
+//!
+//! What can go wrong with it stands in [`super::script::BucketFault`]; `world::state` plays that.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use manager::{AppRecord, WriteId, WriteResult, read_stored};
+
+/// What a manager asks of the bucket.
+#[derive(Clone, Debug)]
+pub(super) enum StateRequest {
+    /// Store a value.
+    Write(StateWrite),
+    /// Show everything, and then what changes. The number is of this watch.
+    Watch(u64),
+}
+
+/// See `manager::ManagerOutput::Write`.
+#[derive(Clone, Debug)]
+pub(super) struct StateWrite {
+    pub(super) write: WriteId,
+    pub(super) key: String,
+    pub(super) value: Option<Bytes>,
+    pub(super) expected: Option<u64>,
+}
+
+/// What the bucket says to a manager.
+#[derive(Clone, Debug)]
+pub(super) enum StateAnswer {
+    /// A write has ended.
+    Ended { write: WriteId, result: WriteResult },
+    /// A watch shows a value, or that there is none any more.
+    Shown {
+        watch: u64,
+        key: String,
+        revision: u64,
+        value: Option<Bytes>,
+    },
+    /// A watch has shown everything.
+    Ready { watch: u64, revision: u64 },
+    /// A watch has ended.
+    Broken { watch: u64 },
+}
+
+impl StateAnswer {
+    /// The watch that it is part of.
+    pub(super) fn watch(&self) -> Option<u64> {
+        match self {
+            Self::Ended { .. } => None,
+            Self::Shown { watch, .. } | Self::Ready { watch, .. } | Self::Broken { watch } => {
+                Some(*watch)
+            }
+        }
+    }
+}
+
+/// Values and deletions, with their revisions.
+pub(super) type Values = BTreeMap<String, (u64, Option<Bytes>)>;
+
+#[derive(Clone, Debug, Default)]
+struct Store {
+    revision: u64,
+    values: Values,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Bucket {
+    main: Store,
+    lease: Store,
+    /// As it was when a copy was made.
+    copy: Store,
+}
+
+const LEASE: &str = "lease";
+
+impl Bucket {
+    /// Stores a value if the key has the expected revision.
+    pub(super) fn write(&mut self, write: &StateWrite) -> WriteResult {
+        let store = if write.key == LEASE {
+            &mut self.lease
+        } else {
+            &mut self.main
+        };
+        let present = store.values.get(&write.key).map_or(0, |(at, _)| *at);
+        if write.expected.is_some_and(|expected| expected != present) {
+            return WriteResult::Conflict;
+        }
+        store.revision += 1;
+        let stored = (store.revision, write.value.clone());
+        store.values.insert(write.key.clone(), stored);
+        WriteResult::Written(store.revision)
+    }
+
+    /// Everything, oldest first.
+    pub(super) fn values(&self) -> Vec<(String, u64, Option<Bytes>)> {
+        let all = self.main.values.iter().chain(&self.lease.values);
+        let mut all: Vec<_> = all
+            .map(|(key, (revision, value))| (key.clone(), *revision, value.clone()))
+            .collect();
+        all.sort_by_key(|(_, revision, _)| *revision);
+        all
+    }
+
+    /// The value of a key, and its revision.
+    pub(super) fn get(&self, key: &str) -> Option<&(u64, Option<Bytes>)> {
+        self.main.values.get(key).or(self.lease.values.get(key))
+    }
+
+    /// The last revision, of all but the lease.
+    pub(super) fn revision(&self) -> u64 {
+        self.main.revision
+    }
+
+    /// Keys that begin like this and have a value.
+    pub(super) fn keys(&self, prefix: &str) -> Vec<String> {
+        let all = self.main.values.iter();
+        let there = all.filter(|(key, (_, value))| key.starts_with(prefix) && value.is_some());
+        there.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// What is wanted.
+    pub(super) fn apps(&self) -> Vec<AppRecord> {
+        let keys = self.keys("app.").into_iter();
+        let values = keys.filter_map(|key| self.get(&key)?.1.clone());
+        values
+            .filter_map(|value| read_stored(&value).ok())
+            .collect()
+    }
+
+    /// It is deleted and created again, or only all but the lease is.
+    pub(super) fn recreate(&mut self, with_lease: bool) {
+        self.main = Store::default();
+        if with_lease {
+            self.lease = Store::default();
+        }
+    }
+
+    /// Somebody makes a copy of it, without the lease.
+    pub(super) fn save(&mut self) {
+        self.copy = self.main.clone();
+    }
+
+    /// The last copy replaces it.
+    pub(super) fn restore(&mut self) {
+        self.main = self.copy.clone();
+    }
+}

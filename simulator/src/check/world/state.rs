@@ -1,0 +1,254 @@
+//! The way between managers and the bucket, and what fails there.
+
+use manager::{AppRecord, WriteResult};
+
+use super::{Arrival, Arrived, Happening, World};
+use crate::check::{
+    bucket::{StateAnswer, StateRequest, StateWrite},
+    script::BucketFault,
+};
+
+/// How long it takes at most until a manager notices that its watch has missed something.
+const NOTICED_MS: u64 = 5_000;
+
+/// The connection of a manager to the bucket.
+#[derive(Debug, Default)]
+pub(in crate::check) struct StateLink {
+    /// How many faults keep it down.
+    pub(super) cut: u32,
+    pub(super) watch: Option<u64>,
+    /// The watch shows nothing more.
+    ended: bool,
+    /// The watch has missed something, and the manager will notice.
+    gap: bool,
+    up_us: u64,
+    ended_us: u64,
+    shown_us: u64,
+}
+
+/// The bucket, what is known of its past, and what is wrong with it.
+#[derive(Debug, Default)]
+pub(in crate::check) struct State {
+    pub(super) bucket: crate::check::bucket::Bucket,
+    down: u32,
+    loses_answers: u32,
+    watch_slow_us: u64,
+    /// Writes that are stored when it is there again, without an answer.
+    late: Vec<StateWrite>,
+    /// What was wanted, and since when.
+    pub(super) wanted: Vec<Wanted>,
+}
+
+/// What was wanted from a moment on.
+#[derive(Debug)]
+pub(in crate::check) struct Wanted {
+    pub(in crate::check) at_ms: u64,
+    pub(in crate::check) flow_ms: u64,
+    pub(in crate::check) apps: Vec<AppRecord>,
+}
+
+impl World<'_> {
+    /// A manager asks the bucket.
+    pub(super) fn ask_state(&mut self, n: usize, request: StateRequest) {
+        let travel_us = 100 + self.random.below(400);
+        let place = &mut self.places[n];
+        if place.link.cut > 0 {
+            return;
+        }
+        let link = &mut place.link;
+        link.up_us = link.up_us.max(self.now_us + travel_us + place.slow_us);
+        let asked = Happening::AsksState(n, place.life, Box::new(request));
+        self.queue.add(link.up_us, asked);
+    }
+
+    /// What a manager asks reaches the bucket.
+    pub(super) fn state_asked(&mut self, n: usize, life: u32, request: StateRequest) {
+        if self.state.down > 0 {
+            if let StateRequest::Write(write) = request
+                && self.random.below(4) == 0
+            {
+                self.state.late.push(write);
+            }
+            return;
+        }
+        let of_this_life = self.places[n].life == life && self.places[n].alive;
+        match request {
+            StateRequest::Write(write) => {
+                let result = self.store(&write);
+                let write = write.write;
+                let lost = self.state.loses_answers > 0 && self.random.below(2) == 0;
+                if of_this_life && !lost {
+                    self.tell_state(n, StateAnswer::Ended { write, result });
+                }
+            }
+            StateRequest::Watch(watch) if of_this_life => {
+                let link = &mut self.places[n].link;
+                (link.watch, link.ended, link.gap) = (Some(watch), false, false);
+                for (key, revision, value) in self.state.bucket.values() {
+                    let shown = StateAnswer::Shown {
+                        watch,
+                        key,
+                        revision,
+                        value,
+                    };
+                    self.tell_state(n, shown);
+                }
+                let revision = self.state.bucket.revision();
+                self.tell_state(n, StateAnswer::Ready { watch, revision });
+            }
+            StateRequest::Watch(_) => {}
+        }
+    }
+
+    fn store(&mut self, write: &StateWrite) -> WriteResult {
+        let result = self.state.bucket.write(write);
+        if let WriteResult::Written(revision) = result {
+            for n in 0..self.places.len() {
+                let link = &self.places[n].link;
+                let Some(watch) = link.watch.filter(|_| !link.ended) else {
+                    continue;
+                };
+                let (key, value) = (write.key.clone(), write.value.clone());
+                let shown = StateAnswer::Shown {
+                    watch,
+                    key,
+                    revision,
+                    value,
+                };
+                self.tell_state(n, shown);
+            }
+            if write.key.starts_with("app.") {
+                self.note_wanted();
+            }
+        }
+        result
+    }
+
+    /// What is wanted is something else now.
+    fn note_wanted(&mut self) {
+        self.state.wanted.push(Wanted {
+            at_ms: self.now_us / 1_000,
+            flow_ms: self.flow_ms(),
+            apps: self.state.bucket.apps(),
+        });
+    }
+
+    /// The bucket says something to a manager.
+    fn tell_state(&mut self, n: usize, answer: StateAnswer) {
+        if self.meddle_state.is_some_and(|meddle| !meddle(&answer)) {
+            return;
+        }
+        let travel_us = 100 + self.random.below(400);
+        let place = &mut self.places[n];
+        let of_watch = answer.watch().is_some();
+        if place.link.cut > 0 {
+            place.link.gap |= of_watch;
+            return;
+        }
+        let mut at_us = self.now_us + travel_us + place.slow_us;
+        let link = &mut place.link;
+        if of_watch {
+            at_us = link.shown_us.max(at_us + self.state.watch_slow_us);
+            link.shown_us = at_us;
+        } else {
+            at_us = link.ended_us.max(at_us);
+            link.ended_us = at_us;
+        }
+        let arrival = Arrival {
+            to: n,
+            life: place.life,
+            what: Arrived::State(answer),
+        };
+        self.queue.add(at_us, Happening::Arrives(Box::new(arrival)));
+    }
+
+    /// It did not arrive, as the manager has no connection to the bucket.
+    pub(super) fn state_unheard(&mut self, n: usize, answer: &StateAnswer) {
+        self.places[n].link.gap |= answer.watch().is_some();
+    }
+
+    /// A manager has a connection to the bucket again.
+    pub(super) fn link_mended(&mut self, n: usize) {
+        let link = &mut self.places[n].link;
+        if std::mem::take(&mut link.gap) {
+            self.break_watch(n, NOTICED_MS);
+        }
+    }
+
+    /// A manager's watch has ended; it notices within this time.
+    fn break_watch(&mut self, n: usize, within_ms: u64) {
+        let at_us = self.now_us + self.random.below(within_ms * 1_000 + 1);
+        let place = &mut self.places[n];
+        let Some(watch) = place.link.watch else {
+            return;
+        };
+        place.link.ended = true;
+        let arrival = Arrival {
+            to: n,
+            life: place.life,
+            what: Arrived::State(StateAnswer::Broken { watch }),
+        };
+        let at_us = at_us.max(place.link.shown_us);
+        self.queue.add(at_us, Happening::Arrives(Box::new(arrival)));
+    }
+
+    fn break_watches(&mut self, within_ms: u64) {
+        for n in 0..self.places.len() {
+            self.break_watch(n, within_ms);
+        }
+    }
+
+    /// Something is wrong with the bucket from now on, or happens to it now.
+    pub(super) fn bucket_fails(&mut self, fault: BucketFault) {
+        match fault {
+            BucketFault::Down => self.state.down += 1,
+            BucketFault::LosesAnswers => self.state.loses_answers += 1,
+            BucketFault::SlowWatch { by_ms } => self.state.watch_slow_us += by_ms * 1_000,
+            BucketFault::WatchesEnd => self.break_watches(1_000),
+            BucketFault::Recreated { with_lease } => {
+                self.state.bucket.recreate(with_lease);
+                self.note_wanted();
+                self.break_watches(1_000);
+            }
+            BucketFault::Emptied => self.delete_keys(""),
+            BucketFault::StateDeleted => self.delete_keys("state."),
+            BucketFault::Copied => self.state.bucket.save(),
+            BucketFault::Restored => {
+                self.state.bucket.restore();
+                self.note_wanted();
+                self.break_watches(1_000);
+            }
+        }
+    }
+
+    pub(super) fn bucket_mended(&mut self, fault: BucketFault) {
+        match fault {
+            BucketFault::Down => {
+                self.state.down -= 1;
+                if self.state.down == 0 {
+                    for write in std::mem::take(&mut self.state.late) {
+                        self.store(&write);
+                    }
+                    if self.random.below(2) == 0 {
+                        self.break_watches(NOTICED_MS);
+                    }
+                }
+            }
+            BucketFault::LosesAnswers => self.state.loses_answers -= 1,
+            BucketFault::SlowWatch { by_ms } => self.state.watch_slow_us -= by_ms * 1_000,
+            _ => {}
+        }
+    }
+
+    /// Somebody deletes keys, one after the other.
+    fn delete_keys(&mut self, prefix: &str) {
+        for key in self.state.bucket.keys(prefix) {
+            self.store(&StateWrite {
+                write: manager::WriteId(0),
+                key,
+                value: None,
+                expected: None,
+            });
+        }
+    }
+}

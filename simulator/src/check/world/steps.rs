@@ -1,0 +1,118 @@
+//! What a step of the script does.
+
+use super::{Happening, World, faults};
+use crate::check::{CheckReport, cell::CellNode, client::Client, script::What};
+
+impl World<'_> {
+    pub(super) fn step(&mut self, n: usize, begins: bool, report: &mut CheckReport) {
+        let script = self.script;
+        match &script.steps[n].what {
+            What::Ask(request) => {
+                report.asked += 1;
+                self.ask(*request);
+            }
+            What::Namesake(_) => self.namesake(n, report),
+            What::Command { app, text } => {
+                report.commands += 1;
+                self.say(&format!("app.{app}"), text);
+            }
+            What::Drain { node, deadline_ms } => {
+                *report.faults.entry("drain").or_default() += 1;
+                let cell = self.places[*node].node.label().to_owned();
+                let body = format!(r#"{{"deadline":"{deadline_ms}ms"}}"#);
+                self.say(&format!("cell.{cell}.drain"), &body);
+            }
+            What::Crash { node, nth, times } => {
+                *report.faults.entry("crash").or_default() += 1;
+                let place = &self.places[*node];
+                if place.alive && place.frozen == 0 {
+                    self.act(*node, |node, now_ms, out| {
+                        if let Some(cell) = node.as_any_mut().downcast_mut::<CellNode>() {
+                            cell.crash(now_ms, *nth, *times, out);
+                        }
+                    });
+                }
+            }
+            What::Fail {
+                node,
+                fault,
+                for_ms,
+            } => {
+                let name = self.places[*node].node.label().to_owned();
+                self.tell_fault(&name, begins, || faults::text(*fault));
+                if begins {
+                    self.begin_fault(n, fault.name(), *for_ms, report);
+                    self.places[*node].failing += 1;
+                    self.fail(*node, *fault);
+                } else {
+                    self.mend(*node, *fault);
+                    // messages flow when those that were held up have arrived
+                    let last_us = self.places[*node].last_arrival_us();
+                    let at_us = last_us.max(self.now_us);
+                    self.queue.add(at_us, Happening::CaughtUp(Some(*node)));
+                }
+            }
+            What::Bucket { fault, for_ms } => {
+                self.tell_fault("bucket", begins, || fault.name().to_owned());
+                if begins {
+                    self.begin_fault(n, fault.name(), *for_ms, report);
+                    self.bucket_fails(*fault);
+                } else {
+                    self.bucket_mended(*fault);
+                    self.queue.add(self.now_us, Happening::CaughtUp(None));
+                }
+            }
+        }
+    }
+
+    fn namesake(&mut self, n: usize, report: &mut CheckReport) {
+        let steps = &self.script.steps[..n];
+        let before = steps.iter().filter(|s| matches!(s.what, What::Namesake(_)));
+        let node = self.script.machines() + 1 + before.count();
+        let name = self.places[node].node.label().to_owned();
+        let what = || "starts: a second program of the name".to_owned();
+        self.timeline.add(self.now_us, &name, what);
+        *report.faults.entry("namesake").or_default() += 1;
+        self.revive(node);
+    }
+
+    /// The fault of a step begins.
+    fn begin_fault(&mut self, n: usize, name: &'static str, for_ms: u64, report: &mut CheckReport) {
+        *report.faults.entry(name).or_default() += 1;
+        self.faults += 1;
+        let end_us = self.now_us + for_ms * 1_000;
+        self.queue.add(end_us, Happening::Step(n, false));
+    }
+
+    fn tell_fault(&mut self, who: &str, begins: bool, text: impl Fn() -> String) {
+        let which = if begins { "begins" } else { "ends" };
+        let what = || format!("{which}: {}", text());
+        self.timeline.add(self.now_us, who, what);
+    }
+
+    /// A client asks for what a request of the script says.
+    pub(super) fn ask(&mut self, request: usize) -> u64 {
+        let asked = &self.script.requests[request];
+        let mut body = serde_json::json!({
+            "id": asked.id, "app": asked.app, "instances": asked.instances,
+            "memory_mb": asked.memory_mb, "disk_mb": 1, "run": { "command": ["sleep"] },
+        });
+        if asked.queue_timeout_ms > 0 {
+            body["queue_timeout"] = format!("{}ms", asked.queue_timeout_ms).into();
+        }
+        self.say("start", &body.to_string())
+    }
+
+    /// A client sends a request; returns its number.
+    pub(super) fn say(&mut self, subject: &str, body: &str) -> u64 {
+        let client = self.script.machines();
+        let mut number = 0;
+        self.act(client, |node, _, out| {
+            if let Some(client) = node.as_any_mut().downcast_mut::<Client>() {
+                number = client.ask(subject, body, out);
+                out.note(|| format!("asks #{number} {subject}: {body}"));
+            }
+        });
+        number
+    }
+}
