@@ -10,14 +10,14 @@ mod cluster;
 mod commands;
 mod complete;
 mod context;
-#[cfg(test)]
-mod operations_page;
 mod output;
 mod process_usage;
 mod report;
 mod senders;
 mod table;
 mod terminal;
+#[cfg(test)]
+mod tests;
 mod usage;
 
 use std::process::ExitCode;

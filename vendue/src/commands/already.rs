@@ -1,4 +1,4 @@
-//! Refusing to start what runs already: below an app manager nobody else can see that an app is
+//! Refusing to start what runs already: outside a manager nobody can see that an app is
 //! started twice, in two requests, and a person hardly means to.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,8 +8,8 @@ use serde_json::Value;
 use shared::wire::{Instance, InstanceState, format_indices, instance_id};
 
 use super::{
-    app::managed,
     instances::{self, Answers},
+    managed,
 };
 use crate::{
     cluster::Cluster,

@@ -19,6 +19,7 @@ pub(crate) mod instance_table;
 pub(crate) mod instances;
 pub(crate) mod last_start;
 pub(crate) mod logs;
+pub(crate) mod managed;
 pub(crate) mod manager_role;
 pub(crate) mod one_cell;
 pub(crate) mod place;

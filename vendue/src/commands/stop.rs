@@ -7,9 +7,9 @@ use shared::InstanceId;
 use shared::wire::{Stop, StopOutcome, StopReply, parse_indices};
 
 use super::{
-    app::managed,
     app_status::AppStatus,
     instances::{self, Answers, Located},
+    managed,
 };
 use crate::{
     cluster::{Cluster, Peer},

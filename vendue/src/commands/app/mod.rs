@@ -7,7 +7,6 @@ mod file;
 mod history;
 mod import;
 mod list;
-pub(crate) mod managed;
 mod put;
 mod restart;
 mod scale;

@@ -1,0 +1,3 @@
+//! Tests of what only the program knows.
+
+mod operations_page;
