@@ -300,6 +300,10 @@ pub(crate) fn told(parts: &mut Parts, event: &Event) {
     let Some(cell) = event.app.as_ref().and(event.cell.as_deref()) else {
         return draining(parts, event);
     };
+    let Some(on) = parts.places.find(cell, parts.clocks.moment()) else {
+        parts.counters.dropped_cells += 1;
+        return;
+    };
     // what it says of an instance that is thought lost is taken before the cell counts as back
     for one in &event.instances {
         let Some(id) = one.instance else {
@@ -307,9 +311,9 @@ pub(crate) fn told(parts: &mut Parts, event: &Event) {
         };
         let ran_ms = one.ran.map_or(0, |ran| millis(ran.0));
         match event.kind.as_str() {
-            kind::RUNNING => alive(parts, id, Life::Running),
-            kind::RESTARTED => alive(parts, id, Life::Starting),
-            kind::CRASHED if !one.is_final => alive(parts, id, Life::Restarting),
+            kind::RUNNING => alive(parts, id, on, Life::Running),
+            kind::RESTARTED => alive(parts, id, on, Life::Starting),
+            kind::CRASHED if !one.is_final => alive(parts, id, on, Life::Restarting),
             kind::STOPPED => ended(parts, id, None),
             kind::EXITED | kind::CRASHED if one.is_final => ended(parts, id, Some(ran_ms)),
             _ => {}
@@ -331,7 +335,7 @@ fn draining(parts: &mut Parts, event: &Event) {
     }
 }
 
-fn alive(parts: &mut Parts, id: InstanceId, life: Life) {
+fn alive(parts: &mut Parts, id: InstanceId, cell: CellId, life: Life) {
     let now_ms = parts.now_ms;
     let Some(known) = parts.fleet.get_mut(&id) else {
         return;
@@ -342,6 +346,11 @@ fn alive(parts: &mut Parts, id: InstanceId, life: Life) {
     }
     (known.life, known.since_ms) = (life, now_ms);
     parts.apps.touch(known.app);
+    if known.cell.is_none() {
+        // the auctioneer's answer may come later, or never: without a cell its end would not be noticed
+        known.doubt_ms = now_ms;
+        parts.put_on(id, cell);
+    }
 }
 
 /// An instance has ended for good on its cell: by itself, after it had run for `crashed` milliseconds, or

@@ -190,6 +190,23 @@ fn v54_a_new_incarnation_has_nothing_of_the_one_before() {
 }
 
 #[test]
+fn what_so_far_only_an_event_has_shown_is_gone_with_its_cell() {
+    let mut w = World::new();
+    w.put(&app("A", 1, ""));
+    let request = w.id("1-1");
+    let id = instance_id(&request, "A", placement::Kind::Lrp, 0);
+    // the cell is faster than the auctioneer
+    w.event("c1", kind::RUNNING, 0, id, (false, 0));
+    w.placed(&request, &[(0, "c1")]);
+    assert_eq!(w.starts(), [("1-1".into(), "0".into())]);
+    w.cell("c1").incarnation = 77;
+    w.cell("c1").seq = 1;
+    w.advertise("c1");
+    w.pass(10_000);
+    assert_eq!(w.starts(), [("1-2".into(), "0".into())]);
+}
+
+#[test]
 fn v61_half_of_the_cells_are_replaced() {
     let names: Vec<String> = (0..200).map(|n| format!("d{n:03}")).collect();
     let cells: Vec<&str> = names.iter().map(String::as_str).collect();

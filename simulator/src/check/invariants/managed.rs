@@ -156,15 +156,18 @@ impl Managed {
             // it does not run
             return Ok(());
         };
-        let drains = world
-            .node::<CellNode>(*node)
+        let cell_node = world.node::<CellNode>(*node);
+        let drains = cell_node
             .and_then(CellNode::machine)
             .is_none_or(|machine| machine.ledger().cell().evacuating);
+        // a process that has crashed and is started again is as good as one that was never ready
+        let process = cell_node.and_then(|cell| cell.processes.get(&id));
+        let starts = process.is_none_or(|p| world.now_ms() <= p.since_ms + TOLD_MS);
         let stop_first = |record: &AppRecord| {
             record.definition.update.order == UpdateOrder::StopFirst
                 && (drains || record.version != asked.wave.version)
         };
-        let young = flow_ms <= since_ms + TOLD_MS;
+        let young = starts || flow_ms <= since_ms + TOLD_MS;
         if records().any(stop_first) || (drains && young) || self.has_another(world, id, asked) {
             return Ok(());
         }
