@@ -13,7 +13,7 @@ use testkit::NatsServer;
 
 use crate::{
     cli_page::check,
-    common::{Finished, Up, until, vendue},
+    common::{Finished, Up, is_old_server, until, vendue},
 };
 
 /// A cluster with a manager, and a directory for files of apps.
@@ -33,7 +33,11 @@ impl Drop for Kept {
 }
 
 impl Kept {
-    async fn start() -> Self {
+    /// None where the server is too old for a manager, which the tests of managers show.
+    async fn start() -> Option<Self> {
+        if is_old_server() {
+            return None;
+        }
         let files = tempfile::tempdir().unwrap();
         let store = files.path().join("jetstream");
         let config = format!("jetstream {{ store_dir: \"{}\" }}", store.display());
@@ -67,7 +71,7 @@ impl Kept {
             acting.then_some(()).ok_or(format!("{listed:?}"))
         })
         .await;
-        kept
+        Some(kept)
     }
 
     fn app(&self, line: &str) -> Finished {
@@ -106,7 +110,9 @@ fn app(name: &str, memory_mb: u64) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_put_runs_is_changed_and_returns() {
-    let kept = Kept::start().await;
+    let Some(kept) = Kept::start().await else {
+        return;
+    };
     kept.app("list").expect(0, &["no apps", "vendue app put"]);
     let first = kept.file("first.json", &app("web", 16));
     let second = kept.file("second.json", &app("web", 32));
@@ -163,7 +169,9 @@ async fn what_is_put_runs_is_changed_and_returns() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn documents_are_as_documented_and_hold_no_secret() {
-    let kept = Kept::start().await;
+    let Some(kept) = Kept::start().await else {
+        return;
+    };
     let file = kept.file("web.json", &app("web", 16));
     let mut documents = vec![
         kept.document("put FILE…", &format!("put {file} --dry-run")),
@@ -212,7 +220,9 @@ async fn documents_are_as_documented_and_hold_no_secret() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_placed_and_what_is_refused_have_their_exit_codes() {
-    let kept = Kept::start().await;
+    let Some(kept) = Kept::start().await else {
+        return;
+    };
     let huge = kept.file("huge.json", &app("huge", 1_000_000));
     kept.app(&format!("put {huge} --dry-run"))
         .expect(3, &["unplaced", "memory"]);
@@ -269,7 +279,9 @@ async fn what_is_not_placed_and_what_is_refused_have_their_exit_codes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_export_holds_everything_and_is_imported() {
-    let kept = Kept::start().await;
+    let Some(kept) = Kept::start().await else {
+        return;
+    };
     let two = kept.file("two.json", &json!({"apps": [app("a", 16), app("b", 16)]}));
     kept.app(&format!("put {two} --wait")).expect(0, &[]);
     let file = kept.path("exported.json");

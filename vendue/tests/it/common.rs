@@ -13,6 +13,12 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
+/// Whether the tests' server is of 2.9, which managers cannot use, and which has no `handshake_first`.
+pub(crate) fn is_old_server() -> bool {
+    let version = end(Command::new(testkit::server_binary()).arg("--version"));
+    version.out.contains("v2.9.")
+}
+
 /// What a program said and how it ended.
 #[derive(Debug)]
 pub(crate) struct Finished {

@@ -10,7 +10,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair,
 use tempfile::TempDir;
 use testkit::NatsServer;
 
-use crate::common::{Finished, end, until, vendue};
+use crate::common::{Finished, end, is_old_server, until, vendue};
 
 /// An authority, and what it has signed: files below a directory.
 struct Authority {
@@ -114,15 +114,9 @@ async fn a_failure_says_what_to_do() {
     said.expect(1, &["refuses our certificate"]);
 }
 
-/// Whether the server is of 2.9, which has no `handshake_first`.
-fn is_old() -> bool {
-    let mut version = std::process::Command::new(testkit::server_binary());
-    end(version.arg("--version")).out.contains("v2.9.")
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_begins_with_tls() {
-    if is_old() {
+    if is_old_server() {
         eprintln!("this nats-server cannot begin with TLS");
         return;
     }

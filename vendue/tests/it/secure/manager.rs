@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::cluster::{Raw, Secure};
 use crate::{
-    common::{PATIENCE, end, until},
+    common::{PATIENCE, end, is_old_server, until},
     roles::Role,
 };
 
@@ -34,12 +34,6 @@ async fn put_web(alice: &Raw) {
     .await;
 }
 
-/// Whether the server is too old for managers.
-fn is_old() -> bool {
-    let version = end(Command::new(testkit::server_binary()).arg("--version"));
-    version.out.contains("v2.9.")
-}
-
 async fn runs(secure: &Secure, count: usize) {
     until("the instances to run", || {
         let said = secure.run("alice", &["ps", "--output", "json"]);
@@ -52,7 +46,7 @@ async fn runs(secure: &Secure, count: usize) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_manager_keeps_an_app_running_and_each_role_asks_what_it_may() {
     let (secure, _roles) = Secure::cluster().await;
-    if is_old() {
+    if is_old_server() {
         return;
     }
     let mut manager = Role::start(&mut secure.manager("mgr-0"));
@@ -101,7 +95,7 @@ async fn a_manager_keeps_an_app_running_and_each_role_asks_what_it_may() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_manager_that_may_not_do_its_work_ends_and_says_why() {
     let secure = Secure::server().await;
-    if is_old() {
+    if is_old_server() {
         let said = end(&mut secure.manager("mgr-0"));
         said.expect(1, &["too old", "2.11.15"]);
         return;
