@@ -53,6 +53,11 @@ impl Seen {
         !self.suspect && !self.draining && !self.stopping
     }
 
+    /// Its cell has spoken of it.
+    pub(crate) fn is_told(&self) -> bool {
+        !matches!(self.life, Life::Asked | Life::Sent)
+    }
+
     pub(crate) fn runs(&self) -> bool {
         self.life == Life::Running
     }

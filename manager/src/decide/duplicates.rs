@@ -20,14 +20,16 @@ pub(super) fn find(versions: &Versions, kept: &[Seen], found: &mut Found) {
     // the newest version, running, for longest; of equals the smaller id
     group.sort_by_key(|one| {
         let since = if one.runs() { one.since_ms } else { u64::MAX };
-        (Reverse(one.version == versions.target), since, one.id)
+        let is_target = Reverse(one.version == versions.target);
+        (is_target, Reverse(one.is_told()), since, one.id)
     });
     let Some((best, others)) = group.split_first() else {
         return;
     };
     for one in others {
         // what has just come back may be an old message: both must have been heard for a ttl
-        let steady = best.steady && one.steady;
+        // and what only an auctioneer has spoken of may not be there at all
+        let steady = best.is_told() && best.steady && one.steady;
         let not_yet = best.runs() && !one.runs();
         if steady || not_yet {
             found.spare.push(**one);

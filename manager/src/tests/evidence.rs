@@ -207,6 +207,29 @@ fn what_so_far_only_an_event_has_shown_is_gone_with_its_cell() {
 }
 
 #[test]
+fn what_only_an_auctioneer_has_spoken_of_is_no_reason_to_stop_another() {
+    let mut w = World::new();
+    w.put(&app("A", 4, ""));
+    let late = w.id("1-1");
+    // an auctioneer that stands still has it
+    w.command(AppCommand::Scale(3));
+    w.pass(4 * TTL);
+    let next = w.id("1-2");
+    assert!(w.starts().iter().any(|(id, _)| id == "1-2"));
+    for index in 0..3 {
+        w.add("c1", &late, index, InstanceState::Starting);
+    }
+    w.list("c1", None);
+    w.outcome(
+        &next,
+        &[(0, "c2"), (1, "c2"), (2, "c2")],
+        Outcome::Unknown,
+        None,
+    );
+    assert!(w.sent.stops.iter().all(|(cell, _)| cell == "c2"));
+}
+
+#[test]
 fn v61_half_of_the_cells_are_replaced() {
     let names: Vec<String> = (0..200).map(|n| format!("d{n:03}")).collect();
     let cells: Vec<&str> = names.iter().map(String::as_str).collect();
