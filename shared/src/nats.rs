@@ -1,6 +1,7 @@
 //! Connecting to NATS, and following the state of the connection.
 
 mod context;
+mod echo;
 mod identity;
 mod notices;
 mod secrets;
@@ -27,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use context::Context;
 pub use context::{context_names, selected_context};
+pub use echo::echo;
 use notices::Notices;
 pub use secrets::{is_open_to_all, secret_files};
 pub use tls::TlsOptions;

@@ -5,12 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use async_nats::connection::State;
 use bytes::Bytes;
 use placement::cut;
 use shared::{
     VERSION,
-    nats::{BusError, in_time},
+    nats::{self, BusError, in_time},
     wire::{BidRequest, Event, WireError, kind, time_now, to_bytes},
 };
 
@@ -23,21 +22,11 @@ use crate::{
 
 /// Evidence that messages flow: ten times a second to ourselves.
 pub(super) async fn echo(shell: Shell, token: u64) {
-    let token = Bytes::from(token.to_string());
-    let subject = shell.subjects.echo(&shell.name);
-    let mut echoes = tokio::time::interval(Duration::from_millis(ECHO_MS));
-    echoes.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     // our own connection does not hear what it publishes itself
-    let client = &shell.bus.to_itself;
-    loop {
-        echoes.tick().await;
-        if client.connection_state() == State::Connected {
-            let echo = client.publish(subject.clone(), token.clone());
-            if let Err(error) = in_time(echo).await {
-                tracing::debug!(%error, "no echo");
-            }
-        }
-    }
+    let client = shell.bus.to_itself.clone();
+    let subject = shell.subjects.echo(&shell.name);
+    let token = Bytes::from(token.to_string());
+    nats::echo(client, subject, token, Duration::from_millis(ECHO_MS)).await;
 }
 
 impl Shell {

@@ -5,11 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use async_nats::{HeaderMap, connection::State};
+use async_nats::HeaderMap;
 use bytes::Bytes;
 use shared::{
     AnswerTo,
-    nats::{BusError, in_time},
+    nats::{self, BusError, in_time},
     wire::{Event, Instances, WireError, kind, time_now, to_bytes},
 };
 
@@ -23,18 +23,7 @@ const ECHO: Duration = Duration::from_millis(100);
 pub(super) async fn echo(shell: Shell) {
     let subject = shell.subjects.manager_echo(&shell.name);
     let token = Bytes::from(shell.token.to_string());
-    let mut echoes = tokio::time::interval(ECHO);
-    echoes.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let client = &shell.bus.client;
-    loop {
-        echoes.tick().await;
-        if client.connection_state() == State::Connected {
-            let echo = client.publish(subject.clone(), token.clone());
-            if let Err(error) = in_time(echo).await {
-                tracing::debug!(%error, "no echo");
-            }
-        }
-    }
+    nats::echo(shell.bus.client.clone(), subject, token, ECHO).await;
 }
 
 impl Shell {

@@ -4,7 +4,7 @@ use placement::Kind;
 use rep::{ExecutorKind, RepConfig, RepExit};
 use serde_json::{Value, json as value};
 use shared::{
-    RequestId,
+    InstanceId, RequestId,
     shutdown::Ending,
     wire::{InstanceState, Work},
 };
@@ -22,6 +22,16 @@ fn kept_in(directory: &std::path::Path) -> RepConfig {
     config
 }
 
+/// A cell that keeps its state in this directory, and an instance that runs on it.
+async fn with_web(server: &NatsServer, directory: &std::path::Path) -> (Cell, InstanceId) {
+    let cell = Cell::start(server, kept_in(directory)).await;
+    let web = command("web", &["sleep", "1000"]);
+    let id = web.instance;
+    cell.must_start(vec![web]).await;
+    cell.wait_for(id, InstanceState::Running).await;
+    (cell, id)
+}
+
 async fn is_refused(cell: &Cell) -> String {
     let start = cell.start_of(vec![command("b", &["true"])]).await;
     let answer = cell.send(&start).await;
@@ -37,11 +47,7 @@ async fn a_drained_cell_stays_empty_and_out_of_service_until_it_is_uncordoned() 
     let server = NatsServer::start().await;
     let mut events = subscribe(&server, "vendue.event.*.a.a").await;
     let directory = tempfile::tempdir().unwrap();
-    let cell = Cell::start(&server, kept_in(directory.path())).await;
-    let web = command("web", &["sleep", "1000"]);
-    let id = web.instance;
-    cell.must_start(vec![web]).await;
-    cell.wait_for(id, InstanceState::Running).await;
+    let (cell, id) = with_web(&server, directory.path()).await;
     let drain = value!({"v":1,"deadline":"0s"});
     let answer = cell.ask("drain", json(&drain)).await;
     assert_eq!(
@@ -75,11 +81,7 @@ async fn a_cordoned_cell_keeps_what_runs() {
     let mut adverts = subscribe(&server, "vendue.cell.a.advert").await;
     let mut events = subscribe(&server, "vendue.event.*.a.a").await;
     let directory = tempfile::tempdir().unwrap();
-    let cell = Cell::start(&server, kept_in(directory.path())).await;
-    let web = command("web", &["sleep", "1000"]);
-    let id = web.instance;
-    cell.must_start(vec![web]).await;
-    cell.wait_for(id, InstanceState::Running).await;
+    let (cell, id) = with_web(&server, directory.path()).await;
     let answer = cell.ask("cordon", r#"{"v":1}"#).await;
     let expected = value!({"v":1,"cell":"a","cordoned":true,"instances":1,"kept":true});
     assert_eq!(answer, expected);
