@@ -198,12 +198,13 @@ fn answer(app: Option<&App>, record: &AppRecord) -> AppAnswer {
     }
 }
 
-fn no_such_app(name: &str) -> WireError {
-    let expected = "the name of an app that was put";
-    let invalid = placement::Invalid::new("app", format!("{name:?}"), expected);
+/// The answer about an app that is not there.
+pub(crate) fn no_such_app(name: &str) -> WireError {
+    let name = placement::cut(name);
+    let message = format!("app: there is no app {name:?}; expected one that was put");
     WireError {
-        code: code::NOT_FOUND.into(),
-        ..WireError::from(invalid)
+        field: Some("app".into()),
+        ..WireError::new(code::NOT_FOUND, message)
     }
 }
 

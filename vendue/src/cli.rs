@@ -87,7 +87,7 @@ enum Command {
     },
     /// Make keys, and the NATS server's permissions for them
     Auth(commands::auth::AuthArgs),
-    /// Start a whole cluster here: a private nats-server, an auctioneer and cells
+    /// Start a whole cluster here: a private nats-server, an auctioneer, a manager and cells
     Up(commands::up::UpArgs),
     /// Show a cluster at work from start to end
     Demo(commands::demo::DemoArgs),

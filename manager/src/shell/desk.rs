@@ -9,12 +9,12 @@ use shared::{
 
 use super::{
     Shell,
-    requests::{ImportedApp, Wanted, no_such_app, read},
+    requests::{ImportedApp, Wanted, read},
     service::{Asked, ReplyTo},
     views::View,
 };
 use crate::{
-    commands::unavailable,
+    commands::{no_such_app, unavailable},
     ids::CommandKey,
     io::{AppAnswer, AppCommand, ManagerInput},
     manager::Manager,

@@ -4,7 +4,7 @@ use placement::Invalid;
 use serde_json::Value;
 use shared::wire::{
     AppAction, AppExport, AppImport, AppList, AppLook, AppPut, AppRestart, AppScale, WireError,
-    check_version, code, parse_strict, read_nothing,
+    check_version, parse_strict, read_nothing,
 };
 
 use crate::{definition::AppDefinition, io::AppCommand};
@@ -223,20 +223,6 @@ fn commands(
         commands.push(AppCommand::Stop);
     }
     Ok(commands)
-}
-
-/// An app that is not there.
-pub(super) fn no_such_app(name: &str) -> WireError {
-    let name = placement::cut(name);
-    let invalid = Invalid::new(
-        "app",
-        format!("{name:?}"),
-        "the name of an app that was put",
-    );
-    WireError {
-        code: code::NOT_FOUND.into(),
-        ..WireError::from(invalid)
-    }
 }
 
 #[cfg(test)]

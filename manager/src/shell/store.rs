@@ -45,7 +45,7 @@ const NOT_ENABLED: [u64; 2] = [10_039, 10_076];
 pub struct BucketConfig {
     /// The bucket of the apps; that of the lease has `-lease` behind it.
     pub name: String,
-    /// On so many servers of the cluster each is kept: 1, 3 or 5. Only used when they are created.
+    /// Number of replicas of each: 1, 3 or 5. Only used when they are created.
     pub replicas: usize,
 }
 

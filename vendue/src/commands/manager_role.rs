@@ -30,7 +30,7 @@ pub(crate) struct ManagerArgs {
     /// The bucket of the apps; that of the lease is NAME-lease [default: PREFIX-apps]
     #[arg(long, env = "VENDUE_BUCKET", value_name = "NAME")]
     bucket: Option<String>,
-    /// On so many servers of the cluster new buckets are kept: 1, 3 or 5 [default: 1]
+    /// Number of replicas of new buckets: 1, 3 or 5 [default: 1]
     #[arg(long, env = "VENDUE_REPLICAS", value_name = "COUNT")]
     replicas: Option<u32>,
     #[command(flatten)]

@@ -39,7 +39,7 @@ pub(crate) struct AppArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum AppCommand {
-    /// Put the apps that files describe: they are kept running so
+    /// Create or update the apps that files describe, and keep them running
     Put(put::PutArgs),
     /// List the apps: how many instances are wanted, how many run, and why not all
     List,
@@ -63,7 +63,7 @@ enum AppCommand {
     Pause(action::ActionArgs),
     /// Resume a paused rollout
     Resume(action::StartArgs),
-    /// Wait until everything that is wanted of apps runs
+    /// Wait until every wanted instance of the apps runs
     Wait(wait::WaitArgs),
     /// Write apps to a file, with the values of the environment
     Export(export::ExportArgs),

@@ -168,6 +168,7 @@ async fn one(cluster: &Cluster, target: Target, until: Instant) -> anyhow::Resul
     let (began, mut said) = (Instant::now(), String::new());
     let mut no_place_since: Option<Instant> = None;
     let mut last: Option<AppStatus> = None;
+    let mut crashes = false;
     loop {
         let progress = match show::ask(cluster, &target.app, None).await {
             Ok(shown) => {
@@ -208,6 +209,13 @@ async fn one(cluster: &Cluster, target: Target, until: Instant) -> anyhow::Resul
         if now != said && began.elapsed() > QUIET {
             note(format_args!("… {}: {now}", target.app));
             said = now;
+        }
+        if !crashes && last.as_ref().is_some_and(|status| status.crashed > 0) {
+            crashes = true;
+            let app = &target.app;
+            note(format_args!(
+                "… {app}: instances crash: `vendue ps {app} --all` says how, `vendue logs {app}` shows what they wrote"
+            ));
         }
         sleep(PAUSE.min(until - Instant::now())).await;
     }
@@ -259,8 +267,10 @@ fn in_words(status: &AppStatus) -> String {
             words += &format!(", {count} {what}");
         }
     }
-    let (complete, rollout) = (status.complete, list::rollout(status));
-    words += &format!(", rollout {rollout} ({complete} complete)");
+    words += &format!(", rollout {}", list::rollout(status));
+    if status.rollout != Rollout::Done {
+        words += &format!(" ({} complete)", status.complete);
+    }
     words
 }
 
@@ -285,7 +295,9 @@ pub(super) fn print(waited: &[Waited]) -> anyhow::Result<Exit> {
             Ended::Ready => continue,
             Ended::Failed => "failed",
             Ended::Unplaced => "not placed; it is tried again when there may be room",
-            Ended::Timeout => "not ready when the time was up; `vendue app show` says more",
+            Ended::Timeout => {
+                "not ready when the time was up; `vendue app show` and `vendue ps --all` say more"
+            }
         };
         let why = one
             .why
