@@ -201,7 +201,7 @@ fn answer(app: Option<&App>, record: &AppRecord) -> AppAnswer {
 /// The answer about an app that is not there.
 pub(crate) fn no_such_app(name: &str) -> WireError {
     let name = placement::cut(name);
-    let message = format!("app: there is no app {name:?}; expected one that was put");
+    let message = format!("app: {name:?} is not known; expected the name of an app that was put");
     WireError {
         field: Some("app".into()),
         ..WireError::new(code::NOT_FOUND, message)
