@@ -23,4 +23,5 @@ mod secure;
 mod security_page;
 mod sim;
 mod tls;
+mod two_accounts;
 mod up;
