@@ -24,4 +24,5 @@ mod secure;
 mod security_page;
 mod sim;
 mod tls;
+mod two_accounts;
 mod up;
