@@ -222,9 +222,9 @@ impl Desk {
             if changed {
                 self.tell(&format!("{app} was not what was wanted"));
                 lock(&self.tally).late += 1;
+                lock(&self.open).answered = Instant::now();
             }
         }
-        lock(&self.open).answered = Instant::now();
     }
 
     /// Wants nothing any more.
