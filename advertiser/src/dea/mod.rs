@@ -2,10 +2,12 @@
 //! originals of early 2016 write them, and readable as older and newer ones wrote them.
 //!
 //! A body is read with [`DeaBody::read`], which understands what it can and says what was odd, and written with
-//! `serde_json`. [`Estate`] is what listening to DEAs tells: pure, as all state machines. Nothing here shows
+//! `serde_json`. [`Estate`] is what listening to DEAs tells, and
+//! [`Bridge`] makes cells of them: pure, as all state machines. Nothing here shows
 //! credentials: they are [`Hidden`].
 
 mod advertise;
+mod bridge;
 mod cloud_controller;
 mod estate;
 mod fields;
@@ -22,6 +24,9 @@ mod tests;
 pub use advertise::{
     DEFAULT_ZONE, DeaAdvertisement, DeaDiscover, DeaHello, DeaPlacementProperties, DeaShutdown,
     DeaStacks, DeaStagingAdvertisement, DeaStatus,
+};
+pub use bridge::{
+    Bridge, BridgeAnswer, BridgeInput, BridgeInstanceState, BridgeOptions, BridgeOutput, MAX_SLOTS,
 };
 pub use cloud_controller::DeaChoice;
 pub use estate::{Dea, DeaState, Estate, EstateChange, EstateInput, EstateOptions, MAX_DEAS};

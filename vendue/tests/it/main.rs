@@ -12,6 +12,7 @@ mod commands;
 mod common;
 mod completions;
 mod demo;
+mod legacy;
 mod managers;
 mod offline;
 mod operators;

@@ -1,6 +1,7 @@
 //! The dialect against bodies as the originals wrote them, and the estate against what a Cloud Controller decided.
 
 mod bodies;
+mod bridge;
 mod choice;
 mod estate;
 mod odd;
