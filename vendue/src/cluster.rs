@@ -6,6 +6,7 @@ use anyhow::anyhow;
 use async_nats::{
     ConnectErrorKind, RequestErrorKind,
     client::{Request, RequestError},
+    connection::State,
 };
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
@@ -17,7 +18,7 @@ use shared::{
 
 use crate::{
     context::{Failure, Format, Global, Usage, failure_code},
-    output::with_progress,
+    output::{note, with_progress},
 };
 
 /// Who is asked.
@@ -65,6 +66,38 @@ impl Cluster {
             subjects,
             format: global.output,
         })
+    }
+
+    /// Fails while the connection is lost: that nobody answered then says nothing.
+    pub(crate) fn check_connected(&self) -> anyhow::Result<()> {
+        if self.bus.client.connection_state() == State::Connected {
+            return Ok(());
+        }
+        let url = &self.bus.url;
+        Err(Failure::because(
+            failure_code::UNREACHABLE,
+            format_args!("the connection to NATS at {url} is lost"),
+        ))
+    }
+
+    /// Says on standard error when the connection is lost and when it is there again, until the command
+    /// ends.
+    pub(crate) fn tell_of_connection(&self) {
+        let (mut connected, url) = (self.bus.connected.clone(), self.bus.url.clone());
+        tokio::spawn(async move {
+            // the first change is our own connect
+            while connected.wait_for(|now| *now).await.is_ok() {
+                if connected.wait_for(|now| !now).await.is_err() {
+                    return;
+                }
+                note(format_args!(
+                    "connection to NATS at {url} lost; reconnecting"
+                ));
+                if connected.wait_for(|now| *now).await.is_ok() {
+                    note(format_args!("connected to NATS at {url} again"));
+                }
+            }
+        });
     }
 
     /// Asks `who` on a subject and reads the answer.

@@ -34,7 +34,8 @@ pub(crate) async fn refuse(cluster: &Cluster, requests: &Value) -> anyhow::Resul
     let only = apps.first().copied().filter(|_| apps.len() == 1);
     let answers = instances::held_and_queued(cluster, only).await;
     let answers = match answers {
-        Err(e) if is_unreachable(&e) => return Ok(()), // where nobody answers, nothing runs
+        // where no cell is, nothing runs; a lost connection says nothing of that
+        Err(e) if is_unreachable(&e) => return cluster.check_connected(),
         answers => answers?,
     };
     // no manager may answer now, and still its instances run

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use anyhow::anyhow;
+use clap::builder::PossibleValuesParser;
 use futures_util::StreamExt;
 use serde_json::json;
 use shared::wire::{Event, kind};
@@ -17,23 +18,14 @@ use crate::{
 };
 
 /// Every kind of event, as `--kind` takes them.
-const KINDS: [&str; 15] = [
-    kind::ASKED,
-    kind::REJECTED,
-    kind::PLACED,
-    kind::QUEUED,
-    kind::UNPLACED,
-    kind::REFUSED,
-    kind::UNKNOWN,
-    kind::RUNNING,
-    kind::EXITED,
-    kind::CRASHED,
-    kind::RESTARTED,
-    kind::STOPPED,
-    kind::CELL_JOINED,
-    kind::CELL_LOST,
-    kind::CELL_DRAINING,
-];
+fn kinds() -> PossibleValuesParser {
+    let of_all = [
+        &kind::OF_AUCTIONEERS[..],
+        &kind::OF_CELLS,
+        &kind::OF_MANAGERS,
+    ];
+    PossibleValuesParser::new(of_all.concat())
+}
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -46,7 +38,7 @@ pub(crate) struct EventsArgs {
     #[arg(value_name = "APP|CELL")]
     about: Option<String>,
     /// Only events of these kinds
-    #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = KINDS)]
+    #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = kinds())]
     kind: Vec<String>,
     /// Listen until Ctrl-C
     #[arg(long, short, conflicts_with = "time")]
@@ -66,6 +58,7 @@ pub(crate) async fn events(global: &Global, args: &EventsArgs) -> anyhow::Result
         placement::check_name("APP|CELL", about).map_err(Usage::invalid)?;
     }
     let cluster = Cluster::connect(global).await?;
+    cluster.tell_of_connection();
     let subject = match &args.about {
         Some(about) => cluster.subjects.event("*", about, "*"),
         None => cluster.subjects.events(),
@@ -101,6 +94,7 @@ pub(crate) async fn events(global: &Global, args: &EventsArgs) -> anyhow::Result
     if shown < most {
         let shown = counted(shown, "event");
         note(format_args!("{shown} in {time}"));
+        cluster.check_connected()?;
     }
     Ok(Exit::Ok)
 }
@@ -175,6 +169,24 @@ fn instance(instance: &shared::wire::EventInstance, alone: bool) -> String {
 mod tests {
     use super::*;
     use shared::wire::EventInstance;
+
+    #[test]
+    fn every_kind_of_event_can_be_asked_for() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            events: EventsArgs,
+        }
+        let lists = [
+            &kind::OF_CELLS[..],
+            &kind::OF_AUCTIONEERS,
+            &kind::OF_MANAGERS,
+        ];
+        for kind in lists.concat() {
+            let line = <Line as clap::Parser>::try_parse_from(["events", "--kind", kind]);
+            assert_eq!(line.unwrap().events.kind, [kind]);
+        }
+    }
 
     #[test]
     fn a_line_has_app_cell_and_reason() {

@@ -96,14 +96,17 @@ fn queued_row(group: &QueuedGroup) -> Vec<Cell> {
     ]
 }
 
+/// Who did not answer, if somebody did not.
+pub(crate) fn silent_in_words(answers: &Answers) -> Option<String> {
+    let of = output::counted(answers.silent.len(), "cell");
+    let cells = answers.silent.join(", ");
+    (!cells.is_empty()).then(|| format!("no answer from {of} ({cells})"))
+}
+
 /// Warns of what the answers do not show.
 pub(crate) fn note_what_is_missing(answers: &Answers) {
-    if !answers.silent.is_empty() {
-        let cells = answers.silent.join(", ");
-        let of = output::counted(answers.silent.len(), "cell");
-        note(format_args!(
-            "no answer from {of} ({cells}): what runs there is not shown"
-        ));
+    if let Some(silent) = silent_in_words(answers) {
+        note(format_args!("{silent}: what runs there is not shown"));
     }
     if answers.queued_unlisted > 0 {
         let more = output::counted(answers.queued_unlisted, "queued instance");

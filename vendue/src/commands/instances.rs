@@ -12,8 +12,8 @@ use shared::{
     Subjects,
     ask::{self, GatherEnd, queued},
     wire::{
-        Instance, InstanceState, Instances, InstancesAnswer, Page, PoolAnswer, PoolCell,
-        QueuedAnswer, QueuedGroup, QueuedRequest, to_bytes,
+        Instance, InstanceState, Instances, InstancesAnswer, Page, PoolAnswer, QueuedAnswer,
+        QueuedGroup, QueuedRequest, to_bytes,
     },
 };
 use tokio::time::{Instant, sleep};
@@ -118,7 +118,9 @@ const POOL_TIMEOUT: Duration = Duration::from_millis(500);
 /// Asks all cells what they hold of one app, or of all. Where an auctioneer says which cells there
 /// are, this ends with the last of their answers; else some time after the last one that came.
 pub(crate) async fn held(cluster: &Cluster, app: Option<&str>) -> anyhow::Result<Answers> {
-    match ask_cells(cluster, app).await? {
+    let answers = ask_cells(cluster, app).await?;
+    cluster.check_connected()?;
+    match answers {
         Some(answers) => Ok(answers),
         None => Err(no_cells(cluster)),
     }
@@ -137,14 +139,28 @@ pub(crate) async fn held_and_queued(
     };
     let waiting = queued(&cluster.bus, &cluster.subjects, &request);
     let (cells, waiting) = tokio::join!(ask_cells(cluster, app), waiting);
-    let waiting = waiting?;
-    let mut answers = match cells? {
+    let (waiting, cells) = (waiting?, cells?);
+    // what was lost on the way is no answer
+    cluster.check_connected()?;
+    let mut answers = match cells {
         Some(answers) => answers,
         None if waiting.is_empty() => return Err(no_cells(cluster)),
         None => Answers::default(),
     };
     answers.add_queued(waiting);
     Ok(answers)
+}
+
+/// Somebody listens, and no cell answered: what runs is not known.
+fn no_answer(cluster: &Cluster) -> anyhow::Error {
+    if let Err(lost) = cluster.check_connected() {
+        return lost;
+    }
+    let time = humantime::format_duration(DEADLINE);
+    Failure::because(
+        failure_code::NO_ANSWER,
+        format_args!("no cell answered within {time}: what runs is not known"),
+    )
 }
 
 fn no_cells(cluster: &Cluster) -> anyhow::Error {
@@ -184,8 +200,8 @@ const MAX_INSTANCES: usize = 100_000;
 /// None when the server says that no cell listens.
 async fn ask_cells(cluster: &Cluster, app: Option<&str>) -> anyhow::Result<Option<Answers>> {
     let pool = pool(cluster, POOL_TIMEOUT).await.ok();
-    let mut expected = pool.map(Expected::of).unwrap_or_default();
-    let quiet = expected.awaited.is_empty().then_some(QUIET);
+    let mut expected = pool.map(names).unwrap_or_default();
+    let quiet = expected.is_empty().then_some(QUIET);
     let mut answers = Answers::default();
     let mut unreadable = None;
     let take = |answer: Result<InstancesAnswer, _>| {
@@ -193,7 +209,7 @@ async fn ask_cells(cluster: &Cluster, app: Option<&str>) -> anyhow::Result<Optio
             Ok(answer) => answers.take(answer, &mut expected),
             Err(e) => unreadable = Some(e),
         }
-        quiet.is_none() && expected.awaited.is_empty()
+        quiet.is_none() && expected.is_empty()
     };
     let question = Instances {
         v: shared::VERSION,
@@ -208,7 +224,10 @@ async fn ask_cells(cluster: &Cluster, app: Option<&str>) -> anyhow::Result<Optio
     if let Some(e) = unreadable {
         return Err(anyhow::Error::new(e).context("reading a cell's answer"));
     }
-    answers.silent = expected.left();
+    if answers.cells.is_empty() && answers.instances.is_empty() {
+        return Err(no_answer(cluster));
+    }
+    answers.silent = expected.into_iter().collect();
     answers.instances.sort_by(|a, b| {
         let key = |l: &Located| (l.instance.app.clone(), l.instance.index, l.cell.clone());
         key(a).cmp(&key(b))
@@ -217,9 +236,9 @@ async fn ask_cells(cluster: &Cluster, app: Option<&str>) -> anyhow::Result<Optio
 }
 
 impl Answers {
-    fn take(&mut self, answer: InstancesAnswer, expected: &mut Expected) {
+    fn take(&mut self, answer: InstancesAnswer, expected: &mut BTreeSet<String>) {
         if !answer.more {
-            expected.answered(&answer.cell);
+            expected.remove(&answer.cell);
             self.cells.insert(answer.cell.clone(), answer.zone.clone());
         }
         for instance in answer.instances {
@@ -232,34 +251,11 @@ impl Answers {
     }
 }
 
-/// The cells that an auctioneer knows.
-#[derive(Debug, Default)]
-struct Expected {
-    awaited: BTreeSet<String>,
-    /// Silent already: not waited for, but told of if they stay so.
-    silent: BTreeSet<String>,
-}
-
-impl Expected {
-    fn of(pool: PoolAnswer) -> Self {
-        let (silent, awaited): (Vec<_>, Vec<_>) = pool.cells.into_iter().partition(|c| c.silent);
-        let names = |cells: Vec<PoolCell>| cells.into_iter().map(|c| c.cell.cell).collect();
-        Self {
-            awaited: names(awaited),
-            silent: names(silent),
-        }
-    }
-
-    fn answered(&mut self, cell: &str) {
-        self.awaited.remove(cell);
-        self.silent.remove(cell);
-    }
-
-    /// Those that did not answer, by name.
-    fn left(mut self) -> Vec<String> {
-        self.silent.append(&mut self.awaited);
-        self.silent.into_iter().collect()
-    }
+/// The cells that an auctioneer knows. One that missed a bid deadline may answer all the same, and is waited
+/// for like the others.
+fn names(pool: PoolAnswer) -> BTreeSet<String> {
+    let cells = pool.cells.into_iter();
+    cells.map(|entry| entry.cell.cell.clone()).collect()
 }
 
 /// All pages of an auctioneer's pool.
@@ -340,46 +336,4 @@ pub(crate) async fn first_of_pool(
     };
     let asked = client.request(subjects.pool(), to_bytes(&page)).await;
     serde_json::from_slice(&asked.ok()?.payload).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use placement::Resources;
-
-    use super::*;
-
-    #[test]
-    fn silent_cells_are_reported_unless_they_answer() {
-        let cell = |name: &str, silent| PoolCell {
-            cell: placement::Cell::new(name, Resources::new(1, 1, 1)),
-            incarnation: shared::Incarnation::nil(),
-            seq: 1,
-            age_ms: 0,
-            left_ms: 0,
-            debits: 0,
-            silent,
-        };
-        let pool = PoolAnswer {
-            v: shared::VERSION,
-            auctioneer: "a".into(),
-            policy: "diego".into(),
-            total: 4,
-            cells: vec![
-                cell("a", true),
-                cell("b", false),
-                cell("c", true),
-                cell("d", false),
-            ],
-            next: None,
-        };
-        let mut expected = Expected::of(pool);
-        assert_eq!(
-            expected.awaited.len(),
-            2,
-            "the silent ones are not waited for"
-        );
-        expected.answered("b");
-        expected.answered("c");
-        assert_eq!(expected.left(), ["a", "d"]);
-    }
 }

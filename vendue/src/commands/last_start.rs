@@ -27,8 +27,9 @@ pub(crate) struct LastStart {
     cells: Option<BTreeSet<String>>,
 }
 
-/// Asks. None when no auctioneer remembers the app; where there are several, one of them answers.
-pub(crate) async fn ask(cluster: &Cluster, app: &str) -> Option<LastStart> {
+/// Asks. None when the auctioneer that answers does not remember the app; where there are several, one of them
+/// answers.
+pub(crate) async fn ask(cluster: &Cluster, app: &str) -> anyhow::Result<Option<LastStart>> {
     let question = ExplainRequest {
         v: shared::VERSION,
         app: app.to_owned(),
@@ -36,17 +37,19 @@ pub(crate) async fn ask(cluster: &Cluster, app: &str) -> Option<LastStart> {
     };
     let subject = cluster.subjects.explain();
     let asked = cluster.ask::<ExplainAnswer>(Peer::Auctioneer, subject, &question, PATIENCE);
-    let auctions = asked.await.ok()?.auctions.into_iter();
-    let auction = auctions.min_by_key(|auction| auction.age_ms)?;
+    let auctions = asked.await?.auctions.into_iter();
+    let Some(auction) = auctions.min_by_key(|auction| auction.age_ms) else {
+        return Ok(None);
+    };
     let pool = instances::pool(cluster, PATIENCE).await.ok();
     let names = |pool: shared::wire::PoolAnswer| {
         let cells = pool.cells.into_iter();
         cells.map(|entry| entry.cell.cell.clone()).collect()
     };
-    Some(LastStart {
+    Ok(Some(LastStart {
         auction,
         cells: pool.map(names),
-    })
+    }))
 }
 
 impl LastStart {

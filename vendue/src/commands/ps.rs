@@ -50,11 +50,21 @@ pub(crate) async fn ps(global: &Global, args: &PsArgs) -> anyhow::Result<Exit> {
         show(global, args, &found)?;
         return Ok(Exit::Ok);
     }
+    watch(global, args, &cluster).await
+}
+
+/// Lists again and again. Once there was a list, a look that nobody answered is said, not taken for an empty one.
+async fn watch(global: &Global, args: &PsArgs, cluster: &Cluster) -> anyhow::Result<Exit> {
+    cluster.tell_of_connection();
+    let mut found = Ok(look(cluster, args).await?);
     loop {
-        let found = look(&cluster, args).await?;
         output::begin_look()?;
-        show(global, args, &found)?;
+        match &found {
+            Ok(found) => show(global, args, found)?,
+            Err(e) => note(format_args!("no list: {e:#}; asking again")),
+        }
         tokio::time::sleep(output::WATCH_PAUSE).await;
+        found = look(cluster, args).await;
     }
 }
 

@@ -73,7 +73,13 @@ pub(crate) async fn stop(global: &Global, args: &StopArgs) -> anyhow::Result<Exi
     }
     if reply.outcome == StopOutcome::None {
         let answers = instances::held(&cluster, Some(&args.app)).await;
-        note(nothing_to_stop(&args.app, &answers.unwrap_or_default()));
+        match answers {
+            Ok(answers) => note(nothing_to_stop(&args.app, &answers)),
+            Err(e) => note(format_args!(
+                "no instance of {} was told to stop; {e:#}",
+                args.app
+            )),
+        }
     }
     Ok(match reply.outcome {
         StopOutcome::Stopped => Exit::Ok,

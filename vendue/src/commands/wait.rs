@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
     app_status::AppStatus,
+    instance_table,
     instances::{self, Answers, Located},
     last_start,
     reasons::why,
@@ -20,7 +21,7 @@ use super::{
 };
 use crate::{
     cluster::Cluster,
-    context::{Exit, Format, Global, Usage},
+    context::{Exit, Failure, Format, Global, Usage, failure_code},
     output::{self, counted, note},
     senders::Senders,
 };
@@ -125,61 +126,109 @@ impl Queue {
 /// The most instances of one request.
 const MAX_INDICES: usize = 100_000;
 
+/// What the last look brought; an error where nobody answered, which says nothing of the app.
+type Seen = anyhow::Result<Answers>;
+
 /// Waits.
 pub(crate) async fn wait(global: &Global, args: &WaitArgs) -> anyhow::Result<Exit> {
     placement::check_name("APP", &args.app).map_err(Usage::invalid)?;
     let cluster = Cluster::connect(global).await?;
+    cluster.tell_of_connection();
     let began = Instant::now();
     let until = began + args.timeout;
     let subject = cluster.subjects.event("*", &args.app, "*");
     let mut events = cluster.bus.client.subscribe(subject).await?;
-    let (senders, mut queue) = (Senders::default(), Queue::default());
-    let (mut answers, mut said) = (Answers::default(), String::new());
-    let mut looked = None;
+    let (senders, mut waiting) = (Senders::default(), Waiting::default());
+    // the first look is not cut short: with a timeout of 0, too, it tells what there is
+    let mut seen = first_look(&cluster, args).await?;
+    let mut said = String::new();
     loop {
-        let asked = instances::held_and_queued(&cluster, Some(&args.app));
-        let Ok(asked) = timeout_at(until, asked).await else {
-            return too_late(&cluster, args, &answers).await;
-        };
-        answers = asked?;
-        queue.look(Instant::now(), &answers);
-        let status = AppStatus::new(&answers.instances, &answers.queued);
-        if let Some(lost) = queue.lost(Instant::now(), &args.app) {
-            note(lost);
-            return report(&cluster, args, "unplaced", &status);
-        }
-        match judge(&status, args.instances) {
-            Progress::Ready if args.instances.is_none() && queue.is_moving() => {}
-            Progress::Ready => return report(&cluster, args, "ready", &status),
-            Progress::Failed => return report(&cluster, args, "failed", &status),
-            Progress::Pending => {}
-        }
-        if status.listed() == 0 && looked.is_none_or(|at: Instant| at.elapsed() > LOOK_AGAIN) {
-            looked = Some(Instant::now());
-            let last = last_start::ask(&cluster, &args.app).await;
-            if let Some(why) = last.and_then(|last| last.unplaced(&args.app)) {
-                note(why);
-                return report(&cluster, args, "unplaced", &status);
+        let now = match &seen {
+            Ok(answers) => {
+                if let Some(exit) = waiting.ended(&cluster, args, answers).await? {
+                    return Ok(exit);
+                }
+                AppStatus::new(&answers.instances, &answers.queued).in_words()
             }
-        }
-        let now = status.in_words();
+            Err(e) => format!("{e:#}"),
+        };
         // quick waits say nothing; long ones say what changes
         if said != now && began.elapsed() > Duration::from_secs(2) {
             note(format_args!("… {}: {now}", args.app));
             said = now;
         }
         if Instant::now() >= until {
-            return too_late(&cluster, args, &answers).await;
+            return too_late(&cluster, args, &seen).await;
         }
         // an event says when to look again; without one, look now and then
         let pause = until.min(Instant::now() + Duration::from_secs(1));
         let mut next = timeout_at(pause, events.next()).await;
         while let Ok(Some(message)) = next {
             if let Some(event) = senders.event(&cluster.subjects, &message) {
-                queue.heard(&event);
+                waiting.queue.heard(&event);
             }
             next = timeout(Duration::from_millis(20), events.next()).await;
         }
+        let looked = timeout_at(until, look(&cluster, args)).await;
+        // what was not answered in time leaves what was seen before
+        seen = looked.unwrap_or(seen);
+    }
+}
+
+async fn look(cluster: &Cluster, args: &WaitArgs) -> Seen {
+    instances::held_and_queued(cluster, Some(&args.app)).await
+}
+
+/// Where the server says that there are no cells, waiting is useless; where nobody answered, it is not.
+async fn first_look(cluster: &Cluster, args: &WaitArgs) -> anyhow::Result<Seen> {
+    let seen = look(cluster, args).await;
+    let no_answer = |e: &anyhow::Error| {
+        let failure = e.downcast_ref::<Failure>();
+        failure.is_some_and(|failure| failure.code == failure_code::NO_ANSWER)
+    };
+    match seen {
+        Err(e) if !no_answer(&e) && cluster.check_connected().is_ok() => Err(e),
+        seen => Ok(seen),
+    }
+}
+
+/// What is remembered from look to look.
+#[derive(Debug, Default)]
+struct Waiting {
+    queue: Queue,
+    /// When an auctioneer was asked what became of the last start.
+    asked: Option<Instant>,
+}
+
+impl Waiting {
+    /// Reports how it ended, if it has.
+    async fn ended(
+        &mut self,
+        cluster: &Cluster,
+        args: &WaitArgs,
+        answers: &Answers,
+    ) -> anyhow::Result<Option<Exit>> {
+        self.queue.look(Instant::now(), answers);
+        let status = AppStatus::new(&answers.instances, &answers.queued);
+        if let Some(lost) = self.queue.lost(Instant::now(), &args.app) {
+            note(lost);
+            return report(cluster, args, "unplaced", &status).map(Some);
+        }
+        match judge(&status, args.instances) {
+            Progress::Ready if args.instances.is_none() && self.queue.is_moving() => {}
+            Progress::Ready => return report(cluster, args, "ready", &status).map(Some),
+            Progress::Failed => return report(cluster, args, "failed", &status).map(Some),
+            Progress::Pending => {}
+        }
+        if status.listed() == 0 && self.asked.is_none_or(|at| at.elapsed() > LOOK_AGAIN) {
+            self.asked = Some(Instant::now());
+            let last = last_start::ask(cluster, &args.app).await.ok().flatten();
+            if let Some(why) = last.and_then(|last| last.unplaced(&args.app)) {
+                note(why);
+                return report(cluster, args, "unplaced", &status).map(Some);
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -241,10 +290,20 @@ fn report(
 }
 
 /// The time is up.
-async fn too_late(cluster: &Cluster, args: &WaitArgs, answers: &Answers) -> anyhow::Result<Exit> {
-    let status = AppStatus::new(&answers.instances, &answers.queued);
+async fn too_late(cluster: &Cluster, args: &WaitArgs, seen: &Seen) -> anyhow::Result<Exit> {
     let time = humantime::format_duration(args.timeout);
-    let (app, now) = (&args.app, status.in_words());
+    let app = &args.app;
+    let unknown = |e: &anyhow::Error| {
+        let code = e.downcast_ref::<Failure>();
+        Failure::because(
+            code.map_or(failure_code::FAILED, |failure| &failure.code),
+            format_args!("whether {app} is ready is not known after {time}: {e:#}"),
+        )
+    };
+    cluster.check_connected().map_err(|e| unknown(&e))?;
+    let answers = seen.as_ref().map_err(unknown)?;
+    let status = AppStatus::new(&answers.instances, &answers.queued);
+    let now = status.in_words();
     let ready = |located: &&&Located| match located.instance.kind {
         Kind::Lrp => located.instance.state == InstanceState::Running,
         Kind::Task => located.instance.state == InstanceState::Exited,
@@ -252,11 +311,7 @@ async fn too_late(cluster: &Cluster, args: &WaitArgs, answers: &Answers) -> anyh
     let only_queued =
         status.queued > 0 && status.now.iter().filter(ready).count() == status.now.len();
     if status.listed() == 0 {
-        let last = last_start::ask(cluster, app).await;
-        let last = last.and_then(|last| last.gone(app));
-        let why = last.unwrap_or_else(|| {
-            format!("no start of it is known; start it with `vendue run {app} ...` or `vendue start FILE`")
-        });
+        let why = why_absent(cluster, app, answers).await;
         anyhow::bail!("{app} is not ready after {time}: {now}\n{why}");
     }
     if !only_queued {
@@ -269,6 +324,19 @@ async fn too_late(cluster: &Cluster, args: &WaitArgs, answers: &Answers) -> anyh
         "{app} is still queued after {time}; `vendue explain {app}` says what it lacks"
     ));
     report(cluster, args, "queued", &status)
+}
+
+/// Why no instance is listed. Only where all answered is it advised to start it.
+async fn why_absent(cluster: &Cluster, app: &str, answers: &Answers) -> String {
+    if let Some(silent) = instance_table::silent_in_words(answers) {
+        return format!("{silent}: it may run there");
+    }
+    match last_start::ask(cluster, app).await {
+        Ok(last) => last.and_then(|last| last.gone(app)).unwrap_or_else(|| {
+            format!("no start of it is known; start it with `vendue run {app} ...` or `vendue start FILE`")
+        }),
+        Err(e) => format!("whether it was started is not known: {e:#}"),
+    }
 }
 
 /// The most failures that are named.

@@ -13,6 +13,7 @@ mod common;
 mod completions;
 mod demo;
 mod legacy;
+mod lost;
 mod managers;
 mod offline;
 mod operators;
