@@ -217,16 +217,12 @@ impl Scenario {
                 &expected,
             ));
         }
+        if self.managers == 0 && !self.commands.is_empty() {
+            let expected = "1 or more: [[apps]] are kept by managers";
+            return Err(read::wrong("managers", &0.into(), expected));
+        }
         if self.managers == 0 {
-            let at = "managers";
-            return match self.commands.is_empty() {
-                true => Ok(()),
-                false => Err(read::wrong(
-                    at,
-                    &0.into(),
-                    "1 or more: [[apps]] are kept by managers",
-                )),
-            };
+            return Ok(());
         }
         let missing = |at: &str, message: &str| ScenarioError::Field {
             at: at.into(),

