@@ -98,9 +98,18 @@ impl AppDefinition {
         map
     }
 
-    /// The same with the names of the variables of the environment instead of their values.
+    /// The same with the names of the variables of the environment instead of their values, and the address of a source
+    /// without credentials.
     pub fn shown(&self) -> Map<String, Value> {
         let mut map = self.written();
+        let run = self.template.run.as_ref();
+        if let Some(source) = run.and_then(|run| run.source.as_ref())
+            && let Some(url) = map
+                .get_mut("run")
+                .and_then(|run| run.pointer_mut("/source/url"))
+        {
+            *url = source.shown_url().into();
+        }
         let env = map.get_mut("run").and_then(|run| run.get_mut("env"));
         if let Some(env) = env
             && let Value::Object(variables) = env

@@ -22,5 +22,6 @@ mod roles;
 mod secure;
 mod security_page;
 mod sim;
+mod sources;
 mod tls;
 mod up;
