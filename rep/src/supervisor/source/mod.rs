@@ -132,6 +132,7 @@ impl Supervisor {
             let home = orders.directory.parent().unwrap_or(&orders.directory);
             let file = tempfile::tempfile_in(home).map_err(cannot_keep)?;
             self.fetch(orders, source, &file, deadline)?;
+            self.send(&SupervisorReport::Source(SourceFrom::Network));
             return blob::to_read(&file).map_err(cannot_keep);
         };
         loop {
@@ -143,7 +144,10 @@ impl Supervisor {
                 // another may have put it there since it was looked for
                 if !blob::exists(cache, &source.what.sha256) {
                     self.fetch(orders, source, part.file(), deadline)?;
-                    return part.keep().map_err(cannot_keep);
+                    let blob = part.keep().map_err(cannot_keep)?;
+                    // only now: the rep looks at once what the cell has
+                    self.send(&SupervisorReport::Source(SourceFrom::Network));
+                    return Ok(blob);
                 }
             } else {
                 self.pause(source, deadline)?;
@@ -181,7 +185,6 @@ impl Supervisor {
             let text = format!("run.source.sha256: {sum}; expected {expected} at {url}");
             return Err(failed(&text));
         }
-        self.send(&SupervisorReport::Source(SourceFrom::Network));
         Ok(())
     }
 
