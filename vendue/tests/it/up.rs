@@ -243,13 +243,23 @@ async fn without_authentication_and_on_a_server_that_runs() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn apps_that_were_put_are_there_again_after_a_restart() {
+    apps_are_kept(&[]);
+}
+
+/// The keys are others, the account of what is stored is the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn apps_that_were_put_securely_are_there_again_after_a_restart() {
+    apps_are_kept(&["--secure"]);
+}
+
+fn apps_are_kept(options: &[&str]) {
     let data = tempfile::tempdir().unwrap();
     let started = |data: &std::path::Path| {
         let mut command = vendue();
         command
-            .args([
-                "up", "--port", "0", "--cells", "1", "--grace", "1s", "--data",
-            ])
+            .args(["up", "--port", "0", "--cells", "1", "--grace", "1s"])
+            .args(options)
+            .arg("--data")
             .arg(data);
         Up::of(command)
     };

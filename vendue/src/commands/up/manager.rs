@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use crate::{cluster::short_name, commands::manager_role::manager_error, output::note};
 
 /// The name of the only manager of a private server.
-const MANAGER: &str = "manager-0";
+pub(super) const MANAGER: &str = "manager-0";
 /// How long commands wait for the manager to know its bucket.
 const READY: Duration = Duration::from_secs(10);
 /// The most that the private server stores, bytes.
@@ -71,15 +71,16 @@ pub(super) fn config(joins: bool, subjects: &Subjects) -> ManagerConfig {
     }
 }
 
-/// Runs the manager. Without usable JetStream the cluster does without it.
+/// Runs the manager, over its connections to the cluster and to what it stores. Without usable JetStream
+/// the cluster does without it.
 pub(super) async fn run(
     config: ManagerConfig,
-    bus: Bus,
+    (bus, state): (Bus, Bus),
     subjects: Subjects,
     stop: CancellationToken,
     failed: CancellationToken,
 ) -> anyhow::Result<()> {
-    let ended = manager::run(config, bus.clone(), bus, subjects, stop.clone()).await;
+    let ended = manager::run(config, bus, state, subjects, stop.clone()).await;
     match ended {
         Err(
             error @ (ManagerError::OldServer(_)
