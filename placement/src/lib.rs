@@ -53,7 +53,7 @@ pub use report::{DecisionOutcome, DecisionReport, Report, joined};
 pub use request::{Job, Kind, MAX_INSTANCES, Request, Run, is_traceparent};
 pub use resources::{Amounts, MAX_AMOUNT, Resource, Resources};
 pub use secret::{MAX_SECRETS, Secret};
-pub use source::{Source, is_sha256, shown_url};
+pub use source::{RunSource, is_sha256, shown_url};
 pub use tie::{hash_text, mix};
 pub use times::{NoDate, Span, Stamp, Timestamp};
 pub use traits::Trait;

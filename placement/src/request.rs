@@ -10,7 +10,7 @@ use crate::{
     near::Item,
     resources::{Amounts, MAX_AMOUNT, Resource},
     secret::{MAX_SECRETS, Secret},
-    source::Source,
+    source::RunSource,
     times::{Span, Stamp},
     traits::Trait,
     words::shorten,
@@ -156,7 +156,7 @@ pub struct Run {
     pub secrets: Vec<Secret>,
     /// The archive that it is made from; the cell fetches and unpacks it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source: Option<Source>,
+    pub source: Option<RunSource>,
 }
 
 /// One instance to be placed: a request and an index of it.

@@ -16,15 +16,15 @@ const SHA256_DIGITS: usize = 64;
 /// An archive that an instance needs: its cell fetches it, checks it, and unpacks it into the instance's directory
 /// before the command runs.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Source {
+pub struct RunSource {
     /// Where it is: `http://…` or `https://…`. It may have credentials, so no message or log shows it as it is: see
-    /// [`Source::shown_url`].
+    /// [`RunSource::shown_url`].
     pub url: String,
     /// The SHA-256 of what is there, 64 hexadecimal digits in lower case; also its name among the cells' cached blobs.
     pub sha256: String,
 }
 
-impl Source {
+impl RunSource {
     /// Rejects other addresses than `http` and `https`, and what is no SHA-256. `field` is its name in the request. The
     /// errors do not show the address.
     pub(crate) fn check(&self, field: &str) -> Result<(), Invalid> {
@@ -53,10 +53,10 @@ impl Source {
 }
 
 /// Without the address: it may have credentials.
-impl fmt::Debug for Source {
+impl fmt::Debug for RunSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let url = self.shown_url();
-        let mut shown = f.debug_struct("Source");
+        let mut shown = f.debug_struct("RunSource");
         shown.field("url", &url).field("sha256", &self.sha256);
         shown.finish()
     }
@@ -111,12 +111,11 @@ fn is_host(text: &str) -> bool {
         None => (text, None),
     };
     let in_brackets = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
-    let fine = match in_brackets {
-        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
-        None => {
-            let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
-            !host.is_empty() && host.bytes().all(plain)
-        }
+    let fine = if let Some(address) = in_brackets {
+        address.parse::<std::net::Ipv6Addr>().is_ok()
+    } else {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+        !host.is_empty() && host.bytes().all(plain)
     };
     let digits = |port: &str| port.bytes().all(|b| b.is_ascii_digit());
     fine && port.is_none_or(|port| digits(port) && port.parse::<u16>().is_ok_and(|p| p > 0))
@@ -126,8 +125,8 @@ fn is_host(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn source(url: &str) -> Source {
-        Source {
+    fn source(url: &str) -> RunSource {
+        RunSource {
             url: url.into(),
             sha256: "0f".repeat(32),
         }
@@ -179,7 +178,7 @@ mod tests {
             "0g".repeat(32),
             "0f".repeat(33),
         ] {
-            let wrong = Source {
+            let wrong = RunSource {
                 sha256,
                 ..source("http://a")
             };

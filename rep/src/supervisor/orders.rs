@@ -8,7 +8,7 @@ use std::{
     path::PathBuf,
 };
 
-use placement::Source;
+use placement::RunSource;
 
 use crate::ledger::{EndReason, Limit};
 
@@ -56,7 +56,7 @@ pub(crate) struct Orders {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SourceOrders {
     /// Where it is fetched, and what it must be.
-    pub(crate) what: Source,
+    pub(crate) what: RunSource,
     /// The directory in which the cell keeps sources; none = it keeps none.
     pub(crate) cache: Option<PathBuf>,
     /// How long it may take.
@@ -153,7 +153,7 @@ impl Orders {
         let source = match source {
             [url, ..] if url.is_empty() => None,
             [url, sha256, cache, timeout_ms] => Some(SourceOrders {
-                what: Source {
+                what: RunSource {
                     url: url.into_string().ok()?,
                     sha256: sha256.into_string().ok()?,
                 },
@@ -296,7 +296,7 @@ mod tests {
             watch_processes: 67,
             max_files: 68,
             source: Some(SourceOrders {
-                what: Source {
+                what: RunSource {
                     url: "http://a/b".into(),
                     sha256: "0f".into(),
                 },

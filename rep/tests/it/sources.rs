@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::MetadataExt, path::Path, sync::Arc, time::Duration};
 
-use placement::{Kind, Run, Source, Span};
+use placement::{Kind, Run, RunSource, Span};
 use rep::{ExecutorKind, RepConfig};
 use sha2::{Digest, Sha256};
 use shared::wire::{Instance, InstanceState, Work};
@@ -26,10 +26,7 @@ fn kept_in(directory: &Path, timeout: Duration) -> RepConfig {
 const LONG: Duration = Duration::from_secs(60);
 
 fn sum(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect()
+    format!("{:x}", Sha256::digest(bytes))
 }
 
 /// An archive with a program that ends with this code.
@@ -57,7 +54,7 @@ fn program(code: u32) -> Vec<u8> {
 fn task(words: &[&str], url: String, sha256: String) -> Work {
     let work = command("task", words);
     let run = Run {
-        source: Some(Source { url, sha256 }),
+        source: Some(RunSource { url, sha256 }),
         ..work.run.as_deref().cloned().unwrap()
     };
     Work {

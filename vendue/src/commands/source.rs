@@ -1,6 +1,6 @@
 //! What instances are made from, as a flag of `start` and `run`.
 
-use placement::Source;
+use placement::RunSource;
 use serde_json::{Value, json};
 
 use crate::context::Usage;
@@ -18,9 +18,9 @@ pub(crate) struct SourceArgs {
 
 impl SourceArgs {
     /// As a request has it.
-    pub(crate) fn source(&self) -> Option<Source> {
+    pub(crate) fn source(&self) -> Option<RunSource> {
         let (url, sha256) = self.source.clone().zip(self.sha256.clone())?;
-        Some(Source { url, sha256 })
+        Some(RunSource { url, sha256 })
     }
 
     /// Puts it into every request of a file, in the place of its own.

@@ -47,11 +47,7 @@ pub(super) fn sum(mut file: &File) -> io::Result<String> {
         sum.update(&bytes[..n]);
     }
     file.rewind()?;
-    Ok(digits(sum.finalize().as_slice()))
-}
-
-fn digits(sum: &[u8]) -> String {
-    sum.iter().map(|byte| format!("{byte:02x}")).collect()
+    Ok(format!("{:x}", sum.finalize()))
 }
 
 /// The same file, at its beginning, opened so that it can only be read.
@@ -72,8 +68,8 @@ impl Part {
     /// slow server holds up only those who named it.
     pub(super) fn lock(cache: &Path, source: &SourceOrders) -> io::Result<Option<Self>> {
         let sha256 = &source.what.sha256;
-        let url = digits(Sha256::digest(&source.what.url).as_slice());
-        let path = cache.join(format!("{sha256}-{url}{PART}"));
+        let url = Sha256::digest(&source.what.url);
+        let path = cache.join(format!("{sha256}-{url:x}{PART}"));
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false);
         let file = options.mode(0o600).open(&path)?;
@@ -116,7 +112,7 @@ impl Drop for Part {
 mod tests {
     use std::io::Write;
 
-    use placement::Source;
+    use placement::RunSource;
 
     use super::*;
 
@@ -124,7 +120,7 @@ mod tests {
 
     fn orders(url: &str) -> SourceOrders {
         SourceOrders {
-            what: Source {
+            what: RunSource {
                 url: url.into(),
                 sha256: SUM_OF_ABC.into(),
             },

@@ -8,7 +8,7 @@ use std::{
 };
 
 use async_nats::rustls::crypto::ring;
-use placement::Source;
+use placement::RunSource;
 use rustix::stdio;
 use ureq::{
     Agent, Error,
@@ -25,7 +25,7 @@ pub(super) fn run(most_bytes: u64, timeout_ms: u64) -> Result<(), String> {
     let mut url = String::new();
     let read = io::stdin().take(MAX_URL).read_to_string(&mut url);
     read.map_err(|e| e.to_string())?;
-    let source = Source {
+    let source = RunSource {
         url,
         sha256: String::new(),
     };
@@ -92,9 +92,10 @@ fn said(error: &Error) -> String {
         Error::BadUri(_) => "an address that is none; expected http or https".into(),
         other => {
             let text = other.to_string();
-            match text.contains("://") {
-                true => "cannot be fetched".into(),
-                false => text,
+            if text.contains("://") {
+                "cannot be fetched".into()
+            } else {
+                text
             }
         }
     }

@@ -268,6 +268,7 @@ fn failed(why: &str) -> EndReason {
     EndReason::Failed(why.to_owned())
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn cannot_keep(error: std::io::Error) -> EndReason {
     failed(&format!("run.source: the cell cannot keep it: {error}"))
 }

@@ -32,7 +32,7 @@ const BUFFER: usize = 64 << 10;
 pub(super) fn run(most_bytes: u64) -> Result<(), String> {
     let blob = stdio::stdin()
         .try_clone_to_owned()
-        .map_err(|e| cannot_read(&e.into()))?;
+        .map_err(|e| cannot_read(&e))?;
     unpack(File::from(blob), Path::new("."), most_bytes)
 }
 
@@ -231,7 +231,7 @@ fn target_of<R: Read>(entry: &Entry<'_, R>, path: &Path) -> Result<PathBuf, Stri
 }
 
 fn shown(path: &Path) -> String {
-    cut(&format!("{path:?}")).into_owned()
+    cut(&format!("{:?}", path.to_string_lossy())).into_owned()
 }
 
 fn leads_out(path: &Path) -> String {
