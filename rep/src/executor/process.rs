@@ -264,11 +264,8 @@ impl Spawner {
 
     fn spawn(&mut self, job: Job) -> Result<Started, String> {
         let run = job.work.run.clone().ok_or("nothing to run")?;
-        let port = if run.port {
-            Some(self.ports.take().ok_or("no port is free")?)
-        } else {
-            None
-        };
+        let port = run.port.then(|| self.ports.take().ok_or("no port is free"));
+        let port = port.transpose()?;
         let user = self.users.take()?;
         let sink = self.logs.sink(&job.work);
         let name = format!("{}-{}", job.work.instance, job.attempt);

@@ -35,7 +35,7 @@ const MOST_BYTES: u64 = 64 << 30;
 /// How often it is looked whether another instance has fetched the same.
 const PAUSE: Duration = Duration::from_millis(100);
 /// The longest text of a step that failed, bytes.
-const MAX_TEXT: u64 = 1_024;
+const MAX_SAID: u64 = 1_024;
 /// What a step ends with when its text says why it failed.
 const FAILED: u8 = 1;
 /// The end of an instance that was told to end before its command ran.
@@ -260,7 +260,7 @@ fn most_bytes(orders: &Orders) -> u64 {
 fn text_of(stderr: Option<ChildStderr>) -> String {
     let mut text = Vec::new();
     // every process that could write to it has ended
-    let _ = stderr.map(|stderr| stderr.take(MAX_TEXT).read_to_end(&mut text));
+    let _ = stderr.map(|stderr| stderr.take(MAX_SAID).read_to_end(&mut text));
     String::from_utf8_lossy(&text).trim_end().to_owned()
 }
 
