@@ -336,18 +336,18 @@ keeps_apps() {
     eventually 60 "and runs" app_is shop 3
     killed=$(cell_of shop)
     docker kill "$(container "$killed")" >/dev/null
-    eventually 60 "what ran on $killed, which was killed, runs elsewhere" runs_are shop "3 2"
+    eventually 120 "what ran on $killed, which was killed, runs elsewhere" runs_are shop "3 2"
 
     docker restart -t 10 "$(container manager-1)" >/dev/null
     docker restart -t 1 "$(container nats)" >/dev/null
     eventually 60 "the restarted manager and server know the app" app_is shop 3
     eventually 60 "which is changed" vendue app scale shop 4
-    eventually 60 "and runs so" app_is shop 4
+    eventually 120 "and runs so" app_is shop 4
 
     attempt "compose down" compose down --timeout 15
     attempt "compose up" compose up -d --no-build
     eventually 60 "all four cells are in the pool of the new containers" pool_is "${CELLS[@]}"
-    eventually 60 "the app is wanted, and runs again" app_is shop 4
+    eventually 120 "the app is wanted, and runs again" app_is shop 4
     eventually 30 "two instances in each zone" runs_are shop "4 2"
 }
 

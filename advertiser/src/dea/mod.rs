@@ -2,12 +2,15 @@
 //! originals of early 2016 write them, and readable as older and newer ones wrote them.
 //!
 //! A body is read with [`DeaBody::read`], which understands what it can and says what was odd, and written with
-//! `serde_json`. [`Estate`] is what listening to DEAs tells: pure, as all state machines. Nothing here shows
+//! `serde_json`. [`Estate`] is what listening to DEAs tells, and
+//! [`Bridge`] makes cells of them; [`Facade`] makes a DEA of a cell: pure, as all state machines. Nothing here shows
 //! credentials: they are [`Hidden`].
 
 mod advertise;
+mod bridge;
 mod cloud_controller;
 mod estate;
+mod facade;
 mod fields;
 mod instances;
 mod number;
@@ -23,8 +26,14 @@ pub use advertise::{
     DEFAULT_ZONE, DeaAdvertisement, DeaDiscover, DeaHello, DeaPlacementProperties, DeaShutdown,
     DeaStacks, DeaStagingAdvertisement, DeaStatus,
 };
+pub use bridge::{
+    Bridge, BridgeAnswer, BridgeInput, BridgeInstanceState, BridgeOptions, BridgeOutput, MAX_SLOTS,
+};
 pub use cloud_controller::DeaChoice;
 pub use estate::{Dea, DeaState, Estate, EstateChange, EstateInput, EstateOptions, MAX_DEAS};
+pub use facade::{
+    Facade, FacadeEvent, FacadeInput, FacadeOptions, FacadeOutput, FacadeRoom, MAX_FACADE_INSTANCES,
+};
 pub use fields::{DeaBody, DeaFields, DeaMalformed, DeaOddities, DeaRead, MAX_ODD};
 pub use instances::{
     DeaExited, DeaFilter, DeaFind, DeaFound, DeaHeartbeat, DeaInstance, DeaInstanceState, DeaStats,

@@ -189,6 +189,27 @@ const FIGURES: &[(&str, &str, &str, &str, u64)] = &[
         1,
     ),
     (
+        "LEGACY.md",
+        "and then advertises, or for {} s.",
+        "advertiser/src/dea/bridge",
+        "DEBIT_MS",
+        1_000,
+    ),
+    (
+        "LEGACY.md",
+        "start is answered within {} ms:",
+        "advertiser/src/dea/bridge",
+        "UNKNOWN_AT_MS",
+        1,
+    ),
+    (
+        "LEGACY.md",
+        "without one for {} s it is lost",
+        "advertiser/src/dea/bridge",
+        "GRACE_MS",
+        1_000,
+    ),
+    (
         "POLICIES.md",
         "At most {} KiB, 256 nodes",
         "placement/src/objective",

@@ -1,8 +1,11 @@
 //! The dialect against bodies as the originals wrote them, and the estate against what a Cloud Controller decided.
 
 mod bodies;
+mod bridge;
 mod choice;
 mod estate;
+mod exchange;
+mod facade;
 mod odd;
 
 use serde_json::{Value, json};
