@@ -55,7 +55,7 @@ pub(super) fn state(
             };
         }
     }
-    let mut open = adopt(app, &record);
+    let mut open = adopt_waves(app, &record);
     let known = std::mem::take(&mut app.open).into_iter();
     let mut dropped: Vec<OpenWave> = Vec::new();
     for wave in known {
@@ -95,7 +95,7 @@ fn backwards(parts: &Parts, id: AppId) -> Option<u32> {
 }
 
 /// The open waves as they are stored; what this manager knows of one stays.
-fn adopt(app: &App, record: &StateRecord) -> Vec<OpenWave> {
+fn adopt_waves(app: &App, record: &StateRecord) -> Vec<OpenWave> {
     let known = |wave: u32| app.open.iter().find(|open| open.wave == wave);
     let read = |stored: &StoredWave| {
         if let Some(open) = known(stored.wave) {
