@@ -132,7 +132,16 @@ async fn a_rep_that_is_told_to_end_hands_its_instances_over() {
         ])
     };
     let _roles = [role(&["auctioneer"]), role(&["manager"])];
+    let known = async |count: u32| {
+        until("an auctioneer that knows the cells", || {
+            let cells = at(&["cells", "--output", "json"]);
+            let all = cells.code == Some(0) && cells.json()["total"] == count;
+            all.then_some(()).ok_or(cells.out + &cells.err)
+        })
+        .await;
+    };
     let mut first = rep("first");
+    known(1).await;
     let file = data.path().join("web.json");
     let definition = r#"{"app":"web","instances":2,"memory_mb":16,"disk_mb":16,"run":{"command":["true"]},"update":{"min_healthy":"1s"}}"#;
     std::fs::write(&file, definition).unwrap();
@@ -143,12 +152,7 @@ async fn a_rep_that_is_told_to_end_hands_its_instances_over() {
     .await;
     at(&["app", "wait", "web"]).expect(0, &["2 of 2 running"]);
     let _second = rep("second");
-    until("two cells", || {
-        let cells = at(&["cells", "--output", "json"]);
-        let two = cells.code == Some(0) && cells.json()["total"] == 2;
-        two.then_some(()).ok_or(cells.out + &cells.err)
-    })
-    .await;
+    known(2).await;
     let client = server.client().await;
     let mut events = client.subscribe("vendue.event.*.web.*").await.unwrap();
     client.flush().await.unwrap();
