@@ -141,8 +141,8 @@ impl Fleet {
             ..AppExport::default()
         });
         let imported = app::import::put(&self.cluster, definitions.collect(), false).await?;
-        let refused = imported.into_iter().flat_map(|answer| answer.apps);
-        if let Some(error) = refused.filter_map(|app| app.error).next() {
+        let mut imported = imported.into_iter().flat_map(|answer| answer.apps);
+        if let Some(error) = imported.find_map(|app| app.error) {
             bail!("an app was refused: {}", error.message);
         }
         self.until("everything to run", |totals| {
