@@ -154,6 +154,8 @@ pub(crate) struct App {
     pub(crate) new_in: u32,
     /// What is stored is older than what runs: nothing is done until somebody puts it again.
     pub(crate) went_back: bool,
+    /// That is so only because a newer version ran than is known to be stored: once that one is shown, it is over.
+    pub(crate) behind: bool,
     /// The value could not be read.
     pub(crate) unreadable: bool,
     /// The state in memory is not stored yet.
@@ -194,6 +196,7 @@ impl App {
             wanted_before: instances,
             new_in: 0,
             went_back: false,
+            behind: false,
             unreadable: false,
             unsaved: false,
             saved_ms: 0,

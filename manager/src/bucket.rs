@@ -214,8 +214,8 @@ fn changed(parts: &mut Parts, id: AppId, record: AppRecord, revision: u64) {
         app.record = record;
         return went_back(parts, id, highest);
     }
-    // somebody has put it after the bucket was restored
-    app.went_back &= !live;
+    // somebody has put it after the bucket was restored, or only this manager's view was older than what ran
+    app.went_back &= !live && !app.behind;
     if record.version > app.record.version {
         for slot in &mut app.slots {
             (slot.crashes, slot.given_up, slot.due_ms) = (0, false, 0);
@@ -277,6 +277,7 @@ pub(crate) fn went_back(parts: &mut Parts, id: AppId, highest: u32) {
     if std::mem::replace(&mut app.went_back, true) {
         return;
     }
+    app.behind = app.record.version < highest;
     let (name, version) = (Arc::clone(&app.name), app.record.version);
     let why = format!(
         "version {version} is stored, but {highest} ran: nothing is started or stopped until the app is put again"
@@ -378,6 +379,9 @@ fn restored(parts: &mut Parts) {
     for id in ids {
         let version = parts.apps.get(id).map_or(0, |app| app.record.version);
         went_back(parts, id, version);
+        if let Some(app) = parts.apps.get_mut(id) {
+            app.behind = false;
+        }
     }
 }
 

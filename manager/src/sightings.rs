@@ -13,7 +13,7 @@ use crate::{
     bucket,
     cells::ListPart,
     clocks::ttl_ms,
-    ids::{CellId, QuestionId, WaveId},
+    ids::{AppId, CellId, QuestionId, WaveId},
     instances::{Life, Managed},
     io::CellHeard,
     parts::Parts,
@@ -300,9 +300,19 @@ fn adopt(parts: &mut Parts, cell: CellId, listed: &Instance, life: Life) -> bool
     instance.since_ms = parts.now_ms.saturating_sub(listed.age_ms);
     parts.enter(listed.instance, instance);
     if present && wave.version > stored {
-        bucket::went_back(parts, app, wave.version);
+        newer_runs(parts, app, wave.version);
     }
     true
+}
+
+/// A newer version runs than is known to be stored. While the bucket is read again, what is stored is not known.
+fn newer_runs(parts: &mut Parts, id: AppId, version: u32) {
+    if parts.bucket.ready {
+        return bucket::went_back(parts, id, version);
+    }
+    if let Some(app) = parts.apps.get_mut(id) {
+        app.acted = app.acted.max(version);
+    }
 }
 
 /// An event of a cell.

@@ -3,13 +3,14 @@
 //!
 //! A body is read with [`DeaBody::read`], which understands what it can and says what was odd, and written with
 //! `serde_json`. [`Estate`] is what listening to DEAs tells, and
-//! [`Bridge`] makes cells of them: pure, as all state machines. Nothing here shows
+//! [`Bridge`] makes cells of them; [`Facade`] makes a DEA of a cell: pure, as all state machines. Nothing here shows
 //! credentials: they are [`Hidden`].
 
 mod advertise;
 mod bridge;
 mod cloud_controller;
 mod estate;
+mod facade;
 mod fields;
 mod instances;
 mod number;
@@ -30,6 +31,9 @@ pub use bridge::{
 };
 pub use cloud_controller::DeaChoice;
 pub use estate::{Dea, DeaState, Estate, EstateChange, EstateInput, EstateOptions, MAX_DEAS};
+pub use facade::{
+    Facade, FacadeEvent, FacadeInput, FacadeOptions, FacadeOutput, FacadeRoom, MAX_FACADE_INSTANCES,
+};
 pub use fields::{DeaBody, DeaFields, DeaMalformed, DeaOddities, DeaRead, MAX_ODD};
 pub use instances::{
     DeaExited, DeaFilter, DeaFind, DeaFound, DeaHeartbeat, DeaInstance, DeaInstanceState, DeaStats,

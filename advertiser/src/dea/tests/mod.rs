@@ -4,6 +4,8 @@ mod bodies;
 mod bridge;
 mod choice;
 mod estate;
+mod exchange;
+mod facade;
 mod odd;
 
 use serde_json::{Value, json};
