@@ -158,6 +158,8 @@ pub struct SimulatedConfig {
     pub healthy: Span,
     /// How long a task takes; absent = it never ends.
     pub task: Option<Span>,
+    /// How long an LRP runs before it ends with exit code 0; absent = it never ends.
+    pub lrp: Option<Span>,
     /// This many apps, `held-0` and so on, have an instance of 1 MiB on the cell from the start.
     pub apps: usize,
 }
