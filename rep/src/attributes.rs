@@ -59,19 +59,32 @@ fn find(key: &str) -> Result<(&str, Option<&str>, Shape), Invalid> {
 pub fn attribute_value(key: &str, text: &str) -> Result<Value, Invalid> {
     let (_, part, shape) = find(key)?;
     let wrong = || Invalid::new(key, shortened(&text.into()), shape.expected(part.is_some()));
-    let words = || text.split(',').filter(|word| !word.is_empty()).collect();
+    let words = || words(text).ok_or_else(|| Invalid::new(key, shortened(&text.into()), LIST));
     Ok(match (shape, part) {
         _ if text == "null" => Value::Null,
         (Shape::String | Shape::Date | Shape::Networks | Shape::Platform, Some(_))
         | (Shape::String | Shape::Date, None) => text.into(),
-        (Shape::Strings, _) => words(),
+        (Shape::Strings, _) => words()?,
         (Shape::Traits, Some(_)) => match text {
             "true" | "false" => (text == "true").into(),
-            list if list.contains(',') => words(),
+            list if list.contains([',', '[', '"']) => words()?,
             word => word.into(),
         },
         _ => serde_json::from_str(text).map_err(|_| wrong())?,
     })
+}
+
+/// How a list is written.
+const LIST: &str = "a list such as a,b or [\"a\",\"b\"]";
+
+/// A list as `a,b` or in JSON. Brackets and quotes are JSON's, and belong to no name.
+fn words(text: &str) -> Option<Value> {
+    if text.trim_start().starts_with('[') {
+        let list: Vec<String> = serde_json::from_str(text).ok()?;
+        return Some(list.into());
+    }
+    let is_plain = !text.contains(['[', ']', '"']);
+    is_plain.then(|| text.split(',').filter(|word| !word.is_empty()).collect())
 }
 
 /// Merges `set` into the earlier changes; null removes a change.

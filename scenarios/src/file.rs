@@ -58,7 +58,14 @@ pub enum ScenarioError {
     },
     /// The policy is invalid.
     #[error("policy: {0}")]
-    Policy(#[from] PolicyError),
+    Policy(PolicyError),
+}
+
+// no source beside it: the message says it already
+impl From<PolicyError> for ScenarioError {
+    fn from(error: PolicyError) -> Self {
+        Self::Policy(error)
+    }
 }
 
 #[derive(Deserialize)]

@@ -191,6 +191,9 @@ impl Command {
 
     /// Ctrl-C is how one leaves a stream, and breaks off everything else.
     fn interrupted(&self) -> Exit {
+        if let Command::Run(args) = self {
+            args.note_interrupted();
+        }
         let stream = match self {
             Command::Events(args) => args.follow,
             Command::Logs(args) => args.follow,

@@ -176,13 +176,26 @@ fn advise(error: BusError) -> anyhow::Error {
     };
     if source.kind() == ConnectErrorKind::ServerParse {
         return Usage::because(format_args!(
-            "{error}: {source}; expected an address like nats://127.0.0.1:4222"
+            "{error}: {}; expected an address like nats://127.0.0.1:4222",
+            each_once(&source.to_string())
         ));
     }
     Failure::because(
         failure_code::UNREACHABLE,
-        format_args!("{error}: {source}\n{advice}"),
+        format_args!("{error}: {}\n{advice}", each_once(&source.to_string())),
     )
+}
+
+/// A chain of causes without those that the client says again: `authorization violation: nats: authorization
+/// violation`.
+fn each_once(chain: &str) -> String {
+    let mut causes: Vec<&str> = Vec::new();
+    for cause in chain.split(": ") {
+        if cause != "nats" && !causes.contains(&cause) {
+            causes.push(cause);
+        }
+    }
+    causes.join(": ")
 }
 
 fn unanswered(
@@ -239,4 +252,25 @@ pub(crate) fn refused(error: WireError) -> anyhow::Error {
     }
     let text = format!("{} ({})", error.message, error.code);
     Failure::because(&error.code, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        for (chain, said) in [
+            (
+                "authorization violation: nats: authorization violation",
+                "authorization violation",
+            ),
+            (
+                "IO error: Connection refused (os error 111)",
+                "IO error: Connection refused (os error 111)",
+            ),
+        ] {
+            assert_eq!(each_once(chain), said);
+        }
+    }
 }

@@ -94,6 +94,11 @@ pub(crate) fn note(line: impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
+/// A line on standard error, wrapped like [`say_wrapped`].
+pub(crate) fn note_wrapped(line: &str) {
+    note(wrapped(line, crate::terminal::width()));
+}
+
 /// A state's word in its colour (on a terminal only).
 pub(crate) fn state_cell(state: &str) -> Cell {
     let color = match state {

@@ -9,7 +9,7 @@ use std::io;
 use comfy_table::{ColumnConstraint, ContentArrangement, Row, Width, presets};
 
 use crate::{
-    output::{note, say},
+    output::{note_wrapped, say},
     terminal::{colours, width},
 };
 
@@ -68,7 +68,7 @@ impl Table {
         say(layout.text)?;
         if !layout.left_out.is_empty() {
             let columns = layout.left_out.join(", ");
-            note(format_args!("not shown: {columns} (--wide shows all)"));
+            note_wrapped(&format!("not shown: {columns} (--wide shows all)"));
         }
         Ok(())
     }

@@ -94,8 +94,14 @@ fn in_own_words(value: &str, said: Option<&str>, form: Option<&str>) -> String {
     let said = said.strip_prefix(&format!("{value:?}: ")).unwrap_or(said);
     let said = said.strip_prefix(&format!("{value} ")).unwrap_or(said);
     match (form, said) {
-        // a range is said well: `0 is not in 1..=200`
-        (Some(_), said) if said.starts_with("is not in ") => format!("{value} {said}"),
+        // the library writes a range as Rust does: `is not in 1..=200`
+        (Some(form), said) if said.starts_with("is not in ") => {
+            let range = said.trim_start_matches("is not in ").split_once("..=");
+            range.map_or_else(
+                || format!("expected {form}"),
+                |(low, high)| format!("expected a number from {low} to {high}"),
+            )
+        }
         (Some(form), _) => format!("expected {form}"),
         (None, "") => "expected a value".to_owned(),
         (None, said) if said.contains("invalid digit") => "expected a whole number".to_owned(),
@@ -139,7 +145,10 @@ mod tests {
                 "stop web --instance foo",
                 "--instance \"foo\": expected the id of an instance, as `vendue ps --wide` shows them",
             ),
-            ("up --cells 0", "--cells \"0\": 0 is not in 1..=200"),
+            (
+                "up --cells 0",
+                "--cells \"0\": expected a number from 1 to 200",
+            ),
             (
                 "up --cells x",
                 "--cells \"x\": expected a whole number, such as 3",

@@ -158,6 +158,8 @@ fn values_as_people_type_them() {
         ("index", "3", json!(3)),
         ("placement_tags", "a,b", json!(["a", "b"])),
         ("placement_tags", "", json!([])),
+        ("stacks", r#"["a", "b"]"#, json!(["a", "b"])),
+        ("traits.disk", r#"["a"]"#, json!(["a"])),
         ("traits.ssd", "true", json!(true)),
         ("traits.disk", "fast", json!("fast")),
         ("traits.disk", "a,b", json!(["a", "b"])),
@@ -178,6 +180,10 @@ fn values_as_people_type_them() {
         ("reserved", "yes"),
         ("index", "x"),
         ("traits", "ssd"),
+        ("stacks", r#"["a","b""#),
+        ("stacks", r#""a","b""#),
+        ("stacks", "[1]"),
+        ("traits.disk", r#"["a""#),
     ] {
         assert!(attribute_value(key, text).is_err(), "{key}={text}");
     }

@@ -284,7 +284,7 @@ impl Drain {
     /// Reads a drain from the wire; without a deadline, the cell's own. A misspelt deadline is an
     /// error, and so is no body: that may have been meant for something else.
     pub fn read(body: &[u8]) -> Result<Self, WireError> {
-        parse_strict(body, "deadline")
+        parse_strict(body, "deadline or exit")
     }
 }
 

@@ -158,7 +158,7 @@ pub fn parse_strict<T: DeserializeOwned>(body: &[u8], expected: &str) -> Result<
     let whole: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let value = field.split('.').try_fold(&whole, |at, key| at.get(key));
     let value = value.filter(|_| !is_secret(field));
-    let value: String = value.map_or(String::new(), |v| v.to_string().chars().take(40).collect());
+    let value = value.map_or(String::new(), brief);
     Err(Invalid::new(field, value, expected).into())
 }
 
@@ -216,8 +216,7 @@ pub fn check_version(body: &[u8]) -> Result<(), WireError> {
     }
     match serde_json::from_slice::<Versioned>(body) {
         Ok(Versioned { v }) if v != this() => {
-            let value: String = v.to_string().chars().take(40).collect();
-            Err(Invalid::new("v", value, Version::NUMBER.to_string()).into())
+            Err(Invalid::new("v", brief(&v), Version::NUMBER.to_string()).into())
         }
         _ => Ok(()),
     }
@@ -251,13 +250,58 @@ fn is_secret(path: &str) -> bool {
     path.split(['.', '[']).any(|part| part == "run")
 }
 
-/// Serde's message about a value, without the value.
-fn without_value(text: &str) -> String {
-    let fault = text.split(['`', '"']).next().unwrap_or_default().trim_end();
-    match text.rsplit_once(", expected ") {
-        Some((_, expected)) => format!("{fault}, expected {expected}"),
-        None => fault.to_owned(),
+/// The first 40 characters of a value; what is left out is marked.
+fn brief(value: &serde_json::Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(40) {
+        None => text,
+        Some((end, _)) if value.is_string() => format!("{}…\"", &text[..end]),
+        Some((end, _)) => format!("{}…", &text[..end]),
     }
+}
+
+/// Serde's message about a value in the words of our errors: what is not allowed and what was expected. A
+/// value that may be secret is told by its type only. None where the message is about something else.
+fn in_our_words(text: &str, secret: bool) -> Option<String> {
+    let (fault, expected) = text.rsplit_once(", expected ")?;
+    let (kind, value) = match fault.strip_prefix("unknown variant ") {
+        Some(value) => ("string", Some(format!("{:?}", value.trim_matches('`')))),
+        // where an object stands for fields, serde takes an array for them in their order
+        None if fault.starts_with("invalid length ") => ("sequence", None),
+        None => {
+            let found = fault
+                .strip_prefix("invalid type: ")
+                .or_else(|| fault.strip_prefix("invalid value: "))?;
+            match found.find(['`', '"']) {
+                Some(at) => (
+                    found[..at].trim_end(),
+                    Some(found[at..].trim_matches('`').to_owned()),
+                ),
+                None => (found, None),
+            }
+        }
+    };
+    let kind = match kind {
+        "string" | "character" => "a string",
+        "integer" | "floating point" => "a number",
+        "boolean" => "a boolean",
+        "sequence" => "an array",
+        "map" => "an object",
+        other => other,
+    };
+    let value = value.filter(|_| !secret);
+    let found = value.as_deref().unwrap_or(kind);
+    let expected = match expected {
+        "i64" | "i32" => "an integer",
+        "u64" | "u32" | "u16" | "usize" => "a non-negative integer",
+        "f64" | "f32" => "a number",
+        "a sequence" => "an array",
+        "a map" => "an object",
+        // the names of Rust types mean nothing to the sender
+        other if other.starts_with("struct ") => "an object",
+        other => &other.replace('`', ""),
+    };
+    Some(format!("{found} is not allowed; expected {expected}"))
 }
 
 /// More than any of our own lists of what is expected, characters.
@@ -279,7 +323,12 @@ fn shortened(text: &str) -> String {
 fn cut_kept(fault: &str) -> String {
     match cut(fault) {
         Cow::Borrowed(whole) => whole.to_owned(),
-        Cow::Owned(short) => format!("{short}, "),
+        Cow::Owned(short) => {
+            let open = ['"', '`'].into_iter();
+            let mut open = open.filter(|quote| short.matches(*quote).count() % 2 == 1);
+            let quote = open.next().map_or(String::new(), String::from);
+            format!("{short}{quote}, ")
+        }
     }
 }
 
@@ -287,20 +336,22 @@ impl WireError {
     /// Serde's message in terms of JSON, not of Rust.
     fn unreadable(path: &str, error: &serde_json::Error) -> Self {
         let path: &str = &cut(path);
-        let mut text = shortened(&error.to_string());
-        if is_secret(path) && text.starts_with("invalid ") {
-            text = without_value(&text);
+        let whole = error.to_string();
+        let place = format!(" at line {} column {}", error.line(), error.column());
+        let fault = shortened(whole.strip_suffix(&place).unwrap_or(&whole));
+        let mut text = match in_our_words(&fault, is_secret(path)) {
+            Some(words) => words,
+            None if is_secret(path) && fault.starts_with("invalid ") => {
+                let kind = fault.split(['`', '"']).next().unwrap_or_default();
+                kind.trim_end().to_owned()
+            }
+            None if error.is_eof() => "it ends too early".to_owned(),
+            None => fault,
+        };
+        // in a message of one line the place says nothing
+        if error.line() > 1 {
+            text += &place;
         }
-        // the names of Rust types mean nothing to the sender
-        if let Some(at) = text.find("expected struct ") {
-            let end = text[at..].find(" at line").map_or(text.len(), |n| at + n);
-            text.replace_range(at..end, "expected an object");
-        }
-        let text = text
-            .replace("expected i64", "expected an integer")
-            .replace("expected u32", "expected a non-negative integer")
-            .replace("expected u64", "expected a non-negative integer")
-            .replace("expected f64", "expected a number");
         let at = if matches!(path, "" | "." | "?") {
             ""
         } else {

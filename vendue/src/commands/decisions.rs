@@ -43,11 +43,16 @@ pub(crate) fn counts(decisions: &[DecisionReport]) -> String {
 
 /// Why it is unplaced, or from how many equally good cells it was drawn.
 fn reason(decision: &DecisionReport) -> String {
+    let is_rated = decision.cost.or(decision.score).is_some();
     match (&decision.cell, decision.finalists.len()) {
         (None, _) if decision.stages.is_empty() => why(decision.reason.as_deref(), &decision.tally),
         // the stages tell the numbers
         (None, _) => decision.reason.clone().unwrap_or_default(),
-        (Some(_), 0 | 1) => String::new(),
+        // without an explanation the others are not told
+        (Some(_), 0) if is_rated => "one of the best cells that passed every stage".to_owned(),
+        (Some(_), 0) => "one of the cells that passed every stage".to_owned(),
+        (Some(_), 1) if is_rated => "the best of the cells that passed every stage".to_owned(),
+        (Some(_), 1) => "the only cell that passed every stage".to_owned(),
         (Some(_), n) => format!("drawn from {n} finalists"),
     }
 }
@@ -136,6 +141,19 @@ mod tests {
         let mut alone = decision("cost");
         alone.ratings.truncate(1);
         assert_eq!(runner_up(&alone), None);
+    }
+
+    #[test]
+    fn what_is_placed_says_why() {
+        let mut decision = decision("cost");
+        for (finalists, said) in [
+            (&[][..], "one of the best cells that passed every stage"),
+            (&["c1"], "the best of the cells that passed every stage"),
+            (&["c1", "c2"], "drawn from 2 finalists"),
+        ] {
+            decision.finalists = finalists.iter().map(|name| (*name).into()).collect();
+            assert_eq!(reason(&decision), said);
+        }
     }
 
     #[test]

@@ -91,7 +91,19 @@ fn begun(answer: &DrainAnswer) -> String {
         kinds => format!(" ({})", kinds.join(", ")),
     };
     let instances = counted(answer.instances, "instance");
-    format!("{cell} accepts no new work; its {instances}{kinds} stop within {deadline}")
+    let stop = if answer.instances == 1 {
+        "stops"
+    } else {
+        "stop"
+    };
+    let when = match deadline.0 {
+        Duration::ZERO => "now".to_owned(),
+        _ => format!("within {deadline}"),
+    };
+    match answer.instances {
+        0 => format!("{cell} accepts no new work, and runs nothing"),
+        _ => format!("{cell} accepts no new work; its {instances}{kinds} {stop} {when}"),
+    }
 }
 
 fn ended(args: &DrainArgs) -> String {
@@ -248,7 +260,7 @@ mod tests {
         };
         assert_eq!(
             begun(&answer),
-            "a accepts no new work; its 1 instance stop within 5s"
+            "a accepts no new work; its 1 instance stops within 5s"
         );
         (answer.instances, answer.managed, answer.tasks) = (5, 3, 1);
         assert_eq!(

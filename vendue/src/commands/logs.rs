@@ -10,10 +10,10 @@ use futures_util::{StreamExt, stream::FuturesUnordered};
 use placement::Span;
 use shared::{
     InstanceId,
-    wire::{LogLine, Logs, LogsAnswer, code},
+    wire::{Instance, LogLine, Logs, LogsAnswer, code},
 };
 
-use super::{instances, one_cell};
+use super::{instance_table, instances, one_cell};
 use crate::{
     cluster::Cluster,
     context::{Exit, Failure, Format, Global, Usage},
@@ -50,6 +50,23 @@ pub(crate) struct LogsArgs {
     pub(crate) follow: bool,
 }
 
+impl LogsArgs {
+    fn wants(&self, instance: &Instance) -> bool {
+        self.index.is_none_or(|index| index == instance.index)
+            && self.instance.is_none_or(|id| id == instance.instance)
+    }
+
+    /// What was asked for, in words.
+    fn which(&self) -> String {
+        let app = &self.app;
+        match (self.instance, self.index) {
+            (Some(id), _) => format!("instance {id} of {app}"),
+            (None, Some(index)) => format!("instance of {app} with index {index}"),
+            (None, None) => format!("instance of {app}"),
+        }
+    }
+}
+
 /// Prints the last lines that the cells remember, then follows.
 pub(crate) async fn logs(global: &Global, args: &LogsArgs) -> anyhow::Result<Exit> {
     placement::check_name("APP", &args.app).map_err(Usage::invalid)?;
@@ -64,12 +81,15 @@ pub(crate) async fn logs(global: &Global, args: &LogsArgs) -> anyhow::Result<Exi
     let subscribed = Instant::now();
     let answers = instances::held(&cluster, Some(&args.app)).await?;
     let asked = answers.cells.len();
-    let cells: BTreeSet<String> = answers.instances.into_iter().map(|i| i.cell).collect();
+    instance_table::note_what_is_missing(&answers);
+    let instances = answers.instances.into_iter();
+    let wanted = instances.filter(|located| args.wants(&located.instance));
+    let cells: BTreeSet<String> = wanted.map(|located| located.cell).collect();
     if cells.is_empty() && !args.follow {
-        let (app, cells) = (&args.app, counted(asked, "cell"));
+        let (which, cells) = (args.which(), counted(asked, "cell"));
         return Err(Failure::because(
             code::NOT_FOUND,
-            format_args!("no instance of {app} on {cells}"),
+            format_args!("no {which} on {cells}"),
         ));
     }
     // what was printed since then comes on both ways

@@ -189,7 +189,7 @@ pub(crate) async fn manager(global: &Global, args: &ManagerArgs) -> anyhow::Resu
     };
     let name = name.unwrap_or_else(|| short_name("manager"));
     // before anything is said of the connection
-    placement::check_name("name", &name).map_err(Usage::because)?;
+    placement::check_name("--name", &name).map_err(Usage::because)?;
     let subjects = Subjects::new(global.prefix.as_str()).map_err(Usage::because)?;
     let bucket = file.bucket.clone();
     let bucket = manager::BucketConfig {

@@ -112,7 +112,7 @@ pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow
         limits,
     };
     // before anything is said of the connection
-    placement::check_name("name", &config.name).map_err(Usage::because)?;
+    placement::check_name("--name", &config.name).map_err(Usage::because)?;
     let subjects = Subjects::new(global.prefix.as_str()).map_err(Usage::because)?;
     let shutdown = shutdown::on_signals()?;
     options.name = short_name(&config.name);

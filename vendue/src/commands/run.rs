@@ -8,6 +8,7 @@ use super::{already, extra, source::SourceArgs, start, stop};
 use crate::{
     cluster::Cluster,
     context::{Exit, Global, Usage},
+    output::note,
 };
 
 #[derive(Debug, clap::Args)]
@@ -122,6 +123,16 @@ impl RunArgs {
             )));
         }
         Ok(app)
+    }
+
+    /// Ctrl-C ends the waiting for an answer; what was asked for is not taken back.
+    pub(crate) fn note_interrupted(&self) {
+        if let Ok(app) = self.app() {
+            note(format_args!(
+                "what was asked for may be started, or stay queued: `vendue status {app}` shows it, \
+                 `vendue stop {app}` stops and cancels it"
+            ));
+        }
     }
 
     fn request(&self) -> anyhow::Result<Request> {

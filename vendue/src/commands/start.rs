@@ -5,7 +5,9 @@ use std::{io::Read, path::Path, time::Duration};
 use anyhow::Context;
 use comfy_table::Cell;
 use serde_json::Value;
-use shared::wire::{ErrorBody, Outcome, StartBody, StartReplies, StartReply, code, parse_start};
+use shared::wire::{
+    ErrorBody, Outcome, StartBody, StartReplies, StartReply, WireError, code, parse_start,
+};
 
 use super::{already, reasons::why, source::SourceArgs};
 use crate::{
@@ -70,8 +72,9 @@ pub(crate) fn named(file: &str) -> &str {
 pub(crate) fn check(file: &str, text: &str) -> anyhow::Result<Value> {
     let file = named(file);
     let refuse = |e: &dyn std::fmt::Display| Usage::because(format_args!("{file}: {e}"));
-    match parse_start(text.as_bytes()).map_err(|e| refuse(&e))? {
-        StartBody::One(one) => one.map(drop).map_err(|e| refuse(&e))?,
+    let wrong = |e: &WireError| refuse(&of_file(e, text));
+    match parse_start(text.as_bytes()).map_err(|e| wrong(&e))? {
+        StartBody::One(one) => one.map(drop).map_err(|e| wrong(&e))?,
         StartBody::Many(many) => {
             if let (true, Some(Err(first))) = (many.iter().all(Result::is_err), many.first()) {
                 return Err(refuse(&format_args!(
@@ -86,6 +89,33 @@ pub(crate) fn check(file: &str, text: &str) -> anyhow::Result<Value> {
         one => give_id(one),
     }
     Ok(request)
+}
+
+/// What is wrong with a request, as of a file; where a field is missing, with the one that may be meant.
+fn of_file(error: &WireError, text: &str) -> String {
+    let said = error.message.as_str();
+    let said = said.strip_prefix("not a valid message: ").unwrap_or(said);
+    let Some(missing) = error
+        .field
+        .as_deref()
+        .filter(|_| said.starts_with("missing "))
+    else {
+        return said.to_owned();
+    };
+    let fields: serde_json::Map<String, Value> = serde_json::from_str(text).unwrap_or_default();
+    let required = ["app", "memory_mb", "disk_mb"];
+    let names: Vec<&str> = fields.keys().map(String::as_str).collect();
+    let others: Vec<&str> = names
+        .into_iter()
+        .filter(|n| !required.contains(n))
+        .collect();
+    match placement::nearest(missing, &others) {
+        Some(near) => format!(
+            "{said}; {:?} is not {missing}: is it meant?",
+            placement::cut(near)
+        ),
+        None => said.to_owned(),
+    }
 }
 
 fn give_id(request: &mut Value) {
@@ -234,14 +264,12 @@ fn rows(reply: &StartReply) -> Vec<Vec<Cell>> {
 
 #[cfg(test)]
 mod tests {
-    use shared::wire::WireError;
-
     use super::*;
 
     #[test]
     fn a_bad_file_is_refused_with_its_name_and_field() {
         let cases = [
-            ("{", "web.json: not a valid message"),
+            ("{", "web.json: it ends too early"),
             (r#"{"memory_mb":1,"disk_mb":1}"#, "missing field `app`"),
             (
                 r#"{"app":"a","memory_mb":-1,"disk_mb":1}"#,
@@ -249,7 +277,11 @@ mod tests {
             ),
             (
                 r#"{"app":"a","memory_mb":"x","disk_mb":1}"#,
-                "memory_mb: invalid type",
+                "web.json: memory_mb: \"x\" is not allowed; expected an integer",
+            ),
+            (
+                r#"{"app":"a","memory":1,"disk_mb":1}"#,
+                "missing field `memory_mb`; \"memory\" is not memory_mb: is it meant?",
             ),
             ("[]", "an array of 0 requests"),
             (r#"[{"app":"a"}]"#, "every request is invalid"),

@@ -37,7 +37,7 @@ fn a_bad_file_needs_no_cluster_to_be_refused() {
         .expect(2, &["vendue app export", "vendue app put"]);
     for (line, said) in [
         ("app scale a.b 3", "APP"),
-        ("app scale web 0", "0 is not in 1..=100000"),
+        ("app scale web 0", "expected a number from 1 to 100000"),
         ("app wait", "APP...: missing"),
         ("app restart web --half --one-by-one", "--one-by-one"),
         ("app put x.json --dry-run --wait", "--wait"),

@@ -96,6 +96,8 @@ async fn run_a_command() {
         .expect(0, &["env.0 blue z", "env.1 blue z"]);
     let first = up.run(&["logs", "env", "--index", "1"]);
     assert!(!first.out.contains("env.0"), "{first:?}");
+    up.run(&["logs", "env", "--index", "77"])
+        .expect(1, &["no instance of env with index 77 on 4 cells"]);
     // a name that runs is not started again by accident
     up.run(&args)
         .expect(1, &["env runs already: 2 instances", "--again"]);

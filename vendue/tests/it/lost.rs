@@ -203,3 +203,27 @@ async fn a_cell_that_missed_a_bid_deadline_is_heard() {
     said.expect(0, &["no instances on 2 cells"]);
     assert!(!said.err.contains("no answer"), "{said:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_is_broken_off_says_that_the_work_stays() {
+    let server = NatsServer::start().await;
+    let client = server.client().await;
+    // an auctioneer that has not answered yet
+    let subjects = Subjects::new("vendue").unwrap();
+    let mut starts = client.subscribe(subjects.start()).await.unwrap();
+    client.flush().await.unwrap();
+    let mut command = crate::common::vendue();
+    command.args(["run", "w", "--memory", "16", "--disk", "16", "--again"]);
+    command.args(["--queue-timeout", "1h", "--nats", &server.url()]);
+    command.args(["--", "sleep", "1000"]);
+    let child = command.stderr(Stdio::piped()).spawn().unwrap();
+    starts.next().await.unwrap();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(130));
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(
+        said.contains("stay queued") && said.contains("`vendue stop w`"),
+        "{said}"
+    );
+}

@@ -198,7 +198,7 @@ fn invalid_settings_of_a_role_are_bad_usage_and_the_only_error() {
     let rep = ["rep", "--cell", "a", "--memory"];
     let rep = |settings: &[&'static str]| [&rep, settings].concat();
     for (role, fault) in [
-        (vec!["auctioneer", "--name", "a b"], "name: \"a b\""),
+        (vec!["auctioneer", "--name", "a b"], "--name: \"a b\""),
         (rep(&["1", "--zone", "a b"]), "--zone: \"a b\""),
         (rep(&["0"]), "--memory: 0"),
         (rep(&["1", "--containers", "0"]), "--containers: 0"),
