@@ -106,7 +106,8 @@ impl ManagerNode {
                     out.note(|| {
                         format!("stores {key} over {expected:?}: {}", text(value.as_ref()))
                     });
-                    out.wrote = true;
+                    // an app's own value is stored because a client has asked, also where nothing changes
+                    out.wrote |= !key.starts_with("app.");
                 }
                 self.writes.insert(write, now_ms + WRITE_MS);
                 out.state.push(StateRequest::Write(StateWrite {
