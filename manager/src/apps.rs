@@ -170,6 +170,8 @@ pub(crate) struct App {
     pub(crate) failing: Option<String>,
     /// Why something of it was not placed last.
     pub(crate) unplaced: Option<String>,
+    /// How the instance ended that crashed last.
+    pub(crate) crash: Option<String>,
     decided_ms: u64,
     due_ms: u64,
     /// It was not shown yet since the watch began again.
@@ -204,6 +206,7 @@ impl App {
             progress: (0, now_ms),
             failing: None,
             unplaced: None,
+            crash: None,
             decided_ms: 0,
             due_ms: u64::MAX,
             unshown: false,
@@ -253,6 +256,12 @@ impl App {
         let counted = (0..).zip(&self.slots).filter(|(_, slot)| slot.crashes > 0);
         let stored = counted.map(|(index, slot)| (index, slot.crashes));
         stored.take(crate::stored::MAX_STORED_CRASHES).collect()
+    }
+
+    /// How the last crash ended, to be put behind a word; empty if that is not known.
+    pub(crate) fn last_crash(&self) -> String {
+        let how = self.crash.as_ref();
+        how.map_or_else(String::new, |how| format!(" (last: {how})"))
     }
 
     fn pause_ms(&self) -> u64 {

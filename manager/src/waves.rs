@@ -87,6 +87,8 @@ pub(crate) fn save(parts: &mut Parts, id: AppId) {
         acted: app.acted,
         open: app.open.iter().map(OpenWave::stored).collect(),
         crashes: app.crashes(),
+        crash: app.crash.clone(),
+        unplaced: app.unplaced.clone(),
     };
     (app.unsaved, app.saved_ms) = (false, now_ms);
     let (uid, expected) = (app.record.uid, Some(app.state_revision));
