@@ -76,7 +76,7 @@ fn each_fault_of_a_request_names_its_field() {
         assert_eq!(e.field.as_deref().unwrap_or("-"), field, "{body}: {e}");
         assert!(e.message.contains(says), "{body}: {e}");
     }
-    assert!(refusal("").message.contains("EOF"));
+    assert!(refusal("").message.contains("ends too early"));
 }
 
 /// Nothing that a request executes is quoted: errors become events, which every observer gets. The

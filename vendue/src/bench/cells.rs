@@ -27,7 +27,7 @@ pub(crate) struct CellsArgs {
     #[arg(long, default_value_t = 0)]
     pub(crate) first: usize,
     /// Long-running instances end by themselves: on the first cell after this, on the last after twice as long
-    #[arg(long, value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) ends_after: Option<Duration>,
     /// Connections they share
     #[arg(long, default_value_t = 32)]

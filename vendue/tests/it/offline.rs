@@ -67,7 +67,7 @@ fn bad_usage_exits_with_2_and_names_what_is_expected() {
             "100000",
         ),
         (&["stop", "a", "--indices", "2-1"], "0,2-4"),
-        (&["up", "--cells", "0"], "1..=200"),
+        (&["up", "--cells", "0"], "from 1 to 200"),
         (&["up", "--policy", "deigo"], "diego"),
         (&["wait", "a", "--timeout", "soon"], "time"),
         (&["drain", "a.b"], "CELL"),
