@@ -4,7 +4,7 @@
 # make bench     measures vendue on this machine
 # make tools     fetches what the tests need into .tools/
 # make engines   compares the fast engines with the plain one over many seeds (SEEDS=100000 FROM=0)
-# make chaos     breaks a cluster of real processes many times over and checks what runs (SEED=1 ROUNDS=200)
+# make chaos     breaks clusters of real processes many times over and checks what runs (SEED=1 ROUNDS=200)
 # make mutants   changes the code and counts what the tests notice (CRATE=rep FILE=rep/src/ledger.rs)
 
 SHELL := /bin/bash

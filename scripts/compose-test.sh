@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Brings up the unchanged docker-compose.yml, places work through the published port, breaks things,
-# and takes everything down again; then the same cluster with docker-compose.secure.yml, once.
+# Brings up the unchanged docker-compose.yml, places work and puts apps through the published port, breaks
+# things, and takes everything down again; then the same cluster with docker-compose.secure.yml, once.
 #
 #   scripts/compose-test.sh                  VENDUE=path/to/vendue to use another binary than target/debug
 #   scripts/compose-test.sh --real-images    only says whether a registry has the base images
@@ -14,6 +14,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly DEBIAN=debian:bookworm-slim RUST=rust:1-slim-bookworm NATS=nats:2.14-alpine
+readonly APP_FILE=examples/apps/web.toml # three instances of `shop`
 export VENDUE_IMAGE=vendue-test/vendue
 project=vendue-test-$$
 files=(-f docker-compose.yml)
@@ -50,7 +51,8 @@ take_down() {
     compose down --volumes --timeout 15 >"$work/down.log" 2>&1 || tail -20 "$work/down.log"
     local left
     left=$(docker ps -aq --filter "label=com.docker.compose.project=$project")$(
-        docker network ls -q --filter "label=com.docker.compose.project=$project")
+        docker network ls -q --filter "label=com.docker.compose.project=$project")$(
+        docker volume ls -q --filter "label=com.docker.compose.project=$project")
     [ -z "$left" ] || fail "left behind: $left"
 }
 
@@ -208,6 +210,24 @@ runs_are() { # APP "COUNT ZONES"
     [ "$now" = "$2" ]
 }
 
+# What is wanted of an app is stored, and this many of it run.
+app_is() { # APP WANTED
+    local now
+    now=$(vendue app show "$1" --output json | python3 -c '
+import json, sys
+status = json.load(sys.stdin)["status"]
+print(status["wanted"], status["running"])')
+    echo "wanted and running of $1: $now"
+    [ "$now" = "$2 $2" ]
+}
+
+# A cell that runs an instance of an app.
+cell_of() { # APP
+    vendue ps "$1" --output json | python3 -c '
+import json, sys
+print(next(i["cell"] for i in json.load(sys.stdin)["instances"] if i["state"] == "running"))'
+}
+
 container() { compose ps -q "$1"; }
 
 all_healthy() {
@@ -268,6 +288,7 @@ bring_up() {
     eventually 60 "all four cells are in the pool" pool_is "${CELLS[@]}"
     eventually 60 "every container is healthy" all_healthy
     attempt "vendue cells in a container" compose exec -T auctioneer-1 vendue cells
+    eventually 60 "an app is put in a container" put_in_container
     place web 4
     eventually 30 "web runs, two instances in each zone" runs_are web "4 2"
 }
@@ -306,11 +327,36 @@ break_things() {
     eventually 60 "and healthy" all_healthy
 }
 
+put_in_container() { compose exec -T auctioneer-1 vendue app put - <$APP_FILE; }
+
+# An app runs on, whichever container ends; and again after all of them, since it is on the volume.
+keeps_apps() {
+    local killed
+    eventually 60 "an app is put" vendue app put $APP_FILE
+    eventually 60 "and runs" app_is shop 3
+    killed=$(cell_of shop)
+    docker kill "$(container "$killed")" >/dev/null
+    eventually 120 "what ran on $killed, which was killed, runs elsewhere" runs_are shop "3 2"
+
+    docker restart -t 10 "$(container manager-1)" >/dev/null
+    docker restart -t 1 "$(container nats)" >/dev/null
+    eventually 60 "the restarted manager and server know the app" app_is shop 3
+    eventually 60 "which is changed" vendue app scale shop 4
+    eventually 120 "and runs so" app_is shop 4
+
+    attempt "compose down" compose down --timeout 15
+    attempt "compose up" compose up -d --no-build
+    eventually 60 "all four cells are in the pool of the new containers" pool_is "${CELLS[@]}"
+    eventually 120 "the app is wanted, and runs again" app_is shop 4
+    eventually 30 "two instances in each zone" runs_are shop "4 2"
+}
+
 # A drained cell has left in order, with exit code 0: restarted, it would be back at once.
 drain() {
     attempt "cannot drain z2-cell-0" vendue drain z2-cell-0 --deadline 5s --exit
     eventually 40 "a drained cell is out of the pool" pool_is z1-cell-0 z1-cell-1 z2-cell-1
     eventually 40 "its container has ended and stays so" has_exited z2-cell-0
+    eventually 60 "the app runs on the others" app_is shop 4
 }
 
 # Keys, permissions and TLS: the cluster works, an operator may drain, a user may not, a stranger nothing.
@@ -330,6 +376,7 @@ secure() {
     grep -q "not permitted to publish to vendue.cell.z1-cell-0.drain" "$work/seen" ||
         fail "a refusal is not said: $(cat "$work/seen")"
     if NATS_NKEY='' vendue health >/dev/null 2>&1; then fail "a stranger is let in"; fi
+    keeps_apps
     export NATS_NKEY=$work/auth/keys/olga.nk
     drain
 }
@@ -354,6 +401,7 @@ if [ -z "${VENDUE:-}" ]; then cargo build --quiet -p vendue; fi
 images
 bring_up
 break_things
+keeps_apps
 drain
 take_down
 secure

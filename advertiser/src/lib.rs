@@ -3,9 +3,12 @@
 //!
 //! Pure state machines over the cell's own clock. They know only the version of the cell's state,
 //! and send nothing themselves.
+//!
+//! [`dea`] is the older way in which machines are heard: the messages of Cloud Foundry's DEAs.
 
 mod advertiser;
 mod cadence;
+pub mod dea;
 pub mod sim;
 
 pub use advertiser::{Advertiser, Due, Trigger};

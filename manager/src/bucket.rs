@@ -88,14 +88,20 @@ fn meta(parts: &mut Parts, revision: u64, value: Option<&Bytes>) -> Result<(), U
     parts.bucket.meta_revision = revision;
     parts.bucket.meta_shown = record.is_some();
     if let Some(record) = record {
-        known(parts, record.bucket);
+        known(parts, record);
     }
     Ok(())
 }
 
 /// The bucket has this id. What belonged to another bucket is not this one's: it is left alone.
-fn known(parts: &mut Parts, id: BucketId) {
+fn known(parts: &mut Parts, record: MetaRecord) {
+    let id = record.bucket;
+    let restored = std::mem::replace(&mut parts.bucket.restored, record.restored);
     let before = parts.bucket.id.replace(id);
+    if before == Some(id) && restored != record.restored {
+        // a new bucket with what an import said: its revisions are lower, and it is not older
+        parts.bucket.highest = 0;
+    }
     if let Some(before) = before.filter(|before| *before != id) {
         let mut event = Event::app(kind::BUCKET_CHANGED, "manager");
         event.reason = Some(format!(
@@ -317,7 +323,7 @@ fn state(
             };
         }
     }
-    let mut open = adopt(app, &record);
+    let mut open = adopt_waves(app, &record);
     let known = std::mem::take(&mut app.open).into_iter();
     let mut dropped: Vec<OpenWave> = Vec::new();
     for wave in known {
@@ -357,7 +363,7 @@ fn backwards(parts: &Parts, id: AppId) -> Option<u32> {
 }
 
 /// The open waves as they are stored; what this manager knows of one stays.
-fn adopt(app: &App, record: &StateRecord) -> Vec<OpenWave> {
+fn adopt_waves(app: &App, record: &StateRecord) -> Vec<OpenWave> {
     let known = |wave: u32| app.open.iter().find(|open| open.wave == wave);
     let read = |stored: &crate::stored::StoredWave| {
         if let Some(open) = known(stored.wave) {
@@ -446,17 +452,17 @@ pub(crate) fn due(parts: &mut Parts) {
     }
     parts.bucket.meta_busy = true;
     let is_empty = parts.apps.count() == 0;
-    let id = match parts.bucket.id {
-        Some(id) if !is_empty => id,
+    let (id, restored) = match parts.bucket.id {
+        Some(id) if !is_empty => (id, parts.bucket.restored),
         None if !is_empty => {
             let mut event = Event::app(kind::UNREADABLE, "manager");
             let why = "meta is missing: nothing is started or stopped without the bucket's id";
             event.reason = Some(why.into());
             return parts.tell(event);
         }
-        _ => BucketId::new(u32::try_from(parts.random.draw() >> 32).unwrap_or_default()),
+        _ => (any_id(parts), None),
     };
-    write_meta(parts, id);
+    write_meta(parts, id, restored);
 }
 
 /// When the id must be stored.
@@ -467,15 +473,26 @@ pub(crate) fn next_ms(parts: &Parts) -> u64 {
     u64::MAX
 }
 
+fn any_id(parts: &mut Parts) -> BucketId {
+    BucketId::new(u32::try_from(parts.random.draw() >> 32).unwrap_or_default())
+}
+
+/// The bucket is a new one: it takes the id of the one from which apps are restored.
+pub(crate) fn adopt(parts: &mut Parts, id: BucketId) {
+    let restored = any_id(parts);
+    write_meta(parts, id, Some(restored));
+}
+
 /// Stores the bucket's id.
-pub(crate) fn write_meta(parts: &mut Parts, id: BucketId) {
+fn write_meta(parts: &mut Parts, bucket: BucketId, restored: Option<BucketId>) {
     let record = MetaRecord {
         format: FORMAT,
-        bucket: id,
+        bucket,
+        restored,
     };
     let value = Some(to_bytes(&record));
     let expected = Some(parts.bucket.meta_revision);
-    parts.write(Purpose::Meta(id), StoredKey::Meta, value, expected);
+    parts.write(Purpose::Meta(record), StoredKey::Meta, value, expected);
 }
 
 /// The bucket is an older one with the same id: nothing that it says may stop or start anything.
@@ -488,13 +505,13 @@ fn restored(parts: &mut Parts) {
 }
 
 /// The id of a new bucket is stored, or not: then it is tried again, unless the watch shows another's.
-pub(crate) fn meta_written(parts: &mut Parts, id: BucketId, result: WriteResult) {
+pub(crate) fn meta_written(parts: &mut Parts, record: MetaRecord, result: WriteResult) {
     parts.bucket.meta_busy = false;
     parts.bucket.meta_due_ms = parts.now_ms + META_MS;
     if let WriteResult::Written(revision) = result
         && revision > parts.bucket.meta_revision
     {
         (parts.bucket.meta_revision, parts.bucket.meta_shown) = (revision, true);
-        known(parts, id);
+        known(parts, record);
     }
 }

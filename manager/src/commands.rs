@@ -87,25 +87,25 @@ fn attempt(parts: &mut Parts, mut pending: PendingCommand) {
     };
     let deleted = parts.bucket.deleted.get(pending.app.as_str());
     let revision = app.map_or(deleted.copied().unwrap_or(0), |app| app.revision);
-    match edited {
-        Err(error) => parts.reply(pending.to, Err(error)),
-        Ok(None) => {
-            let answer = app.map(|app| answer(app.into(), &app.record));
-            let missing = || no_such_app(&pending.app);
-            parts.reply(pending.to, answer.ok_or_else(missing));
-        }
-        Ok(Some(record)) => {
-            let history = (!record.deleted).then(|| history(&record));
-            let answer = answer(app, &record);
-            if let AppCommand::Try(_) = pending.command {
-                return parts.reply(pending.to, Ok(answer));
-            }
-            pending.done = Some((answer, history));
-            let key = StoredKey::App(pending.app.as_str().into());
-            let purpose = Purpose::Command(Box::new(pending));
-            parts.write(purpose, key, Some(to_bytes(&record)), Some(revision));
-        }
+    let (record, is_new) = match edited {
+        Err(error) => return parts.reply(pending.to, Err(error)),
+        Ok(Some(record)) => (record, true),
+        // stored again all the same: that proves that this manager's view is not an old one, and is seen by one that
+        // leaves the app alone
+        Ok(None) => match app {
+            Some(app) => (app.record.clone(), false),
+            None => return parts.reply(pending.to, Err(no_such_app(&pending.app))),
+        },
+    };
+    let answer = answer(app, &record);
+    if let AppCommand::Try(_) = pending.command {
+        return parts.reply(pending.to, Ok(answer));
     }
+    let history = (is_new && !record.deleted).then(|| history(&record));
+    pending.done = Some((answer, history));
+    let key = StoredKey::App(pending.app.as_str().into());
+    let purpose = Purpose::Command(Box::new(pending));
+    parts.write(purpose, key, Some(to_bytes(&record)), Some(revision));
 }
 
 /// The answer of a manager that does not know what is stored.
@@ -291,7 +291,7 @@ fn adopt_bucket(parts: &mut Parts, pending: &PendingCommand) -> Result<bool, Wir
         let expected = "the id of this bucket, or a bucket without apps";
         return Err(placement::Invalid::new("bucket", bucket, expected).into());
     }
-    crate::bucket::write_meta(parts, bucket);
+    crate::bucket::adopt(parts, bucket);
     Ok(true)
 }
 

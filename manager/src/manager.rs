@@ -186,7 +186,7 @@ fn written(parts: &mut Parts, write: WriteId, result: WriteResult) {
     }
     match purpose {
         Purpose::Lease => office::written(parts, write, result),
-        Purpose::Meta(id) => bucket::meta_written(parts, id, result),
+        Purpose::Meta(record) => bucket::meta_written(parts, record, result),
         Purpose::State(app, uid) => waves::saved(parts, app, uid, result),
         Purpose::Rollout(app, uid) => converge::rollout_stored(parts, app, uid, result),
         Purpose::Command(pending) => commands::stored(parts, *pending, result),

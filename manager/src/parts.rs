@@ -22,7 +22,7 @@ use crate::{
     instances::{Fleet, Managed},
     io::{AppAnswer, AppCommand, ManagerOutput},
     lease::Lease,
-    stored::StoredKey,
+    stored::{MetaRecord, StoredKey},
 };
 
 /// How long the cells have to answer a question.
@@ -52,6 +52,8 @@ pub(crate) struct Bucket {
     pub(crate) meta_revision: u64,
     /// Its id was shown since the watch began.
     pub(crate) meta_shown: bool,
+    /// Its last restore by an import.
+    pub(crate) restored: Option<BucketId>,
     /// The id is being stored, or was told to be missing.
     pub(crate) meta_busy: bool,
     /// It is not stored before this.
@@ -77,7 +79,7 @@ impl Bucket {
 #[derive(Clone, Debug)]
 pub(crate) enum Purpose {
     Lease,
-    Meta(BucketId),
+    Meta(MetaRecord),
     State(AppId, AppUid),
     Rollout(AppId, AppUid),
     Command(Box<PendingCommand>),

@@ -92,12 +92,16 @@ impl FromStr for StoredKey {
 }
 
 /// `meta`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MetaRecord {
     /// [`FORMAT`].
     pub format: u32,
     /// The bucket's id, which is in every id of a wave.
     pub bucket: BucketId,
+    /// Another one for each time that an import restored apps into a new bucket: of two buckets with the same id it
+    /// tells the restored one from an older copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restored: Option<BucketId>,
 }
 
 /// `lease`.

@@ -3,7 +3,7 @@
 //! needs a server.
 
 mod find;
-mod spawn;
+pub mod spawn;
 
 use std::{
     collections::VecDeque,

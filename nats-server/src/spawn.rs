@@ -26,7 +26,7 @@ static SPAWNER: LazyLock<mpsc::Sender<Job>> = LazyLock::new(|| {
 /// A command that the kernel kills when this process ends, even by SIGKILL: `setpriv` of util-linux
 /// sets that up and then executes the program. Without `setpriv`, an ordinary command, which
 /// survives a SIGKILL of this process.
-pub(crate) fn command(program: &Path) -> Command {
+pub fn command(program: &Path) -> Command {
     let Some(setpriv) = setpriv() else {
         return Command::new(program);
     };
@@ -44,7 +44,7 @@ fn setpriv() -> Option<PathBuf> {
 }
 
 /// Starts the command on the lasting thread.
-pub(crate) fn spawn(command: Command) -> io::Result<Child> {
+pub fn spawn(command: Command) -> io::Result<Child> {
     let (answer, receive) = mpsc::channel();
     let gone = || io::Error::other("the thread that starts processes is gone");
     SPAWNER.send((command, answer)).map_err(|_| gone())?;

@@ -1,6 +1,6 @@
 //! For tests only: what integration tests need in order not to depend on the machine's speed.
 //!
-//! - [`NatsServer`]: a real nats-server for one test, which ends with the test.
+//! - [`NatsServer`]: a real nats-server for one test, which ends with the test; [`cluster`]: several that are one.
 //! - [`eventually()`]: wait for a condition, with a deadline instead of a sleep.
 //! - [`Link`]: a network link that can be blocked or cut.
 //! - [`generators`]: valid cells and requests for property tests.
@@ -8,12 +8,14 @@
 //!
 //! Everything here panics on failure, as assertions do: a test could not handle it anyway.
 
+mod cluster;
 mod eventually;
 pub mod generators;
 mod link;
 pub mod lists;
 mod server;
 
+pub use cluster::cluster;
 pub use eventually::{Check, DEFAULT_DEADLINE, eventually, eventually_within};
 pub use link::Link;
 pub use nats_server::{Options, Port};

@@ -207,3 +207,44 @@ async fn a_cut_link_closes_and_takes_new_connections() {
     .await;
     echo(&client).await;
 }
+
+/// What a request to JetStream, or a message to one of its streams, is answered.
+async fn jetstream(
+    client: &async_nats::Client,
+    subject: &str,
+    body: &str,
+) -> Result<String, String> {
+    let answer = client.request(subject.to_owned(), body.to_owned().into());
+    let answer = answer.await.map_err(|e| e.to_string())?;
+    let text = String::from_utf8_lossy(&answer.payload).into_owned();
+    if text.contains("\"error\"") {
+        return Err(text);
+    }
+    Ok(text)
+}
+
+#[tokio::test]
+async fn of_three_servers_two_go_on_and_the_third_comes_back() {
+    let store = tempfile::tempdir().expect("a directory");
+    let mut servers = testkit::cluster(3, store.path(), "").await;
+    let config = r#"{"name":"S","subjects":["s"],"storage":"file","num_replicas":3}"#;
+    let client = servers[0].client().await;
+    eventually("a stream", async || {
+        jetstream(&client, "$JS.API.STREAM.CREATE.S", config).await
+    })
+    .await;
+    servers[1].stop();
+    let stored = |client: async_nats::Client| async move {
+        eventually("a message to be stored", async || {
+            jetstream(&client, "s", "x").await
+        })
+        .await
+    };
+    stored(client.clone()).await;
+    servers[1].restart().await;
+    servers[0].stop();
+    // with the server that was away there are two of three again
+    stored(servers[1].client().await).await;
+    let known = servers[2].client().await.server_info().connect_urls;
+    assert_eq!(known, [""; 0], "clients learn of the other servers");
+}

@@ -69,6 +69,8 @@ enum Command {
     /// List, print and check policies; needs no cluster
     #[command(subcommand)]
     Policy(commands::policy::PolicyCommand),
+    /// Look at an estate of DEAs, by what they publish
+    Legacy(Box<commands::legacy::LegacyArgs>),
     /// Check whether a cluster is there; for containers and scripts
     Health(commands::health::HealthArgs),
     /// Print the version
@@ -193,6 +195,7 @@ impl Command {
             Command::Events(args) => args.follow,
             Command::Logs(args) => args.follow,
             Command::Ps(args) => args.watch,
+            Command::Legacy(args) => args.is_stream(),
             _ => false,
         };
         if stream { Exit::Ok } else { Exit::Interrupted }
@@ -219,6 +222,7 @@ impl Command {
             Command::Sim(args) => Box::pin(commands::sim::sim(global, args)).await,
             Command::Policy(policy) => policy.run(global),
             Command::Auth(args) => args.run(global),
+            Command::Legacy(args) => args.run(global).await,
             Command::Health(args) => commands::health::health(global, args).await,
             Command::Up(args) => commands::up::up(global, args).await,
             Command::Demo(args) => commands::demo::demo(args).await,

@@ -3,12 +3,26 @@
 use std::{
     fmt::Display,
     future::Future,
-    io::{self, Write},
-    time::Duration,
+    io::{self, IsTerminal, Write},
+    time::{Duration, SystemTime},
 };
 
 use comfy_table::{Cell, Color};
 use serde::Serialize;
+
+/// The pause between two looks of `--watch`.
+pub(crate) const WATCH_PAUSE: Duration = Duration::from_secs(2);
+
+/// Begins a look of `--watch`, on an empty screen where there is one.
+pub(crate) fn begin_look() -> io::Result<()> {
+    if io::stdout().is_terminal() {
+        // from the upper left corner
+        say("\x1b[2J\x1b[H")?;
+    }
+    let time = humantime::format_rfc3339_seconds(SystemTime::now());
+    let pause = humantime::format_duration(WATCH_PAUSE);
+    say(format_args!("{time}, every {pause}; Ctrl-C ends"))
+}
 
 /// One line on standard output.
 pub(crate) fn say(line: impl Display) -> io::Result<()> {

@@ -267,6 +267,9 @@ impl Owner {
 
     /// Gives the lease back, waits for what is being written, and sends the remaining answers.
     async fn leave(mut self) {
+        if std::mem::take(&mut self.acting) {
+            tracing::info!("the lease is given back");
+        }
         let mut inputs = vec![ManagerInput::Leave];
         let end = async {
             loop {

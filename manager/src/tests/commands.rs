@@ -113,6 +113,60 @@ fn v59_a_bucket_that_went_back_stops_nothing_until_the_app_is_put_again() {
     assert_eq!(w.manager.status("A").unwrap().version, 3);
 }
 
+/// Another manager restores apps into a new bucket, and this one reads it when that is done.
+#[test]
+fn what_an_import_restored_is_no_older_bucket() {
+    let mut w = three();
+    w.pass(60_000);
+    let mut meta: crate::MetaRecord = w.stored("meta");
+    let mut record: AppRecord = w.stored("app.A");
+    meta.restored = Some(crate::BucketId::new(7));
+    record.restored = true;
+    for _ in 0..2 {
+        w.give(crate::ManagerInput::KvInterrupted);
+        w.values.clear();
+        let bytes = [
+            ("meta", shared::wire::to_bytes(&meta)),
+            ("app.A", shared::wire::to_bytes(&record)),
+        ];
+        for (revision, (key, value)) in (1..).zip(bytes) {
+            w.values.insert(key.to_owned(), (revision, value));
+        }
+        w.revision = 2;
+        w.show_all();
+        w.pass(2 * TTL);
+        assert!(!w.manager.status("A").unwrap().went_back);
+        assert!(w.starts().is_empty() && w.stops().is_empty());
+        // the next loss and its restore
+        meta.restored = Some(crate::BucketId::new(8));
+        w.pass(60_000);
+    }
+    w.cell("c2").silent = true;
+    w.pass(2 * TTL);
+    assert_eq!(w.starts().len(), 1, "it is kept running");
+}
+
+#[test]
+fn what_changes_nothing_is_stored_all_the_same() {
+    let mut w = three();
+    w.give(crate::ManagerInput::KvInterrupted);
+    for (revision, _) in w.values.values_mut() {
+        *revision = 1;
+    }
+    w.revision = 1;
+    w.show_all();
+    assert!(w.manager.status("A").unwrap().went_back);
+    // through a manager that was started since, and knows of nothing that went back
+    let mut other = World::with_values(w.values.clone());
+    let before = other.revision;
+    other.put(&app("A", 3, ""));
+    assert_eq!(answer(&mut other), Ok((1, false)));
+    assert!(other.revision > before);
+    let (_, stored) = other.values["app.A"].clone();
+    w.store("app.A", Some(stored));
+    assert!(!w.manager.status("A").unwrap().went_back);
+}
+
 #[test]
 fn v59b_a_manager_that_starts_on_an_old_bucket_sees_what_runs() {
     let mut w = three();

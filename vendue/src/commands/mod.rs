@@ -18,6 +18,7 @@ pub(crate) mod health;
 pub(crate) mod instance_table;
 pub(crate) mod instances;
 pub(crate) mod last_start;
+pub(crate) mod legacy;
 pub(crate) mod logs;
 pub(crate) mod managed;
 pub(crate) mod manager_role;

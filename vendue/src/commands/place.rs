@@ -44,7 +44,7 @@ pub(crate) struct PlaceArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Depth {
+pub(crate) enum Depth {
     /// Each stage, each finalist's cost or score
     Stages,
     /// Also the names of the cells that each stage dropped
@@ -72,11 +72,7 @@ pub(crate) async fn place(global: &Global, args: &PlaceArgs) -> anyhow::Result<E
         return live(global, args, &text).await;
     }
     let scenario = scenario(&args.file, &text, args.policy.as_deref())?;
-    let report = scenario.run(match args.explain {
-        None => Explain::Finalists,
-        Some(Depth::Stages) => Explain::Stages,
-        Some(Depth::Cells) => Explain::Cells,
-    });
+    let report = scenario.run(explain(args.explain));
     let (exit, policy) = (exit(&report.decisions), scenario.policy.name());
     match global.output {
         Format::Json => output::document(&Offline {
@@ -106,7 +102,17 @@ struct Offline<'a> {
     decisions: &'a [DecisionReport],
 }
 
-fn exit(decisions: &[DecisionReport]) -> Exit {
+/// How much is explained; the finalists always.
+pub(crate) fn explain(depth: Option<Depth>) -> Explain {
+    match depth {
+        None => Explain::Finalists,
+        Some(Depth::Stages) => Explain::Stages,
+        Some(Depth::Cells) => Explain::Cells,
+    }
+}
+
+/// Whether every instance is placed.
+pub(crate) fn exit(decisions: &[DecisionReport]) -> Exit {
     let placed = |d: &DecisionReport| d.outcome == DecisionOutcome::Placed;
     if decisions.iter().all(placed) {
         Exit::Ok

@@ -1,10 +1,6 @@
 //! `ps`: what runs, what waits for room and what crashed.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    io::{IsTerminal, stdout},
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 use shared::wire::{InstanceState, QueuedGroup};
@@ -45,9 +41,6 @@ pub(crate) struct PsArgs {
     pub(crate) watch: bool,
 }
 
-/// The pause between two looks of `--watch`.
-const WATCH_PAUSE: Duration = Duration::from_secs(2);
-
 /// Lists instances.
 pub(crate) async fn ps(global: &Global, args: &PsArgs) -> anyhow::Result<Exit> {
     args.check(global.output)?;
@@ -59,14 +52,9 @@ pub(crate) async fn ps(global: &Global, args: &PsArgs) -> anyhow::Result<Exit> {
     }
     loop {
         let found = look(&cluster, args).await?;
-        if stdout().is_terminal() {
-            // from the upper left corner of an empty screen
-            output::say("\x1b[2J\x1b[H")?;
-        }
-        let time = humantime::format_rfc3339_seconds(std::time::SystemTime::now());
-        output::say(format_args!("{time}, every 2s; Ctrl-C ends"))?;
+        output::begin_look()?;
         show(global, args, &found)?;
-        tokio::time::sleep(WATCH_PAUSE).await;
+        tokio::time::sleep(output::WATCH_PAUSE).await;
     }
 }
 

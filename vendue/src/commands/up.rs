@@ -57,7 +57,8 @@ pub(crate) struct UpArgs {
     /// Let everybody on this machine use the private server
     #[arg(long)]
     no_auth: bool,
-    /// Keep the apps of `vendue app` in this directory [default: one that is removed at the end]
+    /// Keep the apps of `vendue app` in this directory, those of --secure apart from others [default: one
+    /// that is removed at the end]
     #[arg(long, value_name = "DIR", conflicts_with = "no_manager")]
     data: Option<PathBuf>,
     /// Run no manager: `vendue app` does not work
@@ -110,15 +111,14 @@ pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Exit> {
     )
     .await?;
     let no_manager = CancellationToken::new();
-    if args.runs_manager() {
-        let config = manager::config(server.is_none(), &cluster.subjects);
-        let connected = connections.connect("manager", Some(&config.name), Echo::All);
-        let bus = connected.await?;
-        let (stop, failed) = (stop_roles.clone(), no_manager.clone());
-        let run = manager::run(config, bus, cluster.subjects.clone(), stop, failed);
-        roles.spawn(async move { ("manager".to_owned(), run.await) });
-    } else {
+    if args.no_manager {
         no_manager.cancel();
+    } else {
+        let config = manager::config(server.is_none(), &cluster.subjects);
+        let buses = connections.connect_manager(&config.name).await?;
+        let (stop, failed) = (stop_roles.clone(), no_manager.clone());
+        let run = manager::run(config, buses, cluster.subjects.clone(), stop, failed);
+        roles.spawn(async move { ("manager".to_owned(), run.await) });
     }
     let ending = connections.options.ending.clone();
     let access = Access {
@@ -172,16 +172,19 @@ async fn prepare(
     let joins = global.nats.is_some() || global.context.is_some();
     if joins && args.secure {
         return Err(Usage::because(
-            "--secure makes keys for a private server; with --nats or --context none is started",
+            "--secure: it makes keys for a private server, and with --nats or --context none is started; \
+             expected one or the other (`vendue auth` makes keys for a server of your own)",
         ));
     }
     if joins && args.data.is_some() {
         return Err(Usage::because(
-            "--data is where a private server stores apps; with --nats or --context none is started",
+            "--data: a private server stores apps there, and with --nats or --context none is started; \
+             expected one or the other (a server of your own has its directory in its configuration)",
         ));
     }
-    let keys = args.secure.then(|| Keys::make(global, cells)).transpose()?;
-    let stores = !joins && args.runs_manager();
+    let keys = || Keys::make(global, cells, !args.no_manager);
+    let keys = args.secure.then(keys).transpose()?;
+    let stores = !joins && !args.no_manager;
     let data = stores.then(|| manager::Data::at(args.data.as_deref()));
     let data = data.transpose()?;
     let server = if joins {
@@ -230,11 +233,6 @@ async fn spawn(
 }
 
 impl UpArgs {
-    /// --secure makes no keys for a manager.
-    fn runs_manager(&self) -> bool {
-        !self.no_manager && !self.secure
-    }
-
     fn configs(&self) -> Vec<rep::RepConfig> {
         let total = Resources {
             cpu_millis: self.cell_cpu,

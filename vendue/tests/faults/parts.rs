@@ -2,12 +2,15 @@
 
 use std::{
     collections::BTreeMap,
-    process::{Child, Command, Stdio},
+    fs::File,
+    path::Path,
+    process::{Child, Stdio},
     time::Duration,
 };
 
 use async_nats::Client;
 use futures_util::StreamExt;
+use nats_server::spawn;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use shared::{
@@ -21,20 +24,20 @@ use testkit::{NatsServer, eventually};
 /// How long a cell's word holds in these tests.
 pub(crate) const TTL: Duration = Duration::from_secs(3);
 
-/// One process of the cluster; killed when it goes out of scope.
+/// One process of the cluster; killed when it goes out of scope, and when the test's process ends.
 pub(crate) struct Part(Child);
 
 impl Part {
     /// Any of vendue's roles.
     pub(crate) fn start(url: &str, arguments: &[&str]) -> Self {
-        let child = Command::new(env!("CARGO_BIN_EXE_vendue"))
+        let mut command = spawn::command(Path::new(env!("CARGO_BIN_EXE_vendue")));
+        command
             .args(arguments)
             .env("NATS_URL", url)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .spawn()
-            .expect("start vendue");
-        Self(child)
+            .stderr(log_of(arguments));
+        Self(spawn::spawn(command).expect("start vendue"))
     }
 
     pub(crate) fn auctioneer(url: &str, policy: &str) -> Self {
@@ -98,6 +101,21 @@ impl Drop for Part {
     }
 }
 
+/// Where a part writes its log: to a file of the directory `LOGS`, where that is set.
+fn log_of(arguments: &[&str]) -> Stdio {
+    let Some(folder) = std::env::var_os("LOGS") else {
+        return Stdio::inherit();
+    };
+    let mut named = arguments
+        .windows(2)
+        .filter(|pair| ["--name", "--cell"].contains(&pair[0]));
+    let name = named.next().map_or(arguments[0], |pair| pair[1]);
+    let path = Path::new(&folder).join(format!("{name}.log"));
+    let file = File::options().create(true).append(true).open(&path);
+    file.unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+        .into()
+}
+
 /// What a test sees of the cluster.
 pub(crate) struct Observer {
     pub(crate) client: Client,
@@ -106,9 +124,17 @@ pub(crate) struct Observer {
 
 impl Observer {
     pub(crate) async fn of(server: &NatsServer) -> Self {
+        Self::of_all(std::slice::from_ref(server)).await
+    }
+
+    /// On whichever of these servers answers.
+    pub(crate) async fn of_all(servers: &[NatsServer]) -> Self {
+        let urls: Vec<String> = servers.iter().map(NatsServer::url).collect();
         let client = async_nats::ConnectOptions::new()
             .reconnect_delay_callback(|_| Duration::from_millis(50))
-            .connect(server.url())
+            .ping_interval(Duration::from_secs(1))
+            .connection_timeout(Duration::from_secs(2))
+            .connect(urls)
             .await
             .expect("a client");
         Self {

@@ -313,3 +313,34 @@ async fn an_export_holds_everything_and_is_imported() {
     kept.app("wait a b")
         .expect(0, &["a: 2 of 2 running", "b: 2 of 2 running"]);
 }
+
+/// An import of two messages, and a list of three pages.
+#[tokio::test(flavor = "multi_thread")]
+async fn more_apps_than_a_message_holds_are_restored_listed_and_exported() {
+    let Some(kept) = Kept::start().await else {
+        return;
+    };
+    let names: Vec<String> = (1..=1_001).map(|i| format!("app-{i:04}")).collect();
+    let one = |(i, name): (usize, &String)| {
+        json!({"bucket": "0a0b0c0d", "uid": format!("{:08x}", i + 1), "version": 3, "stopped": true,
+               "definition": app(name, 16)})
+    };
+    let many: Vec<Value> = names.iter().enumerate().map(one).collect();
+    let many = kept.file("many.json", &json!({"v": 1, "apps": many}));
+    let restored = kept.document("import FILE", &format!("import {many} --restore"));
+    let restored = restored["apps"].as_array().unwrap();
+    assert!(restored.iter().all(|app| app["version"] == 3));
+    assert_eq!(restored.len(), names.len());
+    let listed = kept.document("list", "list");
+    let listed: Vec<&str> = listed["apps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|app| app["stopped"] == true)
+        .map(|app| app["app"].as_str().unwrap())
+        .collect();
+    assert_eq!(listed, names);
+    let file = kept.path("all.json");
+    kept.app(&format!("export --file {}", file.display()))
+        .expect(0, &["1001 apps written"]);
+}

@@ -134,9 +134,13 @@ impl Up {
         }
     }
 
+    /// What its user types, with the address and, with --secure, the key that it said.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = vendue();
         command.args(args).env("NATS_URL", &self.url);
+        if let Some(key) = self.said["nkey"].as_str() {
+            command.env("NATS_NKEY", key);
+        }
         command
     }
 

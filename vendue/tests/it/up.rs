@@ -1,7 +1,7 @@
 //! `vendue up`: how it starts, and that nothing of it is ever left behind.
 
 use std::{
-    fs::Permissions,
+    fs::{File, Permissions},
     io::{BufRead, BufReader},
     net::TcpListener,
     os::unix::fs::PermissionsExt,
@@ -10,7 +10,7 @@ use std::{
 
 use rustix::process::Signal;
 
-use crate::common::{Up, end, processes_with, until, vendue, vendue_at};
+use crate::common::{Up, end, processes_with, run, until, vendue, vendue_at};
 
 /// A cluster with instances, and the mark that all its processes bear.
 async fn marked() -> (Up, String) {
@@ -243,20 +243,35 @@ async fn without_authentication_and_on_a_server_that_runs() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn apps_that_were_put_are_there_again_after_a_restart() {
+    apps_are_kept(&[]);
+}
+
+/// The keys are others, the account of what is stored is the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn apps_that_were_put_securely_are_there_again_after_a_restart() {
+    apps_are_kept(&["--secure"]);
+}
+
+fn apps_are_kept(options: &[&str]) {
     let data = tempfile::tempdir().unwrap();
+    let log = data.path().join("log");
     let started = |data: &std::path::Path| {
         let mut command = vendue();
+        command.stderr(File::create(&log).unwrap());
         command
-            .args([
-                "up", "--port", "0", "--cells", "1", "--grace", "1s", "--data",
-            ])
+            .args(["up", "--port", "0", "--cells", "1", "--grace", "1s"])
+            .args(options)
+            .arg("--data")
             .arg(data);
         Up::of(command)
     };
     let file = data.path().join("kept.json");
     let definition = r#"{"app":"kept","instances":2,"memory_mb":16,"disk_mb":16,"run":{"command":["sleep","1000"]}}"#;
     std::fs::write(&file, definition).unwrap();
+    run(&["up", "--data", file.to_str().unwrap()]).expect(2, &["--data", "directory"]);
     let mut up = started(data.path());
+    let second = ["up", "--port", "0", "--data", data.path().to_str().unwrap()];
+    run(&second).expect(2, &["another `vendue up`"]);
     if up.said["manager"] == false {
         // this server is too old for a manager: the cluster works without
         up.run(&["health"]).expect(0, &[]);
@@ -268,6 +283,9 @@ async fn apps_that_were_put_are_there_again_after_a_restart() {
         .expect(0, &["2 running"]);
     up.signal(Signal::TERM);
     assert!(up.child.wait().unwrap().success());
+    let said = std::fs::read_to_string(&log).unwrap();
+    let (_, at_the_end) = said.split_once("stopping:").expect(&said);
+    assert!(!at_the_end.contains("WARN"), "{said}");
     let up = started(data.path());
     up.run(&["wait", "kept", "--instances", "2", "--timeout", "60s"])
         .expect(0, &["2 running"]);

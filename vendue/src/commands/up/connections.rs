@@ -9,6 +9,7 @@ use shared::{
 };
 use tempfile::TempDir;
 
+use super::manager::MANAGER;
 use crate::{
     auth::{Directory, Roster},
     cluster::{self, short_name},
@@ -27,7 +28,12 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    pub(super) fn make(global: &Global, cells: &[rep::RepConfig]) -> anyhow::Result<Self> {
+    /// For these cells, an auctioneer, an operator, and a manager where one runs.
+    pub(super) fn make(
+        global: &Global,
+        cells: &[rep::RepConfig],
+        has_manager: bool,
+    ) -> anyhow::Result<Self> {
         let files = tempfile::Builder::new().prefix("vendue-up-").tempdir();
         let files = files.context("a directory for the keys")?;
         let roster = Roster::new(&global.prefix, "");
@@ -35,6 +41,9 @@ impl Keys {
         let names: Vec<String> = cells.iter().map(|config| config.cell.clone()).collect();
         directory.add(Role::Cell, &names)?;
         directory.add(Role::Auctioneer, &[AUCTIONEER.to_owned()])?;
+        if has_manager {
+            directory.add(Role::Manager, &[MANAGER.to_owned()])?;
+        }
         directory.add(Role::Operator, &[OPERATOR.to_owned()])?;
         Ok(Self {
             directory,
@@ -77,5 +86,17 @@ impl Connections {
             ..self.options.clone()
         };
         cluster::connect(&options).await
+    }
+
+    /// Connects a manager, and then it to what it stores: with --secure that is in an account of its own,
+    /// where the manager has a second identity.
+    pub(super) async fn connect_manager(&self, name: &str) -> anyhow::Result<(Bus, Bus)> {
+        let bus = self.connect("manager", Some(name), Echo::All).await?;
+        if self.keys.is_none() {
+            return Ok((bus.clone(), bus));
+        }
+        let second = Role::state_of(name);
+        let state = self.connect("manager-state", Some(&second), Echo::All);
+        Ok((bus, state.await?))
     }
 }

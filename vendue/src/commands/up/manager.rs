@@ -1,7 +1,8 @@
 //! The cluster's manager, and where the private server keeps what it stores.
 
 use std::{
-    fs::DirBuilder,
+    fmt::Display,
+    fs::{DirBuilder, File, TryLockError},
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     time::Duration,
@@ -12,10 +13,12 @@ use manager::{BucketConfig, ManagerConfig, ManagerError};
 use shared::{Subjects, nats::Bus, shutdown::CancellationToken};
 use tempfile::TempDir;
 
-use crate::{cluster::short_name, commands::manager_role::manager_error, output::note};
+use crate::{
+    cluster::short_name, commands::manager_role::manager_error, context::Usage, output::note,
+};
 
 /// The name of the only manager of a private server.
-const MANAGER: &str = "manager-0";
+pub(super) const MANAGER: &str = "manager-0";
 /// How long commands wait for the manager to know its bucket.
 const READY: Duration = Duration::from_secs(10);
 /// The most that the private server stores, bytes.
@@ -26,6 +29,8 @@ pub(super) struct Data {
     path: PathBuf,
     /// Gone when the cluster ends, unless somebody named a directory.
     _files: Option<TempDir>,
+    /// Held while this cluster uses a named directory.
+    _lock: Option<File>,
 }
 
 impl Data {
@@ -39,13 +44,31 @@ impl Data {
             return Ok(Self {
                 path,
                 _files: Some(files),
+                _lock: None,
             });
+        };
+        let refused = |why: &dyn Display| {
+            Usage::because(format_args!(
+                "--data {}: {why}; expected a directory that nothing else uses, or the name of a new one",
+                path.display()
+            ))
         };
         let mut builder = DirBuilder::new();
         let created = builder.recursive(true).mode(0o700).create(path);
-        created.with_context(|| format!("--data {}", path.display()))?;
-        let path = path.canonicalize()?;
-        Ok(Self { path, _files: None })
+        created.map_err(|error| refused(&error))?;
+        // two servers would destroy each other's files
+        let mut options = File::options();
+        let lock = options.create(true).append(true).open(path.join(".lock"));
+        let lock = lock.map_err(|error| refused(&error))?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => refused(&"another `vendue up` uses it"),
+            TryLockError::Error(error) => refused(&error),
+        })?;
+        Ok(Self {
+            path: path.canonicalize()?,
+            _files: None,
+            _lock: Some(lock),
+        })
     }
 
     /// The part of the server's configuration.
@@ -71,15 +94,16 @@ pub(super) fn config(joins: bool, subjects: &Subjects) -> ManagerConfig {
     }
 }
 
-/// Runs the manager. Without usable JetStream the cluster does without it.
+/// Runs the manager, over its connections to the cluster and to what it stores. Without usable JetStream
+/// the cluster does without it.
 pub(super) async fn run(
     config: ManagerConfig,
-    bus: Bus,
+    (bus, state): (Bus, Bus),
     subjects: Subjects,
     stop: CancellationToken,
     failed: CancellationToken,
 ) -> anyhow::Result<()> {
-    let ended = manager::run(config, bus.clone(), bus, subjects, stop.clone()).await;
+    let ended = manager::run(config, bus, state, subjects, stop.clone()).await;
     match ended {
         Err(
             error @ (ManagerError::OldServer(_)

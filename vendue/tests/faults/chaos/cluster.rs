@@ -15,7 +15,7 @@ use shared::{
 use testkit::{Link, NatsServer};
 
 use super::{
-    script::{AUCTIONEERS, CELLS, Deed, Step},
+    script::{AUCTIONEERS, CELLS, Deed, MANAGERS, Program, SERVERS, Step},
     table::{self, Found},
     watch::{Rep, Watch},
 };
@@ -26,21 +26,22 @@ pub(crate) const MEMORY_MB: u64 = 400;
 /// Between two looks.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// One program and its link to the server.
+/// One program and its links to the servers.
 struct Seat {
     name: String,
-    link: Link,
+    links: Vec<Link>,
     part: Option<Part>,
 }
 
-/// Cells and auctioneers on a server, each behind a link of its own.
+/// Cells, auctioneers and managers on one server or several, each behind links of its own.
 pub(crate) struct Cluster {
-    server: NatsServer,
+    servers: Vec<NatsServer>,
     pub(crate) observer: Arc<Observer>,
     cells: Vec<Seat>,
     auctioneers: Vec<Seat>,
+    managers: Vec<Seat>,
     policy: &'static str,
-    /// Where the reps keep the directories of their instances.
+    /// Where the reps keep the directories of their instances, and the servers their streams.
     state: tempfile::TempDir,
     pub(crate) mark: String,
     pub(crate) watch: Arc<Mutex<Watch>>,
@@ -54,42 +55,41 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Cluster {
+    /// Without managers, on one server.
     pub(crate) async fn start(seed: u64) -> Self {
-        let server = NatsServer::start().await;
-        let observer = Arc::new(Observer::of(&server).await);
-        let mut cells = Vec::new();
-        for nth in 0..CELLS {
-            let name = format!("z{}-c{nth}", nth % 2);
-            cells.push(Seat {
-                name,
-                link: Link::to(server.port()).await,
-                part: None,
-            });
-        }
-        let mut auctioneers = Vec::new();
-        for nth in 0..AUCTIONEERS {
-            let name = format!("auctioneer-{nth}");
-            auctioneers.push(Seat {
-                name,
-                link: Link::to(server.port()).await,
-                part: None,
-            });
-        }
         let state = tempfile::tempdir().unwrap();
-        let mark = state
-            .path()
-            .file_name()
-            .unwrap()
-            .to_string_lossy()
-            .into_owned();
+        Self::on(vec![NatsServer::start().await], state, seed, 0).await
+    }
+
+    /// With managers, on servers that replicate what they store.
+    pub(crate) async fn with_managers(seed: u64) -> Self {
+        let state = tempfile::tempdir().unwrap();
+        let jetstream = "sync_interval: always";
+        let servers = testkit::cluster(SERVERS, &state.path().join("js"), jetstream).await;
+        Self::on(servers, state, seed, MANAGERS).await
+    }
+
+    async fn on(
+        servers: Vec<NatsServer>,
+        state: tempfile::TempDir,
+        seed: u64,
+        managers: usize,
+    ) -> Self {
+        let observer = Arc::new(Observer::of_all(&servers).await);
+        let names = |count, name: fn(usize) -> String| (0..count).map(name).collect();
+        let cells: Vec<String> = names(CELLS, |nth| format!("z{}-c{nth}", nth % 2));
+        let auctioneers = names(AUCTIONEERS, |nth| format!("auctioneer-{nth}"));
+        let managers = names(managers, |nth| format!("manager-{nth}"));
+        let mark = state.path().file_name().unwrap();
         let mut cluster = Self {
-            server,
+            cells: seats(cells, &servers).await,
+            auctioneers: seats(auctioneers, &servers).await,
+            managers: seats(managers, &servers).await,
+            servers,
             observer,
-            cells,
-            auctioneers,
             policy: ["diego", "dea"][usize::from(seed.is_multiple_of(2))],
+            mark: mark.to_string_lossy().into_owned(),
             state,
-            mark,
             watch: Arc::new(Mutex::new(Watch::new(MEMORY_MB))),
             expected: Arc::default(),
         };
@@ -98,6 +98,9 @@ impl Cluster {
         }
         for nth in 0..AUCTIONEERS {
             cluster.start_auctioneer(nth);
+        }
+        for nth in 0..cluster.managers.len() {
+            cluster.start_manager(nth);
         }
         cluster
     }
@@ -150,19 +153,16 @@ impl Cluster {
         let told = self.told(step);
         lock(&self.watch).tell(&told);
         match *step {
-            Step::Rep(nth, deed) => self.do_to_rep(nth, deed).await,
-            Step::Auctioneer(nth, deed) => self.do_to_auctioneer(nth, deed).await,
-            Step::Server(Deed::Kill) => self.server.stop(),
-            Step::Server(Deed::Start) => self.server.restart().await,
-            Step::Server(Deed::Freeze) => self.server.pause(),
-            Step::Server(Deed::Resume) => self.server.resume(),
+            Step::Do(program, deed) => self.do_to(program, deed).await,
             Step::KillInstance(number) => {
                 if let Some(process) = self.one(number) {
+                    lock(&self.watch).stops.kills(&process);
                     kill(process.pid);
                 }
             }
             Step::KillSupervisor(number) => {
                 if let Some(process) = self.one(number) {
+                    lock(&self.watch).stops.kills(&process);
                     kill(process.parent);
                 }
             }
@@ -170,13 +170,31 @@ impl Cluster {
         }
     }
 
+    async fn do_to(&mut self, program: Program, deed: Deed) {
+        match (program, deed) {
+            (Program::Rep(nth), deed) => self.do_to_rep(nth, deed).await,
+            (Program::Auctioneer(nth), deed) => self.do_to_auctioneer(nth, deed).await,
+            (Program::Manager(nth), Deed::Start) => self.start_manager(nth),
+            (Program::Manager(nth), deed) => self.managers[nth].is_done(deed).await,
+            (Program::Server(nth), Deed::Kill) => self.servers[nth].stop(),
+            (Program::Server(nth), Deed::Start) => self.servers[nth].restart().await,
+            (Program::Server(nth), Deed::Freeze) => self.servers[nth].pause(),
+            (Program::Server(nth), Deed::Resume) => self.servers[nth].resume(),
+            (Program::Server(_), _) => unreachable!("{deed:?} is not done to servers"),
+        }
+    }
+
     /// The step, with the name of the program.
     fn told(&self, step: &Step) -> String {
         match step {
-            Step::Rep(nth, deed) => format!("{} {deed:?}", self.cells[*nth].name),
-            Step::Auctioneer(nth, deed) => format!("{} {deed:?}", self.auctioneers[*nth].name),
+            Step::Do(Program::Rep(nth), deed) => format!("{} {deed:?}", self.cell(*nth)),
             other => format!("{other:?}"),
         }
+    }
+
+    /// The name of a cell.
+    pub(crate) fn cell(&self, nth: usize) -> &str {
+        &self.cells[nth].name
     }
 
     /// One of the processes that run now.
@@ -194,7 +212,7 @@ impl Cluster {
         let memory = MEMORY_MB.to_string();
         let more = ["--state-dir", state.to_str().unwrap(), "--memory", &memory];
         let seat = &mut self.cells[nth];
-        let part = Part::rep(&seat.link.url(), &seat.name, &more);
+        let part = Part::rep(&seat.urls(), &seat.name, &more);
         let process = Process::read(part.pid()).expect("the rep that was started");
         seat.part = Some(part);
         let rep = Rep {
@@ -203,14 +221,23 @@ impl Cluster {
             started_ticks: process.started_ticks,
             alone: false,
         };
-        lock(&self.watch).reps.insert(seat.name.clone(), rep);
+        let mut watch = lock(&self.watch);
+        watch.reps.insert(seat.name.clone(), rep);
+        watch.stops.stays(&seat.name);
     }
 
     fn start_auctioneer(&mut self, nth: usize) {
         let seat = &mut self.auctioneers[nth];
         let arguments = ["auctioneer", "--policy", self.policy, "--name", &seat.name];
-        seat.part = Some(Part::start(&seat.link.url(), &arguments));
+        seat.part = Some(Part::start(&seat.urls(), &arguments));
         *lock(&self.expected) += 1;
+    }
+
+    fn start_manager(&mut self, nth: usize) {
+        let seat = &mut self.managers[nth];
+        let replicas = self.servers.len().to_string();
+        let arguments = ["manager", "--replicas", &replicas, "--name", &seat.name];
+        seat.part = Some(Part::start(&seat.urls(), &arguments));
     }
 
     async fn do_to_rep(&mut self, nth: usize, deed: Deed) {
@@ -222,6 +249,9 @@ impl Cluster {
             let rep = watch.reps.get_mut(&name).expect("a rep");
             (rep.lives, rep.since, rep.alone) = (false, Instant::now(), alone);
         };
+        if [Deed::Kill, Deed::KillWithSupervisors, Deed::Terminate].contains(&deed) {
+            lock(&watch).stops.leaves(&name);
+        }
         match deed {
             Deed::Start => self.start_rep(nth),
             Deed::KillWithSupervisors => {
@@ -262,6 +292,26 @@ impl Cluster {
             && watch.all_once()
     }
 
+    /// Tells of every program that has ended by itself.
+    pub(crate) fn check_lives(&mut self) {
+        let auctioneers = self.auctioneers.iter_mut().chain(&mut self.managers);
+        for seat in auctioneers.chain(&mut self.cells) {
+            if seat.part.as_mut().is_some_and(|part| !part.lives()) {
+                lock(&self.watch).violated(&format!("{} has ended by itself", seat.name));
+            }
+        }
+    }
+
+    /// What is not as it should be, for a reader.
+    pub(crate) fn described(&self, differences: &[String]) -> String {
+        let watch = lock(&self.watch);
+        let now = Instant::now();
+        let silent = self.cells.iter().map(|seat| &seat.name);
+        let silent: Vec<_> = silent.filter(|name| !watch.hears(name, now)).collect();
+        let auctioneers = watch.hears_auctioneers(now);
+        format!("{differences:?}; silent: {silent:?}; auctioneers are heard: {auctioneers}")
+    }
+
     /// What the cells say that runs, and what does: pairs of instance and cell.
     pub(crate) async fn said_and_true(&self) -> (Vec<(String, String)>, Vec<(String, String)>) {
         let said = self.observer.running(CELLS).await;
@@ -277,7 +327,8 @@ impl Cluster {
 
     /// Ends everything in order; what is left then is a violation.
     pub(crate) async fn end(&mut self) {
-        for seat in self.auctioneers.iter_mut().chain(&mut self.cells) {
+        let auctioneers = self.auctioneers.iter_mut().chain(&mut self.managers);
+        for seat in auctioneers.chain(&mut self.cells) {
             seat.is_done(Deed::Terminate).await;
         }
         let mut watch = lock(&self.watch);
@@ -302,7 +353,29 @@ impl Cluster {
     }
 }
 
+async fn seats(names: Vec<String>, servers: &[NatsServer]) -> Vec<Seat> {
+    let mut seats = Vec::new();
+    for name in names {
+        let mut links = Vec::new();
+        for server in servers {
+            links.push(Link::to(server.port()).await);
+        }
+        seats.push(Seat {
+            name,
+            links,
+            part: None,
+        });
+    }
+    seats
+}
+
 impl Seat {
+    /// The addresses of all servers, each through a link.
+    fn urls(&self) -> String {
+        let urls: Vec<String> = self.links.iter().map(Link::url).collect();
+        urls.join(",")
+    }
+
     async fn is_done(&mut self, deed: Deed) {
         let part = self.part.as_mut().expect("it runs");
         match deed {
@@ -314,10 +387,10 @@ impl Seat {
             }
             Deed::Freeze => part.signal(Signal::STOP),
             Deed::Resume => part.signal(Signal::CONT),
-            Deed::Block => self.link.block(),
-            Deed::Unblock => self.link.unblock(),
-            Deed::Cut => self.link.cut(),
-            Deed::Start | Deed::KillWithSupervisors => unreachable!("{deed:?} is not done here"),
+            Deed::Block => self.links.iter().for_each(Link::block),
+            Deed::Unblock => self.links.iter().for_each(Link::unblock),
+            Deed::Cut => self.links.iter().for_each(Link::cut),
+            other => unreachable!("{other:?} is not done here"),
         }
     }
 }

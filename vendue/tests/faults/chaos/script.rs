@@ -1,17 +1,37 @@
-//! What is done to the cluster and asked of it, and when: drawn from a seed before anything runs.
+//! What is done to the cluster and asked of it, and when: drawn from a seed before anything runs. What is
+//! asked is drawn in `requests` and `orders`, faults here.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use shared::random::SplitMix64;
+
+use super::{
+    orders::{Order, Orders},
+    requests::{Job, Requests},
+};
 
 /// How many cells there are.
 pub(crate) const CELLS: usize = 5;
 /// How many auctioneers.
 pub(crate) const AUCTIONEERS: usize = 2;
+/// How many managers, where apps are kept running.
+pub(crate) const MANAGERS: usize = 2;
+/// How many servers there are then.
+pub(crate) const SERVERS: usize = 3;
 /// Once in so many rounds the cluster is left alone until it is quiet, and everything is compared.
 const QUIET_ROUNDS: usize = 10;
-/// An app is stopped when it is this old, so that there is room for others.
-const OLD: Duration = Duration::from_secs(20);
+/// How long a round takes.
+pub(crate) const ROUND: Duration = Duration::from_secs(3);
+
+/// One of the programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Program {
+    /// The rep of a cell.
+    Rep(usize),
+    Auctioneer(usize),
+    Manager(usize),
+    Server(usize),
+}
 
 /// What is done to one program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,23 +48,23 @@ pub(crate) enum Deed {
     Freeze,
     /// SIGCONT.
     Resume,
-    /// No byte passes between it and the server.
+    /// No byte passes between it and the servers.
     Block,
     /// Bytes pass again, the delayed ones too.
     Unblock,
     /// Its connection is closed.
     Cut,
+    /// The cell is told to drain.
+    Drain,
+    /// It is told to take work again.
+    Uncordon,
 }
 
 /// One step of the script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Something is done to a cell's rep.
-    Rep(usize, Deed),
-    /// Something is done to an auctioneer.
-    Auctioneer(usize, Deed),
-    /// Something is done to the server.
-    Server(Deed),
+    /// Something is done to a program.
+    Do(Program, Deed),
     /// The process of an instance is killed; which one, the number says.
     KillInstance(usize),
     /// The supervisor of an instance is killed.
@@ -53,53 +73,68 @@ pub(crate) enum Step {
     Send { job: usize, copies: usize },
     /// A job is stopped, and not asked for again.
     Stop(usize),
+    /// A manager is asked for something.
+    Order(Order),
     /// Nothing more is done until the cluster is quiet.
     Quiet,
-}
-
-/// A request for instances.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Job {
-    pub(crate) instances: u64,
-    pub(crate) memory_mb: u64,
-    /// How long what finds no place may wait.
-    pub(crate) queue_seconds: u64,
 }
 
 /// Everything that will happen.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
+    /// What is asked for, where it is not kept running.
     pub(crate) jobs: Vec<Job>,
     /// In the order of time, which counts from the beginning.
     pub(crate) steps: Vec<(Duration, Step)>,
     pub(crate) faults: usize,
 }
 
-struct Writer {
+/// What is asked of the cluster.
+enum Asked {
+    Requests(Requests),
+    Orders(Orders),
+}
+
+pub(crate) struct Writer {
     random: SplitMix64,
-    script: Script,
-    /// When each job was first sent; those that were stopped are gone from here.
-    sent: Vec<(usize, Duration)>,
-    /// Until when something is being done to each cell, each auctioneer and the server.
-    busy: [Duration; CELLS + AUCTIONEERS + 1],
+    pub(crate) script: Script,
+    managed: bool,
+    /// Until when something is being done to each program.
+    busy: BTreeMap<Program, Duration>,
 }
 
 impl Script {
-    /// The script of so many rounds, always the same one for a seed.
-    pub(crate) fn of(seed: u64, rounds: usize) -> Self {
+    /// Requests, a server and so many rounds; always the same script for a seed.
+    pub(crate) fn of_requests(seed: u64, rounds: usize) -> Self {
+        Self::of(seed, rounds, Asked::Requests(Requests::default()))
+    }
+
+    /// Apps that managers keep running, and three servers.
+    pub(crate) fn of_orders(seed: u64, rounds: usize) -> Self {
+        Self::of(seed, rounds, Asked::Orders(Orders::default()))
+    }
+
+    fn of(seed: u64, rounds: usize, mut asked: Asked) -> Self {
         let mut writer = Writer {
             random: SplitMix64::new(seed),
             script: Self::default(),
-            sent: Vec::new(),
-            busy: [Duration::ZERO; CELLS + AUCTIONEERS + 1],
+            managed: matches!(asked, Asked::Orders(_)),
+            busy: BTreeMap::new(),
         };
         let mut now = Duration::ZERO;
         for round in 1..=rounds {
-            writer.round(now);
-            now += Duration::from_secs(3);
+            match &mut asked {
+                Asked::Requests(requests) => requests.round(&mut writer, now),
+                Asked::Orders(orders) => orders.round(&mut writer, now),
+            }
+            for _ in 0..=writer.below(3) {
+                let at = now + writer.millis(0, 3_000);
+                writer.fault(at);
+            }
+            now += ROUND;
             if round % QUIET_ROUNDS == 0 || round == rounds {
                 // after the last fault of the rounds before
-                now = writer.busy.iter().copied().fold(now, Duration::max);
+                now = writer.busy.values().copied().fold(now, Duration::max);
                 writer.add(now, Step::Quiet);
             }
         }
@@ -110,109 +145,53 @@ impl Script {
 }
 
 impl Writer {
-    fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         usize::try_from(self.random.draw() % bound as u64).expect("below a usize")
     }
 
     /// A time between these, in milliseconds.
-    fn millis(&mut self, from: u64, to: u64) -> Duration {
+    pub(crate) fn millis(&mut self, from: u64, to: u64) -> Duration {
         Duration::from_millis(from + self.random.draw() % (to - from))
     }
 
-    fn add(&mut self, at: Duration, step: Step) {
+    pub(crate) fn add(&mut self, at: Duration, step: Step) {
         self.script.steps.push((at, step));
-    }
-
-    /// Three seconds: new requests, repeats, and faults.
-    fn round(&mut self, begin: Duration) {
-        for _ in 0..2 {
-            let at = begin + self.millis(0, 3_000);
-            let job = self.job();
-            self.sent.push((job, at));
-            let copies = 1 + self.below(2);
-            self.add(at, Step::Send { job, copies });
-        }
-        for _ in 0..3 {
-            let nth = self.below(self.sent.len());
-            let (job, first) = self.sent[nth];
-            let at = first.max(begin) + self.millis(10, 3_000);
-            let copies = 1 + self.below(3);
-            self.add(at, Step::Send { job, copies });
-        }
-        let old: Vec<_> = self
-            .sent
-            .extract_if(.., |(_, at)| *at + OLD < begin)
-            .collect();
-        for (job, _) in old {
-            // after the last repeat that an earlier round may have put into this one
-            self.add(begin + Duration::from_secs(3), Step::Stop(job));
-        }
-        for _ in 0..=self.below(3) {
-            let at = begin + self.millis(0, 3_000);
-            self.fault(at);
-        }
-    }
-
-    fn job(&mut self) -> usize {
-        let job = Job {
-            instances: 1 + self.below(3) as u64,
-            memory_mb: 16 * (1 + self.below(4) as u64),
-            queue_seconds: [0, 0, 5][self.below(3)],
-        };
-        self.script.jobs.push(job);
-        self.script.jobs.len() - 1
     }
 
     /// One fault and its end, unless something else is being done to that program.
     fn fault(&mut self, at: Duration) {
         let number = self.below(1 << 20);
-        let pair = |deed, undo| (deed, Some(undo));
-        let (which, (deed, undo)) = match self.below(12) {
-            0 => return self.once(at, Step::KillInstance(number)),
-            1 => return self.once(at, Step::KillSupervisor(number)),
-            2 => (self.below(CELLS), pair(Deed::Kill, Deed::Start)),
-            3 => (
-                self.below(CELLS),
-                pair(Deed::KillWithSupervisors, Deed::Start),
-            ),
-            4 => (self.below(CELLS), pair(Deed::Terminate, Deed::Start)),
-            5 => (self.below(CELLS), pair(Deed::Freeze, Deed::Resume)),
-            6 => (self.below(CELLS), pair(Deed::Block, Deed::Unblock)),
-            7 => (
-                CELLS + self.below(AUCTIONEERS),
-                pair(Deed::Freeze, Deed::Resume),
-            ),
-            8 => (
-                CELLS + self.below(AUCTIONEERS),
-                pair(Deed::Block, Deed::Unblock),
-            ),
-            9 => {
-                let deed = [Deed::Kill, Deed::Terminate][self.below(2)];
-                (CELLS + self.below(AUCTIONEERS), pair(deed, Deed::Start))
+        let rep = Program::Rep(number % CELLS);
+        let auctioneer = Program::Auctioneer(number % AUCTIONEERS);
+        let manager = Program::Manager(number % MANAGERS);
+        let ends = [Deed::Kill, Deed::Terminate][number / 8 % 2];
+        // what is done to a manager, and what a manager is needed for, comes last
+        match self.below(if self.managed { 18 } else { 12 }) {
+            0 => self.once(at, Step::KillInstance(number)),
+            1 => self.once(at, Step::KillSupervisor(number)),
+            2 => self.for_a_time(at, rep, Deed::Kill),
+            3 => self.for_a_time(at, rep, Deed::KillWithSupervisors),
+            4 => self.for_a_time(at, rep, Deed::Terminate),
+            5 => self.for_a_time(at, rep, Deed::Freeze),
+            6 => self.for_a_time(at, rep, Deed::Block),
+            7 => self.for_a_time(at, auctioneer, Deed::Freeze),
+            8 => self.for_a_time(at, auctioneer, Deed::Block),
+            9 => self.for_a_time(at, auctioneer, ends),
+            10 => {
+                let programs = if self.managed { 3 } else { 2 };
+                let program = [rep, auctioneer, manager][number / 16 % programs];
+                self.for_a_time(at, program, Deed::Cut);
             }
-            10 => (self.below(CELLS + AUCTIONEERS), (Deed::Cut, None)),
-            _ if self.below(2) == 0 => (CELLS + AUCTIONEERS, pair(Deed::Kill, Deed::Start)),
-            _ => (CELLS + AUCTIONEERS, pair(Deed::Freeze, Deed::Resume)),
-        };
-        if self.busy[which] > at {
-            return;
+            11 => {
+                let server = Program::Server(if self.managed { number % SERVERS } else { 0 });
+                let deed = [Deed::Kill, Deed::Freeze][number / 8 % 2];
+                self.for_a_time(at, server, deed);
+            }
+            12 => self.for_a_time(at, manager, Deed::Freeze),
+            13 => self.for_a_time(at, manager, Deed::Block),
+            14 | 15 => self.for_a_time(at, manager, ends),
+            _ => self.for_a_time(at, rep, Deed::Drain),
         }
-        let end = at
-            + self.millis(
-                300,
-                if which < CELLS + AUCTIONEERS {
-                    9_000
-                } else {
-                    3_000
-                },
-            );
-        self.once(at, Self::step(which, deed));
-        let over = if undo.is_some() { end } else { at };
-        if let Some(undo) = undo {
-            self.add(end, Self::step(which, undo));
-        }
-        // a moment in between, in which it is itself
-        self.busy[which] = over + Duration::from_millis(500);
     }
 
     fn once(&mut self, at: Duration, step: Step) {
@@ -220,68 +199,89 @@ impl Writer {
         self.script.faults += 1;
     }
 
-    fn step(which: usize, deed: Deed) -> Step {
-        match which {
-            _ if which < CELLS => Step::Rep(which, deed),
-            _ if which < CELLS + AUCTIONEERS => Step::Auctioneer(which - CELLS, deed),
-            _ => Step::Server(deed),
+    fn for_a_time(&mut self, at: Duration, program: Program, deed: Deed) {
+        // of several servers the others go on
+        let key = match program {
+            Program::Server(_) => Program::Server(0),
+            other => other,
+        };
+        if self.busy.get(&key).is_some_and(|until| *until > at) {
+            return;
+        }
+        let alone = matches!(program, Program::Server(_)) && !self.managed;
+        let end = at + self.millis(300, if alone { 3_000 } else { 9_000 });
+        self.once(at, Step::Do(program, deed));
+        let undo = deed.undo();
+        let over = if undo.is_some() { end } else { at };
+        if let Some(undo) = undo {
+            self.add(end, Step::Do(program, undo));
+        }
+        // a moment in between, in which it is itself
+        self.busy.insert(key, over + Duration::from_millis(500));
+    }
+}
+
+impl Deed {
+    /// What ends it.
+    fn undo(self) -> Option<Self> {
+        match self {
+            Self::Kill | Self::KillWithSupervisors | Self::Terminate => Some(Self::Start),
+            Self::Freeze => Some(Self::Resume),
+            Self::Block => Some(Self::Unblock),
+            Self::Drain => Some(Self::Uncordon),
+            Self::Start | Self::Resume | Self::Unblock | Self::Cut | Self::Uncordon => None,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
 
     #[test]
     fn a_seed_is_one_script_and_every_fault_ends() {
-        let script = Script::of(1, 200);
-        assert_eq!(script.steps, Script::of(1, 200).steps);
-        assert_ne!(script.steps, Script::of(2, 200).steps);
-        assert!(script.faults > 200, "{}", script.faults);
-        let done = |deeds: &[Deed]| {
-            let of = |step: &Step| match step {
-                Step::Rep(_, deed) | Step::Auctioneer(_, deed) | Step::Server(deed) => Some(*deed),
-                _ => None,
+        for of in [Script::of_requests, Script::of_orders] {
+            let script = of(1, 200);
+            assert_eq!(script.steps, of(1, 200).steps);
+            assert_ne!(script.steps, of(2, 200).steps);
+            assert!(script.faults > 200, "{}", script.faults);
+            let done = |deeds: &[Deed]| {
+                let is = |step: &Step| matches!(step, Step::Do(_, deed) if deeds.contains(deed));
+                script.steps.iter().filter(|(_, step)| is(step)).count()
             };
-            let all = script.steps.iter().filter_map(|(_, step)| of(step));
-            all.filter(|deed| deeds.contains(deed)).count()
-        };
-        let killed = [Deed::Kill, Deed::KillWithSupervisors, Deed::Terminate];
-        assert_eq!(done(&killed), done(&[Deed::Start]));
-        assert_eq!(done(&[Deed::Freeze]), done(&[Deed::Resume]));
-        assert_eq!(done(&[Deed::Block]), done(&[Deed::Unblock]));
-        assert!(done(&[Deed::Cut]) > 0);
+            let killed = [Deed::Kill, Deed::KillWithSupervisors, Deed::Terminate];
+            assert_eq!(done(&killed), done(&[Deed::Start]));
+            assert_eq!(done(&[Deed::Freeze]), done(&[Deed::Resume]));
+            assert_eq!(done(&[Deed::Block]), done(&[Deed::Unblock]));
+            assert_eq!(done(&[Deed::Drain]), done(&[Deed::Uncordon]));
+            assert!(done(&[Deed::Cut]) > 0);
+        }
     }
 
     #[test]
     fn nothing_is_done_to_a_program_to_which_something_is_being_done() {
-        for seed in 0..200 {
+        for (seed, of) in
+            (0..200).flat_map(|seed| [Script::of_requests, Script::of_orders].map(|of| (seed, of)))
+        {
             // of each program, what would end what is being done to it
             let mut busy = BTreeMap::new();
-            for (at, step) in Script::of(seed, 50).steps {
-                let (which, deed) = match step {
-                    Step::Rep(nth, deed) => (nth, deed),
-                    Step::Auctioneer(nth, deed) => (CELLS + nth, deed),
-                    Step::Server(deed) => (CELLS + AUCTIONEERS, deed),
-                    _ => continue,
+            for (at, step) in of(seed, 50).steps {
+                let Step::Do(program, deed) = step else {
+                    continue;
                 };
-                let undo = match deed {
-                    Deed::Kill | Deed::KillWithSupervisors | Deed::Terminate => Some(Deed::Start),
-                    Deed::Freeze => Some(Deed::Resume),
-                    Deed::Block => Some(Deed::Unblock),
-                    Deed::Start | Deed::Resume | Deed::Unblock | Deed::Cut => None,
-                };
-                let ends = [Deed::Start, Deed::Resume, Deed::Unblock].contains(&deed);
-                let expected = busy.remove(&which);
+                let ends = [Deed::Start, Deed::Resume, Deed::Unblock, Deed::Uncordon];
+                let expected = busy.remove(&program);
                 assert_eq!(
                     expected,
-                    ends.then_some(deed),
+                    ends.contains(&deed).then_some(deed),
                     "seed {seed}, {at:?}: {step:?}"
                 );
-                busy.extend(undo.map(|undo| (which, undo)));
+                busy.extend(deed.undo().map(|undo| (program, undo)));
+                let servers = busy.keys().filter(|p| matches!(p, Program::Server(_)));
+                assert!(
+                    servers.count() <= 1,
+                    "seed {seed}, {at:?}: a quorum is left"
+                );
             }
             assert_eq!(busy, BTreeMap::new(), "seed {seed}");
         }

@@ -12,6 +12,8 @@ use shared::proc::Process;
 pub(crate) const MARK: &str = "CHAOS";
 /// The variable that says how much memory an instance asked for, MiB.
 pub(crate) const MEMORY: &str = "CHAOS_MEMORY";
+/// The variable that says which version of its app an instance is, where it has versions.
+pub(crate) const VERSION: &str = "CHAOS_VERSION";
 
 /// A process of an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,9 +23,18 @@ pub(crate) struct Found {
     /// In clock ticks since the machine was started.
     pub(crate) started_ticks: u64,
     pub(crate) app: String,
+    pub(crate) index: u32,
+    /// 0 where the app has no versions.
+    pub(crate) version: u32,
     pub(crate) instance: String,
     pub(crate) cell: String,
     pub(crate) memory_mb: u64,
+}
+
+/// What instances run: a process that waits, and ends with the test's however that ends.
+pub(crate) fn command() -> [String; 4] {
+    let test = format!("--pid={}", std::process::id());
+    ["tail".into(), test, "-f".into(), "/dev/null".into()]
 }
 
 /// Every process of the instances with this mark.
@@ -53,6 +64,8 @@ fn read(folder: &Path, mark: &str) -> Option<Found> {
         parent: process.parent,
         started_ticks: process.started_ticks,
         app: variable("APP")?,
+        index: variable("INSTANCE_INDEX")?.parse().ok()?,
+        version: variable(VERSION).map_or(Some(0), |text| text.parse().ok())?,
         instance: variable("INSTANCE_ID")?,
         cell: variable("CELL")?,
         memory_mb: variable(MEMORY)?.parse().ok()?,

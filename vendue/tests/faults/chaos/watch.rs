@@ -5,10 +5,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::table::{self, Found};
+use super::{
+    stops::Stops,
+    table::{self, Found},
+};
 
 /// How long an instance may run twice while messages flow.
 pub(crate) const LONGEST_DOUBLE_RUN: Duration = Duration::from_secs(2);
+/// Part of what is said of two of which one should have ended.
+pub(crate) const WHILE: &str = "while messages flow";
 /// How long after its last word a program counts as heard. The words are asked for every 100 ms.
 const HEARD: Duration = Duration::from_millis(500);
 /// How long a process may outlive its rep, and how long a new rep may take to end what an earlier left.
@@ -47,9 +52,13 @@ pub(crate) struct Watch {
     over: BTreeSet<String>,
     pub(crate) figures: Figures,
     pub(crate) violations: Vec<String>,
+    /// What must not be stopped.
+    pub(crate) stops: Stops,
     began: Instant,
     /// What was done and seen, for a reader who looks for the cause.
     timeline: Vec<String>,
+    /// It is printed, too: whoever keeps the logs of the programs (`LOGS`) reads them beside it.
+    loud: bool,
 }
 
 /// What was counted.
@@ -62,6 +71,7 @@ pub(crate) struct Figures {
     pub(crate) most_memory_mb: u64,
     pub(crate) orphans: usize,
     pub(crate) over_commitments: usize,
+    pub(crate) unasked_stops: usize,
 }
 
 impl Watch {
@@ -77,18 +87,24 @@ impl Watch {
             over: BTreeSet::new(),
             figures: Figures::default(),
             violations: Vec::new(),
+            stops: Stops::default(),
             began: now,
             timeline: Vec::new(),
+            loud: std::env::var_os("LOGS").is_some(),
         }
     }
 
     /// Keeps what was done for the reader.
     pub(crate) fn tell(&mut self, what: &str) {
         let at = self.began.elapsed().as_secs_f64();
-        self.timeline.push(format!("{at:8.2}  {what}"));
+        let line = format!("{at:8.2}  {what}");
+        if self.loud {
+            eprintln!("{line}");
+        }
+        self.timeline.push(line);
     }
 
-    fn violated(&mut self, what: &str) {
+    pub(crate) fn violated(&mut self, what: &str) {
         self.tell(&format!("VIOLATED: {what}"));
         let last = self.timeline.len().saturating_sub(60);
         let timeline = self.timeline[last..].join("\n");
@@ -118,6 +134,10 @@ impl Watch {
         self.doubles(now, found);
         self.orphans(now, found);
         self.commitments(found);
+        for process in self.stops.saw(now, found) {
+            self.figures.unasked_stops += 1;
+            self.violated(&format!("nobody asked to stop {process:?}"));
+        }
     }
 
     fn doubles(&mut self, now: Instant, found: &[Found]) {
@@ -153,7 +173,7 @@ impl Watch {
             double.longest = double.longest.max(lasts);
             self.figures.longest_double_run = self.figures.longest_double_run.max(lasts);
             if too_long {
-                self.violated(&format!("{instance} runs on {cells:?} while messages flow"));
+                self.violated(&format!("{instance} runs on {cells:?} {WHILE}"));
             }
         }
     }
@@ -216,6 +236,8 @@ mod tests {
             parent: 1,
             started_ticks: 100,
             app: "web".into(),
+            index: 0,
+            version: 0,
             instance: "i".into(),
             cell: cell.into(),
             memory_mb: 60,

@@ -91,6 +91,44 @@ async fn a_manager_keeps_an_app_running_and_each_role_asks_what_it_may() {
     assert!(refused.is_empty(), "{refused:#?}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_killed_cell_ran_runs_elsewhere() {
+    if is_old_server() {
+        return;
+    }
+    let secure = Secure::server().await;
+    let cell = |name: &str| {
+        let args = ["rep", "--cell", name, "--memory", "256", "--grace", "1s"];
+        let short = ["--interval", "500ms", "--ttl", "3s"];
+        Role::start(&mut secure.command(name, &[&args[..], &short].concat()))
+    };
+    let _roles = [
+        secure.auctioneer(),
+        Role::start(&mut secure.manager("mgr-0")),
+        cell("cell-b"),
+    ];
+    let killed = cell("cell-a");
+    secure.healthy(2).await;
+    put_web(&secure.raw("alice").await).await;
+    runs(&secure, 2).await;
+    let cells = || {
+        let said = secure.run("alice", &["ps", "web", "--output", "json"]);
+        let instances = said.json()["instances"].as_array().cloned();
+        let running = instances.unwrap_or_default().into_iter();
+        let running = running.filter(|i| i["state"] == "running");
+        running.map(|i| i["cell"].clone()).collect::<Vec<Value>>()
+    };
+    assert!(cells().contains(&json!("cell-a")), "{:?}", cells());
+    drop(killed);
+    until("both instances to run on the other cell", || {
+        let cells = cells();
+        (cells == ["cell-b", "cell-b"])
+            .then_some(())
+            .ok_or(format!("{cells:?}"))
+    })
+    .await;
+}
+
 /// Both connections, a bucket of another name, and the credentials of others.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_manager_that_may_not_do_its_work_ends_and_says_why() {

@@ -9,3 +9,4 @@ mod forbidden;
 mod manager;
 mod silent;
 mod state;
+mod up;

@@ -3,7 +3,7 @@
 use std::{fs, process::Stdio};
 
 use super::cluster::Secure;
-use crate::common::{end, until};
+use crate::common::until;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_that_is_refused_fails_and_names_the_subject() {
@@ -120,25 +120,4 @@ async fn a_cell_that_runs_something_warns_and_goes_on() {
     assert!(rep.try_wait().unwrap().is_none());
     rep.kill().unwrap();
     rep.wait().unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn up_secure_gives_everybody_a_key() {
-    let up = crate::common::Up::with(&["--secure", "--cells", "2"]);
-    let key = up.said["nkey"].as_str().unwrap().to_owned();
-    let command = |args: &[&str]| {
-        let mut command = up.command(args);
-        end(command.env("NATS_NKEY", &key))
-    };
-    command(&["health"]).expect(0, &["2 cells"]);
-    let run = [
-        "run", "web", "--memory", "16", "--disk", "1", "--", "sleep", "1000",
-    ];
-    command(&run).expect(0, &["placed"]);
-    command(&["wait", "web"]).expect(0, &[]);
-    command(&["drain", "z1-cell-0", "--deadline", "1s"]).expect(0, &[]);
-    // nobody else gets in
-    up.run(&["health"]).expect(1, &["credentials"]);
-    let not_both = crate::common::run(&["up", "--secure", "--nats", &up.url]);
-    not_both.expect(2, &["--secure"]);
 }

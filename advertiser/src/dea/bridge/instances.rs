@@ -1,0 +1,303 @@
+//! The cluster's instances on DEAs: what heartbeats, replies and ends tell of them.
+
+use std::collections::BTreeSet;
+
+use super::{Bridge, BridgeAnswer, BridgeOutput, VERSION_PREFIX, bytes};
+use crate::dea::{
+    DeaExited, DeaFilter, DeaHeartbeat, DeaInstance, DeaInstanceState, DeaLimits, DeaStart, Hidden,
+    subjects,
+};
+
+/// An instance that was sent and is in no heartbeat has not come to be after this long: three heartbeats. Until it
+/// is starting, no heartbeat shows it.
+const GRACE_MS: u64 = 30_000;
+
+/// What an instance is, to the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BridgeInstanceState {
+    /// It is on its way.
+    Starting,
+    /// It runs.
+    Running,
+    /// It ended as it was asked to.
+    Stopped,
+    /// It failed.
+    Crashed {
+        /// The exit code; -1 where there is none.
+        exit_status: i64,
+        /// Why, in words; empty where nobody said it.
+        description: String,
+    },
+    /// It is no longer there, and nobody said why.
+    Lost,
+}
+
+/// An instance of the cluster on a DEA.
+#[derive(Debug)]
+pub(super) struct Tracked {
+    pub(super) app: String,
+    pub(super) index: u32,
+    /// When its start was sent; when it was first heard of, if that was by another bridge.
+    pub(super) sent_ms: u64,
+    /// What it takes that no advertisement shows.
+    pub(super) debit: Option<DeaLimits>,
+    /// As the DEA said it last; none = it was only sent.
+    pub(super) state: Option<DeaInstanceState>,
+    stopping: bool,
+}
+
+impl Tracked {
+    pub(super) fn sent(now_ms: u64, start: &DeaStart) -> Self {
+        Self {
+            app: start.droplet.clone(),
+            index: start.index,
+            sent_ms: now_ms,
+            debit: Some(start.limits),
+            state: None,
+            stopping: false,
+        }
+    }
+
+    fn heard(now_ms: u64, instance: &DeaInstance) -> Self {
+        Self {
+            app: instance.droplet.clone(),
+            index: instance.index,
+            sent_ms: now_ms,
+            debit: None,
+            state: None,
+            stopping: false,
+        }
+    }
+
+    /// Whether it runs no more, though its DEA still lists it.
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(
+            self.state,
+            Some(DeaInstanceState::Crashed | DeaInstanceState::Stopped)
+        )
+    }
+}
+
+/// The state of an instance as the cluster is told it.
+pub(super) fn changed(
+    cell: &str,
+    id: &str,
+    tracked: &Tracked,
+    state: BridgeInstanceState,
+) -> BridgeOutput {
+    BridgeOutput::Instance {
+        cell: cell.to_owned(),
+        id: id.to_owned(),
+        app: tracked.app.clone(),
+        index: tracked.index,
+        state,
+    }
+}
+
+/// What is said to the cluster of a state; some are only of interest to DEAs.
+fn told(state: DeaInstanceState) -> Option<BridgeInstanceState> {
+    match state {
+        DeaInstanceState::Born | DeaInstanceState::Starting | DeaInstanceState::Resuming => {
+            Some(BridgeInstanceState::Starting)
+        }
+        DeaInstanceState::Running | DeaInstanceState::Evacuating => {
+            Some(BridgeInstanceState::Running)
+        }
+        DeaInstanceState::Crashed => Some(BridgeInstanceState::Crashed {
+            exit_status: -1,
+            description: String::new(),
+        }),
+        DeaInstanceState::Stopped => Some(BridgeInstanceState::Stopped),
+        DeaInstanceState::Stopping => None,
+    }
+}
+
+impl Bridge {
+    pub(super) fn tracked(&self, id: &str) -> Option<&Tracked> {
+        let slot = self.by_instance.get(id)?;
+        self.slots[*slot].as_ref()?.instances.get(id)
+    }
+
+    /// An instance was found on a DEA, in a reply or a heartbeat.
+    pub(super) fn seen(
+        &mut self,
+        now_ms: u64,
+        dea: &str,
+        instance: &DeaInstance,
+        out: &mut Vec<BridgeOutput>,
+    ) {
+        let Some(id) = Self::id_of(&instance.version) else {
+            return; // somebody else's
+        };
+        let Some(at) = self.by_dea.get(dea).copied() else {
+            return;
+        };
+        let cell = self.cell_name(at);
+        let Some(slot) = &mut self.slots[at] else {
+            return;
+        };
+        let tracked = slot.instances.entry(id.to_owned());
+        let tracked = tracked.or_insert_with(|| Tracked::heard(now_ms, instance));
+        self.by_instance.insert(id.to_owned(), at);
+        let before = tracked.state.replace(instance.state).and_then(told);
+        let ended = tracked.has_ended();
+        let now = told(instance.state);
+        let change = now.filter(|now| before.as_ref() != Some(now));
+        let change = change.map(|now| changed(&cell, id, tracked, now));
+        let refused = ended && self.asking.contains_key(id);
+        let answer = if refused {
+            let reason = "crashed".to_owned();
+            BridgeAnswer::Refused { reason }
+        } else {
+            BridgeAnswer::Placed
+        };
+        self.answer(id, answer, out);
+        out.extend(change.filter(|_| !refused));
+    }
+
+    /// What a DEA has; of the cluster's instances there, what is not listed has ended.
+    pub(super) fn heartbeat(
+        &mut self,
+        now_ms: u64,
+        beat: &DeaHeartbeat,
+        out: &mut Vec<BridgeOutput>,
+    ) {
+        for instance in &beat.droplets {
+            self.seen(now_ms, &beat.dea, instance, out);
+        }
+        let Some(at) = self.by_dea.get(&beat.dea).copied() else {
+            return;
+        };
+        let listed = beat.droplets.iter();
+        let listed: BTreeSet<&str> = listed.filter_map(|i| Self::id_of(&i.version)).collect();
+        self.drop_unlisted(now_ms, at, &listed, out);
+        let Some(slot) = &self.slots[at] else {
+            return;
+        };
+        // one that was to be stopped and goes on did not hear it
+        let deaf = slot.instances.iter().filter(|(id, tracked)| {
+            tracked.stopping && !tracked.has_ended() && listed.contains(id.as_str())
+        });
+        out.extend(deaf.map(|(id, tracked)| stop(id, tracked)));
+    }
+
+    fn drop_unlisted(
+        &mut self,
+        now_ms: u64,
+        at: usize,
+        listed: &BTreeSet<&str>,
+        out: &mut Vec<BridgeOutput>,
+    ) {
+        let cell = self.cell_name(at);
+        let Some(slot) = &mut self.slots[at] else {
+            return;
+        };
+        let (asking, by_instance) = (&self.asking, &mut self.by_instance);
+        slot.instances.retain(|id, tracked| {
+            let is_young = now_ms.saturating_sub(tracked.sent_ms) < GRACE_MS;
+            // these are in no heartbeat while they are on their way
+            let unborn = matches!(tracked.state, None | Some(DeaInstanceState::Born));
+            let waits = asking.contains_key(id) || (unborn && is_young && !tracked.stopping);
+            if waits || listed.contains(id.as_str()) {
+                return true;
+            }
+            let state = if tracked.stopping {
+                BridgeInstanceState::Stopped
+            } else {
+                BridgeInstanceState::Lost
+            };
+            if !tracked.has_ended() {
+                out.push(changed(&cell, id, tracked, state));
+            }
+            if by_instance.get(id) == Some(&at) {
+                by_instance.remove(id);
+            }
+            false
+        });
+    }
+
+    /// An instance has ended. Its DEA goes on listing it for a while if it crashed.
+    pub(super) fn exited(&mut self, exited: &DeaExited, out: &mut Vec<BridgeOutput>) {
+        let Some(id) = Self::id_of(&exited.version) else {
+            return;
+        };
+        let Some(at) = self.by_instance.get(id).copied() else {
+            return;
+        };
+        let cell = self.cell_name(at);
+        let found = self.slots[at].as_mut();
+        let Some(tracked) = found.and_then(|slot| slot.instances.get_mut(id)) else {
+            return;
+        };
+        // an evacuating DEA says it of what still runs; heartbeats tell when that has ended
+        if exited.reason.eq_ignore_ascii_case("DEA_EVACUATION") || tracked.has_ended() {
+            return;
+        }
+        let told = ended(exited, tracked.stopping);
+        let state = match told {
+            BridgeInstanceState::Crashed { .. } => DeaInstanceState::Crashed,
+            _ => DeaInstanceState::Stopped,
+        };
+        (tracked.state, tracked.debit) = (Some(state), None);
+        let change = changed(&cell, id, tracked, told);
+        if exited.is_refusal() && self.asking.contains_key(id) {
+            let reason = lacking(exited);
+            self.answer(id, BridgeAnswer::Refused { reason }, out);
+            return;
+        }
+        // it had come to be
+        self.answer(id, BridgeAnswer::Placed, out);
+        out.push(change);
+    }
+
+    /// Has an instance stopped; heartbeats tell when it is.
+    pub(super) fn stop(&mut self, id: &str, out: &mut Vec<BridgeOutput>) {
+        let Some(at) = self.by_instance.get(id).copied() else {
+            return;
+        };
+        let found = self.slots[at].as_mut();
+        if let Some(tracked) = found.and_then(|slot| slot.instances.get_mut(id)) {
+            tracked.stopping = true;
+            out.push(stop(id, tracked));
+        }
+    }
+}
+
+/// `dea.stop` of one instance.
+fn stop(id: &str, tracked: &Tracked) -> BridgeOutput {
+    let filter = DeaFilter {
+        droplet: tracked.app.clone(),
+        version: Some(format!("{VERSION_PREFIX}{id}")),
+        indices: vec![tracked.index],
+        ..DeaFilter::default()
+    };
+    BridgeOutput::Publish {
+        subject: subjects::STOP.to_owned(),
+        body: Hidden(bytes(&filter)),
+    }
+}
+
+/// What has become of an instance that has ended.
+fn ended(exited: &DeaExited, stopping: bool) -> BridgeInstanceState {
+    if stopping || exited.reason.eq_ignore_ascii_case("STOPPED") {
+        BridgeInstanceState::Stopped
+    } else if exited.is_crash() {
+        BridgeInstanceState::Crashed {
+            exit_status: exited.exit_status,
+            description: placement::cut(&exited.exit_description).into_owned(),
+        }
+    } else {
+        BridgeInstanceState::Lost
+    }
+}
+
+/// What the DEA lacked.
+fn lacking(exited: &DeaExited) -> String {
+    let description = exited.exit_description.to_ascii_lowercase();
+    let resource = if description.contains("disk") {
+        "disk"
+    } else {
+        "memory"
+    };
+    format!("insufficient resources: {resource}")
+}

@@ -1,0 +1,256 @@
+//! DEAs as cells: what a bridge between an estate of DEAs and a vendue cluster decides.
+//!
+//! A state machine without clock and I/O: [`Bridge::handle`] takes what DEAs say, and the starts and stops of the
+//! cluster, and returns what is to be sent to either side. Nothing that it knows has to outlive it: the id of an instance
+//! travels as the version of its droplet, so heartbeats tell a new bridge everything.
+//!
+//! A DEA has a new id at each of its starts, and a cell's name must be known beforehand: each DEA gets a slot, the first
+//! that is free, and keeps it until it is forgotten.
+
+mod instances;
+mod slot;
+mod starts;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use placement::{Cell, Invalid, check_name};
+
+use super::{
+    DeaFound, DeaStart, DeaState, Estate, EstateChange, EstateInput, EstateOptions, Hidden,
+};
+pub use instances::BridgeInstanceState;
+use slot::Slot;
+use starts::Asking;
+
+/// The most slots.
+pub const MAX_SLOTS: usize = 10_000;
+/// What the version of a droplet begins with whose instance is the cluster's.
+const VERSION_PREFIX: &str = "vendue-";
+
+/// How a bridge works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BridgeOptions {
+    /// The bridge's name; its cells are `NAME-0`, `NAME-1` and so on.
+    pub name: String,
+    /// How many cells there are at most.
+    pub slots: usize,
+    /// How the estate is followed.
+    pub estate: EstateOptions,
+}
+
+/// What a bridge is told.
+#[derive(Clone, Debug)]
+pub enum BridgeInput<'a> {
+    /// A message of a DEA, on a subject of [`Estate::SUBJECTS`].
+    Heard {
+        /// Its subject.
+        subject: &'a str,
+        /// Its body.
+        body: &'a [u8],
+    },
+    /// A reply to a [`BridgeOutput::Ask`].
+    Found(&'a [u8]),
+    /// An instance is to be started on a cell.
+    Start {
+        /// The cell.
+        cell: &'a str,
+        /// The id of the instance, 1 to 100 of `A-Za-z0-9_-`.
+        id: &'a str,
+        /// What is to run; its version is replaced.
+        start: Box<DeaStart>,
+    },
+    /// An instance is to be stopped; unknown ones are ignored.
+    Stop {
+        /// Its id.
+        id: &'a str,
+    },
+    /// It is the time that [`Bridge::next_ms`] gave, or later.
+    Tick,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BridgeOutput {
+    /// Publish to the DEAs.
+    Publish {
+        /// The subject.
+        subject: String,
+        /// The body.
+        body: Hidden<Vec<u8>>,
+    },
+    /// Ask all DEAs; every reply is a [`BridgeInput::Found`].
+    Ask {
+        /// The subject.
+        subject: &'static str,
+        /// The body.
+        body: Vec<u8>,
+    },
+    /// Advertise the cell.
+    Advertise(Box<Cell>),
+    /// The cell's DEA is gone.
+    Withdraw(String),
+    /// Answer a start; exactly one for each.
+    Answer {
+        /// The instance.
+        id: String,
+        /// What became of it.
+        answer: BridgeAnswer,
+    },
+    /// The state of an instance has changed.
+    Instance {
+        /// The cell.
+        cell: String,
+        /// The instance.
+        id: String,
+        /// Its app.
+        app: String,
+        /// Its index.
+        index: u32,
+        /// What it is now.
+        state: BridgeInstanceState,
+    },
+}
+
+/// What became of a start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BridgeAnswer {
+    /// The DEA has it.
+    Placed,
+    /// It does not run, and may be started elsewhere.
+    Refused {
+        /// Why, in one line.
+        reason: String,
+    },
+    /// It was sent, and may run: heartbeats will tell.
+    Unknown,
+}
+
+/// The DEAs as cells.
+#[derive(Debug)]
+pub struct Bridge {
+    options: BridgeOptions,
+    estate: Estate,
+    slots: Vec<Option<Slot>>,
+    /// The slot of each DEA.
+    by_dea: BTreeMap<String, usize>,
+    /// The slot of each instance that is known.
+    by_instance: BTreeMap<String, usize>,
+    /// Starts that are not answered.
+    asking: BTreeMap<String, Asking>,
+    /// When something is due about them.
+    due: BTreeSet<(u64, String)>,
+    estate_due_ms: u64,
+}
+
+impl Bridge {
+    /// A bridge that has heard nothing. Rejects a bad name, and no slots or too many.
+    pub fn new(options: BridgeOptions, now_ms: u64) -> Result<Self, Invalid> {
+        check_name("name", &options.name)?;
+        if !(1..=MAX_SLOTS).contains(&options.slots) {
+            let expected = format!("a number from 1 to {MAX_SLOTS}");
+            return Err(Invalid::new("slots", options.slots, expected));
+        }
+        Ok(Self {
+            estate: Estate::new(options.estate),
+            slots: (0..options.slots).map(|_| None).collect(),
+            options,
+            by_dea: BTreeMap::new(),
+            by_instance: BTreeMap::new(),
+            asking: BTreeMap::new(),
+            due: BTreeSet::new(),
+            estate_due_ms: now_ms + 1_000,
+        })
+    }
+
+    /// What was heard of the DEAs.
+    pub fn estate(&self) -> &Estate {
+        &self.estate
+    }
+
+    /// Live DEAs for which there is no slot.
+    pub fn without_slot(&self, now_ms: u64) -> usize {
+        let live = self.estate.live(now_ms);
+        live.filter(|(ad, _)| !self.by_dea.contains_key(&ad.id))
+            .count()
+    }
+
+    /// The cell of this name as it is now: the last advertisement of its DEA less what was started since.
+    pub fn cell(&self, name: &str, now_ms: u64) -> Option<Cell> {
+        self.cell_of(self.slot_named(name)?, now_ms)
+    }
+
+    /// The DEA that a cell is.
+    pub fn dea_of(&self, cell: &str) -> Option<&str> {
+        let slot = self.slots.get(self.slot_named(cell)?)?.as_ref()?;
+        Some(&slot.dea)
+    }
+
+    /// When [`BridgeInput::Tick`] is due next.
+    pub fn next_ms(&self) -> u64 {
+        let first = self.due.first().map_or(u64::MAX, |(due_ms, _)| *due_ms);
+        first.min(self.estate_due_ms)
+    }
+
+    /// Takes an input in, and says what is to be done. `now_ms` never goes back.
+    pub fn handle(&mut self, now_ms: u64, input: BridgeInput<'_>) -> Vec<BridgeOutput> {
+        let mut out = Vec::new();
+        match input {
+            BridgeInput::Heard { subject, body } => {
+                let heard = EstateInput::Heard { subject, body };
+                for change in self.estate.handle(now_ms, heard) {
+                    self.changed(now_ms, change, &mut out);
+                }
+            }
+            BridgeInput::Found(body) => self.found(now_ms, body, &mut out),
+            BridgeInput::Start { cell, id, start } => {
+                self.start(now_ms, (cell, id), *start, &mut out);
+            }
+            BridgeInput::Stop { id } => self.stop(id, &mut out),
+            BridgeInput::Tick => self.tick(now_ms, &mut out),
+        }
+        out
+    }
+
+    fn tick(&mut self, now_ms: u64, out: &mut Vec<BridgeOutput>) {
+        if now_ms >= self.estate_due_ms {
+            self.estate_due_ms = now_ms + 1_000;
+            for change in self.estate.handle(now_ms, EstateInput::Tick) {
+                self.changed(now_ms, change, out);
+            }
+        }
+        self.ask_again(now_ms, out);
+    }
+
+    fn changed(&mut self, now_ms: u64, change: EstateChange, out: &mut Vec<BridgeOutput>) {
+        match change {
+            EstateChange::Joined(dea) | EstateChange::Advertised(dea) => {
+                self.advertised(now_ms, &dea, out);
+            }
+            EstateChange::Left(dea, DeaState::ShutDown) => self.advertise(now_ms, &dea, out),
+            // the cluster expires the cell by itself
+            EstateChange::Left(..) => {}
+            EstateChange::Forgotten(dea) => self.forgotten(&dea, out),
+            EstateChange::Heartbeat(beat) => self.heartbeat(now_ms, &beat, out),
+            EstateChange::Exited(exited) => self.exited(&exited, out),
+        }
+    }
+
+    /// The id of the instance of a droplet of this version, if it is the cluster's.
+    fn id_of(version: &str) -> Option<&str> {
+        version.strip_prefix(VERSION_PREFIX)
+    }
+
+    fn found(&mut self, now_ms: u64, body: &[u8], out: &mut Vec<BridgeOutput>) {
+        // what is malformed is no answer
+        let read = <DeaFound as super::DeaBody>::read(body);
+        if let Ok(found) = read {
+            let dea = found.body.dea;
+            self.seen(now_ms, &dea, &found.body.instance, out);
+        }
+    }
+}
+
+/// A body of the dialect; none of them fails to be written.
+fn bytes(body: &impl serde::Serialize) -> Vec<u8> {
+    serde_json::to_vec(body).unwrap_or_default()
+}

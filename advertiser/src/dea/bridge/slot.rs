@@ -1,0 +1,155 @@
+//! Slots: the cells that DEAs are.
+
+use std::collections::BTreeMap;
+
+use placement::{Cell, MAX_AMOUNT, Resources, check_name};
+
+use super::{
+    Bridge, BridgeAnswer, BridgeInstanceState, BridgeOutput,
+    instances::{Tracked, changed},
+};
+use crate::dea::{DEFAULT_ZONE, Dea, DeaAdvertisement, DeaLimits, DeaState};
+
+/// A start that no advertisement shows is believed for this long: three advertisements.
+const DEBIT_MS: u64 = 15_000;
+
+/// A DEA's place among the cells.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) dea: String,
+    /// The cluster's instances there, by id.
+    pub(super) instances: BTreeMap<String, Tracked>,
+}
+
+impl Slot {
+    /// What was started since the last advertisement.
+    fn debits(&self) -> impl Iterator<Item = (&Tracked, DeaLimits)> {
+        let instances = self.instances.values();
+        instances.filter_map(|tracked| Some((tracked, tracked.debit?)))
+    }
+}
+
+impl Bridge {
+    pub(super) fn cell_name(&self, slot: usize) -> String {
+        format!("{}-{slot}", self.options.name)
+    }
+
+    pub(super) fn slot_named(&self, cell: &str) -> Option<usize> {
+        let rest = cell.strip_prefix(&self.options.name)?;
+        let slot: usize = rest.strip_prefix('-')?.parse().ok()?;
+        // no other way of writing the number
+        (self.cell_name(slot) == cell && slot < self.slots.len()).then_some(slot)
+    }
+
+    /// The DEA's slot, or the first that is free.
+    fn slot_for(&mut self, dea: &str) -> Option<usize> {
+        if let Some(slot) = self.by_dea.get(dea) {
+            return Some(*slot);
+        }
+        let slot = self.slots.iter().position(Option::is_none)?;
+        self.slots[slot] = Some(Slot {
+            dea: dea.to_owned(),
+            instances: BTreeMap::new(),
+        });
+        self.by_dea.insert(dea.to_owned(), slot);
+        Some(slot)
+    }
+
+    /// The DEA has advertised: what it knew of by then is in there.
+    pub(super) fn advertised(&mut self, now_ms: u64, dea: &str, out: &mut Vec<BridgeOutput>) {
+        let Some(slot) = self.slot_for(dea) else {
+            return;
+        };
+        if let Some(slot) = &mut self.slots[slot] {
+            for tracked in slot.instances.values_mut() {
+                if tracked.state.is_some() || now_ms.saturating_sub(tracked.sent_ms) >= DEBIT_MS {
+                    tracked.debit = None;
+                }
+            }
+        }
+        self.advertise(now_ms, dea, out);
+    }
+
+    pub(super) fn advertise(&self, now_ms: u64, dea: &str, out: &mut Vec<BridgeOutput>) {
+        let slot = self.by_dea.get(dea);
+        if let Some(cell) = slot.and_then(|slot| self.cell_of(*slot, now_ms)) {
+            out.push(BridgeOutput::Advertise(Box::new(cell)));
+        }
+    }
+
+    /// Nothing is heard of it any more: its instances are lost, and the slot is free.
+    pub(super) fn forgotten(&mut self, dea: &str, out: &mut Vec<BridgeOutput>) {
+        let Some(at) = self.by_dea.remove(dea) else {
+            return;
+        };
+        let cell = self.cell_name(at);
+        let slot = self.slots[at].take();
+        for (id, tracked) in slot.into_iter().flat_map(|slot| slot.instances) {
+            if self.by_instance.get(&id) == Some(&at) {
+                self.by_instance.remove(&id);
+            }
+            self.answer(&id, BridgeAnswer::Unknown, out);
+            if !tracked.has_ended() {
+                out.push(changed(&cell, &id, &tracked, BridgeInstanceState::Lost));
+            }
+        }
+        out.push(BridgeOutput::Withdraw(cell));
+    }
+
+    /// What the cell of a slot has left now; none if its DEA has not advertised.
+    pub(super) fn cell_of(&self, slot: usize, now_ms: u64) -> Option<Cell> {
+        let held = self.slots.get(slot)?.as_ref()?;
+        let dea = self.estate.dea(&held.dea)?;
+        let advertisement = dea.advertisement.as_ref()?;
+        let mut cell = cell(self.cell_name(slot), advertisement, dea);
+        cell.evacuating = !dea.is_live(now_ms);
+        for (tracked, limits) in held.debits() {
+            cell.available.memory_mb -= limits.mem;
+            if let Some(disk) = &mut cell.available.disk_mb {
+                *disk -= limits.disk;
+            }
+            *cell.counts.apps.entry(tracked.app.clone()).or_insert(0) += 1;
+        }
+        Some(cell)
+    }
+
+    /// Whether the DEA of a slot takes work.
+    pub(super) fn takes_work(&self, slot: usize, now_ms: u64) -> bool {
+        let held = self.slots[slot].as_ref();
+        let dea = held.and_then(|held| self.estate.dea(&held.dea));
+        dea.is_some_and(|dea| dea.state == DeaState::Live && dea.is_live(now_ms))
+    }
+}
+
+/// A DEA as it advertises itself. The most memory that it ever had left is taken for all that it has.
+fn cell(name: String, advertisement: &DeaAdvertisement, dea: &Dea) -> Cell {
+    let available = advertisement.available();
+    let total = Resources {
+        memory_mb: dea
+            .most_memory_mb
+            .max(available.memory_mb)
+            .clamp(1, MAX_AMOUNT),
+        disk_mb: available.disk_mb.map(|disk| disk.max(1)),
+        ..Resources::default()
+    };
+    let mut cell = Cell::new(name, total);
+    cell.available = available;
+    cell.counts.apps.clone_from(&advertisement.app_id_to_count);
+    let attributes = cell.attributes_mut();
+    attributes.zone = zone(advertisement.zone());
+    attributes.stacks = advertisement.stacks.names().to_vec();
+    cell
+}
+
+/// A name that the cluster accepts for a zone.
+fn zone(name: &str) -> String {
+    if check_name("zone", name).is_ok() {
+        return name.to_owned();
+    }
+    let fine = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let kept: String = name.chars().filter(|c| fine(*c)).take(128).collect();
+    if kept.is_empty() {
+        return DEFAULT_ZONE.to_owned();
+    }
+    kept
+}

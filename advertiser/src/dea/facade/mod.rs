@@ -1,0 +1,304 @@
+//! A cell as a DEA: what stands between a Cloud Controller and a cell of a vendue cluster.
+//!
+//! A state machine without clock and I/O: [`Facade::handle`] takes what is said to DEAs, and what the cell says of itself
+//! and of its instances, and returns what is to be published, started and stopped. It behaves as DEAs of early 2016 do,
+//! without staging: it never says that it has room for that.
+
+mod heard;
+mod instance;
+mod said;
+
+use std::collections::BTreeMap;
+
+use placement::{Invalid, check_name, mix};
+use serde::Serialize;
+
+use super::{DeaInstanceState, DeaNumber, DeaStart, DeaUsage, Hidden, subjects};
+use instance::FacadeInstance;
+
+/// The most instances that a facade knows; starts of further ones are dropped and counted.
+pub const MAX_FACADE_INSTANCES: usize = 10_000;
+/// How often crashed instances are looked through, and for how long the last one of each app is kept.
+const REAP_MS: u64 = 10_000;
+const KEEP_CRASHED_MS: u64 = 3_600_000;
+
+/// What a cell is as a DEA.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FacadeOptions {
+    /// Its id, new at each start: 1 to 128 of `A-Za-z0-9_-`.
+    pub id: String,
+    /// Its address.
+    pub ip: String,
+    /// Its zone.
+    pub zone: String,
+    /// Its stacks.
+    pub stacks: Vec<String>,
+    /// Between two advertisements (5,000).
+    pub advertise_ms: u64,
+    /// Between two heartbeats (10,000).
+    pub heartbeat_ms: u64,
+    /// Between two registrations of the same route (20,000).
+    pub register_ms: u64,
+    /// What the ids of its instances are made of.
+    pub seed: u64,
+}
+
+impl FacadeOptions {
+    /// The intervals with which DEAs were deployed, in the default zone.
+    pub fn new(id: &str, ip: &str, stacks: Vec<String>, seed: u64) -> Self {
+        Self {
+            id: id.to_owned(),
+            ip: ip.to_owned(),
+            zone: super::DEFAULT_ZONE.to_owned(),
+            stacks,
+            advertise_ms: 5_000,
+            heartbeat_ms: 10_000,
+            register_ms: 20_000,
+            seed,
+        }
+    }
+}
+
+/// What the cell has, in MB.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FacadeRoom {
+    /// In all.
+    pub memory: i64,
+    /// Not reserved; may be negative.
+    pub available_memory: i64,
+    /// Not reserved; none = unlimited.
+    pub available_disk: Option<i64>,
+}
+
+/// What the cell says of an instance.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FacadeEvent {
+    /// It has accepted it: what the cell has left no longer includes what it takes.
+    Accepted,
+    /// It runs, and can be reached at this port, if it has one.
+    Running(Option<u16>),
+    /// It failed, or was not accepted.
+    Crashed {
+        /// The exit code; -1 where there is none.
+        exit_status: i64,
+        /// Why, in words.
+        description: String,
+    },
+    /// It ended as it was asked to.
+    Stopped,
+    /// What it was last measured to use; nothing until then.
+    Used(DeaUsage),
+}
+
+/// What a facade is told.
+#[derive(Clone, Debug)]
+pub enum FacadeInput<'a> {
+    /// A message to DEAs, on a subject of [`Facade::subjects`].
+    Heard {
+        /// Its subject.
+        subject: &'a str,
+        /// Where replies go.
+        reply: Option<&'a str>,
+        /// Its body.
+        body: &'a [u8],
+    },
+    /// What the cell has now.
+    Room(FacadeRoom),
+    /// Something has happened to an instance.
+    Instance {
+        /// The instance, as [`FacadeOutput::Start`] named it.
+        key: &'a str,
+        /// What.
+        event: FacadeEvent,
+    },
+    /// The cell is to be emptied: it takes no more work.
+    Evacuate,
+    /// It is the time that [`Facade::next_ms`] gave, or later.
+    Tick,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FacadeOutput {
+    /// Publish.
+    Publish {
+        /// The subject.
+        subject: String,
+        /// The body.
+        body: Hidden<Vec<u8>>,
+    },
+    /// Start an instance on the cell.
+    Start {
+        /// What the facade calls it.
+        key: String,
+        /// What is to run.
+        start: Box<DeaStart>,
+    },
+    /// Stop an instance.
+    Stop {
+        /// What the facade calls it.
+        key: String,
+    },
+}
+
+/// A cell as a DEA. Times are in ms since the Unix epoch.
+#[derive(Debug)]
+pub struct Facade {
+    options: FacadeOptions,
+    room: FacadeRoom,
+    /// By the name that the cell is told.
+    instances: BTreeMap<String, FacadeInstance>,
+    evacuating: bool,
+    drawn: u64,
+    advertise_at_ms: u64,
+    heartbeat_at_ms: u64,
+    register_at_ms: u64,
+    reap_at_ms: u64,
+    /// Messages that could not be used.
+    pub malformed: u64,
+    /// Starts beyond [`MAX_FACADE_INSTANCES`].
+    pub dropped: u64,
+}
+
+impl Facade {
+    /// A facade of an empty cell, and how it greets. Rejects an id that is no name.
+    pub fn new(
+        options: FacadeOptions,
+        room: FacadeRoom,
+        now_ms: u64,
+    ) -> Result<(Self, Vec<FacadeOutput>), Invalid> {
+        check_name("id", &options.id)?;
+        let mut facade = Self {
+            room,
+            instances: BTreeMap::new(),
+            evacuating: false,
+            drawn: 0,
+            advertise_at_ms: now_ms,
+            heartbeat_at_ms: now_ms + options.heartbeat_ms,
+            register_at_ms: now_ms + options.register_ms,
+            reap_at_ms: now_ms + REAP_MS,
+            malformed: 0,
+            dropped: 0,
+            options,
+        };
+        let mut out = vec![publish(subjects::HELLO, &facade.hello())];
+        facade.tick(now_ms, &mut out);
+        Ok((facade, out))
+    }
+
+    /// What it must listen to.
+    pub fn subjects(&self) -> Vec<String> {
+        let all = [
+            subjects::STOP,
+            subjects::UPDATE,
+            subjects::FIND,
+            subjects::LOCATE,
+            subjects::STATUS,
+            subjects::HEALTH_MANAGER_START,
+            subjects::ROUTER_START,
+        ];
+        let own = subjects::start(&self.options.id);
+        all.into_iter().map(str::to_owned).chain([own]).collect()
+    }
+
+    /// When [`FacadeInput::Tick`] is due next.
+    pub fn next_ms(&self) -> u64 {
+        let advertise_ms = if self.evacuating {
+            u64::MAX
+        } else {
+            self.advertise_at_ms
+        };
+        let others = self.heartbeat_at_ms.min(self.register_at_ms);
+        advertise_ms.min(others).min(self.reap_at_ms)
+    }
+
+    /// How many instances it knows in this state.
+    pub fn count(&self, state: DeaInstanceState) -> usize {
+        let instances = self.instances.values();
+        instances.filter(|known| known.shown.state == state).count()
+    }
+
+    /// Takes an input in, and says what is to be done.
+    pub fn handle(&mut self, now_ms: u64, input: FacadeInput<'_>) -> Vec<FacadeOutput> {
+        let mut out = Vec::new();
+        match input {
+            FacadeInput::Heard {
+                subject,
+                reply,
+                body,
+            } => self.heard(now_ms, (subject, reply), body, &mut out),
+            FacadeInput::Room(room) => self.room = room,
+            FacadeInput::Instance { key, event } => self.happened(now_ms, key, event, &mut out),
+            FacadeInput::Evacuate => self.evacuate(now_ms, &mut out),
+            FacadeInput::Tick => self.tick(now_ms, &mut out),
+        }
+        out
+    }
+
+    fn tick(&mut self, now_ms: u64, out: &mut Vec<FacadeOutput>) {
+        if now_ms >= self.advertise_at_ms && !self.evacuating {
+            self.advertise_at_ms = now_ms + self.options.advertise_ms;
+            out.push(publish(subjects::ADVERTISE, &self.advertisement()));
+        }
+        if now_ms >= self.heartbeat_at_ms {
+            self.heartbeat_at_ms = now_ms + self.options.heartbeat_ms;
+            out.push(publish(subjects::HEARTBEAT, &self.heartbeat()));
+        }
+        if now_ms >= self.register_at_ms {
+            self.register_at_ms = now_ms + self.options.register_ms;
+            self.register_all(out);
+        }
+        if now_ms >= self.reap_at_ms {
+            self.reap_at_ms = now_ms + REAP_MS;
+            self.reap(now_ms);
+        }
+    }
+
+    /// What is not reserved, less what the cell was sent and has not accepted.
+    fn available(&self) -> (i64, Option<i64>) {
+        let sent = self.instances.values().filter(|known| known.is_sent);
+        let (mut memory, mut disk) = (self.room.available_memory, self.room.available_disk);
+        for known in sent {
+            memory -= known.start.limits.mem;
+            disk = disk.map(|disk| disk - known.start.limits.disk);
+        }
+        (memory, disk)
+    }
+
+    /// 32 hexadecimal digits that no other instance has.
+    fn draw_id(&mut self) -> String {
+        let mut draw = || {
+            self.drawn += 1;
+            mix(self.options.seed ^ mix(self.drawn))
+        };
+        format!("{:016x}{:016x}", draw(), draw())
+    }
+
+    /// Forgets crashed instances, but for the last of each app.
+    fn reap(&mut self, now_ms: u64) {
+        let mut last: BTreeMap<String, u64> = BTreeMap::new();
+        let crashed = |known: &FacadeInstance| known.shown.state == DeaInstanceState::Crashed;
+        for known in self.instances.values().filter(|known| crashed(known)) {
+            let at = last.entry(known.shown.droplet.clone()).or_default();
+            *at = (*at).max(known.since_ms);
+        }
+        self.instances.retain(|_, known| {
+            let is_last = last.get(&known.shown.droplet) == Some(&known.since_ms);
+            let is_young = now_ms.saturating_sub(known.since_ms) < KEEP_CRASHED_MS;
+            !crashed(known) || (is_last && is_young)
+        });
+    }
+}
+
+/// Whole MB, as DEAs write them.
+fn mb(amount: i64) -> DeaNumber {
+    DeaNumber::Integer(amount)
+}
+
+/// A body of the dialect, to be published; none of them fails to be written.
+fn publish(subject: &str, body: &impl Serialize) -> FacadeOutput {
+    FacadeOutput::Publish {
+        subject: subject.to_owned(),
+        body: Hidden(serde_json::to_vec(body).unwrap_or_default()),
+    }
+}

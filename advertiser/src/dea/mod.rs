@@ -1,0 +1,46 @@
+//! The messages of Cloud Foundry's Droplet Execution Agents (DEAs), key for key and type for type as the
+//! originals of early 2016 write them, and readable as older and newer ones wrote them.
+//!
+//! A body is read with [`DeaBody::read`], which understands what it can and says what was odd, and written with
+//! `serde_json`. [`Estate`] is what listening to DEAs tells, and
+//! [`Bridge`] makes cells of them; [`Facade`] makes a DEA of a cell: pure, as all state machines. Nothing here shows
+//! credentials: they are [`Hidden`].
+
+mod advertise;
+mod bridge;
+mod cloud_controller;
+mod estate;
+mod facade;
+mod fields;
+mod instances;
+mod number;
+mod others;
+mod senders;
+mod staging;
+mod start;
+pub mod subjects;
+#[cfg(test)]
+mod tests;
+
+pub use advertise::{
+    DEFAULT_ZONE, DeaAdvertisement, DeaDiscover, DeaHello, DeaPlacementProperties, DeaShutdown,
+    DeaStacks, DeaStagingAdvertisement, DeaStatus,
+};
+pub use bridge::{
+    Bridge, BridgeAnswer, BridgeInput, BridgeInstanceState, BridgeOptions, BridgeOutput, MAX_SLOTS,
+};
+pub use cloud_controller::DeaChoice;
+pub use estate::{Dea, DeaState, Estate, EstateChange, EstateInput, EstateOptions, MAX_DEAS};
+pub use facade::{
+    Facade, FacadeEvent, FacadeInput, FacadeOptions, FacadeOutput, FacadeRoom, MAX_FACADE_INSTANCES,
+};
+pub use fields::{DeaBody, DeaFields, DeaMalformed, DeaOddities, DeaRead, MAX_ODD};
+pub use instances::{
+    DeaExited, DeaFilter, DeaFind, DeaFound, DeaHeartbeat, DeaInstance, DeaInstanceState, DeaStats,
+    DeaUpdate, DeaUsage,
+};
+pub use number::{DeaNumber, Hidden};
+pub use others::{DeaMissing, DeaRoute, DeaSurplus};
+pub use senders::{MAX_SENDERS, OddSender, OddSenders};
+pub use staging::{DeaStaged, DeaStagingBegun, DeaStagingStart, DeaStagingStop};
+pub use start::{DeaLimits, DeaStart};

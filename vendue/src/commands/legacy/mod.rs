@@ -1,0 +1,37 @@
+//! `legacy`: estates of DEAs, by the messages that they publish themselves. Nothing is published.
+
+mod listen;
+mod picture;
+mod place;
+mod watch;
+
+use crate::context::{Exit, Global};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct LegacyArgs {
+    #[command(subcommand)]
+    command: LegacyCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum LegacyCommand {
+    /// Show the DEAs that are heard: their zones and apps, and who sends what cannot be read
+    Watch(watch::WatchArgs),
+    /// Show which DEAs a Cloud Controller would choose, and why
+    Place(place::PlaceArgs),
+}
+
+impl LegacyArgs {
+    /// Listens, and says what was heard.
+    pub(crate) async fn run(&self, global: &Global) -> anyhow::Result<Exit> {
+        match &self.command {
+            LegacyCommand::Watch(args) => watch::watch(global, args).await,
+            LegacyCommand::Place(args) => place::place(global, args).await,
+        }
+    }
+
+    /// Whether it shows something again and again, until Ctrl-C.
+    pub(crate) fn is_stream(&self) -> bool {
+        matches!(&self.command, LegacyCommand::Watch(args) if args.watch)
+    }
+}
