@@ -17,7 +17,7 @@ use shared::{
     telemetry::Seldom,
     wire::{
         Advert, BidRequest, Envelope, Event, Logs, LogsAnswer, WireError, Work, parse,
-        read_nothing, to_bytes,
+        parse_strict, read_nothing, to_bytes,
     },
 };
 use uuid::Uuid;
@@ -389,7 +389,7 @@ impl Shell {
     }
 
     fn logs(&self, body: &[u8]) -> Result<Bytes, WireError> {
-        let logs: Logs = parse(body, &mut Vec::new())?;
+        let logs: Logs = parse_strict(body, "app, index, instance, since or lines")?;
         placement::check_name("app", &logs.app)?;
         Ok(to_bytes(&LogsAnswer {
             v: shared::VERSION,

@@ -64,7 +64,7 @@ async fn an_instance_gets_its_secrets_and_nobody_else_hears_of_them() {
 }
 
 #[tokio::test]
-async fn what_the_cell_does_not_have_is_refused_by_name() {
+async fn what_the_cell_does_not_have_is_refused() {
     let server = NatsServer::start().await;
     let directory = tempfile::tempdir().unwrap();
     let inside = directory.path().join("secrets");
@@ -77,8 +77,11 @@ async fn what_the_cell_does_not_have_is_refused_by_name() {
         let start = cell.start_of(vec![work]).await;
         let answer = cell.send(&start).await;
         let reason = &answer.refused[0].reason;
-        let named = reason.starts_with(&format!("run.secrets[0].file: {file:?}: "));
-        assert!(named && !reason.contains("hidden"), "{reason}");
+        assert!(reason.starts_with("run.secrets[0].file: "), "{reason}");
+        assert!(
+            !reason.contains("hidden") && !reason.contains(file),
+            "{reason}"
+        );
     }
     let mut outside = value!(cell.start_of(vec![task("true", &value!([]))]).await);
     outside["work"][0]["run"]["secrets"] = value!([{"file":"../outside","env":"A"}]);
