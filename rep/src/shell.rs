@@ -94,6 +94,9 @@ impl Shell {
         if let Some(secrets) = &secrets {
             secrets.warn_if_open();
         }
+        if let Some(warning) = config.ttl_warning() {
+            tracing::warn!("{warning}");
+        }
         let mark = MarkFile::of(config);
         match mark.read()? {
             Some(Mark::Drained) => {
