@@ -80,6 +80,7 @@ bench:
 	for policy in dea diego; do
 	  "$${CARGO_TARGET_DIR:-target}/release/vendue" bench cluster --cells 1000 --requests 1000 --policy $$policy
 	done
+	"$${CARGO_TARGET_DIR:-target}/release/vendue" bench apps
 
 tools:
 	@scripts/setup.sh tools

@@ -154,6 +154,8 @@ pub(crate) struct App {
     pub(crate) new_in: u32,
     /// What is stored is older than what runs: nothing is done until somebody puts it again.
     pub(crate) went_back: bool,
+    /// That is so only because a newer version ran than is known to be stored: once that one is shown, it is over.
+    pub(crate) behind: bool,
     /// The value could not be read.
     pub(crate) unreadable: bool,
     /// The state in memory is not stored yet.
@@ -168,6 +170,8 @@ pub(crate) struct App {
     pub(crate) failing: Option<String>,
     /// Why something of it was not placed last.
     pub(crate) unplaced: Option<String>,
+    /// How the instance ended that crashed last.
+    pub(crate) crash: Option<String>,
     decided_ms: u64,
     due_ms: u64,
     /// It was not shown yet since the watch began again.
@@ -192,6 +196,7 @@ impl App {
             wanted_before: instances,
             new_in: 0,
             went_back: false,
+            behind: false,
             unreadable: false,
             unsaved: false,
             saved_ms: 0,
@@ -201,6 +206,7 @@ impl App {
             progress: (0, now_ms),
             failing: None,
             unplaced: None,
+            crash: None,
             decided_ms: 0,
             due_ms: u64::MAX,
             unshown: false,
@@ -250,6 +256,12 @@ impl App {
         let counted = (0..).zip(&self.slots).filter(|(_, slot)| slot.crashes > 0);
         let stored = counted.map(|(index, slot)| (index, slot.crashes));
         stored.take(crate::stored::MAX_STORED_CRASHES).collect()
+    }
+
+    /// How the last crash ended, to be put behind a word; empty if that is not known.
+    pub(crate) fn last_crash(&self) -> String {
+        let how = self.crash.as_ref();
+        how.map_or_else(String::new, |how| format!(" (last: {how})"))
     }
 
     fn pause_ms(&self) -> u64 {

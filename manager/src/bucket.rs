@@ -1,22 +1,20 @@
 //! The bucket: what its watch shows, and what each value changes.
 
+mod records;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
-use placement::MAX_INSTANCES;
-use shared::wire::{Event, kind, parse_indices, to_bytes};
+use shared::wire::{Event, kind, to_bytes};
 
 use crate::{
-    apps::{App, OpenWave, WavePhase},
+    apps::App,
     ids::{AppId, AppUid, BucketId},
     io::WriteResult,
     lease::LeaseChange,
     office,
     parts::{Parts, Purpose},
-    stored::{
-        AppRecord, FORMAT, LeaseRecord, MetaRecord, RolloutRecord, StateRecord, StoredKey,
-        Unusable, read_stored,
-    },
+    stored::{AppRecord, FORMAT, LeaseRecord, MetaRecord, StoredKey, Unusable, read_stored},
     waves,
 };
 
@@ -45,8 +43,8 @@ pub(crate) fn shown(parts: &mut Parts, key: &str, revision: u64, value: Option<&
             parts.bucket.early.insert(stored_key, early);
             Ok(())
         }
-        StoredKey::State(uid) => state(parts, uid, revision, value),
-        StoredKey::Rollout(uid) => rollout(parts, uid, revision, value),
+        StoredKey::State(uid) => records::state(parts, uid, revision, value),
+        StoredKey::Rollout(uid) => records::rollout(parts, uid, revision, value),
         // read by commands only
         StoredKey::History(..) => Ok(()),
     };
@@ -189,10 +187,10 @@ fn app(
 /// Reads what was shown of an app before it was.
 fn early(parts: &mut Parts, uid: AppUid) -> Result<(), Unusable> {
     if let Some((revision, value)) = parts.bucket.early.remove(&StoredKey::State(uid)) {
-        state(parts, uid, revision, value.as_ref())?;
+        records::state(parts, uid, revision, value.as_ref())?;
     }
     if let Some((revision, value)) = parts.bucket.early.remove(&StoredKey::Rollout(uid)) {
-        rollout(parts, uid, revision, value.as_ref())?;
+        records::rollout(parts, uid, revision, value.as_ref())?;
     }
     Ok(())
 }
@@ -216,8 +214,8 @@ fn changed(parts: &mut Parts, id: AppId, record: AppRecord, revision: u64) {
         app.record = record;
         return went_back(parts, id, highest);
     }
-    // somebody has put it after the bucket was restored
-    app.went_back &= !live;
+    // somebody has put it after the bucket was restored, or only this manager's view was older than what ran
+    app.went_back &= !live && !app.behind;
     if record.version > app.record.version {
         for slot in &mut app.slots {
             (slot.crashes, slot.given_up, slot.due_ms) = (0, false, 0);
@@ -279,132 +277,12 @@ pub(crate) fn went_back(parts: &mut Parts, id: AppId, highest: u32) {
     if std::mem::replace(&mut app.went_back, true) {
         return;
     }
+    app.behind = app.record.version < highest;
     let (name, version) = (Arc::clone(&app.name), app.record.version);
     let why = format!(
         "version {version} is stored, but {highest} ran: nothing is started or stopped until the app is put again"
     );
     parts.tell_app(kind::WENT_BACK, &name, None, why);
-}
-
-fn state(
-    parts: &mut Parts,
-    uid: AppUid,
-    revision: u64,
-    value: Option<&Bytes>,
-) -> Result<(), Unusable> {
-    let record = match value {
-        Some(value) => read_stored::<StateRecord>(value)?,
-        None => StateRecord::default(),
-    };
-    let held = parts.lease.is_held();
-    let Some(id) = parts.apps.of_uid(uid) else {
-        return Ok(());
-    };
-    let Some(app) = parts.apps.get_mut(id) else {
-        return Ok(());
-    };
-    if app.record.uid != uid || revision <= app.state_revision {
-        return Ok(());
-    }
-    app.state_revision = revision;
-    app.wave = app.wave.max(record.wave);
-    app.acted = app.acted.max(record.acted);
-    if record.wave > 0 && !held {
-        // another manager has begun it
-        app.new_in = 0;
-    }
-    for (index, count) in &record.crashes {
-        if *index < MAX_INSTANCES {
-            let slot = app.slot_mut(*index);
-            slot.crashes = if held {
-                slot.crashes.max(*count)
-            } else {
-                *count
-            };
-        }
-    }
-    let mut open = adopt_waves(app, &record);
-    let known = std::mem::take(&mut app.open).into_iter();
-    let mut dropped: Vec<OpenWave> = Vec::new();
-    for wave in known {
-        parts.outstanding -= wave.indices.len();
-        if !open.iter().any(|other| other.wave == wave.wave) {
-            dropped.push(wave);
-        }
-    }
-    if held {
-        // it knows better than whoever wrote this
-        app.unsaved |= !dropped.is_empty();
-        open.append(&mut dropped);
-    }
-    parts.outstanding += count(&open);
-    app.open = open;
-    for wave in dropped {
-        waves::forget_waiting(parts, id, &wave);
-    }
-    if held {
-        waves::take_up(parts, id);
-    }
-    if let Some(highest) = backwards(parts, id) {
-        went_back(parts, id, highest);
-    }
-    parts.apps.touch(id);
-    Ok(())
-}
-
-fn count(waves: &[OpenWave]) -> usize {
-    waves.iter().map(|wave| wave.indices.len()).sum()
-}
-
-/// The highest version that was acted on, if the stored one is lower.
-fn backwards(parts: &Parts, id: AppId) -> Option<u32> {
-    let app = parts.apps.get(id)?;
-    (app.record.version < app.acted).then_some(app.acted)
-}
-
-/// The open waves as they are stored; what this manager knows of one stays.
-fn adopt_waves(app: &App, record: &StateRecord) -> Vec<OpenWave> {
-    let known = |wave: u32| app.open.iter().find(|open| open.wave == wave);
-    let read = |stored: &crate::stored::StoredWave| {
-        if let Some(open) = known(stored.wave) {
-            return Some(open.clone());
-        }
-        let indices = parse_indices(&stored.indices, MAX_INSTANCES as usize)?;
-        if indices.iter().any(|index| *index >= MAX_INSTANCES) {
-            return None;
-        }
-        Some(OpenWave {
-            wave: stored.wave,
-            version: stored.version,
-            instances: stored.instances,
-            indices,
-            phase: WavePhase::Held,
-            tries: 0,
-            adopted: true,
-        })
-    };
-    record.open.iter().filter_map(read).collect()
-}
-
-fn rollout(
-    parts: &mut Parts,
-    uid: AppUid,
-    revision: u64,
-    value: Option<&Bytes>,
-) -> Result<(), Unusable> {
-    let record: Option<RolloutRecord> = value.map(|value| read_stored(value)).transpose()?;
-    let Some(id) = parts.apps.of_uid(uid) else {
-        return Ok(());
-    };
-    let Some(app) = parts.apps.get_mut(id) else {
-        return Ok(());
-    };
-    if app.record.uid == uid && revision > app.rollout_revision {
-        (app.rollout, app.rollout_revision) = (record, revision);
-        app.failing = None;
-        parts.apps.touch(id);
-    }
-    Ok(())
 }
 
 /// The watch ended: everything is shown again.
@@ -501,6 +379,9 @@ fn restored(parts: &mut Parts) {
     for id in ids {
         let version = parts.apps.get(id).map_or(0, |app| app.record.version);
         went_back(parts, id, version);
+        if let Some(app) = parts.apps.get_mut(id) {
+            app.behind = false;
+        }
     }
 }
 

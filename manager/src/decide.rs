@@ -122,7 +122,7 @@ struct Found {
     in_flight: usize,
     /// Indices that it has not reached: whether the old instance runs, the index.
     behind: Vec<(bool, u32)>,
-    /// Indices below the wanted number without a running instance that stays where it is.
+    /// Indices below the wanted number without an instance that is up and stays where it is.
     unwell: usize,
     /// Indices that wait to be stopped because their cells drain.
     draining: Vec<u32>,
@@ -196,7 +196,7 @@ fn one_index(
         return;
     }
     let kept: Vec<Seen> = present.iter().copied().filter(Seen::is_kept).collect();
-    if !present.iter().any(|one| one.runs() && !one.stopping) {
+    if !present.iter().any(|one| one.up && !one.stopping) {
         found.unwell += 1;
     }
     if let [one] = present.as_slice()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use placement::{HealthCheck, Invalid, Kind, MAX_INSTANCES, Request, Span};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use shared::wire::{WireError, check_version, code, parse};
+use shared::wire::{WireError, check_version, code, parse, unknown_fields};
 
 use crate::rules::{CrashPolicy, UpdateRules, check_rules};
 
@@ -29,6 +29,10 @@ pub struct AppDefinition {
     /// How a new version replaces the old one.
     #[serde(default, skip_serializing_if = "is_default")]
     pub update: UpdateRules,
+}
+
+fn is_missing(error: &WireError) -> bool {
+    error.message.contains("missing field")
 }
 
 fn is_own(field: &str) -> bool {
@@ -60,12 +64,19 @@ impl AppDefinition {
         }
         check_version(body)?;
         let mut unknown = Vec::new();
-        let mut template: Request = parse(body, &mut unknown)?;
+        let parsed = parse(body, &mut unknown);
+        let missing = parsed.as_ref().err().filter(|error| is_missing(error));
+        if missing.is_some() {
+            // a misspelt field is why another one seems to be missing
+            unknown = unknown_fields::<Request>(body);
+        }
         let own = |field: &str| is_own(field.split('.').next().unwrap_or_default());
         if let Some(field) = unknown.iter().find(|field| !own(field)) {
-            let expected = "a field of a start request, crash or update";
+            let also = missing.map_or(String::new(), |error| format!("; also: {}", error.message));
+            let expected = format!("a field of a start request, crash or update{also}");
             return Err(Invalid::new(field.as_str(), "the field", expected).into());
         }
+        let mut template: Request = parsed?;
         let OwnFields { crash, update } = shared::wire::read(body)?;
         let instances = template.instances;
         check_template(&template)?;
@@ -98,9 +109,18 @@ impl AppDefinition {
         map
     }
 
-    /// The same with the names of the variables of the environment instead of their values.
+    /// The same with the names of the variables of the environment instead of their values, and the address of a source
+    /// without credentials.
     pub fn shown(&self) -> Map<String, Value> {
         let mut map = self.written();
+        let run = self.template.run.as_ref();
+        if let Some(source) = run.and_then(|run| run.source.as_ref())
+            && let Some(url) = map
+                .get_mut("run")
+                .and_then(|run| run.pointer_mut("/source/url"))
+        {
+            *url = source.shown_url().into();
+        }
         let env = map.get_mut("run").and_then(|run| run.get_mut("env"));
         if let Some(env) = env
             && let Value::Object(variables) = env

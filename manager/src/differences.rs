@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use placement::cut;
+use placement::{cut, shown_url};
 use serde_json::{Map, Value};
 use shared::wire::FieldChange;
 
@@ -15,6 +15,8 @@ const MAX_VALUE: usize = 400;
 /// Stands for the value of a variable of the environment.
 const HIDDEN: &str = "(hidden)";
 const ENVIRONMENT: &str = "run.env.";
+/// It may have credentials.
+const SOURCE: &str = "run.source.url";
 
 /// What is different.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -86,6 +88,9 @@ fn fields(map: &Map<String, Value>) -> BTreeMap<String, Value> {
 fn told(name: &str, value: &Value) -> Value {
     if name.starts_with(ENVIRONMENT) {
         return HIDDEN.into();
+    }
+    if name == SOURCE {
+        return shown_url(value.as_str().unwrap_or_default()).into();
     }
     let text = value.to_string();
     if text.len() > MAX_VALUE {

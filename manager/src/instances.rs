@@ -37,6 +37,8 @@ pub(crate) struct Managed {
     pub(crate) wave: u32,
     pub(crate) cell: Option<CellId>,
     pub(crate) life: Life,
+    /// It runs, and has not passed its check of readiness.
+    pub(crate) unready: bool,
     /// Its cell is lost and may still run it.
     pub(crate) suspect: bool,
     /// Since when it is in this state, by this process's clock.
@@ -67,6 +69,7 @@ impl Managed {
             wave,
             cell: None,
             life: Life::Asked,
+            unready: false,
             suspect: false,
             since_ms: now_ms,
             stop_ms: 0,
@@ -79,6 +82,11 @@ impl Managed {
     /// Its cell says that it was there at this version of its state.
     pub(crate) fn was_there(&mut self, seq: u64) {
         self.there_seq = self.there_seq.min(seq);
+    }
+
+    /// It runs and may be used.
+    pub(crate) fn is_up(&self) -> bool {
+        self.life == Life::Running && !self.unready
     }
 
     /// Its cell has said that it was there.

@@ -35,6 +35,8 @@ pub(crate) struct Seen {
     pub(crate) cell: Option<CellId>,
     pub(crate) life: Life,
     pub(crate) since_ms: u64,
+    /// It runs and may be used.
+    pub(crate) up: bool,
     pub(crate) suspect: bool,
     pub(crate) draining: bool,
     pub(crate) stopping: bool,
@@ -62,9 +64,9 @@ impl Seen {
         self.life == Life::Running
     }
 
-    /// Whether it has run for this long.
+    /// Whether it has been up for this long.
     pub(crate) fn is_healthy(&self, now_ms: u64, for_ms: u64) -> bool {
-        self.runs() && now_ms >= self.since_ms + for_ms
+        self.up && now_ms >= self.since_ms + for_ms
     }
 }
 
@@ -79,6 +81,7 @@ impl Scene<'_> {
             cell: instance.cell,
             life: instance.life,
             since_ms: instance.since_ms,
+            up: instance.is_up(),
             suspect: instance.suspect,
             draining: place.is_some_and(|place| place.draining),
             stopping: recently || instance.life == Life::Stopping,

@@ -13,7 +13,7 @@ use crate::{
     bucket,
     cells::ListPart,
     clocks::ttl_ms,
-    ids::{CellId, QuestionId, WaveId},
+    ids::{AppId, CellId, QuestionId, WaveId},
     instances::{Life, Managed},
     io::CellHeard,
     parts::Parts,
@@ -248,13 +248,22 @@ fn one_listed(parts: &mut Parts, cell: CellId, (seq, serial): (u64, u32), listed
         } else {
             0
         };
-        return ended(parts, id, crashed.then_some(ran_ms));
+        let how = listed.ended.as_deref();
+        return ended(parts, id, crashed.then_some(Crash { ran_ms, how }));
     };
     known.was_there(seq);
     known.list = serial;
-    let since_ms = now_ms.saturating_sub(listed.age_ms);
-    if known.life != life || known.suspect || known.cell != Some(cell) {
+    let unready = listed.ready == Some(false);
+    let becomes_ready = known.life == life && known.unready && !unready;
+    let since_ms = if becomes_ready {
+        now_ms
+    } else {
+        now_ms.saturating_sub(listed.age_ms)
+    };
+    let is_new = known.life != life || known.unready != unready;
+    if is_new || known.suspect || known.cell != Some(cell) {
         (known.life, known.suspect, known.since_ms) = (life, false, since_ms);
+        known.unready = unready;
         let app = known.app;
         parts.apps.touch(app);
         parts.put_on(id, cell);
@@ -287,12 +296,23 @@ fn adopt(parts: &mut Parts, cell: CellId, listed: &Instance, life: Life) -> bool
     let numbers = (listed.index, wave.version, wave.wave);
     let mut instance = Managed::asked(app, wave.uid, numbers, parts.now_ms);
     (instance.cell, instance.life) = (Some(cell), life);
+    instance.unready = listed.ready == Some(false);
     instance.since_ms = parts.now_ms.saturating_sub(listed.age_ms);
     parts.enter(listed.instance, instance);
     if present && wave.version > stored {
-        bucket::went_back(parts, app, wave.version);
+        newer_runs(parts, app, wave.version);
     }
     true
+}
+
+/// A newer version runs than is known to be stored. While the bucket is read again, what is stored is not known.
+fn newer_runs(parts: &mut Parts, id: AppId, version: u32) {
+    if parts.bucket.ready {
+        return bucket::went_back(parts, id, version);
+    }
+    if let Some(app) = parts.apps.get_mut(id) {
+        app.acted = app.acted.max(version);
+    }
 }
 
 /// An event of a cell.
@@ -309,13 +329,18 @@ pub(crate) fn told(parts: &mut Parts, event: &Event) {
         let Some(id) = one.instance else {
             continue;
         };
-        let ran_ms = one.ran.map_or(0, |ran| millis(ran.0));
+        let crash = Crash {
+            ran_ms: one.ran.map_or(0, |ran| millis(ran.0)),
+            how: one.ended.as_deref(),
+        };
         match event.kind.as_str() {
             kind::RUNNING => alive(parts, id, on, Life::Running),
+            kind::READY => readiness(parts, id, on, true),
+            kind::NOT_READY => readiness(parts, id, on, false),
             kind::RESTARTED => alive(parts, id, on, Life::Starting),
             kind::CRASHED if !one.is_final => alive(parts, id, on, Life::Restarting),
             kind::STOPPED => ended(parts, id, None),
-            kind::EXITED | kind::CRASHED if one.is_final => ended(parts, id, Some(ran_ms)),
+            kind::EXITED | kind::CRASHED if one.is_final => ended(parts, id, Some(crash)),
             _ => {}
         }
     }
@@ -344,7 +369,11 @@ fn alive(parts: &mut Parts, id: InstanceId, cell: CellId, life: Life) {
     if known.suspect || known.life == life {
         return;
     }
+    let template = parts.apps.get(known.app);
+    let template = template.and_then(|app| app.template(known.version));
+    let has_check = template.is_some_and(|template| template.ready.is_some());
     (known.life, known.since_ms) = (life, now_ms);
+    known.unready = life == Life::Running && has_check;
     parts.apps.touch(known.app);
     if known.cell.is_none() {
         // the auctioneer's answer may come later, or never: without a cell its end would not be noticed
@@ -353,21 +382,49 @@ fn alive(parts: &mut Parts, id: InstanceId, cell: CellId, life: Life) {
     }
 }
 
-/// An instance has ended for good on its cell: by itself, after it had run for `crashed` milliseconds, or
-/// because it was stopped.
-fn ended(parts: &mut Parts, id: InstanceId, crashed: Option<u64>) {
+/// A running instance is ready, or is not any more.
+fn readiness(parts: &mut Parts, id: InstanceId, cell: CellId, ready: bool) {
+    let life = parts.fleet.get(&id).map(|known| known.life);
+    if matches!(life, None | Some(Life::Restarting | Life::Stopping)) {
+        return;
+    }
+    if ready {
+        // the event that it runs may come after this one
+        alive(parts, id, cell, Life::Running);
+    }
+    let now_ms = parts.now_ms;
+    let Some(known) = parts.fleet.get_mut(&id) else {
+        return;
+    };
+    if known.life == Life::Running && !known.suspect && known.unready == ready {
+        (known.unready, known.since_ms) = (!ready, now_ms);
+        parts.apps.touch(known.app);
+    }
+}
+
+/// How an instance ended that nobody had asked to.
+#[derive(Clone, Copy, Debug)]
+struct Crash<'a> {
+    /// How long it had run, milliseconds.
+    ran_ms: u64,
+    /// In its cell's words, such as `exit 1`.
+    how: Option<&'a str>,
+}
+
+/// An instance has ended for good on its cell: by itself, or because it was stopped.
+fn ended(parts: &mut Parts, id: InstanceId, crash: Option<Crash<'_>>) {
     let Some(instance) = parts.leave(&id) else {
         return;
     };
     parts.room();
     let asked_for = instance.stop_ms > 0 || instance.life == Life::Stopping;
-    if let Some(ran_ms) = crashed.filter(|_| !asked_for && !instance.suspect) {
-        count_crash(parts, &instance, ran_ms);
+    if let Some(crash) = crash.filter(|_| !asked_for && !instance.suspect) {
+        count_crash(parts, &instance, crash);
     }
 }
 
 /// Counts a crash, and says when the index is due again.
-fn count_crash(parts: &mut Parts, instance: &Managed, ran_ms: u64) {
+fn count_crash(parts: &mut Parts, instance: &Managed, crash: Crash<'_>) {
     let (now_ms, id) = (parts.now_ms, instance.app);
     let Some(app) = parts
         .apps
@@ -383,7 +440,7 @@ fn count_crash(parts: &mut Parts, instance: &Managed, ran_ms: u64) {
     parts.counters.crashed += 1;
     let settled_in = millis(definition.update.min_healthy.0).max(1);
     let is_new = instance.version == app.record.version && app.record.before.is_some();
-    let fails = is_new && app.phase().is_none() && ran_ms < settled_in;
+    let fails = is_new && app.phase().is_none() && crash.ran_ms < settled_in;
     let stays = |id: &InstanceId| {
         parts.fleet.get(id).is_some_and(|other| {
             let draining = other
@@ -397,11 +454,12 @@ fn count_crash(parts: &mut Parts, instance: &Managed, ran_ms: u64) {
     let Some(app) = parts.apps.get_mut(id) else {
         return;
     };
+    let how = crash.how.map(placement::cut);
+    app.crash = how.map(std::borrow::Cow::into_owned);
+    app.unsaved = true;
     if fails {
-        let why = format!(
-            "index {} of version {} failed",
-            instance.index, instance.version
-        );
+        let (index, version, last) = (instance.index, instance.version, app.last_crash());
+        let why = format!("index {index} of version {version} failed{last}");
         app.failing.get_or_insert(why);
     }
     let slot = app.slot_mut(instance.index);
@@ -410,17 +468,16 @@ fn count_crash(parts: &mut Parts, instance: &Managed, ran_ms: u64) {
     if !alone {
         return;
     }
-    slot.crashes = policy.count(slot.crashes, ran_ms);
+    slot.crashes = policy.count(slot.crashes, crash.ran_ms);
     let (count, wait) = (slot.crashes, policy.wait_ms(slot.crashes));
     match wait {
         Some(wait) => slot.due_ms = now_ms + wait,
         None => slot.given_up = true,
     }
-    app.unsaved = true;
     if wait.is_none() {
-        let name = Arc::clone(&app.name);
+        let (name, last) = (Arc::clone(&app.name), app.last_crash());
         let why = format!(
-            "crashed {count} times: not started again until the app is restarted, changed or deleted"
+            "crashed {count} times{last}: not started again until the app is restarted, changed or deleted"
         );
         parts.tell_app(kind::GIVEN_UP, &name, Some(instance.index), why);
     }

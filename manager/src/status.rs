@@ -4,7 +4,7 @@ use shared::wire::{AppStatus, Rollout, format_indices};
 
 use crate::{
     apps::{App, Slot},
-    instances::Life,
+    instances::Managed,
     parts::Parts,
     stored::RolloutPhase,
 };
@@ -42,7 +42,7 @@ pub(crate) fn status(app: &App, parts: &Parts) -> AppStatus {
     for slot in app.slots.iter().take(shown) {
         count(slot, parts, &mut status);
     }
-    status.why = why(app, &status, parts.now_ms);
+    status.why = why(app, &status, parts);
     status
 }
 
@@ -62,7 +62,7 @@ fn count(slot: &Slot, parts: &Parts, status: &mut AppStatus) {
     if present.peek().is_none() {
         status.given_up += u32::from(slot.given_up);
         status.crashed += u32::from(slot.crashes > 0 && !slot.given_up);
-    } else if present.any(|one| one.life == Life::Running) {
+    } else if present.any(Managed::is_up) {
         status.running += 1;
     } else {
         status.starting += 1;
@@ -70,7 +70,7 @@ fn count(slot: &Slot, parts: &Parts, status: &mut AppStatus) {
 }
 
 /// The most important reason why not all that is wanted runs in the wanted version.
-fn why(app: &App, status: &AppStatus, now_ms: u64) -> Option<String> {
+fn why(app: &App, status: &AppStatus, parts: &Parts) -> Option<String> {
     if app.unreadable {
         return Some("its stored value cannot be read: put it again".into());
     }
@@ -93,9 +93,9 @@ fn why(app: &App, status: &AppStatus, now_ms: u64) -> Option<String> {
         return None;
     }
     if status.given_up > 0 {
-        let indices = empty(app, |slot| slot.given_up);
+        let (indices, last) = (empty(app, |slot| slot.given_up), app.last_crash());
         return Some(format!(
-            "index {indices} crashed too often and is not started again: restart it or put a new version"
+            "index {indices} crashed too often{last} and is not started again: restart it or put a new version"
         ));
     }
     if let Some(unplaced) = &status.unplaced {
@@ -104,21 +104,30 @@ fn why(app: &App, status: &AppStatus, now_ms: u64) -> Option<String> {
     if status.crashed > 0 {
         let crashed = app.slots.iter().filter(|slot| slot.crashes > 0);
         let due = crashed.map(Slot::ready_ms).min().unwrap_or(0);
-        let wait_s = due.saturating_sub(now_ms).div_ceil(1_000);
-        let indices = empty(app, |slot| slot.crashes > 0);
+        let wait_s = due.saturating_sub(parts.now_ms).div_ceil(1_000);
+        let (indices, last) = (empty(app, |slot| slot.crashes > 0), app.last_crash());
         return Some(format!(
-            "index {indices} crashed; the next start is in {wait_s} s"
+            "index {indices} crashed{last}; the next start is in {wait_s} s"
         ));
     }
-    None
+    let unready = named(app, |slot| {
+        let held = || slot.held.iter().filter_map(|id| parts.fleet.get(id));
+        held().any(|one| one.unready && !one.suspect) && !held().any(Managed::is_up)
+    });
+    unready.map(|indices| format!("index {indices} runs and is not ready"))
 }
 
 /// The first indices of this kind where nothing is.
 fn empty(app: &App, which: impl Fn(&Slot) -> bool) -> String {
+    named(app, |slot| slot.held.is_empty() && which(slot)).unwrap_or_default()
+}
+
+/// The first indices of this kind; none if there is none.
+fn named(app: &App, which: impl Fn(&Slot) -> bool) -> Option<String> {
     let slots = (0..).zip(&app.slots);
-    let found = slots.filter(|(_, slot)| slot.held.is_empty() && which(slot));
+    let found = slots.filter(|(_, slot)| which(slot));
     let mut indices: Vec<u32> = found.map(|(index, _)| index).take(NAMED + 1).collect();
     let more = if indices.len() > NAMED { " …" } else { "" };
     indices.truncate(NAMED);
-    format!("{}{more}", format_indices(indices))
+    (!indices.is_empty()).then(|| format!("{}{more}", format_indices(indices)))
 }

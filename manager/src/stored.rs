@@ -198,6 +198,12 @@ pub struct StateRecord {
     /// Crashes in a row, by index.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub crashes: BTreeMap<u32, u32>,
+    /// How the instance ended that crashed last, such as `exit 1`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crash: Option<String>,
+    /// Why something of it was not placed last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unplaced: Option<String>,
 }
 
 /// How a rollout ended.

@@ -45,6 +45,12 @@ pub(crate) fn begin(parts: &mut Parts, id: AppId, starts: Vec<VersionIndices>) {
         return;
     };
     app.acted = app.acted.max(app.record.version);
+    if app.record.restored && app.state_revision == 0 {
+        // which waves there were before the bucket was lost is not known, and whoever remembers the id of one takes
+        // another one of that id for a repeat
+        let far = u32::try_from(parts.random.draw() >> 33).unwrap_or_default();
+        app.wave = app.wave.max(far);
+    }
     for (version, mut indices) in starts {
         indices.sort_unstable();
         for index in &indices {
@@ -81,6 +87,8 @@ pub(crate) fn save(parts: &mut Parts, id: AppId) {
         acted: app.acted,
         open: app.open.iter().map(OpenWave::stored).collect(),
         crashes: app.crashes(),
+        crash: app.crash.clone(),
+        unplaced: app.unplaced.clone(),
     };
     (app.unsaved, app.saved_ms) = (false, now_ms);
     let (uid, expected) = (app.record.uid, Some(app.state_revision));

@@ -10,6 +10,7 @@ use crate::{
     near::Item,
     resources::{Amounts, MAX_AMOUNT, Resource},
     secret::{MAX_SECRETS, Secret},
+    source::RunSource,
     times::{Span, Stamp},
     traits::Trait,
     words::shorten,
@@ -76,7 +77,8 @@ pub struct Request {
     /// Volume drivers it needs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volume_drivers: Vec<String>,
-    /// The blob from which it is made, for cells that have it cached.
+    /// The blob from which it is made, for cells that have it cached; none = that of [`Run::source`], see
+    /// [`Request::blob`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_blob: Option<String>,
     /// The tenant.
@@ -168,6 +170,9 @@ pub struct Run {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub secrets: Vec<Secret>,
+    /// The archive that it is made from; the cell fetches and unpacks it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<RunSource>,
 }
 
 /// One instance to be placed: a request and an index of it.
@@ -236,6 +241,13 @@ impl Request {
             needs[Resource::Cpu] = Amounts::NO_NEED;
         }
         needs
+    }
+
+    /// The blob that it is made from, as cells name it in their cached blobs: the one it gives, else the SHA-256 of its
+    /// source.
+    pub fn blob(&self) -> Option<&String> {
+        let source = || Some(&self.run.as_ref()?.source.as_ref()?.sha256);
+        self.source_blob.as_ref().or_else(source)
     }
 
     /// The jobs of this request, in the order of their indices (as given, or 0..instances).
@@ -423,6 +435,9 @@ impl Run {
         check_count("run.secrets", self.secrets.len(), MAX_SECRETS)?;
         for (n, secret) in self.secrets.iter().enumerate() {
             secret.check(&format!("run.secrets[{n}]"))?;
+        }
+        if let Some(source) = &self.source {
+            source.check("run.source")?;
         }
         let words = self.command.iter().map(String::len);
         let variables = self

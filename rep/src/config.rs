@@ -87,6 +87,11 @@ pub struct ProcessConfig {
     /// The directory below which files are that requests may name as secrets (default: none, and no instance
     /// with secrets is accepted).
     pub secrets: Option<PathBuf>,
+    /// How much of what instances are made from (`run.source`) is kept below `state_dir`, MiB (default 1,024); 0, and
+    /// without `state_dir`, nothing is.
+    pub source_cache_mb: u64,
+    /// How long an instance's source may take until it is fetched and unpacked (default 2 min).
+    pub source_timeout: Span,
     /// The ports for instances that ask for one, first and last (default 61001 to 65535, outside
     /// the ranges from which systems choose ports themselves).
     pub ports: (u16, u16),
@@ -154,6 +159,8 @@ pub struct SimulatedConfig {
     pub healthy: Span,
     /// How long a task takes; absent = it never ends.
     pub task: Option<Span>,
+    /// How long an LRP runs before it ends with exit code 0; absent = it never ends.
+    pub lrp: Option<Span>,
     /// This many apps, `held-0` and so on, have an instance of 1 MiB on the cell from the start.
     pub apps: usize,
 }
@@ -280,6 +287,12 @@ impl Default for ExecutorKind {
 /// Users that stand for others in many programs: nobody, and "no user" in 16 and 32 bits.
 const NO_USERS: [u32; 3] = [65_534, 65_535, u32::MAX];
 
+/// The largest cache of sources.
+const MAX_CACHE_MB: u64 = 1 << 30;
+/// The bounds of the time for a source.
+const MIN_SOURCE_TIMEOUT: Duration = Duration::from_millis(100);
+const MAX_SOURCE_TIMEOUT: Duration = Duration::from_secs(86_400);
+
 impl ProcessConfig {
     fn check(&self) -> Result<(), Invalid> {
         let range = |value: &dyn std::fmt::Debug| format!("{value:?}");
@@ -301,6 +314,19 @@ impl ProcessConfig {
                 return Err(Invalid::new(field, 0, expected));
             }
         }
+        if self.source_cache_mb > MAX_CACHE_MB {
+            let expected = format!("at most {MAX_CACHE_MB} MiB");
+            let value = self.source_cache_mb;
+            return Err(Invalid::new("executor.source_cache_mb", value, expected));
+        }
+        if !(MIN_SOURCE_TIMEOUT..=MAX_SOURCE_TIMEOUT).contains(&self.source_timeout.0) {
+            let value = self.source_timeout;
+            return Err(Invalid::new(
+                "executor.source_timeout",
+                value,
+                "100ms to 24h",
+            ));
+        }
         for (field, value, least) in [
             ("executor.max_processes", self.max_processes, 1),
             ("executor.max_files", self.max_files, 16),
@@ -320,6 +346,8 @@ impl Default for ProcessConfig {
             users: (70_000, 79_999),
             state_dir: None,
             secrets: None,
+            source_cache_mb: 1_024,
+            source_timeout: seconds::<120>(),
             ports: (61_001, 65_535),
             supervisor: None,
             memory: MemoryLimit::Auto,
@@ -442,6 +470,14 @@ mod tests {
             (
                 "executor.users",
                 r#""executor":{"kind":"process","users":[65000,66000]}"#,
+            ),
+            (
+                "executor.source_timeout",
+                r#""executor":{"kind":"process","source_timeout":"0s"}"#,
+            ),
+            (
+                "executor.source_cache_mb",
+                r#""executor":{"kind":"process","source_cache_mb":99999999999}"#,
             ),
             (
                 "executor.memory_if_zero",

@@ -27,7 +27,7 @@ pub use self::{
     lifecycle::{HEALTHY_MS, RESTART_DELAYS_MS},
     room::check_work,
 };
-use self::{checks::Timer, drain::Drain, entry::Entry, room::request_of};
+use self::{attributes::Blobs, checks::Timer, drain::Drain, entry::Entry, room::request_of};
 use crate::history::History;
 
 /// How many of the ids accepted last are in an advertisement …
@@ -55,6 +55,7 @@ pub struct Ledger {
     /// What is due for instances with checks.
     timers: BTreeSet<(u64, InstanceId, Timer)>,
     drain: Drain,
+    blobs: Blobs,
     actions: Vec<Action>,
     /// Whether an instance without a command can be started.
     needs_run: bool,
@@ -67,6 +68,7 @@ impl Ledger {
     pub fn new(mut cell: Cell, incarnation: Incarnation, address: impl Into<String>) -> Self {
         cell.available = cell.total.clone();
         Self {
+            blobs: Blobs::of(&cell),
             cell,
             incarnation,
             address: address.into(),

@@ -19,6 +19,7 @@ mod secrets;
 mod service;
 mod shell;
 pub mod sim;
+mod sources;
 mod subscriptions;
 pub mod supervisor;
 mod tree;

@@ -45,6 +45,8 @@ pub enum CellInput {
     NotSent,
     /// The executor reports about an instance.
     Report(ExecutorReport),
+    /// These sources are what the executor has now, by their SHA-256.
+    Cached(Vec<String>),
     /// An advertisement under the cell's name, its own or another rep's.
     Advertised(Envelope),
     /// The answer to [`CellOutput::AskNamesake`], its own or another rep's.
@@ -148,6 +150,7 @@ impl CellMachine {
             // auctioneers may lack this version: until it is sent, a bid must not say `unchanged`
             CellInput::NotSent => self.advertiser.not_sent(),
             CellInput::Report(report) => self.ledger.report(now_ms, report),
+            CellInput::Cached(blobs) => self.ledger.cached(blobs),
             CellInput::Advertised(advert) => {
                 // ages, not times: two reps have different clocks, and both ages begin at 0
                 if self.namesakes.advertised(now_ms - self.born_ms, &advert) {

@@ -37,6 +37,12 @@ pub(crate) struct Counters {
     pub(crate) reply_subject: AtomicU64,
     /// Lines of output not published because of the rate limit.
     pub(crate) lines: AtomicU64,
+    /// Sources fetched for instances.
+    pub(crate) sources_fetched: AtomicU64,
+    /// Sources that the cell had already.
+    pub(crate) sources_cached: AtomicU64,
+    /// Sources that an instance did not get.
+    pub(crate) sources_failed: AtomicU64,
     /// What the server's permissions refused.
     pub(crate) violations: PermissionViolations,
 }
@@ -294,6 +300,9 @@ impl Counters {
             "dropped_not_permitted": self.violations.count(),
             "dropped_reply_subject": self.reply_subject.load(Ordering::Relaxed),
             "dropped_lines": self.lines.load(Ordering::Relaxed),
+            "sources_fetched": self.sources_fetched.load(Ordering::Relaxed),
+            "sources_cached": self.sources_cached.load(Ordering::Relaxed),
+            "sources_failed": self.sources_failed.load(Ordering::Relaxed),
         })
     }
 }

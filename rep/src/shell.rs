@@ -228,6 +228,9 @@ impl Shell {
     /// Carries out the machine's outputs until there are none.
     pub(crate) fn settle(&mut self) {
         let now_ms = self.now_ms();
+        if let Some(blobs) = self.executor.cached_blobs() {
+            self.machine.take(now_ms, CellInput::Cached(blobs));
+        }
         loop {
             for report in self.executor.due(now_ms) {
                 self.machine.take(now_ms, CellInput::Report(report));

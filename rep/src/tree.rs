@@ -4,8 +4,12 @@
 use std::{
     collections::HashSet,
     ffi::{CStr, CString},
+    fs::{File, Metadata},
     io,
-    os::fd::{AsFd, OwnedFd},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::fs::MetadataExt,
+    },
     path::Path,
 };
 
@@ -18,7 +22,7 @@ use uuid::Uuid;
 /// Names read at once, so that a directory of any size takes little memory.
 const BATCH: usize = 1_024;
 /// The deepest directory that is measured; each level takes an open file.
-const DEEPEST: usize = 128;
+pub(crate) const DEEPEST: usize = 128;
 
 /// The most files and directories of an instance.
 pub(crate) const MOST_FILES: u64 = 200_000;
@@ -150,6 +154,13 @@ fn some_names(directory: &OwnedFd) -> io::Result<Vec<CString>> {
         }
     }
     Ok(names)
+}
+
+/// Whether this open file is what stands there, and no other one that has its name by now.
+pub(crate) fn is_at(open: &File, path: &Path) -> bool {
+    let inode = |m: Metadata| (m.dev(), m.ino());
+    let open = open.metadata().map(inode).ok();
+    open.is_some() && open == std::fs::symlink_metadata(path).map(inode).ok()
 }
 
 fn open_directory(from: impl AsFd, path: impl rustix::path::Arg) -> io::Result<OwnedFd> {

@@ -81,13 +81,15 @@ struct File {
 }
 
 /// The fields that only the simulator reads.
-const SIMULATOR: [&str; 13] = [
+const SIMULATOR: [&str; 15] = [
+    "apps",
     "array",
     "auctioneers",
     "adverts",
     "description",
     "duration",
     "faults",
+    "managers",
     "network",
     "policies",
     "price_per_cell_hour",

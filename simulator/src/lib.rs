@@ -10,9 +10,11 @@
 //! share with the simulator only the event queue, the random numbers and the form of the result.
 
 pub mod auctions_2014;
+mod bucket;
 pub mod check;
 pub mod demand;
 mod fields;
+mod manager_driver;
 pub mod measure;
 pub mod network;
 pub mod outcome;
@@ -65,7 +67,7 @@ pub fn run(
     let label = &contender.label;
     match &contender.decider {
         Decider::Policy(policy) => {
-            check(&demands, policy)?;
+            check(scenario, &demands, policy)?;
             Ok(world::run(
                 scenario, label, policy, &demands, settings, watch,
             ))
@@ -118,12 +120,20 @@ fn run_auctions_2014(
 }
 
 /// Rejects requests that the policy cannot decide.
-fn check(demands: &[Demand], policy: &placement::Policy) -> Result<(), ScenarioError> {
-    for request in demands.iter().filter_map(Demand::request) {
+fn check(
+    scenario: &Scenario,
+    demands: &[Demand],
+    policy: &placement::Policy,
+) -> Result<(), ScenarioError> {
+    let requests = demands.iter().filter_map(Demand::request);
+    let requests = requests.map(|request| (format!("request {}", request.id), request));
+    let apps = scenario.definitions();
+    let apps = apps.map(|put| (format!("app {}", put.app()), &put.template));
+    for (what, request) in requests.chain(apps) {
         policy
             .check_request(request)
             .map_err(|e| ScenarioError::Field {
-                at: format!("request {}: {}", request.id, e.field),
+                at: format!("{what}: {}", e.field),
                 message: format!("{} is not allowed; expected {}", e.value, e.expected),
             })?;
     }

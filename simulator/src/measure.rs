@@ -2,6 +2,7 @@
 
 mod meter;
 
+pub(crate) use meter::Gauge;
 pub use meter::{Load, Meter};
 
 use crate::outcome::{Balance, Histogram, Spread};

@@ -144,8 +144,44 @@ pub struct Figures {
     pub spare_cells: u64,
     /// The cost of these cells over the run, if the scenario has a price per cell and hour.
     pub saved: Option<f64>,
+    /// What managers kept running, if the scenario has managers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Kept>,
     /// Figures that only some scenarios have, by name (`stopped`, `communications`, …).
     pub extra: BTreeMap<String, f64>,
+}
+
+/// What managers kept running. An index *runs* while one of its instances runs on a cell that is not cut off.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Kept {
+    /// Indices that are wanted at the end.
+    pub wanted: u64,
+    /// Indices that are wanted and do not run.
+    pub missing: OverTime,
+    /// How often an index ceased to run though no manager had stopped it: with its cell, or by a drain's deadline.
+    pub lost: u64,
+    /// Of these, how many have not run again.
+    pub unrecovered: u64,
+    /// From such a loss until the index runs again, milliseconds.
+    pub recovery_ms: Spread,
+    /// From when an index is wanted first (the app is put or scaled up) until it runs, milliseconds.
+    pub start_ms: Spread,
+    /// How often more than one instance of an index and version ran at a time, on any cells.
+    pub duplicates: u64,
+    /// The longest of these times, milliseconds.
+    pub longest_duplicate_ms: u64,
+    /// The instances too many over time, instance-seconds.
+    pub duplicate_s: f64,
+    /// Rollouts that were completed.
+    pub rollouts: u64,
+    /// Rollouts that were not, at the end.
+    pub rollouts_unfinished: u64,
+    /// From when a new version is stored until every index runs in it and nothing else does, milliseconds.
+    pub rollout_ms: Spread,
+    /// Commands that managers refused.
+    pub refused_commands: u64,
+    /// What managers sent and heard, over NATS and with the bucket.
+    pub traffic: Traffic,
 }
 
 /// Messages and their size.
@@ -256,6 +292,9 @@ pub struct Sample {
     pub instances: u64,
     /// Instances without an outcome.
     pub waiting: u64,
+    /// Indices that managers are to keep running and that do not run.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub missing: u64,
     /// Share of all memory that is used, 0 to 1.
     pub used: f64,
     /// Share of memory used on the emptiest cell.
@@ -272,4 +311,9 @@ pub struct Sample {
     pub empty_cells: u64,
     /// Cells that are up.
     pub cells: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }

@@ -2,6 +2,7 @@
 //!
 //! The format is that of `vendue place` with more fields; docs/SIMULATOR.md lists them.
 
+mod apps;
 mod contender;
 mod fault;
 mod network;
@@ -11,24 +12,26 @@ pub mod recording;
 use std::{collections::BTreeSet, sync::Arc};
 
 use advertiser::Cadence;
+use manager::{AppCommand, AppDefinition};
 use placement::{Cell, Job, Kind, Request, Resources, Span};
 use scenarios::{OfflineAuction, ScenarioError};
 use serde::Deserialize;
 use serde_json::Value;
 
 pub use self::{
+    apps::Command,
     contender::{AUCTIONS_2014, Contender, Decider},
     fault::{Fault, FaultKind, Target},
 };
 use crate::{
-    demand::{Demand, DemandAction},
+    demand::{self, Demand, DemandAction},
     fields,
     network::Network,
     workload::{self, WorkloadTable},
 };
 
-/// The most cells times auctioneers of a scenario.
-const MAX_LINKS: usize = 1_000_000;
+/// The most cells times auctioneers and managers of a scenario.
+const MAX_LINKS: u64 = 1_000_000;
 
 /// A scenario, checked.
 #[derive(Clone, Debug)]
@@ -45,6 +48,10 @@ pub struct Scenario {
     pub duration_ms: Option<u64>,
     /// How many auctioneers.
     pub auctioneers: u32,
+    /// How many managers.
+    pub managers: u32,
+    /// What the managers are told, sorted by time.
+    pub commands: Vec<Command>,
     /// The price of a cell for an hour.
     pub price_per_cell_hour: Option<f64>,
     /// The most requests of one moment in one message.
@@ -78,6 +85,10 @@ struct SimulatorFields {
     duration: Option<Span>,
     #[serde(default = "one")]
     auctioneers: u32,
+    #[serde(default)]
+    managers: u32,
+    #[serde(default)]
+    apps: Vec<apps::AppsTable>,
     #[serde(default)]
     price_per_cell_hour: Option<f64>,
     #[serde(default = "one_request")]
@@ -127,7 +138,10 @@ impl Scenario {
         }
         let faults = std::mem::take(&mut file.faults).into_iter().enumerate();
         let faults = faults
-            .map(|(i, fault)| fault.check(&format!("faults[{i}]"), &base.cells, file.auctioneers))
+            .map(|(i, fault)| {
+                let roles = (file.auctioneers, file.managers);
+                fault.check(&format!("faults[{i}]"), &base.cells, roles)
+            })
             .collect::<Result<_, _>>()?;
         Self {
             base,
@@ -140,6 +154,8 @@ impl Scenario {
             warnings: Vec::new(),
             description: file.description,
             auctioneers: file.auctioneers,
+            managers: file.managers,
+            commands: apps::commands(file.apps)?,
             price_per_cell_hour: file.price_per_cell_hour,
             array: file.array,
             start_takes: file.start_takes,
@@ -166,16 +182,7 @@ impl Scenario {
     }
 
     fn check(mut self) -> Result<Self, ScenarioError> {
-        let links = self.base.cells.len() * self.auctioneers as usize;
-        if self.auctioneers == 0 || links > MAX_LINKS {
-            let expected =
-                format!("1 or more, and at most {MAX_LINKS} pairs of an auctioneer and a cell");
-            return Err(read::wrong(
-                "auctioneers",
-                &self.auctioneers.into(),
-                &expected,
-            ));
-        }
+        self.check_roles()?;
         if !(1..=10_000).contains(&self.array) {
             return Err(read::wrong(
                 "array",
@@ -198,6 +205,54 @@ impl Scenario {
         Ok(self)
     }
 
+    fn check_roles(&self) -> Result<(), ScenarioError> {
+        let roles = u64::from(self.auctioneers) + u64::from(self.managers);
+        if self.auctioneers == 0 || self.base.cells.len() as u64 * roles > MAX_LINKS {
+            let expected = format!(
+                "1 or more, and at most {MAX_LINKS} pairs of an auctioneer or a manager and a cell"
+            );
+            return Err(read::wrong(
+                "auctioneers",
+                &self.auctioneers.into(),
+                &expected,
+            ));
+        }
+        if self.managers == 0 && !self.commands.is_empty() {
+            let expected = "1 or more: [[apps]] are kept by managers";
+            return Err(read::wrong("managers", &0.into(), expected));
+        }
+        if self.managers == 0 {
+            return Ok(());
+        }
+        let missing = |at: &str, message: &str| ScenarioError::Field {
+            at: at.into(),
+            message: message.into(),
+        };
+        if self.duration_ms.is_none() {
+            return Err(missing(
+                "duration",
+                "missing; expected the time at which the run ends: managers never end it",
+            ));
+        }
+        if self.restart_lost_after_ms.is_some() {
+            return Err(missing(
+                "restart_lost_after",
+                "expected no such field beside managers, who replace what is lost",
+            ));
+        }
+        let of_2014 =
+            |contender: &&Contender| matches!(contender.decider, Decider::Auctions2014(_));
+        if let Some(contender) = self.contenders.iter().find(of_2014) {
+            let expected = "policies only: there were no managers in the auctions of 2014";
+            return Err(read::wrong(
+                "policies",
+                &contender.label.as_str().into(),
+                expected,
+            ));
+        }
+        Ok(())
+    }
+
     fn find_warnings(&self, demands: &[Demand]) -> Vec<String> {
         let asked = demands.iter().filter_map(Demand::request);
         let running = self.base.running.values().flatten();
@@ -211,7 +266,29 @@ impl Scenario {
                 ));
             }
         }
+        let late = |command: &&Command| self.duration_ms.is_some_and(|end| command.at_ms >= end);
+        if let Some(command) = self.commands.iter().find(late) {
+            warnings.push(format!(
+                "apps: the command to {} at {} is not before the end of the scenario (duration); it is not sent",
+                command.app,
+                humantime::format_duration(std::time::Duration::from_millis(command.at_ms))
+            ));
+        }
         warnings
+    }
+
+    /// The definitions of the apps that managers are to keep running.
+    pub(crate) fn definitions(&self) -> impl Iterator<Item = &AppDefinition> {
+        self.commands.iter().filter_map(|told| match &told.command {
+            AppCommand::Put(definition) => Some(&**definition),
+            _ => None,
+        })
+    }
+
+    /// The largest memory that one instance asks for, MiB.
+    pub(crate) fn largest_memory_mb(&self, demands: &[Demand]) -> i64 {
+        let kept = self.definitions().map(|put| put.template.memory_mb);
+        kept.fold(demand::largest_memory_mb(demands), i64::max)
     }
 
     /// All demands, sorted by time. The seed determines the workload's draws.

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::outcome::{Balance, Seeds, SeedsRun, SimOutcome};
 
-/// The figures that are compared first, by path.
-pub const MAIN: [&str; 19] = [
+/// Those that every scenario has.
+const MAIN: [&str; 19] = [
     "placed",
     "unplaced",
     "waiting",
@@ -28,6 +28,24 @@ pub const MAIN: [&str; 19] = [
     "empty_cells.mean",
     "spare_cells",
 ];
+
+/// The same, of what managers keep running.
+const KEPT: [&str; 9] = [
+    "kept.missing.mean",
+    "kept.lost",
+    "kept.unrecovered",
+    "kept.recovery_ms.p50",
+    "kept.recovery_ms.p99",
+    "kept.recovery_ms.max",
+    "kept.duplicates",
+    "kept.duplicate_s",
+    "kept.rollout_ms.max",
+];
+
+/// The figures that are compared first, by path; those of managers are not there without any.
+pub fn main() -> impl Iterator<Item = &'static str> {
+    MAIN.into_iter().chain(KEPT)
+}
 
 /// `1 to 20`, or `1, 2, 5`.
 pub fn ranges(seeds: &[u64]) -> String {
@@ -113,7 +131,7 @@ fn flatten(path: &str, value: &Value, into: &mut BTreeMap<String, Vec<f64>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::{Figures, SimRun};
+    use crate::outcome::{Figures, Kept, SimRun};
 
     #[test]
     fn every_number_by_its_path() {
@@ -123,6 +141,7 @@ mod tests {
                 ..Figures::default()
             };
             figures.wait_ms.mean = mean;
+            figures.kept = Some(Kept::default());
             figures.extra.insert("stopped".into(), 1.0);
             let run = SimRun {
                 policy: "p".into(),
@@ -146,7 +165,7 @@ mod tests {
         let close = |value: f64, expected: f64| (value - expected).abs() < 1e-9;
         assert!(close(figures["wait_ms.mean"].mean, 2.0));
         assert!(close(figures["extra.stopped"].sd, 0.0));
-        for path in MAIN {
+        for path in main() {
             assert!(figures.contains_key(path), "{path}");
         }
     }

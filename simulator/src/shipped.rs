@@ -38,6 +38,9 @@ pub const ALL: &[Shipped] = shipped![
     "adverts-1s",
     "adverts-5s",
     "diego-250000",
+    "apps-zone-lost",
+    "apps-half-lost",
+    "apps-rollout",
 ];
 
 /// The text of a shipped scenario.

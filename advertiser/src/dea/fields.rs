@@ -109,7 +109,9 @@ impl<'a> DeaFields<'a> {
     }
 
     fn wrong(&self, key: &str, expected: &str) -> Invalid {
-        let field = format!("{}{key}", self.path);
+        // a key may be anything, and is shown on terminals
+        let key_shown = key.replace(char::is_control, " ");
+        let field = format!("{}{key_shown}", self.path);
         Invalid::new(field, kind(self.map.get(key)), expected)
     }
 

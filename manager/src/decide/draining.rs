@@ -31,7 +31,7 @@ pub(super) fn replace(
     leaving()
         .filter(|one| !one.runs())
         .for_each(|one| plan.stop(one, false, now_ms));
-    if let Some(next) = kept.iter().find(|one| one.runs()) {
+    if let Some(next) = kept.iter().find(|one| one.up) {
         return plan.look_at(next.since_ms + versions.min_healthy_ms);
     }
     if !kept.is_empty() {

@@ -17,9 +17,9 @@ pub(super) fn find(versions: &Versions, kept: &[Seen], found: &mut Found) {
         .iter()
         .filter(|one| wanted(one) == has_wanted)
         .collect();
-    // the newest version, running, for longest; of equals the smaller id
+    // the newest version, up, for longest; of equals the smaller id
     group.sort_by_key(|one| {
-        let since = if one.runs() { one.since_ms } else { u64::MAX };
+        let since = if one.up { one.since_ms } else { u64::MAX };
         let is_target = Reverse(one.version == versions.target);
         (is_target, Reverse(one.is_told()), since, one.id)
     });

@@ -22,7 +22,7 @@ pub(super) fn look(
     let new = || kept.iter().filter(wanted);
     let old = || present.iter().filter(|one| !wanted(one));
     let is_well = new().any(|one| healthy(&one));
-    if let Some(next) = new().find(|one| one.runs() && !healthy(one)) {
+    if let Some(next) = new().find(|one| one.up && !healthy(one)) {
         plan.look_at(next.since_ms + versions.min_healthy_ms);
     }
     if old().next().is_none() {
@@ -45,7 +45,7 @@ pub(super) fn look(
     } else if new().next().is_some() || old().any(|one| one.stopping) {
         found.in_flight += 1;
     } else {
-        found.behind.push((old().any(Seen::runs), index));
+        found.behind.push((old().any(|one| one.up), index));
     }
 }
 

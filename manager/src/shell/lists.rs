@@ -38,6 +38,7 @@ struct Listed<'a> {
     request: Option<&'a str>,
     state: InstanceState,
     age_ms: u64,
+    ready: Option<bool>,
     /// As it stands there: it may be any text.
     #[serde(borrow)]
     ended: Option<&'a RawValue>,
@@ -87,7 +88,7 @@ fn of_manager(listed: &Listed<'_>) -> Option<Instance> {
         address: None,
         port: None,
         pid: None,
-        ready: None,
+        ready: listed.ready,
         restarts: 0,
         ended: ended.and_then(|text| serde_json::from_str(text.get()).ok()),
         exit_code: None,
@@ -102,7 +103,7 @@ mod tests {
 
     const LIST: &str = r#"{"v":1,"cell":"c1","zone":"z1","incarnation":"018f0000-0000-4000-8000-000000000001","seq":42,"part":1,"parts":2,"instances":[
         {"instance":"3b2c0000-0000-5000-8000-000000000000","app":"web","index":7,"kind":"lrp","request":"m-0000000b-000000a1-3-17","state":"stopping",
-         "age_ms":61000,"memory_mb":64,"disk_mb":64,"port":61003,"ended":"a \"quoted\" end"},
+         "age_ms":61000,"memory_mb":64,"disk_mb":64,"port":61003,"ready":false,"ended":"a \"quoted\" end"},
         {"instance":"77aa0000-0000-5000-8000-000000000000","app":"web","index":8,"request":"r-1","state":"running","age_ms":1,"memory_mb":1,"disk_mb":1},
         {"instance":"77aa0000-0000-5000-8000-000000000001","app":"web","index":9,"state":"running","age_ms":1,"memory_mb":1,"disk_mb":1}],"more":true}"#;
 
@@ -127,10 +128,11 @@ mod tests {
                 request,
                 state,
                 age_ms,
+                ready,
                 ended,
                 ..
             } = one.clone();
-            (instance, index, kind, request, state, age_ms, ended)
+            (instance, index, kind, request, state, age_ms, ready, ended)
         };
         assert_eq!(used(one), used(&whole.instances[0]));
     }

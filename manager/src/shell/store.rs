@@ -139,7 +139,8 @@ impl Store {
             discard: DiscardPolicy::New,
             storage: StorageType::File,
             num_replicas: self.config.replicas,
-            allow_rollup: true,
+            // a message that removes all others of the bucket: no manager sends one
+            allow_rollup: false,
             deny_delete: true,
             allow_direct: false,
             allow_message_ttl: true,

@@ -11,7 +11,7 @@ use futures_util::{Stream, StreamExt, stream};
 use shared::nats::Bus;
 use tokio::{
     sync::mpsc,
-    time::{Instant, sleep},
+    time::{Instant, MissedTickBehavior, interval_at, sleep},
 };
 use uuid::Uuid;
 
@@ -25,6 +25,9 @@ const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// A watch that lasted for longer was good.
 const GOOD: Duration = Duration::from_secs(60);
+
+/// How often it is looked whether what was shown is still there: a purge of the stream is not shown.
+const LOOK: Duration = Duration::from_secs(10);
 
 /// The keys that the machine reads from the bucket of the apps; commands alone read the history.
 const APP_KEYS: [&str; 4] = ["meta", "app.*", "state.*", "rollout.*"];
@@ -90,6 +93,9 @@ struct Watched<'a> {
     lease: Reading,
     /// The buckets were there before.
     again: bool,
+    /// The revision of the bucket's id, which is stored first and stays, and whether there was a lease.
+    meta: u64,
+    leased: bool,
 }
 
 /// How far one bucket was read.
@@ -110,6 +116,8 @@ impl<'a> Watched<'a> {
             apps: Reading::default(),
             lease: Reading::default(),
             again: false,
+            meta: 0,
+            leased: false,
         }
     }
 
@@ -144,8 +152,36 @@ impl<'a> Watched<'a> {
         let apps = apps.map(|message| (Bucket::Apps, message));
         let lease = lease.map(|message| (Bucket::Lease, message));
         let mut both = std::pin::pin!(stream::select(apps, lease));
-        while let Some((bucket, message)) = both.next().await {
-            self.shown(bucket, &message?).await?;
+        let mut looks = interval_at(Instant::now() + LOOK, LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                message = both.next() => {
+                    let Some((bucket, message)) = message else {
+                        return Ok(());
+                    };
+                    self.shown(bucket, &message?).await?;
+                }
+                _ = looks.tick() => self.look().await?,
+            }
+        }
+    }
+
+    /// Whether what was shown is still there.
+    async fn look(&self) -> Result<(), Ended> {
+        for bucket in [Bucket::Apps, Bucket::Lease] {
+            // what cannot be asked now ends the watch if that goes on
+            let Ok((info, new)) = self.store.open(bucket).await else {
+                return Ok(());
+            };
+            let purged = match bucket {
+                Bucket::Apps => self.meta > 0 && info.state.first_sequence > self.meta,
+                Bucket::Lease => self.leased && info.state.messages == 0,
+            };
+            if new || purged {
+                let name = self.store.bucket_name(bucket);
+                return Err(Ended::Interrupted(format!("{name} was purged")));
+            }
         }
         Ok(())
     }
@@ -202,6 +238,11 @@ impl<'a> Watched<'a> {
         let turned_current = !reading.current && info.pending == 0;
         let prefix = self.store.prefix(bucket);
         let key = message.subject.strip_prefix(&prefix).unwrap_or_default();
+        match key {
+            "meta" => self.meta = info.stream_sequence,
+            "lease" => self.leased = true,
+            _ => {}
+        }
         let deleted = is_deletion(message.headers.as_ref());
         let input = ManagerInput::Kv {
             key: key.to_owned(),

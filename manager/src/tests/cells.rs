@@ -40,6 +40,7 @@ impl World {
             request: Some(held.request.parse().unwrap()),
             state: held.state,
             age_ms: self.now - held.since_ms,
+            ready: cell.unready.contains(id).then_some(false),
             ..lists::instance(*id, "A", held.index)
         });
         InstancesAnswer {
@@ -170,6 +171,7 @@ impl World {
             instance: Some(id),
             is_final,
             ran: Some(Span(Duration::from_millis(ran_ms))),
+            ended: (what == kind::CRASHED).then(|| "exit 1".into()),
             ..EventInstance::default()
         }];
         self.give(ManagerInput::Event(Box::new(event)));

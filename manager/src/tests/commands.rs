@@ -146,6 +146,51 @@ fn what_an_import_restored_is_no_older_bucket() {
     assert_eq!(w.starts().len(), 1, "it is kept running");
 }
 
+/// Auctioneers and cells remember ids, and take another wave of the same id for a repeat.
+#[test]
+fn a_restored_app_uses_no_wave_twice() {
+    let mut w = three();
+    w.cell("c2").silent = true;
+    w.pass(2 * TTL);
+    let before = w.starts();
+    assert_eq!(before.len(), 1);
+    let mut record: AppRecord = w.stored("app.A");
+    record.restored = true;
+    w.values.retain(|key, _| key == "meta");
+    w.values
+        .insert("app.A".into(), (2, shared::wire::to_bytes(&record)));
+    w.next_manager();
+    w.pass(3 * TTL);
+    let after = w.starts();
+    assert_eq!((after.len(), &after[0].1), (1, &before[0].1));
+    assert_ne!(after[0].0, before[0].0);
+}
+
+/// What runs is heard before the watch shows that it is wanted.
+#[test]
+fn a_version_that_is_heard_of_before_it_is_shown_is_no_older_bucket() {
+    for ready in [false, true] {
+        let mut w = three();
+        let id = w.id("2-2");
+        let mut record: AppRecord = w.stored("app.A");
+        record.version = 2;
+        if ready {
+            w.runs(&id, &[(0, "c4")]);
+            assert!(w.manager.status("A").unwrap().went_back);
+        }
+        w.give(crate::ManagerInput::KvInterrupted);
+        if !ready {
+            w.runs(&id, &[(0, "c4")]);
+            assert!(!w.manager.status("A").unwrap().went_back);
+        }
+        w.revision += 1;
+        let value = (w.revision, shared::wire::to_bytes(&record));
+        w.values.insert("app.A".into(), value);
+        w.show_all();
+        assert!(!w.manager.status("A").unwrap().went_back, "{ready}");
+    }
+}
+
 #[test]
 fn what_changes_nothing_is_stored_all_the_same() {
     let mut w = three();

@@ -147,6 +147,22 @@ fn v25_a_deleted_app_ends_and_is_remembered_until_nothing_is_reported() {
 }
 
 #[test]
+fn v25_a_start_without_an_answer_ends_with_its_app() {
+    let mut w = three();
+    w.command(AppCommand::Scale(4));
+    let wave = w.id("1-2");
+    w.command(AppCommand::Delete);
+    w.sent = Sent::default();
+    w.pass(60_000);
+    assert!(w.starts().is_empty(), "it is not repeated");
+    // an auctioneer that was slow has started it all the same
+    let late = w.add("c4", &wave, 3, InstanceState::Running);
+    w.heartbeats();
+    w.pass(100);
+    assert!(w.stops().contains(&late));
+}
+
+#[test]
 fn v26_an_emptied_bucket_stops_nothing() {
     let mut w = three();
     w.give(ManagerInput::KvInterrupted);
@@ -220,6 +236,28 @@ fn v27_an_instance_that_no_state_names_is_adopted() {
     // waves go on above the highest that is reported
     lost.command(AppCommand::Scale(2));
     assert_eq!(lost.starts(), [("1-6".into(), "1".into())]);
+}
+
+#[test]
+fn v28_an_instance_that_was_adopted_stays_beside_a_later_one() {
+    let mut w = World::new();
+    w.put(&app("A", 1, ""));
+    let id = w.id("1-5");
+    let values = std::mem::take(&mut w.values).into_iter();
+    let kept = values.filter(|(key, _)| !key.starts_with("state.") && key != "lease");
+    let mut w = World::with_values(kept.collect());
+    let first = w.add("c1", &id, 0, InstanceState::Running);
+    w.heartbeats();
+    w.pass(4 * TTL);
+    let id = w.id("1-9");
+    let second = w.add("c4", &id, 0, InstanceState::Running);
+    w.heartbeats();
+    w.pass(2 * TTL);
+    assert_eq!(w.stops(), [second]);
+    w.end("c4", second, kind::STOPPED, 0);
+    w.pass(4 * TTL);
+    assert!(w.stops().is_empty() && w.starts().is_empty());
+    assert_eq!(w.only(0).1, first);
 }
 
 #[test]

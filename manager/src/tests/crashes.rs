@@ -100,6 +100,42 @@ fn v13_an_index_is_given_up_until_somebody_changes_the_app() {
 }
 
 #[test]
+fn v16_an_instance_that_only_started_has_not_run() {
+    let mut w = three();
+    crash(&mut w, 0);
+    crash(&mut w, 0);
+    w.sent = Sent::default();
+    let (cell, id) = w.only(1);
+    w.becomes(&cell, id, InstanceState::Starting);
+    w.pass(600_000);
+    // no event says that it ended: how long it ran follows from what was heard before
+    w.becomes(&cell, id, InstanceState::Crashed);
+    assert_eq!(w.manager.status("A").unwrap().crashed, 1);
+    w.pass(29_000);
+    assert!(w.starts().is_empty(), "the third crash in a row");
+    w.pass(2_000);
+    assert_eq!(w.starts().len(), 1);
+}
+
+#[test]
+fn how_the_last_one_ended_is_said() {
+    let mut w = World::new();
+    w.put(&app("A", 1, r#","crash":{"immediate":0,"give_up":2}"#));
+    for expected in [
+        "index 0 crashed (last: exit 1); the next start is in 30 s",
+        "index 0 crashed too often (last: exit 1) and is not started again",
+    ] {
+        let request = w.sent.starts.pop().unwrap();
+        w.runs(&request.id, &[(0, "c1")]);
+        let (cell, id) = w.only(0);
+        w.end(&cell, id, kind::CRASHED, 1_000);
+        let why = w.manager.status("A").unwrap().why.unwrap();
+        assert!(why.starts_with(expected), "{why}");
+        w.pass(31_000);
+    }
+}
+
+#[test]
 fn v17_a_lost_cell_is_no_crash() {
     let mut w = three();
     crash(&mut w, 0);

@@ -66,6 +66,16 @@ fn errors_name_the_field_and_what_was_expected() {
     assert_eq!(found, "update.max_flight", "{message}");
     let (found, _) = error(r#"{"app":"web","memory_mb":1,"disk_mb":1}"#);
     assert_eq!(found, "run");
+    // what is misspelt is named before what is missing because of it
+    for (from, to, field, missing) in [
+        ("memory_mb", "memory", "memory", "memory_mb"),
+        ("command", "comand", "run.comand", "command"),
+        (r#""app""#, r#""crash":{},"ap""#, "ap", "app"),
+    ] {
+        let (found, message) = error(&with("").replace(from, to));
+        assert_eq!(found, field, "{message}");
+        assert!(message.contains(missing), "{message}");
+    }
     let long = "x".repeat(MAX_DEFINITION);
     assert!(
         error(&with(&format!(r#","owner":"{long}""#)))

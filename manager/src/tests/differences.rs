@@ -53,6 +53,28 @@ fn values_of_the_environment_are_hidden() {
 }
 
 #[test]
+fn credentials_of_a_source_are_hidden() {
+    let with = |key: &str| {
+        let url = format!("https://me:s3cret@host/web.tar?key={key}");
+        let sum = "0f".repeat(32);
+        let json = format!(
+            r#"{{"app":"A","memory_mb":1,"disk_mb":1,"run":{{"command":["x"],"source":{{"url":"{url}","sha256":"{sum}"}}}}}}"#
+        );
+        AppDefinition::read(json.as_bytes()).unwrap()
+    };
+    let (before, after) = (with("s3cret1"), with("s3cret2"));
+    let found = Differences::of_definitions(&before, &after);
+    assert_eq!(names(&found), ["run.source.url"]);
+    let text = format!("{found:?} {:?} {after:?}", after.shown());
+    assert!(
+        text.contains("https://host/web.tar") && !text.contains("s3cret"),
+        "{text}"
+    );
+    let written = serde_json::to_vec(&after.written()).unwrap();
+    assert_eq!(AppDefinition::read(&written).unwrap(), after);
+}
+
+#[test]
 fn long_values_and_many_differences_are_cut() {
     let variables: Vec<String> = (0..150).map(|n| format!(r#""k{n}":"v""#)).collect();
     let owner = "x".repeat(200);

@@ -65,6 +65,42 @@ fn v33_a_deleted_app_is_not_replaced() {
 }
 
 #[test]
+fn v33_what_is_scaled_away_is_not_replaced() {
+    let mut w = three();
+    let (_, old) = w.only(2);
+    drain(&mut w, "c3");
+    let next = w.id("1-2");
+    w.placed(&next, &[(2, "c4")]);
+    let replacement = w.add("c4", &next, 2, InstanceState::Starting);
+    w.list("c4", None);
+    w.sent = Sent::default();
+    w.command(AppCommand::Scale(2));
+    let stops = w.stops();
+    assert!(stops.contains(&old) && stops.contains(&replacement));
+    w.pass(1_000);
+    assert!(w.starts().is_empty());
+}
+
+#[test]
+fn what_runs_is_stopped_when_its_replacement_is_ready() {
+    let ready = r#","ready":{"kind":"http","port":80}"#;
+    let mut w = with_rules(ready);
+    let (_, old) = w.only(0);
+    drain(&mut w, "c1");
+    let next = w.id("1-2");
+    w.placed(&next, &[(0, "c4")]);
+    let id = w.add("c4", &next, 0, InstanceState::Running);
+    w.cell("c4").unready.insert(id);
+    w.heartbeats();
+    w.pass(60_000);
+    assert!(w.stops().is_empty());
+    w.cell("c4").unready.clear();
+    w.event("c4", kind::READY, 0, id, (false, 0));
+    w.pass(10_100);
+    assert_eq!(w.stops(), [old]);
+}
+
+#[test]
 fn v34_stop_first_moves_one_after_the_other() {
     let mut w = World::new();
     w.put(&app("A", 2, r#","update":{"order":"stop-first"}"#));

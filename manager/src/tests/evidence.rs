@@ -49,7 +49,7 @@ fn v18_of_a_cell_that_returns_the_running_one_stays() {
 }
 
 #[test]
-fn v20_of_a_cell_that_returns_when_both_run_one_ends_after_a_ttl() {
+fn v19_v20_of_a_cell_that_returns_when_both_run_one_ends_after_a_ttl() {
     let mut w = three();
     w.cell("c2").silent = true;
     w.pass(TTL + 6_000);

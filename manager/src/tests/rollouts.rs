@@ -62,6 +62,61 @@ fn a_rollout_reaches_its_end_and_says_so() {
     assert!(w.starts().is_empty() && w.stops().is_empty());
 }
 
+const READY: &str = r#","ready":{"kind":"http","port":80}"#;
+
+#[test]
+fn a_new_instance_counts_when_it_is_ready() {
+    let mut w = with_rules(READY);
+    v2(&mut w, READY);
+    let (_, old) = w.only(0);
+    let request = w.id("2-2");
+    w.placed(&request, &[(0, "c4")]);
+    let new = w.add("c4", &request, 0, InstanceState::Running);
+    w.cell("c4").unready.insert(new);
+    w.list("c4", None);
+    w.pass(120_000);
+    assert!(w.stops().is_empty());
+    assert_eq!(phase(&w), Rollout::Running, "not ready is not failed");
+    w.cell("c4").unready.clear();
+    w.event("c4", kind::READY, 0, new, (false, 0));
+    w.pass(9_900);
+    assert!(w.stops().is_empty(), "ready for min_healthy");
+    w.pass(200);
+    assert_eq!(w.stops(), [old]);
+}
+
+#[test]
+fn what_runs_and_is_not_ready_counts_as_starting() {
+    let mut w = World::new();
+    w.put(&app("A", 1, READY));
+    let request = w.id("1-1");
+    w.placed(&request, &[(0, "c1")]);
+    let id = w.add("c1", &request, 0, InstanceState::Running);
+    let counts = |w: &World| {
+        let status = w.manager.status("A").unwrap();
+        (status.running, status.starting, status.why)
+    };
+    // running, then ready; then ready before it is known to run
+    w.event("c1", kind::RUNNING, 0, id, (false, 0));
+    let not_ready = Some("index 0 runs and is not ready".to_owned());
+    assert_eq!(counts(&w), (0, 1, not_ready));
+    w.event("c1", kind::READY, 0, id, (false, 0));
+    assert_eq!(counts(&w), (1, 0, None));
+    w.event("c1", kind::RESTARTED, 0, id, (false, 0));
+    w.event("c1", kind::READY, 0, id, (false, 0));
+    w.event("c1", kind::RUNNING, 0, id, (false, 0));
+    assert_eq!(counts(&w), (1, 0, None));
+    w.event("c1", kind::NOT_READY, 0, id, (false, 0));
+    assert_eq!(counts(&w).0, 0);
+    // a list says the same
+    w.list("c1", None);
+    assert_eq!(counts(&w).0, 1);
+    w.cell("c1").unready.insert(id);
+    w.list("c1", None);
+    assert_eq!(counts(&w).0, 0);
+    assert!(w.stops().is_empty());
+}
+
 #[test]
 fn v46_a_crash_of_the_new_one_fails_the_rollout() {
     let mut w = three();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use shared::wire::kind;
+use shared::wire::{Outcome, kind};
 
 use super::world::{TTL, World, app, three};
 use crate::{
@@ -123,6 +123,35 @@ fn what_is_shown_before_its_app_is_known_all_the_same() {
     let after: StateRecord = w.stored("state.");
     assert_eq!(after.wave, before.wave + 1);
     assert_eq!(w.starts(), [("1-3".into(), "4".into())]);
+}
+
+#[test]
+fn a_manager_that_does_not_act_knows_why_something_is_unplaced_and_how_it_crashed() {
+    let mut w = three();
+    let (cell, id) = w.only(0);
+    w.end(&cell, id, kind::CRASHED, 1_000);
+    w.pass(3_000);
+    let id = w.id("1-2");
+    w.outcome(&id, &[(0, "")], Outcome::Unplaced, Some("no room"));
+    w.pass(3_000);
+    let mut values = w.values.clone();
+    let other = LeaseRecord {
+        format: FORMAT,
+        holder: "m-9".into(),
+    };
+    values.insert("lease".into(), (1, shared::wire::to_bytes(&other)));
+    let other = World::with_values(values);
+    assert!(!other.manager.is_acting());
+    let status = other.manager.status("A").unwrap();
+    assert_eq!(status.unplaced.as_deref(), Some("no room"));
+    let state: StateRecord = w.stored("state.");
+    assert_eq!(state.crash.as_deref(), Some("exit 1"));
+    // what is placed then has no reason
+    w.pass(31_000);
+    let id = w.id("1-3");
+    w.runs(&id, &[(0, "c1")]);
+    w.pass(3_000);
+    assert_eq!(w.stored::<StateRecord>("state.").unplaced, None);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A world around one manager: a bucket, cells, and time that passes while messages arrive.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use placement::Request;
@@ -42,6 +42,8 @@ pub(super) struct SimCell {
     pub(super) silent: bool,
     pub(super) draining: bool,
     pub(super) held: BTreeMap<InstanceId, Held>,
+    /// Of these, those that are not ready.
+    pub(super) unready: BTreeSet<InstanceId>,
 }
 
 #[derive(Debug)]
@@ -98,6 +100,7 @@ impl World {
                 silent: false,
                 draining: false,
                 held: BTreeMap::new(),
+                unready: BTreeSet::new(),
             };
             ((*name).to_owned(), cell)
         };
@@ -125,7 +128,8 @@ impl World {
     pub(super) fn next_manager(&mut self) {
         let settings = ManagerSettings {
             holder: "m-2".into(),
-            seed: 8,
+            // none draws the ids of the one before
+            seed: self.now,
         };
         self.manager = Manager::new(settings);
         self.values.remove("lease");
@@ -363,7 +367,7 @@ impl World {
             }
             ids
         });
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         ids.filter(|id| seen.insert(*id)).collect()
     }
 

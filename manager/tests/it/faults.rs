@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use async_nats::jetstream::Context;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use testkit::{eventually, eventually_within};
@@ -91,6 +92,24 @@ async fn a_manager_that_leaves_gives_the_lease_back_at_once() {
 
 #[tokio::test]
 async fn a_deleted_bucket_stops_nothing_and_a_restored_one_takes_over_what_runs() {
+    lose_and_restore(async |context| {
+        context.delete_stream("KV_apps").await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn so_does_one_that_is_purged_with_the_lease() {
+    lose_and_restore(async |context| {
+        for stream in ["KV_apps", "KV_apps-lease"] {
+            let stream = context.get_stream(stream).await.unwrap();
+            stream.purge().await.unwrap();
+        }
+    })
+    .await;
+}
+
+async fn lose_and_restore(lose: impl AsyncFnOnce(Context)) {
     let Some(cluster) = Cluster::start().await else {
         return;
     };
@@ -100,8 +119,7 @@ async fn a_deleted_bucket_stops_nothing_and_a_restored_one_takes_over_what_runs(
     let before = cluster.each_once("web", 4).await;
     cluster.runs("web", 4).await;
     let exported = cluster.app("export", "web", json!({})).await;
-    let context = async_nats::jetstream::new(cluster.client.clone());
-    context.delete_stream("KV_apps").await.unwrap();
+    lose(async_nats::jetstream::new(cluster.client.clone())).await;
     eventually_within(PATIENCE, "the empty bucket", async || {
         let listed = cluster.ask(&cluster.subjects.app_list(), &json!({})).await;
         (listed["total"] == 0)

@@ -62,6 +62,6 @@ async fn the_buckets_have_no_history_and_no_direct_reads() {
         let stream = context.get_stream(name).await.unwrap();
         let config = &stream.cached_info().config;
         assert_eq!(config.max_messages_per_subject, 1);
-        assert!(!config.allow_direct && config.deny_delete);
+        assert!(!config.allow_direct && !config.allow_rollup && config.deny_delete);
     }
 }

@@ -355,16 +355,16 @@ fn objective_term(around: &mut Around<'_, '_>, objective: &Objective, out: &mut 
     let request = &*around.job.request;
     let facts = JobFacts::new(around.job, objective.azs(around.view.zones_counted));
     // columns that are made on demand come first, so that the rest only reads
-    let (blob, stack) = (&request.source_blob, &request.stack);
+    let (blob, stack) = (request.blob(), request.stack.as_ref());
     if objective.counts_blobs() {
-        let names = blob.iter().chain(stack).chain([&request.app]);
+        let names = blob.into_iter().chain(stack).chain([&request.app]);
         around.view.count(Listed::Blob, names);
     }
     around.view.count(Listed::Stack, stack);
     let view = &*around.view;
     let columns = &*view.columns;
-    let listed = |listed, name: &Option<String>| {
-        let column = name.as_ref().and_then(|name| view.counted(listed, name));
+    let listed = |listed, name: Option<&String>| {
+        let column = name.and_then(|name| view.counted(listed, name));
         column.map_or(Source::Same(0.0), Source::Column)
     };
     let of_cell = |attribute| match attribute {

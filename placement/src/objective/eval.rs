@@ -86,7 +86,7 @@ impl Facts<'_> {
     pub(super) fn count(&self, id: Id, list: List) -> f64 {
         let id = match id {
             Id::App => Some(&self.request.app),
-            Id::Blob => self.request.source_blob.as_ref(),
+            Id::Blob => self.request.blob(),
             Id::Stack => self.request.stack.as_ref(),
         };
         let Some(id) = id else {

@@ -123,7 +123,7 @@ impl Objective {
         let of_apps = self.counts().filter(|(_, list)| *list == List::Apps);
         of_apps.filter_map(|(id, _)| match id {
             Id::App => Some(request.app.as_str()),
-            Id::Blob => request.source_blob.as_deref(),
+            Id::Blob => request.blob().map(String::as_str),
             Id::Stack => request.stack.as_deref(),
         })
     }

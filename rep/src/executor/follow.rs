@@ -5,7 +5,7 @@ use std::{
     os::{fd::OwnedFd, unix::net::UnixStream},
     path::{Path, PathBuf},
     process::Child,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -28,7 +28,9 @@ use super::{
 use crate::{
     ledger::{EndReason, ExecutorReport, InstanceChange},
     leftovers,
-    supervisor::{END, KILL, SupervisorReport},
+    outbox::Counters,
+    sources::Sources,
+    supervisor::{END, KILL, SourceFrom, SupervisorReport},
     tree,
 };
 
@@ -64,6 +66,8 @@ pub(crate) struct Started {
     pub(crate) socket: UnixStream,
     pub(crate) port: Option<Port>,
     pub(crate) sink: Sink,
+    pub(crate) sources: Arc<Sources>,
+    pub(crate) counters: Arc<Counters>,
     pub(crate) end: EndSignal,
     pub(crate) cgroup: Option<PathBuf>,
     pub(crate) directory: PathBuf,
@@ -96,6 +100,12 @@ pub(crate) async fn follow(mut started: Started, reports: mpsc::Sender<ExecutorR
                 let running = report(InstanceChange::Running { pid, port });
                 // the receiver is gone once the cell has ended
                 let _ = reports.send(running).await;
+            }
+            SupervisorReport::Source(from) => {
+                count(&started.counters, from);
+                let sources = Arc::clone(&started.sources);
+                // before it is reported as running: then the cell is advertised with what it has by now
+                let _ = tokio::task::spawn_blocking(move || sources.settle()).await;
             }
             SupervisorReport::Note(text) => {
                 tracing::warn!(instance = %started.instance, "{text}");
@@ -136,6 +146,15 @@ pub(crate) async fn follow(mut started: Started, reports: mpsc::Sender<ExecutorR
     sink.close();
     drop(started.port);
     let _ = reports.send(report(InstanceChange::Ended(how))).await;
+}
+
+fn count(counters: &Counters, from: SourceFrom) {
+    let counter = match from {
+        SourceFrom::Network => &counters.sources_fetched,
+        SourceFrom::Cache => &counters.sources_cached,
+        SourceFrom::Nowhere => &counters.sources_failed,
+    };
+    counter.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Hands over what the supervisor reports, and tells it when the instance is to end.

@@ -48,7 +48,7 @@ impl Home {
             let lock = File::open(&directory);
             if let Ok(lock) = lock
                 && lock.try_lock_shared().is_ok()
-                && is_same(&lock, &directory)
+                && tree::is_at(&lock, &directory)
             {
                 return Ok(Self {
                     base,
@@ -109,13 +109,7 @@ fn abandoned(home: &Path) -> Option<File> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(home, flags, Mode::empty()).ok()?);
     let ours = file.metadata().ok()?.uid() == rustix::process::geteuid().as_raw();
-    (ours && file.try_lock().is_ok() && is_same(&file, home)).then_some(file)
-}
-
-fn is_same(open: &File, path: &Path) -> bool {
-    let inode = |m: fs::Metadata| (m.dev(), m.ino());
-    let open = open.metadata().map(inode).ok();
-    open.is_some() && open == fs::symlink_metadata(path).map(inode).ok()
+    (ours && file.try_lock().is_ok() && tree::is_at(&file, home)).then_some(file)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What runs instances. An executor launches and ends them, and reports what happened.
 
 mod accounts;
+mod environment;
 mod follow;
 mod groups;
 mod home;
@@ -181,6 +182,14 @@ impl Executor {
         match self {
             Self::Simulated(_) => Vec::new(),
             Self::Process(processes) => processes.log_lines(logs, most),
+        }
+    }
+
+    /// The names of the sources that the cell has, if they have changed since the last call.
+    pub(crate) fn cached_blobs(&self) -> Option<Vec<String>> {
+        match self {
+            Self::Simulated(_) => None,
+            Self::Process(processes) => processes.cached_blobs(),
         }
     }
 

@@ -1,8 +1,8 @@
 //! One process per instance, each under its own supervisor (see [`crate::supervisor`]).
 
 use std::{
-    collections::{BTreeMap, HashMap},
-    ffi::{OsStr, OsString},
+    collections::HashMap,
+    ffi::OsStr,
     fs, io,
     os::unix::{
         fs::{PermissionsExt, chown},
@@ -27,12 +27,13 @@ use tokio::{runtime::Handle, sync::mpsc};
 
 use super::{
     ExecutorError,
+    environment::environment,
     follow::{EndSignal, Started, follow},
     groups::Groups,
     home::Home,
     jobs::next_job,
     logs::Logs,
-    ports::{Port, Ports},
+    ports::Ports,
     probe::Prober,
     users::{User, Users},
 };
@@ -41,7 +42,8 @@ use crate::{
     ledger::{CheckOf, EndReason, ExecutorReport, InstanceChange},
     outbox::{Counters, Outbox},
     secrets::Secrets,
-    supervisor::Orders,
+    sources::Sources,
+    supervisor::{Orders, SourceOrders},
     tree,
 };
 
@@ -51,8 +53,6 @@ const REPORTS: usize = 1_024;
 const INSTRUCT: Duration = Duration::from_secs(5);
 /// How often it is looked for what other reps have left: a supervisor may be killed at any time.
 const SWEEP: Duration = Duration::from_secs(30);
-/// The PATH of instances if the rep itself has none.
-const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// The instances of one cell.
 #[derive(Debug)]
@@ -64,6 +64,7 @@ pub(crate) struct Processes {
     /// Gives the end of that attempt.
     running: HashMap<InstanceId, (u32, EndSignal)>,
     logs: Arc<Logs>,
+    sources: Arc<Sources>,
     groups: Groups,
     prober: Prober,
 }
@@ -83,6 +84,8 @@ struct Spawner {
     grace_ms: u64,
     limits: ProcessConfig,
     secrets: Secrets,
+    sources: Arc<Sources>,
+    counters: Arc<Counters>,
     supervisor: PathBuf,
     users: Users,
     home: Home,
@@ -103,10 +106,13 @@ impl Processes {
     ) -> Result<Self, ExecutorError> {
         let users = Users::choose(process, &config.cell)?;
         let home = Home::make(process, &config.cell);
-        let home = home.map_err(|source| ExecutorError::Directory {
+        let no_directory = |source| ExecutorError::Directory {
             directory: process.state_dir.clone(),
             source,
-        })?;
+        };
+        let home = home.map_err(no_directory)?;
+        let sources = Sources::open(process, &config.cell).map_err(no_directory)?;
+        let sources = Arc::new(sources);
         let (groups, text) = Groups::choose(process.memory, &config.cell);
         users.make_locks()?;
         sweep(&groups, &users, &home);
@@ -114,7 +120,12 @@ impl Processes {
         tracing::info!(cell = config.cell, home = %home.path().display(), "{text}");
         users.log(&config.cell);
         let outbox = Outbox::new(client.clone(), Arc::clone(&counters));
-        let logs = Logs::new(&config.cell, subjects.clone(), outbox, counters);
+        let logs = Logs::new(
+            &config.cell,
+            subjects.clone(),
+            outbox,
+            Arc::clone(&counters),
+        );
         let (reports_to, reports) = mpsc::channel(REPORTS);
         let (jobs, jobs_of) = threads::channel();
         let spawner = Spawner {
@@ -123,6 +134,8 @@ impl Processes {
             grace_ms: millis(config.grace.0),
             limits: process.clone(),
             secrets: Secrets::of(process.secrets.as_deref()),
+            sources: Arc::clone(&sources),
+            counters,
             supervisor: process.supervisor.clone().unwrap_or_else(supervisor),
             users,
             home,
@@ -143,6 +156,7 @@ impl Processes {
             reports,
             running: HashMap::new(),
             logs,
+            sources,
             groups,
             prober: Prober::new(reports_to),
         })
@@ -199,6 +213,11 @@ impl Processes {
         self.logs.last(wanted, most)
     }
 
+    /// The names of the sources that the cell has, if they have changed since the last call.
+    pub(crate) fn cached_blobs(&self) -> Option<Vec<String>> {
+        self.sources.news()
+    }
+
     /// Ends the spawning thread; a remaining supervisor notices and ends its instance.
     pub(crate) async fn close(&mut self) {
         self.jobs = None;
@@ -245,11 +264,8 @@ impl Spawner {
 
     fn spawn(&mut self, job: Job) -> Result<Started, String> {
         let run = job.work.run.clone().ok_or("nothing to run")?;
-        let port = if run.port {
-            Some(self.ports.take().ok_or("no port is free")?)
-        } else {
-            None
-        };
+        let port = run.port.then(|| self.ports.take().ok_or("no port is free"));
+        let port = port.transpose()?;
         let user = self.users.take()?;
         let sink = self.logs.sink(&job.work);
         let name = format!("{}-{}", job.work.instance, job.attempt);
@@ -291,6 +307,7 @@ impl Spawner {
             watch_processes: if counted { 0 } else { max_processes },
             max_files: u64::from(self.limits.max_files),
             directory,
+            source: self.source(&run),
             command: run.command.iter().map(Into::into).collect(),
             environment,
         };
@@ -306,10 +323,21 @@ impl Spawner {
             socket,
             port,
             sink,
+            sources: Arc::clone(&self.sources),
+            counters: Arc::clone(&self.counters),
             end: job.end,
             cgroup: orders.cgroup,
             directory: orders.directory,
             user,
+        })
+    }
+
+    fn source(&self, run: &Run) -> Option<SourceOrders> {
+        let what = run.source.clone()?;
+        Some(SourceOrders {
+            what,
+            cache: self.sources.directory().map(Path::to_owned),
+            timeout_ms: millis(self.limits.source_timeout.0),
         })
     }
 
@@ -358,58 +386,6 @@ fn sweep(groups: &Groups, users: &Users, home: &Home) {
     home.sweep();
 }
 
-/// An instance's environment: nothing of the rep's but `PATH`, with the directory of the rep's own
-/// program in front, so that an instance can run `vendue` where it is not installed.
-fn environment(
-    cell: &str,
-    zone: &str,
-    work: &Work,
-    port: Option<&Port>,
-    memory_mb: u64,
-    directory: &Path,
-) -> Result<BTreeMap<OsString, OsString>, String> {
-    let path = path_for(
-        std::env::current_exe().ok().as_deref(),
-        std::env::var_os("PATH"),
-    );
-    let mut environment: BTreeMap<OsString, OsString> = [
-        ("PATH", path),
-        ("HOME", directory.into()),
-        ("TMPDIR", directory.into()),
-        ("APP", work.app.clone().into()),
-        ("INSTANCE_INDEX", work.index.to_string().into()),
-        ("INSTANCE_ID", work.instance.to_string().into()),
-        ("CELL", cell.into()),
-        ("ZONE", zone.into()),
-        ("MEMORY_LIMIT", format!("{memory_mb}m").into()),
-    ]
-    .into_iter()
-    .map(|(name, value)| (name.into(), value))
-    .collect();
-    if let Some(trace) = &work.traceparent {
-        environment.insert("TRACEPARENT".into(), trace.into());
-    }
-    if let Some(port) = port {
-        environment.insert("PORT".into(), port.number().to_string().into());
-    }
-    for (name, value) in work.run.iter().flat_map(|run| &run.env) {
-        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-            return Err("run.env: a variable cannot be set".into());
-        }
-        environment.insert(name.into(), value.into());
-    }
-    Ok(environment)
-}
-
-/// The directory of `program`, then those of `path`.
-fn path_for(program: Option<&Path>, path: Option<OsString>) -> OsString {
-    let path = path.unwrap_or_else(|| DEFAULT_PATH.into());
-    let own = program.and_then(Path::parent).map(Path::to_owned);
-    let whole = std::env::join_paths(own.into_iter().chain(std::env::split_paths(&path)));
-    // PATH cannot express a directory with a colon in its name
-    whole.unwrap_or(path)
-}
-
 /// The small supervisor program beside `vendue`; otherwise the running program, even if its file
 /// has been replaced meanwhile.
 fn supervisor() -> PathBuf {
@@ -419,72 +395,4 @@ fn supervisor() -> PathBuf {
         return small;
     }
     "/proc/self/exe".into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn work(env: &[(&str, &str)]) -> Work {
-        let json = serde_json::json!({"instance": InstanceId::nil(), "app": "web", "index": 3,
-            "memory_mb": 64, "disk_mb": 1});
-        let run = Run {
-            env: env
-                .iter()
-                .map(|(n, v)| ((*n).to_owned(), (*v).to_owned()))
-                .collect(),
-            ..Run::default()
-        };
-        Work {
-            run: Some(Arc::new(run)),
-            ..serde_json::from_value(json).unwrap()
-        }
-    }
-
-    #[test]
-    fn the_request_overrides_the_environment() {
-        let work = work(&[("ZONE", "mine"), ("X", "1")]);
-        let found = environment("a", "z1", &work, None, 64, Path::new("/d")).unwrap();
-        let expected = [
-            ("APP", "web"),
-            ("INSTANCE_INDEX", "3"),
-            ("CELL", "a"),
-            ("MEMORY_LIMIT", "64m"),
-            ("TMPDIR", "/d"),
-            ("ZONE", "mine"),
-            ("X", "1"),
-        ];
-        for (name, value) in expected {
-            assert_eq!(found[OsStr::new(name)], value, "{name}");
-        }
-        assert!(!found.contains_key(OsStr::new("PORT")));
-        assert!(found.contains_key(OsStr::new("PATH")));
-    }
-
-    #[test]
-    fn the_directory_of_the_program_is_first_in_path() {
-        let path = |program: &str, path: Option<&str>| {
-            path_for(Some(Path::new(program)), path.map(Into::into))
-        };
-        assert_eq!(
-            path("/opt/vendue", Some("/bin:/usr/bin")),
-            "/opt:/bin:/usr/bin"
-        );
-        assert!(
-            path("/opt/vendue", None)
-                .to_str()
-                .unwrap()
-                .starts_with("/opt:/usr/")
-        );
-        assert_eq!(path("/a:b/vendue", Some("/bin")), "/bin");
-        assert_eq!(path_for(None, Some("/bin".into())), "/bin");
-    }
-
-    #[test]
-    fn names_that_no_environment_can_hold_are_refused() {
-        for name in ["", "A=B", "A\0"] {
-            let work = work(&[(name, "1")]);
-            assert!(environment("a", "z1", &work, None, 64, Path::new("/d")).is_err());
-        }
-    }
 }

@@ -17,6 +17,7 @@ use crate::{
 pub struct Simulated {
     start_ms: u64,
     task_ms: Option<u64>,
+    lrp_ms: Option<u64>,
     healthy_ms: u64,
     /// Future reports by time; the number keeps those of one moment in order.
     coming: BTreeMap<(u64, u64), ExecutorReport>,
@@ -31,6 +32,7 @@ impl Simulated {
         Self {
             start_ms: millis(config.start.0),
             task_ms: config.task.map(|span| millis(span.0)),
+            lrp_ms: config.lrp.map(|span| millis(span.0)),
             healthy_ms: millis(config.healthy.0),
             ..Self::default()
         }
@@ -57,8 +59,8 @@ impl Simulated {
         self.alive.insert(instance, (0, 0));
     }
 
-    /// The instance runs after the configured time; a task ends by itself if a time is configured
-    /// for that.
+    /// The instance runs after the configured time, and ends by itself if a time is configured for
+    /// its kind.
     fn launch(&mut self, now_ms: u64, work: &Work, attempt: u32) {
         let runs_ms = now_ms + self.start_ms;
         let alive = (attempt, runs_ms + self.healthy_ms);
@@ -68,9 +70,12 @@ impl Simulated {
             port: None,
         };
         self.happens(runs_ms, work.instance, attempt, runs);
-        if let (Kind::Task, Some(task_ms)) = (work.kind, self.task_ms) {
-            let ends = InstanceChange::Ended(EndReason::Exit(0));
-            self.happens(runs_ms + task_ms, work.instance, attempt, ends);
+        let ends_ms = match work.kind {
+            Kind::Task => self.task_ms,
+            Kind::Lrp => self.lrp_ms,
+        };
+        if let Some(ends_ms) = ends_ms {
+            self.exits(runs_ms + ends_ms, work.instance, attempt);
         }
     }
 

@@ -4,17 +4,58 @@ use placement::Cell;
 
 use super::Ledger;
 
+/// Where the cached blobs of a cell come from.
+#[derive(Clone, Debug)]
+pub(super) struct Blobs {
+    /// Set by operators.
+    set: Vec<String>,
+    /// What the executor has.
+    cached: Vec<String>,
+}
+
+impl Blobs {
+    /// Of a cell as it is described; nothing is cached.
+    pub(super) fn of(described: &Cell) -> Self {
+        Self {
+            set: described.cached_blobs.clone(),
+            cached: Vec::new(),
+        }
+    }
+
+    /// All of them, each once as far as they are cached.
+    fn all(&self) -> Vec<String> {
+        let more = self.cached.iter().filter(|blob| !self.set.contains(blob));
+        self.set.iter().chain(more).cloned().collect()
+    }
+}
+
 impl Ledger {
     /// Takes the attributes from `described`. Returns whether that changed the cell.
     pub fn describe(&mut self, described: &Cell) -> bool {
+        self.blobs.set.clone_from(&described.cached_blobs);
+        let mut attributes = described.attributes.clone();
+        let blobs = self.blobs.all();
+        if attributes.cached_blobs != blobs {
+            std::sync::Arc::make_mut(&mut attributes).cached_blobs = blobs;
+        }
         let own = &mut self.cell;
-        if own.index == described.index && own.attributes == described.attributes {
+        if own.index == described.index && own.attributes == attributes {
             return false;
         }
         // only these: what is reserved and counted is the ledger's own
         own.index = described.index;
-        own.attributes.clone_from(&described.attributes);
+        own.attributes = attributes;
         self.seq += 1;
         true
+    }
+
+    /// Takes what the executor has cached, which is advertised beside what operators have set.
+    pub fn cached(&mut self, blobs: Vec<String>) {
+        self.blobs.cached = blobs;
+        let all = self.blobs.all();
+        if self.cell.cached_blobs != all {
+            self.cell.attributes_mut().cached_blobs = all;
+            self.seq += 1;
+        }
     }
 }

@@ -7,31 +7,35 @@
 //! and no runtime and stays small, as there is one for each instance.
 
 mod confine;
+mod launch;
 mod look;
 mod orders;
+mod source;
 
 use std::{
-    ffi::OsStr,
     fs::{self, File},
     io::{self, Read, Write},
-    os::fd::AsRawFd,
-    os::unix::{ffi::OsStrExt, net::UnixStream, process::CommandExt},
+    os::unix::net::UnixStream,
     path::Path,
-    process::{Child, Command, ExitCode, Stdio},
+    process::ExitCode,
     time::{Duration, Instant},
 };
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    process::{Pid, Signal, WaitOptions, WaitStatus},
+    process::{Pid, Signal, WaitOptions},
 };
 use shared::proc::{Process, descendants};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
-use self::look::Looks;
 pub(crate) use self::{
     confine::hide_from_own_user,
-    orders::{Orders, SupervisorReport},
+    launch::SUPERVISORS,
+    orders::{Orders, SourceFrom, SourceOrders, SupervisorReport},
+};
+use self::{
+    launch::{Instance, launch},
+    look::Looks,
 };
 use crate::{
     ledger::{EndReason, Limit},
@@ -50,6 +54,9 @@ const KILL_PATIENCE: Duration = Duration::from_secs(30);
 /// The entry point of a program called with `supervise`. Its standard input is a socket to the rep,
 /// over which its instructions come. Call it before any thread is started.
 pub fn main() -> ExitCode {
+    if let Some(ended) = source::main() {
+        return ended;
+    }
     let Ok(rep) = rep_socket() else {
         eprintln!("`supervise` is an internal command; it is not meant to be run directly");
         return ExitCode::from(2);
@@ -98,16 +105,6 @@ struct Supervisor {
     _home: Option<File>,
 }
 
-/// The command's process, while it or one that it started runs.
-struct Instance {
-    main: Pid,
-    status: Option<WaitStatus>,
-    /// When remaining processes are killed.
-    kill_at: Option<Instant>,
-    /// The limit that it exceeded.
-    over: Option<Limit>,
-}
-
 impl Supervisor {
     fn new(orders: &Orders, rep: UnixStream) -> io::Result<Self> {
         // a name of its own: `killall vendue` must not kill what cleans up after reps
@@ -134,11 +131,8 @@ impl Supervisor {
     }
 
     fn run(mut self, orders: &Orders) {
-        let confined = confine::confine(orders).map_err(|e| format!("cannot confine it: {e}"));
-        let launched = confined
-            .and_then(|()| launch(orders).map_err(|error| cannot_run(&orders.command[0], &error)));
-        let ended = match launched {
-            Err(why) => EndReason::Failed(why),
+        let ended = match self.begin(orders) {
+            Err(why) => why,
             Ok(mut instance) => {
                 self.send(&SupervisorReport::Runs(
                     instance.main.as_raw_nonzero().get().unsigned_abs(),
@@ -157,6 +151,16 @@ impl Supervisor {
             let _ = fs::remove_dir(home);
         }
         self.send(&SupervisorReport::Ended(ended));
+    }
+
+    /// Starts the command, after all that comes before it.
+    fn begin(&mut self, orders: &Orders) -> Result<Instance, EndReason> {
+        let confined = confine::confine(orders);
+        confined.map_err(|e| EndReason::Failed(format!("cannot confine it: {e}")))?;
+        if let Some(source) = &orders.source {
+            self.put_source(orders, source)?;
+        }
+        launch(orders).map_err(EndReason::Failed)
     }
 
     /// Removes what the instance leaves: its control group, its directory, other files of its user.
@@ -192,6 +196,7 @@ impl Supervisor {
             drain(&mut self.children);
             if drain(&mut self.end_signals) {
                 if !parent_lives(orders) {
+                    instance.told = true;
                     return;
                 }
                 self.ask_to_end(orders, instance);
@@ -199,10 +204,13 @@ impl Supervisor {
             match read_rep(&mut self.rep) {
                 FromRep::Nothing => {}
                 FromRep::End => self.ask_to_end(orders, instance),
-                FromRep::Kill | FromRep::Gone => return,
+                FromRep::Kill | FromRep::Gone => {
+                    instance.told = true;
+                    return;
+                }
             }
             reap(instance);
-            if instance.kill_at.is_some_and(|at| at <= Instant::now()) {
+            if ends_at(instance).is_some_and(|at| at <= Instant::now()) {
                 return;
             }
             if instance.status.is_some() {
@@ -222,7 +230,7 @@ impl Supervisor {
 
     /// Waits for a signal, a message of the rep, or the next check.
     fn wait(&self, looks: &Looks, instance: &Instance) {
-        let until = instance.kill_at.into_iter().chain(looks.next()).min();
+        let until = ends_at(instance).into_iter().chain(looks.next()).min();
         let timeout = until.map(|at| at.saturating_duration_since(Instant::now()));
         let timeout = timeout.and_then(|t| Timespec::try_from(t).ok());
         let flags = PollFlags::IN;
@@ -240,6 +248,7 @@ impl Supervisor {
         if instance.kill_at.is_some() {
             return;
         }
+        instance.told = true;
         instance.kill_at = Some(Instant::now() + Duration::from_millis(orders.grace_ms));
         let _ = rustix::process::kill_process_group(instance.main, Signal::TERM);
         let group = instance.main.as_raw_nonzero().get().unsigned_abs();
@@ -271,84 +280,10 @@ impl Supervisor {
     }
 }
 
-/// The program that instances can run although they may not access its directory: the rep's own.
-const OWN_PROGRAM: &str = "vendue";
-
-/// Starts the command. If the instance's user may not access the rep's own program (a checkout
-/// below root's home), it is opened with our rights and executed with the user's.
-fn spawn(orders: &Orders) -> io::Result<Child> {
-    let started = command(orders, &orders.command[0]).spawn();
-    let Some(program) = started.is_err().then(|| own_program(orders)).flatten() else {
-        return started;
-    };
-    let open_file = format!("/proc/self/fd/{}", program.as_raw_fd());
-    command(orders, OsStr::new(&open_file))
-        .arg0(&orders.command[0])
-        .spawn()
+/// When what is left of it is killed.
+fn ends_at(instance: &Instance) -> Option<Instant> {
+    instance.kill_at.into_iter().chain(instance.deadline).min()
 }
-
-fn own_program(orders: &Orders) -> Option<fs::File> {
-    if orders.user.is_none() || orders.command[0] != OWN_PROGRAM {
-        return None;
-    }
-    let ours = std::env::current_exe().ok()?;
-    fs::File::open(ours.with_file_name(OWN_PROGRAM)).ok()
-}
-
-fn command(orders: &Orders, program: &OsStr) -> Command {
-    let mut command = Command::new(program);
-    command
-        .args(&orders.command[1..])
-        .env_clear()
-        .envs(&orders.environment)
-        .stdin(Stdio::null())
-        .current_dir(&orders.directory)
-        .process_group(0);
-    if let Some((uid, gid)) = orders.user {
-        // this also drops all supplementary groups
-        command.uid(uid).gid(gid);
-    }
-    command
-}
-
-fn launch(orders: &Orders) -> io::Result<Instance> {
-    if let Some(cgroup) = &orders.cgroup {
-        join(cgroup)?;
-    }
-    let child = spawn(orders);
-    if let Some(parent) = orders.cgroup.as_deref().and_then(Path::parent) {
-        join(&parent.join(SUPERVISORS))?;
-    }
-    Ok(Instance {
-        main: Pid::from_child(&child?),
-        status: None,
-        kill_at: None,
-        over: None,
-    })
-}
-
-/// Why the command could not be started, without its name: what a request runs must not appear in
-/// events.
-fn cannot_run(program: &OsStr, error: &io::Error) -> String {
-    let program = program.as_bytes();
-    let is_path = program.contains(&b'/');
-    let why = match error.kind() {
-        // also if a directory of PATH is not readable
-        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied if !is_path => {
-            "no such program in PATH".to_owned()
-        }
-        _ => error.to_string(),
-    };
-    let hint = if program.iter().any(u8::is_ascii_whitespace) {
-        "; the program's name contains spaces: a shell command needs sh -c"
-    } else {
-        ""
-    };
-    format!("cannot run the command: {why}{hint}")
-}
-
-/// The control group that supervisors are in, beside those of their instances.
-pub(crate) const SUPERVISORS: &str = "supervisors";
 
 fn parent_lives(orders: &Orders) -> bool {
     let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
@@ -421,11 +356,6 @@ fn signal(pid: u32, signal: Signal) {
         // gone already, or not ours to signal: it is checked again
         let _ = rustix::process::kill_process(pid, signal);
     }
-}
-
-fn join(cgroup: &Path) -> io::Result<()> {
-    // "0" stands for the writing process itself
-    fs::write(cgroup.join("cgroup.procs"), "0")
 }
 
 fn how_it_ended(orders: &Orders, instance: &Instance) -> EndReason {

@@ -8,6 +8,8 @@ use std::{
     path::PathBuf,
 };
 
+use placement::RunSource;
+
 use crate::ledger::{EndReason, Limit};
 
 /// The longest instructions, bytes: more than any server's `max_payload` (64 MiB).
@@ -42,10 +44,23 @@ pub(crate) struct Orders {
     pub(crate) max_files: u64,
     /// Its working directory, removed when it has ended.
     pub(crate) directory: PathBuf,
+    /// What the instance is made from.
+    pub(crate) source: Option<SourceOrders>,
     /// The program and its arguments.
     pub(crate) command: Vec<OsString>,
     /// The whole environment of the command.
     pub(crate) environment: BTreeMap<OsString, OsString>,
+}
+
+/// What is put into the instance's directory before its command runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SourceOrders {
+    /// Where it is fetched, and what it must be.
+    pub(crate) what: RunSource,
+    /// The directory in which the cell keeps sources; none = it keeps none.
+    pub(crate) cache: Option<PathBuf>,
+    /// How long it may take.
+    pub(crate) timeout_ms: u64,
 }
 
 impl Orders {
@@ -75,6 +90,13 @@ impl Orders {
         field(&path(&self.user_lock));
         field(&path(&self.cgroup));
         field(self.directory.as_os_str());
+        let source = self.source.as_ref();
+        let of_source =
+            |text: &dyn Fn(&SourceOrders) -> OsString| source.map(text).unwrap_or_default();
+        field(&of_source(&|source| source.what.url.clone().into()));
+        field(&of_source(&|source| source.what.sha256.clone().into()));
+        field(&of_source(&|source| path(&source.cache)));
+        field(&of_source(&|source| source.timeout_ms.to_string().into()));
         field(self.command.len().to_string().as_ref());
         self.command.iter().for_each(|word| field(word));
         for (name, value) in &self.environment {
@@ -127,6 +149,18 @@ impl Orders {
         let user_lock = path(next()?);
         let cgroup = path(next()?);
         let directory = next()?.into();
+        let source = [next()?, next()?, next()?, next()?];
+        let source = match source {
+            [url, ..] if url.is_empty() => None,
+            [url, sha256, cache, timeout_ms] => Some(SourceOrders {
+                what: RunSource {
+                    url: url.into_string().ok()?,
+                    sha256: sha256.into_string().ok()?,
+                },
+                cache: path(cache),
+                timeout_ms: number(timeout_ms)?,
+            }),
+        };
         let words = number(next()?)?;
         let mut command = Vec::new();
         for _ in 0..words {
@@ -148,9 +182,33 @@ impl Orders {
             watch_processes,
             max_files,
             directory,
+            source,
             command,
             environment,
         })
+    }
+}
+
+/// Where an instance's source came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SourceFrom {
+    /// It was fetched.
+    Network,
+    /// The cell had it.
+    Cache,
+    /// It could not be fetched, was another one than expected, or could not be unpacked.
+    Nowhere,
+}
+
+impl SourceFrom {
+    const ALL: [Self; 3] = [Self::Network, Self::Cache, Self::Nowhere];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Network => "network",
+            Self::Cache => "cache",
+            Self::Nowhere => "nowhere",
+        }
     }
 }
 
@@ -159,6 +217,8 @@ impl Orders {
 pub(crate) enum SupervisorReport {
     /// The command runs as this process.
     Runs(u32),
+    /// What became of its source.
+    Source(SourceFrom),
     /// A line for the log.
     Note(String),
     /// It has ended, with all its processes.
@@ -170,6 +230,7 @@ impl SupervisorReport {
         let one_line = |text: &str| text.replace(['\n', '\r'], " ");
         match self {
             SupervisorReport::Runs(pid) => format!("runs {pid}\n"),
+            SupervisorReport::Source(from) => format!("source {}\n", from.word()),
             SupervisorReport::Note(text) => format!("note {}\n", one_line(text)),
             SupervisorReport::Ended(EndReason::Exit(code)) => format!("exit {code}\n"),
             SupervisorReport::Ended(EndReason::Signal(number)) => format!("signal {number}\n"),
@@ -184,6 +245,10 @@ impl SupervisorReport {
         let (status, rest) = line.trim_end_matches('\n').split_once(' ')?;
         Some(match status {
             "runs" => SupervisorReport::Runs(rest.parse().ok()?),
+            "source" => {
+                let from = SourceFrom::ALL.into_iter().find(|from| from.word() == rest);
+                SupervisorReport::Source(from?)
+            }
             "note" => SupervisorReport::Note(rest.into()),
             "exit" => SupervisorReport::Ended(EndReason::Exit(rest.parse().ok()?)),
             "signal" => SupervisorReport::Ended(EndReason::Signal(rest.parse().ok()?)),
@@ -217,6 +282,7 @@ mod tests {
             watch_processes: 0,
             max_files: 2,
             directory: "/tmp/x".into(),
+            source: None,
             command: vec!["sh".into(), "-c".into(), "-- a b\n".into(), "".into()],
             environment: BTreeMap::new(),
         };
@@ -229,6 +295,14 @@ mod tests {
             max_processes: 66,
             watch_processes: 67,
             max_files: 68,
+            source: Some(SourceOrders {
+                what: RunSource {
+                    url: "http://a/b".into(),
+                    sha256: "0f".into(),
+                },
+                cache: Some("/var/lib/x".into()),
+                timeout_ms: 69,
+            }),
             environment: [("A".into(), "".into()), ("B".into(), "x=y\n".into())].into(),
             ..plain.clone()
         };
@@ -248,6 +322,7 @@ mod tests {
     fn reports_survive_the_socket() {
         for status in [
             SupervisorReport::Runs(12),
+            SupervisorReport::Source(SourceFrom::Cache),
             SupervisorReport::Note("a b".into()),
             SupervisorReport::Ended(EndReason::Exit(0)),
             SupervisorReport::Ended(EndReason::Exit(255)),

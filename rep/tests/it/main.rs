@@ -13,3 +13,5 @@ mod operators;
 mod process;
 mod secrets;
 mod service;
+mod sources;
+mod web;

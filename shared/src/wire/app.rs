@@ -141,9 +141,9 @@ pub struct AppStatus {
     pub version: u32,
     /// How many instances are wanted; 0 of a stopped or deleted app.
     pub wanted: u32,
-    /// Indices with a running instance.
+    /// Indices with an instance that runs and, where its definition says how that is checked, is ready.
     pub running: u32,
-    /// Indices with one that is on its way.
+    /// Indices with one that is on its way, or is not ready.
     pub starting: u32,
     /// Indices that wait after a crash.
     #[serde(default, skip_serializing_if = "is_zero")]

@@ -117,18 +117,33 @@ pub fn parse<T: DeserializeOwned>(body: &[u8], unknown: &mut Vec<String>) -> Res
     let Ok(text) = std::str::from_utf8(body) else {
         return Err(what_is_wrong::<T>(body));
     };
+    noting(text, unknown).map_err(|_| {
+        unknown.truncate(known);
+        what_is_wrong::<T>(body)
+    })
+}
+
+/// The fields of a message that `T` does not have, as far as it can be read; the first 16.
+pub fn unknown_fields<T: DeserializeOwned>(body: &[u8]) -> Vec<String> {
+    let mut unknown = Vec::new();
+    if let Ok(text) = std::str::from_utf8(body) {
+        // what is wrong beside them is for `parse` to say
+        let _ = noting::<T>(text, &mut unknown);
+    }
+    unknown
+}
+
+/// Parses, and notes the fields that `T` does not have.
+fn noting<T: DeserializeOwned>(text: &str, unknown: &mut Vec<String>) -> serde_json::Result<T> {
+    let known = unknown.len();
     let mut json = serde_json::Deserializer::from_str(text);
     let mut note = |path: serde_ignored::Path<'_>| {
         if unknown.len() < known + 16 {
             unknown.push(shown(&path));
         }
     };
-    let parsed = serde_ignored::deserialize(&mut json, &mut note);
-    let parsed = parsed.and_then(|value| json.end().map(|()| value));
-    parsed.map_err(|_| {
-        unknown.truncate(known);
-        what_is_wrong::<T>(body)
-    })
+    let value = serde_ignored::deserialize(&mut json, &mut note)?;
+    json.end().map(|()| value)
 }
 
 /// The path of a field that is not known. Under `run` its name may be a secret that was put in the wrong place.

@@ -23,6 +23,7 @@ pub use cell::{
 };
 pub use error::{
     ErrorBody, WireError, check_version, code, parse, parse_strict, read, read_nothing,
+    unknown_fields,
 };
 pub use event::{Event, EventInstance, kind, time_now};
 pub use id_prefixes::{BadPrefixes, IdPrefixes};

@@ -1,30 +1,25 @@
-//! A manager on the bus and over the bucket: the machine, and between it and these what its shell does.
+//! A manager on the bus and over the bucket: between [`ManagerDriver`] and these what its shell does.
 
 use std::{any::Any, collections::BTreeMap};
 
 use manager::{
     AppAnswer, AppCommand, AppDefinition, CellHeard, CommandKey, Manager, ManagerInput,
-    ManagerOutput, ManagerSettings, QuestionId, WaveId, WriteId, WriteResult,
+    ManagerSettings, QuestionId, WriteResult,
 };
 use shared::wire::{
     Envelope, ErrorBody, Event, InstancesAnswer, StartReply, WireError, code, to_bytes,
 };
 
 use super::{
-    bucket::{StateAnswer, StateRequest, StateWrite},
     bus::{Message, Subscription},
     node::{Node, Outbox},
 };
-use crate::random::Random;
+use crate::{
+    bucket::{StateAnswer, StateRequest, StateWrite},
+    manager_driver::{ECHO_MS, ManagerDriver, ManagerSends},
+    random::Random,
+};
 
-/// How often it hears itself. Its clocks pass while the pause is shorter than 2.5 s.
-const ECHO_MS: u64 = 500;
-/// A write without an answer has failed after this.
-const WRITE_MS: u64 = 5_000;
-/// A watch that has not shown everything by then is begun again.
-const WATCH_MS: u64 = 5_000;
-/// Between the end of a watch and the next one.
-const PAUSE_MS: u64 = 200;
 /// The answer to a command that was carried out.
 pub(super) const DONE: &str = "done";
 
@@ -33,18 +28,10 @@ pub(super) struct ManagerNode {
     name: String,
     random: Random,
     /// None while it is down.
-    machine: Option<Manager>,
-    born_ms: u64,
+    driver: Option<ManagerDriver>,
     inbox: String,
     up: bool,
     next_echo_ms: u64,
-    /// The present watch, and when it is begun if it has not shown everything.
-    watch: u64,
-    watch_due_ms: Option<u64>,
-    /// When each write without an answer has failed.
-    writes: BTreeMap<WriteId, u64>,
-    /// The waves of the start requests that it sent.
-    waves: BTreeMap<u64, WaveId>,
     /// Where the answer to each command goes.
     pub(super) commands: BTreeMap<CommandKey, String>,
     keys: u64,
@@ -55,91 +42,67 @@ impl ManagerNode {
         Self {
             name,
             random,
-            machine: None,
-            born_ms: 0,
+            driver: None,
             inbox: String::new(),
             up: true,
             next_echo_ms: 0,
-            watch: 0,
-            watch_due_ms: None,
-            writes: BTreeMap::new(),
-            waves: BTreeMap::new(),
             commands: BTreeMap::new(),
             keys: 0,
         }
     }
 
     pub(super) fn machine(&self) -> Option<&Manager> {
-        self.machine.as_ref()
+        self.driver.as_ref().map(ManagerDriver::machine)
     }
 
-    /// The machine takes this, does what is due, and what it wants is sent.
-    fn step(&mut self, now_ms: u64, input: Option<ManagerInput>, out: &mut Outbox) {
-        let own_ms = now_ms - self.born_ms;
-        let Some(machine) = &mut self.machine else {
+    /// The manager does something, and what it sends is sent.
+    fn act(&mut self, act: impl FnOnce(&mut ManagerDriver) -> Vec<ManagerSends>, out: &mut Outbox) {
+        let Some(driver) = &mut self.driver else {
             return;
         };
-        let acted = machine.is_acting();
-        if let Some(input) = input {
-            machine.take(own_ms, input);
-        }
-        let outputs = machine.run(own_ms);
-        let acts = machine.is_acting();
+        let acted = driver.machine().is_acting();
+        let sends = act(driver);
+        let acts = driver.machine().is_acting();
         if acted != acts {
             out.note(|| if acts { "acts" } else { "does not act" }.to_owned());
         }
-        for output in outputs {
-            self.carry_out(now_ms, output, out);
+        for send in sends {
+            self.carry_out(send, out);
         }
     }
 
-    fn carry_out(&mut self, now_ms: u64, output: ManagerOutput, out: &mut Outbox) {
-        match output {
-            ManagerOutput::Write {
-                write,
-                key,
-                value,
-                expected,
-            } => {
-                let key = key.to_string();
-                if key != "lease" {
-                    out.note(|| {
-                        format!("stores {key} over {expected:?}: {}", text(value.as_ref()))
-                    });
-                    out.wrote = true;
+    fn step(&mut self, now_ms: u64, input: ManagerInput, out: &mut Outbox) {
+        self.act(|driver| driver.step(now_ms, Some(input)), out);
+    }
+
+    fn carry_out(&mut self, sends: ManagerSends, out: &mut Outbox) {
+        match sends {
+            ManagerSends::State(request) => {
+                if let StateRequest::Write(write) = &request {
+                    note_write(write, out);
                 }
-                self.writes.insert(write, now_ms + WRITE_MS);
-                out.state.push(StateRequest::Write(StateWrite {
-                    write,
-                    key,
-                    value,
-                    expected,
-                }));
+                out.state.push(request);
             }
-            ManagerOutput::Start(request) => {
-                self.keys += 1;
-                if let Some(wave) = WaveId::parse(&request.id) {
-                    self.waves.insert(self.keys, wave);
-                }
+            ManagerSends::Start { number, request } => {
                 out.note(|| format!("asks for {} {:?}", request.id, request.indices));
-                let reply = format!("{}.wave.{}", self.inbox, self.keys);
+                let reply = format!("{}.wave.{number}", self.inbox);
                 out.send(Message::new("start", to_bytes(&*request)).with_reply(reply));
                 out.starts.push(request);
             }
-            ManagerOutput::Stop { cell, stop } => {
+            ManagerSends::Stop { cell, stop } => {
                 out.note(|| format!("stops on {cell}: {:?}", stop.instances));
                 out.send(Message::new(format!("cell.{cell}.stop"), to_bytes(&stop)));
                 out.stops.push((cell, stop.instances));
             }
-            ManagerOutput::Ask { question } => {
+            ManagerSends::Ask(question) => {
                 let reply = format!("{}.found.{}", self.inbox, question.0);
                 out.send(Message::new("instances", "").with_reply(reply));
             }
-            ManagerOutput::Event(event) => {
+            ManagerSends::Event(event) => {
                 let why = event.reason.unwrap_or_default();
                 out.note(|| format!("tells {}: {why}", event.kind));
             }
-            ManagerOutput::Reply { to, answer } => self.reply(to, answer, out),
+            ManagerSends::Reply { to, answer } => self.reply(to, answer, out),
         }
     }
 
@@ -151,13 +114,6 @@ impl ManagerNode {
             };
             out.send(Message::new(subject, body));
         }
-    }
-
-    /// All is to be shown, again or for the first time.
-    fn watch(&mut self, now_ms: u64, out: &mut Outbox) {
-        self.watch += 1;
-        self.watch_due_ms = Some(now_ms + WATCH_MS);
-        out.state.push(StateRequest::Watch(self.watch));
     }
 
     fn read(&mut self, message: &Message) -> Option<ManagerInput> {
@@ -201,7 +157,6 @@ impl ManagerNode {
         if what == "found" {
             return listed(Some(QuestionId(number)), &message.body);
         }
-        let wave = self.waves.remove(&number)?;
         let answer = if message.no_responders {
             Err(WireError::new(code::OVERLOADED, "no auctioneer"))
         } else {
@@ -212,7 +167,7 @@ impl ManagerNode {
                     .error),
             }
         };
-        Some(ManagerInput::Outcome { wave, answer })
+        self.driver.as_mut()?.started(number, answer)
     }
 }
 
@@ -234,19 +189,16 @@ impl Node for ManagerNode {
         let holder = format!("{}-{life}", self.name);
         self.inbox = format!("inbox.{holder}");
         let seed = self.random.next();
-        self.machine = Some(Manager::new(ManagerSettings { holder, seed }));
-        (self.born_ms, self.up, self.next_echo_ms) = (now_ms, true, now_ms);
+        self.driver = Some(ManagerDriver::new(now_ms, ManagerSettings { holder, seed }));
+        (self.up, self.next_echo_ms) = (true, now_ms);
         out.resubscribed = true;
         out.send(Message::new("discover", "{}"));
-        self.watch(now_ms, out);
+        self.act(|driver| vec![driver.watch(now_ms)], out);
     }
 
     fn die(&mut self) {
-        self.machine = None;
-        self.writes.clear();
-        self.waves.clear();
+        self.driver = None;
         self.commands.clear();
-        self.watch_due_ms = None;
     }
 
     fn connected(&mut self, now_ms: u64, up: bool, out: &mut Outbox) {
@@ -254,61 +206,35 @@ impl Node for ManagerNode {
         if up {
             out.send(Message::new("discover", "{}"));
         }
-        self.step(now_ms, Some(ManagerInput::Interrupted), out);
+        self.step(now_ms, ManagerInput::Interrupted, out);
     }
 
     fn missed(&mut self, now_ms: u64, out: &mut Outbox) {
         out.send(Message::new("discover", "{}"));
-        self.step(now_ms, Some(ManagerInput::Interrupted), out);
+        self.step(now_ms, ManagerInput::Interrupted, out);
     }
 
     fn receive(&mut self, now_ms: u64, message: &Message, out: &mut Outbox) {
         if let Some(input) = self.read(message) {
-            self.step(now_ms, Some(input), out);
+            self.step(now_ms, input, out);
         }
     }
 
     fn state_says(&mut self, now_ms: u64, answer: StateAnswer, out: &mut Outbox) {
-        let of_watch = answer.watch();
-        if of_watch.is_some_and(|watch| watch != self.watch) {
-            return;
-        }
-        let input = match answer {
-            StateAnswer::Ended { write, result } => {
-                if self.writes.remove(&write).is_none() {
-                    return;
-                }
-                if result == WriteResult::Conflict {
-                    out.note(|| "is refused: another write came first".to_owned());
-                }
-                ManagerInput::WriteEnded { write, result }
-            }
-            StateAnswer::Shown {
-                key,
-                revision,
-                value,
-                ..
-            } => ManagerInput::Kv {
-                key,
-                revision,
-                value,
-            },
-            StateAnswer::Ready { revision, .. } => {
-                self.watch_due_ms = None;
-                ManagerInput::KvReady { revision }
+        match &answer {
+            StateAnswer::Ended { result, .. } if *result == WriteResult::Conflict => {
+                out.note(|| "is refused: another write came first".to_owned());
             }
             StateAnswer::Broken { .. } => {
                 out.note(|| "is not shown the bucket any more".to_owned());
-                self.watch_due_ms = Some(now_ms + PAUSE_MS);
-                self.watch += 1;
-                ManagerInput::KvInterrupted
             }
-        };
-        self.step(now_ms, Some(input), out);
+            _ => {}
+        }
+        self.act(|driver| driver.state_says(now_ms, answer), out);
     }
 
     fn wake(&mut self, now_ms: u64, out: &mut Outbox) {
-        if self.machine.is_none() {
+        if self.driver.is_none() {
             return;
         }
         if now_ms >= self.next_echo_ms {
@@ -317,34 +243,12 @@ impl Node for ManagerNode {
                 out.send(Message::new(format!("echo.{}", self.inbox), ""));
             }
         }
-        let late = self.writes.iter().filter(|(_, due_ms)| **due_ms <= now_ms);
-        let late: Vec<WriteId> = late.map(|(write, _)| *write).collect();
-        for write in late {
-            self.writes.remove(&write);
-            let result = WriteResult::Failed;
-            self.step(
-                now_ms,
-                Some(ManagerInput::WriteEnded { write, result }),
-                out,
-            );
-        }
-        if self.watch_due_ms.is_some_and(|due_ms| due_ms <= now_ms) {
-            self.step(now_ms, Some(ManagerInput::KvInterrupted), out);
-            self.watch(now_ms, out);
-        }
-        self.step(now_ms, Some(ManagerInput::Tick), out);
+        self.act(|driver| driver.due(now_ms), out);
     }
 
     fn next_ms(&self) -> u64 {
-        let Some(machine) = &self.machine else {
-            return u64::MAX;
-        };
-        let own = machine.next_ms().saturating_add(self.born_ms);
-        let write = self.writes.values().min().copied();
-        [write, self.watch_due_ms, Some(self.next_echo_ms)]
-            .into_iter()
-            .flatten()
-            .fold(own, u64::min)
+        let driver = self.driver.as_ref();
+        driver.map_or(u64::MAX, |driver| driver.next_ms().min(self.next_echo_ms))
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -385,6 +289,21 @@ fn read_command(text: &str) -> Option<AppCommand> {
         "resume" => AppCommand::Resume,
         _ => return None,
     })
+}
+
+/// A lease is stored all the time: that is not worth a line.
+fn note_write(write: &StateWrite, out: &mut Outbox) {
+    if write.key == "lease" {
+        return;
+    }
+    out.note(|| {
+        let (key, expected) = (&write.key, write.expected);
+        format!(
+            "stores {key} over {expected:?}: {}",
+            text(write.value.as_ref())
+        )
+    });
+    out.wrote = true;
 }
 
 fn text(value: Option<&bytes::Bytes>) -> String {

@@ -5,10 +5,8 @@ use std::{any::Any, sync::Arc};
 use placement::Request;
 use shared::InstanceId;
 
-use super::{
-    bucket::{StateAnswer, StateRequest},
-    bus::{Message, Subscription},
-};
+use super::bus::{Message, Subscription};
+use crate::bucket::{StateAnswer, StateRequest};
 
 /// A program on the bus, under virtual time. It lives several lives: [`Node::begin`] starts one,
 /// [`Node::die`] ends it at once.

@@ -79,6 +79,11 @@ pub(super) enum BucketFault {
     Emptied,
     /// All that managers store of apps is deleted.
     StateDeleted,
+    /// All that it holds is removed at once, or also the lease; revisions go on, and no watch shows it.
+    Purged { with_lease: bool },
+    /// The server that leads it is lost: watches end, and those that begin are read from a server that is behind. It
+    /// shows the rest when the fault is over.
+    FailsOver,
     /// A copy is made, but of the lease, …
     Copied,
     /// … and replaces it.
@@ -95,6 +100,8 @@ impl BucketFault {
             Self::Recreated { .. } => "bucket recreated",
             Self::Emptied => "bucket emptied",
             Self::StateDeleted => "bucket state deleted",
+            Self::Purged { .. } => "bucket purged",
+            Self::FailsOver => "bucket fails over",
             Self::Copied => "bucket copied",
             Self::Restored => "bucket restored",
         }

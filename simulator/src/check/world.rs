@@ -21,7 +21,6 @@ use self::{
 use super::{
     CheckReport, Violation,
     auctioneer::AuctioneerNode,
-    bucket::{Bucket, StateAnswer, StateRequest},
     bus::Message,
     cell::CellNode,
     client::Client,
@@ -30,7 +29,11 @@ use super::{
     script::Script,
     timeline::Timeline,
 };
-use crate::{queue::EventQueue, random::Random};
+use crate::{
+    bucket::{Bucket, StateAnswer, StateRequest},
+    queue::EventQueue,
+    random::Random,
+};
 use open_starts::OpenStarts;
 
 /// When all is at rest, every request is asked once more, and so long later everything must be right.

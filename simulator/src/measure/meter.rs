@@ -150,6 +150,7 @@ impl Meter {
             at_ms: self.now_ms,
             instances: up().map(|load| load.instances).sum(),
             waiting,
+            missing: 0,
             used: used_mb as f64 / memory_mb.max(1) as f64,
             used_min: balance.min,
             used_max: balance.max,
@@ -164,22 +165,23 @@ impl Meter {
 
 /// One quantity, now and over time. A value of zero duration is neither lowest nor highest.
 #[derive(Clone, Copy, Debug, Default)]
-struct Gauge {
-    now: f64,
+pub(crate) struct Gauge {
+    pub(crate) now: f64,
     sum: f64,
     ms: f64,
     ends: Option<(f64, f64)>,
 }
 
 impl Gauge {
-    fn pass(&mut self, ms: f64) {
+    /// It was so for this time.
+    pub(crate) fn pass(&mut self, ms: f64) {
         self.sum += self.now * ms;
         self.ms += ms;
         let (low, high) = self.ends.unwrap_or((self.now, self.now));
         self.ends = Some((low.min(self.now), high.max(self.now)));
     }
 
-    fn over_time(&self) -> OverTime {
+    pub(crate) fn over_time(&self) -> OverTime {
         let (low, high) = self.ends.unwrap_or((self.now, self.now));
         OverTime {
             end: self.now,
@@ -225,6 +227,7 @@ mod tests {
             at_ms: 0,
             instances: 3,
             waiting: 7,
+            missing: 0,
             used: 54.0 / 96.0,
             used_min: 0.0,
             used_max: 54.0 / 64.0,

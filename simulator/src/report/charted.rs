@@ -20,7 +20,7 @@ pub(super) struct Quantity {
 }
 
 /// In the order shown.
-pub(super) const QUANTITIES: [Quantity; 6] = [
+const QUANTITIES: [Quantity; 7] = [
     Quantity {
         field: "stranded_mb",
         title: "Stranded memory",
@@ -57,6 +57,13 @@ pub(super) const QUANTITIES: [Quantity; 6] = [
         of: |s| s.waiting as f64,
     },
     Quantity {
+        field: MISSING,
+        title: "Missing",
+        note: "Indices that managers are to keep running and that do not run.",
+        unit: Unit::Count,
+        of: |s| s.missing as f64,
+    },
+    Quantity {
         field: "cells",
         title: "Cells",
         note: "Cells that are up.",
@@ -64,6 +71,15 @@ pub(super) const QUANTITIES: [Quantity; 6] = [
         of: |s| s.cells as f64,
     },
 ];
+
+const MISSING: &str = "missing";
+
+/// What these runs have, in the order shown: only managers miss something.
+pub(super) fn quantities(runs: &[SimRun]) -> impl Iterator<Item = &'static Quantity> {
+    let managed = runs.iter().any(|run| run.figures.kept.is_some());
+    let all = QUANTITIES.iter();
+    all.filter(move |what| managed || what.field != MISSING)
+}
 
 /// The share of all memory that is used.
 pub(super) const USED: Quantity = Quantity {

@@ -74,6 +74,12 @@ const NEVER_NEEDED: &str = "Cells that were never needed";
 const SENT: &str = "Messages sent";
 const DELIVERED: &str = "Messages delivered";
 const BYTES: &str = "Bytes delivered";
+const KEPT: &str = "Indices of apps that managers keep running";
+const RECOVERY: &str = "From the loss of an index until it runs again";
+const STARTED: &str = "From when an index is wanted until it runs";
+const DUPLICATES: &str = "Indices that ran twice in one version";
+const ROLLOUTS: &str = "Rollouts";
+const MANAGERS: &str = "Messages to and from managers";
 const EXTRA: &str = "Figures of this scenario";
 const OTHER: &str = "Other";
 
@@ -158,6 +164,94 @@ const SPECS: &[Spec] = &[
         Unit::Money,
         Better::Higher,
     ),
+    Spec(
+        "/kept/wanted",
+        KEPT,
+        "wanted at the end",
+        Unit::Count,
+        Better::Open,
+    ),
+    Spec("/kept/missing", KEPT, "missing", Unit::Count, Better::Lower),
+    Spec("/kept/lost", KEPT, "lost", Unit::Count, Better::Lower),
+    Spec(
+        "/kept/unrecovered",
+        KEPT,
+        "lost and not running again",
+        Unit::Count,
+        Better::Lower,
+    ),
+    Spec(
+        "/kept/refused_commands",
+        KEPT,
+        "commands refused",
+        Unit::Count,
+        Better::Lower,
+    ),
+    Spec("/kept/recovery_ms", RECOVERY, "", Unit::Ms, Better::Lower),
+    Spec("/kept/start_ms", STARTED, "", Unit::Ms, Better::Lower),
+    Spec(
+        "/kept/duplicates",
+        DUPLICATES,
+        "how often",
+        Unit::Count,
+        Better::Lower,
+    ),
+    Spec(
+        "/kept/longest_duplicate_ms",
+        DUPLICATES,
+        "the longest",
+        Unit::Ms,
+        Better::Lower,
+    ),
+    Spec(
+        "/kept/duplicate_s",
+        DUPLICATES,
+        "instance-seconds",
+        Unit::Count,
+        Better::Lower,
+    ),
+    Spec(
+        "/kept/rollouts",
+        ROLLOUTS,
+        "completed",
+        Unit::Count,
+        Better::Open,
+    ),
+    Spec(
+        "/kept/rollouts_unfinished",
+        ROLLOUTS,
+        "not completed",
+        Unit::Count,
+        Better::Lower,
+    ),
+    Spec(
+        "/kept/rollout_ms",
+        ROLLOUTS,
+        "duration",
+        Unit::Ms,
+        Better::Lower,
+    ),
+    Spec(
+        "/kept/traffic/sent",
+        MANAGERS,
+        "sent",
+        Unit::Count,
+        Better::Lower,
+    ),
+    Spec(
+        "/kept/traffic/delivered",
+        MANAGERS,
+        "delivered",
+        Unit::Count,
+        Better::Lower,
+    ),
+    Spec(
+        "/kept/traffic/bytes",
+        MANAGERS,
+        "bytes delivered",
+        Unit::Bytes,
+        Better::Lower,
+    ),
     Spec("/virtual_ms", OTHER, "virtual time", Unit::Ms, Better::Open),
 ];
 
@@ -186,6 +280,12 @@ const ORDER: &[&str] = &[
     LARGEST,
     EMPTY,
     NEVER_NEEDED,
+    KEPT,
+    RECOVERY,
+    STARTED,
+    DUPLICATES,
+    ROLLOUTS,
+    MANAGERS,
     EXTRA,
     SENT,
     DELIVERED,

@@ -42,6 +42,8 @@ pub enum FaultKind {
     ZoneCut,
     /// The auctioneer ends; when the fault is over another one starts without memory.
     AuctioneerRestart,
+    /// The manager is killed; when the fault is over another one starts without memory.
+    ManagerRestart,
     /// NATS is down: every role is disconnected and notices it.
     NatsAway,
 }
@@ -53,6 +55,8 @@ pub enum Target {
     Cells(Vec<Arc<str>>),
     /// This auctioneer, counted from 0.
     Auctioneer(usize),
+    /// This manager, counted from 0.
+    Manager(usize),
     /// All roles.
     All,
 }
@@ -71,6 +75,8 @@ pub(super) struct FaultTable {
     #[serde(default)]
     auctioneer: Option<u32>,
     #[serde(default)]
+    manager: Option<u32>,
+    #[serde(default)]
     deadline: Option<Span>,
 }
 
@@ -79,7 +85,7 @@ impl FaultTable {
         self,
         at: &str,
         cells: &[Cell],
-        auctioneers: u32,
+        (auctioneers, managers): (u32, u32),
     ) -> Result<Fault, ScenarioError> {
         let target = match self.kind {
             FaultKind::CellLost | FaultKind::CellCut | FaultKind::CellDrain => {
@@ -87,19 +93,17 @@ impl FaultTable {
             }
             FaultKind::ZoneLost | FaultKind::ZoneCut => of_zone(self.zone.as_deref(), at, cells)?,
             FaultKind::AuctioneerRestart => {
-                let number = self.auctioneer.unwrap_or(0);
-                if number >= auctioneers {
-                    let at = format!("{at}.auctioneer");
-                    let expected = format!("a number below auctioneers ({auctioneers})");
-                    return Err(read::wrong(&at, &number.into(), &expected));
-                }
-                Target::Auctioneer(number as usize)
+                let of = ("auctioneer", auctioneers);
+                Target::Auctioneer(numbered(self.auctioneer, at, of)?)
+            }
+            FaultKind::ManagerRestart => {
+                Target::Manager(numbered(self.manager, at, ("manager", managers))?)
             }
             FaultKind::NatsAway => Target::All,
         };
         let deadline_ms = self.deadline_ms(at)?;
         let mut for_ms = self.lasts.map(millis);
-        if self.kind == FaultKind::AuctioneerRestart {
+        if let Target::Auctioneer(_) | Target::Manager(_) = target {
             for_ms = for_ms.or(Some(0));
         }
         Ok(Fault {
@@ -133,6 +137,24 @@ impl FaultTable {
             _ => Ok(deadline_ms),
         }
     }
+}
+
+/// The number of a role, 0 if none is given.
+fn numbered(
+    given: Option<u32>,
+    at: &str,
+    (role, count): (&str, u32),
+) -> Result<usize, ScenarioError> {
+    let number = given.unwrap_or(0);
+    if number >= count {
+        let expected = format!("a number below {role}s ({count})");
+        return Err(read::wrong(
+            &format!("{at}.{role}"),
+            &number.into(),
+            &expected,
+        ));
+    }
+    Ok(number as usize)
 }
 
 fn named(names: &[String], at: &str, cells: &[Cell]) -> Result<Target, ScenarioError> {

@@ -74,6 +74,9 @@ impl World<'_> {
     }
 
     fn reply(&mut self, to: ReplyKey, body: bytes::Bytes, error: bool) {
+        if let Some(wave) = self.waves.take(to) {
+            return self.reply_to_manager(wave, &body);
+        }
         let message = usize::try_from(to.number()).unwrap_or(usize::MAX);
         let kind = self.client.reply_kind(message);
         self.counts.sent(kind, 1);

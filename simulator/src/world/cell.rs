@@ -1,19 +1,19 @@
 //! One cell: the rep's own machine with a simulated executor, in virtual time.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use advertiser::Cadence;
 use placement::{Job, Span};
 use rep::{
     CellInput, CellMachine, CellOutput, CellSettings, Simulated, SimulatedConfig,
-    ledger::{EndReason, ExecutorReport, InstanceChange, Ledger},
+    ledger::{EndReason, ExecutorOrder, ExecutorReport, InstanceChange, Ledger},
 };
 use shared::{
-    Incarnation, InstanceId,
-    wire::{Acceptance, Advert, Drain, Event, StopAnswer, Work, to_bytes},
+    Incarnation, InstanceId, WaveId,
+    wire::{Acceptance, Advert, Drain, Event, InstancesAnswer, StopAnswer, Work, to_bytes},
 };
 
-use super::traffic::written;
+use super::{messages::MAX_PAYLOAD, traffic::written};
 
 /// The number in the upper half of the ids of instances that ran before the first request.
 const BEFORE: u128 = 0xbef0_0000_0000_4000_8000;
@@ -47,6 +47,17 @@ pub(super) struct SimCell {
     bid_bytes: (BidLength, u64),
     /// Until when it had instances.
     pub(super) busy_ms: u64,
+    /// The instances of managers that were launched and have not ended, and which index each has.
+    managed: BTreeMap<InstanceId, (WaveId, u32)>,
+    /// What has become of these since it was asked last.
+    changes: Vec<InstanceRuns>,
+}
+
+/// An instance of a manager runs from now on, or does not any more.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum InstanceRuns {
+    Began(InstanceId, WaveId, u32),
+    Ended(InstanceId),
 }
 
 /// What the length of a full bid follows from: bids that are equal in this are equally long.
@@ -118,6 +129,8 @@ impl SimCell {
             advert_bytes: 0,
             bid_bytes: (BidLength::default(), 0),
             busy_ms: 0,
+            managed: BTreeMap::new(),
+            changes: Vec::new(),
         }
     }
 
@@ -159,6 +172,8 @@ impl SimCell {
         let ledger = Ledger::new(self.empty.clone(), Incarnation::nil(), "");
         self.machine = CellMachine::new(ledger, self.settings, now_ms);
         self.executor = Simulated::default();
+        let ended = std::mem::take(&mut self.managed).into_keys();
+        self.changes.extend(ended.map(InstanceRuns::Ended));
         self.tick_us = u64::MAX;
         if self.busy_ms == u64::MAX {
             self.busy_ms = now_ms;
@@ -257,6 +272,7 @@ impl SimCell {
         let mut published = Vec::new();
         loop {
             for report in self.executor.due(now_ms) {
+                self.note(&report);
                 self.machine.take(now_ms, CellInput::Report(report));
             }
             let outputs = self.machine.run(now_ms);
@@ -283,11 +299,48 @@ impl SimCell {
                 }
                 published.push(Publication::Advert(advert));
             }
-            CellOutput::Execute(order) => self.executor.execute(now_ms, &order),
+            CellOutput::Execute(order) => {
+                if let ExecutorOrder::Launch { work, .. } = &order
+                    && let Some(wave) = wave_of(work)
+                {
+                    self.managed.insert(work.instance, (wave, work.index));
+                }
+                self.executor.execute(now_ms, &order);
+            }
             CellOutput::Event(event) => published.push(Publication::Event(event)),
             // names are unique here
             CellOutput::AskNamesake => {}
         }
+    }
+
+    /// Notes what a report says of an instance of a manager.
+    fn note(&mut self, report: &ExecutorReport) {
+        let instance = report.instance;
+        let Some((wave, index)) = self.managed.get(&instance).copied() else {
+            return;
+        };
+        match report.change {
+            InstanceChange::Running { .. } => {
+                self.changes
+                    .push(InstanceRuns::Began(instance, wave, index));
+            }
+            InstanceChange::Ended(_) => {
+                self.managed.remove(&instance);
+                self.changes.push(InstanceRuns::Ended(instance));
+            }
+            InstanceChange::Checked { .. } => {}
+        }
+    }
+
+    /// What has become of the instances of managers since this was asked last.
+    pub(super) fn take_changes(&mut self) -> Vec<InstanceRuns> {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// All its instances, as a heartbeat lists them.
+    pub(super) fn heartbeat(&self, now_ms: u64) -> Vec<InstancesAnswer> {
+        let held = self.machine.current_instances(now_ms);
+        self.machine.split(held, MAX_PAYLOAD)
     }
 
     /// Accepts or refuses what an auctioneer sent; none if it is malformed.
@@ -327,6 +380,11 @@ impl SimCell {
                 .len() + 2 * 36;
         (FIXED + self.name.len()) as u64 + digits(self.ledger().seq()) + digits(now_ms)
     }
+}
+
+/// The wave of an instance that a manager asked for.
+fn wave_of(work: &Work) -> Option<WaveId> {
+    WaveId::parse(work.request.as_ref()?.as_str())
 }
 
 fn report(instance: InstanceId, change: InstanceChange) -> ExecutorReport {

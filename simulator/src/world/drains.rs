@@ -39,6 +39,7 @@ impl World<'_> {
         for publication in cell.leave(now_ms) {
             self.publish(c, silent_ms, publication);
         }
+        self.note_runs(c);
         self.cells[c].down += 1;
         self.down_since.insert(c, now_ms);
         self.measure(c);

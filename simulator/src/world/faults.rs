@@ -40,6 +40,12 @@ impl World<'_> {
                     self.start_auctioneer(*n);
                 }
             }
+            Target::Manager(m) if begins => self.end_manager(*m),
+            Target::Manager(m) => {
+                if self.managers[*m].driver.is_none() {
+                    self.start_manager(*m);
+                }
+            }
             Target::All => self.nats(begins),
         }
         self.alert();
@@ -69,6 +75,7 @@ impl World<'_> {
         self.down_since.insert(c, now_ms);
         self.lose_instances(c);
         self.cells[c].die(now_ms);
+        self.note_runs(c);
         self.measure(c);
     }
 
@@ -125,6 +132,7 @@ impl World<'_> {
         self.count_silence(c, self.cells[c].advertised_ms);
         self.cells[c].advertised_ms = self.now_ms();
         self.cells[c].cut += 1;
+        self.tally.reach(self.now_us, c, false);
     }
 
     /// The connection is back: auctioneers may have removed the cell.
@@ -132,6 +140,7 @@ impl World<'_> {
         self.cells[c].cut -= 1;
         self.cells[c].advertised_ms = self.now_ms();
         if self.cells[c].cut == 0 {
+            self.tally.reach(self.now_us, c, true);
             self.settle(c, CellInput::Reconnected);
         }
     }
@@ -142,6 +151,7 @@ impl World<'_> {
             for n in 0..self.nodes.len() {
                 self.step(n, Some(AuctioneerInput::Connected(false)));
             }
+            self.managers_connected(false);
             return;
         }
         self.away -= 1;
@@ -154,6 +164,7 @@ impl World<'_> {
                 self.discover(n);
             }
         }
+        self.managers_connected(true);
         for c in 0..self.cells.len() {
             self.settle(c, CellInput::Reconnected);
         }

@@ -7,7 +7,7 @@ use placement::Kind;
 use super::{SimCell, WARM_UP_US, World, cell};
 use crate::{
     measure::{LOAD_BOUNDS, ROUNDS_BOUNDS, WAIT_BOUNDS_MS},
-    outcome::{Balance, CellEnd, Figures, Histogram, InstanceEnd, SimRun, Spread},
+    outcome::{Balance, CellEnd, Figures, Histogram, InstanceEnd, Kept, SimRun, Spread},
 };
 
 /// Up to this many instances each has an entry of its own.
@@ -75,6 +75,7 @@ impl World<'_> {
             empty_cells: self.meter.empty_cells(),
             spare_cells,
             saved: price.map(|price| price * spare_cells as f64 * hours),
+            kept: self.kept(),
             extra: self.extra(&held),
         };
         let loads = self.cells.iter().filter(|cell| cell.down == 0);
@@ -94,6 +95,17 @@ impl World<'_> {
             refusals: self.refusals(),
             notes: self.notes(),
         }
+    }
+
+    fn kept(&mut self) -> Option<Kept> {
+        if self.managers.is_empty() {
+            return None;
+        }
+        Some(Kept {
+            refused_commands: self.refused_commands,
+            traffic: self.managers_traffic,
+            ..self.tally.figures(self.now_us)
+        })
     }
 
     fn refusals(&self) -> Vec<(String, u64)> {

@@ -5,11 +5,11 @@ use std::{collections::BTreeSet, sync::Arc};
 use auctioneer::{AuctioneerInput, ECHO_MS, sim::SimulatedInput};
 use shared::AuctionId;
 
-use super::{WARM_UP_US, World, messages::ToNode, traffic::Kind};
+use super::{WARM_UP_US, World, managers::REAL_ECHO_MS, messages::ToNode, traffic::Kind};
 use crate::random::Distribution;
 
 /// The interval of a cell's heartbeats, milliseconds: the default of reps.
-const HEARTBEAT_MS: u64 = 10_000;
+pub(super) const HEARTBEAT_MS: u64 = 10_000;
 
 impl World<'_> {
     /// Cells whose present state the auctioneer has, and that will report nothing new before
@@ -140,7 +140,12 @@ impl World<'_> {
             .map(|since_ms| now_ms - since_ms)
             .sum();
         let up_ms = (passed_ms * self.cells.len() as u64).saturating_sub(self.down_ms + down_ms);
-        self.counts.sent(Kind::Heartbeat, up_ms / HEARTBEAT_MS);
+        if self.managers.is_empty() {
+            self.counts.sent(Kind::Heartbeat, up_ms / HEARTBEAT_MS);
+        }
+        let echoes = passed_ms / REAL_ECHO_MS * self.managers.len() as u64;
+        self.counts.sent(Kind::Echo, echoes);
+        self.counts.delivered(Kind::Echo, echoes, 0);
         if self.aggregated {
             let echoes = passed_ms / ECHO_MS * self.nodes.len() as u64;
             self.counts.sent(Kind::Echo, echoes);

@@ -1,23 +1,26 @@
 //! Messages between the roles. Each delivery takes time, may be lost, and its receiver may be down.
 //! Messages between two roles keep their order.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use auctioneer::{
-    AuctioneerInput, DispatchId, LookupId, StopId, feed::ReportKind, sim::SimulatedInput,
+    AuctioneerInput, DispatchId, LookupId, ReplyKey, StopId, feed::ReportKind, sim::SimulatedInput,
 };
 use bytes::Bytes;
+use manager::QuestionId;
 use rep::{CellBid, CellInput};
 use shared::{
     AuctionId,
     clock::millis,
-    wire::{Advert, InstancesAnswer, to_bytes},
+    wire::{Advert, InstancesAnswer, Stop, WireError, to_bytes},
 };
 
 use super::{
     Event, World,
+    managers::{ToManager, Wave},
     traffic::{Kind, written},
 };
+use crate::bucket::StateRequest;
 
 /// The largest message, bytes: the default of nats-server.
 pub(super) const MAX_PAYLOAD: usize = 1 << 20;
@@ -46,17 +49,72 @@ pub(super) enum Message {
     ToService(usize),
     /// The answer to a client's message; true when it is an error.
     Client(usize, Bytes, bool),
+    /// To a manager in one of its lives.
+    Manager {
+        manager: usize,
+        life: u32,
+        kind: Kind,
+        bytes: u64,
+        what: Box<ToManager>,
+    },
+    /// A manager's start request, to one of the auctioneers that accept requests.
+    Wave(Wave, Bytes),
+    /// What a manager, in one of its lives, asks of the bucket.
+    Bucket(usize, u32, Box<StateRequest>),
+    /// A client's command, to one of the managers that accept requests.
+    Command(usize),
+    /// The answer to it.
+    CommandReply(usize, Result<(), WireError>),
+}
+
+/// The start requests of managers that auctioneers have not answered, by the number of the reply.
+#[derive(Debug, Default)]
+pub(super) struct Waves {
+    added: u64,
+    open: BTreeMap<u64, Wave>,
+}
+
+/// Replies to managers have numbers from here on; those to clients are lower.
+const WAVES: u64 = 1 << 62;
+
+impl Waves {
+    /// Returns where the reply is to go.
+    pub(super) fn add(&mut self, wave: Wave) -> ReplyKey {
+        self.added += 1;
+        self.open.insert(WAVES + self.added, wave);
+        ReplyKey::new(WAVES + self.added)
+    }
+
+    /// The start request that this replies to; none if it replies to a client.
+    pub(super) fn take(&mut self, reply: ReplyKey) -> Option<Wave> {
+        self.open.remove(&reply.number())
+    }
 }
 
 /// A message to a cell.
 #[derive(Debug)]
 pub(super) enum ToCell {
     Discover,
-    Bid { auction: AuctionId },
+    Bid {
+        auction: AuctionId,
+    },
     State,
-    Start { dispatch: DispatchId, body: Bytes },
-    Stop { stop: StopId, body: Bytes },
-    Instances { lookup: LookupId, body: Bytes },
+    Start {
+        dispatch: DispatchId,
+        body: Bytes,
+    },
+    Stop {
+        stop: StopId,
+        body: Bytes,
+    },
+    Instances {
+        lookup: LookupId,
+        body: Bytes,
+    },
+    /// A manager's stop.
+    ManagerStop(Box<Stop>),
+    /// A manager asks for all instances.
+    List(QuestionId),
 }
 
 /// A message to an auctioneer.
@@ -69,7 +127,7 @@ pub(super) enum ToNode {
 
 impl World<'_> {
     /// The time at which a delivery arrives; none when it is lost.
-    fn travel(&mut self) -> Option<u64> {
+    pub(super) fn travel(&mut self) -> Option<u64> {
         let network = self.scenario.network;
         if network.loss > 0.0 && self.random.unit() < network.loss {
             return None;
@@ -82,7 +140,7 @@ impl World<'_> {
         self.at(at_us, Event::Arrives(Box::new(message)));
     }
 
-    /// An auctioneer's message to one cell.
+    /// A message of an auctioneer, or of a manager (whose numbers follow), to one cell.
     pub(super) fn send_cell(&mut self, n: usize, c: usize, bytes: u64, what: ToCell) {
         if self.away > 0 {
             return;
@@ -90,11 +148,15 @@ impl World<'_> {
         let Some(at_us) = self.travel() else {
             return;
         };
-        let last_us = &mut self.to_cell_us[c * self.nodes.len() + n];
+        let senders = self.nodes.len() + self.managers.len();
+        let last_us = &mut self.to_cell_us[c * senders + n];
         *last_us = at_us.max(*last_us);
         let at_us = *last_us;
         self.cells[c].coming += 1;
-        let life = self.nodes[n].life;
+        let life = match n.checked_sub(self.nodes.len()) {
+            None => self.nodes[n].life,
+            Some(m) => self.managers[m].life,
+        };
         self.fly(
             at_us,
             Message::Cell {
@@ -206,6 +268,17 @@ impl World<'_> {
                     self.answered(message, &body, error);
                 }
             }
+            Message::Manager {
+                manager,
+                life,
+                kind,
+                bytes,
+                what,
+            } => self.manager_hears((manager, life), kind, bytes, *what),
+            Message::Wave(wave, body) => self.admit_wave(wave, &body),
+            Message::Bucket(m, life, request) => self.bucket_asked(m, life, *request),
+            Message::Command(command) => self.command_arrives(command),
+            Message::CommandReply(command, answer) => self.command_answered(command, answer),
         }
     }
 
@@ -258,6 +331,12 @@ impl World<'_> {
                     self.settle(c, CellInput::Tick);
                 }
             }
+            ToCell::ManagerStop(stop) => {
+                self.tally.stopped(&stop.instances);
+                self.cells[c].stop(now_ms, &to_bytes(&*stop));
+                self.settle(c, CellInput::Tick);
+            }
+            ToCell::List(question) => self.list_for_manager(c, from, question),
             ToCell::Instances { lookup, body } => {
                 let machine = self.cells[c].machine();
                 if let Ok(answers) = machine.instances(now_ms, &body, MAX_PAYLOAD) {
@@ -358,7 +437,8 @@ impl ToCell {
             Self::State => Kind::StateRequest,
             Self::Start { .. } => Kind::Start,
             Self::Stop { .. } => Kind::Stop,
-            Self::Instances { .. } => Kind::InstancesRequest,
+            Self::Instances { .. } | Self::List(_) => Kind::InstancesRequest,
+            Self::ManagerStop(_) => Kind::ManagerStop,
         }
     }
 }

@@ -17,14 +17,18 @@ mod carry;
 mod cell;
 mod client;
 mod drains;
+mod ending;
 mod faults;
 mod figures;
 mod idle;
+mod kept;
+mod managers;
 mod messages;
 mod node;
 mod observer;
 mod requests;
 mod sample;
+mod stored;
 mod traffic;
 
 pub use self::observer::{Observer, ToSend};
@@ -34,21 +38,25 @@ use std::{collections::BTreeMap, sync::Arc};
 use auctioneer::feed::ReportKind;
 use placement::Policy;
 use rep::CellInput;
-use shared::clock::millis;
 use uuid::Uuid;
 
 use self::{
     cell::{Publication, SimCell},
     client::Client,
-    messages::Message,
+    ending::Ending,
+    kept::Tally,
+    managers::SimManager,
+    messages::{Message, Waves},
     node::SimAuctioneer,
     sample::Samples,
+    stored::Asked,
     traffic::{Counts, Kind, written},
 };
 use crate::{
-    demand::{self, Demand},
+    bucket::Bucket,
+    demand::Demand,
     measure::Meter,
-    outcome::SimRun,
+    outcome::{SimRun, Traffic},
     queue::EventQueue,
     random::Random,
     scenario::Scenario,
@@ -56,13 +64,6 @@ use crate::{
 
 /// How long the cluster runs before the first request, microseconds.
 const WARM_UP_US: u64 = 2_000_000;
-/// How long a run without a duration continues after the last outcome, microseconds.
-const SETTLE_US: u64 = 1_000_000;
-/// How much longer it continues at most while messages are in transit, microseconds.
-const MAX_SETTLE_US: u64 = 60_000_000;
-/// A run without a duration ends when nothing has changed for this time plus the longest time that
-/// one of its requests may wait, milliseconds.
-const STALLED_MS: u64 = 3_600_000;
 /// Longer scenarios are run in aggregated mode, milliseconds.
 const AGGREGATED_MS: u64 = 24 * 3_600_000;
 /// How long after a fault pool time passes in aggregated mode, in addition to twice a cell's ttl.
@@ -102,6 +103,14 @@ enum Event {
     Again(u64),
     /// A fault begins (true) or ends.
     Fault(usize, bool),
+    /// A manager's timer.
+    ManagerWake(usize),
+    /// A manager's echo to itself, in one of its lives.
+    ManagerEcho(usize, u32),
+    /// A cell says what it runs, in one of its lives.
+    Heartbeat(usize, u32),
+    /// A client sends a command, after so many tries.
+    Command(usize, u32),
     /// A sample of the cells is taken.
     Sample,
 }
@@ -150,21 +159,17 @@ pub(crate) struct World<'s> {
     /// Numbers the instances that run before the first request.
     held: u64,
     ending: Ending,
-}
-
-/// When a run without a duration is over.
-#[derive(Debug, Default)]
-struct Ending {
-    /// Since when everything has its outcome.
-    done_us: Option<u64>,
-    /// What the clients knew at the last change, and when that was.
-    activity: u64,
-    changed_us: u64,
-    /// Begins and ends of faults that are still to come.
-    faults_left: usize,
-    /// How long there may be no change, microseconds.
-    stalled_after_us: u64,
-    stalled: bool,
+    managers: Vec<SimManager>,
+    to_manager_us: Vec<u64>,
+    /// Where managers keep what is wanted.
+    bucket: Bucket,
+    /// What has become of the scenario's commands.
+    commands: Vec<Asked>,
+    command_notes: Vec<String>,
+    refused_commands: u64,
+    waves: Waves,
+    tally: Tally,
+    managers_traffic: Traffic,
 }
 
 /// Simulates a scenario under one policy. `watch` is called with the progress now and then, and
@@ -206,7 +211,11 @@ impl<'s> World<'s> {
         let nodes = (0..scenario.auctioneers as usize)
             .map(|_| SimAuctioneer::default())
             .collect();
-        let links = cells.len() * scenario.auctioneers as usize;
+        let managers: Vec<SimManager> = (0..scenario.managers)
+            .map(|_| SimManager::default())
+            .collect();
+        let cells_count = cells.len();
+        let links = cells_count * scenario.auctioneers as usize;
         let last_ms = demands
             .last()
             .map_or(0, |d| d.at_ms)
@@ -223,24 +232,32 @@ impl<'s> World<'s> {
             cells,
             by_name,
             nodes,
-            to_cell_us: vec![0; links],
+            to_cell_us: vec![0; links + cells_count * managers.len()],
             to_node_us: vec![0; links],
             away: 0,
             counts: Counts::default(),
             client: Client::new(seed, !demands.is_empty()),
             samples: Samples::new(last_ms, scenario.duration_ms.is_some()),
             meter: Meter::new(Vec::new(), 0),
-            // where only the next advertisement shows a change, every one must be simulated
-            aggregated: last_ms > AGGREGATED_MS && scenario.cadence.advertises_changes(),
+            // where only the next advertisement shows a change, and for managers, every one must be simulated
+            aggregated: last_ms > AGGREGATED_MS
+                && scenario.cadence.advertises_changes()
+                && managers.is_empty(),
             alert_ms: 0,
             down_ms: 0,
             down_since: BTreeMap::new(),
             in_flight: 0,
             held: 0,
-            ending: Ending {
-                stalled_after_us: 1_000 * (STALLED_MS + longest_wait_ms(demands)),
-                ..Ending::default()
-            },
+            ending: Ending::new(demands),
+            managers,
+            to_manager_us: vec![0; cells_count * scenario.managers as usize],
+            bucket: Bucket::default(),
+            commands: vec![Asked::default(); scenario.commands.len()],
+            command_notes: Vec::new(),
+            refused_commands: 0,
+            waves: Waves::default(),
+            tally: Tally::default(),
+            managers_traffic: Traffic::default(),
         }
     }
 
@@ -261,16 +278,24 @@ impl<'s> World<'s> {
         for n in 0..self.nodes.len() {
             self.start_auctioneer(n);
         }
+        for m in 0..self.managers.len() {
+            self.start_manager(m);
+        }
         while self.events.next_us().is_some_and(|at| at < WARM_UP_US) {
             self.next();
         }
         self.now_us = WARM_UP_US;
         self.counts = Counts::default();
+        self.managers_traffic = Traffic::default();
+        self.tally = Tally::new(self.cells.len(), WARM_UP_US);
         for cell in &mut self.cells {
             cell.advertised_ms = WARM_UP_US / 1_000;
         }
         if let Some(first) = self.demands.first() {
             self.at(WARM_UP_US + first.at_ms * 1_000, Event::Demand(0));
+        }
+        for (i, command) in self.scenario.commands.iter().enumerate() {
+            self.at(WARM_UP_US + command.at_ms * 1_000, Event::Command(i, 0));
         }
         for (f, fault) in self.scenario.faults.iter().enumerate() {
             let begins_us = WARM_UP_US + fault.at_ms * 1_000;
@@ -281,7 +306,7 @@ impl<'s> World<'s> {
                 self.ending.faults_left += 1;
             }
         }
-        self.measure_from_now(demand::largest_memory_mb(self.demands));
+        self.measure_from_now(self.scenario.largest_memory_mb(self.demands));
         self.at(WARM_UP_US, Event::Sample);
     }
 
@@ -299,6 +324,11 @@ impl<'s> World<'s> {
         let mut random = root.fork("cell", ((c as u64) << 32) | life);
         let incarnation = uuid(&mut random).into();
         self.cells[c].begin(now_ms, incarnation, running, &mut self.held);
+        if !self.managers.is_empty() {
+            let first_us = self.now_us + random.below(idle::HEARTBEAT_MS * 1_000);
+            let life = self.cells[c].life;
+            self.at(first_us, Event::Heartbeat(c, life));
+        }
         self.settle(c, CellInput::Tick);
     }
 
@@ -336,50 +366,6 @@ impl<'s> World<'s> {
         }
     }
 
-    /// Whether every request has had its outcome for a while.
-    fn is_done(&mut self, next_us: u64) -> bool {
-        if !self.client.is_done() {
-            self.ending.done_us = None;
-            return false;
-        }
-        let done_us = *self.ending.done_us.get_or_insert(self.now_us);
-        // many cells advertise all the time: then some message is always in transit
-        let settled_us = done_us + SETTLE_US;
-        next_us > settled_us && (self.in_flight == 0 || next_us > settled_us + MAX_SETTLE_US)
-    }
-
-    /// Whether something has no outcome and nothing is left that could change it: only periodic
-    /// timers (advertisements, echoes, clients that repeat requests) keep the clock running.
-    fn is_stalled(&mut self, next_us: u64) -> bool {
-        let activity = self.client.activity();
-        let ending = &mut self.ending;
-        if activity != ending.activity || ending.faults_left > 0 || self.client.has_more_to_ask() {
-            ending.activity = activity;
-            ending.changed_us = self.now_us;
-            return false;
-        }
-        ending.stalled = next_us > ending.changed_us + ending.stalled_after_us;
-        ending.stalled
-    }
-
-    /// Notes on how the run ended.
-    fn notes(&self) -> Vec<String> {
-        if !self.ending.stalled {
-            return Vec::new();
-        }
-        let quiet = std::time::Duration::from_micros(self.ending.stalled_after_us);
-        vec![format!(
-            "Ended after {} of virtual time in which nothing changed: {}, and nothing is left that could \
-             change that. Give the scenario a duration, or its faults an end.",
-            humantime::format_duration(quiet),
-            match self.client.waiting() {
-                0 => "a message has no answer".to_owned(),
-                1 => "1 instance has no outcome".to_owned(),
-                n => format!("{n} instances have no outcome"),
-            }
-        )]
-    }
-
     fn next(&mut self) {
         let Some((at_us, event)) = self.events.pop() else {
             return;
@@ -405,6 +391,10 @@ impl<'s> World<'s> {
                 self.ending.faults_left -= 1;
                 self.fault(fault, begins);
             }
+            Event::ManagerWake(m) => self.manager_wakes(m),
+            Event::ManagerEcho(m, life) => self.manager_echo(m, life),
+            Event::Heartbeat(c, life) => self.heartbeat(c, life),
+            Event::Command(command, tries) => self.command(command, tries),
             Event::Sample => {
                 let next_us = self.take_sample();
                 self.at(next_us, Event::Sample);
@@ -424,11 +414,20 @@ impl<'s> World<'s> {
         for publication in published {
             self.publish(c, silent_ms, publication);
         }
+        self.note_runs(c);
         self.measure(c);
         if self.leave_if_drained(c) {
             return;
         }
         self.plan_tick(c);
+    }
+
+    /// What has become of the instances of managers on a cell.
+    fn note_runs(&mut self, c: usize) {
+        let changes = self.cells[c].take_changes();
+        if !changes.is_empty() {
+            self.tally.note(self.now_us, c, changes);
+        }
     }
 
     fn plan_tick(&mut self, c: usize) {
@@ -446,11 +445,11 @@ impl<'s> World<'s> {
     fn publish(&mut self, c: usize, silent_ms: u64, publication: Publication) {
         let reachable = self.cells[c].is_there() && self.away == 0;
         match publication {
-            // no auctioneer reads cells' events, so they are sent and not delivered
+            // no auctioneer reads cells' events: without managers they are sent and not delivered
             Publication::Event(event) => {
-                drop(event);
                 if reachable {
                     self.counts.sent(Kind::Event, 1);
+                    self.managers_hear_event(c, event);
                 }
             }
             Publication::Advert(advert) => {
@@ -466,20 +465,10 @@ impl<'s> World<'s> {
                     let input = self.report(ReportKind::Advert, &advert);
                     self.send_node(c, n, Kind::Advertisement, (input, bytes));
                 }
+                self.managers_hear_advert(c, &advert, bytes);
             }
         }
     }
-}
-
-/// The longest time that a request of these may wait for its outcome, milliseconds.
-fn longest_wait_ms(demands: &[Demand]) -> u64 {
-    let waits = demands.iter().filter_map(Demand::request).map(|request| {
-        let deadline_ms = request
-            .deadline
-            .map_or(auctioneer::DEFAULT_DEADLINE_MS, |span| millis(span.0));
-        deadline_ms.saturating_add(request.queue_timeout.map_or(0, |span| millis(span.0)))
-    });
-    waits.max().unwrap_or(0).min(1 << 50)
 }
 
 /// An id.

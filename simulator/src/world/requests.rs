@@ -129,14 +129,16 @@ impl World<'_> {
         self.fly(at_us, Message::ToService(message));
     }
 
+    /// The auctioneers that accept requests.
+    pub(super) fn ready_auctioneers(&self) -> Vec<usize> {
+        let nodes = self.nodes.iter().enumerate();
+        let ready = nodes.filter(|(_, node)| node.joined && node.is_up());
+        ready.map(|(n, _)| n).collect()
+    }
+
     /// The server delivers a client's message to one of the auctioneers that accept requests.
     pub(super) fn admit(&mut self, message: usize) {
-        let ready = self
-            .nodes
-            .iter()
-            .enumerate()
-            .filter(|(_, n)| n.joined && n.is_up());
-        let ready: Vec<usize> = ready.map(|(n, _)| n).collect();
+        let ready = self.ready_auctioneers();
         if ready.is_empty() || self.away > 0 {
             return; // the client repeats it later
         }

@@ -114,7 +114,8 @@ impl World<'_> {
     pub(super) fn take_sample(&mut self) -> u64 {
         let since_us = self.now_us - WARM_UP_US;
         self.meter.advance(since_us / 1_000);
-        let sample = self.meter.sample(self.client.waiting());
+        let mut sample = self.meter.sample(self.client.waiting());
+        sample.missing = self.tally.missing();
         let free = self.meter.cells().iter();
         let free_mb = free
             .map(|load| if load.there { load.free_mb() } else { -1 })

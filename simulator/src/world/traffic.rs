@@ -27,9 +27,17 @@ pub(super) enum Kind {
     Instances,
     Event,
     Outcome,
+    Command,
+    CommandReply,
+    ManagerRequest,
+    ManagerReply,
+    ManagerStop,
+    BucketWrite,
+    BucketAnswer,
+    BucketValue,
 }
 
-const NAMES: [&str; 20] = [
+const NAMES: [&str; 28] = [
     "advertisement",
     "discover",
     "echo",
@@ -50,6 +58,14 @@ const NAMES: [&str; 20] = [
     "instances",
     "event",
     "outcome",
+    "command",
+    "command reply",
+    "manager request",
+    "manager reply",
+    "manager stop",
+    "bucket write",
+    "bucket answer",
+    "bucket value",
 ];
 
 /// The counts.

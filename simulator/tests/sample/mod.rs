@@ -211,6 +211,7 @@ fn series(seed: u64, until_ms: u64, cells: u64) -> Vec<Sample> {
                 at_ms: at * until_ms / 239,
                 instances: (used * 400.0) as u64,
                 waiting: if at % 40 < 4 { draw.below(9) } else { 0 },
+                missing: 0,
                 used,
                 used_min: (used - 1.9 * sd).max(0.0),
                 used_max: (used + 1.7 * sd).min(1.0),
@@ -326,6 +327,7 @@ fn figures_of(cells: &[CellEnd], seed: u64) -> Figures {
         empty_cells: over_time(2.0 * seed as f64),
         spare_cells: 0,
         saved: None,
+        kept: None,
         extra: BTreeMap::new(),
     }
 }

@@ -1,6 +1,8 @@
 //! The other process of the bench: simulated cells, and raw NATS beside them.
 
-use placement::Resources;
+use std::time::Duration;
+
+use placement::{Resources, Span};
 use rep::{ExecutorKind, RepConfig, SimulatedConfig};
 use shared::{
     Subjects,
@@ -21,6 +23,12 @@ pub(crate) struct CellsArgs {
     /// How many
     #[arg(long, default_value_t = 1000)]
     pub(crate) cells: usize,
+    /// The number of the first
+    #[arg(long, default_value_t = 0)]
+    pub(crate) first: usize,
+    /// Long-running instances end by themselves: on the first cell after this, on the last after twice as long
+    #[arg(long, value_parser = humantime::parse_duration)]
+    pub(crate) ends_after: Option<Duration>,
     /// Connections they share
     #[arg(long, default_value_t = 32)]
     pub(crate) connections: usize,
@@ -46,11 +54,11 @@ pub(crate) async fn run_cells(global: &Global, args: &CellsArgs) -> anyhow::Resu
         buses.push(connect(&options).await?);
     }
     let mut tasks = JoinSet::new();
-    for (number, bus) in (0..args.cells).zip(buses.iter().cycle()) {
+    for (number, bus) in (args.first..).zip(buses.iter().cycle()).take(args.cells) {
         let raw = bus.client.clone();
         let answer = args.answer;
         tasks.spawn(async move { raw::serve(raw, raw::ALL, answer).await });
-        let cell = simulated(number, args.apps_per_cell);
+        let cell = simulated(number, args);
         tasks.spawn(one_cell(cell, bus.clone(), subjects.clone(), end.clone()));
     }
     let echo = buses[0].client.clone();
@@ -71,16 +79,24 @@ async fn one_cell(
     Ok(())
 }
 
-fn simulated(number: usize, apps: usize) -> RepConfig {
+fn simulated(number: usize, args: &CellsArgs) -> RepConfig {
     let zone = format!("z{}", number % 4 + 1);
     let mut total = Resources::new(1 << 24, 1 << 24, 100_000);
     total.cpu_millis = 1 << 20;
     let mut config = RepConfig::new(format!("cell-{number}"), zone, total);
     config.executor = ExecutorKind::Simulated(SimulatedConfig {
-        apps,
+        apps: args.apps_per_cell,
+        lrp: args
+            .ends_after
+            .map(|after| Span(spread(after, number - args.first, args.cells))),
         ..SimulatedConfig::default()
     });
     config.service = false;
     config.seed = number as u64;
     config
+}
+
+/// Between once and twice as long, so that not everything ends at one moment.
+fn spread(after: Duration, nth: usize, of: usize) -> Duration {
+    after + after.mul_f64(nth as f64 / of.max(1) as f64)
 }

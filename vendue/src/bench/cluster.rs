@@ -165,13 +165,23 @@ async fn measure_adverts(
 
 /// What cells sent and the auctioneer did not use, from its service's statistics.
 async fn dropped(cluster: &Cluster) -> anyhow::Result<u64> {
-    let subject = format!("$SRV.STATS.{}", cluster.subjects.service(Role::Auctioneer));
+    dropped_of(&counters(cluster, Role::Auctioneer, "start").await?)
+}
+
+/// The counters of a role, which one endpoint of its service has.
+pub(super) async fn counters(
+    cluster: &Cluster,
+    role: Role,
+    endpoint: &str,
+) -> anyhow::Result<serde_json::Value> {
+    let subject = format!("$SRV.STATS.{}", cluster.subjects.service(role));
     let answer = cluster.bus.client.request(subject, "".into()).await?;
-    let stats: serde_json::Value = serde_json::from_slice(&answer.payload)?;
-    let endpoints = stats["endpoints"].as_array().into_iter().flatten();
-    // one endpoint has the counters
-    let mut counters = endpoints.filter(|endpoint| endpoint["name"] == "start");
-    dropped_of(&counters.next().context("no endpoint start")?["data"])
+    let mut stats: serde_json::Value = serde_json::from_slice(&answer.payload)?;
+    let endpoints = stats["endpoints"].as_array_mut().into_iter().flatten();
+    let mut counters = endpoints.filter(|found| found["name"] == endpoint);
+    let counters = counters.next();
+    let counters = counters.with_context(|| format!("no endpoint {endpoint}"))?;
+    Ok(counters["data"].take())
 }
 
 /// The auctioneer's counters of what cells sent and it did not use. Versions that are older than the

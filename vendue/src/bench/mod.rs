@@ -1,5 +1,6 @@
 //! `vendue bench`: what this machine and this program do, beside what plain NATS does in the same run.
 
+mod apps;
 mod cells;
 mod cluster;
 mod footprint;
@@ -20,6 +21,8 @@ use crate::context::{Exit, Global};
 pub(crate) enum Bench {
     /// A cluster of simulated cells on a private nats-server: latency, throughput, processor time, memory
     Cluster(cluster::ClusterArgs),
+    /// A manager on simulated cells: restarts, a rollout, lost cells, memory and processor time
+    Apps(apps::AppsArgs),
     /// The placement engine by itself, one thread: made-up jobs on made-up cells
     Place(place::PlaceArgs),
     /// The cells of `bench cluster`, in a process of their own
@@ -32,6 +35,7 @@ impl Bench {
     pub(crate) async fn run(&self, global: &Global) -> anyhow::Result<Exit> {
         match self {
             Bench::Cluster(args) => Box::pin(cluster::run_cluster(global, args)).await,
+            Bench::Apps(args) => apps::run_apps(global, args).await,
             Bench::Place(args) => place::run_place(global, args),
             Bench::Cells(args) => cells::run_cells(global, args).await,
         }

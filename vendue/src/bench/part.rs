@@ -1,6 +1,9 @@
 //! The processes that the bench starts.
 
-use std::{path::PathBuf, process::Stdio};
+use std::{
+    path::PathBuf,
+    process::{ExitStatus, Stdio},
+};
 
 use anyhow::Context;
 use tokio::process::{Child, Command};
@@ -26,6 +29,11 @@ impl Part {
             .with_context(|| format!("starting {}", program.display()))?;
         let pid = child.id().context("it ended at once")?;
         Ok(Self { child, pid })
+    }
+
+    /// How it ended, if it has.
+    pub(super) fn ended(&mut self) -> anyhow::Result<Option<ExitStatus>> {
+        Ok(self.child.try_wait()?)
     }
 }
 

@@ -92,11 +92,11 @@ fn row(what: &str, figure: String, beside: impl Into<String>) -> [String; 3] {
     [what.to_owned(), figure, beside.into()]
 }
 
-fn ms(us: f64) -> String {
+pub(super) fn ms(us: f64) -> String {
     format!("{:.2} ms", us / 1000.0)
 }
 
-fn mib(kib: u64) -> String {
+pub(super) fn mib(kib: u64) -> String {
     format!("{:.1} MiB", kib as f64 / 1024.0)
 }
 

@@ -31,6 +31,7 @@ pub(crate) mod rep_role;
 pub(crate) mod roles;
 pub(crate) mod run;
 pub(crate) mod sim;
+mod source;
 pub(crate) mod start;
 pub(crate) mod status;
 pub(crate) mod stop;

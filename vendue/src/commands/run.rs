@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use placement::{Kind, Request, Run, Span};
 
-use super::{already, extra, start, stop};
+use super::{already, extra, source::SourceArgs, start, stop};
 use crate::{
     cluster::Cluster,
     context::{Exit, Global, Usage},
@@ -72,6 +72,8 @@ pub(crate) struct RunArgs {
     /// Set an environment variable of the command; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     env: Vec<(String, String)>,
+    #[command(flatten)]
+    source: SourceArgs,
     /// Give each instance a port of its own, in $PORT
     #[arg(long)]
     port: bool,
@@ -148,6 +150,7 @@ impl RunArgs {
             env: self.env.iter().cloned().collect::<BTreeMap<_, _>>(),
             port: self.port,
             secrets: Vec::new(),
+            source: self.source.source(),
         });
         request.check().map_err(Usage::invalid)?;
         Ok(request)

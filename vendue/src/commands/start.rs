@@ -7,7 +7,7 @@ use comfy_table::Cell;
 use serde_json::Value;
 use shared::wire::{ErrorBody, Outcome, StartBody, StartReplies, StartReply, code, parse_start};
 
-use super::{already, reasons::why};
+use super::{already, reasons::why, source::SourceArgs};
 use crate::{
     cluster::{Cluster, Peer},
     context::{Exit, Failure, Format, Global, Usage, failure_code},
@@ -26,6 +26,8 @@ use crate::{
 pub(crate) struct StartArgs {
     /// A file with a start request, or an array of them; - reads standard input
     file: String,
+    #[command(flatten)]
+    source: SourceArgs,
     /// Start even if the app runs already; its instances then run beside the new ones
     #[arg(long)]
     again: bool,
@@ -33,7 +35,7 @@ pub(crate) struct StartArgs {
 
 /// Sends a file's request.
 pub(crate) async fn start(global: &Global, args: &StartArgs) -> anyhow::Result<Exit> {
-    let text = read(&args.file)?;
+    let text = args.source.put_into(read(&args.file)?)?;
     let request = check(&args.file, &text)?;
     let cluster = Cluster::connect(global).await?;
     if !args.again {

@@ -1,6 +1,6 @@
 //! The measurement of a cluster runs to its end; its figures are not judged.
 
-use crate::common::run;
+use crate::common::{is_old_server, run};
 
 #[test]
 fn a_small_cluster_is_measured_from_end_to_end() {
@@ -27,6 +27,33 @@ fn a_small_cluster_is_measured_from_end_to_end() {
     assert_eq!(measured["adverts"]["dropped"], 0);
     assert!(
         measured["memory"]["supervisor_kib"].as_u64() > Some(0),
+        "{measured}"
+    );
+}
+
+#[test]
+fn a_small_fleet_of_apps_is_measured_from_end_to_end() {
+    let measured = run(&[
+        "bench", "apps", "--divide", "100", "--idle", "100ms", "--output", "json",
+    ]);
+    if is_old_server() {
+        measured.expect(1, &["2.11.15 or newer", "the manager ended"]);
+        return;
+    }
+    let measured = measured.expect(0, &["a smaller cluster"]).json();
+    assert!(
+        measured["crashes"]["measured"].as_u64() >= Some(10),
+        "{measured}"
+    );
+    assert_eq!(measured["rollout"]["instances"], 10);
+    assert_eq!(measured["loss"]["lost_cells"], 2);
+    assert!(
+        measured["loss"]["lost_instances"].as_u64() > Some(0),
+        "{measured}"
+    );
+    assert_eq!(measured["rest"]["instances"], 2_500);
+    assert!(
+        measured["rest"]["manager_kib"].as_u64() > Some(0),
         "{measured}"
     );
 }

@@ -197,6 +197,7 @@ fn odd_estate() -> Vec<(&'static str, Value)> {
     (null["id"], null["placement_properties"]) = (json!("null"), json!(null));
     let mut left = good.clone();
     left["id"] = json!("left");
+    left["placement_properties"]["zone"] = json!("z\u{1b}[2J");
     let beat = json!({"dea": "left", "droplets": [
         {"droplet": "app", "version": "v", "instance": "i", "index": 0, "state": "EVACUATING", "state_timestamp": 1.5},
         {"droplet": "app", "password": "hush"}]});
@@ -255,6 +256,7 @@ async fn what_is_odd_is_said_and_nothing_else_suffers() {
         ],
     );
     assert!(!format!("{said:?}").contains("hush"));
+    assert!(!said.out.contains('\u{1b}'), "{said:?}");
     let args = [
         "place",
         "app",

@@ -23,6 +23,7 @@ mod roles;
 mod secure;
 mod security_page;
 mod sim;
+mod sources;
 mod tls;
 mod two_accounts;
 mod up;

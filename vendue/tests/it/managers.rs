@@ -1,11 +1,13 @@
 //! `vendue manager` as a program of its own.
 
+use futures_util::StreamExt;
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
+use tempfile::TempDir;
 use testkit::NatsServer;
 
 use crate::{
-    common::{Finished, end, run, until, vendue},
+    common::{Finished, PATIENCE, end, run, until, vendue},
     roles::Role,
 };
 
@@ -39,16 +41,24 @@ async fn bad_settings_and_servers_are_refused_with_what_to_do() {
     said.expect(1, &[expected]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn of_two_the_other_goes_on_when_the_one_that_acts_is_killed() {
+/// A server with JetStream and where it stores; none if it is too old for managers, which is then what was tested.
+async fn server() -> Option<(NatsServer, TempDir)> {
     let data = tempfile::tempdir().unwrap();
     let config = format!("jetstream {{ store_dir: \"{}\" }}", data.path().display());
     let server = NatsServer::with_config(&config).await;
     if is_too_old(&server).await {
         let said = run(&["manager", "--nats", &server.url()]);
         said.expect(1, &["2.12.6 or newer"]);
-        return;
+        return None;
     }
+    Some((server, data))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_the_other_goes_on_when_the_one_that_acts_is_killed() {
+    let Some((server, data)) = server().await else {
+        return;
+    };
     let url = server.url();
     let role = |args: &[&str]| Role::start(vendue().args(args).env("NATS_URL", &url));
     let _up = role(&[
@@ -98,4 +108,70 @@ async fn of_two_the_other_goes_on_when_the_one_that_acts_is_killed() {
     );
     let mut second = second;
     second.end();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rep_that_is_told_to_end_hands_its_instances_over() {
+    let Some((server, data)) = server().await else {
+        return;
+    };
+    let url = server.url();
+    let role = |args: &[&str]| Role::start(vendue().args(args).env("NATS_URL", &url));
+    let at = |args: &[&str]| -> Finished { end(vendue().args(args).env("NATS_URL", &url)) };
+    // it ends before its grace is over only if nothing is left
+    let rep = |name: &str| {
+        role(&[
+            "rep",
+            "--cell",
+            name,
+            "--memory",
+            "200",
+            "--simulated",
+            "--grace",
+            "1h",
+        ])
+    };
+    let _roles = [role(&["auctioneer"]), role(&["manager"])];
+    let known = async |count: u32| {
+        until("an auctioneer that knows the cells", || {
+            let cells = at(&["cells", "--output", "json"]);
+            let all = cells.code == Some(0) && cells.json()["total"] == count;
+            all.then_some(()).ok_or(cells.out + &cells.err)
+        })
+        .await;
+    };
+    let mut first = rep("first");
+    known(1).await;
+    let file = data.path().join("web.json");
+    let definition = r#"{"app":"web","instances":2,"memory_mb":16,"disk_mb":16,"run":{"command":["true"]},"update":{"min_healthy":"1s"}}"#;
+    std::fs::write(&file, definition).unwrap();
+    until("a manager", || {
+        let said = at(&["app", "put", file.to_str().unwrap()]);
+        (said.code == Some(0)).then_some(()).ok_or(said.err)
+    })
+    .await;
+    at(&["app", "wait", "web"]).expect(0, &["2 of 2 running"]);
+    let _second = rep("second");
+    known(2).await;
+    let client = server.client().await;
+    let mut events = client.subscribe("vendue.event.*.web.*").await.unwrap();
+    client.flush().await.unwrap();
+    first.end();
+    // what the second runs is told before the first stops it
+    let mut running = Vec::new();
+    let mut stopped = 0;
+    while stopped < 2 {
+        let event = tokio::time::timeout(PATIENCE, events.next()).await;
+        let event: Value = serde_json::from_slice(&event.unwrap().unwrap().payload).unwrap();
+        for instance in event["instances"].as_array().into_iter().flatten() {
+            let index = instance["index"].clone();
+            if event["kind"] == "running" && event["by"] == "second" {
+                running.push(index);
+            } else if event["kind"] == "stopped" {
+                assert!(running.contains(&index), "{event}");
+                stopped += 1;
+            }
+        }
+    }
+    at(&["app", "wait", "web"]).expect(0, &["2 of 2 running"]);
 }

@@ -171,7 +171,8 @@ fn read_all(body: &[u8]) {
     fn read<T: DeaBody + Serialize + Debug>(body: &[u8]) {
         if let Ok(read) = T::read(body) {
             let _ = format!("{read:?}");
-            assert!(serde_json::to_vec(&read.body).is_ok());
+            let written = serde_json::to_vec(&read.body).unwrap();
+            assert!(T::read(&written).is_ok(), "what was written is read");
             assert!(read.odd.first.len() <= MAX_ODD);
         }
     }

@@ -101,6 +101,12 @@ fn counts_in_every_form() {
 }
 
 #[test]
+fn what_is_shown_of_a_key_moves_no_cursor() {
+    let read = with("app_id_to_count", Some(json!({"\u{1b}[2J": 1})));
+    assert_eq!(read.odd.first[0].field, "app_id_to_count. [2J");
+}
+
+#[test]
 fn ids_of_every_generation() {
     for id in [
         json!("3-7c1e0b9a44d24f0e9d3a5b6c7d8e9f01"),

@@ -106,7 +106,7 @@ impl Script {
     fn draw_bucket(&mut self, last_ms: u64, random: &mut Random) {
         let at_ms = BEGIN_MS + random.below(last_ms - BEGIN_MS);
         let mut for_ms = 4_000 + random.below(1_500);
-        let fault = match random.place(11) {
+        let fault = match random.place(14) {
             0..=2 => BucketFault::Down,
             3 | 4 => BucketFault::LosesAnswers,
             5 => BucketFault::SlowWatch {
@@ -118,6 +118,10 @@ impl Script {
             },
             8 => BucketFault::Emptied,
             9 => BucketFault::StateDeleted,
+            10 => BucketFault::Purged {
+                with_lease: random.chance(0.5),
+            },
+            11 | 12 => BucketFault::FailsOver,
             _ => {
                 let what = What::Bucket {
                     fault: BucketFault::Copied,
@@ -130,7 +134,7 @@ impl Script {
         };
         match fault {
             BucketFault::Down => {}
-            BucketFault::LosesAnswers | BucketFault::SlowWatch { .. } => {
+            BucketFault::LosesAnswers | BucketFault::SlowWatch { .. } | BucketFault::FailsOver => {
                 for_ms = length_ms(random);
             }
             _ => for_ms = 0,

@@ -6,13 +6,15 @@ use super::{
     breaks::{is, rewrite},
     fails, script,
 };
-use crate::check::{
-    CheckReport, Violation,
+use crate::{
     bucket::StateAnswer,
-    cell::CellNode,
-    invariants,
-    script::{BucketFault, Fault, Script, What},
-    world::{Meddle, MeddleState, World},
+    check::{
+        CheckReport, Violation,
+        cell::CellNode,
+        invariants,
+        script::{BucketFault, Fault, Script, What},
+        world::{Meddle, MeddleState, World},
+    },
 };
 
 /// The nodes of the managers: two auctioneers and two cells come before them.
@@ -157,9 +159,40 @@ fn what_happens_to_the_bucket_stops_nothing() {
         BucketFault::Emptied,
         BucketFault::StateDeleted,
         BucketFault::WatchesEnd,
+        BucketFault::Purged { with_lease: true },
+        BucketFault::Purged { with_lease: false },
     ] {
         let script = managed(1, &[(20_000, bucket(fault, 0))]);
         assert_eq!(instances_after(&script), 2, "{fault:?}");
+    }
+}
+
+/// A watch that begins while a server is behind shows old values first.
+#[test]
+fn what_a_server_that_is_behind_shows_stops_nothing() {
+    for seed in 1..=4 {
+        let steps = [
+            (20_000, bucket(BucketFault::FailsOver, 20_000)),
+            (28_000, command("scale 3")),
+            (30_000, bucket(BucketFault::WatchesEnd, 0)),
+        ];
+        assert_eq!(instances_after(&managed(seed, &steps)), 3, "seed {seed}");
+    }
+}
+
+/// An app is put while the server is behind: its managers are shown a bucket without it, and then the app again.
+#[test]
+fn an_app_that_is_shown_late_is_not_started_again() {
+    for seed in 1..=4 {
+        let mut script = managed(
+            seed,
+            &[
+                (18_000, bucket(BucketFault::FailsOver, 40_000)),
+                (33_000, bucket(BucketFault::WatchesEnd, 0)),
+            ],
+        );
+        script.steps[0].at_ms = 26_000;
+        assert_eq!(instances_after(&script), 2, "seed {seed}");
     }
 }
 

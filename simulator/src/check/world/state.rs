@@ -1,11 +1,12 @@
 //! The way between managers and the bucket, and what fails there.
 
+use bytes::Bytes;
 use manager::{AppRecord, WriteResult};
 
 use super::{Arrival, Arrived, Happening, World};
-use crate::check::{
-    bucket::{StateAnswer, StateRequest, StateWrite},
-    script::BucketFault,
+use crate::{
+    bucket::{Bucket, StateAnswer, StateRequest, StateWrite},
+    check::script::BucketFault,
 };
 
 /// How long it takes at most until a manager notices that its watch has missed something.
@@ -21,20 +22,30 @@ pub(in crate::check) struct StateLink {
     ended: bool,
     /// The watch has missed something, and the manager will notice.
     gap: bool,
+    /// The watch is read from a server that is behind.
+    behind: bool,
     up_us: u64,
     ended_us: u64,
     shown_us: u64,
 }
 
+/// A key, its revision and its value.
+type Value = (String, u64, Option<Bytes>);
+
 /// The bucket, what is known of its past, and what is wrong with it.
 #[derive(Debug, Default)]
 pub(in crate::check) struct State {
-    pub(super) bucket: crate::check::bucket::Bucket,
+    pub(super) bucket: Bucket,
     down: u32,
     loses_answers: u32,
     watch_slow_us: u64,
     /// Writes that are stored when it is there again, without an answer.
     late: Vec<StateWrite>,
+    /// Failovers that go on, and what a server that is behind holds.
+    fails_over: u32,
+    behind: Vec<Value>,
+    /// It was purged, and nobody has noticed yet.
+    purged: bool,
     /// What was wanted, and since when.
     pub(super) wanted: Vec<Wanted>,
 }
@@ -82,21 +93,60 @@ impl World<'_> {
                 }
             }
             StateRequest::Watch(watch) if of_this_life => {
+                let behind = self.state.fails_over > 0;
                 let link = &mut self.places[n].link;
                 (link.watch, link.ended, link.gap) = (Some(watch), false, false);
-                for (key, revision, value) in self.state.bucket.values() {
-                    let shown = StateAnswer::Shown {
-                        watch,
-                        key,
-                        revision,
-                        value,
-                    };
-                    self.tell_state(n, shown);
-                }
+                link.behind = behind;
+                self.noticed_purge();
+                let values = if behind {
+                    self.state.behind.clone()
+                } else {
+                    self.state.bucket.values()
+                };
+                self.show(n, watch, values);
                 let revision = self.state.bucket.revision();
                 self.tell_state(n, StateAnswer::Ready { watch, revision });
             }
-            StateRequest::Watch(_) => {}
+            StateRequest::Look(watch) if of_this_life => {
+                let seen = self.state.bucket.look(watch);
+                self.tell_state(n, seen);
+            }
+            StateRequest::Watch(_) | StateRequest::Look(_) => {}
+        }
+    }
+
+    fn show(&mut self, n: usize, watch: u64, values: Vec<Value>) {
+        for (key, revision, value) in values {
+            let shown = StateAnswer::Shown {
+                watch,
+                key,
+                revision,
+                value,
+            };
+            self.tell_state(n, shown);
+        }
+    }
+
+    /// A manager is shown that the bucket was purged.
+    fn noticed_purge(&mut self) {
+        if std::mem::take(&mut self.state.purged) {
+            self.note_wanted();
+        }
+    }
+
+    /// The server that is behind catches up, or what it holds is of no use any more.
+    fn caught_up(&mut self, shows: bool) {
+        let behind = std::mem::take(&mut self.state.behind);
+        let rest = || self.state.bucket.values().into_iter();
+        let rest: Vec<Value> = rest().filter(|value| !behind.contains(value)).collect();
+        for n in 0..self.places.len() {
+            let link = &mut self.places[n].link;
+            if !std::mem::take(&mut link.behind) || !shows {
+                continue;
+            }
+            if let Some(watch) = link.watch.filter(|_| !link.ended) {
+                self.show(n, watch, rest.clone());
+            }
         }
     }
 
@@ -105,7 +155,7 @@ impl World<'_> {
         if let WriteResult::Written(revision) = result {
             for n in 0..self.places.len() {
                 let link = &self.places[n].link;
-                let Some(watch) = link.watch.filter(|_| !link.ended) else {
+                let Some(watch) = link.watch.filter(|_| !link.ended && !link.behind) else {
                     continue;
                 };
                 let (key, value) = (write.key.clone(), write.value.clone());
@@ -126,10 +176,17 @@ impl World<'_> {
 
     /// What is wanted is something else now.
     fn note_wanted(&mut self) {
+        let mut apps = self.state.bucket.apps();
+        // what a purge has removed is wanted until a manager can know of it
+        let last = self.state.wanted.last().filter(|_| self.state.purged);
+        let names: Vec<String> = apps.iter().map(|a| a.definition.app().to_owned()).collect();
+        let gone = last.into_iter().flat_map(|last| &last.apps);
+        let gone = gone.filter(|app| !names.iter().any(|name| name == app.definition.app()));
+        apps.extend(gone.cloned().collect::<Vec<_>>());
         self.state.wanted.push(Wanted {
             at_ms: self.now_us / 1_000,
             flow_ms: self.flow_ms(),
-            apps: self.state.bucket.apps(),
+            apps,
         });
     }
 
@@ -207,18 +264,38 @@ impl World<'_> {
             BucketFault::WatchesEnd => self.break_watches(1_000),
             BucketFault::Recreated { with_lease } => {
                 self.state.bucket.recreate(with_lease);
-                self.note_wanted();
+                self.replaced();
                 self.break_watches(1_000);
             }
             BucketFault::Emptied => self.delete_keys(""),
             BucketFault::StateDeleted => self.delete_keys("state."),
+            BucketFault::Purged { with_lease } => {
+                self.state.bucket.purge(with_lease);
+                self.state.purged = true;
+                self.state.behind.clear();
+            }
+            BucketFault::FailsOver => {
+                if self.state.fails_over == 0 {
+                    self.state.behind = self.state.bucket.values();
+                }
+                self.state.fails_over += 1;
+                self.break_watches(NOTICED_MS);
+            }
             BucketFault::Copied => self.state.bucket.save(),
             BucketFault::Restored => {
                 self.state.bucket.restore();
-                self.note_wanted();
+                self.replaced();
                 self.break_watches(1_000);
             }
         }
+    }
+
+    /// The bucket is another one: no server is behind.
+    fn replaced(&mut self) {
+        self.state.behind = self.state.bucket.values();
+        self.caught_up(false);
+        self.state.purged = false;
+        self.note_wanted();
     }
 
     pub(super) fn bucket_mended(&mut self, fault: BucketFault) {
@@ -236,6 +313,12 @@ impl World<'_> {
             }
             BucketFault::LosesAnswers => self.state.loses_answers -= 1,
             BucketFault::SlowWatch { by_ms } => self.state.watch_slow_us -= by_ms * 1_000,
+            BucketFault::FailsOver => {
+                self.state.fails_over -= 1;
+                if self.state.fails_over == 0 {
+                    self.caught_up(true);
+                }
+            }
             _ => {}
         }
     }

@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 
 use super::badge;
 use super::svg::{self, Line, TimeAxis};
-use crate::outcome::{Sample, SimOutcome};
-use crate::report::charted::{KINDS, Kind, QUANTITIES, Quantity, USED};
+use crate::outcome::{Sample, SimOutcome, SimRun};
+use crate::report::charted::{KINDS, Kind, Quantity, USED, quantities};
 use crate::report::markup::w;
 use crate::report::number::Unit;
 
@@ -14,7 +14,7 @@ use crate::report::number::Unit;
 pub(super) fn over_time(outcome: &SimOutcome) -> Markup {
     let runs = &outcome.runs;
     let (constant, changing): (Vec<&Quantity>, Vec<&Quantity>) =
-        QUANTITIES.iter().partition(|what| what.is_constant(runs));
+        quantities(runs).partition(|what| what.is_constant(runs));
     html! {
         section aria-labelledby="time" {
             h2 id="time" { "Over time" }
@@ -157,11 +157,11 @@ pub(super) fn series(outcome: &SimOutcome) -> Value {
     outcome
         .runs
         .iter()
-        .map(|run| columns(&run.series))
+        .map(|run| columns(&outcome.runs, &run.series))
         .collect()
 }
 
-fn columns(samples: &[Sample]) -> Value {
+fn columns(runs: &[SimRun], samples: &[Sample]) -> Value {
     let column = |of: fn(&Sample) -> f64, digits: f64| -> Value {
         samples
             .iter()
@@ -174,20 +174,20 @@ fn columns(samples: &[Sample]) -> Value {
     columns.insert("used_min".to_owned(), column(|s| s.used_min, 1e4));
     columns.insert("used_max".to_owned(), column(|s| s.used_max, 1e4));
     columns.insert("used_sd".to_owned(), column(|s| s.used_sd, 1e4));
-    for what in &QUANTITIES {
+    for what in quantities(runs) {
         columns.insert(what.field.to_owned(), column(what.of, 1.0));
     }
     Value::Object(columns)
 }
 
 /// The unit in which the script shows each field.
-pub(super) fn units() -> Value {
+pub(super) fn units(runs: &[SimRun]) -> Value {
     let name = |unit| match unit {
         Unit::Mebibytes => "mib",
         Unit::Share => "share",
         _ => "count",
     };
-    let quantities = QUANTITIES.iter().chain([&USED]);
+    let quantities = quantities(runs).chain([&USED]);
     Value::Object(
         quantities
             .map(|what| (what.field.to_owned(), json!(name(what.unit))))

@@ -104,6 +104,14 @@ fn highlights(run: &SimRun) -> Vec<(&'static str, String)> {
         ),
         ("Cells never needed", whole(figures.spare_cells)),
     ];
+    if let Some(kept) = &figures.kept {
+        let recovery = kept.recovery_ms;
+        shown.push(("Lost index runs again, median", Unit::Ms.show(recovery.p50)));
+        shown.push((
+            "Lost index runs again, at most",
+            Unit::Ms.show(recovery.max),
+        ));
+    }
     if let Some(saved) = figures.saved {
         shown.push(("Price of these cells", Unit::Money.show(saved)));
     }
@@ -116,8 +124,7 @@ pub(super) fn over_seeds(outcome: &SimOutcome) -> Markup {
         return html! {};
     };
     let value = |run: usize, path: &str| seeds.runs[run].figures.get(path).copied();
-    let rows: Vec<(&str, Vec<Balance>)> = seeds::MAIN
-        .into_iter()
+    let rows: Vec<(&str, Vec<Balance>)> = seeds::main()
         .map(|path| {
             let runs = 0..seeds.runs.len();
             let values = runs.map(|run| value(run, path).unwrap_or_default());
@@ -162,7 +169,7 @@ pub(super) fn over_seeds(outcome: &SimOutcome) -> Markup {
 fn label(path: &str) -> String {
     let (group, label) = table::name_of_path(path);
     let unit = match path {
-        path if path.starts_with("wait_ms") => " (ms)",
+        path if path.contains("_ms") => " (ms)",
         path if path.contains("_mb.") => " (MiB)",
         _ => "",
     };

@@ -37,7 +37,7 @@ pub(super) fn page(outcome: &SimOutcome) -> String {
         "policies": outcome.runs.iter().map(|r| clean(&r.policy, false)).collect::<Vec<_>>(),
         "series": charts::series(outcome),
         "relative": svg::TimeAxis::of(&outcome.runs).relative,
-        "units": charts::units(),
+        "units": charts::units(&outcome.runs),
         "maps": map_data,
     });
     let page = html! {

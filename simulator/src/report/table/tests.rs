@@ -40,7 +40,11 @@ fn find<'a>(groups: &'a [Group], pointer: &str) -> (&'static str, &'a Row) {
 
 #[test]
 fn every_figure_has_a_place_of_its_own() {
-    let groups = groups(&outcome(vec![Figures::default()]));
+    let figures = Figures {
+        kept: Some(crate::outcome::Kept::default()),
+        ..Figures::default()
+    };
+    let groups = groups(&outcome(vec![figures]));
     let other: Vec<&str> = groups
         .iter()
         .filter(|g| g.title == OTHER)

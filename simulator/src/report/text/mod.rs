@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::charted::{KINDS, Kind, QUANTITIES, USED};
+use super::charted::{KINDS, Kind, USED, quantities};
 use super::markup::w;
 use super::number::{Unit, clean, counted, whole};
 use super::palette::{Apps, TERMINAL};
@@ -337,7 +337,7 @@ fn over_time(paper: &mut Paper, outcome: &SimOutcome) {
     }
     let name = policy_width(paper, outcome);
     let wide = paper.width.saturating_sub(name + 2 + 26).clamp(8, 100);
-    for what in [&USED].into_iter().chain(&QUANTITIES) {
+    for what in [&USED].into_iter().chain(quantities(&outcome.runs)) {
         let values = outcome.runs.iter().flat_map(|r| &r.series).map(what.of);
         let top = values.filter(|v| v.is_finite()).fold(0.0, f64::max);
         if top <= 0.0 || what.is_constant(&outcome.runs) {

@@ -35,12 +35,28 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(super) async fn import(global: &Global, args: &ImportArgs) -> anyhow::Result<Exit> {
     let apps = file::exported(&args.file)?;
     let cluster = Cluster::connect(global).await?;
+    let Some(imported) = put(&cluster, apps, args.restore).await? else {
+        return Ok(Exit::Ok);
+    };
+    match cluster.format {
+        Format::Json => output::json(&imported)?,
+        Format::Table => print(&imported.apps)?,
+    }
+    Ok(exit(&imported.apps))
+}
+
+/// Puts or restores these. One answer for all of them; none if there are none.
+pub(crate) async fn put(
+    cluster: &Cluster,
+    apps: Vec<AppExport>,
+    restore: bool,
+) -> anyhow::Result<Option<AppImported>> {
     let most = cluster.bus.client.server_info().max_payload;
     let mut imported: Option<AppImported> = None;
     for apps in messages(apps, most) {
         let question = AppImport {
             v: shared::VERSION,
-            restore: args.restore,
+            restore,
             apps,
         };
         let subject = cluster.subjects.app_import();
@@ -51,14 +67,7 @@ pub(super) async fn import(global: &Global, args: &ImportArgs) -> anyhow::Result
             Some(imported) => imported.apps.extend(answer.apps),
         }
     }
-    let Some(imported) = imported else {
-        return Ok(Exit::Ok);
-    };
-    match cluster.format {
-        Format::Json => output::json(&imported)?,
-        Format::Table => print(&imported.apps)?,
-    }
-    Ok(exit(&imported.apps))
+    Ok(imported)
 }
 
 /// As many apps in each message as fit in. One that is too large alone is refused when it is sent.

@@ -26,21 +26,11 @@ pub(super) async fn list(global: &Global) -> anyhow::Result<Exit> {
         return Ok(Exit::Ok);
     }
     print(&listed.apps)?;
-    note_if_passive(&listed.manager, listed.acting);
     Ok(Exit::Ok)
 }
 
-/// A manager that only looks on does not know why something found no place.
-pub(super) fn note_if_passive(manager: &str, acting: bool) {
-    if !acting {
-        note(format_args!(
-            "{manager} answered, which does not act now: another one knows what found no place"
-        ));
-    }
-}
-
 /// All pages in one.
-pub(super) async fn all(cluster: &Cluster) -> anyhow::Result<AppListed> {
+pub(crate) async fn all(cluster: &Cluster) -> anyhow::Result<AppListed> {
     let mut listed = page(cluster, None).await?;
     for _ in 1..MAX_PAGES {
         let Some(after) = listed.next.take() else {

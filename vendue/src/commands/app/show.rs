@@ -52,7 +52,6 @@ pub(super) async fn show(global: &Global, args: &ShowArgs) -> anyhow::Result<Exi
         table.add_row([field, value]);
     }
     table.print()?;
-    list::note_if_passive(&shown.manager, shown.acting);
     note(format_args!(
         "`vendue status {}` shows its instances; values of the environment are not shown",
         args.app

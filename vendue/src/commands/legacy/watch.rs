@@ -138,11 +138,11 @@ fn dea(row: &DeaRow) -> Vec<Cell> {
     };
     vec![
         Cell::new(&row.dea),
-        Cell::new(row.zone.clone().unwrap_or_else(none)),
+        Cell::new(row.zone.as_deref().map_or_else(none, plain)),
         Cell::new(row.state),
         Cell::new(row.memory_mb.map_or_else(none, |mb| format!("{mb} MiB"))),
         Cell::new(disk),
-        Cell::new(row.stacks.join(", ")),
+        Cell::new(plain(&row.stacks.join(", "))),
         Cell::new(row.apps),
         Cell::new(row.instances),
         Cell::new(running.unwrap_or_else(none)),
@@ -151,15 +151,20 @@ fn dea(row: &DeaRow) -> Vec<Cell> {
             row.expires_ms
                 .map_or_else(none, |ms| format!("in {}", output::age(ms))),
         ),
-        Cell::new(row.ip.clone().unwrap_or_else(none)),
+        Cell::new(row.ip.as_deref().map_or_else(none, plain)),
     ]
+}
+
+/// A text of a DEA's, which may hold anything, for a terminal.
+fn plain(text: &str) -> String {
+    text.replace(char::is_control, " ")
 }
 
 fn zones(picture: &Picture) -> Table {
     let mut table = Table::new(&["ZONE", "DEAS", "MEMORY", "MOST ON ONE", "INSTANCES"]);
     for (zone, row) in &picture.zones {
         table.add_row([
-            Cell::new(zone),
+            Cell::new(plain(zone)),
             Cell::new(row.deas),
             Cell::new(format_args!("{} MiB", row.memory_mb)),
             Cell::new(format_args!("{} MiB", row.most_memory_mb)),
@@ -177,7 +182,7 @@ fn apps(picture: &Picture) -> Table {
             Cell::new(app),
             Cell::new(row.instances),
             Cell::new(row.deas),
-            Cell::new(zones.join(", ")),
+            Cell::new(plain(&zones.join(", "))),
         ]);
     }
     table

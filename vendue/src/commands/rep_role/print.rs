@@ -38,6 +38,8 @@ impl RepSettings {
             users: range(process.users.0, process.users.1),
             state_dir: Some("/var/lib/vendue".into()),
             secrets: Some("/etc/vendue/secrets".into()),
+            source_cache: i64::try_from(process.source_cache_mb).ok(),
+            source_timeout: Some(process.source_timeout),
             memory_limit: Some("auto".into()),
             memory_if_zero: Some("64M".into()),
             disk_if_zero: Some("64M".into()),

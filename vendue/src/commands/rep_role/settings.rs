@@ -91,6 +91,13 @@ pub(crate) struct RepSettings {
     /// Directory with files that requests may name as secrets (run.secrets) [default: none]
     #[arg(long, value_name = "DIR")]
     pub(super) secrets: Option<PathBuf>,
+    /// How much of what instances are made from (run.source) is kept in --state-dir; 0 keeps nothing [default: 1G]
+    #[arg(long, value_name = "SIZE", value_parser = parse_mib)]
+    #[serde(deserialize_with = "size")]
+    pub(super) source_cache: Option<i64>,
+    /// How long an instance's source may take until it is fetched and unpacked [default: 2m]
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    pub(super) source_timeout: Option<Span>,
     /// How memory limits are enforced: auto (cgroup, else watch), watch (polling) or off
     /// [default: auto]
     #[arg(long, value_name = "HOW", value_parser = ["auto", "watch", "off"])]
@@ -201,6 +208,9 @@ impl RepSettings {
         let disk = self.disk_if_zero.as_deref();
         let disk = disk.map(|text| if_zero("disk-if-zero", text));
         set(&mut process.disk_if_zero, disk.transpose()?);
+        let cache = self.source_cache.and_then(|mib| u64::try_from(mib).ok());
+        set(&mut process.source_cache_mb, cache);
+        set(&mut process.source_timeout, self.source_timeout);
         set(&mut process.max_processes, self.max_processes);
         set(&mut process.max_files, self.max_files);
         Ok(process)

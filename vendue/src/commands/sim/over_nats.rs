@@ -65,6 +65,9 @@ pub(super) fn check(scenario: &Scenario, demands: &[Demand]) -> Result<(), Strin
             "restart_lost_after: --over nats has no health manager; only in-process".into(),
         );
     }
+    if scenario.managers > 0 {
+        return Err("managers: --over nats runs none; only in-process".into());
+    }
     if scenario.base.cells.len() > MAX_CELLS {
         let cells = scenario.base.cells.len();
         return Err(format!(

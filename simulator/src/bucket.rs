@@ -1,7 +1,8 @@
 //! A model of the bucket in which managers keep their state: JetStream's key-value store with history 1, and a
 //! second one for the lease, so each has revisions of its own. Deletions have revisions, too.
 //!
-//! What can go wrong with it stands in [`super::script::BucketFault`]; `world::state` plays that.
+//! Scenarios ([`crate::world`]) and the check of the protocol ([`crate::check`]) both use it; what can go wrong with it
+//! stands in `check::script::BucketFault`.
 
 use std::collections::BTreeMap;
 
@@ -10,25 +11,27 @@ use manager::{AppRecord, WriteId, WriteResult, read_stored};
 
 /// What a manager asks of the bucket.
 #[derive(Clone, Debug)]
-pub(super) enum StateRequest {
+pub(crate) enum StateRequest {
     /// Store a value.
     Write(StateWrite),
     /// Show everything, and then what changes. The number is of this watch.
     Watch(u64),
+    /// Are the values that this watch has shown still there?
+    Look(u64),
 }
 
 /// See `manager::ManagerOutput::Write`.
 #[derive(Clone, Debug)]
-pub(super) struct StateWrite {
-    pub(super) write: WriteId,
-    pub(super) key: String,
-    pub(super) value: Option<Bytes>,
-    pub(super) expected: Option<u64>,
+pub(crate) struct StateWrite {
+    pub(crate) write: WriteId,
+    pub(crate) key: String,
+    pub(crate) value: Option<Bytes>,
+    pub(crate) expected: Option<u64>,
 }
 
 /// What the bucket says to a manager.
 #[derive(Clone, Debug)]
-pub(super) enum StateAnswer {
+pub(crate) enum StateAnswer {
     /// A write has ended.
     Ended { write: WriteId, result: WriteResult },
     /// A watch shows a value, or that there is none any more.
@@ -42,22 +45,29 @@ pub(super) enum StateAnswer {
     Ready { watch: u64, revision: u64 },
     /// A watch has ended.
     Broken { watch: u64 },
+    /// The oldest revision that is there, and how many values the lease has.
+    Seen {
+        watch: u64,
+        oldest: u64,
+        leases: usize,
+    },
 }
 
 impl StateAnswer {
     /// The watch that it is part of.
-    pub(super) fn watch(&self) -> Option<u64> {
+    pub(crate) fn watch(&self) -> Option<u64> {
         match self {
             Self::Ended { .. } => None,
-            Self::Shown { watch, .. } | Self::Ready { watch, .. } | Self::Broken { watch } => {
-                Some(*watch)
-            }
+            Self::Shown { watch, .. }
+            | Self::Ready { watch, .. }
+            | Self::Broken { watch }
+            | Self::Seen { watch, .. } => Some(*watch),
         }
     }
 }
 
 /// Values and deletions, with their revisions.
-pub(super) type Values = BTreeMap<String, (u64, Option<Bytes>)>;
+pub(crate) type Values = BTreeMap<String, (u64, Option<Bytes>)>;
 
 #[derive(Clone, Debug, Default)]
 struct Store {
@@ -67,7 +77,7 @@ struct Store {
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Bucket {
+pub(crate) struct Bucket {
     main: Store,
     lease: Store,
     /// As it was when a copy was made.
@@ -78,7 +88,7 @@ const LEASE: &str = "lease";
 
 impl Bucket {
     /// Stores a value if the key has the expected revision.
-    pub(super) fn write(&mut self, write: &StateWrite) -> WriteResult {
+    pub(crate) fn write(&mut self, write: &StateWrite) -> WriteResult {
         let store = if write.key == LEASE {
             &mut self.lease
         } else {
@@ -95,7 +105,7 @@ impl Bucket {
     }
 
     /// Everything, oldest first.
-    pub(super) fn values(&self) -> Vec<(String, u64, Option<Bytes>)> {
+    pub(crate) fn values(&self) -> Vec<(String, u64, Option<Bytes>)> {
         let all = self.main.values.iter().chain(&self.lease.values);
         let mut all: Vec<_> = all
             .map(|(key, (revision, value))| (key.clone(), *revision, value.clone()))
@@ -105,24 +115,24 @@ impl Bucket {
     }
 
     /// The value of a key, and its revision.
-    pub(super) fn get(&self, key: &str) -> Option<&(u64, Option<Bytes>)> {
+    pub(crate) fn get(&self, key: &str) -> Option<&(u64, Option<Bytes>)> {
         self.main.values.get(key).or(self.lease.values.get(key))
     }
 
     /// The last revision, of all but the lease.
-    pub(super) fn revision(&self) -> u64 {
+    pub(crate) fn revision(&self) -> u64 {
         self.main.revision
     }
 
     /// Keys that begin like this and have a value.
-    pub(super) fn keys(&self, prefix: &str) -> Vec<String> {
+    pub(crate) fn keys(&self, prefix: &str) -> Vec<String> {
         let all = self.main.values.iter();
         let there = all.filter(|(key, (_, value))| key.starts_with(prefix) && value.is_some());
         there.map(|(key, _)| key.clone()).collect()
     }
 
     /// What is wanted.
-    pub(super) fn apps(&self) -> Vec<AppRecord> {
+    pub(crate) fn apps(&self) -> Vec<AppRecord> {
         let keys = self.keys("app.").into_iter();
         let values = keys.filter_map(|key| self.get(&key)?.1.clone());
         values
@@ -131,20 +141,43 @@ impl Bucket {
     }
 
     /// It is deleted and created again, or only all but the lease is.
-    pub(super) fn recreate(&mut self, with_lease: bool) {
+    pub(crate) fn recreate(&mut self, with_lease: bool) {
         self.main = Store::default();
         if with_lease {
             self.lease = Store::default();
         }
     }
 
+    /// Everything is removed, or also the lease. Revisions go on.
+    pub(crate) fn purge(&mut self, with_lease: bool) {
+        self.main.values.clear();
+        if with_lease {
+            self.lease.values.clear();
+        }
+    }
+
+    /// The answer to [`StateRequest::Look`].
+    pub(crate) fn look(&self, watch: u64) -> StateAnswer {
+        let oldest = self
+            .main
+            .values
+            .values()
+            .map(|(revision, _)| *revision)
+            .min();
+        StateAnswer::Seen {
+            watch,
+            oldest: oldest.unwrap_or(self.main.revision + 1),
+            leases: self.lease.values.len(),
+        }
+    }
+
     /// Somebody makes a copy of it, without the lease.
-    pub(super) fn save(&mut self) {
+    pub(crate) fn save(&mut self) {
         self.copy = self.main.clone();
     }
 
     /// The last copy replaces it.
-    pub(super) fn restore(&mut self) {
+    pub(crate) fn restore(&mut self) {
         self.main = self.copy.clone();
     }
 }

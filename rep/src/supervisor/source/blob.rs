@@ -1,0 +1,166 @@
+//! The cell's cache of sources: one file for each, named by its SHA-256. Only the rep's user can write there.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read, Seek},
+    os::{fd::AsRawFd, unix::fs::OpenOptionsExt},
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use sha2::{Digest, Sha256};
+
+use super::SourceOrders;
+use crate::{sources::PART, tree::is_at};
+
+/// A cached blob, at its beginning; none if there is none, or its content is another one by now.
+pub(super) fn find(cache: &Path, sha256: &str) -> io::Result<Option<File>> {
+    let path = cache.join(sha256);
+    let file = match File::open(&path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    if sum(&file)? != sha256 {
+        fs::remove_file(&path)?;
+        return Ok(None);
+    }
+    // the one unused for longest is removed first
+    file.set_modified(SystemTime::now())?;
+    Ok(Some(file))
+}
+
+/// Whether there is a blob of this name.
+pub(super) fn exists(cache: &Path, sha256: &str) -> bool {
+    cache.join(sha256).exists()
+}
+
+/// The SHA-256 of a file's whole content; the file is at its beginning then.
+pub(super) fn sum(mut file: &File) -> io::Result<String> {
+    let mut sum = Sha256::new();
+    let mut bytes = vec![0; 64 << 10];
+    file.rewind()?;
+    loop {
+        let n = file.read(&mut bytes)?;
+        if n == 0 {
+            break;
+        }
+        sum.update(&bytes[..n]);
+    }
+    file.rewind()?;
+    Ok(format!("{:x}", sum.finalize()))
+}
+
+/// The same file, at its beginning, opened so that it can only be read.
+pub(super) fn to_read(file: &File) -> io::Result<File> {
+    File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// A blob that is being fetched, by this process alone. Removed when this is dropped.
+pub(super) struct Part {
+    file: File,
+    path: PathBuf,
+    whole: PathBuf,
+    kept: bool,
+}
+
+impl Part {
+    /// Of a source, or nothing while another instance fetches the same from the same address. Not from any address, so that a
+    /// slow server holds up only those who named it.
+    pub(super) fn lock(cache: &Path, source: &SourceOrders) -> io::Result<Option<Self>> {
+        let sha256 = &source.what.sha256;
+        let url = Sha256::digest(&source.what.url);
+        let path = cache.join(format!("{sha256}-{url:x}{PART}"));
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = options.mode(0o600).open(&path)?;
+        // one that was given up, or is a whole blob by now, has another name or none
+        let ours = file.try_lock().is_ok() && is_at(&file, &path);
+        if ours {
+            // what a supervisor had of it when it was killed
+            file.set_len(0)?;
+        }
+        Ok(ours.then(|| Self {
+            file,
+            path,
+            whole: cache.join(sha256),
+            kept: false,
+        }))
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Gives it its name in the cache. Returns it to be read.
+    pub(super) fn keep(mut self) -> io::Result<File> {
+        fs::rename(&self.path, &self.whole)?;
+        self.kept = true;
+        to_read(&self.file)
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if !self.kept {
+            // the rep removes what is left
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use placement::RunSource;
+
+    use super::*;
+
+    const SUM_OF_ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+    fn orders(url: &str) -> SourceOrders {
+        SourceOrders {
+            what: RunSource {
+                url: url.into(),
+                sha256: SUM_OF_ABC.into(),
+            },
+            cache: None,
+            timeout_ms: 1,
+        }
+    }
+
+    #[test]
+    fn one_fetches_and_the_others_find_it() {
+        let cache = tempfile::tempdir().unwrap();
+        let (here, other) = (orders("http://a/b"), orders("http://a/c"));
+        assert!(find(cache.path(), SUM_OF_ABC).unwrap().is_none());
+        let part = Part::lock(cache.path(), &here).unwrap().unwrap();
+        assert!(Part::lock(cache.path(), &here).unwrap().is_none());
+        assert!(Part::lock(cache.path(), &other).unwrap().is_some());
+        let left = part.path.clone();
+        // given up: the next one fetches it anew
+        drop(part);
+        assert_eq!(fs::read_dir(cache.path()).unwrap().count(), 0);
+        // what one that was killed left is not part of it
+        fs::write(left, "left").unwrap();
+        let part = Part::lock(cache.path(), &here).unwrap().unwrap();
+        part.file().write_all(b"abc").unwrap();
+        assert_eq!(sum(part.file()).unwrap(), SUM_OF_ABC);
+        let mut text = String::new();
+        part.keep().unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "abc");
+        text.clear();
+        let mut found = find(cache.path(), SUM_OF_ABC).unwrap().unwrap();
+        found.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "abc");
+        assert!(found.write_all(b"x").is_err(), "only to be read");
+    }
+
+    #[test]
+    fn a_blob_whose_content_has_changed_is_removed() {
+        let cache = tempfile::tempdir().unwrap();
+        fs::write(cache.path().join(SUM_OF_ABC), "abd").unwrap();
+        assert!(find(cache.path(), SUM_OF_ABC).unwrap().is_none());
+        assert!(!exists(cache.path(), SUM_OF_ABC));
+    }
+}

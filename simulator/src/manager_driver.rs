@@ -1,0 +1,228 @@
+//! A manager under virtual time: the machine, and what its shell does between it and the bucket. Where messages go is
+//! for those who drive it: [`crate::world`] and [`crate::check`].
+
+use std::collections::BTreeMap;
+
+use manager::{
+    AppAnswer, CommandKey, Manager, ManagerInput, ManagerOutput, ManagerSettings, QuestionId,
+    WaveId, WriteId, WriteResult,
+};
+use placement::Request;
+use shared::wire::{Event, StartReply, Stop, WireError};
+use std::sync::Arc;
+
+use crate::bucket::{StateAnswer, StateRequest, StateWrite};
+
+/// How often it hears itself. Its clocks pass while the pause is shorter than 2.5 s.
+pub(crate) const ECHO_MS: u64 = 500;
+/// A write without an answer has failed after this.
+const WRITE_MS: u64 = 5_000;
+/// A watch that has not shown everything by then is begun again.
+const WATCH_MS: u64 = 5_000;
+/// Between the end of a watch and the next one.
+const PAUSE_MS: u64 = 200;
+
+/// How often it looks whether what a watch has shown is still there: a purge of the stream is not shown.
+const LOOK_MS: u64 = 10_000;
+
+/// What a manager sends.
+#[derive(Debug)]
+pub(crate) enum ManagerSends {
+    /// To the bucket.
+    State(StateRequest),
+    /// A start request, for one auctioneer. Its answer is given to [`ManagerDriver::started`] with this number.
+    Start { number: u64, request: Arc<Request> },
+    /// A stop, for one cell.
+    Stop { cell: Arc<str>, stop: Stop },
+    /// A question for all cells: which instances have they?
+    Ask(QuestionId),
+    /// An event.
+    Event(Box<Event>),
+    /// The answer to a command.
+    Reply {
+        to: CommandKey,
+        answer: Result<AppAnswer, WireError>,
+    },
+}
+
+/// One life of a manager. Times are those of the world; the machine counts from its birth.
+#[derive(Debug)]
+pub(crate) struct ManagerDriver {
+    machine: Manager,
+    born_ms: u64,
+    /// The present watch, and when it is begun if it has not shown everything.
+    watch: u64,
+    watch_due_ms: Option<u64>,
+    /// When it looks at the bucket next, and what the watch has shown: the revision of `meta`, and a lease.
+    look_ms: u64,
+    meta: u64,
+    lease: bool,
+    /// When each write without an answer has failed.
+    writes: BTreeMap<WriteId, u64>,
+    /// The waves of the start requests that it sent, by their numbers.
+    waves: BTreeMap<u64, WaveId>,
+    starts: u64,
+}
+
+impl ManagerDriver {
+    /// A manager that starts. Its first watch is to be begun with [`ManagerDriver::watch`].
+    pub(crate) fn new(now_ms: u64, settings: ManagerSettings) -> Self {
+        Self {
+            machine: Manager::new(settings),
+            born_ms: now_ms,
+            watch: 0,
+            watch_due_ms: None,
+            look_ms: now_ms + LOOK_MS,
+            meta: 0,
+            lease: false,
+            writes: BTreeMap::new(),
+            waves: BTreeMap::new(),
+            starts: 0,
+        }
+    }
+
+    pub(crate) fn machine(&self) -> &Manager {
+        &self.machine
+    }
+
+    /// The bucket is to show everything, again or for the first time.
+    pub(crate) fn watch(&mut self, now_ms: u64) -> ManagerSends {
+        self.watch += 1;
+        (self.meta, self.lease) = (0, false);
+        self.watch_due_ms = Some(now_ms + WATCH_MS);
+        ManagerSends::State(StateRequest::Watch(self.watch))
+    }
+
+    /// The machine takes this and does what is due.
+    pub(crate) fn step(&mut self, now_ms: u64, input: Option<ManagerInput>) -> Vec<ManagerSends> {
+        let own_ms = now_ms - self.born_ms;
+        if let Some(input) = input {
+            self.machine.take(own_ms, input);
+        }
+        let outputs = self.machine.run(own_ms);
+        let sent = outputs.into_iter().map(|output| self.sends(now_ms, output));
+        sent.collect()
+    }
+
+    fn sends(&mut self, now_ms: u64, output: ManagerOutput) -> ManagerSends {
+        match output {
+            ManagerOutput::Write {
+                write,
+                key,
+                value,
+                expected,
+            } => {
+                self.writes.insert(write, now_ms + WRITE_MS);
+                ManagerSends::State(StateRequest::Write(StateWrite {
+                    write,
+                    key: key.to_string(),
+                    value,
+                    expected,
+                }))
+            }
+            ManagerOutput::Start(request) => {
+                self.starts += 1;
+                let number = self.starts;
+                if let Some(wave) = WaveId::parse(&request.id) {
+                    self.waves.insert(number, wave);
+                }
+                ManagerSends::Start { number, request }
+            }
+            ManagerOutput::Stop { cell, stop } => ManagerSends::Stop { cell, stop },
+            ManagerOutput::Ask { question } => ManagerSends::Ask(question),
+            ManagerOutput::Event(event) => ManagerSends::Event(event),
+            ManagerOutput::Reply { to, answer } => ManagerSends::Reply { to, answer },
+        }
+    }
+
+    /// The answer to the start request of this number; none if it was answered before.
+    pub(crate) fn started(
+        &mut self,
+        number: u64,
+        answer: Result<Box<StartReply>, WireError>,
+    ) -> Option<ManagerInput> {
+        let wave = self.waves.remove(&number)?;
+        Some(ManagerInput::Outcome { wave, answer })
+    }
+
+    /// The bucket says something.
+    pub(crate) fn state_says(&mut self, now_ms: u64, answer: StateAnswer) -> Vec<ManagerSends> {
+        let of_watch = answer.watch();
+        if of_watch.is_some_and(|watch| watch != self.watch) {
+            return Vec::new();
+        }
+        let input = match answer {
+            StateAnswer::Ended { write, result } => {
+                if self.writes.remove(&write).is_none() {
+                    return Vec::new();
+                }
+                ManagerInput::WriteEnded { write, result }
+            }
+            StateAnswer::Shown {
+                key,
+                revision,
+                value,
+                ..
+            } => {
+                match key.as_str() {
+                    "meta" => self.meta = revision,
+                    "lease" => self.lease = true,
+                    _ => {}
+                }
+                ManagerInput::Kv {
+                    key,
+                    revision,
+                    value,
+                }
+            }
+            StateAnswer::Seen { oldest, leases, .. } => {
+                let purged = (self.meta > 0 && oldest > self.meta) || (self.lease && leases == 0);
+                if !purged {
+                    return Vec::new();
+                }
+                return self.state_says(now_ms, StateAnswer::Broken { watch: self.watch });
+            }
+            StateAnswer::Ready { revision, .. } => {
+                self.watch_due_ms = None;
+                ManagerInput::KvReady { revision }
+            }
+            StateAnswer::Broken { .. } => {
+                self.watch_due_ms = Some(now_ms + PAUSE_MS);
+                self.watch += 1;
+                ManagerInput::KvInterrupted
+            }
+        };
+        self.step(now_ms, Some(input))
+    }
+
+    /// Time passed: writes without an answer have failed, a watch that has not shown everything is begun again, and
+    /// the machine does what is due.
+    pub(crate) fn due(&mut self, now_ms: u64) -> Vec<ManagerSends> {
+        let mut sent = Vec::new();
+        let late = self.writes.iter().filter(|(_, due_ms)| **due_ms <= now_ms);
+        let late: Vec<WriteId> = late.map(|(write, _)| *write).collect();
+        for write in late {
+            self.writes.remove(&write);
+            let result = WriteResult::Failed;
+            sent.extend(self.step(now_ms, Some(ManagerInput::WriteEnded { write, result })));
+        }
+        if self.watch_due_ms.is_some_and(|due_ms| due_ms <= now_ms) {
+            sent.extend(self.step(now_ms, Some(ManagerInput::KvInterrupted)));
+            sent.push(self.watch(now_ms));
+        }
+        if self.look_ms <= now_ms {
+            self.look_ms = now_ms + LOOK_MS;
+            sent.push(ManagerSends::State(StateRequest::Look(self.watch)));
+        }
+        sent.extend(self.step(now_ms, Some(ManagerInput::Tick)));
+        sent
+    }
+
+    /// When [`ManagerDriver::due`] must be called at the latest.
+    pub(crate) fn next_ms(&self) -> u64 {
+        let own = self.machine.next_ms().saturating_add(self.born_ms);
+        let write = self.writes.values().min().copied();
+        let all = [write, self.watch_due_ms, Some(self.look_ms)];
+        all.into_iter().flatten().fold(own, u64::min)
+    }
+}

@@ -1,0 +1,96 @@
+//! When a run is over, and notes on how it ended.
+
+use shared::clock::millis;
+
+use super::World;
+use crate::demand::Demand;
+
+/// How long a run without a duration continues after the last outcome, microseconds.
+const SETTLE_US: u64 = 1_000_000;
+/// How much longer it continues at most while messages are in transit, microseconds.
+const MAX_SETTLE_US: u64 = 60_000_000;
+/// A run without a duration ends when nothing has changed for this time plus the longest time that
+/// one of its requests may wait, milliseconds.
+const STALLED_MS: u64 = 3_600_000;
+
+/// When a run without a duration is over.
+#[derive(Debug, Default)]
+pub(super) struct Ending {
+    /// Since when everything has its outcome.
+    done_us: Option<u64>,
+    /// What the clients knew at the last change, and when that was.
+    activity: u64,
+    changed_us: u64,
+    /// Begins and ends of faults that are still to come.
+    pub(super) faults_left: usize,
+    /// How long there may be no change, microseconds.
+    stalled_after_us: u64,
+    stalled: bool,
+}
+
+impl Ending {
+    /// For these demands.
+    pub(super) fn new(demands: &[Demand]) -> Self {
+        Self {
+            stalled_after_us: 1_000 * (STALLED_MS + longest_wait_ms(demands)),
+            ..Self::default()
+        }
+    }
+}
+
+impl World<'_> {
+    /// Whether every request has had its outcome for a while.
+    pub(super) fn is_done(&mut self, next_us: u64) -> bool {
+        if !self.client.is_done() {
+            self.ending.done_us = None;
+            return false;
+        }
+        let done_us = *self.ending.done_us.get_or_insert(self.now_us);
+        // many cells advertise all the time: then some message is always in transit
+        let settled_us = done_us + SETTLE_US;
+        next_us > settled_us && (self.in_flight == 0 || next_us > settled_us + MAX_SETTLE_US)
+    }
+
+    /// Whether something has no outcome and nothing is left that could change it: only periodic
+    /// timers (advertisements, echoes, clients that repeat requests) keep the clock running.
+    pub(super) fn is_stalled(&mut self, next_us: u64) -> bool {
+        let activity = self.client.activity();
+        let ending = &mut self.ending;
+        if activity != ending.activity || ending.faults_left > 0 || self.client.has_more_to_ask() {
+            ending.activity = activity;
+            ending.changed_us = self.now_us;
+            return false;
+        }
+        ending.stalled = next_us > ending.changed_us + ending.stalled_after_us;
+        ending.stalled
+    }
+
+    /// Notes on how the run ended.
+    pub(super) fn notes(&self) -> Vec<String> {
+        if !self.ending.stalled {
+            return self.command_notes.clone();
+        }
+        let quiet = std::time::Duration::from_micros(self.ending.stalled_after_us);
+        vec![format!(
+            "Ended after {} of virtual time in which nothing changed: {}, and nothing is left that could \
+             change that. Give the scenario a duration, or its faults an end.",
+            humantime::format_duration(quiet),
+            match self.client.waiting() {
+                0 => "a message has no answer".to_owned(),
+                1 => "1 instance has no outcome".to_owned(),
+                n => format!("{n} instances have no outcome"),
+            }
+        )]
+    }
+}
+
+/// The longest time that a request of these may wait for its outcome, milliseconds.
+fn longest_wait_ms(demands: &[Demand]) -> u64 {
+    let waits = demands.iter().filter_map(Demand::request).map(|request| {
+        let deadline_ms = request
+            .deadline
+            .map_or(auctioneer::DEFAULT_DEADLINE_MS, |span| millis(span.0));
+        deadline_ms.saturating_add(request.queue_timeout.map_or(0, |span| millis(span.0)))
+    });
+    waits.max().unwrap_or(0).min(1 << 50)
+}
