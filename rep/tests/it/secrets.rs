@@ -70,9 +70,9 @@ async fn what_the_cell_does_not_have_is_refused() {
     let inside = directory.path().join("secrets");
     fs::create_dir(&inside).unwrap();
     fs::write(directory.path().join("outside"), "hidden").unwrap();
-    std::os::unix::fs::symlink("../outside", inside.join("link")).unwrap();
+    std::os::unix::fs::symlink("../outside", inside.join("tunnel")).unwrap();
     let cell = Cell::start(&server, with_secrets(&inside)).await;
-    for file in ["nosuch", "link"] {
+    for file in ["nosuch", "tunnel"] {
         let work = task("true", &value!([{"file":file,"env":"A"}]));
         let start = cell.start_of(vec![work]).await;
         let answer = cell.send(&start).await;
