@@ -169,6 +169,8 @@ impl Outcomes {
     /// What is known of the request.
     pub(crate) fn get(&self, id: &str) -> Option<Seen> {
         match self.known.get(id) {
+            // nor does it say for which app the request is
+            Some(known) if !known.announced => Some(Seen::Unsure(None)),
             Some(known) if !known.is_certain() || known.misses < self.misses => {
                 Some(Seen::Unsure(known.body.clone()))
             }

@@ -300,6 +300,21 @@ fn a_forged_outcome_that_nobody_announced_is_looked_for_and_not_believed() {
     }
 }
 
+#[test]
+fn a_forged_outcome_for_another_app_takes_no_id() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    let body = r#"{"v":1,"id":"r","app":"other","outcome":"placed","instances":[]}"#;
+    world.input(AuctioneerInput::Outcome {
+        id: "r".parse().unwrap(),
+        body: Bytes::from(body),
+    });
+    let key = world.ask_one("r", "web", 100, 1);
+    let asked = questions(&mut world);
+    tell(&mut world, asked[0].0, found("c1", &[]));
+    world.deliver_all();
+    assert_eq!(world.start_reply(key).outcome, Outcome::Placed);
+}
+
 /// Of a task that has ended no cell knows anything: what an auctioneer has begun and answered stands.
 #[test]
 fn an_outcome_that_was_announced_stands_whichever_is_heard_first() {
