@@ -303,7 +303,8 @@ fn note_write(write: &StateWrite, out: &mut Outbox) {
             text(write.value.as_ref())
         )
     });
-    out.wrote = true;
+    // an app's own value is stored because a client has asked, also where nothing changes
+    out.wrote |= !write.key.starts_with("app.");
 }
 
 fn text(value: Option<&bytes::Bytes>) -> String {

@@ -130,9 +130,11 @@ impl Observer {
     /// On whichever of these servers answers.
     pub(crate) async fn of_all(servers: &[NatsServer]) -> Self {
         let urls: Vec<String> = servers.iter().map(NatsServer::url).collect();
+        // a frozen server is left soon if there is another one
+        let ping = if urls.len() > 1 { 1 } else { 60 };
         let client = async_nats::ConnectOptions::new()
             .reconnect_delay_callback(|_| Duration::from_millis(50))
-            .ping_interval(Duration::from_secs(1))
+            .ping_interval(Duration::from_secs(ping))
             .connection_timeout(Duration::from_secs(2))
             .connect(urls)
             .await

@@ -352,6 +352,14 @@ impl Desk {
         }
     }
 
+    /// Whether the bucket has the app, as its server says.
+    async fn is_stored(&self, app: &str) -> bool {
+        let subject = "$JS.API.STREAM.MSG.GET.KV_vendue-apps";
+        let key = to_bytes(&json!({"last_by_subj": format!("$KV.vendue-apps.app.{app}")}));
+        let answer = self.observer.client.request(subject, key).await;
+        answer.is_ok_and(|answer| String::from_utf8_lossy(&answer.payload).contains("\"message\""))
+    }
+
     /// Imports until every app is there.
     async fn restore(&self, mut apps: Vec<AppExport>) {
         while !apps.is_empty() {
@@ -366,13 +374,14 @@ impl Desk {
             };
             let answer: AppImported = serde_json::from_value(answer).expect("an import's answer");
             let told = format!("restored: {:?}", answer.apps);
-            let mut results = answer.apps.into_iter();
-            // one that is there was restored by an import that was not answered
-            let is_there = |error: &WireError| error.field.as_deref() == Some("app");
-            apps.retain(|_| {
-                let error = results.next().and_then(|result| result.error);
-                error.is_some_and(|error| !is_there(&error))
-            });
+            let mut left = Vec::new();
+            for (app, result) in apps.into_iter().zip(answer.apps) {
+                // refused: it was restored by an import that was not answered, or the loss is not noticed yet
+                if result.error.is_some() && !self.is_stored(&result.app).await {
+                    left.push(app);
+                }
+            }
+            apps = left;
             self.tell(&told);
             if !apps.is_empty() {
                 tokio::time::sleep(AGAIN).await;
