@@ -8,6 +8,7 @@ use std::{
 };
 
 use crate::{
+    fast_map::FastMap,
     policy::Order,
     request::{Job, Kind, Request},
     tie,
@@ -89,7 +90,7 @@ impl<'a> Batch<'a> {
     }
 
     fn read_groups(&mut self, jobs: &'a [Job]) {
-        let mut apps: HashMap<&str, u32> = HashMap::new();
+        let mut apps: FastMap<&str, u32> = FastMap::default();
         let mut shapes: IntMap<u64, Vec<u32>> = IntMap::default();
         let mut last: Option<&Arc<Request>> = None;
         for job in jobs {
@@ -159,7 +160,7 @@ impl<'a> Batch<'a> {
 /// Numbers what indices belong to: apps, and the requests of tasks.
 #[derive(Default)]
 struct Owners<'a> {
-    tasks: HashMap<(&'a str, usize), u32>,
+    tasks: FastMap<(&'a str, usize), u32>,
 }
 
 impl<'a> Owners<'a> {

@@ -15,6 +15,7 @@ mod context;
 mod decision;
 mod engine;
 mod fast;
+mod fast_map;
 mod fit;
 mod health;
 mod invalid;

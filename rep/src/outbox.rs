@@ -76,12 +76,13 @@ pub(crate) enum Target {
 
 impl Target {
     /// Where the answer to this question goes: below the cell's own subject when it is a broadcast that
-    /// says so, else to its inbox. None when it wants no answer; an error when no answer may go there.
+    /// says so, else to its reply subject, which is an inbox or below the cell's own subject. None when it wants no answer; an error when no answer may go there.
     pub(crate) fn of(
         question: Question,
         subjects: &Subjects,
         cell: &str,
     ) -> Result<Option<Self>, Forbidden> {
+        let may = |reply: &str| may_answer(reply) || subjects.is_answer_of_cell(reply, cell);
         match question {
             Question::Plain(message) => {
                 if let Some(to) = AnswerTo::of(&message).map_err(|_| Forbidden)? {
@@ -90,13 +91,13 @@ impl Target {
                 }
                 match message.reply {
                     None => Ok(None),
-                    Some(reply) if may_answer(&reply) => Ok(Some(Self::Subject(reply))),
+                    Some(reply) if may(&reply) => Ok(Some(Self::Subject(reply))),
                     Some(_) => Err(Forbidden),
                 }
             }
             Question::Endpoint(request) => match &request.message.reply {
                 None => Ok(None),
-                Some(reply) if may_answer(reply) => Ok(Some(Self::Endpoint(request))),
+                Some(reply) if may(reply) => Ok(Some(Self::Endpoint(request))),
                 Some(_) => Err(Forbidden),
             },
         }

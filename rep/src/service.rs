@@ -8,7 +8,7 @@ use futures_util::{
 };
 use shared::{
     Subjects,
-    nats::{Bus, BusError, PermissionViolation, is_no_responders},
+    nats::{Bus, BusError, PermissionViolation, is_no_responders, new_inbox},
     permissions::{Permissions, Role},
     shutdown::Ending,
     wire::Envelope,
@@ -91,7 +91,7 @@ pub async fn run(
         ..Counters::default()
     });
     let permissions = Role::Cell.permissions(&subjects, &config.cell);
-    let inbox = bus.client.new_inbox();
+    let inbox = new_inbox(&bus.client);
     let client = &bus.client;
     let (messages, service) =
         listen(&config, client, &subjects, Arc::clone(&counters), &inbox).await?;
@@ -140,7 +140,7 @@ async fn ask_for_the_name(
     bus: &Bus,
     subjects: &Subjects,
 ) -> Result<(), RepError> {
-    let inbox = bus.client.new_inbox();
+    let inbox = new_inbox(&bus.client);
     let mut answers = bus
         .client
         .subscribe(inbox.clone())

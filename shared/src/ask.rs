@@ -44,7 +44,7 @@ pub async fn gather(
     quiet: Option<Duration>,
     enough: impl FnMut(Message) -> bool,
 ) -> Result<GatherEnd, BusError> {
-    let inbox = client.new_inbox();
+    let inbox = crate::nats::new_inbox(client);
     let answers = client
         .subscribe(inbox.clone())
         .await

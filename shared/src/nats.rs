@@ -137,6 +137,12 @@ pub struct Bus {
     pub url: String,
 }
 
+/// An inbox that nobody guesses who knows another one of this client: all that answer requests may publish to
+/// every inbox, and the client's own names follow one another.
+pub fn new_inbox(client: &Client) -> String {
+    format!("{}.{}", client.new_inbox(), uuid::Uuid::new_v4().simple())
+}
+
 /// Connects. Half-open links are found after 10 to 15 s (ping every 5 s), reconnects wait at most
 /// 500 ms, with jitter so that a fleet does not come back in one instant.
 pub async fn connect(options: &NatsOptions) -> Result<Bus, BusError> {

@@ -4,11 +4,11 @@
 
 mod table;
 
-use std::{fmt, time::Duration};
+use std::fmt;
 
 use crate::{
     nats::{Act, PermissionViolation},
-    subjects::Subjects,
+    subjects::{Subjects, may_answer},
 };
 
 pub use crate::role::Role;
@@ -22,8 +22,6 @@ pub struct Permissions {
     pub subscribe: Vec<Subscribe>,
     /// Queue groups that are refused although their subject may be subscribed to.
     pub not_join: Vec<Subscribe>,
-    /// Whether it may publish to the reply subjects of what it receives.
-    pub responses: Option<Responses>,
 }
 
 /// A subject to subscribe to, in a queue group where it names one: plainly, everything sent there
@@ -44,15 +42,6 @@ impl fmt::Display for Subscribe {
             None => f.write_str(&self.subject),
         }
     }
-}
-
-/// The right to answer: so many messages to each reply subject, in this time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Responses {
-    /// Messages.
-    pub max: u32,
-    /// From the request on.
-    pub expires: Duration,
 }
 
 impl Role {
@@ -162,6 +151,13 @@ impl Permissions {
         self.subscribe.extend(subscribe);
     }
 
+    /// Answers whoever asks. Inboxes end in a random token, which a role learns from a question only. The server's own way,
+    /// `allow_responses`, permits any reply subject that a client receives: with a message to itself, or one from
+    /// an accomplice, it could publish everything.
+    fn answer(&mut self) {
+        self.publish(["_INBOX.>", "_R_.>", "_GR_.>"].map(String::from));
+    }
+
     /// What a NATS service of this name hears below `$SRV`; its id is one token.
     fn be_service(&mut self, service: &str) {
         for verb in ["PING", "INFO", "STATS"] {
@@ -173,12 +169,13 @@ impl Permissions {
     }
 
     /// Whether a program of this role cannot do its work when this is refused. Only answers to others may
-    /// be: the right to them ends, and others choose the subjects.
+    /// be: others choose their subjects.
     pub fn needs(&self, violation: &PermissionViolation) -> bool {
-        violation.act == Act::Subscribe || self.may_publish(&violation.subject)
+        let subject = violation.subject.as_str();
+        violation.act == Act::Subscribe || (self.may_publish(subject) && !may_answer(subject))
     }
 
-    /// Whether it may publish there on its own account, not in answer to something.
+    /// Whether it may publish there.
     pub fn may_publish(&self, subject: &str) -> bool {
         self.publish.iter().any(|allowed| covers(allowed, subject))
     }
@@ -277,7 +274,7 @@ mod tests {
         for role in Role::ALL {
             let may = role.permissions(&subjects, "it");
             let serves = may.subscribe.iter().any(|s| s.queue.is_some());
-            assert_eq!(may.responses.is_some(), serves, "{role}");
+            assert_eq!(may.may_publish("_INBOX.alice.x"), serves, "{role}");
         }
     }
 }

@@ -152,6 +152,13 @@ impl Subjects {
         [&self.prefix, ".cell.", cell, ".answer.", &to.0].concat()
     }
 
+    /// Whether the subject is that of one of the cell's answers.
+    pub fn is_answer_of_cell(&self, subject: &str, cell: &str) -> bool {
+        let rest = subject.strip_prefix(&self.prefix);
+        rest.is_some_and(|rest| rest.starts_with(".cell."))
+            && self.answer_of(subject).is_some_and(|to| to.by == cell)
+    }
+
     /// The answers of all cells to this asker's broadcasts; `token` may be `*`.
     pub fn cell_answers(&self, asker: &str, token: &str) -> String {
         format!("{}.cell.*.answer.{asker}.{token}", self.prefix)
@@ -337,6 +344,16 @@ mod tests {
         ] {
             let read = subjects.answer_of(&answer).unwrap();
             assert_eq!((read.by, read.asker, read.token), ("c1", "alice", "n-1"));
+        }
+        let own = subjects.cell_answer("c1", &to);
+        assert!(subjects.is_answer_of_cell(&own, "c1"));
+        for other in [
+            subjects.cell_answer("c2", &to),
+            subjects.auctioneer_answer("c1", &to),
+            subjects.cell("c1", "answer"),
+            subjects.cell("c1", "start"),
+        ] {
+            assert!(!subjects.is_answer_of_cell(&other, "c1"), "{other}");
         }
     }
 

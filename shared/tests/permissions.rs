@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use shared::{
     Subjects,
-    permissions::{Responses, Role, Subscribe},
+    permissions::{Role, Subscribe},
 };
 
 /// The sections on the roles.
@@ -30,13 +30,6 @@ fn documentation() -> String {
         ];
         if !may.not_join.is_empty() {
             rows.push(("joins no queue group", quoted(strings(&may.not_join))));
-        }
-        if let Some(Responses { max, expires }) = may.responses {
-            let expires = humantime::format_duration(expires);
-            rows.push((
-                "answers",
-                format!("{max} message to each request, within {expires}"),
-            ));
         }
         write!(
             text,

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 use shared::{
     Subjects,
-    nats::{self, Bus, BusError, NatsOptions},
+    nats::{self, Bus, BusError, NatsOptions, new_inbox},
     wire::{ErrorBody, WireError, code, to_bytes},
 };
 
@@ -96,7 +96,10 @@ impl Cluster {
                 "the message has {size} bytes and the NATS server takes at most {most}; send it in parts"
             )));
         }
-        let request = Request::new().payload(question).timeout(Some(patience));
+        let request = Request::new()
+            .payload(question)
+            .timeout(Some(patience))
+            .inbox(new_inbox(&self.bus.client));
         let sent = self.bus.client.send_request(subject.clone(), request);
         let answer = with_progress(&format!("waiting for {who}"), sent).await;
         let answer = answer.map_err(|e| unanswered(&who, &subject, patience, &e))?;

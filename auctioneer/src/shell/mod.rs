@@ -1,10 +1,10 @@
 //! The I/O around the state machine: messages, timers, subscriptions. One task owns the machine.
 
-mod broadcasts;
 mod drop_notices;
 mod publish;
 mod service;
 mod subscriptions;
+mod tokens;
 
 use std::{
     collections::HashMap,
@@ -34,9 +34,10 @@ use crate::{
     auctioneer::Auctioneer, counters::Counters, ids::ReplyKey, io::AuctioneerInput, limits::Limits,
     parts::Settings, warm_up::WarmUp,
 };
-use broadcasts::Broadcasts;
+
 use drop_notices::DropNotices;
 use service::{RequestService, Waiting};
+use tokens::Tokens;
 
 /// The most inputs that wait for the machine; beyond that the subscriptions fill up.
 const INPUTS: usize = 65_536;
@@ -107,8 +108,6 @@ struct Shell {
     inputs: mpsc::Sender<AuctioneerInput>,
     /// Requests that want their answer where none may go.
     forbidden: Arc<AtomicU64>,
-    /// Answers to what we ask one cell arrive under this subject.
-    inbox: Arc<str>,
     /// Bounds the log lines about auctions.
     auctions: Arc<LogLimit>,
     /// Bounds the log lines about dropped messages.
@@ -117,8 +116,8 @@ struct Shell {
     joined: Arc<LogLimit>,
     /// Bounds those about cells that are lost.
     lost: Arc<LogLimit>,
-    /// Where the answers to what we ask all cells go.
-    broadcasts: Arc<Broadcasts>,
+    /// Where the answers of cells go.
+    tokens: Arc<Tokens>,
 }
 
 /// Runs an auctioneer until `shutdown` is cancelled: then it accepts nothing new, finishes what is
@@ -147,8 +146,7 @@ pub async fn run(
     let (inputs, input) = mpsc::channel(INPUTS);
     let shell = Shell {
         name: config.name.as_str().into(),
-        inbox: bus.client.new_inbox().into(),
-        broadcasts: Arc::new(Broadcasts::new(&config.name)?),
+        tokens: Arc::new(Tokens::new(&config.name)?),
         forbidden: Arc::default(),
         bus,
         subjects,

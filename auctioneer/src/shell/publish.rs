@@ -13,12 +13,8 @@ use shared::{
     wire::{BidRequest, Event, WireError, kind, time_now, to_bytes},
 };
 
-use super::{Shell, broadcasts::Asked, service::Waiting};
-use crate::{
-    ids::{ReplyKey, StopId},
-    io::AuctioneerOutput,
-    pool_time::ECHO_MS,
-};
+use super::{Shell, service::Waiting, tokens::Asked};
+use crate::{ids::ReplyKey, io::AuctioneerOutput, pool_time::ECHO_MS};
 
 /// Evidence that messages flow: ten times a second to ourselves.
 pub(super) async fn echo(shell: Shell, token: u64) {
@@ -68,9 +64,7 @@ impl Shell {
                 self.ask_all(subjects.bid(), Asked::Bid, body).await
             }
             AuctioneerOutput::AskState { cell } => {
-                let subject = subjects.cell(&cell, "state");
-                self.ask(subject, &format!("state.{cell}"), Bytes::new())
-                    .await
+                self.ask("state", &cell, Asked::State, Bytes::new()).await
             }
             AuctioneerOutput::AskInstances { lookup, body } => {
                 self.ask_all(subjects.instances(), Asked::Instances(lookup), body)
@@ -80,15 +74,10 @@ impl Shell {
                 dispatch,
                 cell,
                 body,
-            } => {
-                let subject = subjects.cell(&cell, "start");
-                self.ask(subject, &format!("start.{dispatch}.{cell}"), body)
-                    .await
-            }
+            } => self.ask("start", &cell, Asked::Start(dispatch), body).await,
             AuctioneerOutput::EndDuplicates { cell, body } => {
                 let subject = subjects.cell(&cell, "stop");
-                self.ask(subject, &format!("stop.{}", StopId::NOBODYS), body)
-                    .await
+                in_time(self.bus.client.publish(subject, body)).await
             }
             AuctioneerOutput::StopCells { stop, body } => {
                 self.ask_all(subjects.cells_stop(), Asked::Stop(stop), body)
@@ -174,14 +163,18 @@ impl Shell {
 
     /// Asks every cell: each answers below its own subject.
     async fn ask_all(&self, subject: String, asked: Asked, body: Bytes) -> Result<(), BusError> {
-        let headers = self.broadcasts.headers(asked);
+        let headers = self.tokens.headers(asked);
         in_time(self.bus.client.publish_with_headers(subject, headers, body)).await
     }
 
-    /// Asks one cell, whose name stands in the reply subject: nobody else heard that.
-    async fn ask(&self, subject: String, answer: &str, body: Bytes) -> Result<(), BusError> {
-        let inbox = [&self.inbox, ".", answer].concat();
-        in_time(self.bus.client.publish_with_reply(subject, inbox, body)).await
+    /// Asks one cell. It answers below its own subject, too, where nobody else may publish; the server says there
+    /// that nobody listens.
+    async fn ask(&self, what: &str, cell: &str, asked: Asked, body: Bytes) -> Result<(), BusError> {
+        let subject = self.subjects.cell(cell, what);
+        let to = self.tokens.to(asked);
+        let to = to.map_err(|invalid| BusError::Refused(invalid.to_string()))?;
+        let reply = self.subjects.cell_answer(cell, &to);
+        in_time(self.bus.client.publish_with_reply(subject, reply, body)).await
     }
 
     /// Answers a request that could not be parsed.

@@ -8,7 +8,7 @@ use shared::{
 };
 use tokio::task::JoinSet;
 
-use super::{Shell, broadcasts::Asked};
+use super::{Shell, tokens::Asked};
 use crate::admission::read_announcement;
 use crate::ids::{DispatchId, LookupId, StopId};
 use crate::{feed::ReportKind, io::AuctioneerInput};
@@ -29,15 +29,7 @@ impl Shell {
         )
         .await?;
         let answers = subjects.cell_answers(&self.name, "*");
-        self.drain(answers, Self::answer_to_all, tasks).await?;
-        self.drain(
-            format!("{}.state.*", self.inbox),
-            |_, m| Self::state(m),
-            tasks,
-        )
-        .await?;
-        let starts = format!("{}.start.*.*", self.inbox);
-        self.drain(starts, Self::started, tasks).await
+        self.drain(answers, Self::answer, tasks).await
     }
 
     async fn drain(
@@ -71,12 +63,6 @@ impl Shell {
         })
     }
 
-    /// The subject under which a cell was asked for its state names the cell.
-    fn state(message: &Message) -> Option<AuctioneerInput> {
-        let cell = message.subject.rsplit('.').next()?;
-        cell_report(ReportKind::State, cell, message)
-    }
-
     fn outcome(&self, message: &Message) -> Option<AuctioneerInput> {
         let id = message.subject.rsplit('.').next()?.parse().ok()?;
         if let Err(error) = check_version(&message.payload) {
@@ -101,34 +87,24 @@ impl Shell {
         AuctioneerInput::Unreadable
     }
 
-    /// An answer to what was asked of every cell: the subject says to which question, and by whom.
-    fn answer_to_all(&self, message: &Message) -> Option<AuctioneerInput> {
+    /// A cell's answer: the subject says to which question, and by which cell.
+    fn answer(&self, message: &Message) -> Option<AuctioneerInput> {
         let subject = self.subjects.answer_of(&message.subject)?;
         let body = &message.payload;
-        let input = match self.broadcasts.asked(subject.token) {
+        let input = match self.tokens.asked(subject.token) {
             None => return Some(AuctioneerInput::Unreadable),
             Some(Asked::Bid) => return cell_report(ReportKind::Bid, subject.by, message),
+            Some(Asked::State) => return cell_report(ReportKind::State, subject.by, message),
+            Some(Asked::Start(dispatch)) if is_no_responders(message) => {
+                return Some(AuctioneerInput::NoResponders { dispatch });
+            }
+            Some(Asked::Start(dispatch)) => read::<Acceptance>(body)
+                .map(|answer| (answer.cell == subject.by, started(dispatch, answer))),
             Some(Asked::Stop(stop)) => read::<StopAnswer>(body)
                 .map(|answer| (answer.cell == subject.by, stopped(stop, answer))),
             Some(Asked::Instances(lookup)) => read::<InstancesAnswer>(body)
                 .map(|answer| (answer.cell == subject.by, reported(lookup, answer))),
         };
-        Some(self.attributed(message, input))
-    }
-
-    /// An answer to a start: the subject says to which, and which cell was asked.
-    fn started(&self, message: &Message) -> Option<AuctioneerInput> {
-        let mut tokens = message.subject.rsplit('.');
-        let cell = tokens.next()?;
-        let dispatch = DispatchId::new(tokens.next()?.parse().ok()?);
-        if is_no_responders(message) {
-            return Some(AuctioneerInput::NoResponders { dispatch });
-        }
-        let input = read::<Acceptance>(&message.payload).map(|answer| {
-            let answer = Box::new(answer);
-            let own = answer.cell == cell;
-            (own, AuctioneerInput::StartAnswered { dispatch, answer })
-        });
         Some(self.attributed(message, input))
     }
 
@@ -151,6 +127,13 @@ fn read_echo(body: &[u8]) -> AuctioneerInput {
     let token = std::str::from_utf8(body).ok();
     let token = token.and_then(|text| text.parse().ok());
     token.map_or(AuctioneerInput::Echo, AuctioneerInput::EchoOf)
+}
+
+fn started(dispatch: DispatchId, answer: Acceptance) -> AuctioneerInput {
+    AuctioneerInput::StartAnswered {
+        dispatch,
+        answer: Box::new(answer),
+    }
 }
 
 fn stopped(stop: StopId, answer: StopAnswer) -> AuctioneerInput {

@@ -97,7 +97,7 @@ async fn unreadable_answers_are_counted_and_logged() {
         .filter(|line| line.contains("missing field"))
         .collect();
     assert!(dropped.len() >= 2, "{text}");
-    assert!(dropped[0].contains(".start."), "{text}");
+    assert!(dropped[0].contains(".answer.a1.start-"), "{text}");
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ use placement::{Invalid, check_name};
 use shared::{
     LogLimit, Subjects,
     clock::Clock,
-    nats::{Bus, BusError, PermissionViolation, PermissionViolations},
+    nats::{Bus, BusError, PermissionViolation, PermissionViolations, new_inbox},
     permissions::Role,
     shutdown::CancellationToken,
 };
@@ -152,7 +152,7 @@ pub async fn run(
     let shell = Shell {
         name: config.name.as_str().into(),
         token,
-        inbox: bus.client.new_inbox().into(),
+        inbox: new_inbox(&bus.client).into(),
         bus,
         subjects,
         store,

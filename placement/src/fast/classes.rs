@@ -1,10 +1,11 @@
 //! Classes: cells that every filter of a policy judges alike, but for what debits change.
 
-use std::{collections::HashMap, fmt::Write, sync::Arc};
+use std::{fmt::Write, sync::Arc};
 
 use crate::{
     cell::{Attributes, Cell},
     context::Now,
+    fast_map::FastMap,
     policy::Filter,
     request::Request,
     resources::{Amounts, Resource},
@@ -29,9 +30,9 @@ pub(crate) struct Classes {
     filters: Vec<Filter>,
     /// Whether cells of different totals are of different classes.
     by_totals: bool,
-    by_print: HashMap<String, u32>,
+    by_print: FastMap<String, u32>,
     list: Vec<Class>,
-    zones: HashMap<String, u32>,
+    zones: FastMap<String, u32>,
     /// By zone: its classes.
     pub(crate) of_zone: Vec<Vec<u32>>,
 }

@@ -1,11 +1,12 @@
 //! A pool's cells as columns: one value per cell and column, by slot. They live as long as the pool
 //! is planned under one policy; an advertisement or a departure changes one cell's values in them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use crate::{
     cell::Cell,
     context::Now,
+    fast_map::FastMap,
     policy::{Filter, Policy, Step},
     request::Request,
     resources::{Amounts, MAX_AMOUNT, Resource},
@@ -51,7 +52,7 @@ pub(crate) struct Columns {
     /// Of the last [`Columns::number_zones`].
     pub(super) zone_numbers: Vec<f64>,
     pub(super) racks: Vec<u32>,
-    rack_numbers: HashMap<String, u32>,
+    rack_numbers: FastMap<String, u32>,
     /// The platform's stamp in ms; NaN = unreadable.
     pub(super) platforms: Vec<f64>,
     /// Planned reboots in ms, whether past or not; none = never, or before the last boot.
@@ -94,7 +95,7 @@ impl Columns {
             given_zone_numbers: Vec::new(),
             zone_numbers: Vec::new(),
             racks: Vec::new(),
-            rack_numbers: HashMap::new(),
+            rack_numbers: FastMap::default(),
             platforms: Vec::new(),
             reboots: Vec::new(),
             by_memory: Places::default(),

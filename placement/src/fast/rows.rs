@@ -1,9 +1,10 @@
 //! A cell's amounts in a few words, and who holds which app.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use crate::{
     cell::Cell,
+    fast_map::FastMap,
     policy::Filter,
     request::{Kind, Request},
     resources::{Amounts, Resource},
@@ -92,7 +93,7 @@ impl Asked {
 /// Which cells hold each app (or owner, tag, blob), and how many of it: by slot, ascending.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Holders {
-    by_name: HashMap<Box<str>, Vec<(u32, u32)>>,
+    by_name: FastMap<Box<str>, Vec<(u32, u32)>>,
 }
 
 impl Holders {

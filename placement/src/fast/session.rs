@@ -1,12 +1,13 @@
 //! What one plan knows beside an index: the batch's own debits, and how to take them back.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use super::rows::{Holders, Need, Row};
 use crate::{
     batch::JobGroup,
     cell::Cell,
     context::PlanContext,
+    fast_map::FastMap,
     policy::Policy,
     request::{Job, Request},
     tie,
@@ -48,7 +49,7 @@ pub(crate) struct Session<'a> {
     undo: Vec<(u32, Row)>,
     touched: Vec<bool>,
     /// Named resources taken in this batch.
-    extras: HashMap<(u32, String), i64>,
+    extras: FastMap<(u32, String), i64>,
 }
 
 impl<'a> Session<'a> {
@@ -78,7 +79,7 @@ impl<'a> Session<'a> {
             mark: 0,
             undo: Vec::new(),
             touched: vec![false; slots],
-            extras: HashMap::new(),
+            extras: FastMap::default(),
             parts,
         }
     }

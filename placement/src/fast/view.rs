@@ -1,15 +1,13 @@
 //! One plan's view of the columns: who is there, and what the batch has taken so far.
 
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    sync::Arc,
-};
+use std::{collections::hash_map::Entry, sync::Arc};
 
 use crate::{
     auction_view,
     batch::{Batch, JobGroup},
     cell::Cell,
     context::Now,
+    fast_map::FastMap,
     near::Item,
     objective::Objective,
     policy::Policy,
@@ -37,11 +35,11 @@ pub(super) struct View<'a> {
     /// How many zones the counted cells have, where the policy has an objective.
     pub(super) zones_counted: usize,
     /// Positions of the batch's apps in it.
-    app_numbers: HashMap<&'a str, u32>,
+    app_numbers: FastMap<&'a str, u32>,
     owners: Changed,
     tags: Changed,
     /// Counts by name as columns, made on demand; by [`Listed`].
-    counts: [HashMap<String, Vec<f64>>; 2],
+    counts: [FastMap<String, Vec<f64>>; 2],
 }
 
 /// What an objective counts, or asks for, by name.
@@ -57,7 +55,7 @@ const MAX_KEPT: usize = 512;
 /// Counts that the batch changed, over those of the pool.
 #[derive(Default)]
 struct Changed {
-    by_name: HashMap<String, Counts>,
+    by_name: FastMap<String, Counts>,
 }
 
 impl Changed {

@@ -1,26 +1,10 @@
 //! The arms of [`Role::permissions`](super::Role::permissions): one function for each role.
 
-use std::time::Duration;
-
-use super::{Permissions, Responses, Role, Subscribe};
+use super::{Permissions, Role, Subscribe};
 use crate::{subjects::Subjects, wire::kind};
 
-/// Cells and managers answer at once, or when the server has acknowledged what is stored.
-const SOON: Responses = Responses {
-    max: 1,
-    expires: Duration::from_secs(120),
-};
-/// An auctioneer answers a queued start when it is over: after 24 hours at most.
-const AUCTIONEER_ANSWERS: Responses = Responses {
-    max: 1,
-    expires: Duration::from_secs(25 * 3_600),
-};
-
 pub(super) fn cell(subjects: &Subjects, name: &str) -> Permissions {
-    let mut may = Permissions {
-        responses: Some(SOON),
-        ..Permissions::default()
-    };
+    let mut may = Permissions::default();
     let own = |what: &&str| subjects.cell(name, what);
     // its state, too: it asks whether its name is free
     may.publish(
@@ -41,15 +25,13 @@ pub(super) fn cell(subjects: &Subjects, name: &str) -> Permissions {
         "start", "stop", "drain", "cordon", "uncordon", "set", "state", "logs",
     ];
     may.serve(Subjects::CELL_QUEUE, served.iter().map(own));
+    may.answer();
     may.be_service(&subjects.service(Role::Cell));
     may
 }
 
 pub(super) fn auctioneer(subjects: &Subjects, name: &str) -> Permissions {
-    let mut may = Permissions {
-        responses: Some(AUCTIONEER_ANSWERS),
-        ..Permissions::default()
-    };
+    let mut may = Permissions::default();
     let service = subjects.service(Role::Auctioneer);
     may.publish([
         subjects.discover(),
@@ -85,6 +67,7 @@ pub(super) fn auctioneer(subjects: &Subjects, name: &str) -> Permissions {
         ],
     );
     may.serve(name, [subjects.queued()]);
+    may.answer();
     may.be_service(&service);
     may
 }
@@ -106,10 +89,7 @@ fn look_at_apps(may: &mut Permissions, subjects: &Subjects) {
 }
 
 pub(super) fn manager(subjects: &Subjects, name: &str) -> Permissions {
-    let mut may = Permissions {
-        responses: Some(SOON),
-        ..Permissions::default()
-    };
+    let mut may = Permissions::default();
     may.publish([
         subjects.start(),
         subjects.cell("*", "stop"),
@@ -133,6 +113,7 @@ pub(super) fn manager(subjects: &Subjects, name: &str) -> Permissions {
         Subjects::MANAGER_QUEUE,
         [subjects.app_list(), subjects.app_import()],
     );
+    may.answer();
     may.be_service(&subjects.service(Role::Manager));
     may
 }

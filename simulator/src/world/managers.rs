@@ -21,9 +21,6 @@ use crate::{
 
 /// Between two echoes.
 const ECHO_US: u64 = ECHO_MS * 1_000;
-/// How often a manager really hears itself, milliseconds: that is what is counted.
-pub(super) const REAL_ECHO_MS: u64 = 100;
-
 /// A manager.
 #[derive(Debug, Default)]
 pub(super) struct SimManager {

@@ -2,10 +2,7 @@
 
 use std::fmt::Write;
 
-use shared::{
-    Subjects,
-    permissions::{Permissions, Responses},
-};
+use shared::{Subjects, permissions::Permissions};
 
 use super::Roster;
 
@@ -63,15 +60,7 @@ fn lists(permissions: &Permissions) -> String {
         [] => allowed,
         refused => format!("{{ allow: {allowed}, deny: {} }}", list(refused)),
     };
-    let mut text = format!("        publish: {publish}\n        subscribe: {subscribe}\n");
-    if let Some(Responses { max, expires }) = permissions.responses {
-        let seconds = expires.as_secs();
-        let _ = writeln!(
-            text,
-            "        allow_responses: {{ max: {max}, expires: \"{seconds}s\" }}"
-        );
-    }
-    text
+    format!("        publish: {publish}\n        subscribe: {subscribe}\n")
 }
 
 fn list(items: &[impl ToString]) -> String {

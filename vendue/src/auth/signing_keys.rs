@@ -37,17 +37,12 @@ fn template(permissions: &Permissions) -> Value {
     } else {
         json!({"allow": permissions.publish})
     };
-    let mut template = json!({
+    json!({
         "pub": publish,
         "sub": {"allow": subscribe},
         // no limits
         "subs": -1,
         "data": -1,
         "payload": -1,
-    });
-    if let Some(responses) = permissions.responses {
-        let nanos = u64::try_from(responses.expires.as_nanos()).unwrap_or(u64::MAX);
-        template["resp"] = json!({"max": responses.max, "ttl": nanos});
-    }
-    template
+    })
 }

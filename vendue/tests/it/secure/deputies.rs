@@ -78,6 +78,63 @@ async fn nobody_is_made_to_publish_where_the_asker_may_not() {
     assert_eq!(alice.refusals(), [""; 0], "she may ask all of that");
 }
 
+/// Servers can permit a client to publish to the reply subject of whatever it receives, its own messages and an
+/// accomplice's included. Nobody has that right.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_with_a_reply_subject_gives_no_right_to_publish_there() {
+    let secure = Secure::server().await;
+    let alice = secure.raw("alice").await;
+    for (who, own, shared) in [
+        (
+            "cell-a",
+            "vendue.cell.cell-a.advert",
+            "vendue.cell.cell-a.state",
+        ),
+        ("auc-0", "vendue.echo.auc-0", "vendue.pool"),
+        ("mgr-0", "vendue.manager.mgr-0.echo", "vendue.app.list"),
+    ] {
+        let raw = secure.raw(who).await;
+        let queue = match who {
+            "cell-a" => "q",
+            "auc-0" => "auctioneers",
+            _ => "managers",
+        };
+        let mut heard = raw.client.subscribe(own).await.unwrap();
+        let mut asked = raw
+            .client
+            .queue_subscribe(shared, queue.to_owned())
+            .await
+            .unwrap();
+        raw.client.flush().await.unwrap();
+        let targets = [
+            "vendue.cell.cell-b.advert",
+            "vendue.cell.cell-b.drain",
+            "vendue.event.crashed.web.cell-b",
+            "vendue.app.export.web",
+            "$JS.API.STREAM.PURGE.KV_vendue-apps",
+        ];
+        for target in targets {
+            let sent = raw.client.publish_with_reply(own, target, "{}".into());
+            sent.await.unwrap();
+            let sent = alice.client.publish_with_reply(shared, target, "".into());
+            sent.await.unwrap();
+            alice.client.flush().await.unwrap();
+            for messages in [&mut heard, &mut asked] {
+                let message = tokio::time::timeout(Duration::from_secs(20), messages.next());
+                let message = message.await.expect("it is delivered").unwrap();
+                assert_eq!(message.reply.as_deref(), Some(target));
+            }
+            raw.client.publish(target, "{}".into()).await.unwrap();
+        }
+        eventually(&format!("{who} is refused all"), async || {
+            let refused = |target: &&&str| raw.was_refused("publish", target, None);
+            let count = targets.iter().filter(refused).count();
+            (count == targets.len()).then_some(()).ok_or(count)
+        })
+        .await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cell_is_not_believed_what_it_says_as_another() {
     let (secure, _roles) = Secure::cluster().await;

@@ -49,9 +49,6 @@ const CELL: &[Act] = &[
     Pub("vendue.cell.cell-b.drain"),
     Pub("vendue.cell.cell-b.set"),
     Pub("vendue.cell.cell-b.logs"),
-    // into somebody's inbox, without having been asked
-    Pub("_INBOX.alice.x"),
-    Pub("_INBOX.auc-0.x.start.1.cell-b"),
     // what others are sent
     Sub("vendue.cell.cell-b.start"),
     Join("vendue.cell.cell-b.start", "q"),
@@ -226,7 +223,6 @@ const MANAGER: &[Act] = &[
     Pub("vendue.cell.cell-a.drain"),
     Pub("vendue.cell.cell-a.set"),
     Pub("vendue.cell.cell-a.logs"),
-    Pub("_INBOX.alice.x"),
     // what others are sent
     Sub("vendue.app.put.*"),
     Join("vendue.app.put.*", "eavesdroppers"),
@@ -301,7 +297,6 @@ const AUCTIONEER: &[Act] = &[
     Pub("vendue.log.web.0.auc-0"),
     Pub("vendue.echo.auc-1"),
     Pub("vendue.start"),
-    Pub("_INBOX.alice.x"),
     Pub("vendue.app.put.web"),
     Pub("vendue.manager.mgr-0.echo"),
     Pub("vendue.event.stop-brake.web.auc-0"),

@@ -1,31 +1,38 @@
-//! Where the answers to what is asked of every cell go: below each cell's own subject, and addressed to
-//! us. The last token names the question, and this run of ours, so that no answer to an earlier one counts.
+//! Where the answers to what cells are asked go: below each cell's own subject, and addressed to us. The last
+//! token names the question, and this run of ours, so that no answer to an earlier one counts.
 
 use async_nats::HeaderMap;
 use placement::Invalid;
 use shared::AnswerTo;
 use uuid::Uuid;
 
-use crate::ids::{LookupId, StopId};
+use crate::ids::{DispatchId, LookupId, StopId};
 
 /// What was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
+    /// Every cell.
     Bid,
+    /// Every cell.
     Stop(StopId),
+    /// Every cell.
     Instances(LookupId),
+    /// One cell.
+    State,
+    /// One cell.
+    Start(DispatchId),
 }
 
 /// The questions of this run.
 #[derive(Debug)]
-pub(super) struct Broadcasts {
+pub(super) struct Tokens {
     name: String,
     run: String,
     /// Bids are asked for most often, and name their auction themselves.
     bid: HeaderMap,
 }
 
-impl Broadcasts {
+impl Tokens {
     pub(super) fn new(name: &str) -> Result<Self, Invalid> {
         let run = Uuid::new_v4().simple().to_string();
         Ok(Self {
@@ -35,15 +42,26 @@ impl Broadcasts {
         })
     }
 
-    /// The headers of a question.
+    /// The headers of a question to every cell.
     pub(super) fn headers(&self, asked: Asked) -> HeaderMap {
-        let token = match asked {
-            Asked::Bid => return self.bid.clone(),
-            Asked::Stop(stop) => format!("stop-{stop}-{}", self.run),
-            Asked::Instances(lookup) => format!("found-{lookup}-{}", self.run),
-        };
+        if asked == Asked::Bid {
+            return self.bid.clone();
+        }
         // the name was checked at the start
-        AnswerTo::new(&self.name, &token).map_or_else(|_| HeaderMap::new(), |to| to.headers())
+        self.to(asked)
+            .map_or_else(|_| HeaderMap::new(), |to| to.headers())
+    }
+
+    /// Where the answers to a question go.
+    pub(super) fn to(&self, asked: Asked) -> Result<AnswerTo, Invalid> {
+        let (what, number) = match asked {
+            Asked::Bid => ("bid", 0),
+            Asked::Stop(stop) => ("stop", stop.number()),
+            Asked::Instances(lookup) => ("found", lookup.number()),
+            Asked::State => ("state", 0),
+            Asked::Start(dispatch) => ("start", dispatch.number()),
+        };
+        AnswerTo::new(&self.name, &format!("{what}-{number}-{}", self.run))
     }
 
     /// The question that an answer's last token names; none when it is not of this run.
@@ -55,6 +73,8 @@ impl Broadcasts {
             "bid" => Some(Asked::Bid),
             "stop" => Some(Asked::Stop(StopId::new(number))),
             "found" => Some(Asked::Instances(LookupId::new(number))),
+            "state" => Some(Asked::State),
+            "start" => Some(Asked::Start(DispatchId::new(number))),
             _ => None,
         }
     }
@@ -68,18 +88,20 @@ mod tests {
 
     #[test]
     fn a_token_names_its_question_in_this_run_only() {
-        let broadcasts = Broadcasts::new("a1").unwrap();
+        let tokens = Tokens::new("a1").unwrap();
         for asked in [
             Asked::Bid,
             Asked::Stop(StopId::new(7)),
             Asked::Instances(LookupId::new(8)),
+            Asked::State,
+            Asked::Start(DispatchId::new(9)),
         ] {
-            let headers = broadcasts.headers(asked);
+            let headers = tokens.headers(asked);
             let to = headers.get(ANSWER_TO).unwrap().as_str();
             let token = to.strip_prefix("a1.").unwrap();
-            assert_eq!(broadcasts.asked(token), Some(asked));
-            assert_eq!(Broadcasts::new("a1").unwrap().asked(token), None);
+            assert_eq!(tokens.asked(token), Some(asked));
+            assert_eq!(Tokens::new("a1").unwrap().asked(token), None);
         }
-        assert_eq!(broadcasts.asked("stop-7"), None);
+        assert_eq!(tokens.asked("stop-7"), None);
     }
 }
