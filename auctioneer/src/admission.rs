@@ -6,8 +6,8 @@ use std::sync::Arc;
 use placement::{Policy, check_name};
 use serde_json::Value;
 use shared::wire::{
-    Parsed, PlaceExtra, StartBody, Stop, WireError, check_version, code, parse, parse_start,
-    to_bytes,
+    ExplainRequest, Parsed, PlaceExtra, QueuedRequest, StartBody, Stop, WireError, check_version,
+    code, parse, parse_start, parse_strict, to_bytes,
 };
 use shared::{AuctionId, RequestId};
 use uuid::Uuid;
@@ -274,7 +274,8 @@ pub fn read_place(
 
 /// Parses a request to explain an app's placement.
 pub fn read_explain(body: &[u8], reply: ReplyKey) -> Result<AuctioneerInput, WireError> {
-    let explain = parse(body, &mut Vec::new())?;
+    let explain: ExplainRequest = parse_strict(body, "app or cells")?;
+    check_name("app", &explain.app)?;
     Ok(AuctioneerInput::Explain { explain, reply })
 }
 
@@ -283,7 +284,7 @@ pub fn read_pool(body: &[u8], reply: ReplyKey) -> Result<AuctioneerInput, WireEr
     let page = if body.is_empty() {
         shared::wire::Page::default()
     } else {
-        parse(body, &mut Vec::new())?
+        parse_strict(body, "offset or limit")?
     };
     Ok(AuctioneerInput::Pool { page, reply })
 }
@@ -291,10 +292,13 @@ pub fn read_pool(body: &[u8], reply: ReplyKey) -> Result<AuctioneerInput, WireEr
 /// Parses a request for queued work; an empty body asks for all.
 pub fn read_queued(body: &[u8], reply: ReplyKey) -> Result<AuctioneerInput, WireError> {
     let queued = if body.is_empty() {
-        shared::wire::QueuedRequest::default()
+        QueuedRequest::default()
     } else {
-        parse(body, &mut Vec::new())?
+        parse_strict(body, "app or limit")?
     };
+    if let Some(app) = &queued.app {
+        check_name("app", app)?;
+    }
     Ok(AuctioneerInput::Queued { queued, reply })
 }
 

@@ -49,6 +49,7 @@ fn rival(parts: &mut Parts, lookups: &mut Lookups, key: TicketId, theirs: Auctio
     }
     // from now on our answer is not final: which copy stays is seen on the cells
     ticket.contested = true;
+    ticket.announced = true;
     let (id, begun) = (ticket.id.clone(), Arc::new(ticket.begun()));
     let (ours, yielded) = (ticket.claim, ticket.yielded);
     lookups.watch(now_ms, &id, begun);
@@ -114,20 +115,23 @@ pub(crate) fn outcome(parts: &mut Parts, lookups: &mut Lookups, id: &RequestId, 
     let Some(key) = parts.requests.by_id(id) else {
         return outcome_of_ended(parts, lookups, id, body);
     };
-    let Some(ticket) = parts.requests.get_mut(key) else {
+    let Some(ended) = heard(parts, id, body) else {
         return;
     };
-    let Some(ended) = Ended::heard(id, body) else {
-        parts.turn.counters.dropped_malformed += 1;
+    let announced = parts.requests.outcomes().is_announced(id);
+    let Some(ticket) = parts.requests.get_mut(key) else {
         return;
     };
     // our own outcome comes back
     if ticket.claim.is_some() && ticket.claim == ended.claim {
         return;
     }
-    // nothing of ours runs anywhere, so theirs is the whole truth
     if !ticket.was_sent() {
-        return parts.requests.end_with(&mut parts.turn, key, ended);
+        // nothing of ours runs anywhere, so theirs is the whole truth
+        if announced || ticket.announced {
+            return parts.requests.end_with(&mut parts.turn, key, ended);
+        }
+        return look_first(parts, lookups, key, ended);
     }
     ticket.contested = true;
     let lower = ended.claim.is_some() && ticket.claim.is_none_or(|ours| ended.claim < Some(ours));
@@ -142,16 +146,39 @@ pub(crate) fn outcome(parts: &mut Parts, lookups: &mut Lookups, id: &RequestId, 
     }
 }
 
+/// An outcome, unless it is none; then that is counted.
+fn heard(parts: &mut Parts, id: &RequestId, body: Bytes) -> Option<Ended> {
+    let feed = &parts.feed;
+    let ended = Ended::heard(id, body, |cell| feed.get(cell).is_some());
+    parts.turn.counters.dropped_malformed += u64::from(ended.is_none());
+    ended
+}
+
+/// An outcome of what waits here, which nobody has announced: it can be made up, or the announcement was
+/// missed. The cells are asked before any of it is sent.
+fn look_first(parts: &mut Parts, lookups: &mut Lookups, key: TicketId, ended: Ended) {
+    let now_ms = parts.turn.now_ms;
+    let Some(ticket) = parts.requests.get_mut(key) else {
+        return;
+    };
+    ticket.contested = true;
+    // it counts if we give way, and no cell has any of it any more
+    ticket.theirs = Some(ended.body);
+    let (id, begun) = (ticket.id.clone(), Arc::new(ticket.begun()));
+    lookups.watch(now_ms, &id, begun);
+    lookups.check(parts.requests.check_again(&[key]));
+}
+
 fn outcome_of_ended(parts: &mut Parts, lookups: &mut Lookups, id: &RequestId, body: Bytes) {
     let now_ms = parts.turn.now_ms;
     let outcomes = parts.requests.outcomes();
     if outcomes.is(id, &body) {
         return;
     }
-    let Some(ended) = Ended::heard(id, body) else {
-        parts.turn.counters.dropped_malformed += 1;
+    let Some(ended) = heard(parts, id, body) else {
         return;
     };
+    let outcomes = parts.requests.outcomes();
     let known = outcomes.claim(id);
     if let Some(begun) = outcomes.own(id)
         && ended.claim.is_some()

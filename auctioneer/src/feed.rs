@@ -228,27 +228,27 @@ impl Feed {
         counters: &mut Counters,
     ) -> Received {
         let (cell, incarnation) = (&envelope.cell, &envelope.incarnation);
-        if self.former.contains(now_ms, cell, incarnation) {
-            counters.dropped_old_incarnation += 1;
-            return Received::default();
-        }
         // a ttl is what its sender says: without a limit one message would keep a cell that is not there
         let ttl_ms = envelope.ttl.map(|ttl| millis(ttl.0).min(self.max_ttl_ms));
-        if ttl_ms == Some(0) {
+        let valid_ms = ttl_ms.filter(|ttl_ms| *ttl_ms > 0);
+        let former = self.former.contains(now_ms, cell, incarnation, valid_ms);
+        if ttl_ms == Some(0) && !former {
             return self.leave(now_ms, envelope, counters);
         }
-        let known = self.cells.get(envelope.cell.as_str());
-        if known.is_some_and(|known| known.replaced(now_ms, envelope)) {
-            counters.dropped_old_incarnation += 1;
+        let known = self.cells.get(cell.as_str());
+        let replaced = former || known.is_some_and(|known| known.replaced(now_ms, envelope));
+        let same = known.filter(|k| k.incarnation == *incarnation);
+        // overtaken by a newer one: it would give back what is reserved since
+        let overtaken = !replaced && same.is_some_and(|known| envelope.seq < known.seq);
+        let advertised = valid_ms.filter(|_| kind == ReportKind::Advert && !envelope.unchanged);
+        if (replaced || overtaken) && !self.goes_on(now_ms, envelope, advertised) {
+            counters.dropped_old_incarnation += u64::from(replaced);
+            counters.dropped_old_seq += u64::from(overtaken);
             return Received::default();
         }
-        let same = known.filter(|k| k.incarnation == envelope.incarnation);
-        match same {
-            // overtaken by a newer one, or a copy: it would give back what is reserved since
-            Some(known) if envelope.seq < known.seq => {
-                counters.dropped_old_seq += 1;
-                Received::default()
-            }
+        let known = self.cells.get(cell.as_str());
+        match known.filter(|k| k.incarnation == *incarnation) {
+            // a copy
             Some(known) if envelope.seq == known.seq => {
                 counters.renewed += 1;
                 self.renew(now_ms, kind, envelope, ttl_ms)
@@ -273,6 +273,15 @@ impl Feed {
                 }
             }
         }
+    }
+
+    /// Whether the cell has advertised for a whole ttl although this is old.
+    fn goes_on(&mut self, now_ms: u64, envelope: &Envelope, advertised_ms: Option<u64>) -> bool {
+        let pool_ms = self.time.now_ms();
+        let known = self.cells.get_mut(&envelope.cell);
+        known
+            .zip(advertised_ms)
+            .is_some_and(|(known, ttl_ms)| known.goes_on(now_ms, pool_ms, envelope, ttl_ms))
     }
 
     fn leave(&mut self, now_ms: u64, envelope: &Envelope, counters: &mut Counters) -> Received {
@@ -389,6 +398,7 @@ impl Feed {
         let known = self.cells.get_or_insert(&name, new);
         known.touch(now_ms, pool_ms, envelope, Some(ttl_ms));
         known.seq = envelope.seq;
+        known.ignored = None;
         if kind == ReportKind::Advert {
             known.advertised();
         }

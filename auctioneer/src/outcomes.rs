@@ -7,8 +7,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use placement::{Invalid, MAX_INSTANCES, Request};
-use shared::wire::{ErrorBody, Outcome, StartReply, WireError, parse_indices, to_bytes};
+use placement::{Invalid, Kind, MAX_INSTANCES, Request};
+use shared::wire::{
+    ErrorBody, Outcome, StartReply, WireError, instance_id, parse_indices, to_bytes,
+};
 use shared::{AuctionId, RequestId};
 
 use crate::{
@@ -52,6 +54,9 @@ struct Known {
     unsure: bool,
     /// Several claims were heard: another outcome may come, and what runs may change.
     contested: bool,
+    /// An auctioneer, this one or another, has said that it begins it, for this claim: anyone can make up an
+    /// outcome of what nobody has begun.
+    announced: bool,
     claim: Option<AuctionId>,
     /// What this auctioneer began of it, where it did.
     own: Option<Arc<Begun>>,
@@ -66,6 +71,8 @@ pub(crate) struct Ended {
     pub(crate) unsure: bool,
     /// Several auctioneers have begun it.
     pub(crate) contested: bool,
+    /// It is our own, or of a request that an auctioneer has announced.
+    pub(crate) announced: bool,
     pub(crate) claim: Option<AuctionId>,
     pub(crate) own: Option<Arc<Begun>>,
 }
@@ -110,13 +117,14 @@ impl Former {
 
 impl Ended {
     /// The outcome of another auctioneer, as it was published; none if it is no answer to the request
-    /// with this id. It is what repeats are answered with.
-    pub(crate) fn heard(id: &RequestId, body: Bytes) -> Option<Self> {
+    /// with this id. It is what repeats are answered with. `knows`: whether there is such a cell.
+    pub(crate) fn heard(id: &RequestId, body: Bytes, knows: impl Fn(&str) -> bool) -> Option<Self> {
         let (unsure, claim) = match serde_json::from_slice::<StartReply>(&body) {
-            Ok(reply) if reply.id == *id => {
+            Ok(reply) if reply.id == *id && has_own_ids(&reply) => {
                 // what is queued may have been placed since
                 let open = [Outcome::Unknown, Outcome::Queued].contains(&reply.outcome);
-                (open, reply.claim)
+                let mut cells = reply.instances.iter().filter_map(|i| i.cell.as_deref());
+                (open || cells.any(|cell| !knows(cell)), reply.claim)
             }
             Ok(_) => return None,
             // a rejected request has no other answer than its error, and is looked at anew when repeated
@@ -129,9 +137,22 @@ impl Ended {
             claim,
             body,
             contested: false,
+            announced: false,
             own: None,
         })
     }
+}
+
+/// Whether each instance has the id that follows from its request.
+fn has_own_ids(reply: &StartReply) -> bool {
+    let (request, app) = (reply.id.as_str(), reply.app.as_str());
+    reply.instances.iter().all(|listed| {
+        let (Some(index), Some(id)) = (listed.index, listed.instance) else {
+            return listed.instance.is_none();
+        };
+        let is = |kind| id == instance_id(request, app, kind, index);
+        is(Kind::Lrp) || is(Kind::Task)
+    })
 }
 
 impl Outcomes {
@@ -148,7 +169,9 @@ impl Outcomes {
     /// What is known of the request.
     pub(crate) fn get(&self, id: &str) -> Option<Seen> {
         match self.known.get(id) {
-            Some(known) if known.unsure || known.contested || known.misses < self.misses => {
+            // nor does it say for which app the request is
+            Some(known) if !known.announced => Some(Seen::Unsure(None)),
+            Some(known) if !known.is_certain() || known.misses < self.misses => {
                 Some(Seen::Unsure(known.body.clone()))
             }
             Some(known) => Some(match &known.body {
@@ -162,7 +185,7 @@ impl Outcomes {
     /// Whether there is one outcome, and no other claim was heard.
     pub(crate) fn is_uncontested(&self, id: &RequestId) -> bool {
         let known = self.known.get(id);
-        known.is_some_and(|known| known.body.is_some() && !known.unsure && !known.contested)
+        known.is_some_and(|known| known.body.is_some() && known.is_certain())
     }
 
     /// Whether this is the outcome that is remembered.
@@ -175,6 +198,11 @@ impl Outcomes {
     /// For which claim the request was begun, as far as that was heard.
     pub(crate) fn claim(&self, id: &RequestId) -> Option<AuctionId> {
         self.known.get(id)?.claim
+    }
+
+    /// Whether an auctioneer has announced the request.
+    pub(crate) fn is_announced(&self, id: &RequestId) -> bool {
+        self.known.get(id).is_some_and(|known| known.announced)
     }
 
     /// What this auctioneer began of the request.
@@ -190,12 +218,15 @@ impl Outcomes {
             if known.body.is_none() || known.unsure {
                 known.claim = Some(claim);
             }
+            // it may come after its outcome, which arrives on another subject
+            known.announced |= known.claim == Some(claim);
             return;
         }
         let known = Known {
             body: None,
             unsure: true,
             contested: false,
+            announced: true,
             claim: Some(claim),
             own: None,
             misses: self.misses,
@@ -217,7 +248,8 @@ impl Outcomes {
         let stands = old.is_none_or(|old| {
             let lower = new.claim.is_some() && old.claim.is_none_or(|old| new.claim < Some(old));
             // the lower claim is the rule by which every auctioneer decides, whichever outcome it heard first
-            settled || old.body.is_none() || old.unsure || lower
+            let better = old.unsure || (new.announced && !old.announced);
+            settled || old.body.is_none() || better || lower
         });
         if !stands {
             return false;
@@ -228,6 +260,7 @@ impl Outcomes {
             body: Some(new.body),
             unsure: new.unsure,
             contested: contested || new.contested,
+            announced: new.announced || old.is_some_and(|old| old.announced),
             // an answer found on the cells names no claim: announcements that come after it must still show that
             // there are two
             claim: new.claim.or_else(|| old?.claim),
@@ -276,6 +309,11 @@ impl Outcomes {
 }
 
 impl Known {
+    /// Whether the outcome is the answer to a repeat, as far as all messages were heard.
+    fn is_certain(&self) -> bool {
+        self.announced && !self.unsure && !self.contested
+    }
+
     fn bytes(&self) -> usize {
         let own = self.own.as_ref().map_or(0, |own| own.instances.len() * 16);
         own + self.body.as_ref().map_or(0, Bytes::len)

@@ -103,7 +103,7 @@ impl Requests {
 
     /// What of these requests was not sent yet is not sent before it was looked for. Returns those of
     /// which there is any.
-    fn check_again(&mut self, keys: &[TicketId]) -> Vec<TicketId> {
+    pub(crate) fn check_again(&mut self, keys: &[TicketId]) -> Vec<TicketId> {
         let waits = |i: &Instance| matches!(i.state, State::Waiting | State::Held(_));
         let mut again = Vec::new();
         for key in keys {
@@ -371,6 +371,7 @@ impl Requests {
             body: answer.body.clone(),
             unsure: answer.outcome == Outcome::Unknown,
             contested: ticket.contested,
+            announced: true,
             claim: ticket.claim,
             // only an id that its sender gave can be known to another auctioneer
             own: (ticket.given && ticket.was_sent()).then(|| Arc::new(ticket.begun())),

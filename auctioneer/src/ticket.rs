@@ -59,6 +59,8 @@ pub(crate) struct Ticket {
     pub(crate) yielded: bool,
     /// Another auctioneer has begun it, too: what runs may change after our answer.
     pub(crate) contested: bool,
+    /// That was announced, not only shown by an outcome.
+    pub(crate) announced: bool,
     /// The answer of the auctioneer whose claim counts, where some of it was sent from here, too.
     pub(crate) theirs: Option<Bytes>,
     pub(crate) auction: Option<AuctionId>,

@@ -45,9 +45,9 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 
 #[derive(Deserialize)]
 struct OwnFields {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "placement::object::one")]
     crash: CrashPolicy,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "placement::object::one")]
     update: UpdateRules,
 }
 

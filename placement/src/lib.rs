@@ -20,6 +20,7 @@ mod fit;
 mod health;
 mod invalid;
 mod near;
+pub mod object;
 mod objective;
 mod plain;
 mod planner;

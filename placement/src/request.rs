@@ -130,13 +130,25 @@ pub struct Request {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_timeout: Option<Span>,
     /// What the cell executes; placement does not use it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::object::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub run: Option<Run>,
     /// How the cell checks that an instance is healthy; none = its process exists.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::object::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub health: Option<Arc<HealthCheck>>,
     /// How the cell checks that an instance is ready; none = it is when it runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::object::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub ready: Option<Arc<HealthCheck>>,
 }
 
@@ -152,7 +164,11 @@ pub struct Run {
     #[serde(default, skip_serializing_if = "is_false")]
     pub port: bool,
     /// Files of the cell that it gets; the cell reads them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "crate::object::list",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub secrets: Vec<Secret>,
     /// The archive that it is made from; the cell fetches and unpacks it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

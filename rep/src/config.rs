@@ -33,7 +33,8 @@ pub struct RepConfig {
     /// How often it advertises (default 5 s); at most half of `ttl`.
     #[serde(default = "seconds::<5>")]
     pub interval: Span,
-    /// How long an advertisement is valid (default 15 s).
+    /// How long an advertisement is valid (default 15 s; at most 1 h). An auctioneer cuts more than 1 min, unless
+    /// it was started with a larger `--max-ttl`.
     #[serde(default = "seconds::<15>")]
     pub ttl: Span,
     /// How often it publishes a heartbeat with all its instances (default 10 s).
@@ -252,10 +253,30 @@ impl RepConfig {
         if let ExecutorKind::Process(process) = &self.executor {
             process.check()?;
         }
+        if self.ttl.0 > MAX_TTL {
+            // no auctioneer can be told to believe more
+            return Err(Invalid::new("ttl", self.ttl, "at most 1h"));
+        }
         let cadence = Cadence::new(self.interval, self.ttl)?;
         Ok((cell, cadence))
     }
+
+    /// What the operator should know of a ttl that auctioneers cut.
+    pub(crate) fn ttl_warning(&self) -> Option<String> {
+        (self.ttl.0 > USUAL_MAX_TTL).then(|| {
+            format!(
+                "ttl: auctioneers cut {} to 1m and may lose the cell; expected at most 1m, or a --max-ttl of each \
+                 auctioneer that is not shorter",
+                self.ttl
+            )
+        })
+    }
 }
+
+/// The longest ttl: that of an auctioneer's `--max-ttl`.
+const MAX_TTL: Duration = Duration::from_secs(3_600);
+/// The longest that an auctioneer believes, unless it is told otherwise.
+const USUAL_MAX_TTL: Duration = Duration::from_secs(60);
 
 impl Default for ExecutorKind {
     fn default() -> Self {
@@ -415,9 +436,21 @@ mod tests {
     }
 
     #[test]
+    fn a_ttl_that_auctioneers_cut_is_warned_of() {
+        for (ttl, warned) in [("15s", false), ("1m", false), ("61s", true), ("1h", true)] {
+            let text = format!(r#"{{"cell":"a","total":{{"memory_mb":1}},"ttl":"{ttl}"}}"#);
+            let config = read(&text).unwrap();
+            config.check().unwrap();
+            assert_eq!(config.ttl_warning().is_some(), warned, "{ttl}");
+        }
+    }
+
+    #[test]
     fn invalid_configurations_are_rejected() {
         for (field, extra) in [
             ("interval", r#""interval":"8s""#),
+            ("ttl", r#""ttl":"1000h""#),
+            ("ttl", r#""ttl":"3601s""#),
             ("heartbeat", r#""heartbeat":"0s""#),
             ("zone", r#""zone":"a b""#),
             ("address", "\"address\":\"\""),

@@ -17,7 +17,7 @@ use shared::{
     telemetry::Seldom,
     wire::{
         Advert, BidRequest, Envelope, Event, Logs, LogsAnswer, WireError, Work, parse,
-        read_nothing, to_bytes,
+        parse_strict, read_nothing, to_bytes,
     },
 };
 use uuid::Uuid;
@@ -93,6 +93,9 @@ impl Shell {
         };
         if let Some(secrets) = &secrets {
             secrets.warn_if_open();
+        }
+        if let Some(warning) = config.ttl_warning() {
+            tracing::warn!("{warning}");
         }
         let mark = MarkFile::of(config);
         match mark.read()? {
@@ -392,7 +395,7 @@ impl Shell {
     }
 
     fn logs(&self, body: &[u8]) -> Result<Bytes, WireError> {
-        let logs: Logs = parse(body, &mut Vec::new())?;
+        let logs: Logs = parse_strict(body, "app, index, instance, since or lines")?;
         placement::check_name("app", &logs.app)?;
         Ok(to_bytes(&LogsAnswer {
             v: shared::VERSION,

@@ -233,6 +233,29 @@ fn an_array_is_not_taken_for_an_object() {
         assert_eq!(page.unwrap_err().message, says);
     }
     assert_eq!(wire::Stop::read(br#"[1,"web"]"#).unwrap_err().message, says);
+    for (field, part) in [
+        ("run", r#""run":[["sleep","5"]]"#),
+        (
+            "health",
+            r#""run":{"command":["x"],"port":true},"health":["port"]"#,
+        ),
+        (
+            "ready",
+            r#""run":{"command":["x"],"port":true},"ready":["port"]"#,
+        ),
+        (
+            "run.secrets[0]",
+            r#""run":{"command":["x"],"secrets":[["db","DB"]]}"#,
+        ),
+    ] {
+        let error = refusal(&format!(
+            r#"{{"app":"a","memory_mb":1,"disk_mb":1,{part}}}"#
+        ));
+        assert_eq!(error.field.as_deref(), Some(field), "{error}");
+        assert!(error.message.contains("expected an object"), "{error}");
+    }
+    let extra = wire::parse::<wire::PlaceExtra>(br#"{"add_cells":[[1,"a"]]}"#, &mut Vec::new());
+    assert_eq!(extra.unwrap_err().field.as_deref(), Some("add_cells[0]"));
 }
 
 #[test]
@@ -244,9 +267,39 @@ fn a_misspelt_field_is_a_warning() {
     let warnings = one.unwrap().warnings;
     assert_eq!(warnings.len(), 2, "{warnings:?}");
     assert!(
-        warnings[0].contains("instnces") && warnings[1].contains("run.prot"),
+        warnings[0].contains("instnces") && warnings[1].starts_with("run.(hidden): "),
         "{warnings:?}"
     );
+}
+
+/// What stands in the wrong place may be a secret, and warnings and errors are published.
+#[test]
+fn nothing_under_run_is_quoted() {
+    let secret = "hunter2";
+    for run in [
+        json!({ "command": ["x"], (secret): 1 }),
+        json!({ "command": ["x"], "secrets": [{ "file": "a", "env": "A", (secret): 1 }] }),
+        json!({ "command": ["x"], "secrets": [{ "file": "../hunter2", "env": "A" }] }),
+        json!({ "command": ["x"], "secrets": [{ "file": "a", "path": "/hunter2" }] }),
+        json!({ "command": ["x"], "secrets": [{ "file": "a", "env": "hunter2=" }] }),
+        json!({ "command": ["x"], "secrets": secret }),
+        json!({ "command": ["x"], "secrets": [secret] }),
+        json!({ "command": ["x"], "secrets": [[secret, secret]] }),
+        json!({ "command": secret }),
+        json!({ "command": ["x"], "port": secret }),
+        json!([[secret]]),
+        json!(secret),
+    ] {
+        let body = json!({ "app": "a", "memory_mb": 1, "disk_mb": 1, "run": run }).to_string();
+        let Ok(StartBody::One(parsed)) = parse_start(body.as_bytes()) else {
+            panic!("{body}")
+        };
+        let said = match *parsed {
+            Ok(parsed) => parsed.warnings.join(" "),
+            Err(error) => error.to_string(),
+        };
+        assert!(said.contains("run") && !said.contains(secret), "{said}");
+    }
 }
 
 #[test]

@@ -13,17 +13,28 @@ const MAX_FORMER: usize = 100_000;
 /// an incarnation, which everybody hears, says nothing about it.
 #[derive(Debug, Default)]
 pub(super) struct Former {
-    /// Of each cell, until when each counts no more.
-    known: FastMap<Arc<str>, FastMap<Incarnation, u64>>,
+    /// Of each cell, from when and until when each counts no more.
+    known: FastMap<Arc<str>, FastMap<Incarnation, (u64, u64)>>,
     /// In the order in which they came.
     order: VecDeque<(Arc<str>, Incarnation)>,
 }
 
 impl Former {
-    pub(super) fn contains(&self, now_ms: u64, cell: &str, incarnation: &Incarnation) -> bool {
+    /// Whether this is late. A message with a ttl is for that time at most: one that was forged may have had
+    /// a longer one.
+    pub(super) fn contains(
+        &self,
+        now_ms: u64,
+        cell: &str,
+        incarnation: &Incarnation,
+        ttl_ms: Option<u64>,
+    ) -> bool {
         let of_cell = self.known.get(cell);
-        let until_ms = of_cell.and_then(|of_cell| of_cell.get(incarnation));
-        until_ms.is_some_and(|until_ms| *until_ms > now_ms)
+        let times = of_cell.and_then(|of_cell| of_cell.get(incarnation));
+        times.is_some_and(|(since_ms, until_ms)| {
+            let own_ms = ttl_ms.map_or(u64::MAX, |ttl_ms| since_ms.saturating_add(ttl_ms));
+            now_ms < *until_ms.min(&own_ms)
+        })
     }
 
     /// It counts no more for as long as its advertisements were valid. What it says after that is not
@@ -36,7 +47,10 @@ impl Former {
         ttl_ms: u64,
     ) {
         let of_cell = self.known.entry(Arc::clone(cell)).or_default();
-        if of_cell.insert(incarnation, now_ms + ttl_ms).is_none() {
+        if of_cell
+            .insert(incarnation, (now_ms, now_ms + ttl_ms))
+            .is_none()
+        {
             self.order.push_back((Arc::clone(cell), incarnation));
         }
     }
@@ -50,7 +64,7 @@ impl Former {
     pub(super) fn forget(&mut self, now_ms: u64) {
         while let Some((cell, incarnation)) = self.order.front() {
             // in order of arrival: one with a shorter ttl behind another waits here, and counts no more anyway
-            if self.contains(now_ms, cell, incarnation) && self.order.len() <= MAX_FORMER {
+            if self.contains(now_ms, cell, incarnation, None) && self.order.len() <= MAX_FORMER {
                 break;
             }
             if let Some(of_cell) = self.known.get_mut(cell) {
@@ -79,7 +93,7 @@ mod tests {
         former.add(100, &cell, incarnation(1), 50);
         former.add(100, &cell, incarnation(2), 60);
         assert!(
-            !former.contains(100, "b", &incarnation(1)),
+            !former.contains(100, "b", &incarnation(1), None),
             "another cell's"
         );
         for (now_ms, known) in [
@@ -90,10 +104,20 @@ mod tests {
             (160, [false, false]),
         ] {
             former.forget(now_ms);
-            let found = [1, 2].map(|number| former.contains(now_ms, "a", &incarnation(number)));
+            let found =
+                [1, 2].map(|number| former.contains(now_ms, "a", &incarnation(number), None));
             assert_eq!(found, known, "at {now_ms}");
         }
         assert!(former.order.is_empty() && former.known.is_empty());
+    }
+
+    #[test]
+    fn what_has_a_shorter_ttl_counts_sooner() {
+        let mut former = Former::default();
+        former.add(100, &Arc::from("a"), incarnation(1), 60);
+        let late = |now_ms, ttl_ms| former.contains(now_ms, "a", &incarnation(1), Some(ttl_ms));
+        assert_eq!([late(114, 15), late(115, 15)], [true, false]);
+        assert_eq!([late(159, 90), late(160, 90)], [true, false]);
     }
 
     #[test]
@@ -104,10 +128,11 @@ mod tests {
             former.add(0, &cell, incarnation(number), 1_000);
         }
         former.forget(0);
-        assert!(former.contains(0, "a", &incarnation(0)));
+        assert!(former.contains(0, "a", &incarnation(0), None));
         former.add(0, &cell, incarnation(MAX_FORMER), 1_000);
         former.forget(0);
-        let found = [0, 1, MAX_FORMER].map(|number| former.contains(0, "a", &incarnation(number)));
+        let found =
+            [0, 1, MAX_FORMER].map(|number| former.contains(0, "a", &incarnation(number), None));
         assert_eq!(found, [false, true, true]);
     }
 }

@@ -24,6 +24,16 @@ pub struct Known {
     pub absent_until_ms: u64,
     /// What was sent to it and is not in its report yet.
     pub debits: Vec<Debit>,
+    /// What is advertised for it and does not count.
+    pub(super) ignored: Option<Ignored>,
+}
+
+/// Advertisements, one after another, that do not count because another one made them old.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ignored {
+    incarnation: Incarnation,
+    since_ms: u64,
+    last_ms: u64,
 }
 
 /// An instance that was sent to a cell whose report does not show it yet.
@@ -53,6 +63,7 @@ impl Known {
             silent: false,
             absent_until_ms: 0,
             debits: Vec::new(),
+            ignored: None,
         }
     }
 
@@ -70,6 +81,36 @@ impl Known {
             self.clock_ms = envelope.clock_ms;
             self.reported_at_ms = now_ms;
         }
+        // the incarnation that counts is there: another one is as old as before
+        let same = |ignored: &Ignored| ignored.incarnation == envelope.incarnation;
+        self.ignored = self.ignored.filter(same);
+    }
+
+    /// An advertisement with this ttl that another one made old. Whether such have arrived for a whole ttl:
+    /// then the cell speaks, and what made them old was forged.
+    pub(super) fn goes_on(
+        &mut self,
+        now_ms: u64,
+        pool_ms: u64,
+        envelope: &Envelope,
+        ttl_ms: u64,
+    ) -> bool {
+        let incarnation = envelope.incarnation;
+        if incarnation == self.incarnation {
+            // it is there, whatever is right of it
+            self.expires_at_ms = self.expires_at_ms.max(pool_ms + lease_ms(ttl_ms));
+        }
+        let earlier = self.ignored.filter(|ignored| {
+            let pause_ms = now_ms.saturating_sub(ignored.last_ms);
+            ignored.incarnation == incarnation && pause_ms <= ttl_ms
+        });
+        let since_ms = earlier.map_or(now_ms, |earlier| earlier.since_ms);
+        self.ignored = Some(Ignored {
+            incarnation,
+            since_ms,
+            last_ms: now_ms,
+        });
+        now_ms.saturating_sub(since_ms) >= lease_ms(ttl_ms)
     }
 
     /// Whether the sender has our cell's name and was replaced: it has run for longer than the rep that we

@@ -11,6 +11,7 @@ fn with_claim(body: &str, claim: Option<u128>) -> Ended {
         body: Bytes::from(body.to_owned()),
         unsure: false,
         contested: false,
+        announced: true,
         claim: claim.map(AuctionId::from_u128),
         own: None,
     }
@@ -109,7 +110,8 @@ fn an_outcome_that_leaves_open_what_runs_is_replaced_by_a_better_one() {
     let mut outcomes = Outcomes::default();
     let unknown = r#"{"id":"a","app":"web","outcome":"unknown","instances":[]}"#;
     let placed = r#"{"id":"a","app":"web","outcome":"placed","instances":[],"claim":"00000000-0000-0000-0000-000000000009"}"#;
-    let heard = |body: &'static str| Ended::heard(&id("a"), body.into()).unwrap();
+    let heard = |body: &'static str| Ended::heard(&id("a"), body.into(), |_| true).unwrap();
+    outcomes.announced(0, &id("a"), AuctionId::from_u128(9));
     outcomes.ended(0, &id("a"), heard(unknown), false);
     assert_eq!(outcomes.get("a"), Some(Seen::Unsure(Some(unknown.into()))));
     outcomes.ended(1, &id("a"), heard(placed), false);
@@ -137,12 +139,33 @@ fn what_is_no_answer_to_the_request_is_no_outcome() {
             false,
         ),
         (r#"{"id":"a","outcome":"placed"}"#, false),
+        (
+            // of another index
+            r#"{"id":"a","app":"web","outcome":"placed","instances":[{"index":1,"instance":"IS","outcome":"placed","cell":"c"}]}"#,
+            false,
+        ),
+        (
+            r#"{"id":"a","app":"web","outcome":"placed","instances":[{"index":0,"instance":"IS","outcome":"placed","cell":"c"}]}"#,
+            true,
+        ),
         ("{}", false),
         ("\u{1}garbage", false),
         ("", false),
     ] {
-        let heard = Ended::heard(&id("a"), body.into());
-        assert_eq!(heard.is_some(), good, "{body}");
+        for kind in [Kind::Lrp, Kind::Task] {
+            let body = body.replace("IS", &instance_id("a", "web", kind, 0).to_string());
+            let heard = Ended::heard(&id("a"), body.clone().into(), |_| true);
+            assert_eq!(heard.is_some(), good, "{body}");
+        }
+    }
+}
+
+#[test]
+fn an_outcome_that_names_an_unknown_cell_is_not_certain() {
+    let body = r#"{"id":"a","app":"web","outcome":"placed","instances":[{"index":0,"outcome":"placed","cell":"c"}]}"#;
+    for (known, unsure) in [("c", false), ("d", true)] {
+        let heard = Ended::heard(&id("a"), body.into(), |cell| cell == known).unwrap();
+        assert_eq!(heard.unsure, unsure);
     }
 }
 

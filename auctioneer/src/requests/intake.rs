@@ -147,6 +147,7 @@ impl Requests {
             claim: None,
             yielded: false,
             contested: false,
+            announced: false,
             theirs: None,
             auction: None,
             request,

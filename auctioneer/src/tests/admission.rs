@@ -360,3 +360,28 @@ fn an_announcement_counts_when_it_comes_from_whom_it_names() {
     assert!(matches!(read(&body("a3")), AuctioneerInput::WrongSubject));
     assert!(matches!(read("{}"), AuctioneerInput::Unreadable));
 }
+
+/// A misspelt filter must not mean "all", and what is echoed must be an app.
+#[test]
+fn questions_with_what_they_do_not_know_are_refused() {
+    let long = format!(r#"{{"app":"{}"}}"#, "x".repeat(1_000_000));
+    let explain = |body: &str| admission::read_explain(body.as_bytes(), KEY);
+    let queued = |body: &str| admission::read_queued(body.as_bytes(), KEY);
+    let pool = |body: &str| admission::read_pool(body.as_bytes(), KEY);
+    for (answer, field) in [
+        (explain(r#"{"app":"a","cels":true}"#), "cels"),
+        (explain(&long), "app"),
+        (explain(r#"{"app":"a.b"}"#), "app"),
+        (queued(r#"{"ap":"web"}"#), "ap"),
+        (queued(&long), "app"),
+        (pool(r#"{"limt":1}"#), "limt"),
+    ] {
+        let error = answer.unwrap_err();
+        assert_eq!(error.field.as_deref(), Some(field));
+        assert!(error.message.len() < 700, "{}", error.message);
+        assert!(error.message.starts_with(&format!("{field}: ")));
+    }
+    assert!(explain(r#"{"v":1,"app":"a","cells":true}"#).is_ok());
+    assert!(queued("").is_ok() && queued(r#"{"app":"a","limit":1}"#).is_ok());
+    assert!(pool("").is_ok() && pool(r#"{"offset":1,"limit":1}"#).is_ok());
+}

@@ -258,6 +258,7 @@ fn an_outcome_that_is_heard_before_anything_was_sent_is_the_answer() {
     let mut world = World::with_cells("diego", &["c1"]);
     let key = world.ask_one("r", "web", 100, 1);
     assert!(world.asked_bids().is_some());
+    world.input(announced(5, &["r"]));
     outcome(&mut world, "c9", 5);
     world.pass(1_000);
     assert!(world.sent().is_empty());
@@ -266,6 +267,73 @@ fn an_outcome_that_is_heard_before_anything_was_sent_is_the_answer() {
         Some("c9")
     );
     assert!(world.machine.is_idle());
+}
+
+/// Anyone may publish an outcome, complete in form, of what nobody has begun.
+#[test]
+fn a_forged_outcome_that_nobody_announced_is_looked_for_and_not_believed() {
+    for (waits, cell) in [(false, "c2"), (false, "c9"), (true, "c2")] {
+        let mut world = World::with_cells("diego", &["c1", "c2"]);
+        let key = if waits {
+            let key = world.ask_one("r", "web", 100, 1);
+            outcome(&mut world, cell, 0);
+            key
+        } else {
+            outcome(&mut world, cell, 0);
+            world.ask_one("r", "web", 100, 1)
+        };
+        // the same again is no announcement either
+        outcome(&mut world, cell, 0);
+        world.silence(1);
+        assert_eq!(world.reply(key), None, "{waits} {cell}");
+        let asked = questions(&mut world);
+        let [(lookup, question)] = &asked[..] else {
+            panic!("{asked:?}");
+        };
+        assert_eq!(question.id_prefixes, prefixes(&[first()]));
+        for cell in ["c1", "c2"] {
+            tell(&mut world, *lookup, found(cell, &[]));
+        }
+        world.bid_all();
+        assert_eq!(world.deliver_all(), 1, "no cell has it");
+        assert_eq!(world.start_reply(key).outcome, Outcome::Placed);
+    }
+}
+
+#[test]
+fn a_forged_outcome_for_another_app_takes_no_id() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    let body = r#"{"v":1,"id":"r","app":"other","outcome":"placed","instances":[]}"#;
+    world.input(AuctioneerInput::Outcome {
+        id: "r".parse().unwrap(),
+        body: Bytes::from(body),
+    });
+    let key = world.ask_one("r", "web", 100, 1);
+    let asked = questions(&mut world);
+    tell(&mut world, asked[0].0, found("c1", &[]));
+    world.deliver_all();
+    assert_eq!(world.start_reply(key).outcome, Outcome::Placed);
+}
+
+/// Of a task that has ended no cell knows anything: what an auctioneer has begun and answered stands.
+#[test]
+fn an_outcome_that_was_announced_stands_whichever_is_heard_first() {
+    for late in [false, true] {
+        let mut world = World::with_cells("dea", &["c1"]);
+        if !late {
+            world.input(announced(5, &["r"]));
+        }
+        outcome(&mut world, "c1", 5);
+        if late {
+            world.input(announced(5, &["r"]));
+        }
+        let key = world.ask_one("r", "web", 100, 1);
+        assert_eq!(
+            world.start_reply(key).instances[0].cell.as_deref(),
+            Some("c1")
+        );
+        assert!(questions(&mut world).is_empty());
+    }
 }
 
 #[test]

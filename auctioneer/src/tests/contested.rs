@@ -148,7 +148,8 @@ fn what_another_auctioneer_has_queued_is_looked_for() {
 #[test]
 fn the_outcome_of_a_request_that_is_begun_again_is_not_certain() {
     let mut world = World::with_cells("dea", &["c1"]);
-    outcome(&mut world, "c9", 5);
+    world.input(announced(5, &["r"]));
+    outcome(&mut world, "c1", 5);
     world.ask_one("r", "web", 100, 1);
     assert!(questions(&mut world).is_empty(), "it is known");
     world.input(announced(5, &["r"]));

@@ -403,25 +403,6 @@ fn a_report_is_valid_for_as_long_as_the_operator_allows() {
 }
 
 #[test]
-fn a_forged_version_is_believed_for_one_ttl_at_most() {
-    let mut bench = Bench::new();
-    let mut cell = TestCell::new("c", 100);
-    bench.receive(&cell);
-    let mut forged = cell.clone();
-    (forged.seq, forged.ttl_ms) = (u64::MAX, 3_600_000);
-    forged.cell.available.memory_mb = 1;
-    bench.receive(&forged);
-    let mut seconds = 0;
-    while bench.free() == 1 {
-        (seconds, cell.seq) = (seconds + 1, cell.seq + 1);
-        bench.pass(1_000);
-        bench.receive(&cell);
-    }
-    // the longest ttl; what the cell itself says does not renew what was forged
-    assert_eq!((seconds, bench.free()), (59, 100));
-}
-
-#[test]
 fn a_report_that_was_never_written_out_counts_the_same() {
     let (mut written, mut parsed) = (Bench::new(), Bench::new());
     let mut cell = TestCell::new("c", 100);

@@ -122,6 +122,7 @@ fn after_the_deadline_a_repeat_is_answered_with_what_is_known() {
 #[test]
 fn another_auctioneers_outcome_is_the_answer() {
     let mut world = World::with_cells("dea", &["c1"]);
+    world.input(announced(9, &["r"]));
     let body = r#"{"v":1,"id":"r","app":"web","outcome":"placed","instances":[]}"#;
     world.input(AuctioneerInput::Outcome {
         id: "r".parse().unwrap(),

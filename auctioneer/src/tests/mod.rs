@@ -9,6 +9,7 @@ mod debits;
 mod due;
 mod events;
 mod feed;
+mod forged;
 mod full_pool;
 mod given_ids;
 mod held;

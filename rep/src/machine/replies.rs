@@ -1,13 +1,13 @@
 //! A cell's answers: functions of its state, the time and the request.
 
-use placement::Span;
+use placement::{Span, check_name};
 use shared::{
     AuctionId,
     clock::{CellTime, millis},
     wire::{
         Acceptance, Advert, Bid, CellStart, Cordon, CordonAnswer, Drain, DrainAnswer, Event,
         Instance, Instances, InstancesAnswer, Stop, StopAnswer, WireError, code, kind, parse,
-        to_bytes,
+        parse_strict, to_bytes,
     },
 };
 
@@ -182,7 +182,10 @@ impl CellMachine {
         max_bytes: usize,
     ) -> Result<Vec<InstancesAnswer>, WireError> {
         let body = if body.is_empty() { b"{}" } else { body };
-        let filter: Instances = parse(body, &mut Vec::new())?;
+        let filter: Instances = parse_strict(body, "app, ids or id_prefixes")?;
+        if let Some(app) = &filter.app {
+            check_name("app", app)?;
+        }
         bounded("ids", filter.ids.len(), MAX_FILTER)?;
         bounded("id_prefixes", filter.id_prefixes.len(), MAX_FILTER)?;
         let found = self.ledger.find_instances(now_ms, &filter);

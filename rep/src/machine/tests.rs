@@ -277,6 +277,9 @@ fn malformed_messages_change_nothing() {
     assert!(machine.drain(1, br#"{"deadline":5}"#).is_err());
     assert!(machine.start(1, b"{}").is_err());
     assert!(machine.instances(1, br#"{"ids":1}"#, 1_000).is_err());
+    let says = "ap: \"web\" is not allowed; expected app, ids or id_prefixes";
+    let misspelt = machine.instances(1, br#"{"ap":"web"}"#, 1_000);
+    assert_eq!(misspelt.unwrap_err().message, says);
     let instances = machine.current_instances(1);
     assert_eq!(instances[0].state, InstanceState::Starting);
     assert!(run(&mut machine, 1).is_empty());

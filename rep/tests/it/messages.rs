@@ -39,7 +39,9 @@ async fn bad_input_is_answered_with_a_body_and_headers() {
             Some("deadline"),
         ),
         (own("logs"), r#"{"app":""}"#.into(), Some("app")),
+        (own("logs"), r#"{"app":"a","indx":3}"#.into(), Some("indx")),
         (subjects().instances(), "7".into(), None),
+        (subjects().instances(), r#"{"ap":"web"}"#.into(), Some("ap")),
         (own("state"), r#"{"v":2}"#.into(), Some("v")),
         (own("start"), r#"{"v":2,"work":7}"#.into(), Some("v")),
         (own("stop"), r#"{"v":2,"app":"web"}"#.into(), Some("v")),
@@ -78,7 +80,7 @@ async fn bad_input_is_answered_with_a_body_and_headers() {
     let stats = cell.client.request("$SRV.STATS.vendue-cell", "".into());
     let stats: Value = from(&stats.await.unwrap().payload);
     assert_eq!(
-        stats["endpoints"][0]["data"]["dropped_malformed"], 18,
+        stats["endpoints"][0]["data"]["dropped_malformed"], 20,
         "{stats}"
     );
     cell.end().await;

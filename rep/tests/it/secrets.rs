@@ -64,21 +64,24 @@ async fn an_instance_gets_its_secrets_and_nobody_else_hears_of_them() {
 }
 
 #[tokio::test]
-async fn what_the_cell_does_not_have_is_refused_by_name() {
+async fn what_the_cell_does_not_have_is_refused() {
     let server = NatsServer::start().await;
     let directory = tempfile::tempdir().unwrap();
     let inside = directory.path().join("secrets");
     fs::create_dir(&inside).unwrap();
     fs::write(directory.path().join("outside"), "hidden").unwrap();
-    std::os::unix::fs::symlink("../outside", inside.join("link")).unwrap();
+    std::os::unix::fs::symlink("../outside", inside.join("tunnel")).unwrap();
     let cell = Cell::start(&server, with_secrets(&inside)).await;
-    for file in ["nosuch", "link"] {
+    for file in ["nosuch", "tunnel"] {
         let work = task("true", &value!([{"file":file,"env":"A"}]));
         let start = cell.start_of(vec![work]).await;
         let answer = cell.send(&start).await;
         let reason = &answer.refused[0].reason;
-        let named = reason.starts_with(&format!("run.secrets[0].file: {file:?}: "));
-        assert!(named && !reason.contains("hidden"), "{reason}");
+        assert!(reason.starts_with("run.secrets[0].file: "), "{reason}");
+        assert!(
+            !reason.contains("hidden") && !reason.contains(file),
+            "{reason}"
+        );
     }
     let mut outside = value!(cell.start_of(vec![task("true", &value!([]))]).await);
     outside["work"][0]["run"]["secrets"] = value!([{"file":"../outside","env":"A"}]);

@@ -283,6 +283,7 @@ pub struct AppImport {
     #[serde(default, skip_serializing_if = "is_false")]
     pub restore: bool,
     /// At most 1,000.
+    #[serde(deserialize_with = "placement::object::list")]
     pub apps: Vec<AppExport>,
 }
 

@@ -139,12 +139,24 @@ fn noting<T: DeserializeOwned>(text: &str, unknown: &mut Vec<String>) -> serde_j
     let mut json = serde_json::Deserializer::from_str(text);
     let mut note = |path: serde_ignored::Path<'_>| {
         if unknown.len() < known + 16 {
-            let path = path.to_string().replace(".?", ""); // `?` stands for an Option
-            unknown.push(cut(&path).into_owned());
+            unknown.push(shown(&path));
         }
     };
     let value = serde_ignored::deserialize(&mut json, &mut note)?;
     json.end().map(|()| value)
+}
+
+/// The path of a field that is not known. Under `run` its name may be a secret that was put in the wrong place.
+fn shown(path: &serde_ignored::Path<'_>) -> String {
+    // `?` stands for an Option
+    let plain = |path: &serde_ignored::Path<'_>| path.to_string().replace(".?", "");
+    if let serde_ignored::Path::Map { parent, .. } = path {
+        let parent = plain(parent);
+        if is_secret(&parent) {
+            return format!("{}.(hidden)", cut(&parent));
+        }
+    }
+    cut(&plain(path)).into_owned()
 }
 
 /// Parses a message that must not be misunderstood, such as a stop: an unknown field is an error

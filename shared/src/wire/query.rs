@@ -210,7 +210,11 @@ pub struct PlaceExtra {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<String>,
     /// Add cells: `{"count":3,"like":"z1-cell-0"}`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "placement::object::list",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub add_cells: Vec<AddCells>,
     /// `stages` or `cells`: how much to explain.
     #[serde(default, skip_serializing_if = "Option::is_none")]

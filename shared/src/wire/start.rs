@@ -69,7 +69,10 @@ fn parse_request(body: &[u8]) -> Result<Parsed, WireError> {
     let warnings = unknown
         .iter()
         .filter(|field| *field != "v")
-        .map(|field| format!("{field}: no such field; ignored"))
+        .map(|field| match field.as_str() {
+            "run.(hidden)" => format!("{field}: expected command, env, port or secrets; ignored"),
+            _ => format!("{field}: no such field; ignored"),
+        })
         .collect();
     Ok(Parsed {
         request: Arc::new(request),

@@ -65,7 +65,7 @@ pub(crate) struct RepSettings {
     /// Time between two advertisements, at most half of --ttl [default: 5s]
     #[arg(long, value_name = "TIME", value_parser = span)]
     pub(super) interval: Option<Span>,
-    /// How long an advertisement is valid [default: 15s]
+    /// How long an advertisement is valid, at most 1h; auctioneers cut what is longer than their --max-ttl [default: 15s]
     #[arg(long, value_name = "TIME", value_parser = span)]
     pub(super) ttl: Option<Span>,
     /// Time between two lists of all instances for observers [default: 10s]

@@ -2,22 +2,34 @@
 //! program ends, everything that can be answered is, and the auctioneers believe what is true again
 //! after one ttl.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
-use serde_json::json;
+use placement::Kind;
+use serde_json::{Value, json};
 use shared::{
+    InstanceId,
     random::SplitMix64,
-    wire::{Outcome, to_bytes},
+    wire::{Outcome, instance_id, to_bytes},
 };
 use testkit::{NatsServer, eventually_within};
 
 use crate::parts::{Observer, Part};
 
 const CELLS: [&str; 3] = ["z0-a", "z0-b", "z1-a"];
-/// Believed longer than this nothing must be, however long it says it is.
-const MAX_TTL: &str = "3s";
+/// A made-up cell is believed for so long at most, however long it says it is. Longer than the cells' own ttl:
+/// what is said of a true one must end sooner.
+const MAX_TTL: &str = "10s";
+/// The request of which an outcome is made up.
+const FORGED: &str = "forged-3";
 /// How long the end of a fuzz may take to be worked off.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+fn forged_instance() -> InstanceId {
+    instance_id(FORGED, "web", Kind::Lrp, 0)
+}
 
 struct Hostile {
     server: NatsServer,
@@ -194,8 +206,7 @@ impl Hostile {
             .client
             .request(subjects.cell("z0-a", "state"), "".into())
             .await;
-        let truth: serde_json::Value =
-            serde_json::from_slice(&state.expect("a state").payload).unwrap();
+        let truth: Value = serde_json::from_slice(&state.expect("a state").payload).unwrap();
         let mut newer = truth.clone();
         (newer["seq"], newer["ttl"]) = (json!(u64::MAX), json!("1h"));
         newer["available"] = json!({"memory_mb": 0, "disk_mb": 0, "containers": 0});
@@ -213,6 +224,11 @@ impl Hostile {
         let claim = "00000000-0000-0000-0000-000000000001";
         let asked = json!({"v": 1, "kind": "asked", "by": "auctioneer-9", "auction": claim,
             "app": "web", "requests": ["forged-1"]});
+        // complete in form, of what nobody has announced
+        let placed =
+            json!({"index": 0, "instance": forged_instance(), "outcome": "placed", "cell": "z0-b"});
+        let outcome = json!({"v": 1, "id": FORGED, "app": "web", "outcome": "placed", "auction": claim,
+            "claim": claim, "instances": [placed]});
         for (subject, body) in [
             (subjects.cell("z0-a", "advert"), &newer),
             (subjects.cell("z0-b", "advert"), &newer),
@@ -226,6 +242,7 @@ impl Hostile {
                 subjects.outcome("forged-2"),
                 &json!({"id": "forged-2", "outcome": "placed"}),
             ),
+            (subjects.outcome(FORGED), &outcome),
         ] {
             let sent = self.observer.client.publish(subject, to_bytes(body)).await;
             sent.expect("publish");
@@ -233,9 +250,54 @@ impl Hostile {
         self.observer.client.flush().await.expect("flush");
     }
 
-    /// Waits until the auctioneers know the cells that there are, and place on them. How long it took.
+    /// What a cell has and what is free there, as it says itself.
+    async fn truth(&self) -> Result<BTreeMap<String, [Value; 2]>, String> {
+        let mut truth = BTreeMap::new();
+        for cell in CELLS {
+            let subject = self.observer.subjects.cell(cell, "state");
+            let state = self.observer.client.request(subject, "".into()).await;
+            let state = state.map_err(|e| e.to_string())?;
+            let state: Value = serde_json::from_slice(&state.payload).map_err(|e| e.to_string())?;
+            truth.insert(
+                cell.to_owned(),
+                ["total", "available"].map(|f| state[f].clone()),
+            );
+        }
+        Ok(truth)
+    }
+
+    /// The same as an auctioneer knows it, of all cells that it knows.
+    async fn known(&self) -> Result<BTreeMap<String, [Value; 2]>, String> {
+        let (client, subject) = (&self.observer.client, self.observer.subjects.pool());
+        let pool = client.request(subject, "".into()).await;
+        let pool = pool.map_err(|e| e.to_string())?;
+        let pool: Value = serde_json::from_slice(&pool.payload).map_err(|e| e.to_string())?;
+        let cells = pool["cells"].as_array().ok_or_else(|| pool.to_string())?;
+        let of = |known: &Value| {
+            let name = known["cell"]["cell"].as_str().unwrap_or_default();
+            let has = ["total", "available"].map(|field| known["cell"][field].clone());
+            (name.to_owned(), has)
+        };
+        Ok(cells.iter().map(of).collect())
+    }
+
+    /// Waits until the auctioneers know what the cells have, then until they know no other cell, and place on
+    /// them. How long the first of that took.
     async fn recovers(&self, round: usize) -> Duration {
         let since = Instant::now();
+        eventually_within(PATIENCE, "what is true of the cells", async || {
+            let truth = self.truth().await?;
+            for _ in 0..8 {
+                let mut known = self.known().await?;
+                known.retain(|name, _| CELLS.contains(&name.as_str()));
+                if known != truth {
+                    return Err(format!("{known:?}, not {truth:?}"));
+                }
+            }
+            Ok(())
+        })
+        .await;
+        let believed = since.elapsed();
         eventually_within(PATIENCE, "true cells only", async || {
             // two auctioneers answer by chance
             for _ in 0..8 {
@@ -247,7 +309,6 @@ impl Hostile {
             Ok(())
         })
         .await;
-        let believed = since.elapsed();
         let id = format!("after-{round}");
         let reply = self.observer.placed(&id, &id, 3).await;
         assert_eq!(reply.outcome, Outcome::Placed);
@@ -274,7 +335,7 @@ pub(crate) async fn play(seed: u64, messages: usize) -> Duration {
         hostile.forge().await;
         longest = longest.max(hostile.recovers(round).await);
     }
-    for id in ["forged-1", "forged-2"] {
+    for id in ["forged-1", "forged-2", FORGED] {
         let reply = hostile
             .observer
             .start(id, "web", 1)
@@ -282,6 +343,11 @@ pub(crate) async fn play(seed: u64, messages: usize) -> Duration {
             .expect("an answer");
         assert_eq!(reply.outcome, Outcome::Placed, "{reply:?}");
     }
+    let runs = hostile.observer.instances(CELLS.len()).await;
+    assert!(
+        runs.contains_key(&forged_instance()),
+        "it was only said to be placed: {runs:?}"
+    );
     hostile.all_live();
     longest
 }
