@@ -5,11 +5,9 @@ use std::{collections::BTreeSet, sync::Arc};
 use auctioneer::{AuctioneerInput, ECHO_MS, sim::SimulatedInput};
 use shared::AuctionId;
 
-use super::{WARM_UP_US, World, messages::ToNode, traffic::Kind};
+use super::{HEARTBEAT_MS, WARM_UP_US, World, messages::ToNode, traffic::Kind};
 use crate::random::Distribution;
 
-/// The interval of a cell's heartbeats, milliseconds: the default of reps.
-pub(super) const HEARTBEAT_MS: u64 = 10_000;
 /// How often a manager really hears itself, milliseconds: that is what is counted.
 const REAL_ECHO_MS: u64 = 100;
 

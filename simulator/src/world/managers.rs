@@ -334,7 +334,7 @@ impl World<'_> {
             let what = || ToManager::Lists(None, lists.clone());
             self.tell_managers(c, Kind::Heartbeat, bytes, what);
         }
-        let next_us = self.now_us + super::idle::HEARTBEAT_MS * 1_000;
+        let next_us = self.now_us + super::HEARTBEAT_MS * 1_000;
         self.at(next_us, Event::Heartbeat(c, life));
     }
 

@@ -62,6 +62,8 @@ use crate::{
     scenario::Scenario,
 };
 
+/// The interval of a cell's heartbeats, milliseconds: the default of reps.
+const HEARTBEAT_MS: u64 = 10_000;
 /// How long the cluster runs before the first request, microseconds.
 const WARM_UP_US: u64 = 2_000_000;
 /// Longer scenarios are run in aggregated mode, milliseconds.
@@ -325,7 +327,7 @@ impl<'s> World<'s> {
         let incarnation = uuid(&mut random).into();
         self.cells[c].begin(now_ms, incarnation, running, &mut self.held);
         if !self.managers.is_empty() {
-            let first_us = self.now_us + random.below(idle::HEARTBEAT_MS * 1_000);
+            let first_us = self.now_us + random.below(HEARTBEAT_MS * 1_000);
             let life = self.cells[c].life;
             self.at(first_us, Event::Heartbeat(c, life));
         }
