@@ -3,13 +3,11 @@
 use std::collections::BTreeMap;
 
 use manager::{CellHeard, CommandKey, ManagerInput, ManagerSettings, QuestionId};
-use shared::wire::{
-    Advert, ErrorBody, Event as CellEvent, InstancesAnswer, StartReply, WireError, code, to_bytes,
-};
+use shared::wire::{Advert, ErrorBody, Event as CellEvent, StartReply, WireError, code, to_bytes};
 
 use super::{
     Event, World,
-    messages::{Message, ToCell},
+    messages::{MAX_PAYLOAD, Message, ToCell, ToManager, Wave},
     traffic::{Kind, written},
 };
 use crate::{
@@ -40,21 +38,6 @@ pub(super) struct SimManager {
     pub(super) commands: BTreeMap<CommandKey, usize>,
     pub(super) keys: u64,
 }
-
-/// A message to a manager.
-#[derive(Debug)]
-pub(super) enum ToManager {
-    Input(Box<ManagerInput>),
-    /// A cell's heartbeat, or its answers to a question.
-    Lists(Option<QuestionId>, Vec<InstancesAnswer>),
-    /// The answer to the start request of this number.
-    Started(u64, Result<Box<StartReply>, WireError>),
-    /// From the bucket.
-    State(StateAnswer),
-}
-
-/// The start request of a manager that an auctioneer has not answered: the manager in its life, and the number.
-pub(super) type Wave = (usize, u32, u64);
 
 impl World<'_> {
     pub(super) fn start_manager(&mut self, m: usize) {
@@ -348,7 +331,7 @@ impl World<'_> {
         let now_ms = self.now_ms();
         let m = sender - self.nodes.len();
         let machine = self.cells[c].machine();
-        let Ok(answers) = machine.instances(now_ms, b"", super::messages::MAX_PAYLOAD) else {
+        let Ok(answers) = machine.instances(now_ms, b"", MAX_PAYLOAD) else {
             return;
         };
         self.counts.sent(Kind::Instances, answers.len() as u64);

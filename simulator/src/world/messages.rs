@@ -7,20 +7,19 @@ use auctioneer::{
     AuctioneerInput, DispatchId, LookupId, ReplyKey, StopId, feed::ReportKind, sim::SimulatedInput,
 };
 use bytes::Bytes;
-use manager::QuestionId;
+use manager::{ManagerInput, QuestionId};
 use rep::{CellBid, CellInput};
 use shared::{
     AuctionId,
     clock::millis,
-    wire::{Advert, InstancesAnswer, Stop, WireError, to_bytes},
+    wire::{Advert, InstancesAnswer, StartReply, Stop, WireError, to_bytes},
 };
 
 use super::{
     Event, World,
-    managers::{ToManager, Wave},
     traffic::{Kind, written},
 };
-use crate::bucket::StateRequest;
+use crate::bucket::{StateAnswer, StateRequest};
 
 /// The largest message, bytes: the default of nats-server.
 pub(super) const MAX_PAYLOAD: usize = 1 << 20;
@@ -66,6 +65,21 @@ pub(super) enum Message {
     /// The answer to it.
     CommandReply(usize, Result<(), WireError>),
 }
+
+/// A message to a manager.
+#[derive(Debug)]
+pub(super) enum ToManager {
+    Input(Box<ManagerInput>),
+    /// A cell's heartbeat, or its answers to a question.
+    Lists(Option<QuestionId>, Vec<InstancesAnswer>),
+    /// The answer to the start request of this number.
+    Started(u64, Result<Box<StartReply>, WireError>),
+    /// From the bucket.
+    State(StateAnswer),
+}
+
+/// The start request of a manager that an auctioneer has not answered: the manager in its life, and the number.
+pub(super) type Wave = (usize, u32, u64);
 
 /// The start requests of managers that auctioneers have not answered, by the number of the reply.
 #[derive(Debug, Default)]

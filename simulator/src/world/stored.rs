@@ -3,7 +3,11 @@
 use manager::{ManagerInput, WriteResult, read_stored};
 use shared::wire::{WireError, code};
 
-use super::{Event, World, managers::ToManager, messages::Message, traffic::Kind};
+use super::{
+    Event, World,
+    messages::{Message, ToManager},
+    traffic::Kind,
+};
 use crate::bucket::{StateAnswer, StateRequest, StateWrite};
 
 /// A client that gets no answer to a command asks again after this.
