@@ -69,7 +69,8 @@ fn errors_name_the_field_and_what_was_expected() {
     // what is misspelt is named before what is missing because of it
     for (from, to, field, missing) in [
         ("memory_mb", "memory", "memory", "memory_mb"),
-        ("command", "comand", "run.comand", "command"),
+        // nothing below `run` is quoted
+        ("command", "comand", "run.(hidden)", "command"),
         (r#""app""#, r#""crash":{},"ap""#, "ap", "app"),
     ] {
         let (found, message) = error(&with("").replace(from, to));
