@@ -185,6 +185,13 @@ impl<'s> Observer<'s> {
                     (Kind::StopAnswer, 1)
                 }
                 Some(("found", _)) => (Kind::Instances, 1),
+                Some(("state", _)) => (Kind::State, 1),
+                Some(("start", _)) => {
+                    if let Ok(answer) = serde_json::from_slice(body) {
+                        self.answered(&answer);
+                    }
+                    (Kind::StartAnswer, 1)
+                }
                 _ => return,
             },
             ["cell", _, "state"] => (Kind::StateRequest, 1),
@@ -235,26 +242,11 @@ impl<'s> Observer<'s> {
             .extend(start.work.into_iter().map(|work| (work.instance, work)));
     }
 
-    /// The answers of one cell or auctioneer arrive on inboxes; the last parts of the subject name the
-    /// question, and the cell.
+    /// Auctioneers answer the demands on an inbox.
     fn inbox(&mut self, subject: &str, body: &[u8]) {
-        if !subject.starts_with("_INBOX") {
-            return;
+        if subject.starts_with("_INBOX") && subject.rsplit('.').nth(1) == Some("reply") {
+            self.count(Kind::Reply, 1, body);
         }
-        let mut tokens = subject.rsplit('.');
-        let (_, before) = (tokens.next(), tokens.next().unwrap_or(""));
-        let kind = match (before, tokens.next()) {
-            ("state", _) => Kind::State,
-            ("reply", _) => Kind::Reply,
-            (_, Some("start")) => {
-                if let Ok(answer) = serde_json::from_slice(body) {
-                    self.answered(&answer);
-                }
-                Kind::StartAnswer
-            }
-            _ => return,
-        };
-        self.count(kind, 1, body);
     }
 
     fn answered(&mut self, answer: &Acceptance) {

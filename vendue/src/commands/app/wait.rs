@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use shared::wire::{AppChanged, AppStatus, Rollout};
+use shared::wire::{AppChanged, AppStatus, Rollout, code};
 use tokio::time::{Instant, sleep};
 
 use super::{check_app, list, show};
@@ -18,6 +18,10 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// What found no place for so long, with nothing on its way, is not placed: a reason that is shorter there may be
 /// of what was wanted before.
 const UNPLACED_FOR: Duration = Duration::from_secs(3);
+/// What a manager has stored, each has heard of after so long at most.
+const HEARD_OF: Duration = Duration::from_secs(5);
+/// Errors that go away.
+const TEMPORARY: [&str; 2] = [failure_code::UNREACHABLE, failure_code::NO_ANSWER];
 /// Quick waits say nothing; long ones say what changes.
 const QUIET: Duration = Duration::from_secs(2);
 
@@ -177,7 +181,16 @@ async fn one(cluster: &Cluster, target: Target, until: Instant) -> anyhow::Resul
                 progress
             }
             // a manager that is being replaced is waited for
-            Err(error) if last.is_some() && is_temporary(&error) => Progress::Pending,
+            Err(error) if last.is_some() && has_code(&error, &TEMPORARY) => Progress::Pending,
+            // an app that was just put
+            Err(error)
+                if target.runs
+                    && last.is_none()
+                    && began.elapsed() < HEARD_OF
+                    && has_code(&error, &[code::NOT_FOUND]) =>
+            {
+                Progress::Pending
+            }
             Err(error) => return Err(error),
         };
         let ended = |outcome, why, status| Waited {
@@ -221,9 +234,8 @@ async fn one(cluster: &Cluster, target: Target, until: Instant) -> anyhow::Resul
     }
 }
 
-fn is_temporary(error: &anyhow::Error) -> bool {
+fn has_code(error: &anyhow::Error, codes: &[&str]) -> bool {
     let failure = error.downcast_ref::<Failure>();
-    let codes = [failure_code::UNREACHABLE, failure_code::NO_ANSWER];
     failure.is_some_and(|failure| codes.contains(&failure.code.as_str()))
 }
 
