@@ -1,7 +1,7 @@
 //! A model of the bucket in which managers keep their state: JetStream's key-value store with history 1, and a
 //! second one for the lease, so each has revisions of its own. Deletions have revisions, too.
 //!
-//! Scenarios ([`crate::world`]) and the check of the protocol ([`crate::check`]) both use it; what can go wrong with it
+//! Scenarios ([`crate::world`]) and the check of the protocol ([`mod@crate::check`]) both use it; what can go wrong with it
 //! stands in `check::script::BucketFault`.
 
 use std::collections::BTreeMap;

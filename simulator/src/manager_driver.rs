@@ -1,5 +1,5 @@
 //! A manager under virtual time: the machine, and what its shell does between it and the bucket. Where messages go is
-//! for those who drive it: [`crate::world`] and [`crate::check`].
+//! for those who drive it: [`crate::world`] and [`mod@crate::check`].
 
 use std::collections::BTreeMap;
 

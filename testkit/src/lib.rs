@@ -1,6 +1,6 @@
 //! For tests only: what integration tests need in order not to depend on the machine's speed.
 //!
-//! - [`NatsServer`]: a real nats-server for one test, which ends with the test; [`cluster`]: several that are one.
+//! - [`NatsServer`]: a real nats-server for one test, which ends with the test; [`cluster()`]: several that are one.
 //! - [`eventually()`]: wait for a condition, with a deadline instead of a sleep.
 //! - [`Link`]: a network link that can be blocked or cut.
 //! - [`generators`]: valid cells and requests for property tests.

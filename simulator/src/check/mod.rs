@@ -5,7 +5,7 @@
 //! - `script`: what is asked and what fails when; drawn from the seed, and plain data, so that a
 //!   failing one can be made smaller (`shrink`).
 //! - `bus`: the model of NATS. `world` plays a script over it.
-//! - [`crate::bucket`]: the model of JetStream's key-value store, for managers.
+//! - `bucket`: the model of JetStream's key-value store, for managers.
 //! - `node`: what a machine on the bus is. `auctioneer`, `cell`, `manager` and `client` are the kinds.
 //! - `timeline`: what happened, for people.
 //!
