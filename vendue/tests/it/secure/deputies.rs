@@ -114,12 +114,14 @@ async fn a_message_with_a_reply_subject_gives_no_right_to_publish_there() {
             "$JS.API.STREAM.PURGE.KV_vendue-apps",
         ];
         for target in targets {
-            let sent = raw.client.publish_with_reply(own, target, "{}".into());
-            sent.await.unwrap();
-            let sent = alice.client.publish_with_reply(shared, target, "".into());
-            sent.await.unwrap();
-            alice.client.flush().await.unwrap();
-            for messages in [&mut heard, &mut asked] {
+            // the first one comes back when the server knows both subscriptions
+            for (client, subject, messages) in [
+                (&raw.client, own, &mut heard),
+                (&alice.client, shared, &mut asked),
+            ] {
+                let sent = client.publish_with_reply(subject, target, "{}".into());
+                sent.await.unwrap();
+                client.flush().await.unwrap();
                 let message = tokio::time::timeout(Duration::from_secs(20), messages.next());
                 let message = message.await.expect("it is delivered").unwrap();
                 assert_eq!(message.reply.as_deref(), Some(target));
