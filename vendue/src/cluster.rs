@@ -15,6 +15,7 @@ use shared::{
     nats::{self, Bus, BusError, NatsOptions, new_inbox},
     wire::{ErrorBody, WireError, code, to_bytes},
 };
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     context::{Failure, Format, Global, Usage, failure_code},
@@ -80,11 +81,12 @@ impl Cluster {
         ))
     }
 
-    /// Says on standard error when the connection is lost and when it is there again, until the command
-    /// ends.
-    pub(crate) fn tell_of_connection(&self) {
+    /// Says on standard error when the connection is lost and when it is there again, until what this returns
+    /// is dropped: before the connection, whose end is no loss.
+    #[must_use]
+    pub(crate) fn tell_of_connection(&self) -> AbortOnDropHandle<()> {
         let (mut connected, url) = (self.bus.connected.clone(), self.bus.url.clone());
-        tokio::spawn(async move {
+        AbortOnDropHandle::new(tokio::spawn(async move {
             // the first change is our own connect
             while connected.wait_for(|now| *now).await.is_ok() {
                 if connected.wait_for(|now| !now).await.is_err() {
@@ -97,7 +99,7 @@ impl Cluster {
                     note(format_args!("connected to NATS at {url} again"));
                 }
             }
-        });
+        }))
     }
 
     /// Asks `who` on a subject and reads the answer.

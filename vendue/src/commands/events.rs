@@ -58,7 +58,7 @@ pub(crate) async fn events(global: &Global, args: &EventsArgs) -> anyhow::Result
         placement::check_name("APP|CELL", about).map_err(Usage::invalid)?;
     }
     let cluster = Cluster::connect(global).await?;
-    cluster.tell_of_connection();
+    let _told = cluster.tell_of_connection();
     let subject = match &args.about {
         Some(about) => cluster.subjects.event("*", about, "*"),
         None => cluster.subjects.events(),

@@ -71,9 +71,7 @@ impl LogsArgs {
 pub(crate) async fn logs(global: &Global, args: &LogsArgs) -> anyhow::Result<Exit> {
     placement::check_name("APP", &args.app).map_err(Usage::invalid)?;
     let cluster = Cluster::connect(global).await?;
-    if args.follow {
-        cluster.tell_of_connection();
-    }
+    let _told = args.follow.then(|| cluster.tell_of_connection());
     let index = args.index.map_or("*".into(), |i| i.to_string());
     // before the question, so that nothing falls between
     let subject = cluster.subjects.log(&args.app, &index, "*");

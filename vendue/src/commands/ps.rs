@@ -55,7 +55,7 @@ pub(crate) async fn ps(global: &Global, args: &PsArgs) -> anyhow::Result<Exit> {
 
 /// Lists again and again. Once there was a list, a look that nobody answered is said, not taken for an empty one.
 async fn watch(global: &Global, args: &PsArgs, cluster: &Cluster) -> anyhow::Result<Exit> {
-    cluster.tell_of_connection();
+    let _told = cluster.tell_of_connection();
     let mut found = Ok(look(cluster, args).await?);
     loop {
         output::begin_look()?;

@@ -133,7 +133,7 @@ type Seen = anyhow::Result<Answers>;
 pub(crate) async fn wait(global: &Global, args: &WaitArgs) -> anyhow::Result<Exit> {
     placement::check_name("APP", &args.app).map_err(Usage::invalid)?;
     let cluster = Cluster::connect(global).await?;
-    cluster.tell_of_connection();
+    let _told = cluster.tell_of_connection();
     let began = Instant::now();
     let until = began + args.timeout;
     let subject = cluster.subjects.event("*", &args.app, "*");

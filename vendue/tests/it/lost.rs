@@ -227,3 +227,17 @@ async fn a_run_that_is_broken_off_says_that_the_work_stays() {
         "{said}"
     );
 }
+
+#[tokio::test]
+async fn the_end_of_a_command_is_no_lost_connection() {
+    let up = Up::with(&["--cells", "1"]);
+    up.run(&[
+        "run", "web", "--memory", "16", "--disk", "16", "--", "sleep", "1000",
+    ])
+    .expect(0, &[]);
+    for _ in 0..10 {
+        let said = up.run(&["wait", "web"]);
+        said.expect(0, &[]);
+        assert!(!said.err.contains("lost"), "{said:?}");
+    }
+}
