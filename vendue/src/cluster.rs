@@ -83,7 +83,6 @@ impl Cluster {
 
     /// Says on standard error when the connection is lost and when it is there again, until what this returns
     /// is dropped: before the connection, whose end is no loss.
-    #[must_use]
     pub(crate) fn tell_of_connection(&self) -> AbortOnDropHandle<()> {
         let (mut connected, url) = (self.bus.connected.clone(), self.bus.url.clone());
         AbortOnDropHandle::new(tokio::spawn(async move {
