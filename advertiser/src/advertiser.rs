@@ -1,6 +1,9 @@
 //! When to advertise. A state machine over the cell's own clock; it sends nothing itself.
 
-use placement::Span;
+use placement::{
+    Span,
+    random::{SplitMix64, finalise, hash_text},
+};
 
 use crate::cadence::{Cadence, JITTER_PART};
 
@@ -36,7 +39,7 @@ pub struct Advertiser {
     cadence: Cadence,
     /// This cell's delay within the 250 ms.
     answer_delay_ms: u64,
-    random: u64,
+    random: SplitMix64,
     next_regular_ms: u64,
     /// The version given to the last [`Advertiser::update`].
     version: u64,
@@ -53,11 +56,12 @@ impl Advertiser {
     /// For a cell that starts at `now_ms` with its state at this version. The cell's name and the
     /// seed determine its jitter and its delay after a `discover`.
     pub fn new(cadence: Cadence, cell: &str, seed: u64, version: u64, now_ms: u64) -> Self {
-        let hash = hash(cell.as_bytes(), seed);
+        // by name: cells that start in the same moment must not advertise in the same moment for ever
+        let hash = finalise(hash_text(cell) ^ seed);
         Self {
             cadence,
             answer_delay_ms: hash % ANSWER_MS,
-            random: hash,
+            random: SplitMix64::new(hash),
             next_regular_ms: now_ms,
             version,
             advertised: None,
@@ -173,32 +177,10 @@ impl Advertiser {
         self.advertised = Some(version);
         self.last_sent_ms = Some(now_ms);
         // shortened, never lengthened: a lease is a multiple of the interval, and a late renewal would eat into it
-        let jitter = self.draw() % (self.cadence.interval_ms / JITTER_PART + 1);
+        let jitter = self.random.draw() % (self.cadence.interval_ms / JITTER_PART + 1);
         self.next_regular_ms = now_ms + self.cadence.interval_ms - jitter;
         Due::Advertisement
     }
-
-    fn draw(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.random)
-    }
-}
-
-/// FNV-1a over the name, mixed with the seed.
-fn hash(name: &[u8], seed: u64) -> u64 {
-    // by name: cells that start in the same moment must not advertise in the same moment for ever
-    let fnv = name.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    mix(fnv ^ seed)
-}
-
-/// The output function of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
-/// generators", 2014).
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

@@ -9,11 +9,8 @@
 
 use std::time::Duration;
 
-use placement::Span;
-use shared::{
-    random::SplitMix64,
-    wire::{Event, kind},
-};
+use placement::{Span, random::SplitMix64};
+use shared::wire::{Event, kind};
 
 use crate::{
     answers,

@@ -13,7 +13,6 @@ mod cell_events;
 mod claims;
 mod counters;
 mod dispatches;
-mod fast_map;
 pub mod feed;
 mod groups;
 mod ids;

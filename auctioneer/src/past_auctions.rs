@@ -2,10 +2,9 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use placement::{Job, Policy, Rating, Unplaced};
+use placement::{FastMap, Job, Policy, Rating, Unplaced};
 use shared::wire::{AuctionRecord, DecisionRecord, Outcome, instance_id};
 
-use crate::fast_map::FastMap;
 use shared::{AuctionId, InstanceId};
 
 /// Auctions remembered.

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use placement::{FastMap, FastSet};
 use shared::{Incarnation, InstanceId};
 
 use crate::{
     clocks::{DEFAULT_TTL_MS, Moment},
-    fast_map::{FastMap, FastSet},
     ids::CellId,
 };
 

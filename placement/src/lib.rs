@@ -26,10 +26,12 @@ mod plain;
 mod planner;
 mod policy;
 mod pool;
+pub mod random;
 mod reasons;
 mod report;
 mod request;
 mod resources;
+mod run;
 mod secret;
 mod source;
 mod stages;
@@ -46,17 +48,18 @@ pub use decision::{
     Decision, Explain, Explanation, Plan, Rating, RatingReport, StageReport, Tally, Unplaced,
     Verdict,
 };
+pub use fast_map::{FastMap, FastSet};
 pub use health::{CheckKind, HealthCheck};
 pub use invalid::{Invalid, check_name};
 pub use objective::{Constants, Objective, ObjectiveError};
 pub use policy::{Policy, PolicyError};
 pub use pool::Pool;
 pub use report::{DecisionOutcome, DecisionReport, Report, joined};
-pub use request::{Job, Kind, MAX_INSTANCES, Request, Run, is_traceparent};
+pub use request::{Job, Kind, MAX_INSTANCES, Request, is_traceparent};
 pub use resources::{Amounts, MAX_AMOUNT, Resource, Resources};
+pub use run::Run;
 pub use secret::{MAX_SECRETS, Secret};
 pub use source::{RunSource, is_sha256, shown_url};
-pub use tie::{hash_text, mix};
 pub use times::{NoDate, Span, Stamp, Timestamp};
 pub use traits::Trait;
 pub use words::{cut, nearest};

@@ -2,9 +2,8 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
+use placement::FastMap;
 use shared::Incarnation;
-
-use crate::fast_map::FastMap;
 
 /// The most that are remembered.
 const MAX_FORMER: usize = 100_000;

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use placement::{Kind, Pool};
+use placement::{FastMap, FastSet, Kind, Pool};
 
 use super::lookup::Lookup;
 use crate::{
-    fast_map::{FastMap, FastSet},
     outcomes::Outcomes,
     ticket::{Done, Ticket},
 };

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
-use placement::{Cell, Counts, Job, Request, hash_text, mix};
+use placement::{
+    Cell, Counts, Job, Request,
+    random::{hash_text, mix},
+};
 use serde_json::{Map, Value};
 
 use super::{ScenarioError, wrong};
