@@ -177,6 +177,23 @@ mod tests {
                 "cells --where rack",
                 "--where \"rack\": expected FIELD, one of = !=",
             ),
+            (
+                "run a --memory -5 --disk 1 -- x",
+                "--memory \"-5\": expected a size: a number of MiB such as 512, or one with a unit such as 64M \
+                 or 1.5G",
+            ),
+            (
+                "capacity --memory 5 --disk -5M",
+                "--disk \"-5M\": expected a size: ",
+            ),
+            (
+                "up --cells -1",
+                "--cells \"-1\": expected a number from 1 to 200",
+            ),
+            (
+                "app scale web -1",
+                "N \"-1\": expected a number from 1 to 100000",
+            ),
             ("cells set c1 rack", "ATTRIBUTE=VALUE \"rack\": "),
             (
                 "ps --output jsn",

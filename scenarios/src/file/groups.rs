@@ -308,7 +308,7 @@ fn read<T: serde::de::DeserializeOwned>(value: Value, at: &str) -> Result<T, Sce
         };
         ScenarioError::Field {
             at,
-            message: e.to_string(),
+            message: super::plain(&e),
         }
     })?;
     match unknown {
