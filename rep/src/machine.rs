@@ -166,6 +166,9 @@ impl CellMachine {
             CellInput::LeaveGently(grace_ms) => {
                 if self.ledger.leave(now_ms, grace_ms) {
                     self.tell_of_drain(now_ms);
+                } else {
+                    // it drained before; managers must know that there is less time now
+                    self.advertise(now_ms, Trigger::AtOnce);
                 }
             }
         }
