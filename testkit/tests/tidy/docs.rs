@@ -8,20 +8,22 @@ use figures::FIGURES;
 #[test]
 fn figures_in_documents_are_those_of_the_code() {
     let (sources, mut wrong) = (rust_sources(), Vec::new());
-    for (document, phrase, place, name, unit) in FIGURES {
+    for (document, figures) in FIGURES {
         let text = std::fs::read_to_string(root().join("docs").join(document)).expect(document);
         // a phrase may be broken over two lines
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        match constant(&sources, place, name) {
-            Ok(value) => {
-                let expected = phrase.replace("{}", &grouped(value / unit));
-                if value % unit != 0 || !text.contains(&expected) {
-                    wrong.push(format!(
-                        "docs/{document} lacks {expected:?}: {name} is {value}"
-                    ));
+        for (phrase, place, name, unit) in *figures {
+            match constant(&sources, place, name) {
+                Ok(value) => {
+                    let expected = phrase.replace("{}", &grouped(value / unit));
+                    if value % unit != 0 || !text.contains(&expected) {
+                        wrong.push(format!(
+                            "docs/{document} lacks {expected:?}: {name} is {value}"
+                        ));
+                    }
                 }
+                Err(why) => wrong.push(format!("{name}, which docs/{document} states: {why}")),
             }
-            Err(why) => wrong.push(format!("{name}, which docs/{document} states: {why}")),
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
