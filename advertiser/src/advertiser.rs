@@ -33,6 +33,10 @@ pub enum Due {
     Withdrawal,
 }
 
+/// The version of a cell's state: another number is another state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateVersion(pub u64);
+
 /// Decides when one cell advertises. The first advertisement is due at once.
 #[derive(Clone, Debug)]
 pub struct Advertiser {
@@ -42,9 +46,9 @@ pub struct Advertiser {
     random: SplitMix64,
     next_regular_ms: u64,
     /// The version given to the last [`Advertiser::update`].
-    version: u64,
+    version: StateVersion,
     /// The version that was advertised last; none if it could not be sent.
-    advertised: Option<u64>,
+    advertised: Option<StateVersion>,
     changed: bool,
     answer_at_ms: Option<u64>,
     last_sent_ms: Option<u64>,
@@ -55,7 +59,13 @@ pub struct Advertiser {
 impl Advertiser {
     /// For a cell that starts at `now_ms` with its state at this version. The cell's name and the
     /// seed determine its jitter and its delay after a `discover`.
-    pub fn new(cadence: Cadence, cell: &str, seed: u64, version: u64, now_ms: u64) -> Self {
+    pub fn new(
+        cadence: Cadence,
+        cell: &str,
+        seed: u64,
+        version: StateVersion,
+        now_ms: u64,
+    ) -> Self {
         // by name: cells that start in the same moment must not advertise in the same moment for ever
         let hash = finalise(hash_text(cell) ^ seed);
         Self {
@@ -75,7 +85,7 @@ impl Advertiser {
 
     /// What is to be published now, with the state at this version; nothing after
     /// [`Due::Withdrawal`].
-    pub fn handle(&mut self, now_ms: u64, version: u64, trigger: Trigger) -> Option<Due> {
+    pub fn handle(&mut self, now_ms: u64, version: StateVersion, trigger: Trigger) -> Option<Due> {
         if self.left {
             return None;
         }
@@ -97,7 +107,7 @@ impl Advertiser {
     }
 
     /// The state has changed if this version differs from that of the last update.
-    pub fn update(&mut self, now_ms: u64, version: u64) -> Option<Due> {
+    pub fn update(&mut self, now_ms: u64, version: StateVersion) -> Option<Due> {
         if version == self.version {
             return None;
         }
@@ -114,7 +124,7 @@ impl Advertiser {
     }
 
     /// Whether the last advertisement was sent and had this version.
-    pub fn is_advertised(&self, version: u64) -> bool {
+    pub fn is_advertised(&self, version: StateVersion) -> bool {
         self.advertised == Some(version)
     }
 
@@ -169,7 +179,7 @@ impl Advertiser {
     }
 
     /// One advertisement serves all reasons that are pending.
-    fn send(&mut self, now_ms: u64, version: u64) -> Due {
+    fn send(&mut self, now_ms: u64, version: StateVersion) -> Due {
         if self.answer_at_ms.take().is_some() {
             self.last_answer_ms = Some(now_ms);
         }

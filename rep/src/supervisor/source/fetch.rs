@@ -21,7 +21,7 @@ const REDIRECTS: u32 = 5;
 const MAX_URL: u64 = 4_096;
 
 /// Writes what is at the address on standard input, of so many bytes at most, to standard output.
-pub(super) fn run(most_bytes: u64, timeout_ms: u64) -> Result<(), String> {
+pub(super) fn run(most_bytes: u64, timeout: Duration) -> Result<(), String> {
     let mut url = String::new();
     let read = io::stdin().take(MAX_URL).read_to_string(&mut url);
     read.map_err(|e| e.to_string())?;
@@ -31,7 +31,7 @@ pub(super) fn run(most_bytes: u64, timeout_ms: u64) -> Result<(), String> {
     };
     let shown = source.shown_url();
     let about = |why: &str| format!("run.source.url: {shown}: {why}");
-    let agent = agent(Duration::from_millis(timeout_ms));
+    let agent = agent(timeout);
     let response = agent.get(&source.url).call();
     let mut response = response.map_err(|e| about(&said(&e)))?;
     let status = response.status().as_u16();

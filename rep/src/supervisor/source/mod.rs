@@ -50,9 +50,8 @@ pub(super) fn main() -> Option<ExitCode> {
         .collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
-        ["fetch", most, time] => {
-            begin_step().and_then(|()| fetch::run(number(most)?, number(time)?))
-        }
+        ["fetch", most, time] => begin_step()
+            .and_then(|()| fetch::run(number(most)?, Duration::from_millis(number(time)?))),
         ["unpack", most] => begin_step().and_then(|()| unpack::run(number(most)?)),
         _ => return None,
     };
