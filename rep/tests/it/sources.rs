@@ -25,7 +25,7 @@ fn kept_in(directory: &Path, timeout: Duration) -> RepConfig {
 
 const LONG: Duration = Duration::from_secs(60);
 
-fn sum(bytes: &[u8]) -> String {
+pub(crate) fn sum(bytes: &[u8]) -> String {
     format!("{:x}", Sha256::digest(bytes))
 }
 
@@ -51,7 +51,7 @@ fn program(code: u32) -> Vec<u8> {
 }
 
 /// A task made from this.
-fn task(words: &[&str], url: String, sha256: String) -> Work {
+pub(crate) fn task(words: &[&str], url: String, sha256: String) -> Work {
     let work = command("task", words);
     let run = Run {
         source: Some(RunSource { url, sha256 }),
@@ -65,7 +65,7 @@ fn task(words: &[&str], url: String, sha256: String) -> Work {
 }
 
 /// Runs it to its end.
-async fn ended(cell: &Cell, work: Work) -> Instance {
+pub(crate) async fn ended(cell: &Cell, work: Work) -> Instance {
     let id = work.instance;
     cell.must_start(vec![work]).await;
     eventually("the end", async || {
