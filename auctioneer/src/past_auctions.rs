@@ -110,6 +110,7 @@ impl PastAuctions {
 impl PastDecision {
     fn record(&self, outcomes: &FastMap<InstanceId, LateOutcome>) -> DecisionRecord {
         let request = &self.job.request;
+        // only what was sent somewhere can have ended otherwise than it was decided
         let later = self.cell.as_ref().and_then(|_| {
             let instance = instance_id(&request.id, &request.app, request.kind, self.job.index);
             outcomes.get(&instance)
