@@ -114,10 +114,12 @@ fn taking_negative_numbers(command: clap::Command) -> clap::Command {
     let taking = |arg: clap::Arg| {
         let names = arg.get_value_names().unwrap_or_default();
         let is_size = names.first().is_some_and(|name| name == "SIZE");
-        match arg.get_action().takes_values() {
-            true if is_size => arg.allow_hyphen_values(true), // -5M is no number
-            true => arg.allow_negative_numbers(true),
-            false => arg,
+        if !arg.get_action().takes_values() {
+            arg
+        } else if is_size {
+            arg.allow_hyphen_values(true) // -5M is no number
+        } else {
+            arg.allow_negative_numbers(true)
         }
     };
     command

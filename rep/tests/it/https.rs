@@ -135,7 +135,7 @@ fn a_file_without_certificates_is_refused_at_the_start() {
             fs::write(&path, text).unwrap();
         }
         let error = rep::validate(&trusting(Some(path))).unwrap_err();
-        let error = format!("{:?}", error);
+        let error = format!("{error:?}");
         assert!(error.contains(name), "{error}");
     }
 }

@@ -60,7 +60,7 @@ pub(super) fn run(most_bytes: u64, timeout: Duration) -> Result<(), String> {
     let most = MAX_URL + MAX_AUTHORITIES;
     let read = io::stdin().take(most).read_to_string(&mut text);
     read.map_err(|e| e.to_string())?;
-    let (url, authorities) = text.split_once('\n').unwrap_or((&text, ""));
+    let (url, authorities) = text.split_once('\n').unwrap_or((text.as_str(), ""));
     let source = RunSource {
         url: url.to_owned(),
         sha256: String::new(),
