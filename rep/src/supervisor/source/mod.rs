@@ -10,8 +10,6 @@ mod blob;
 mod fetch;
 mod unpack;
 
-pub(crate) use self::fetch::check_authorities;
-
 use std::{
     fs::File,
     io::{self, Read, Write},
@@ -27,6 +25,7 @@ use rustix::{
 };
 
 use self::blob::Part;
+pub(crate) use self::fetch::check_authorities;
 use super::{
     FromRep, Orders, SourceFrom, SourceOrders, Supervisor, SupervisorReport, drain,
     hide_from_own_user, how_it_ended,
