@@ -131,7 +131,7 @@ impl fmt::Display for Span {
     /// Hours are the largest unit, as in `984h` or `1h 30m`: nobody sees 41 days in `1month 10days 13h`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hours = self.0.as_secs() / 3_600;
-        let rest = self.0 - Duration::from_secs(hours * 3_600);
+        let rest = self.0.saturating_sub(Duration::from_secs(hours * 3_600));
         match (hours, rest.is_zero()) {
             (0, _) => humantime::format_duration(rest).fmt(f),
             (_, true) => write!(f, "{hours}h"),

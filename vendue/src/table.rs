@@ -173,8 +173,8 @@ fn needed(columns: &[(&str, usize)]) -> usize {
 
 /// The optional columns to leave out, until the others fit; a text column counts with the width that
 /// it can be wrapped to.
-fn too_many<'a>(
-    columns: &[(&'a str, usize)],
+fn too_many(
+    columns: &[(&str, usize)],
     width: usize,
     optional: &'static [&'static str],
     text: Option<&str>,

@@ -177,23 +177,6 @@ mod tests {
                 "cells --where rack",
                 "--where \"rack\": expected FIELD, one of = !=",
             ),
-            (
-                "run a --memory -5 --disk 1 -- x",
-                "--memory \"-5\": expected a size: a number of MiB such as 512, or one with a unit such as 64M \
-                 or 1.5G",
-            ),
-            (
-                "capacity --memory 5 --disk -5M",
-                "--disk \"-5M\": expected a size: ",
-            ),
-            (
-                "up --cells -1",
-                "--cells \"-1\": expected a number from 1 to 200",
-            ),
-            (
-                "app scale web -1",
-                "N \"-1\": expected a number from 1 to 100000",
-            ),
             ("cells set c1 rack", "ATTRIBUTE=VALUE \"rack\": "),
             (
                 "ps --output jsn",
@@ -219,6 +202,34 @@ mod tests {
             argument(&error).map(|(flag, _)| flag).as_deref(),
             Some("--nosuch")
         );
+    }
+
+    #[test]
+    fn a_negative_number_is_a_bad_value_and_no_unknown_option() {
+        for (line, said) in [
+            (
+                "run a --memory -5 --disk 1 -- x",
+                "--memory \"-5\": expected a size: a number of MiB such as 512, or one with a unit such as 64M \
+                 or 1.5G",
+            ),
+            (
+                "capacity --memory 5 --disk -5M",
+                "--disk \"-5M\": expected a size: ",
+            ),
+            (
+                "up --cells -1",
+                "--cells \"-1\": expected a number from 1 to 200",
+            ),
+            (
+                "app scale web -1",
+                "N \"-1\": expected a number from 1 to 100000",
+            ),
+        ] {
+            let args = std::iter::once("vendue").chain(line.split(' '));
+            let error = Cli::try_parse_from(args).unwrap_err();
+            let message = bad_value(&error).unwrap_or_else(|| panic!("{line}: {error}"));
+            assert!(message.starts_with(said), "{line}: {message}");
+        }
     }
 
     #[test]
