@@ -280,7 +280,7 @@ async fn an_instance_can_be_stopped_while_it_is_fetched() {
     cell.must_start(works.to_vec()).await;
     web.is_asked("/stuck").await;
     let ours = |pid: &u32| lives(*pid) && parent_is_ours(*pid);
-    let fetching = processes_with("supervise\0fetch");
+    let fetching = processes_with("supervise-source\0fetch");
     assert!(fetching.iter().any(ours));
     // the other one waits for the first
     assert_eq!(web.asked().len(), 1);
