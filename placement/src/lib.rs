@@ -13,6 +13,7 @@ mod capacity;
 mod cell;
 mod context;
 mod decision;
+mod droplet;
 mod engine;
 mod fast;
 mod fast_map;
@@ -46,6 +47,7 @@ pub use decision::{
     Decision, Explain, Explanation, Plan, Rating, RatingReport, StageReport, Tally, Unplaced,
     Verdict,
 };
+pub use droplet::Droplet;
 pub use health::{CheckKind, HealthCheck};
 pub use invalid::{Invalid, check_name};
 pub use objective::{Constants, Objective, ObjectiveError};

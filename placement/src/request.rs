@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    droplet::Droplet,
     health::HealthCheck,
     invalid::{Invalid, check_count, check_name},
     near::Item,
@@ -155,7 +156,8 @@ pub struct Request {
 /// What a cell executes for an instance.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// The program and its arguments; at least the program.
+    /// The program and its arguments; at least the program, unless there is a droplet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
     /// Added to the environment that the cell sets, and overriding it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -173,6 +175,9 @@ pub struct Run {
     /// The archive that it is made from; the cell fetches and unpacks it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<RunSource>,
+    /// A droplet instead of a command: only for cells that run droplets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub droplet: Option<Arc<Droplet>>,
 }
 
 /// One instance to be placed: a request and an index of it.
@@ -248,6 +253,11 @@ impl Request {
     pub fn blob(&self) -> Option<&String> {
         let source = || Some(&self.run.as_ref()?.source.as_ref()?.sha256);
         self.source_blob.as_ref().or_else(source)
+    }
+
+    /// Whether it starts droplets: then it goes to cells that run them, else to cells that run other work.
+    pub fn is_droplet(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.droplet.is_some())
     }
 
     /// The jobs of this request, in the order of their indices (as given, or 0..instances).
@@ -377,11 +387,15 @@ impl Request {
             }
         }
         self.check_health()?;
+        if self.kind == Kind::Task && self.is_droplet() {
+            let expected = "lrp: a droplet runs until it is stopped";
+            return Err(Invalid::new("kind", Kind::Task, expected));
+        }
         self.run.as_ref().map_or(Ok(()), Run::check)
     }
 
     fn check_health(&self) -> Result<(), Invalid> {
-        let has_port = self.run.as_ref().is_none_or(|run| run.port);
+        let has_port = self.run.as_ref().is_none_or(Run::needs_port);
         for (field, check) in [("health", &self.health), ("ready", &self.ready)] {
             let Some(check) = check else {
                 continue;
@@ -397,11 +411,33 @@ impl Request {
 }
 
 impl Run {
+    /// Whether an instance gets a port: a droplet always does.
+    pub fn needs_port(&self) -> bool {
+        self.port || self.droplet.is_some()
+    }
+
+    /// Rejects a droplet beside what DEAs do not know.
+    fn check_droplet(&self, droplet: &Droplet) -> Result<(), Invalid> {
+        for (field, given) in [
+            ("run.command", !self.command.is_empty()),
+            ("run.secrets", !self.secrets.is_empty()),
+            ("run.source", self.source.is_some()),
+        ] {
+            if given {
+                let expected = "none beside run.droplet, which has its own";
+                return Err(Invalid::new(field, "one", expected));
+            }
+        }
+        droplet.check("run.droplet")
+    }
+
     /// Rejects what cannot be executed: no program, a NUL in any text, names of environment
     /// variables that are empty or contain a `=`, and more than Linux passes to a program. The errors
     /// give the place and never the value: they are published as events, and values may be secrets.
     pub fn check(&self) -> Result<(), Invalid> {
-        if self.command.first().is_none_or(String::is_empty) {
+        if let Some(droplet) = &self.droplet {
+            self.check_droplet(droplet)?;
+        } else if self.command.first().is_none_or(String::is_empty) {
             let expected = "the program and its arguments";
             return Err(Invalid::new("run.command", "[]", expected));
         }
