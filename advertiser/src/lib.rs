@@ -4,11 +4,14 @@
 //! Pure state machines over the cell's own clock. They know only the version of the cell's state,
 //! and send nothing themselves.
 //!
-//! [`dea`] is the older way in which machines are heard: the messages of Cloud Foundry's DEAs.
+//! [`dea`] is the older way in which machines are heard: the messages of Cloud Foundry's DEAs. [`dea_in`] is
+//! the program between an estate of DEAs and a cluster.
 
 mod advertiser;
 mod cadence;
 pub mod dea;
+pub mod dea_in;
+mod outbox;
 pub mod sim;
 
 pub use advertiser::{Advertiser, Due, Trigger};
