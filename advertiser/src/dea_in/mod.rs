@@ -2,8 +2,11 @@
 //!
 //! [`run`] moves the messages between two connections, that to the estate and that to the cluster; [`DeaCells`] decides.
 
+mod answers;
 mod cells;
+mod changes;
 mod held;
+mod queries;
 mod shell;
 mod start;
 #[cfg(test)]

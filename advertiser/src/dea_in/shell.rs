@@ -8,31 +8,27 @@ use std::{
 };
 
 use async_nats::{
-    Message, Subscriber,
+    Subscriber,
     service::{Service, ServiceExt},
 };
 use bytes::Bytes;
 use futures_util::{StreamExt, stream::SelectAll};
-use placement::{Span, check_name};
 use serde_json::json;
 use shared::{
-    AnswerTo, Subjects,
-    clock::{Clock, millis, wall_ms},
+    Subjects,
+    clock::{Clock, wall_ms},
     may_answer,
     nats::{Bus, BusError, PermissionViolation, in_time, is_no_responders, new_inbox},
     permissions::{Permissions, Role},
     shutdown::CancellationToken,
     telemetry::Seldom,
-    wire::{
-        BidRequest, Cordon, CordonAnswer, Drain, DrainAnswer, Instances, InstancesAnswer, Stop,
-        WireError, code, parse, parse_strict, read_nothing, to_bytes,
-    },
+    wire::to_bytes,
 };
 use tokio::time::{sleep_until, timeout};
 
 use super::{
     DeaInConfig, DeaInError,
-    cells::{CellService, CellsOutput, DeaBid, DeaCells},
+    cells::{CellsOutput, DeaCells},
 };
 use crate::{
     dea::{BridgeInput, Estate, subjects as deas},
@@ -41,10 +37,6 @@ use crate::{
 
 /// How long another bridge of the same name has to answer.
 const NAME_WAIT: Duration = Duration::from_millis(500);
-/// The deadline of a drain that gives none.
-const DRAIN_DEADLINE: Duration = Duration::from_secs(600);
-/// The most ids or indices in one request.
-const MAX_FILTER: usize = 100_000;
 /// The part of max_payload that an answer leaves for its subject and headers.
 const MARGIN: usize = 4_096;
 /// How often what the bridge counts is shown anew.
@@ -52,7 +44,7 @@ const SHOW_MS: u64 = 1_000;
 
 /// What a message of the cluster is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Topic {
+pub(super) enum Topic {
     Discover,
     Bid,
     Instances,
@@ -67,7 +59,7 @@ enum Topic {
 }
 
 /// What one cell is asked.
-const OF_CELL: [(&str, Topic); 8] = [
+pub(super) const OF_CELL: [(&str, Topic); 8] = [
     ("start", Topic::Start),
     ("stop", Topic::Stop),
     ("state", Topic::State),
@@ -78,26 +70,26 @@ const OF_CELL: [(&str, Topic); 8] = [
     ("logs", Topic::Unknown),
 ];
 
-struct Shell {
-    name: String,
-    cells: DeaCells,
-    subjects: Subjects,
-    clock: Clock,
-    wall_ms: u64,
-    to_deas: Outbox,
-    to_cluster: Outbox,
-    cluster: Bus,
-    estate: Bus,
+pub(super) struct Shell {
+    pub(super) name: String,
+    pub(super) cells: DeaCells,
+    pub(super) subjects: Subjects,
+    pub(super) clock: Clock,
+    pub(super) wall_ms: u64,
+    pub(super) to_deas: Outbox,
+    pub(super) to_cluster: Outbox,
+    pub(super) cluster: Bus,
+    pub(super) estate: Bus,
     /// Where DEAs reply to questions.
-    inbox: String,
+    pub(super) inbox: String,
     /// Who waits for the answer to a start.
-    asked: HashMap<u64, String>,
-    ticket: u64,
-    malformed: u64,
-    forbidden: u64,
-    seldom: Seldom,
-    shown: Shown,
-    show_ms: u64,
+    pub(super) asked: HashMap<u64, String>,
+    pub(super) ticket: u64,
+    pub(super) malformed: u64,
+    pub(super) forbidden: u64,
+    pub(super) seldom: Seldom,
+    pub(super) shown: Shown,
+    pub(super) show_ms: u64,
 }
 
 /// What the bridge says of itself.
@@ -273,8 +265,9 @@ async fn live(
     let (cluster, mut connected) = (shell.cluster.clone(), shell.cluster.connected.clone());
     connected.mark_unchanged();
     let of_cluster = |violation: &PermissionViolation| permissions.needs(violation);
-    // DEAs are only asked and told: whatever is refused there makes the bridge useless
-    let of_estate = |_: &PermissionViolation| true;
+    // an estate may keep to itself who makes its DEAs speak; without the rest the bridge is of no use
+    let asides = [deas::LOCATE, deas::HEALTH_MANAGER_START];
+    let of_estate = |violation: &PermissionViolation| !asides.contains(&violation.subject.as_str());
     let mut refused = pin!(cluster.violations.first(of_cluster));
     let mut refused_there = pin!(estate.violations.first(of_estate));
     let mut ending = pin!(ending.cancelled());
@@ -310,7 +303,7 @@ async fn live(
 }
 
 impl Shell {
-    fn now_ms(&self) -> u64 {
+    pub(super) fn now_ms(&self) -> u64 {
         self.wall_ms + self.clock.now_ms()
     }
 
@@ -363,7 +356,7 @@ impl Shell {
         *place = shown;
     }
 
-    fn carry_out(&mut self, out: Vec<CellsOutput>) {
+    pub(super) fn carry_out(&mut self, out: Vec<CellsOutput>) {
         for output in out {
             match output {
                 CellsOutput::ToDeas { subject, body } => self.to_deas.publish(subject, body.0),
@@ -395,223 +388,11 @@ impl Shell {
     }
 
     /// The largest size of an answer's message.
-    fn max_bytes(&self) -> usize {
+    pub(super) fn max_bytes(&self) -> usize {
         let most = match self.cluster.client.max_payload() {
             0 => 1 << 20, // not connected yet
             most => most,
         };
         most.saturating_sub(MARGIN)
     }
-
-    /// A message of the cluster.
-    fn asked(&mut self, message: &Message) {
-        let subject = message.subject.as_str();
-        let of_all = [
-            (self.subjects.discover(), Topic::Discover),
-            (self.subjects.bid(), Topic::Bid),
-            (self.subjects.instances(), Topic::Instances),
-            (self.subjects.cells_stop(), Topic::StopAll),
-        ];
-        let done = if let Some((_, topic)) = of_all.iter().find(|(known, _)| known == subject) {
-            self.of_all(*topic, message)
-        } else {
-            let cell = self.subjects.cell_of(subject).map(str::to_owned);
-            let what = subject.rsplit('.').next().unwrap_or_default();
-            let topic = OF_CELL.iter().find(|(known, _)| *known == what);
-            match (cell, topic) {
-                (Some(cell), Some((_, topic))) => self.of_cell(*topic, &cell, message),
-                _ => Ok(()),
-            }
-        };
-        let Err(error) = done else {
-            return;
-        };
-        self.malformed += 1;
-        if let Some(times) = self.seldom.happened(Instant::now(), 1) {
-            tracing::warn!(subject, %error, times, "malformed message");
-        }
-        // not to a broadcast: every cell would say it
-        if let Some(cell) = self.subjects.cell_of(subject)
-            && let Some(to) = self.answer_to(message, &cell.to_owned())
-        {
-            self.to_cluster.error(to, &error);
-        }
-    }
-
-    /// A question to all cells: each answers.
-    fn of_all(&mut self, topic: Topic, message: &Message) -> Result<(), WireError> {
-        let (now_ms, body) = (self.now_ms(), &message.payload[..]);
-        if topic == Topic::Discover {
-            read_nothing(body)?;
-            let out = self.cells.advertise_all(now_ms);
-            self.carry_out(out);
-            return Ok(());
-        }
-        let names: Vec<String> = self.cells.names().cloned().collect();
-        match topic {
-            Topic::Bid => {
-                let request: BidRequest = parse(body, &mut Vec::new())?;
-                for name in names {
-                    let body = match self.cells.bid(now_ms, &name, request.auction) {
-                        Some(DeaBid::Unchanged(bid)) => to_bytes(&bid),
-                        Some(DeaBid::Full(advert)) => to_bytes(&advert),
-                        None => continue,
-                    };
-                    self.answer(message, &name, body);
-                }
-            }
-            Topic::Instances => {
-                let filter = instances_filter(body)?;
-                for name in names {
-                    let list = self.cells.instances(now_ms, &name, &filter);
-                    for part in list.map(|list| list.split(self.max_bytes())).unwrap_or_default() {
-                        self.answer(message, &name, to_bytes::<InstancesAnswer>(&part));
-                    }
-                }
-            }
-            _ => {
-                let stop = read_stop(body)?;
-                for name in names {
-                    self.stop(now_ms, &name, &stop, message);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn of_cell(&mut self, topic: Topic, cell: &str, message: &Message) -> Result<(), WireError> {
-        let (now_ms, body) = (self.now_ms(), &message.payload[..]);
-        let is_there = self.cells.names().any(|name| name == cell);
-        match topic {
-            Topic::Start if is_there => self.start(now_ms, cell, message)?,
-            Topic::Start => {
-                let answer = DeaCells::refusal_without_cell(cell, body)?;
-                self.answer(message, cell, to_bytes(&answer));
-            }
-            Topic::Stop => {
-                let stop = read_stop(body)?;
-                self.stop(now_ms, cell, &stop, message);
-            }
-            Topic::State => {
-                read_nothing(body)?;
-                let state = self.cells.state(now_ms, cell, None).ok_or_else(|| no_dea(cell))?;
-                self.answer(message, cell, to_bytes(&state));
-            }
-            _ if !is_there => return Err(no_dea(cell)),
-            Topic::Drain => {
-                let drain = Drain::read(body)?;
-                let deadline = drain.deadline.unwrap_or(Span(DRAIN_DEADLINE));
-                let until_ms = now_ms.saturating_add(millis(deadline.0));
-                self.serve(now_ms, cell, CellService::Draining(until_ms));
-                let answer = DrainAnswer {
-                    v: shared::VERSION,
-                    cell: cell.to_owned(),
-                    instances: self.cells.count(cell),
-                    managed: 0,
-                    tasks: 0,
-                    deadline,
-                    exit: false,
-                    kept: false,
-                };
-                self.answer(message, cell, to_bytes(&answer));
-            }
-            Topic::Cordon | Topic::Uncordon => {
-                Cordon::read(body)?;
-                let cordoned = topic == Topic::Cordon;
-                let service = if cordoned { CellService::Cordoned } else { CellService::Open };
-                self.serve(now_ms, cell, service);
-                let answer = CordonAnswer {
-                    v: shared::VERSION,
-                    cell: cell.to_owned(),
-                    cordoned,
-                    instances: self.cells.count(cell),
-                    kept: false,
-                };
-                self.answer(message, cell, to_bytes(&answer));
-            }
-            _ => {
-                let message = format!("{cell} is a DEA, which knows no such request");
-                return Err(WireError::new(code::INVALID_REQUEST, message));
-            }
-        }
-        Ok(())
-    }
-
-    fn start(&mut self, now_ms: u64, cell: &str, message: &Message) -> Result<(), WireError> {
-        self.ticket += 1;
-        let ticket = self.ticket;
-        // one who wants no answer gets none
-        if let Some(reply) = self.answer_to(message, cell) {
-            self.asked.insert(ticket, reply);
-        }
-        let started = self.cells.start(now_ms, cell, ticket, &message.payload);
-        if started.is_err() {
-            self.asked.remove(&ticket);
-        }
-        self.carry_out(started?);
-        Ok(())
-    }
-
-    fn stop(&mut self, now_ms: u64, cell: &str, stop: &Stop, message: &Message) {
-        let mut out = Vec::new();
-        let answer = self.cells.stop(now_ms, cell, stop, &mut out);
-        self.carry_out(out);
-        self.answer(message, cell, to_bytes(&answer));
-    }
-
-    fn serve(&mut self, now_ms: u64, cell: &str, service: CellService) {
-        let out = self.cells.serve(now_ms, cell, service);
-        self.carry_out(out);
-    }
-
-    fn answer(&mut self, message: &Message, cell: &str, body: Bytes) {
-        if let Some(to) = self.answer_to(message, cell) {
-            self.to_cluster.publish(to, body);
-        }
-    }
-
-    /// Where a cell's answer to a message goes: below its own subject where the message says so, else to its reply
-    /// subject, if that is an inbox.
-    fn answer_to(&mut self, message: &Message, cell: &str) -> Option<String> {
-        if let Ok(Some(to)) = AnswerTo::of(message) {
-            return Some(self.subjects.cell_answer(cell, &to));
-        }
-        let reply = message.reply.as_deref()?;
-        if may_answer(reply) || self.subjects.is_answer_of_cell(reply, cell) {
-            return Some(reply.to_owned());
-        }
-        self.forbidden += 1;
-        None
-    }
-}
-
-fn no_dea(cell: &str) -> WireError {
-    let message = format!("{cell}: no DEA has this slot now");
-    WireError::new(code::NOT_FOUND, message)
-}
-
-fn read_stop(body: &[u8]) -> Result<Stop, WireError> {
-    let stop = Stop::read(body)?;
-    bounded("indices", stop.indices.len())?;
-    bounded("instances", stop.instances.len())?;
-    Ok(stop)
-}
-
-fn instances_filter(body: &[u8]) -> Result<Instances, WireError> {
-    let body = if body.is_empty() { b"{}" } else { body };
-    let filter: Instances = parse_strict(body, "app, ids or id_prefixes")?;
-    if let Some(app) = &filter.app {
-        check_name("app", app)?;
-    }
-    bounded("ids", filter.ids.len())?;
-    bounded("id_prefixes", filter.id_prefixes.len())?;
-    Ok(filter)
-}
-
-fn bounded(field: &str, count: usize) -> Result<(), WireError> {
-    if count <= MAX_FILTER {
-        return Ok(());
-    }
-    let message = format!("{field}: {count} entries; expected at most {MAX_FILTER}");
-    Err(WireError::new(code::INVALID_REQUEST, message))
 }
