@@ -121,6 +121,10 @@ impl AppDefinition {
         {
             *url = source.shown_url().into();
         }
+        let droplet = map.get_mut("run").and_then(|run| run.get_mut("droplet"));
+        if let Some(droplet) = droplet {
+            *droplet = "(hidden)".into();
+        }
         let env = map.get_mut("run").and_then(|run| run.get_mut("env"));
         if let Some(env) = env
             && let Value::Object(variables) = env

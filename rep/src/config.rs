@@ -92,6 +92,9 @@ pub struct ProcessConfig {
     pub source_cache_mb: u64,
     /// How long an instance's source may take until it is fetched and unpacked (default 2 min).
     pub source_timeout: Span,
+    /// The shell script that starts a droplet whose archive is unpacked (default: one that runs the start command, or
+    /// `startup`). It gets `DROPLET_COMMAND` and what a DEA sets.
+    pub droplet_script: Option<PathBuf>,
     /// The ports for instances that ask for one, first and last (default 61001 to 65535, outside
     /// the ranges from which systems choose ports themselves).
     pub ports: (u16, u16),
@@ -348,6 +351,7 @@ impl Default for ProcessConfig {
             secrets: None,
             source_cache_mb: 1_024,
             source_timeout: seconds::<120>(),
+            droplet_script: None,
             ports: (61_001, 65_535),
             supervisor: None,
             memory: MemoryLimit::Auto,

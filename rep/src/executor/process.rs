@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     fs, io,
     os::unix::{
         fs::{PermissionsExt, chown},
@@ -27,6 +27,7 @@ use tokio::{runtime::Handle, sync::mpsc};
 
 use super::{
     ExecutorError,
+    droplets::{self, DropletOrders},
     environment::environment,
     follow::{EndSignal, Started, follow},
     groups::Groups,
@@ -83,6 +84,8 @@ struct Spawner {
     zone: String,
     grace_ms: u64,
     limits: ProcessConfig,
+    /// Starts droplets.
+    droplet_script: String,
     secrets: Secrets,
     sources: Arc<Sources>,
     counters: Arc<Counters>,
@@ -99,7 +102,7 @@ struct Spawner {
 impl Processes {
     pub(crate) fn start(
         config: &RepConfig,
-        process: &ProcessConfig,
+        (process, droplet_script): (&ProcessConfig, String),
         client: &Client,
         subjects: &Subjects,
         counters: Arc<Counters>,
@@ -133,6 +136,7 @@ impl Processes {
             zone: config.zone.clone(),
             grace_ms: millis(config.grace.0),
             limits: process.clone(),
+            droplet_script,
             secrets: Secrets::of(process.secrets.as_deref()),
             sources: Arc::clone(&sources),
             counters,
@@ -264,8 +268,9 @@ impl Spawner {
 
     fn spawn(&mut self, job: Job) -> Result<Started, String> {
         let run = job.work.run.clone().ok_or("nothing to run")?;
-        let port = run.port.then(|| self.ports.take().ok_or("no port is free"));
+        let port = run.needs_port().then(|| self.ports.take().ok_or("no port is free"));
         let port = port.transpose()?;
+        let droplet = droplets::orders(&job.work, &run, port.as_ref(), &self.droplet_script)?;
         let user = self.users.take()?;
         let sink = self.logs.sink(&job.work);
         let name = format!("{}-{}", job.work.instance, job.attempt);
@@ -280,6 +285,8 @@ impl Spawner {
             &directory,
         );
         let variables = variables.and_then(|mut variables| {
+            let of_droplet = droplet.iter().flat_map(|droplet| &droplet.variables);
+            variables.extend(of_droplet.map(|(name, value)| (name.into(), value.into())));
             variables.extend(self.secrets.variables(&run)?);
             Ok(variables)
         });
@@ -307,8 +314,8 @@ impl Spawner {
             watch_processes: if counted { 0 } else { max_processes },
             max_files: u64::from(self.limits.max_files),
             directory,
-            source: self.source(&run),
-            command: run.command.iter().map(Into::into).collect(),
+            source: self.source(&run, droplet.as_ref()),
+            command: command(&run, droplet.as_ref()),
             environment,
         };
         let (child, socket) = self.start(&orders, &run).inspect_err(|_| {
@@ -332,11 +339,14 @@ impl Spawner {
         })
     }
 
-    fn source(&self, run: &Run) -> Option<SourceOrders> {
-        let what = run.source.clone()?;
+    fn source(&self, run: &Run, droplet: Option<&DropletOrders>) -> Option<SourceOrders> {
+        // what is cached is named by its SHA-256, which droplets do not have
+        let cache = self.sources.directory().filter(|_| droplet.is_none());
+        let cache = cache.map(Path::to_owned);
+        let of_droplet = droplet.map(|droplet| droplet.source.clone());
         Some(SourceOrders {
-            what,
-            cache: self.sources.directory().map(Path::to_owned),
+            what: of_droplet.or_else(|| run.source.clone())?,
+            cache,
             timeout_ms: millis(self.limits.source_timeout.0),
         })
     }
@@ -370,6 +380,12 @@ impl Spawner {
         }
         Ok((child, ours))
     }
+}
+
+/// What is executed.
+fn command(run: &Run, droplet: Option<&DropletOrders>) -> Vec<OsString> {
+    let words = droplet.map_or(&run.command, |droplet| &droplet.command);
+    words.iter().map(Into::into).collect()
 }
 
 /// An instance of this user was not started.
