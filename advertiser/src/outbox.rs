@@ -11,7 +11,10 @@ use std::{
 
 use async_nats::{Client, HeaderMap};
 use bytes::Bytes;
-use shared::{nats::in_time, wire::WireError};
+use shared::{
+    nats::{Bus, in_time},
+    wire::WireError,
+};
 use tokio::sync::{mpsc, oneshot};
 
 /// The most messages that wait to be sent; further ones are dropped and counted.
@@ -31,6 +34,13 @@ struct Message {
 enum Waiting {
     Message(Message),
     Flush(oneshot::Sender<()>),
+}
+
+/// Waits until there is a connection.
+pub(crate) async fn connected(bus: &Bus) {
+    let mut connected = bus.connected.clone();
+    // an error means that the client is gone; the next request reports it
+    let _ = connected.wait_for(|connected| *connected).await;
 }
 
 /// Messages for one connection.

@@ -3,21 +3,17 @@
 use std::{
     collections::HashMap,
     pin::pin,
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
-    time::{Duration, Instant},
+    sync::atomic::Ordering,
+    time::Duration,
 };
 
-use async_nats::{
-    Subscriber,
-    service::{Service, ServiceExt},
-};
+use async_nats::Subscriber;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream::SelectAll};
 use serde_json::json;
 use shared::{
     Subjects,
     clock::{Clock, wall_ms},
-    may_answer,
     nats::{Bus, BusError, PermissionViolation, in_time, is_no_responders, new_inbox},
     permissions::{Permissions, Role},
     shutdown::CancellationToken,
@@ -32,7 +28,8 @@ use super::{
 };
 use crate::{
     dea::{BridgeInput, Estate, subjects as deas},
-    outbox::Outbox,
+    outbox::{self, Outbox},
+    shown::Shown,
 };
 
 /// How long another bridge of the same name has to answer.
@@ -92,8 +89,6 @@ pub(super) struct Shell {
     pub(super) show_ms: u64,
 }
 
-/// What the bridge says of itself.
-type Shown = Arc<Mutex<serde_json::Value>>;
 
 /// Runs a bridge until it is told to end.
 pub(super) async fn run(
@@ -105,7 +100,7 @@ pub(super) async fn run(
 ) -> Result<(), DeaInError> {
     for bus in [&estate, &cluster] {
         tokio::select! {
-            () = connected(bus) => {}
+            () = outbox::connected(bus) => {}
             () = ending.cancelled() => return Ok(()),
         }
     }
@@ -113,7 +108,9 @@ pub(super) async fn run(
     let (heard, inbox, replies) = listen_to_deas(&estate).await?;
     let asked = listen_to_cluster(config, &cluster, &subjects).await?;
     let shown = Shown::default();
-    let service = be_service(&cluster, &subjects, &config.name, Arc::clone(&shown)).await?;
+    let subject = subjects.bridge_state(&config.name);
+    let about = (Role::Bridge, "bridge: makes cells of DEAs");
+    let service = shown.serve(&cluster, &subjects, about, subject).await?;
     let _ = timeout(shared::nats::PUBLISH_TIMEOUT, estate.client.flush()).await;
     let _ = timeout(shared::nats::PUBLISH_TIMEOUT, cluster.client.flush()).await;
     let wall_ms = u64::try_from(wall_ms()).unwrap_or_default();
@@ -151,12 +148,6 @@ pub(super) async fn run(
     shell.to_deas.flush().await;
     let _ = service.stop().await;
     ended
-}
-
-async fn connected(bus: &Bus) {
-    let mut connected = bus.connected.clone();
-    // an error means that the client is gone; the next request reports it
-    let _ = connected.wait_for(|connected| *connected).await;
 }
 
 /// Asks whether the first cell is there: another bridge of the same name would answer for it.
@@ -213,46 +204,6 @@ async fn listen_to_cluster(
         }
     }
     Ok(asked)
-}
-
-/// A service of one endpoint, which answers with what the bridge counts.
-async fn be_service(
-    cluster: &Bus,
-    subjects: &Subjects,
-    name: &str,
-    shown: Shown,
-) -> Result<Service, BusError> {
-    let refused = |e: async_nats::Error| BusError::Refused(e.to_string());
-    let stats = Arc::clone(&shown);
-    let service = cluster
-        .client
-        .service_builder()
-        .description("bridge: makes cells of DEAs")
-        .metadata(HashMap::from([("name".to_owned(), name.to_owned())]))
-        .stats_handler(move |_, _| read(&stats))
-        .start(subjects.service(Role::Bridge), env!("CARGO_PKG_VERSION"))
-        .await
-        .map_err(refused)?;
-    let endpoint = service.endpoint_builder().name("state");
-    let endpoint = endpoint.queue_group(Subjects::CELL_QUEUE);
-    let mut endpoint = endpoint
-        .add(subjects.bridge_state(name))
-        .await
-        .map_err(refused)?;
-    tokio::spawn(async move {
-        while let Some(request) = endpoint.next().await {
-            let reply = request.message.reply.as_ref();
-            if reply.is_some_and(|reply| may_answer(reply)) {
-                // whoever asked may be gone
-                let _ = request.respond(Ok(to_bytes(&read(&shown)))).await;
-            }
-        }
-    });
-    Ok(service)
-}
-
-fn read(shown: &Shown) -> serde_json::Value {
-    shown.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 /// The main loop: each event is handled as it comes, without blocking.
@@ -352,8 +303,7 @@ impl Shell {
             "dropped_slow_consumer": lost,
             "dropped_not_permitted": self.cluster.violations.count() + self.estate.violations.count(),
         });
-        let mut place = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        *place = shown;
+        self.shown.put(shown);
     }
 
     pub(super) fn carry_out(&mut self, out: Vec<CellsOutput>) {

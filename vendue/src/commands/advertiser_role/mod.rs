@@ -1,6 +1,7 @@
 //! Running what stands between an estate of DEAs and a cluster.
 
 mod dea_in;
+mod dea_out;
 mod estate;
 
 use clap::Subcommand;
@@ -17,6 +18,8 @@ pub(crate) struct AdvertiserArgs {
 enum AdvertiserCommand {
     /// Make cells of the DEAs of an estate, until stopped
     DeaIn(Box<dea_in::DeaInArgs>),
+    /// Make DEAs of cells, for Cloud Controllers, until stopped
+    DeaOut(Box<dea_out::DeaOutArgs>),
 }
 
 impl AdvertiserArgs {
@@ -24,6 +27,7 @@ impl AdvertiserArgs {
     pub(crate) async fn run(&self, global: &Global) -> anyhow::Result<Exit> {
         match &self.command {
             AdvertiserCommand::DeaIn(args) => dea_in::dea_in(global, args).await,
+            AdvertiserCommand::DeaOut(args) => dea_out::dea_out(global, args).await,
         }
     }
 }
