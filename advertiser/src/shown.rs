@@ -22,7 +22,10 @@ impl Shown {
     }
 
     fn read(&self) -> Value {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Answers whoever asks on this subject, and shows the same as the statistics of the service.

@@ -54,9 +54,13 @@ mod tests {
     fn a_droplet_has_a_largest_size() {
         let mut droplet = Droplet::default();
         // {"x":"…"}
-        droplet.0.insert("x".into(), "y".repeat(MAX_BYTES - 8).into());
+        droplet
+            .0
+            .insert("x".into(), "y".repeat(MAX_BYTES - 8).into());
         assert_eq!(droplet.check("d"), Ok(()));
-        droplet.0.insert("x".into(), "y".repeat(MAX_BYTES - 7).into());
+        droplet
+            .0
+            .insert("x".into(), "y".repeat(MAX_BYTES - 7).into());
         assert_eq!(droplet.check("d").unwrap_err().field, "d");
     }
 }

@@ -128,12 +128,7 @@ impl Role {
     }
 
     /// The same; bridges and facades are for these cells.
-    pub fn permissions_for(
-        self,
-        subjects: &Subjects,
-        name: &str,
-        cells: &[String],
-    ) -> Permissions {
+    pub fn permissions_for(self, subjects: &Subjects, name: &str, cells: &[String]) -> Permissions {
         let mut permissions = match self {
             Self::Cell => table::cell(subjects, name),
             Self::Auctioneer => table::auctioneer(subjects, name),

@@ -112,10 +112,9 @@ enum Command {
 /// Does what was typed and says how it went.
 pub(crate) fn run(cli: &Cli) -> ExitCode {
     let default_log = match cli.command {
-        Command::Rep(_)
-        | Command::Auctioneer(_)
-        | Command::Manager(_)
-        | Command::Advertiser(_) => "info",
+        Command::Rep(_) | Command::Auctioneer(_) | Command::Manager(_) | Command::Advertiser(_) => {
+            "info"
+        }
         _ => "warn",
     };
     telemetry::init(

@@ -213,7 +213,10 @@ impl DropletRun {
         let mut by_label: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
         for service in &self.services.0 {
             let label = service.get("label").and_then(Value::as_str);
-            by_label.entry(label.unwrap_or_default()).or_default().push(service);
+            by_label
+                .entry(label.unwrap_or_default())
+                .or_default()
+                .push(service);
         }
         json!(by_label).to_string()
     }
@@ -258,7 +261,9 @@ fn environment(fields: &mut DeaFields<'_>) -> Result<Vec<String>, Invalid> {
         Some(Value::Object(map)) => map
             .iter()
             .map(|(name, value)| {
-                let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                let value = value
+                    .as_str()
+                    .map_or_else(|| value.to_string(), str::to_owned);
                 format!("{name}={value}")
             })
             .collect(),

@@ -88,8 +88,11 @@ impl Shell {
                 let filter = instances_filter(body)?;
                 for name in names {
                     let list = self.cells.instances(now_ms, &name, &filter);
-                    for part in list.map(|list| list.split(self.max_bytes())).unwrap_or_default() {
-                        self.answer(message, &name, to_bytes::<InstancesAnswer>(&part));
+                    for part in list
+                        .map(|list| list.split(self.max_bytes()))
+                        .unwrap_or_default()
+                    {
+                        self.answer(message, &name, to_bytes(&part));
                     }
                 }
             }
@@ -118,7 +121,10 @@ impl Shell {
             }
             Topic::State => {
                 read_nothing(body)?;
-                let state = self.cells.state(now_ms, cell, None).ok_or_else(|| no_dea(cell))?;
+                let state = self
+                    .cells
+                    .state(now_ms, cell, None)
+                    .ok_or_else(|| no_dea(cell))?;
                 self.answer(message, cell, to_bytes(&state));
             }
             _ if !is_there => return Err(no_dea(cell)),
@@ -142,7 +148,11 @@ impl Shell {
             Topic::Cordon | Topic::Uncordon => {
                 Cordon::read(body)?;
                 let cordoned = topic == Topic::Cordon;
-                let service = if cordoned { CellService::Cordoned } else { CellService::Open };
+                let service = if cordoned {
+                    CellService::Cordoned
+                } else {
+                    CellService::Open
+                };
                 self.serve(now_ms, cell, service);
                 let answer = CordonAnswer {
                     v: shared::VERSION,

@@ -45,7 +45,10 @@ pub(crate) enum CellsOutput {
         body: Hidden<Vec<u8>>,
     },
     /// Ask all DEAs; every reply is a [`BridgeInput::Found`].
-    AskDeas { subject: &'static str, body: Vec<u8> },
+    AskDeas {
+        subject: &'static str,
+        body: Vec<u8>,
+    },
     /// Advertise a cell.
     Advertise(Box<Advert>),
     /// Publish a heartbeat of a cell.

@@ -37,7 +37,10 @@ impl DeaCells {
                 cell: None,
             }));
             // a stop may overtake its start
-            let unknown = stop.instances.iter().filter(|id| !cell.held.contains_key(id));
+            let unknown = stop
+                .instances
+                .iter()
+                .filter(|id| !cell.held.contains_key(id));
             let room = MAX_STOPPED.saturating_sub(self.stopped.len());
             let until_ms = now_ms + STOPPED_MS;
             if stop.claim.is_none() {
@@ -74,7 +77,12 @@ impl DeaCells {
     }
 
     /// Has a cell take no new work, or take work again.
-    pub(crate) fn serve(&mut self, now_ms: u64, name: &str, service: CellService) -> Vec<CellsOutput> {
+    pub(crate) fn serve(
+        &mut self,
+        now_ms: u64,
+        name: &str,
+        service: CellService,
+    ) -> Vec<CellsOutput> {
         let Some(cell) = self.cells.get_mut(name) else {
             return Vec::new();
         };
@@ -168,7 +176,10 @@ impl DeaCells {
             cell: waiting.cell,
             incarnation: cell.map_or_else(|| Uuid::nil().into(), |cell| cell.incarnation),
             seq: cell.map_or(0, |cell| cell.seq),
-            available: shown.as_ref().map(|c| c.available.clone()).unwrap_or_default(),
+            available: shown
+                .as_ref()
+                .map(|c| c.available.clone())
+                .unwrap_or_default(),
             apps,
             accepted: waiting.accepted,
             refused: waiting.refused,

@@ -158,10 +158,7 @@ impl Held {
     /// What is told of it.
     pub(super) fn event(&self, now_ms: u64, cell: &str, kind: &str) -> Event {
         let shown = &self.shown;
-        let is_final = matches!(
-            shown.state,
-            InstanceState::Exited | InstanceState::Crashed
-        );
+        let is_final = matches!(shown.state, InstanceState::Exited | InstanceState::Crashed);
         let ran_ms = self.running_ms.filter(|_| is_final);
         let ran_ms = ran_ms.map(|from| now_ms.saturating_sub(from));
         Event {

@@ -1,6 +1,6 @@
 //! `dea-in`: the DEAs of an estate as cells of a cluster.
 //!
-//! [`run`] moves the messages between two connections, that to the estate and that to the cluster; [`DeaCells`] decides.
+//! [`run`] moves the messages between two connections, that to the estate and that to the cluster; [`cells::DeaCells`] decides.
 
 mod answers;
 mod cells;
@@ -20,7 +20,6 @@ use shared::{
 };
 
 use crate::dea::{BridgeOptions, EstateOptions, MAX_SLOTS};
-use cells::DeaCells;
 
 /// The longest time that an advertisement of a DEA may count, s.
 const MAX_EXPIRY_S: u64 = 3_600;
@@ -49,7 +48,11 @@ impl DeaInConfig {
         }
         if !(1..=MAX_EXPIRY_S).contains(&self.expiry_s) {
             let expected = format!("from 1s to {MAX_EXPIRY_S}s");
-            return Err(Invalid::new("expiry", format!("{}s", self.expiry_s), expected));
+            return Err(Invalid::new(
+                "expiry",
+                format!("{}s", self.expiry_s),
+                expected,
+            ));
         }
         Ok(())
     }

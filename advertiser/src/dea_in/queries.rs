@@ -119,9 +119,10 @@ impl DeaCells {
         };
         let held = cell.held.values().filter(|held| wanted(&held.shown));
         let held = held.map(|held| held.describe(now_ms));
-        let ended = cell.ended.iter().filter(|(at_ms, instance)| {
-            at_ms + ENDED_MS > now_ms && wanted(instance)
-        });
+        let ended = cell
+            .ended
+            .iter()
+            .filter(|(at_ms, instance)| at_ms + ENDED_MS > now_ms && wanted(instance));
         let ended = ended.map(|(at_ms, instance)| Instance {
             age_ms: now_ms.saturating_sub(*at_ms),
             ..instance.clone()

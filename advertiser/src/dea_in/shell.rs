@@ -1,11 +1,6 @@
 //! The shell of a bridge: subscriptions, timers, answers.
 
-use std::{
-    collections::HashMap,
-    pin::pin,
-    sync::atomic::Ordering,
-    time::Duration,
-};
+use std::{collections::HashMap, pin::pin, sync::atomic::Ordering, time::Duration};
 
 use async_nats::Subscriber;
 use bytes::Bytes;
@@ -89,7 +84,6 @@ pub(super) struct Shell {
     pub(super) show_ms: u64,
 }
 
-
 /// Runs a bridge until it is told to end.
 pub(super) async fn run(
     config: &DeaInConfig,
@@ -137,10 +131,22 @@ pub(super) async fn run(
     shell.to_deas.publish(deas::LOCATE, "");
     shell.to_deas.publish(deas::HEALTH_MANAGER_START, "");
     let (name, slots) = (&config.name, config.slots);
-    tracing::info!(name, slots, estate = estate.url, cluster = cluster.url, "ready");
+    tracing::info!(
+        name,
+        slots,
+        estate = estate.url,
+        cluster = cluster.url,
+        "ready"
+    );
     let cells: Vec<String> = config.cells().collect();
     let permissions = Role::Bridge.permissions_for(&subjects, name, &cells);
-    let ended = live(&mut shell, (estate, permissions), (heard, replies, asked), ending).await;
+    let ended = live(
+        &mut shell,
+        (estate, permissions),
+        (heard, replies, asked),
+        ending,
+    )
+    .await;
     let now_ms = shell.now_ms();
     let last = shell.cells.leave(now_ms);
     shell.carry_out(last);
@@ -161,7 +167,12 @@ async fn ask_for_the_name(
     let inbox = new_inbox(&cluster.client);
     let answers = cluster.client.subscribe(inbox.clone()).await;
     let mut answers = answers.map_err(BusError::subscribe)?;
-    in_time(cluster.client.publish_with_reply(subject, inbox, Bytes::new())).await?;
+    in_time(
+        cluster
+            .client
+            .publish_with_reply(subject, inbox, Bytes::new()),
+    )
+    .await?;
     match timeout(NAME_WAIT, answers.next()).await {
         Ok(Some(answer)) if !is_no_responders(&answer) => Err(DeaInError::NameTaken(first)),
         _ => Ok(()),

@@ -29,7 +29,10 @@ impl DeaCells {
     ) -> Result<Vec<CellsOutput>, WireError> {
         let start: CellStart = parse(body, &mut Vec::new())?;
         if start.work.len() > MAX_WORK {
-            let message = format!("work: {} entries; expected at most {MAX_WORK}", start.work.len());
+            let message = format!(
+                "work: {} entries; expected at most {MAX_WORK}",
+                start.work.len()
+            );
             return Err(WireError::new(code::INVALID_REQUEST, message));
         }
         for (i, work) in start.work.iter().enumerate() {
@@ -88,7 +91,9 @@ impl DeaCells {
             available: placement::Resources::default(),
             apps: BTreeMap::new(),
             accepted: Vec::new(),
-            refused: refused.map(|work| refuse(work, reason::RESTARTED)).collect(),
+            refused: refused
+                .map(|work| refuse(work, reason::RESTARTED))
+                .collect(),
         })
     }
 
@@ -234,7 +239,10 @@ fn dea_start(work: &Work, stack: &str) -> Result<DeaStart, String> {
     };
     let droplet = DropletRun::of(droplet).map_err(|invalid| invalid.to_string())?;
     let mut start = droplet.start(instance, stack);
-    let variables = run.env.iter().map(|(name, value)| format!("{name}={value}"));
+    let variables = run
+        .env
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"));
     start.env.0.extend(variables);
     Ok(start)
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use placement::Kind;
 use serde_json::{Value, json};
 use shared::wire::{
-    Acceptance, Advert, CellStart, Event, Instances, InstanceState, Stop, Work, instance_id,
+    Acceptance, Advert, CellStart, Event, InstanceState, Instances, Stop, Work, instance_id,
 };
 
 use super::{
@@ -190,13 +190,20 @@ fn a_start_is_sent_acknowledged_listed_and_stopped() {
     let sent = &world.sent[0].1;
     assert_eq!(
         (&sent["version"], &sent["env"], &sent["stack"]),
-        (&json!("vendue-0-r0-w-1"), &json!(["A=b"]), &json!("cflinuxfs2"))
+        (
+            &json!("vendue-0-r0-w-1"),
+            &json!(["A=b"]),
+            &json!("cflinuxfs2")
+        )
     );
-    assert_eq!(sent["limits"], json!({"mem": 256, "disk": 512, "fds": 16_384}));
+    assert_eq!(
+        sent["limits"],
+        json!({"mem": 256, "disk": 512, "fds": 16_384})
+    );
     world.pass(150);
     assert_eq!(world.sent[1].0, "dea.find.droplet");
     let instance = world.says("vendue-0-r0-w-1", "RUNNING");
-    let (_, answer) = &world.answers[&1];
+    let (_, answer) = world.answers[&1].clone();
     assert_eq!((answer.accepted.len(), answer.refused.len()), (1, 0));
     assert_eq!(answer.available.memory_mb, 768);
     world.pass(200);
@@ -206,7 +213,10 @@ fn a_start_is_sent_acknowledged_listed_and_stopped() {
         (advert.cell.available.memory_mb, advert.cell.droplets_only),
         (768, true)
     );
-    assert_eq!(world.listed(), [(InstanceState::Running, Some("w-1".into()))]);
+    assert_eq!(
+        world.listed(),
+        [(InstanceState::Running, Some("w-1".into()))]
+    );
     // a repeat is accepted without being sent
     let sent = world.sent.len();
     world.start(2, |_| ());
@@ -224,7 +234,11 @@ fn a_start_is_sent_acknowledged_listed_and_stopped() {
     assert_eq!(world.sent.last().unwrap().0, "dea.stop");
     world.beat(&[]);
     assert_eq!(world.listed()[0].0, InstanceState::Exited);
-    let kinds: Vec<&str> = world.events.iter().map(|event| event.kind.as_str()).collect();
+    let kinds: Vec<&str> = world
+        .events
+        .iter()
+        .map(|event| event.kind.as_str())
+        .collect();
     assert_eq!(kinds, ["running", "stopped"]);
     world.start(3, |_| ());
     assert_eq!(world.refused(3), "stopped");
@@ -256,8 +270,10 @@ fn a_start_without_a_sign_is_answered_in_800_ms_and_settled_by_a_heartbeat() {
     world.pass(9_000);
     world.advertise("d1", &json!({}));
     world.pass(5_000);
-    world.beat(&[json!({"droplet": APP, "version": version, "instance": "c0ffee", "index": 0,
-        "state": "RUNNING", "state_timestamp": 1.5})]);
+    world.beat(&[
+        json!({"droplet": APP, "version": version, "instance": "c0ffee", "index": 0,
+        "state": "RUNNING", "state_timestamp": 1.5}),
+    ]);
     assert_eq!(world.events.last().unwrap().kind, "crashed");
 }
 
@@ -271,9 +287,18 @@ fn what_a_dea_cannot_run_is_refused_without_being_sent() {
             "the cell runs only droplets",
         ),
         (|s| s.incarnation = uuid::Uuid::nil().into(), "restarted"),
-        (|s| s.expires_ms = shared::clock::CellTime::from_ms(5), "stale"),
-        (|s| s.work[0].memory_mb = 2_000, "insufficient resources: memory"),
-        (|s| s.work[0].disk_mb = 9_000, "insufficient resources: disk"),
+        (
+            |s| s.expires_ms = shared::clock::CellTime::from_ms(5),
+            "stale",
+        ),
+        (
+            |s| s.work[0].memory_mb = 2_000,
+            "insufficient resources: memory",
+        ),
+        (
+            |s| s.work[0].disk_mb = 9_000,
+            "insufficient resources: disk",
+        ),
         (
             |s| {
                 s.work[0].run =
@@ -288,7 +313,10 @@ fn what_a_dea_cannot_run_is_refused_without_being_sent() {
             },
             "run.droplet.services: a text is not allowed; expected a list",
         ),
-        (|s| s.work[0].kind = Kind::Task, "the cell runs only droplets"),
+        (
+            |s| s.work[0].kind = Kind::Task,
+            "the cell runs only droplets",
+        ),
     ];
     for (ticket, (change, reason)) in (1..).zip(cases) {
         world.start(ticket, change);
@@ -297,7 +325,9 @@ fn what_a_dea_cannot_run_is_refused_without_being_sent() {
     world.advertise("d1", &json!({APP: 3}));
     world.start(20, |s| s.work[0].believed = Some(2));
     assert_eq!(world.refused(20), "changed");
-    world.cells.serve(world.now_ms, "dea-0", CellService::Cordoned);
+    world
+        .cells
+        .serve(world.now_ms, "dea-0", CellService::Cordoned);
     world.start(21, |_| ());
     assert_eq!(world.refused(21), "cordoned");
     assert!(world.sent.is_empty());
@@ -318,7 +348,10 @@ fn a_restarted_bridge_is_the_same_cells_as_before() {
     again.advertise("d1", &json!({APP: 1}));
     assert!(again.adverts.is_empty());
     again.beat(&[instance]);
-    assert_eq!(again.listed(), [(InstanceState::Running, Some("w-1".into()))]);
+    assert_eq!(
+        again.listed(),
+        [(InstanceState::Running, Some("w-1".into()))]
+    );
     again.pass(200);
     let after = &again.adverts["dea-0"];
     assert_eq!(after.incarnation, before.incarnation);
@@ -328,7 +361,11 @@ fn a_restarted_bridge_is_the_same_cells_as_before() {
     again.advertise("d0", &json!({}));
     assert_eq!(again.adverts.len(), 1);
     again.pass(3_000);
-    assert_eq!(again.adverts.len(), 2, "the other one is a cell, too, by now");
+    assert_eq!(
+        again.adverts.len(),
+        2,
+        "the other one is a cell, too, by now"
+    );
     assert_eq!(again.cells.bridge().dea_of("dea-1"), Some("d0"));
 }
 
@@ -390,7 +427,11 @@ fn no_text_of_what_is_to_run_shows_credentials() {
         },
         "s",
     );
-    for text in [format!("{work:?}"), format!("{droplet:?}"), format!("{start:?}")] {
+    for text in [
+        format!("{work:?}"),
+        format!("{droplet:?}"),
+        format!("{start:?}"),
+    ] {
         assert!(!text.contains("secret"), "{text}");
     }
     let again = crate::dea::DropletRun::of_start(&start).to_droplet();

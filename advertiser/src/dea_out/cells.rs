@@ -425,8 +425,7 @@ impl OutCells {
         let Some(cell) = self.cells.get(&list.cell) else {
             return;
         };
-        let listed: BTreeSet<String> =
-            list.instances.iter().map(|i| key_of(i.instance)).collect();
+        let listed: BTreeSet<String> = list.instances.iter().map(|i| key_of(i.instance)).collect();
         let old = |at_ms: u64| at_ms + ON_ITS_WAY_MS < now_ms;
         let gone = cell.accepted.iter();
         let gone = gone.filter(|(key, at_ms)| old(**at_ms) && !listed.contains(*key));
@@ -456,7 +455,11 @@ fn room(cell: &Cell) -> FacadeRoom {
     let takes_work = !cell.evacuating;
     FacadeRoom {
         memory: cell.total.memory_mb,
-        available_memory: if takes_work { cell.available.memory_mb } else { 0 },
+        available_memory: if takes_work {
+            cell.available.memory_mb
+        } else {
+            0
+        },
         available_disk: if takes_work {
             cell.available.disk_mb
         } else {

@@ -12,9 +12,7 @@ use shared::{
     nats::{Bus, BusError, PermissionViolation, is_no_responders, new_inbox},
     permissions::{Permissions, Role},
     shutdown::CancellationToken,
-    wire::{
-        Acceptance, Envelope, Event, InstancesAnswer, kind, parse, parse_cell, read, to_bytes,
-    },
+    wire::{Acceptance, Envelope, Event, InstancesAnswer, kind, parse, parse_cell, read, to_bytes},
 };
 use tokio::time::{sleep_until, timeout};
 
@@ -76,7 +74,13 @@ pub(super) async fn run(
     let _ = timeout(shared::nats::PUBLISH_TIMEOUT, cluster.client.flush()).await;
     let permissions = Role::Facade.permissions_for(&subjects, &config.name, &config.cells);
     let (name, cells) = (config.name.clone(), config.cells.len());
-    tracing::info!(name, cells, estate = estate.url, cluster = cluster.url, "ready");
+    tracing::info!(
+        name,
+        cells,
+        estate = estate.url,
+        cluster = cluster.url,
+        "ready"
+    );
     let mut shell = Shell {
         name,
         cells: OutCells::new(config, uuid::Uuid::new_v4()),

@@ -1,6 +1,6 @@
 //! Starts of a Cloud Controller, as cells are sent them.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use placement::Run;
 use shared::{
@@ -42,7 +42,12 @@ impl OutCells {
         let Some(instance) = instance_of(key) else {
             return;
         };
-        let mut work = Work::new(instance, &start.droplet, start.limits.mem, start.limits.disk);
+        let mut work = Work::new(
+            instance,
+            &start.droplet,
+            start.limits.mem,
+            start.limits.disk,
+        );
         work.index = start.index;
         let request = format!("{REQUEST_PREFIX}{}-{key}", self.config.name);
         work.request = RequestId::new(&request).ok();

@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use placement::{
     Cell, Explain, Job, Kind, Plan, PlanContext, Platform, Policy, Pool, RecentStart, Request,
-    Resources, Span, Trait,
+    Resources, Run, Span, Trait,
 };
 
 /// A small generator of our own (splitmix64), so that a seed means the same everywhere.

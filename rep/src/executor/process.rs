@@ -268,7 +268,9 @@ impl Spawner {
 
     fn spawn(&mut self, job: Job) -> Result<Started, String> {
         let run = job.work.run.clone().ok_or("nothing to run")?;
-        let port = run.needs_port().then(|| self.ports.take().ok_or("no port is free"));
+        let port = run
+            .needs_port()
+            .then(|| self.ports.take().ok_or("no port is free"));
         let port = port.transpose()?;
         let droplet = droplets::orders(&job.work, &run, port.as_ref(), &self.droplet_script)?;
         let user = self.users.take()?;

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context;
 use advertiser::dea::MAX_SLOTS;
+use anyhow::Context;
 use clap::Subcommand;
 use serde_json::json;
 use shared::{Subjects, permissions::Role};

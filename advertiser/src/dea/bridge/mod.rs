@@ -16,9 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use placement::{Cell, Invalid, check_name};
 
-use super::{
-    DeaFound, DeaStart, Estate, EstateChange, EstateInput, EstateOptions, Hidden,
-};
+use super::{DeaFound, DeaStart, Estate, EstateChange, EstateInput, EstateOptions, Hidden};
 pub use instances::BridgeInstanceState;
 use slot::Slot;
 use starts::Asking;

@@ -61,7 +61,8 @@ impl Bridge {
         }
         let mut named = beat.droplets.iter();
         let named = named.find_map(|instance| Self::slot_of(&instance.version));
-        if let Some(slot) = named.filter(|slot| self.slots.get(*slot).is_some_and(Option::is_none)) {
+        if let Some(slot) = named.filter(|slot| self.slots.get(*slot).is_some_and(Option::is_none))
+        {
             self.give(slot, &beat.dea);
         }
     }

@@ -27,12 +27,7 @@ struct DeaOutSettings {
     #[arg(long, env = "VENDUE_FACADE")]
     name: Option<String>,
     /// The cells of which DEAs are made; each must run droplets (its attribute `droplets`)
-    #[arg(
-        long,
-        env = "VENDUE_CELLS",
-        value_name = "CELL",
-        value_delimiter = ','
-    )]
+    #[arg(long, env = "VENDUE_CELLS", value_name = "CELL", value_delimiter = ',')]
     cells: Vec<String>,
     /// How often a DEA advertises [default: 5s]
     #[arg(long, value_name = "TIME", value_parser = span)]

@@ -12,7 +12,12 @@ use shared::nats::{Echo, NatsOptions, TlsOptions};
 #[allow(clippy::struct_field_names)] // each is the name of its flag
 pub(super) struct EstateArgs {
     /// Address of the NATS server of the DEAs: nats://USER:PASSWORD@HOST:PORT [default: nats://127.0.0.1:4222]
-    #[arg(long, env = "VENDUE_DEA_SERVER", value_name = "URL", hide_env_values = true)]
+    #[arg(
+        long,
+        env = "VENDUE_DEA_SERVER",
+        value_name = "URL",
+        hide_env_values = true
+    )]
     dea_server: Option<String>,
     /// As --context
     #[arg(long, env = "VENDUE_DEA_CONTEXT", value_name = "NAME")]
