@@ -137,13 +137,13 @@ impl World {
     /// The cell lists these, all running and of the facade's requests.
     fn list(&mut self, instances: &[InstanceId]) {
         let listed = |id: &InstanceId| {
-            let mut instance = testkit::instance(*id, "orders", 2);
+            let mut instance = testkit::lists::instance(*id, "orders", 2);
             instance.state = InstanceState::Running;
             instance.request = format!("dea-out-out-{}", key_of(*id)).parse().ok();
             (instance.address, instance.port) = (Some("10.0.0.7".into()), Some(61_001));
             instance
         };
-        let mut list = testkit::list("c1", instances.iter().map(listed).collect());
+        let mut list = testkit::lists::list("c1", instances.iter().map(listed).collect());
         list.incarnation = Incarnation::from_u128(1);
         let out = self.cells.listed(self.now_ms, &list);
         self.take(out);
@@ -167,7 +167,11 @@ fn a_cell_that_runs_droplets_is_a_dea() {
     assert_eq!(subjects, ["dea.start", "dea.advertise"]);
     let said = world.last("dea.advertise").clone();
     assert_eq!(
-        (&said["available_memory"], &said["available_disk"], &said["stacks"]),
+        (
+            &said["available_memory"],
+            &said["available_disk"],
+            &said["stacks"]
+        ),
         (&json!(1_024), &json!(4_096), &json!(["linux"]))
     );
     assert_eq!(said["placement_properties"], json!({"zone": "z1"}));
@@ -196,7 +200,10 @@ fn a_start_is_sent_to_the_cell_and_told_of_when_it_runs() {
     let mut world = World::new();
     let id = world.start();
     let work = world.starts[0].work[0].clone();
-    assert_eq!((work.app.as_str(), work.index, work.memory_mb), ("orders", 2, 256));
+    assert_eq!(
+        (work.app.as_str(), work.index, work.memory_mb),
+        ("orders", 2, 256)
+    );
     let droplet = work.run.unwrap().droplet.clone().unwrap();
     assert_eq!(droplet.0["start_command"], "./run");
     assert_eq!(droplet.0["environment"], json!(["A=b"]));
@@ -211,13 +218,22 @@ fn a_start_is_sent_to_the_cell_and_told_of_when_it_runs() {
     assert!(world.of("router.register").is_empty());
     world.list(&[id]);
     let route = world.last("router.register");
-    assert_eq!((&route["host"], &route["port"]), (&json!("10.0.0.7"), &json!(61_001)));
+    assert_eq!(
+        (&route["host"], &route["port"]),
+        (&json!("10.0.0.7"), &json!(61_001))
+    );
     assert_eq!(route["uris"], json!(["orders.example.test"]));
     let beat = world.last("dea.heartbeat").to_string();
     let beat = DeaHeartbeat::read(beat.as_bytes()).unwrap().body;
     assert_eq!(beat.droplets[0].state, DeaInstanceState::Running);
-    assert_eq!((beat.droplets[0].version.as_str(), beat.droplets[0].index), ("v1", 2));
-    world.hear("dea.find.droplet", r#"{"droplet":"orders","include_stats":true}"#);
+    assert_eq!(
+        (beat.droplets[0].version.as_str(), beat.droplets[0].index),
+        ("v1", 2)
+    );
+    world.hear(
+        "dea.find.droplet",
+        r#"{"droplet":"orders","include_stats":true}"#,
+    );
     assert_eq!(world.last("_INBOX.x")["stats"]["host"], "10.0.0.7");
     world.hear("dea.stop", r#"{"droplet":"orders","indices":[2]}"#);
     assert_eq!(world.stops, [id]);
@@ -233,16 +249,29 @@ fn what_a_cell_refuses_or_does_not_answer_has_crashed() {
     let id = world.start();
     world.answer(&[], Some((id, "insufficient resources: memory")));
     let ended = world.last("droplet.exited");
-    assert_eq!(ended["exit_description"], "Not enough memory resource available.");
-    assert_eq!((&ended["reason"], &ended["exit_status"]), (&json!("CRASHED"), &json!(-1)));
+    assert_eq!(
+        ended["exit_description"],
+        "Not enough memory resource available."
+    );
+    assert_eq!(
+        (&ended["reason"], &ended["exit_status"]),
+        (&json!("CRASHED"), &json!(-1))
+    );
     let silent = world.start();
     let sent = world.starts.len();
     world.pass(7_000);
     assert_eq!(world.starts.len(), sent + 3, "it is sent again");
-    assert!(world.starts[sent..].iter().all(|s| s.work[0].instance == silent));
+    assert!(
+        world.starts[sent..]
+            .iter()
+            .all(|s| s.work[0].instance == silent)
+    );
     world.pass(2_000);
     assert_eq!(world.stops, [silent]);
-    assert_eq!(world.last("droplet.exited")["exit_description"], "the cell has not answered");
+    assert_eq!(
+        world.last("droplet.exited")["exit_description"],
+        "the cell has not answered"
+    );
     assert_eq!(world.cells.counters().unanswered, 1);
     // a late answer changes nothing
     world.answer(&[silent], None);
@@ -256,10 +285,16 @@ fn crashes_are_told_once_they_are_final_and_missed_ends_are_found() {
     world.answer(&[first], None);
     world.list(&[first]);
     world.event(kind::CRASHED, first, None);
-    assert!(world.of("droplet.exited").is_empty(), "it is started again on its cell");
+    assert!(
+        world.of("droplet.exited").is_empty(),
+        "it is started again on its cell"
+    );
     world.event(kind::CRASHED, first, Some("exit 3"));
     let ended = world.last("droplet.exited");
-    assert_eq!((&ended["exit_status"], &ended["exit_description"]), (&json!(3), &json!("exit 3")));
+    assert_eq!(
+        (&ended["exit_status"], &ended["exit_description"]),
+        (&json!(3), &json!("exit 3"))
+    );
     let second = world.start();
     world.answer(&[second], None);
     world.list(&[second]);

@@ -30,17 +30,27 @@ async fn droplets_are_placed_on_deas_found_again_and_stopped() {
     let placed = cluster.run(&["start", file]);
     placed.expect(0, &["placed"]);
     assert!(!format!("{placed:?}").contains("s3cret"));
-    cluster.run(&["wait", "orders", "--instances", "4"]).expect(0, &["4 running"]);
+    cluster
+        .run(&["wait", "orders", "--instances", "4"])
+        .expect(0, &["4 running"]);
     assert_eq!(estate.count(), 4);
     for start in estate.running().values() {
         assert_eq!(start.env.0, ["KEY=s3cret"]);
-        assert_eq!((start.stack.as_str(), start.limits.mem), ("cflinuxfs2", 256));
+        assert_eq!(
+            (start.stack.as_str(), start.limits.mem),
+            ("cflinuxfs2", 256)
+        );
     }
     let before = cluster.instances("orders", "running");
     let zones: Vec<&str> = before.iter().map(|(_, cell, _)| cell.as_str()).collect();
-    assert!(zones.iter().all(|cell| cell.starts_with("dea-")), "{zones:?}");
+    assert!(
+        zones.iter().all(|cell| cell.starts_with("dea-")),
+        "{zones:?}"
+    );
     // work that is no droplet goes to no DEA
-    let other = cluster.run(&["run", "other", "--memory", "16", "--disk", "16", "--", "true"]);
+    let other = cluster.run(&[
+        "run", "other", "--memory", "16", "--disk", "16", "--", "true",
+    ]);
     other.expect(3, &["runs anything but droplets"]);
     // the same request again starts nothing
     let state = cluster.json(&["explain", "orders"]);
@@ -51,7 +61,9 @@ async fn droplets_are_placed_on_deas_found_again_and_stopped() {
     let mut bridge = cluster.bridge(&estate.server.url());
     until("the new bridge to know what runs", || {
         let now = cluster.instances("orders", "running");
-        (now == before).then_some(()).ok_or(format!("{now:?} {before:?}"))
+        (now == before)
+            .then_some(())
+            .ok_or(format!("{now:?} {before:?}"))
     })
     .await;
     // one that crashes is told of
@@ -59,7 +71,9 @@ async fn droplets_are_placed_on_deas_found_again_and_stopped() {
     estate.order(&on, Order::Crash);
     until("the crash to be told", || {
         let crashed = cluster.instances("orders", "crashed");
-        (crashed.len() == 1).then_some(()).ok_or(format!("{crashed:?}"))
+        (crashed.len() == 1)
+            .then_some(())
+            .ok_or(format!("{crashed:?}"))
     })
     .await;
     cluster.run(&["stop", "orders"]).expect(0, &[]);
@@ -109,9 +123,13 @@ async fn a_dea_without_room_is_not_promised_twice_and_one_that_leaves_gets_nothi
     })
     .await;
     let file = cluster.file("orders.json", &droplet(2));
-    cluster.run(&["start", file.to_str().unwrap()]).expect(0, &["placed"]);
+    cluster
+        .run(&["start", file.to_str().unwrap()])
+        .expect(0, &["placed"]);
     let running = estate.running();
-    let ours = running.iter().filter(|(_, start)| start.droplet == "orders");
+    let ours = running
+        .iter()
+        .filter(|(_, start)| start.droplet == "orders");
     assert!(ours.clone().count() == 2 && ours.into_iter().all(|((on, _), _)| on == "d1"));
     // what is lost with its DEA is told of once nothing was heard of it for 30 s
     estate.order("d1", Order::Vanish);

@@ -81,7 +81,13 @@ impl Cluster {
         let of_state = all.iter().filter(|instance| instance["state"] == state);
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let mut found: Vec<_> = of_state
-            .map(|i| (i["index"].as_u64().unwrap(), text(&i["cell"]), text(&i["instance"])))
+            .map(|i| {
+                (
+                    i["index"].as_u64().unwrap(),
+                    text(&i["cell"]),
+                    text(&i["instance"]),
+                )
+            })
             .collect();
         found.sort();
         found

@@ -77,7 +77,9 @@ impl Said {
             let mut messages = select_all(all);
             while let Some(message) = messages.next().await {
                 let body = serde_json::from_slice(&message.payload).unwrap_or_default();
-                to.0.lock().unwrap().push((message.subject.to_string(), body));
+                to.0.lock()
+                    .unwrap()
+                    .push((message.subject.to_string(), body));
             }
         });
         (said, task)
@@ -86,7 +88,8 @@ impl Said {
     fn last(&self, subject: &str) -> Option<Value> {
         let said = self.0.lock().unwrap();
         let mut said = said.iter().rev();
-        said.find(|(on, _)| on == subject).map(|(_, body)| body.clone())
+        said.find(|(on, _)| on == subject)
+            .map(|(_, body)| body.clone())
     }
 
     /// Waits for a message whose last of its kind is as wanted.
@@ -113,10 +116,26 @@ async fn a_cloud_controller_starts_finds_and_stops_a_droplet_on_a_cell() {
     let _rep = cluster.rep("c1");
     cluster.cells(1).await;
     let url = estate.url();
-    let intervals = ["--advertise", "500ms", "--heartbeat", "500ms", "--register", "1s"];
-    let args = ["advertiser", "dea-out", "--cells", "c1", "--dea-server", url.as_str()];
+    let intervals = [
+        "--advertise",
+        "500ms",
+        "--heartbeat",
+        "500ms",
+        "--register",
+        "1s",
+    ];
+    let args = [
+        "advertiser",
+        "dea-out",
+        "--cells",
+        "c1",
+        "--dea-server",
+        url.as_str(),
+    ];
     let mut facades = cluster.role(&[&args[..], &intervals].concat());
-    let dea = said.wait("dea.advertise", |ad| ad["available_memory"] == 1_024).await;
+    let dea = said
+        .wait("dea.advertise", |ad| ad["available_memory"] == 1_024)
+        .await;
     assert_eq!(dea["stacks"], json!(["cflinuxfs2"]));
     let dea = dea["id"].as_str().unwrap();
     let port = serve();
@@ -131,10 +150,18 @@ async fn a_cloud_controller_starts_finds_and_stops_a_droplet_on_a_cell() {
     let sent = cloud_controller.publish(subject.clone(), start.to_string().into());
     sent.await.unwrap();
     // its content is another one: it never runs
-    let ended = said.wait("droplet.exited", |ended| ended["droplet"] == "orders").await;
+    let ended = said
+        .wait("droplet.exited", |ended| ended["droplet"] == "orders")
+        .await;
     let why = ended["exit_description"].as_str().unwrap();
     assert!(why.contains("sha1") && !why.contains("s3cret"), "{why}");
-    let sha1 = why.split("sha1: ").nth(1).unwrap().split(';').next().unwrap();
+    let sha1 = why
+        .split("sha1: ")
+        .nth(1)
+        .unwrap()
+        .split(';')
+        .next()
+        .unwrap();
     let mut good = start.clone();
     good["sha1"] = json!(sha1);
     let sent = cloud_controller.publish(subject.clone(), good.to_string().into());
@@ -149,12 +176,20 @@ async fn a_cloud_controller_starts_finds_and_stops_a_droplet_on_a_cell() {
     let question = json!({"droplet": "orders", "states": ["RUNNING"]}).to_string();
     let found = cloud_controller.request("dea.find.droplet", question.into());
     let found: Value = serde_json::from_slice(&found.await.unwrap().payload).unwrap();
-    assert_eq!((&found["dea"], &found["version"]), (&json!(dea), &json!("v1")));
-    said.wait("dea.advertise", |ad| ad["available_memory"] == 768).await;
+    assert_eq!(
+        (&found["dea"], &found["version"]),
+        (&json!(dea), &json!("v1"))
+    );
+    said.wait("dea.advertise", |ad| ad["available_memory"] == 768)
+        .await;
     let stop = json!({"droplet": "orders"}).to_string();
-    cloud_controller.publish("dea.stop", stop.into()).await.unwrap();
+    cloud_controller
+        .publish("dea.stop", stop.into())
+        .await
+        .unwrap();
     said.wait("router.unregister", |_| true).await;
-    said.wait("dea.advertise", |ad| ad["available_memory"] == 1_024).await;
+    said.wait("dea.advertise", |ad| ad["available_memory"] == 1_024)
+        .await;
     facades.end();
     said.wait("dea.shutdown", |down| down["id"] == dea).await;
     listener.abort();
@@ -182,7 +217,9 @@ async fn an_app_is_moved_from_a_dea_to_a_cell_and_runs_at_every_moment() {
     let port = serve();
     app["run"]["droplet"]["uri"] = json!(format!("http://me:s3cret@127.0.0.1:{port}/d"));
     let file = cluster.file("orders.json", &app);
-    cluster.run(&["app", "put", file.to_str().unwrap(), "--wait"]).expect(0, &[]);
+    cluster
+        .run(&["app", "put", file.to_str().unwrap(), "--wait"])
+        .expect(0, &[]);
     assert_eq!(estate.count(), 1);
     let shown = cluster.run(&["app", "show", "orders", "--output", "json"]);
     shown.expect(0, &["(hidden)"]);
@@ -198,10 +235,14 @@ async fn an_app_is_moved_from_a_dea_to_a_cell_and_runs_at_every_moment() {
             // looked at after the other side: at no moment nothing runs on both
             let on_dea = estate.count();
             assert!(there || on_dea == 1, "nothing runs: {on_cell:?}");
-            (there && on_dea == 0).then_some(()).ok_or(format!("{on_cell:?} {on_dea}"))
+            (there && on_dea == 0)
+                .then_some(())
+                .ok_or(format!("{on_cell:?} {on_dea}"))
         })
         .await;
     };
-    tokio::time::timeout(Duration::from_secs(120), moved).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(120), moved)
+        .await
+        .unwrap();
     cluster.run(&["app", "wait", "orders"]).expect(0, &[]);
 }
