@@ -166,7 +166,7 @@ impl World {
 /// An instance of a droplet of 256 MB.
 fn work(request: &str, index: u32) -> Work {
     let instance = instance_id(request, APP, Kind::Lrp, index);
-    let run = json!({"droplet": {"uri": "http://me:secret@a/d", "environment": {"A": "b"}}});
+    let run = json!({"droplet": {"uri": "http://me:s3cret@a/d", "environment": {"A": "b"}}});
     Work {
         index,
         request: Some(request.parse().unwrap()),
@@ -308,7 +308,7 @@ fn what_a_dea_cannot_run_is_refused_without_being_sent() {
         ),
         (
             |s| {
-                let droplet = json!({"droplet": {"uri": "x", "services": "secret"}});
+                let droplet = json!({"droplet": {"uri": "x", "services": "s3cret"}});
                 s.work[0].run = Some(serde_json::from_value(droplet).unwrap());
             },
             "run.droplet.services: a text is not allowed; expected a list",
@@ -432,7 +432,7 @@ fn no_text_of_what_is_to_run_shows_credentials() {
         format!("{droplet:?}"),
         format!("{start:?}"),
     ] {
-        assert!(!text.contains("secret"), "{text}");
+        assert!(!text.contains("s3cret"), "{text}");
     }
     let again = crate::dea::DropletRun::of_start(&start).to_droplet();
     let again = crate::dea::DropletRun::of(&again).unwrap();
