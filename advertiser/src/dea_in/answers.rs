@@ -56,7 +56,7 @@ impl Shell {
         }
         // not to a broadcast: every cell would say it
         if let Some(cell) = self.subjects.cell_of(subject)
-            && let Some(to) = self.answer_to(message, &cell.to_owned())
+            && let Some(to) = self.answer_to(message, cell)
         {
             self.to_cluster.error(to, &error);
         }

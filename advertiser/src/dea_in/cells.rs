@@ -22,7 +22,7 @@ const INTERVAL_MS: u64 = 5_000;
 /// … and that is valid for this long. A DEA of which nothing is heard for 30 s is withdrawn.
 pub(super) const TTL_MS: u64 = 15_000;
 /// What has changed is advertised after this.
-const ON_CHANGE_MS: u64 = 100;
+const CHANGED_MS: u64 = 100;
 /// Between two heartbeats of a cell.
 pub(super) const HEARTBEAT_MS: u64 = 10_000;
 /// Ended instances of a cell that are listed, …
@@ -305,7 +305,7 @@ impl DeaCells {
         if let Some(cell) = self.cells.get_mut(name) {
             cell.seq += 1;
             cell.is_advertised = false;
-            cell.due_ms = cell.due_ms.min(now_ms + ON_CHANGE_MS);
+            cell.due_ms = cell.due_ms.min(now_ms + CHANGED_MS);
         }
     }
 

@@ -280,7 +280,8 @@ fn a_start_without_a_sign_is_answered_in_800_ms_and_settled_by_a_heartbeat() {
 #[test]
 fn what_a_dea_cannot_run_is_refused_without_being_sent() {
     let mut world = world();
-    let cases: [(fn(&mut CellStart), &str); 9] = [
+    type Change = fn(&mut CellStart);
+    let cases: [(Change, &str); 9] = [
         (|s| s.work[0].run = None, "the cell runs only droplets"),
         (
             |s| s.work[0].run = Some(serde_json::from_value(json!({"command": ["x"]})).unwrap()),

@@ -3,17 +3,17 @@
 //! A state machine without clock and I/O. A cell gets a facade, and so a DEA with a new id, when it is first heard, when it has another
 //! incarnation, and when it takes work again after it was emptied.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use placement::Cell;
 use shared::{
     Incarnation, InstanceId,
     clock::millis,
-    wire::{Event, Instance, InstanceState, InstancesAnswer, Stop, kind},
+    wire::{Stop, Work},
 };
 use uuid::Uuid;
 
-use super::{DeaOutConfig, starts::Sent};
+use super::DeaOutConfig;
 use crate::dea::{
     Facade, FacadeEvent, FacadeInput, FacadeOptions, FacadeOutput, FacadeRoom, Hidden,
 };
@@ -29,8 +29,8 @@ pub(crate) enum OutOutput {
         subject: String,
         body: Hidden<Vec<u8>>,
     },
-    /// From now on messages on this subject are for the cell.
-    Listen { subject: String, cell: String },
+    /// From now on messages on this subject are for the facades.
+    Listen { subject: String },
     /// Start an instance on a cell; the answer is for [`OutCells::answered`].
     Start { cell: String, body: Hidden<Vec<u8>> },
     /// Stop instances on a cell.
@@ -51,13 +51,23 @@ pub(super) struct OutCell {
     /// How many facades it had.
     lives: u64,
     /// Where its instances are reached; empty until one has said it.
-    address: String,
+    pub(super) address: String,
     /// Ports of instances that run and cannot be told before the address is known.
-    waits_for_address: BTreeMap<String, Option<u16>>,
+    pub(super) waits_for_address: BTreeMap<String, Option<u16>>,
     /// What was sent and not answered.
     pub(super) sent: BTreeMap<String, Sent>,
     /// What the cell has accepted and has not ended, with the time of that.
     pub(super) accepted: BTreeMap<String, u64>,
+}
+
+/// A start that the cell has not answered.
+#[derive(Debug)]
+pub(super) struct Sent {
+    pub(super) app: String,
+    pub(super) work: Work,
+    /// How often it was sent.
+    pub(super) times: u32,
+    pub(super) due_ms: u64,
 }
 
 /// What was counted.
@@ -213,10 +223,7 @@ impl OutCells {
         options.register_ms = self.config.register_ms;
         if let Ok((facade, told)) = Facade::new(options, room, now_ms) {
             let listens = facade.subjects().into_iter();
-            out.extend(listens.map(|subject| OutOutput::Listen {
-                subject,
-                cell: name.clone(),
-            }));
+            out.extend(listens.map(|subject| OutOutput::Listen { subject }));
             known.facade = Some(facade);
             self.carry_out(now_ms, &name, told, out);
         }
@@ -303,142 +310,6 @@ impl OutCells {
         }
     }
 
-    /// What a cell tells of instances.
-    pub(crate) fn event(&mut self, now_ms: u64, name: &str, event: &Event) -> Vec<OutOutput> {
-        let mut out = Vec::new();
-        for about in &event.instances {
-            let Some(key) = about.instance.map(key_of) else {
-                continue;
-            };
-            match event.kind.as_str() {
-                kind::RUNNING => self.runs(now_ms, name, &key, about.port, &mut out),
-                kind::STOPPED => self.ended(now_ms, name, &key, FacadeEvent::Stopped, &mut out),
-                kind::CRASHED | kind::EXITED if about.is_final => {
-                    let crashed = FacadeEvent::Crashed {
-                        exit_status: exit_status(about.ended.as_deref()),
-                        description: about.ended.clone().unwrap_or_default(),
-                    };
-                    self.ended(now_ms, name, &key, crashed, &mut out);
-                }
-                _ => {}
-            }
-        }
-        out
-    }
-
-    /// An instance runs. Routers are told where, so that this waits until the address of the cell is known.
-    fn runs(
-        &mut self,
-        now_ms: u64,
-        name: &str,
-        key: &str,
-        port: Option<u16>,
-        out: &mut Vec<OutOutput>,
-    ) {
-        let Some(cell) = self.cells.get_mut(name) else {
-            return;
-        };
-        if !cell.accepted.contains_key(key) && !cell.sent.contains_key(key) {
-            return;
-        }
-        if cell.address.is_empty() && port.is_some() {
-            cell.waits_for_address.insert(key.to_owned(), port);
-            return;
-        }
-        self.accepted(now_ms, name, key, out);
-        self.happened(now_ms, name, key, FacadeEvent::Running(port), out);
-    }
-
-    fn ended(
-        &mut self,
-        now_ms: u64,
-        name: &str,
-        key: &str,
-        event: FacadeEvent,
-        out: &mut Vec<OutOutput>,
-    ) {
-        if let Some(cell) = self.cells.get_mut(name) {
-            cell.accepted.remove(key);
-            cell.sent.remove(key);
-            cell.waits_for_address.remove(key);
-        }
-        self.happened(now_ms, name, key, event, out);
-    }
-
-    /// What a cell runs, in one message of its heartbeat.
-    pub(crate) fn listed(&mut self, now_ms: u64, list: &InstancesAnswer) -> Vec<OutOutput> {
-        let mut out = Vec::new();
-        let name = list.cell.as_str();
-        let Some(cell) = self.cells.get_mut(name) else {
-            return out;
-        };
-        if cell.incarnation != list.incarnation {
-            return out;
-        }
-        let address = list.instances.iter().find_map(|i| i.address.clone());
-        if let Some(address) = address.filter(|address| *address != cell.address) {
-            cell.address.clone_from(&address);
-            let waiting = std::mem::take(&mut cell.waits_for_address);
-            self.tell(now_ms, name, FacadeInput::Address(&address), &mut out);
-            for (key, port) in waiting {
-                self.runs(now_ms, name, &key, port, &mut out);
-            }
-        }
-        for instance in &list.instances {
-            self.one_listed(now_ms, name, instance, &mut out);
-        }
-        if list.parts == 1 {
-            self.unlisted(now_ms, list, &mut out);
-        }
-        out
-    }
-
-    fn one_listed(
-        &mut self,
-        now_ms: u64,
-        name: &str,
-        instance: &Instance,
-        out: &mut Vec<OutOutput>,
-    ) {
-        let key = key_of(instance.instance);
-        let own = format!("{REQUEST_PREFIX}{}-", self.config.name);
-        let request = instance.request.as_ref();
-        if !request.is_some_and(|request| request.as_str().starts_with(&own)) {
-            return;
-        }
-        let cell = self.cells.get(name);
-        let facade = cell.and_then(|cell| cell.facade.as_ref());
-        if facade.is_none_or(|facade| facade.app_of(&key).is_none()) {
-            // of an earlier run, or of a DEA that is no more: nobody in the estate knows of it
-            if instance.state != InstanceState::Stopping {
-                self.counters.left_over += 1;
-                out.push(stop_of(name, &instance.app, instance.instance));
-            }
-        } else if instance.state == InstanceState::Running {
-            self.runs(now_ms, name, &key, instance.port, out);
-        }
-    }
-
-    /// What was accepted a while ago and is in no complete list has ended, and its event was missed.
-    fn unlisted(&mut self, now_ms: u64, list: &InstancesAnswer, out: &mut Vec<OutOutput>) {
-        const ON_ITS_WAY_MS: u64 = 5_000;
-        let Some(cell) = self.cells.get(&list.cell) else {
-            return;
-        };
-        let listed: BTreeSet<String> = list.instances.iter().map(|i| key_of(i.instance)).collect();
-        let old = |at_ms: u64| at_ms + ON_ITS_WAY_MS < now_ms;
-        let gone = cell.accepted.iter();
-        let gone = gone.filter(|(key, at_ms)| old(**at_ms) && !listed.contains(*key));
-        let gone: Vec<String> = gone.map(|(key, _)| key.clone()).collect();
-        for key in gone {
-            let lost = FacadeEvent::Crashed {
-                exit_status: -1,
-                description: "the cell no longer has it".to_owned(),
-            };
-            self.ended(now_ms, &list.cell, &key, lost, out);
-        }
-    }
-
     /// All DEAs shut down: they say so, and what was started through them is stopped.
     pub(crate) fn shut_down(&mut self, now_ms: u64) -> Vec<OutOutput> {
         let mut out = Vec::new();
@@ -489,12 +360,6 @@ pub(super) fn stop_of(cell: &str, app: &str, instance: InstanceId) -> OutOutput 
             claim: None,
         }),
     }
-}
-
-/// The exit code in how a cell says that an instance ended: `exit 1`.
-fn exit_status(ended: Option<&str>) -> i64 {
-    let code = ended.and_then(|text| text.strip_prefix("exit "));
-    code.and_then(|code| code.parse().ok()).unwrap_or(-1)
 }
 
 /// A ttl as it is sent.

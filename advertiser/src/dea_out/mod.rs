@@ -7,6 +7,7 @@ mod shell;
 mod starts;
 #[cfg(test)]
 mod tests;
+mod told;
 
 use std::collections::BTreeSet;
 

@@ -216,7 +216,7 @@ impl Shell {
         for output in out {
             match output {
                 OutOutput::ToEstate { subject, body } => self.to_estate.publish(subject, body.0),
-                OutOutput::Listen { subject, .. } => self.listen(subject).await,
+                OutOutput::Listen { subject } => self.listen(subject).await,
                 OutOutput::Start { cell, body } => {
                     let subject = self.subjects.cell(&cell, "start");
                     self.to_cluster.ask(subject, &self.inbox, body.0);

@@ -10,7 +10,7 @@ use shared::{
 };
 use uuid::Uuid;
 
-use super::cells::{OutCells, OutOutput, REQUEST_PREFIX, instance_of, key_of, stop_of};
+use super::cells::{OutCells, OutOutput, REQUEST_PREFIX, Sent, instance_of, key_of, stop_of};
 use crate::dea::{DeaStart, DropletRun, FacadeEvent, FacadeInput, FacadeRoom, Hidden};
 
 /// Without an answer a start is sent again after this. It is the same start to the cell.
@@ -19,15 +19,6 @@ const AGAIN_MS: u64 = 2_000;
 const TIMES: u32 = 4;
 /// How long a cell may accept it, by the cell's own clock.
 const EXPIRES: Duration = Duration::from_secs(5);
-
-/// A start that the cell has not answered.
-#[derive(Debug)]
-pub(super) struct Sent {
-    pub(super) app: String,
-    work: Work,
-    times: u32,
-    pub(super) due_ms: u64,
-}
 
 impl OutCells {
     /// Sends an instance of a Cloud Controller to the cell.

@@ -52,7 +52,7 @@ impl World {
                     let body = serde_json::from_slice(&body.0).unwrap();
                     self.said.push((subject, body));
                 }
-                OutOutput::Listen { subject, .. } => self.own = subject,
+                OutOutput::Listen { subject } => self.own = subject,
                 OutOutput::Start { cell, body } => {
                     assert_eq!(cell, "c1");
                     self.starts.push(serde_json::from_slice(&body.0).unwrap());

@@ -13,7 +13,6 @@ use super::ports::Port;
 const DEFAULT_SCRIPT: &str = include_str!("droplet.sh");
 
 /// What a droplet adds to an instance.
-#[derive(Debug)]
 pub(super) struct DropletOrders {
     pub(super) command: Vec<String>,
     /// Later ones replace earlier ones.
@@ -37,6 +36,10 @@ pub(super) fn orders(
         return Ok(None);
     };
     let droplet = DropletRun::of(droplet).map_err(|invalid| invalid.to_string())?;
+    let is_sha1 = |text: &str| text.len() == 40 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    if droplet.sha1.as_deref().is_some_and(|sha1| !is_sha1(sha1)) {
+        return Err("run.droplet.sha1: no SHA-1; expected 40 hexadecimal digits".to_owned());
+    }
     let instance = DropletInstance {
         app: &work.app,
         index: work.index,
@@ -50,7 +53,7 @@ pub(super) fn orders(
     Ok(Some(DropletOrders {
         command: ["/bin/sh", "-c", script].map(str::to_owned).into(),
         variables,
-        // a SHA-1 is told from a SHA-256 by its length; without either nothing is compared
+        // a SHA-1 is told from a SHA-256 by its length; without one nothing is compared
         source: RunSource {
             url: droplet.uri.0.clone(),
             sha256: droplet.sha1.clone().unwrap_or_default(),

@@ -1,7 +1,7 @@
 //! One process per instance, each under its own supervisor (see [`crate::supervisor`]).
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     ffi::{OsStr, OsString},
     fs, io,
     os::unix::{
@@ -34,7 +34,7 @@ use super::{
     home::Home,
     jobs::next_job,
     logs::Logs,
-    ports::Ports,
+    ports::{Port, Ports},
     probe::Prober,
     users::{User, Users},
 };
@@ -278,20 +278,8 @@ impl Spawner {
         let name = format!("{}-{}", job.work.instance, job.attempt);
         let directory = self.home.path().join(&name);
         let memory_mb = self.limits.memory_if_zero.limit_mb(job.work.memory_mb);
-        let variables = environment(
-            &self.cell,
-            &self.zone,
-            &job.work,
-            port.as_ref(),
-            memory_mb,
-            &directory,
-        );
-        let variables = variables.and_then(|mut variables| {
-            let of_droplet = droplet.iter().flat_map(|droplet| &droplet.variables);
-            variables.extend(of_droplet.map(|(name, value)| (name.into(), value.into())));
-            variables.extend(self.secrets.variables(&run)?);
-            Ok(variables)
-        });
+        let of_instance = (port.as_ref(), memory_mb, directory.as_path());
+        let variables = self.variables(&job.work, &run, droplet.as_ref(), of_instance);
         let environment = variables.inspect_err(|_| nothing_is_left(user.as_ref()))?;
         let max_processes = u64::from(self.limits.max_processes);
         let group = self.groups.group(&name, memory_mb, max_processes);
@@ -339,6 +327,22 @@ impl Spawner {
             directory: orders.directory,
             user,
         })
+    }
+
+    /// The environment: what the cell sets, then what a droplet needs, then secrets.
+    fn variables(
+        &self,
+        work: &Work,
+        run: &Run,
+        droplet: Option<&DropletOrders>,
+        (port, memory_mb, directory): (Option<&Port>, u64, &Path),
+    ) -> Result<BTreeMap<OsString, OsString>, String> {
+        let (cell, zone) = (&self.cell, &self.zone);
+        let mut variables = environment(cell, zone, work, port, memory_mb, directory)?;
+        let of_droplet = droplet.iter().flat_map(|droplet| &droplet.variables);
+        variables.extend(of_droplet.map(|(name, value)| (name.into(), value.into())));
+        variables.extend(self.secrets.variables(run)?);
+        Ok(variables)
     }
 
     fn source(&self, run: &Run, droplet: Option<&DropletOrders>) -> Option<SourceOrders> {

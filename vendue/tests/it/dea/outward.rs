@@ -23,7 +23,7 @@ use crate::{
     roles::Role,
 };
 
-/// A droplet that is no archive, and its SHA-1.
+/// A droplet that is no archive.
 const SCRIPT: &str = "#!/bin/sh\nexec sleep 1000\n";
 
 /// Answers everything with the script; returns the port. It ends with the test.
@@ -103,6 +103,21 @@ impl Said {
     }
 }
 
+/// A start as a Cloud Controller sends it.
+fn start(port: u16, sha1: &str) -> String {
+    json!({"droplet": "orders", "name": "orders", "stack": "cflinuxfs2", "uris": ["orders.example.test"], "prod": false,
+        "sha1": sha1, "executableFile": "deprecated",
+        "executableUri": format!("http://me:s3cret@127.0.0.1:{port}/d"), "version": "v1", "services": [],
+        "limits": {"mem": 256, "disk": 64, "fds": 256}, "env": ["KEY=s3cret"], "cc_partition": "default", "console": false,
+        "debug": null, "start_command": "exec ./source", "health_check_timeout": null, "vcap_application": {}, "index": 0,
+        "egress_network_rules": []})
+    .to_string()
+}
+
+fn has_room(memory: i64) -> impl Fn(&Value) -> bool {
+    move |ad| ad["available_memory"] == memory
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cloud_controller_starts_finds_and_stops_a_droplet_on_a_cell() {
     let estate = NatsServer::start().await;
@@ -116,56 +131,43 @@ async fn a_cloud_controller_starts_finds_and_stops_a_droplet_on_a_cell() {
     let _rep = cluster.rep("c1");
     cluster.cells(1).await;
     let url = estate.url();
-    let intervals = [
+    let mut args = vec![
+        "advertiser",
+        "dea-out",
+        "--cells",
+        "c1",
+        "--dea-server",
+        &url,
+    ];
+    args.extend([
         "--advertise",
         "500ms",
         "--heartbeat",
         "500ms",
         "--register",
         "1s",
-    ];
-    let args = [
-        "advertiser",
-        "dea-out",
-        "--cells",
-        "c1",
-        "--dea-server",
-        url.as_str(),
-    ];
-    let mut facades = cluster.role(&[&args[..], &intervals].concat());
-    let dea = said
-        .wait("dea.advertise", |ad| ad["available_memory"] == 1_024)
-        .await;
+    ]);
+    let mut facades = cluster.role(&args);
+    let dea = said.wait("dea.advertise", has_room(1_024)).await;
     assert_eq!(dea["stacks"], json!(["cflinuxfs2"]));
     let dea = dea["id"].as_str().unwrap();
-    let port = serve();
-    let start = json!({"droplet": "orders", "name": "orders", "stack": "cflinuxfs2", "uris": ["orders.example.test"], "prod": false,
-        "sha1": "SHA1", "executableFile": "deprecated",
-        "executableUri": format!("http://me:s3cret@127.0.0.1:{port}/d"), "version": "v1", "services": [],
-        "limits": {"mem": 256, "disk": 64, "fds": 256}, "env": ["KEY=s3cret"], "cc_partition": "default", "console": false,
-        "debug": null, "start_command": "exec ./source", "health_check_timeout": null, "vcap_application": {}, "index": 0,
-        "egress_network_rules": []});
-    let cloud_controller = estate.client().await;
-    let subject = format!("dea.{dea}.start");
-    let sent = cloud_controller.publish(subject.clone(), start.to_string().into());
-    sent.await.unwrap();
+    let (port, cloud_controller) = (serve(), estate.client().await);
+    let send = async |subject: String, body: String| {
+        cloud_controller
+            .publish(subject, body.into())
+            .await
+            .unwrap();
+    };
+    send(format!("dea.{dea}.start"), start(port, &"0".repeat(40))).await;
     // its content is another one: it never runs
     let ended = said
         .wait("droplet.exited", |ended| ended["droplet"] == "orders")
         .await;
     let why = ended["exit_description"].as_str().unwrap();
     assert!(why.contains("sha1") && !why.contains("s3cret"), "{why}");
-    let sha1 = why
-        .split("sha1: ")
-        .nth(1)
-        .unwrap()
-        .split(';')
-        .next()
-        .unwrap();
-    let mut good = start.clone();
-    good["sha1"] = json!(sha1);
-    let sent = cloud_controller.publish(subject.clone(), good.to_string().into());
-    sent.await.unwrap();
+    let sha1 = why.split("sha1: ").nth(1).unwrap();
+    let sha1 = sha1.split(';').next().unwrap();
+    send(format!("dea.{dea}.start"), start(port, sha1)).await;
     let runs = |beat: &Value| {
         let all = beat["droplets"].as_array();
         all.is_some_and(|all| all.iter().any(|i| i["state"] == "RUNNING"))
@@ -180,16 +182,10 @@ async fn a_cloud_controller_starts_finds_and_stops_a_droplet_on_a_cell() {
         (&found["dea"], &found["version"]),
         (&json!(dea), &json!("v1"))
     );
-    said.wait("dea.advertise", |ad| ad["available_memory"] == 768)
-        .await;
-    let stop = json!({"droplet": "orders"}).to_string();
-    cloud_controller
-        .publish("dea.stop", stop.into())
-        .await
-        .unwrap();
+    said.wait("dea.advertise", has_room(768)).await;
+    send("dea.stop".into(), json!({"droplet": "orders"}).to_string()).await;
     said.wait("router.unregister", |_| true).await;
-    said.wait("dea.advertise", |ad| ad["available_memory"] == 1_024)
-        .await;
+    said.wait("dea.advertise", has_room(1_024)).await;
     facades.end();
     said.wait("dea.shutdown", |down| down["id"] == dea).await;
     listener.abort();
