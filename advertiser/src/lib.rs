@@ -16,5 +16,5 @@ mod outbox;
 mod shown;
 pub mod sim;
 
-pub use advertiser::{Advertiser, Due, Trigger};
+pub use advertiser::{Advertiser, Due, StateVersion, Trigger};
 pub use cadence::Cadence;

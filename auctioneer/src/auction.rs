@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use placement::{Decision, Job, PlanContext, Unplaced, Verdict};
+use placement::{Decision, FastMap, Job, PlanContext, Unplaced, Verdict};
 use shared::{
     VERSION,
     wire::{CellStart, Event, Outcome, Work, format_indices, kind, to_bytes},
@@ -14,7 +14,6 @@ use shared::{
 
 use crate::{
     dispatches::Dispatch,
-    fast_map::FastMap,
     feed::Debit,
     io::AuctioneerOutput,
     parts::Parts,

@@ -296,6 +296,7 @@ impl DeaCells {
             clock_ms: CellTime::from_ms(now_ms),
             ttl: Span(std::time::Duration::ZERO),
             recent: Vec::new(),
+            leaving: false,
             cell: gone,
         })));
     }

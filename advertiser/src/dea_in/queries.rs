@@ -57,6 +57,7 @@ impl DeaCells {
             clock_ms: CellTime::from_ms(now_ms),
             ttl: Span(std::time::Duration::from_millis(ttl_ms)),
             recent: cell.recent.iter().copied().collect(),
+            leaving: false,
             cell: shown,
         })
     }

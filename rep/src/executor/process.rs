@@ -354,6 +354,7 @@ impl Spawner {
             what: of_droplet.or_else(|| run.source.clone())?,
             cache,
             timeout_ms: millis(self.limits.source_timeout.0),
+            authorities: self.limits.source_ca.clone(),
         })
     }
 

@@ -98,6 +98,9 @@ pub(crate) struct RepSettings {
     /// How long an instance's source may take until it is fetched and unpacked [default: 2m]
     #[arg(long, value_name = "TIME", value_parser = span)]
     pub(super) source_timeout: Option<Span>,
+    /// File with authorities (PEM) that servers of sources may be of, beside those that the system trusts [default: none]
+    #[arg(long, value_name = "FILE")]
+    pub(super) source_ca: Option<PathBuf>,
     /// Shell script that starts an unpacked droplet [default: one that runs its start command, or its script `startup`]
     #[arg(long, value_name = "FILE")]
     pub(super) droplet_script: Option<PathBuf>,
@@ -214,6 +217,7 @@ impl RepSettings {
         let cache = self.source_cache.and_then(|mib| u64::try_from(mib).ok());
         set(&mut process.source_cache_mb, cache);
         set(&mut process.source_timeout, self.source_timeout);
+        process.source_ca = self.source_ca.take();
         process.droplet_script.clone_from(&self.droplet_script);
         set(&mut process.max_processes, self.max_processes);
         set(&mut process.max_files, self.max_files);
