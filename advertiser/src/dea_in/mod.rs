@@ -1,6 +1,6 @@
 //! `dea-in`: the DEAs of an estate as cells of a cluster.
 //!
-//! [`run`] moves the messages between two connections, that to the estate and that to the cluster; [`cells::DeaCells`] decides.
+//! [`run`] moves the messages between two connections, that to the estate and that to the cluster; `DeaCells` decides.
 
 mod answers;
 mod cells;

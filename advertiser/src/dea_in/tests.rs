@@ -18,6 +18,9 @@ use crate::dea::BridgeInput;
 const APP: &str = "5d1f7a52-6c7e-4b0f-9d8e-0a1b2c3d4e5f";
 const NOON: u64 = 1_700_000_000_000;
 
+/// What is different in a start.
+type Change = fn(&mut CellStart);
+
 struct World {
     cells: DeaCells,
     now_ms: u64,
@@ -280,7 +283,6 @@ fn a_start_without_a_sign_is_answered_in_800_ms_and_settled_by_a_heartbeat() {
 #[test]
 fn what_a_dea_cannot_run_is_refused_without_being_sent() {
     let mut world = world();
-    type Change = fn(&mut CellStart);
     let cases: [(Change, &str); 9] = [
         (|s| s.work[0].run = None, "the cell runs only droplets"),
         (

@@ -1,6 +1,6 @@
 //! `dea-out`: cells of a cluster as DEAs of an estate.
 //!
-//! [`run`] moves the messages between two connections; [`cells::OutCells`] decides, with a [`Facade`](crate::dea::Facade) for each cell.
+//! [`run`] moves the messages between two connections; `OutCells` decides, with a [`Facade`](crate::dea::Facade) for each cell.
 
 mod cells;
 mod shell;
