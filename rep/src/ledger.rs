@@ -21,6 +21,7 @@ use shared::wire::{
 };
 use shared::{AuctionId, Incarnation, InstanceId};
 
+pub(crate) use self::actions::SUPERVISOR_LOST;
 pub use self::{
     actions::{Action, CheckOf, EndReason, ExecutorOrder, ExecutorReport, InstanceChange, Limit},
     drain::Held,
@@ -412,6 +413,7 @@ impl Ledger {
             claim: work.claim.unwrap_or(auction),
             checks: None,
             duplicate: false,
+            began: false,
             work,
         };
         self.instances.insert(entry.work.instance, entry);

@@ -209,6 +209,10 @@ impl Processes {
         report
     }
 
+    pub(crate) fn take_tail(&self, instance: &InstanceId) -> Option<String> {
+        self.logs.take_tail(instance)
+    }
+
     pub(crate) fn log_lines(&self, wanted: &Wanted, most: usize) -> Vec<LogLine> {
         self.logs.last(wanted, most)
     }

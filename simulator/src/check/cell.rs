@@ -296,8 +296,8 @@ impl CellNode {
                     self.coming.insert((at_ms, work.instance, attempt, true));
                 }
             }
-            // nothing here is sent with a check
-            CellOutput::Execute(ExecutorOrder::Check { .. }) => {}
+            // nothing here is sent with a check, and no task is stored
+            CellOutput::Execute(ExecutorOrder::Check { .. }) | CellOutput::Result(_) => {}
             CellOutput::Execute(ExecutorOrder::End {
                 instance,
                 attempt,

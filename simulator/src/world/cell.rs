@@ -308,8 +308,8 @@ impl SimCell {
                 self.executor.execute(now_ms, &order);
             }
             CellOutput::Event(event) => published.push(Publication::Event(event)),
-            // names are unique here
-            CellOutput::AskNamesake => {}
+            // names are unique here, and no task is stored
+            CellOutput::AskNamesake | CellOutput::Result(_) => {}
         }
     }
 

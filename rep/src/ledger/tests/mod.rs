@@ -112,6 +112,7 @@ fn summary(ledger: &mut Ledger) -> Vec<String> {
             Some(reason) => format!("{kind}: {reason}"),
             None => (*kind).to_owned(),
         },
+        Action::Result(result) => format!("result: {}", result.ended),
     };
     ledger.take_actions().iter().map(summary).collect()
 }
