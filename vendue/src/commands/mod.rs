@@ -35,6 +35,7 @@ mod source;
 pub(crate) mod start;
 pub(crate) mod status;
 pub(crate) mod stop;
+pub(crate) mod task;
 pub(crate) mod up;
 pub(crate) mod version;
 pub(crate) mod wait;

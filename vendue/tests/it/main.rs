@@ -25,6 +25,7 @@ mod secure;
 mod security_page;
 mod sim;
 mod sources;
+mod tasks;
 mod tls;
 mod two_accounts;
 mod up;
