@@ -13,6 +13,7 @@ mod capacity;
 mod cell;
 mod context;
 mod decision;
+mod droplet;
 mod engine;
 mod fast;
 mod fast_map;
@@ -49,6 +50,7 @@ pub use decision::{
     Decision, Explain, Explanation, Plan, Rating, RatingReport, StageReport, Tally, Unplaced,
     Verdict,
 };
+pub use droplet::Droplet;
 pub use fast_map::{FastMap, FastSet};
 pub use health::{CheckKind, HealthCheck};
 pub use invalid::{Invalid, check_name};
