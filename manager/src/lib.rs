@@ -75,6 +75,7 @@ mod counters;
 mod decide;
 mod definition;
 mod differences;
+mod gone;
 mod ids;
 mod instances;
 mod io;
@@ -111,9 +112,9 @@ pub use parts::ManagerSettings;
 pub use rules::{CrashPolicy, UpdateOrder, UpdateRules};
 pub use shell::{BucketConfig, ManagerConfig, ManagerError, run};
 pub use stored::{
-    AppRecord, Before, FORMAT, HISTORY, HistoryRecord, LeaseRecord, MAX_FORMER, MAX_STORED_CRASHES,
-    MetaRecord, RolloutPhase, RolloutRecord, StateRecord, StoredKey, StoredWave, Unusable,
-    read_stored,
+    AppRecord, Before, FORMAT, GoneRecord, HISTORY, HistoryRecord, LeaseRecord, MAX_FORMER,
+    MAX_GONE, MAX_STORED_CRASHES, MetaRecord, RolloutPhase, RolloutRecord, StateRecord, StoredKey,
+    StoredWave, Unusable, read_stored,
 };
 pub use tasks::{
     KEPT_MS, MAX_DURABLE_INSTANCES, MAX_FAILURES, MAX_OPEN, MAX_RESULTS, MAX_STORED, Submitted,
