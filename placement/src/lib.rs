@@ -13,6 +13,7 @@ mod capacity;
 mod cell;
 mod context;
 mod decision;
+mod devices;
 mod engine;
 mod fast;
 mod fast_map;
@@ -45,6 +46,10 @@ pub use context::PlanContext;
 pub use decision::{
     Decision, Explain, Explanation, Plan, Rating, RatingReport, StageReport, Tally, Unplaced,
     Verdict,
+};
+pub use devices::{
+    DeviceNeed, DeviceSet, DeviceShare, DeviceShares, FreeDevices, MAX_DEVICE_SETS, MAX_DEVICES,
+    check_device_shares,
 };
 pub use health::{CheckKind, HealthCheck};
 pub use invalid::{Invalid, check_name};

@@ -59,20 +59,20 @@ fn debit_and_credit_are_opposites_for_every_resource() {
         ..Resources::new(10, 10, 3)
     };
     let mut left = full.clone();
-    left.debit(&request());
+    left.debit(&request(), None);
     let expected = Resources {
         cpu_millis: 5,
         extra: [("gpu".to_owned(), 1)].into(),
         ..Resources::new(6, 7, 2)
     };
     assert_eq!(left, expected);
-    left.credit(&request());
+    left.credit(&request(), None);
     assert_eq!(left, full);
     let mut unlimited = Resources {
         memory_mb: 10,
         ..Resources::default()
     };
-    unlimited.debit(&request());
+    unlimited.debit(&request(), None);
     assert_eq!((unlimited.disk_mb, unlimited.containers), (None, None));
     assert_eq!(unlimited.extra("gpu"), -1);
 }

@@ -27,7 +27,7 @@ use tokio::{runtime::Handle, sync::mpsc};
 
 use super::{
     ExecutorError,
-    environment::environment,
+    environment::{DeviceVariables, environment},
     follow::{EndSignal, Started, follow},
     groups::Groups,
     home::Home,
@@ -81,6 +81,7 @@ struct Job {
 struct Spawner {
     cell: String,
     zone: String,
+    devices: DeviceVariables,
     grace_ms: u64,
     limits: ProcessConfig,
     secrets: Secrets,
@@ -131,6 +132,7 @@ impl Processes {
         let spawner = Spawner {
             cell: config.cell.clone(),
             zone: config.zone.clone(),
+            devices: DeviceVariables::of(&config.total, &process.device_env),
             grace_ms: millis(config.grace.0),
             limits: process.clone(),
             secrets: Secrets::of(process.secrets.as_deref()),
@@ -278,6 +280,7 @@ impl Spawner {
             port.as_ref(),
             memory_mb,
             &directory,
+            &self.devices,
         );
         let variables = variables.and_then(|mut variables| {
             variables.extend(self.secrets.variables(&run)?);

@@ -166,7 +166,7 @@ mod tests {
         let mut recording = Recording::default();
         let mut cell = Cell::new("c1", placement::Resources::new(1000, 2000, 10));
         cell.attributes_mut().zone = "z1".into();
-        cell.debit(&Request::new("old", 100, 10));
+        cell.debit(&Request::new("old", 100, 10), None);
         let mut advert = json!(cell);
         advert["incarnation"] = json!(uuid::Uuid::nil());
         recording.advert(&to_bytes(&advert));
