@@ -16,6 +16,7 @@
 mod carry;
 mod cell;
 mod client;
+mod devices;
 mod drains;
 mod ending;
 mod faults;
@@ -43,6 +44,7 @@ use uuid::Uuid;
 use self::{
     cell::{Publication, SimCell},
     client::Client,
+    devices::DevicesGiven,
     ending::Ending,
     kept::Tally,
     managers::SimManager,
@@ -150,6 +152,7 @@ pub(crate) struct World<'s> {
     client: Client,
     samples: Samples,
     meter: Meter,
+    devices: DevicesGiven,
     aggregated: bool,
     /// In aggregated mode, echoes are simulated until then.
     alert_ms: u64,
@@ -241,6 +244,7 @@ impl<'s> World<'s> {
             client: Client::new(seed, !demands.is_empty()),
             samples: Samples::new(last_ms, scenario.duration_ms.is_some()),
             meter: Meter::new(Vec::new(), 0),
+            devices: DevicesGiven::default(),
             // where only the next advertisement shows a change, and for managers, every one must be simulated
             aggregated: last_ms > AGGREGATED_MS
                 && scenario.cadence.advertises_changes()

@@ -1,6 +1,6 @@
 //! Samples of the cells, equally spaced: at most 240 for any length of the run.
 
-use super::{WARM_UP_US, World};
+use super::{WARM_UP_US, World, devices::DevicesGiven};
 use crate::{
     measure::{Load, Meter, memory_distribution},
     outcome::Sample,
@@ -75,6 +75,8 @@ impl World<'_> {
     pub(super) fn measure_from_now(&mut self, largest_mb: i64) {
         let loads = (0..self.cells.len()).map(|c| self.load(c)).collect();
         self.meter = Meter::new(loads, largest_mb);
+        let cells = self.cells.iter();
+        self.devices = DevicesGiven::of(cells.map(|c| (c.ledger().cell(), c.down == 0)));
         self.samples.largest_mb = largest_mb;
         self.samples.distribution_before = self.distribution();
     }
@@ -98,6 +100,8 @@ impl World<'_> {
         if self.meter.cells()[c] != load {
             self.meter.advance((self.now_us - WARM_UP_US) / 1_000);
             self.meter.change(c, |known| *known = load);
+            let cell = &self.cells[c];
+            self.devices.look(c, cell.ledger().cell(), cell.down == 0);
         }
     }
 
