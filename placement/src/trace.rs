@@ -217,10 +217,10 @@ fn group(
 
 /// Takes in what another cell has free of a set of devices.
 fn merge(devices: &mut Option<FreeDevices>, other: Option<FreeDevices>) {
-    match (devices, other) {
+    match (devices.as_mut(), other) {
         (Some(devices), Some(other)) => devices.merge(other),
-        (devices @ None, other) => *devices = other,
-        (Some(_), None) => {}
+        (None, Some(other)) => *devices = Some(other),
+        (_, None) => {}
     }
 }
 

@@ -12,7 +12,7 @@ const SET: &str = "expected NAME=NxEACH or NAME=NxEACH:MODEL, such as gpu=8x1000
 pub(crate) fn need(text: &str) -> Result<(String, DeviceNeed), String> {
     let wrong = || format!("{text:?}: {NEED}");
     let (name, count, amount, models) = parts(text).ok_or_else(wrong)?;
-    let amount = amount.map(str::parse).transpose().map_err(|_| wrong())?;
+    let amount = amount.map(str::parse::<i64>).transpose().map_err(|_| wrong())?;
     let mut need = DeviceNeed::new(count.parse().map_err(|_| wrong())?, amount);
     need.models = models
         .into_iter()
