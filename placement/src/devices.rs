@@ -191,7 +191,11 @@ impl DeviceSet {
 
     /// Rejects a set that no cell can have. `total`: it is all that there is, so `free` says nothing.
     pub(crate) fn check(&self, field: &str, total: bool) -> Result<(), Invalid> {
-        check_number(&format!("{field}.count"), self.count.into(), MAX_DEVICES.into())?;
+        check_number(
+            &format!("{field}.count"),
+            self.count.into(),
+            MAX_DEVICES.into(),
+        )?;
         check_number(&format!("{field}.each"), self.each, MAX_AMOUNT)?;
         if let Some(model) = &self.model {
             check_model(&format!("{field}.model"), model)?;
@@ -231,7 +235,11 @@ impl DeviceNeed {
     }
 
     pub(crate) fn check(&self, field: &str) -> Result<(), Invalid> {
-        check_number(&format!("{field}.count"), self.count.into(), MAX_DEVICES.into())?;
+        check_number(
+            &format!("{field}.count"),
+            self.count.into(),
+            MAX_DEVICES.into(),
+        )?;
         if let Some(amount) = self.amount {
             check_number(&format!("{field}.amount"), amount, MAX_AMOUNT)?;
         }

@@ -132,12 +132,7 @@ impl<'a> Explainer<'a> {
         choice.trace.map(|trace| *trace).unwrap_or_default()
     }
 
-    fn placed(
-        &self,
-        position: u32,
-        choice: Choice,
-        given: Option<Box<DeviceShares>>,
-    ) -> Decision {
+    fn placed(&self, position: u32, choice: Choice, given: Option<Box<DeviceShares>>) -> Decision {
         let Auction { pool, context, .. } = self.auction;
         let finalists = match context.explain {
             Explain::Winner => Vec::new(),

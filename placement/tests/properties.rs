@@ -6,7 +6,9 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{Dice, assert_same, cell, draw, jobs, policy};
-use placement::{Cell, DeviceShares, Job, Plan, PlanContext, Policy, Pool, Verdict, check_device_shares};
+use placement::{
+    Cell, DeviceShares, Job, Plan, PlanContext, Policy, Pool, Verdict, check_device_shares,
+};
 use proptest::prelude::*;
 
 /// Presets in turn, now and then a policy of random stages with all resource filters.

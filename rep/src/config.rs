@@ -311,8 +311,15 @@ fn check_device_env(
         }
         let names_one = |set: &String| template.contains(&format!("{{{set}}}"));
         if !total.devices.keys().any(names_one) {
-            let sets: Vec<String> = total.devices.keys().map(|set| format!("{{{set}}}")).collect();
-            let expected = format!("a text with one of the cell's devices ({})", sets.join(", "));
+            let sets: Vec<String> = total
+                .devices
+                .keys()
+                .map(|set| format!("{{{set}}}"))
+                .collect();
+            let expected = format!(
+                "a text with one of the cell's devices ({})",
+                sets.join(", ")
+            );
             return Err(Invalid::new(field, format!("{name}={template}"), expected));
         }
     }

@@ -61,7 +61,9 @@ fn what_is_given_back_leaves_the_set_as_it_was() {
     let full = DeviceSet::new(2, 1000);
     resources.devices.insert("gpu".into(), full.clone());
     let mut request = Request::new("web", 1, 1);
-    request.devices.insert("gpu".into(), DeviceNeed::new(1, Some(300)));
+    request
+        .devices
+        .insert("gpu".into(), DeviceNeed::new(1, Some(300)));
     let first = resources.choose_devices(&request);
     resources.debit(&request, first.as_deref());
     assert_eq!(resources.devices["gpu"].free, [700, 1000]);
@@ -75,7 +77,10 @@ fn what_is_given_back_leaves_the_set_as_it_was() {
         numbers: vec![0, 1],
     };
     let wanted: DeviceShares = [("gpu".to_owned(), too_much)].into();
-    assert_eq!(resources.lacks_devices(&wanted), [("gpu".to_owned(), 500, 400)]);
+    assert_eq!(
+        resources.lacks_devices(&wanted),
+        [("gpu".to_owned(), 500, 400)]
+    );
     resources.credit(&request, first.as_deref());
     resources.credit(&request, second.as_deref());
     assert_eq!(resources.devices["gpu"], full);
@@ -84,7 +89,9 @@ fn what_is_given_back_leaves_the_set_as_it_was() {
 #[test]
 fn what_no_device_is_there_for_is_not_chosen_and_lacks() {
     let mut request = Request::new("web", 1, 1);
-    request.devices.insert("gpu".into(), DeviceNeed::new(2, None));
+    request
+        .devices
+        .insert("gpu".into(), DeviceNeed::new(2, None));
     let mut resources = Resources::new(100, 100, 10);
     assert_eq!(resources.choose_devices(&request), None);
     assert_eq!(resources.lacks(&request), [("gpu".to_owned(), 2, 0)]);
@@ -92,7 +99,14 @@ fn what_no_device_is_there_for_is_not_chosen_and_lacks() {
     assert_eq!(resources.choose_devices(&request), None);
     assert_eq!(resources.lacks(&request), [("gpu".to_owned(), 2, 1)]);
     assert!(!resources.fits(&request));
-    let nothing: DeviceShares = [("gpu".to_owned(), DeviceShare { amount: 5, numbers: Vec::new() })].into();
+    let nothing: DeviceShares = [(
+        "gpu".to_owned(),
+        DeviceShare {
+            amount: 5,
+            numbers: Vec::new(),
+        },
+    )]
+    .into();
     assert_eq!(resources.lacks_devices(&nothing).len(), 1, "nobody chose");
 }
 
@@ -113,7 +127,10 @@ fn how_near_devices_come_is_told_in_words() {
     assert_eq!(all.to_string(), "one device has 250 free, none has 300");
     let few = near(&[300, 300, 0], 3, 300);
     assert_eq!(few.to_string(), "no cell has enough devices with 300 free");
-    assert_eq!(FreeDevices::default().to_string(), "there is no such device");
+    assert_eq!(
+        FreeDevices::default().to_string(),
+        "there is no such device"
+    );
 }
 
 #[test]
@@ -127,13 +144,40 @@ fn what_no_cell_can_have_and_nobody_can_need_is_rejected() {
     let two = DeviceSet::new(2, 1000);
     assert_eq!(cell(two.clone(), set(&[-3, 1000])), None);
     for (total, available, begins) in [
-        (DeviceSet::new(0, 1), two.clone(), "total.devices.gpu.count: 0"),
-        (DeviceSet::new(257, 1), two.clone(), "total.devices.gpu.count: 257"),
-        (DeviceSet::new(2, 0), two.clone(), "total.devices.gpu.each: 0"),
+        (
+            DeviceSet::new(0, 1),
+            two.clone(),
+            "total.devices.gpu.count: 0",
+        ),
+        (
+            DeviceSet::new(257, 1),
+            two.clone(),
+            "total.devices.gpu.count: 257",
+        ),
+        (
+            DeviceSet::new(2, 0),
+            two.clone(),
+            "total.devices.gpu.each: 0",
+        ),
         (set(&[1, 1]), two.clone(), "total.devices.gpu.free: a list"),
-        (two.clone(), set(&[1001, 0]), "available.devices.gpu.free: 1001"),
-        (two.clone(), set(&[0]), "available.devices.gpu: a set of 1 × 1000"),
-        (two.clone(), DeviceSet { free: vec![0], ..two.clone() }, "available.devices.gpu.free: 1 amounts"),
+        (
+            two.clone(),
+            set(&[1001, 0]),
+            "available.devices.gpu.free: 1001",
+        ),
+        (
+            two.clone(),
+            set(&[0]),
+            "available.devices.gpu: a set of 1 × 1000",
+        ),
+        (
+            two.clone(),
+            DeviceSet {
+                free: vec![0],
+                ..two.clone()
+            },
+            "available.devices.gpu.free: 1 amounts",
+        ),
     ] {
         let said = cell(total, available).unwrap();
         assert!(said.starts_with(begins), "{said}");

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{locality, score::ties};
 use crate::{
-    cell::Cell, context::Now, devices::FreeDevices, policy::Filter, request::Request, resources::Resource, times::Stamp,
-    traits::Trait,
+    cell::Cell, context::Now, devices::FreeDevices, policy::Filter, request::Request,
+    resources::Resource, times::Stamp, traits::Trait,
 };
 
 /// Why a filter dropped a cell.

@@ -11,8 +11,8 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use placement::{
-    Cell, DeviceNeed, DeviceSet, Explain, Job, Kind, Plan, PlanContext, Platform, Policy, Pool, RecentStart, Request,
-    Resources, Span, Trait,
+    Cell, DeviceNeed, DeviceSet, Explain, Job, Kind, Plan, PlanContext, Platform, Policy, Pool,
+    RecentStart, Request, Resources, Span, Trait,
 };
 
 /// A small generator of our own (splitmix64), so that a seed means the same everywhere.

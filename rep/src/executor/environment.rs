@@ -138,7 +138,16 @@ mod tests {
     #[test]
     fn the_request_overrides_the_environment() {
         let work = work(&[("ZONE", "mine"), ("X", "1")]);
-        let found = environment("a", "z1", &work, None, 64, Path::new("/d"), &DeviceVariables::default()).unwrap();
+        let found = environment(
+            "a",
+            "z1",
+            &work,
+            None,
+            64,
+            Path::new("/d"),
+            &DeviceVariables::default(),
+        )
+        .unwrap();
         let expected = [
             ("APP", "web"),
             ("INSTANCE_INDEX", "3"),
@@ -210,7 +219,18 @@ mod tests {
     fn names_that_no_environment_can_hold_are_refused() {
         for name in ["", "A=B", "A\0"] {
             let work = work(&[(name, "1")]);
-            assert!(environment("a", "z1", &work, None, 64, Path::new("/d"), &DeviceVariables::default()).is_err());
+            assert!(
+                environment(
+                    "a",
+                    "z1",
+                    &work,
+                    None,
+                    64,
+                    Path::new("/d"),
+                    &DeviceVariables::default()
+                )
+                .is_err()
+            );
         }
     }
 }

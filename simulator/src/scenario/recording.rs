@@ -144,7 +144,8 @@ impl Recording {
             let app = instance.app.clone();
             let kind = instance.kind.to_string();
             let devices = instance.devices.iter();
-            let devices = devices.map(|(name, share)| (name.clone(), share.numbers.len(), share.amount));
+            let devices =
+                devices.map(|(name, share)| (name.clone(), share.numbers.len(), share.amount));
             let (memory_mb, disk_mb) = (instance.memory_mb, instance.disk_mb);
             let held = (app, memory_mb, disk_mb, kind, devices.collect());
             *counts.entry(held).or_default() += 1;

@@ -104,6 +104,11 @@ mod tests {
         given.look(1, &idle, true);
         given.look(0, &idle, true);
         assert_eq!(shown(&given), [0, 75]);
-        assert_eq!(DevicesGiven::of([(&none, true)].into_iter()).figures().count(), 0);
+        assert_eq!(
+            DevicesGiven::of([(&none, true)].into_iter())
+                .figures()
+                .count(),
+            0
+        );
     }
 }

@@ -21,9 +21,7 @@ pub(crate) fn print(decisions: &[DecisionReport]) -> anyhow::Result<()> {
     if shows_devices {
         header.insert(5, "DEVICES");
     }
-    let mut table = Table::new(&header)
-        .optional(&["KIND"])
-        .text("WHY");
+    let mut table = Table::new(&header).optional(&["KIND"]).text("WHY");
     for decision in decisions {
         let rating = decision.cost.or(decision.score);
         let mut row = vec![

@@ -3,7 +3,8 @@
 use placement::{DeviceNeed, DeviceSet, DeviceShares, Resources};
 
 /// What `--devices` of a request expects.
-const NEED: &str = "expected NAME=N, NAME=NxAMOUNT or either with :MODEL|MODEL, such as gpu=1x220:T4";
+const NEED: &str =
+    "expected NAME=N, NAME=NxAMOUNT or either with :MODEL|MODEL, such as gpu=1x220:T4";
 /// What `--devices` of a cell expects.
 const SET: &str = "expected NAME=NxEACH or NAME=NxEACH:MODEL, such as gpu=8x1000:V100M32";
 
@@ -12,7 +13,10 @@ const SET: &str = "expected NAME=NxEACH or NAME=NxEACH:MODEL, such as gpu=8x1000
 pub(crate) fn need(text: &str) -> Result<(String, DeviceNeed), String> {
     let wrong = || format!("{text:?}: {NEED}");
     let (name, count, amount, models) = parts(text).ok_or_else(wrong)?;
-    let amount = amount.map(str::parse::<i64>).transpose().map_err(|_| wrong())?;
+    let amount = amount
+        .map(str::parse::<i64>)
+        .transpose()
+        .map_err(|_| wrong())?;
     let mut need = DeviceNeed::new(count.parse().map_err(|_| wrong())?, amount);
     need.models = models
         .into_iter()
@@ -96,10 +100,16 @@ mod tests {
         eight.model = Some("V100M32".into());
         assert_eq!(set("gpu=8x1000:V100M32").unwrap().1, eight);
         for text in ["gpu", "gpu=", "=2", "gpu=a", "gpu=2xa", "gpu=-1"] {
-            assert!(need(text).unwrap_err().contains("such as gpu=1x220"), "{text}");
+            assert!(
+                need(text).unwrap_err().contains("such as gpu=1x220"),
+                "{text}"
+            );
         }
         for text in ["gpu", "gpu=8", "gpu=8x", "gpu=x1000", "=8x1000"] {
-            assert!(set(text).unwrap_err().contains("such as gpu=8x1000"), "{text}");
+            assert!(
+                set(text).unwrap_err().contains("such as gpu=8x1000"),
+                "{text}"
+            );
         }
     }
 

@@ -320,7 +320,8 @@ mod pairs {
         pairs: &[(String, T)],
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        let table: BTreeMap<&String, &T> = pairs.iter().map(|(name, value)| (name, value)).collect();
+        let table: BTreeMap<&String, &T> =
+            pairs.iter().map(|(name, value)| (name, value)).collect();
         table.serialize(serializer)
     }
 
@@ -338,8 +339,8 @@ mod device_sets {
 
     use placement::DeviceSet;
 
-    use super::{Deserialize, Deserializer};
     pub(super) use super::pairs::serialize;
+    use super::{Deserialize, Deserializer};
 
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
