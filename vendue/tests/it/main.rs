@@ -12,6 +12,7 @@ mod commands;
 mod common;
 mod completions;
 mod demo;
+mod devices;
 mod legacy;
 mod lost;
 mod managers;
