@@ -78,6 +78,7 @@ fn the_scarcest_of_what_the_policy_holds_is_the_room() {
         containers: Some(60),
         cpu_millis: 500,
         extra: [("gpu".to_owned(), 4), ("seat".to_owned(), 9)].into(),
+        ..Resources::default()
     };
     free.counts.apps.insert("y".into(), 5);
     free.counts.tasks = 2;
