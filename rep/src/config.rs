@@ -480,6 +480,22 @@ mod tests {
     }
 
     #[test]
+    fn variables_of_devices_name_devices_of_the_cell() {
+        let gpus = r#""total":{"memory_mb":1,"devices":{"gpu":{"count":2,"each":1}}}"#;
+        for (variable, fault) in [
+            (r#""X":"all {gpu}""#, None),
+            (r#""X":"{fpga}""#, Some("executor.device_env")),
+            (r#""":"{gpu}""#, Some("executor.device_env")),
+        ] {
+            let executor = format!(r#"{{"kind":"process","device_env":{{{variable}}}}}"#);
+            let text = format!(r#"{{"cell":"a",{gpus},"executor":{executor}}}"#);
+            let checked = read(&text).unwrap().check().map(|_| ());
+            let field = checked.err().map(|e| e.field);
+            assert_eq!(field.as_deref(), fault, "{variable}");
+        }
+    }
+
+    #[test]
     fn invalid_configurations_are_rejected() {
         for (field, extra) in [
             ("interval", r#""interval":"8s""#),
@@ -512,14 +528,6 @@ mod tests {
             (
                 "executor.source_cache_mb",
                 r#""executor":{"kind":"process","source_cache_mb":99999999999}"#,
-            ),
-            (
-                "executor.device_env",
-                r#""executor":{"kind":"process","device_env":{"X":"{gpu}"}}"#,
-            ),
-            (
-                "executor.device_env",
-                r#""executor":{"kind":"process","device_env":{"":"{gpu}"}}"#,
             ),
             (
                 "executor.memory_if_zero",

@@ -14,10 +14,13 @@ fn numbers(set: &DeviceSet, need: &DeviceNeed) -> Option<Vec<u32>> {
     set.choose(need).map(|share| share.numbers)
 }
 
+/// A number of devices, an amount of each, and the devices that are given.
+type Given<'a> = (u32, Option<i64>, Option<&'a [u32]>);
+
 #[test]
 fn a_share_goes_where_least_is_left_and_whole_devices_come_from_0_on() {
     let some = set(&[1000, 300, 250, 1000, 250]);
-    let table: [(u32, Option<i64>, Option<&[u32]>); 9] = [
+    let table: [Given<'_>; 9] = [
         (1, Some(100), Some(&[2])),
         (2, Some(100), Some(&[2, 4])),
         (3, Some(100), Some(&[1, 2, 4])),
@@ -134,7 +137,7 @@ fn how_near_devices_come_is_told_in_words() {
 }
 
 #[test]
-fn what_no_cell_can_have_and_nobody_can_need_is_rejected() {
+fn what_no_cell_can_have_is_rejected() {
     let cell = |total: DeviceSet, available: DeviceSet| {
         let mut cell = Cell::new("a", Resources::new(100, 100, 10));
         cell.total.devices.insert("gpu".into(), total);
@@ -182,6 +185,10 @@ fn what_no_cell_can_have_and_nobody_can_need_is_rejected() {
         let said = cell(total, available).unwrap();
         assert!(said.starts_with(begins), "{said}");
     }
+}
+
+#[test]
+fn what_nobody_can_need_is_rejected() {
     let request = |name: &str, need: DeviceNeed| {
         let mut request = Request::new("web", 1, 1);
         request.extra.insert("seat".into(), 1);

@@ -349,12 +349,12 @@ async fn too_much(limit: MemoryLimit, name: &str) {
 
 #[tokio::test]
 async fn too_much_memory_ends_it() {
-    too_much(MemoryLimit::Auto, "memory").await;
+    Box::pin(too_much(MemoryLimit::Auto, "memory")).await;
 }
 
 #[tokio::test]
 async fn too_much_memory_is_seen_without_control_groups() {
-    too_much(MemoryLimit::Watch, "watch").await;
+    Box::pin(too_much(MemoryLimit::Watch, "watch")).await;
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use placement::{Kind, Request, Run, Span};
+use placement::{DeviceNeed, Kind, Request, Run, Span};
 
 use super::{already, devices, extra, source::SourceArgs, start, stop};
 use crate::{

@@ -42,23 +42,28 @@ fn a_scenario_says_which_devices_and_how_many_more() {
     capacity("gpu=0").expect(2, &["devices.gpu.count: 0"]);
 }
 
+/// A cell with two gpus, and an auctioneer.
+async fn with_gpus(url: &str) -> [Role; 2] {
+    let mut auctioneer = vendue();
+    auctioneer.args(["auctioneer", "--nats", url]);
+    let mut rep = vendue();
+    rep.args(["rep", "--cell", "c1", "--memory", "256", "--nats", url]);
+    rep.args(["--devices", "gpu=2x1000:T4"]);
+    rep.args(["--device-env", "CUDA_VISIBLE_DEVICES={gpu}"]);
+    let roles = [Role::start(&mut auctioneer), Role::start(&mut rep)];
+    until("the cluster to be healthy", || {
+        let said = run(&["health", "--nats", url]);
+        (said.code == Some(0)).then_some(()).ok_or(said.err)
+    })
+    .await;
+    roles
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn instances_are_told_their_devices_and_none_is_given_twice() {
     let server = NatsServer::start().await;
     let url = server.url();
-    let mut auctioneer = vendue();
-    auctioneer.args(["auctioneer", "--nats", &url]);
-    let _auctioneer = Role::start(&mut auctioneer);
-    let mut rep = vendue();
-    rep.args(["rep", "--cell", "c1", "--memory", "256", "--nats", &url]);
-    rep.args(["--devices", "gpu=2x1000:T4"]);
-    rep.args(["--device-env", "CUDA_VISIBLE_DEVICES={gpu}"]);
-    let _rep = Role::start(&mut rep);
-    until("the cluster to be healthy", || {
-        let said = run(&["health", "--nats", &url]);
-        (said.code == Some(0)).then_some(()).ok_or(said.err)
-    })
-    .await;
+    let _roles = with_gpus(&url).await;
     let ask = |args: &[&str]| end(vendue().args(args).env("NATS_URL", &url));
     let start = |app: &str, devices: &str, more: &[&str]| {
         let script = "echo has $GPU_DEVICES/$CUDA_VISIBLE_DEVICES.; exec sleep 1000";
