@@ -11,8 +11,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    invalid::{Invalid, check_count},
-    resources::{MAX_AMOUNT, Resource},
+    invalid::{Invalid, MAX_AMOUNT, check_count},
     words::shorten,
 };
 
@@ -315,11 +314,14 @@ impl std::fmt::Display for FreeDevices {
     }
 }
 
+/// The names of the resources of every cell.
+pub(crate) const TAKEN: [&str; 4] = ["memory", "disk", "containers", "cpu"];
+
 /// Rejects a name that no variable of the environment can be made of, and those of other resources.
 pub(crate) fn check_device_name(field: &str, name: &str) -> Result<(), Invalid> {
     let fine = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
     let begins = name.bytes().next().is_some_and(|b| b.is_ascii_lowercase());
-    let taken = Resource::ALL.iter().any(|other| other.name() == name);
+    let taken = TAKEN.contains(&name);
     if begins && name.len() <= 64 && name.bytes().all(fine) && !taken {
         return Ok(());
     }

@@ -9,9 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::devices::DeviceSet;
-
-/// The largest memory, disk, cpu or `extra` in a message: 2^31 - 1.
-pub const MAX_AMOUNT: i64 = (1 << 31) - 1;
+pub use crate::invalid::MAX_AMOUNT;
 
 /// A resource of every cell, as opposed to the `extra` ones that operators add.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

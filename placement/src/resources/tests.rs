@@ -12,6 +12,11 @@ fn each_resource_has_a_place_a_name_and_a_field() {
     }
     let names = Resource::ALL.map(Resource::name);
     assert_eq!(names, ["memory", "disk", "containers", "cpu"]);
+    assert_eq!(
+        crate::devices::TAKEN,
+        names,
+        "no set of devices is called so"
+    );
     let fields = Resource::ALL.map(Resource::field);
     assert_eq!(fields, ["memory_mb", "disk_mb", "containers", "cpu_millis"]);
     let vital = Resource::ALL.map(Resource::is_vital);

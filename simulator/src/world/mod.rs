@@ -44,7 +44,6 @@ use uuid::Uuid;
 use self::{
     cell::{Publication, SimCell},
     client::Client,
-    devices::DevicesGiven,
     ending::Ending,
     kept::Tally,
     managers::SimManager,
@@ -152,7 +151,6 @@ pub(crate) struct World<'s> {
     client: Client,
     samples: Samples,
     meter: Meter,
-    devices: DevicesGiven,
     aggregated: bool,
     /// In aggregated mode, echoes are simulated until then.
     alert_ms: u64,
@@ -244,7 +242,6 @@ impl<'s> World<'s> {
             client: Client::new(seed, !demands.is_empty()),
             samples: Samples::new(last_ms, scenario.duration_ms.is_some()),
             meter: Meter::new(Vec::new(), 0),
-            devices: DevicesGiven::default(),
             // where only the next advertisement shows a change, and for managers, every one must be simulated
             aggregated: last_ms > AGGREGATED_MS
                 && scenario.cadence.advertises_changes()

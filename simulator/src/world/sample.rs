@@ -21,6 +21,7 @@ pub(super) struct Samples {
     /// The largest size that the workload asks for, MiB.
     largest_mb: i64,
     pub(super) distribution_before: f64,
+    pub(super) devices: DevicesGiven,
 }
 
 impl Samples {
@@ -37,6 +38,7 @@ impl Samples {
             free_mb: Vec::new(),
             largest_mb: 0,
             distribution_before: 0.0,
+            devices: DevicesGiven::default(),
         }
     }
 
@@ -76,7 +78,7 @@ impl World<'_> {
         let loads = (0..self.cells.len()).map(|c| self.load(c)).collect();
         self.meter = Meter::new(loads, largest_mb);
         let cells = self.cells.iter();
-        self.devices = DevicesGiven::of(cells.map(|c| (c.ledger().cell(), c.down == 0)));
+        self.samples.devices = DevicesGiven::of(cells.map(|c| (c.ledger().cell(), c.down == 0)));
         self.samples.largest_mb = largest_mb;
         self.samples.distribution_before = self.distribution();
     }
@@ -101,7 +103,8 @@ impl World<'_> {
             self.meter.advance((self.now_us - WARM_UP_US) / 1_000);
             self.meter.change(c, |known| *known = load);
             let cell = &self.cells[c];
-            self.devices.look(c, cell.ledger().cell(), cell.down == 0);
+            let devices = &mut self.samples.devices;
+            devices.look(c, cell.ledger().cell(), cell.down == 0);
         }
     }
 
