@@ -233,7 +233,7 @@ container() { compose ps -q "$1"; }
 
 all_healthy() {
     local service
-    for service in auctioneer-1 auctioneer-2 "${CELLS[@]}"; do
+    for service in auctioneer-1 auctioneer-2 manager-1 "${CELLS[@]}"; do
         local health
         health=$(docker inspect --format '{{.State.Health.Status}}' "$(container "$service")")
         echo "$service is $health"

@@ -1,6 +1,9 @@
 //! When to advertise. A state machine over the cell's own clock; it sends nothing itself.
 
-use placement::Span;
+use placement::{
+    Span,
+    random::{SplitMix64, finalise, hash_text},
+};
 
 use crate::cadence::{Cadence, JITTER_PART};
 
@@ -30,18 +33,22 @@ pub enum Due {
     Withdrawal,
 }
 
+/// The version of a cell's state: another number is another state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateVersion(pub u64);
+
 /// Decides when one cell advertises. The first advertisement is due at once.
 #[derive(Clone, Debug)]
 pub struct Advertiser {
     cadence: Cadence,
     /// This cell's delay within the 250 ms.
     answer_delay_ms: u64,
-    random: u64,
+    random: SplitMix64,
     next_regular_ms: u64,
     /// The version given to the last [`Advertiser::update`].
-    version: u64,
+    version: StateVersion,
     /// The version that was advertised last; none if it could not be sent.
-    advertised: Option<u64>,
+    advertised: Option<StateVersion>,
     changed: bool,
     answer_at_ms: Option<u64>,
     last_sent_ms: Option<u64>,
@@ -52,12 +59,19 @@ pub struct Advertiser {
 impl Advertiser {
     /// For a cell that starts at `now_ms` with its state at this version. The cell's name and the
     /// seed determine its jitter and its delay after a `discover`.
-    pub fn new(cadence: Cadence, cell: &str, seed: u64, version: u64, now_ms: u64) -> Self {
-        let hash = hash(cell.as_bytes(), seed);
+    pub fn new(
+        cadence: Cadence,
+        cell: &str,
+        seed: u64,
+        version: StateVersion,
+        now_ms: u64,
+    ) -> Self {
+        // by name: cells that start in the same moment must not advertise in the same moment for ever
+        let hash = finalise(hash_text(cell) ^ seed);
         Self {
             cadence,
             answer_delay_ms: hash % ANSWER_MS,
-            random: hash,
+            random: SplitMix64::new(hash),
             next_regular_ms: now_ms,
             version,
             advertised: None,
@@ -71,7 +85,7 @@ impl Advertiser {
 
     /// What is to be published now, with the state at this version; nothing after
     /// [`Due::Withdrawal`].
-    pub fn handle(&mut self, now_ms: u64, version: u64, trigger: Trigger) -> Option<Due> {
+    pub fn handle(&mut self, now_ms: u64, version: StateVersion, trigger: Trigger) -> Option<Due> {
         if self.left {
             return None;
         }
@@ -93,7 +107,7 @@ impl Advertiser {
     }
 
     /// The state has changed if this version differs from that of the last update.
-    pub fn update(&mut self, now_ms: u64, version: u64) -> Option<Due> {
+    pub fn update(&mut self, now_ms: u64, version: StateVersion) -> Option<Due> {
         if version == self.version {
             return None;
         }
@@ -110,7 +124,7 @@ impl Advertiser {
     }
 
     /// Whether the last advertisement was sent and had this version.
-    pub fn is_advertised(&self, version: u64) -> bool {
+    pub fn is_advertised(&self, version: StateVersion) -> bool {
         self.advertised == Some(version)
     }
 
@@ -165,7 +179,7 @@ impl Advertiser {
     }
 
     /// One advertisement serves all reasons that are pending.
-    fn send(&mut self, now_ms: u64, version: u64) -> Due {
+    fn send(&mut self, now_ms: u64, version: StateVersion) -> Due {
         if self.answer_at_ms.take().is_some() {
             self.last_answer_ms = Some(now_ms);
         }
@@ -173,32 +187,10 @@ impl Advertiser {
         self.advertised = Some(version);
         self.last_sent_ms = Some(now_ms);
         // shortened, never lengthened: a lease is a multiple of the interval, and a late renewal would eat into it
-        let jitter = self.draw() % (self.cadence.interval_ms / JITTER_PART + 1);
+        let jitter = self.random.draw() % (self.cadence.interval_ms / JITTER_PART + 1);
         self.next_regular_ms = now_ms + self.cadence.interval_ms - jitter;
         Due::Advertisement
     }
-
-    fn draw(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.random)
-    }
-}
-
-/// FNV-1a over the name, mixed with the seed.
-fn hash(name: &[u8], seed: u64) -> u64 {
-    // by name: cells that start in the same moment must not advertise in the same moment for ever
-    let fnv = name.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    mix(fnv ^ seed)
-}
-
-/// The output function of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
-/// generators", 2014).
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

@@ -11,5 +11,5 @@ mod cadence;
 pub mod dea;
 pub mod sim;
 
-pub use advertiser::{Advertiser, Due, Trigger};
+pub use advertiser::{Advertiser, Due, StateVersion, Trigger};
 pub use cadence::Cadence;

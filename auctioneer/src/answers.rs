@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use placement::{Tally, Unplaced};
+use placement::{FastMap, FastSet, Tally, Unplaced};
 use shared::wire::{Acceptance, Outcome, Refusal, kind, reason};
 
 use crate::{
     dispatches::{Dispatch, START_WAIT_MS, Unsettled},
-    fast_map::{FastMap, FastSet},
     ids::DispatchId,
     io::AuctioneerOutput,
     parts::Parts,

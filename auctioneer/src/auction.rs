@@ -7,7 +7,8 @@ use std::{
 };
 
 use placement::{
-    Decision, DeviceNeed, DeviceShare, DeviceShares, Job, PlanContext, Request, Unplaced, Verdict,
+    Decision, DeviceNeed, DeviceShare, DeviceShares, FastMap, Job, PlanContext, Request, Unplaced,
+    Verdict,
 };
 use shared::{
     VERSION,
@@ -16,7 +17,6 @@ use shared::{
 
 use crate::{
     dispatches::Dispatch,
-    fast_map::FastMap,
     feed::Debit,
     io::AuctioneerOutput,
     parts::Parts,

@@ -9,11 +9,8 @@
 
 use std::time::Duration;
 
-use placement::Span;
-use shared::{
-    random::SplitMix64,
-    wire::{Event, kind},
-};
+use placement::{Span, random::SplitMix64};
+use shared::wire::{Event, kind};
 
 use crate::{
     answers,
@@ -24,7 +21,7 @@ use crate::{
     counters::Counters,
     dispatches::Dispatches,
     feed::{Feed, LostCell, Received, ReportKind},
-    ids::ReplyKey,
+    ids::{EchoToken, ReplyKey},
     io::{AuctioneerInput, AuctioneerOutput, Rejected, StartMessage},
     lookups::Lookups,
     namesake::Namesake,
@@ -69,7 +66,7 @@ impl Auctioneer {
     /// A machine with an empty pool.
     pub fn new(settings: Settings) -> Self {
         // not the number from which seeds and ids follow, because it is published
-        let token = SplitMix64::new(!settings.seed).draw();
+        let token = EchoToken::new(SplitMix64::new(!settings.seed).draw());
         Self {
             parts: Parts {
                 random: SplitMix64::new(settings.seed),
@@ -264,7 +261,7 @@ impl Auctioneer {
     }
 
     /// What its echoes to itself say.
-    pub fn token(&self) -> u64 {
+    pub fn token(&self) -> EchoToken {
         self.namesake.token()
     }
 

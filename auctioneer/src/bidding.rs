@@ -2,9 +2,10 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use placement::FastSet;
+
 use crate::{
     auction::{self, Planned},
-    fast_map::FastSet,
     feed::{Known, ReportKind},
     io::AuctioneerOutput,
     parts::Parts,

@@ -2,7 +2,9 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use crate::{fast_map::FastMap, ids::DispatchId, ticket::Slot};
+use placement::FastMap;
+
+use crate::{ids::DispatchId, ticket::Slot};
 use shared::{AuctionId, InstanceId, RequestId};
 
 /// How long a start waits for its answer.

@@ -19,7 +19,7 @@ use shared::{
 };
 
 use self::{apps::RunningApps, cells::Cells, former::Former, known::lease_ms};
-use crate::{counters::Counters, limits::Limits, pool_time::PoolTime};
+use crate::{counters::Counters, ids::PoolVersion, limits::Limits, pool_time::PoolTime};
 pub use known::{Debit, Known};
 pub use received::{LostCell, Received, ReportKind};
 
@@ -105,8 +105,8 @@ impl Feed {
     }
 
     /// Increases whenever a cell joins or changes: waiting work may fit now.
-    pub fn version(&self) -> u64 {
-        self.version
+    pub fn version(&self) -> PoolVersion {
+        PoolVersion::new(self.version)
     }
 
     /// Milliseconds until a cell's report expires if messages keep arriving.

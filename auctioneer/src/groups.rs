@@ -1,7 +1,8 @@
 //! Messages with start requests: each gets one reply, when all of its requests are answered.
 
+use placement::FastMap;
+
 use crate::{
-    fast_map::FastMap,
     ids::{GroupId, ReplyKey},
     reply,
     ticket::{Answer, Place},

@@ -1,5 +1,5 @@
-//! Numbers under which the auctioneer keeps what is in progress. They mean nothing to other
-//! processes.
+//! Numbers under which the auctioneer keeps what is in progress, and others that must not be taken for one another.
+//! They mean nothing to other processes.
 
 use std::{fmt, str::FromStr};
 
@@ -50,6 +50,10 @@ number_ids! {
     StopId;
     /// A message to the auctioneer that waits for its reply; the driver knows the reply subject.
     ReplyKey;
+    /// One run of an auctioneer, as its echoes say; random.
+    EchoToken;
+    /// How often the pool has changed so that waiting work may fit.
+    PoolVersion;
 }
 
 impl StopId {

@@ -14,7 +14,7 @@ use shared::{
 
 use crate::{
     feed::ReportKind,
-    ids::{DispatchId, LookupId, ReplyKey, StopId},
+    ids::{DispatchId, EchoToken, LookupId, ReplyKey, StopId},
     sim::SimulatedInput,
 };
 
@@ -180,7 +180,7 @@ pub enum AuctioneerInput {
     /// The auctioneer's own echo arrived.
     Echo,
     /// An echo under its name with this token.
-    EchoOf(u64),
+    EchoOf(EchoToken),
     /// The connection to NATS is up, or down.
     Connected(bool),
     /// Messages for this auctioneer were lost, although the connection is up.

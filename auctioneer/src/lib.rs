@@ -13,7 +13,6 @@ mod cell_events;
 mod claims;
 mod counters;
 mod dispatches;
-mod fast_map;
 pub mod feed;
 mod groups;
 mod ids;
@@ -50,7 +49,7 @@ pub use bidding::{BID_WAIT_MS, GATHER_MS};
 pub use cell_events::MAX_CELL_EVENTS;
 pub use counters::Counters;
 pub use dispatches::START_WAIT_MS;
-pub use ids::{DispatchId, GroupId, LookupId, ReplyKey, StopId, TicketId};
+pub use ids::{DispatchId, EchoToken, GroupId, LookupId, PoolVersion, ReplyKey, StopId, TicketId};
 pub use io::{
     AdmittedRequest, Announcement, AuctioneerInput, AuctioneerOutput, DryRun, Rejected,
     StartMessage,

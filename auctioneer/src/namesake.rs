@@ -2,6 +2,8 @@
 //! reach both. It happens when two start in the same moment, or when one stood still while the other started.
 //! Of the two the one with the lower random token leaves.
 
+use crate::ids::EchoToken;
+
 /// So long another token must be heard: an echo of our own earlier run may still be on its way.
 const HEARD_MS: u64 = 1_000;
 /// The longest pause between two of its echoes, which come ten times a second.
@@ -10,20 +12,20 @@ const PAUSE_MS: u64 = 500;
 /// What is heard on the subject of our echo.
 #[derive(Debug)]
 pub(crate) struct Namesake {
-    token: u64,
+    token: EchoToken,
     other: Option<Other>,
     leaves: bool,
 }
 
 #[derive(Debug)]
 struct Other {
-    token: u64,
+    token: EchoToken,
     first_ms: u64,
     last_ms: u64,
 }
 
 impl Namesake {
-    pub(crate) fn new(token: u64) -> Self {
+    pub(crate) fn new(token: EchoToken) -> Self {
         Self {
             token,
             other: None,
@@ -32,7 +34,7 @@ impl Namesake {
     }
 
     /// What our echoes say.
-    pub(crate) fn token(&self) -> u64 {
+    pub(crate) fn token(&self) -> EchoToken {
         self.token
     }
 
@@ -42,7 +44,7 @@ impl Namesake {
     }
 
     /// An echo under our name.
-    pub(crate) fn heard(&mut self, now_ms: u64, token: u64) {
+    pub(crate) fn heard(&mut self, now_ms: u64, token: EchoToken) {
         if token == self.token {
             return;
         }
@@ -66,10 +68,10 @@ mod tests {
 
     /// When the one with token 5 leaves, if these tokens are heard in turn at this interval.
     fn leaves_at(tokens: &[u64], interval_ms: u64) -> Option<u64> {
-        let mut namesake = Namesake::new(5);
+        let mut namesake = Namesake::new(EchoToken::new(5));
         for (n, token) in (0..30).zip(tokens.iter().cycle()) {
             let now_ms = 7_000 + n * interval_ms;
-            namesake.heard(now_ms, *token);
+            namesake.heard(now_ms, EchoToken::new(*token));
             if namesake.leaves() {
                 return Some(now_ms - 7_000);
             }

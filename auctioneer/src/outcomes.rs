@@ -7,16 +7,13 @@ use std::{
 };
 
 use bytes::Bytes;
-use placement::{Invalid, Kind, MAX_INSTANCES, Request};
+use placement::{FastMap, FastSet, Invalid, Kind, MAX_INSTANCES, Request};
 use shared::wire::{
     ErrorBody, Outcome, StartReply, WireError, instance_id, parse_indices, to_bytes,
 };
 use shared::{AuctionId, RequestId};
 
-use crate::{
-    fast_map::{FastMap, FastSet},
-    ticket::{Answer, Begun},
-};
+use crate::ticket::{Answer, Begun};
 
 /// How long an outcome is remembered.
 pub const REMEMBER_MS: u64 = 120_000;

@@ -1,7 +1,6 @@
 //! The parts of the auctioneer that are used by auctions, answers and queries.
 
-use placement::Policy;
-use shared::random::SplitMix64;
+use placement::{Policy, random::SplitMix64};
 
 use crate::{
     dispatches::Dispatches, feed::Feed, limits::Limits, past_auctions::PastAuctions,

@@ -2,10 +2,9 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use placement::{DeviceShares, Job, Policy, Rating, Unplaced};
+use placement::{DeviceShares, FastMap, Job, Policy, Rating, Unplaced};
 use shared::wire::{AuctionRecord, DecisionRecord, Outcome, instance_id};
 
-use crate::fast_map::FastMap;
 use shared::{AuctionId, InstanceId};
 
 /// Auctions remembered.
@@ -112,6 +111,7 @@ impl PastAuctions {
 impl PastDecision {
     fn record(&self, outcomes: &FastMap<InstanceId, LateOutcome>) -> DecisionRecord {
         let request = &self.job.request;
+        // only what was sent somewhere can have ended otherwise than it was decided
         let later = self.cell.as_ref().and_then(|_| {
             let instance = instance_id(&request.id, &request.app, request.kind, self.job.index);
             outcomes.get(&instance)

@@ -30,6 +30,7 @@ impl PoolTime {
                 self.now_ms += gap;
                 true
             }
+            // the gap is not counted: what cells said in it was not heard
             _ => false,
         }
     }

@@ -46,9 +46,12 @@ fn decide(parts: &mut Parts, dry_run: &DryRun) -> Result<bytes::Bytes, WireError
         return Err(invalid("instances", message));
     }
     let mut context = plan_context(parts, dry_run.explain);
+    // a copy only where cells are added or left out: a pool may be 50,000 cells
     let mut other = other_pool(&parts.feed, dry_run)?;
     let policy = &parts.settings.policy;
+    // decided over the pool itself, whose indices are built already; a plan changes nothing in it
     let pool = other.as_mut().unwrap_or(parts.feed.pool_mut());
+    // the dry run may be without a cell that is silent
     context.absent.retain(|name| pool.get(name).is_some());
     loop {
         let plan = pool.plan(&jobs, policy, &context);
@@ -177,6 +180,7 @@ fn decide_again(parts: &mut Parts, app: &str) -> Vec<DecisionReport> {
     let jobs = parts.past_auctions.last_jobs(app, MAX_EXPLAINED_JOBS);
     let context = plan_context(parts, Explain::Cells);
     let policy = &parts.settings.policy;
+    // plainly: every cell is named with its reason, which is what the fast engines save
     let plan = parts.feed.pool().plan_plainly(&jobs, policy, &context);
     Report::new(&jobs, plan).decisions
 }

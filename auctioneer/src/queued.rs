@@ -38,6 +38,7 @@ pub(crate) fn answer<'t>(
     let mut bytes = ENVELOPE_BYTES + auctioneer.len();
     for ticket in tickets {
         for (count, group) in groups(ticket, now_ms) {
+            // also of groups that are not listed: it is the number of all that wait
             answer.count += count;
             // after the first group that was left out, all others are left out: the list has no
             // gaps

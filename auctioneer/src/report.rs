@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use placement::Unplaced;
+use placement::{FastMap, Unplaced};
 use shared::wire::{Event, EventInstance, format_indices};
 
-use crate::fast_map::FastMap;
 use shared::{AuctionId, InstanceId, RequestId};
 
 /// Instances listed in one event.

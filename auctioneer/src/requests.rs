@@ -8,11 +8,10 @@ mod shares;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use placement::Unplaced;
+use placement::{FastMap, Unplaced};
 use shared::wire::{Outcome, Stop, kind, to_bytes};
 
 use crate::{
-    fast_map::FastMap,
     groups::Groups,
     ids::TicketId,
     io::AuctioneerOutput,

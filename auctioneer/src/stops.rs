@@ -3,13 +3,13 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use placement::FastMap;
 use shared::{
     VERSION,
     wire::{Stop, StopAnswer, StopOutcome, StopReply, Stopped, WireError, code, to_bytes},
 };
 
 use crate::{
-    fast_map::FastMap,
     ids::{ReplyKey, StopId},
     io::AuctioneerOutput,
     parts::Parts,

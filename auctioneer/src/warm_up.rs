@@ -21,6 +21,7 @@ impl WarmUp {
             self.cells = cells;
             self.grew_ms = now_ms;
         }
+        // without any cell silence proves nothing: the first answers may be slow
         now_ms >= began_ms + WARM_UP_MS || (cells > 0 && now_ms >= self.grew_ms + QUIET_MS)
     }
 

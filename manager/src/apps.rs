@@ -6,11 +6,10 @@ use std::{
     sync::Arc,
 };
 
-use placement::Request;
+use placement::{FastMap, Request};
 use shared::InstanceId;
 
 use crate::{
-    fast_map::FastMap,
     ids::{AppId, AppUid, WriteId},
     stored::{AppRecord, RolloutPhase, RolloutRecord, StoredWave},
 };

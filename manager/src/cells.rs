@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use placement::{FastMap, FastSet};
 use shared::{Incarnation, InstanceId};
 
 use crate::{
     clocks::{DEFAULT_TTL_MS, Moment},
-    fast_map::{FastMap, FastSet},
     ids::CellId,
 };
 
@@ -59,6 +59,8 @@ pub(crate) struct Place {
     former: Option<(Incarnation, Moment)>,
     pub(crate) ttl_ms: u64,
     pub(crate) draining: bool,
+    /// It drains because its rep ends.
+    pub(crate) leaving: bool,
     pub(crate) presence: Presence,
     heard: Moment,
     /// Since when it is here without a break.
@@ -81,6 +83,7 @@ impl Place {
             former: None,
             ttl_ms: DEFAULT_TTL_MS,
             draining: false,
+            leaving: false,
             presence: Presence::Here,
             heard: now,
             joined: now,
@@ -106,7 +109,8 @@ impl Place {
         }
         let before = self.incarnation.replace(incarnation);
         self.former = before.map(|before| (before, now));
-        (self.seq, self.parts, self.draining) = (0, None, false);
+        (self.seq, self.parts) = (0, None);
+        (self.draining, self.leaving) = (false, false);
         (true, before.is_some())
     }
 

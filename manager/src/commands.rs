@@ -232,11 +232,10 @@ fn edit(
         ..
     } = command
     {
-        if app.is_some() {
-            let expected = "an app that is not in the bucket; put changes one that is";
-            return Err(placement::Invalid::new("app", format!("{name:?}"), expected).into());
-        }
         check_name_of(definition, name)?;
+        if let Some(app) = app {
+            return check_restored(app, *uid, *version).map(|()| None);
+        }
         let mut record = create(None, definition, *uid);
         (record.version, record.stopped, record.restored) = (*version, *stopped, true);
         return Ok(Some(record));
@@ -266,6 +265,24 @@ fn edit(
     Ok((record != app.record).then_some(record))
 }
 
+/// A restore that is repeated changes nothing; it never replaces what is stored.
+fn check_restored(app: &App, uid: AppUid, version: u32) -> Result<(), WireError> {
+    let record = &app.record;
+    if record.uid == uid && record.version >= version && !record.deleted {
+        return Ok(());
+    }
+    let what = if record.deleted {
+        "is being deleted: repeat this when it is gone".to_owned()
+    } else {
+        format!(
+            "is stored with uid {} and version {}: put changes it",
+            record.uid, record.version
+        )
+    };
+    let expected = format!("an app that is not stored; this one {what}");
+    Err(placement::Invalid::new("app", format!("{:?}", app.name), expected).into())
+}
+
 fn check_name_of(definition: &AppDefinition, name: &str) -> Result<(), placement::Invalid> {
     if definition.app() == name {
         return Ok(());
@@ -281,14 +298,15 @@ fn adopt_bucket(parts: &mut Parts, pending: &PendingCommand) -> Result<bool, Wir
         return Ok(false);
     };
     if parts.bucket.id == Some(bucket) {
-        if parts.apps.of_uid(uid).is_some() {
-            let expected = "an id that no app of the bucket has";
+        let holder = parts.apps.of_uid(uid).and_then(|id| parts.apps.get(id));
+        if holder.is_some_and(|app| *app.name != *pending.app) {
+            let expected = "an id that no other app of the bucket has";
             return Err(placement::Invalid::new("uid", uid, expected).into());
         }
         return Ok(false);
     }
     if parts.apps.count() > 0 || pending.tries >= MAX_TRIES {
-        let expected = "the id of this bucket, or a bucket without apps";
+        let expected = "the id of this bucket, or a bucket without apps; without restore they are put as new apps";
         return Err(placement::Invalid::new("bucket", bucket, expected).into());
     }
     crate::bucket::adopt(parts, bucket);

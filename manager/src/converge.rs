@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use placement::FastMap;
 use shared::wire::{Event, kind, to_bytes};
 
 use crate::{
     decide::{Cause, Plan, StopOne, decide},
-    fast_map::FastMap,
     ids::{AppId, AppUid, CellId},
     io::WriteResult,
     look::Scene,

@@ -1,11 +1,9 @@
 //! What is known of each instance of a managed app.
 
+use placement::FastMap;
 use shared::InstanceId;
 
-use crate::{
-    fast_map::FastMap,
-    ids::{AppId, AppUid, CellId},
-};
+use crate::ids::{AppId, AppUid, CellId};
 
 /// How far an instance is, as its cell or an auctioneer says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -29,6 +29,8 @@ pub struct CellHeard {
     pub ttl: Span,
     /// It accepts no work, and its instances will end.
     pub draining: bool,
+    /// They will within a grace period, as its rep was told to end.
+    pub leaving: bool,
     /// The last instances that it accepted.
     pub recent: Vec<InstanceId>,
 }

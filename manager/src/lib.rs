@@ -74,7 +74,6 @@ mod counters;
 mod decide;
 mod definition;
 mod differences;
-mod fast_map;
 mod ids;
 mod instances;
 mod io;

@@ -39,6 +39,8 @@ pub(crate) struct Seen {
     pub(crate) up: bool,
     pub(crate) suspect: bool,
     pub(crate) draining: bool,
+    /// Its cell's rep ends within a grace period.
+    pub(crate) leaving: bool,
     pub(crate) stopping: bool,
     /// Its cell has been here without a break for a ttl.
     pub(crate) steady: bool,
@@ -84,6 +86,7 @@ impl Scene<'_> {
             up: instance.is_up(),
             suspect: instance.suspect,
             draining: place.is_some_and(|place| place.draining),
+            leaving: place.is_some_and(|place| place.leaving),
             stopping: recently || instance.life == Life::Stopping,
             steady: place.is_some_and(|place| self.moment.is_past(place.joined, place.ttl_ms)),
         })

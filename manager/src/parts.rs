@@ -6,9 +6,9 @@ use std::{
 };
 
 use bytes::Bytes;
+use placement::{FastMap, random::SplitMix64};
 use shared::{
     InstanceId,
-    random::SplitMix64,
     wire::{Event, Stop, WireError},
 };
 
@@ -17,7 +17,6 @@ use crate::{
     cells::Places,
     clocks::{Clocks, Moment},
     counters::ManagerCounters,
-    fast_map::FastMap,
     ids::{AppId, AppUid, BucketId, CellId, CommandKey, QuestionId, WriteId},
     instances::{Fleet, Managed},
     io::{AppAnswer, AppCommand, ManagerOutput},

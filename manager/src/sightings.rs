@@ -54,8 +54,9 @@ pub(crate) fn advertised(parts: &mut Parts, heard_cell: &CellHeard) {
     heard(parts, &heard_cell.cell);
     let place = parts.places.get_mut(id);
     place.ttl_ms = ttl_ms(heard_cell.ttl);
-    if place.draining != heard_cell.draining {
-        place.draining = heard_cell.draining;
+    let drain = (heard_cell.draining, heard_cell.leaving);
+    if (place.draining, place.leaving) != drain {
+        (place.draining, place.leaving) = drain;
         touch_apps_of(parts, id);
         parts.room();
     }

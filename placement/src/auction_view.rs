@@ -11,6 +11,7 @@ use crate::{
     context::{Now, PlanContext},
     devices::DeviceShares,
     policy::Policy,
+    random,
     request::Job,
     tie,
 };
@@ -152,13 +153,13 @@ impl<'a> AuctionView<'a> {
     /// The job's point on the circle of lots.
     pub(crate) fn point(&self, job: &Job) -> u64 {
         self.lots
-            .of_job(tie::hash_text(&job.request.app), job.index)
+            .of_job(random::hash_text(&job.request.app), job.index)
     }
 
     /// The cell's lot.
     pub(crate) fn lot(&self, slot: u32) -> u64 {
         self.lots
-            .of_cell(tie::hash_text(&self.names[slot as usize]))
+            .of_cell(random::hash_text(&self.names[slot as usize]))
     }
 
     /// Takes the job's resources from the cell, for the jobs after it, and returns the devices that it gets.

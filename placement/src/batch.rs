@@ -10,8 +10,8 @@ use std::{
 use crate::{
     fast_map::FastMap,
     policy::Order,
+    random,
     request::{Job, Kind, Request},
-    tie,
 };
 
 /// The jobs to decide, in order, and what they have in common.
@@ -111,7 +111,7 @@ impl<'a> Batch<'a> {
                 self.groups.push(JobGroup {
                     app,
                     shape,
-                    app_hash: tie::hash_text(&request.app),
+                    app_hash: random::hash_text(&request.app),
                 });
             }
             self.group_of.push(count(self.groups.len()) - 1);

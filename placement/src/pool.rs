@@ -19,9 +19,9 @@ use crate::{
     plain::PlainEngine,
     planner::{self, Auction},
     policy::Policy,
+    random,
     request::Job,
     resources::Resources,
-    tie,
 };
 
 /// The known cells, by name.
@@ -70,7 +70,7 @@ impl Pool {
             return;
         }
         let name: Arc<str> = cell.cell.as_str().into();
-        let hash = tie::hash_text(&name);
+        let hash = random::hash_text(&name);
         let slot = self.new_slot();
         self.holders.change(slot, None, Some(&cell.counts.apps));
         if let Some(index) = &mut self.index {

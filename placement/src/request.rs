@@ -10,8 +10,7 @@ use crate::{
     invalid::{Invalid, check_count, check_name},
     near::Item,
     resources::{Amounts, MAX_AMOUNT, Resource},
-    secret::{MAX_SECRETS, Secret},
-    source::RunSource,
+    run::Run,
     times::{Span, Stamp},
     traits::Trait,
     words::shorten,
@@ -120,7 +119,7 @@ pub struct Request {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub far: Vec<String>,
     /// Near and far are demands, not preferences.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
     /// Tags of the new instances.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -158,29 +157,6 @@ pub struct Request {
         skip_serializing_if = "Option::is_none"
     )]
     pub ready: Option<Arc<HealthCheck>>,
-}
-
-/// What a cell executes for an instance.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Run {
-    /// The program and its arguments; at least the program.
-    pub command: Vec<String>,
-    /// Added to the environment that the cell sets, and overriding it.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub env: BTreeMap<String, String>,
-    /// Whether it needs a port, given to it as `PORT`.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub port: bool,
-    /// Files of the cell that it gets; the cell reads them.
-    #[serde(
-        default,
-        deserialize_with = "crate::object::list",
-        skip_serializing_if = "Vec::is_empty"
-    )]
-    pub secrets: Vec<Secret>,
-    /// The archive that it is made from; the cell fetches and unpacks it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source: Option<RunSource>,
 }
 
 /// One instance to be placed: a request and an index of it.
@@ -420,79 +396,6 @@ impl Request {
     }
 }
 
-impl Run {
-    /// Rejects what cannot be executed: no program, a NUL in any text, names of environment
-    /// variables that are empty or contain a `=`, and more than Linux passes to a program. The errors
-    /// give the place and never the value: they are published as events, and values may be secrets.
-    pub fn check(&self) -> Result<(), Invalid> {
-        if self.command.first().is_none_or(String::is_empty) {
-            let expected = "the program and its arguments";
-            return Err(Invalid::new("run.command", "[]", expected));
-        }
-        for (n, word) in self.command.iter().enumerate() {
-            if word.contains('\0') {
-                return Err(Invalid::new(format!("run.command[{n}]"), NUL, NO_NUL));
-            }
-            check_bytes(|| format!("run.command[{n}]"), word.len(), MAX_TEXT - 1)?;
-        }
-        for (name, value) in &self.env {
-            let expected = "names of at least one character, without = and NUL";
-            for (fault, what) in [
-                (name.is_empty(), "an empty name"),
-                (name.contains('='), "a name with ="),
-                (name.contains('\0'), "a name with NUL"),
-            ] {
-                if fault {
-                    return Err(Invalid::new("run.env", what, expected));
-                }
-            }
-            if value.contains('\0') {
-                return Err(Invalid::new(format!("run.env.{name}"), NUL, NO_NUL));
-            }
-            // they are passed as one text
-            check_bytes(
-                || format!("run.env.{name}"),
-                name.len() + 1 + value.len(),
-                MAX_TEXT - 1,
-            )?;
-        }
-        check_count("run.secrets", self.secrets.len(), MAX_SECRETS)?;
-        for (n, secret) in self.secrets.iter().enumerate() {
-            secret.check(&format!("run.secrets[{n}]"))?;
-        }
-        if let Some(source) = &self.source {
-            source.check("run.source")?;
-        }
-        let words = self.command.iter().map(String::len);
-        let variables = self
-            .env
-            .iter()
-            .map(|(name, value)| name.len() + 1 + value.len());
-        let all = words.chain(variables).map(|text| text + TEXT_OVERHEAD);
-        check_bytes(|| "run".into(), all.sum(), MAX_RUN)
-    }
-}
-
-/// The longest argument, and the longest variable with its name, that Linux passes to a program, bytes
-/// with the NUL at the end.
-const MAX_TEXT: usize = 128 << 10;
-/// The most of a command and its environment, bytes: half of what Linux passes by default, as the cell
-/// adds variables of its own.
-const MAX_RUN: usize = 1 << 20;
-/// What each text takes beside itself: a NUL, and its address.
-const TEXT_OVERHEAD: usize = 9;
-
-fn check_bytes(field: impl FnOnce() -> String, bytes: usize, most: usize) -> Result<(), Invalid> {
-    if bytes <= most {
-        return Ok(());
-    }
-    Err(Invalid::new(
-        field(),
-        format!("a text of {bytes} bytes"),
-        format!("at most {most}, as Linux passes no more to a program"),
-    ))
-}
-
 /// Whether a text has the form of a W3C `traceparent`.
 pub fn is_traceparent(text: &str) -> bool {
     let hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
@@ -502,9 +405,6 @@ pub fn is_traceparent(text: &str) -> bool {
         && parts[0] != "ff"
         && parts[1..3].iter().all(|id| id.bytes().any(|b| b != b'0'))
 }
-
-const NUL: &str = "a text with NUL";
-const NO_NUL: &str = "one without";
 
 fn check_amount(field: &str, amount: i64) -> Result<(), Invalid> {
     if (0..=MAX_AMOUNT).contains(&amount) {
@@ -519,8 +419,4 @@ fn check_amount(field: &str, amount: i64) -> Result<(), Invalid> {
 
 fn one() -> u32 {
     1
-}
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
-fn is_false(b: &bool) -> bool {
-    !*b
 }

@@ -5,20 +5,7 @@
 //! depend only on seed, auction, app, index and the cell's name; and an index that keeps cells in
 //! the order of their lots finds the winner without visiting all of them.
 
-/// The finaliser of splitmix64: every input bit moves about half of the output bits.
-pub const fn mix(mut x: u64) -> u64 {
-    x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
-}
-
-/// A stable 64-bit hash of a text (FNV-1a).
-pub fn hash_text(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |h, byte| {
-        (h ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
-}
+use crate::random::mix;
 
 /// The lots of one auction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

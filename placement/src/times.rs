@@ -128,8 +128,15 @@ impl<'de> Deserialize<'de> for Stamp {
 pub struct Span(pub Duration);
 
 impl fmt::Display for Span {
+    /// Hours are the largest unit, as in `984h` or `1h 30m`: nobody sees 41 days in `1month 10days 13h`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        humantime::format_duration(self.0).fmt(f)
+        let hours = self.0.as_secs() / 3_600;
+        let rest = self.0.saturating_sub(Duration::from_secs(hours * 3_600));
+        match (hours, rest.is_zero()) {
+            (0, _) => humantime::format_duration(rest).fmt(f),
+            (_, true) => write!(f, "{hours}h"),
+            (_, false) => write!(f, "{hours}h {}", humantime::format_duration(rest)),
+        }
     }
 }
 
@@ -227,5 +234,28 @@ mod tests {
             let stamp = Stamp::from(text);
             assert_eq!((stamp.ms(), stamp.as_str()), (ms, text));
         }
+    }
+
+    #[test]
+    fn a_duration_is_written_without_days_and_read_again() {
+        for (text, written) in [
+            ("0s", "0s"),
+            ("90s", "1m 30s"),
+            ("1h", "1h"),
+            ("5400s", "1h 30m"),
+            ("41days", "984h"),
+            ("1month 11days", "994h 33m 36s"),
+        ] {
+            let span: Span = serde_json::from_str(&format!("{text:?}")).unwrap();
+            assert_eq!(span.to_string(), written, "{text}");
+            let again = serde_json::to_string(&span).unwrap();
+            assert_eq!(
+                serde_json::from_str::<Span>(&again).unwrap(),
+                span,
+                "{text}"
+            );
+        }
+        let longest = Span(Duration::MAX);
+        assert!(longest.to_string().starts_with("5124095576030431h "));
     }
 }

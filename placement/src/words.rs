@@ -48,3 +48,47 @@ pub(crate) fn shorten(text: &str) -> String {
     }
     format!("{short:?}")
 }
+
+/// Serde's message about a value in the words of our errors: what is not allowed and what was expected. A
+/// value that may be secret is told by its type only. None where the message is about something else.
+pub fn in_json_terms(message: &str, secret: bool) -> Option<String> {
+    let (fault, expected) = message.rsplit_once(", expected ")?;
+    let (kind, value) = match fault.strip_prefix("unknown variant ") {
+        Some(value) => ("string", Some(format!("{:?}", value.trim_matches('`')))),
+        // where an object stands for fields, serde takes an array for them in their order
+        None if fault.starts_with("invalid length ") => ("sequence", None),
+        None => {
+            let found = fault
+                .strip_prefix("invalid type: ")
+                .or_else(|| fault.strip_prefix("invalid value: "))?;
+            match found.find(['`', '"']) {
+                Some(at) => (
+                    found[..at].trim_end(),
+                    Some(found[at..].trim_matches('`').to_owned()),
+                ),
+                None => (found, None),
+            }
+        }
+    };
+    let kind = match kind {
+        "string" | "character" => "a string",
+        "integer" | "floating point" => "a number",
+        "boolean" => "a boolean",
+        "sequence" => "an array",
+        "map" => "an object",
+        other => other,
+    };
+    let value = value.filter(|_| !secret);
+    let found = value.as_deref().unwrap_or(kind);
+    let expected = match expected {
+        "i64" | "i32" => "an integer",
+        "u64" | "u32" | "u16" | "usize" => "a non-negative integer",
+        "f64" | "f32" => "a number",
+        "a sequence" => "an array",
+        "a map" => "an object",
+        // the names of Rust types mean nothing to the sender
+        other if other.starts_with("struct ") => "an object",
+        other => &other.replace('`', ""),
+    };
+    Some(format!("{found} is not allowed; expected {expected}"))
+}

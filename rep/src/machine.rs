@@ -12,7 +12,7 @@ mod replies;
 
 use std::sync::Arc;
 
-use advertiser::{Advertiser, Cadence, Due, Trigger};
+use advertiser::{Advertiser, Cadence, Due, StateVersion, Trigger};
 use placement::{Cell, Span};
 use shared::{
     Incarnation,
@@ -101,7 +101,7 @@ impl CellMachine {
         let (cadence, seed) = (settings.cadence, settings.seed);
         let name = &ledger.cell().cell;
         Self {
-            advertiser: Advertiser::new(cadence, name, seed, ledger.seq(), now_ms),
+            advertiser: Advertiser::new(cadence, name, seed, StateVersion(ledger.seq()), now_ms),
             // by then both of two that started together have advertised
             namesakes: Namesakes::new(
                 ledger.incarnation(),
@@ -123,7 +123,11 @@ impl CellMachine {
 
     /// Whether the last advertisement was sent and shows the cell as it is now.
     pub fn is_advertised(&self) -> bool {
-        self.advertiser.is_advertised(self.ledger.seq())
+        self.advertiser.is_advertised(self.version())
+    }
+
+    fn version(&self) -> StateVersion {
+        StateVersion(self.ledger.seq())
     }
 
     /// The other rep under the cell's name because of which this one must end.
@@ -166,6 +170,9 @@ impl CellMachine {
             CellInput::LeaveGently(grace_ms) => {
                 if self.ledger.leave(now_ms, grace_ms) {
                     self.tell_of_drain(now_ms);
+                } else {
+                    // it drained before; managers must know that there is less time now
+                    self.advertise(now_ms, Trigger::AtOnce);
                 }
             }
         }
@@ -188,7 +195,7 @@ impl CellMachine {
             if self.events.due_ms().is_some_and(|due| due <= now_ms) {
                 self.publish_events();
             }
-            let due = self.advertiser.update(now_ms, self.ledger.seq());
+            let due = self.advertiser.update(now_ms, self.version());
             self.publish(now_ms, due);
         }
         std::mem::take(&mut self.out)
@@ -238,7 +245,7 @@ impl CellMachine {
     }
 
     pub(crate) fn advertise(&mut self, now_ms: u64, trigger: Trigger) {
-        let due = self.advertiser.handle(now_ms, self.ledger.seq(), trigger);
+        let due = self.advertiser.handle(now_ms, self.version(), trigger);
         self.publish(now_ms, due);
     }
 

@@ -176,6 +176,49 @@ fn connections(mut connected: watch::Receiver<bool>) -> impl Stream<Item = bool>
     })
 }
 
+/// How the rep ends, once it was told to.
+#[derive(Default)]
+struct End {
+    /// It waits until then for others to replace what it runs.
+    gentle_until_ms: Option<u64>,
+    /// Its instances are being ended, and it exits then at the latest.
+    exit_at_ms: Option<u64>,
+}
+
+impl End {
+    fn at_once(&mut self, shell: &mut Shell) {
+        self.exit_at_ms = Some(shell.shut_down() + END_MS);
+    }
+
+    fn gently(&mut self, shell: &mut Shell) {
+        self.gentle_until_ms = Some(shell.leave_gently());
+    }
+
+    fn is_told(&self) -> bool {
+        self.exit_at_ms.or(self.gentle_until_ms).is_some()
+    }
+
+    /// Goes on with the end as far as it is due; why the rep exits, once it may.
+    fn advance(&mut self, shell: &mut Shell) -> Option<RepExit> {
+        let now_ms = shell.now_ms();
+        let waited = self.gentle_until_ms.is_some_and(|at| at <= now_ms);
+        if self.exit_at_ms.is_none() && (waited || shell.namesake().is_some()) {
+            self.at_once(shell);
+        }
+        let is_over = shell.may_exit() || self.exit_at_ms.is_some_and(|at| at <= now_ms);
+        is_over.then_some(if self.is_told() {
+            RepExit::Shutdown
+        } else {
+            RepExit::Drained
+        })
+    }
+
+    /// When [`End::advance`] is due.
+    fn next_ms(&self) -> u64 {
+        self.exit_at_ms.or(self.gentle_until_ms).unwrap_or(u64::MAX)
+    }
+}
+
 /// The main loop: each event is handled as it comes, without blocking.
 async fn live(
     shell: &mut Shell,
@@ -195,42 +238,20 @@ async fn live(
             .first(|violation| permissions.needs(violation))
     );
     let mut permitted = true;
-    let mut ending = None;
-    // until then it waits for others to replace what it runs
-    let mut gentle_until = None;
+    let mut end = End::default();
     shell.settle();
     loop {
-        if shell.namesake().is_some() && ending.is_none() {
-            ending = Some(shell.shut_down() + END_MS);
+        if let Some(exit) = end.advance(shell) {
+            return Ok(exit);
         }
-        if gentle_until.is_some_and(|at| at <= shell.now_ms()) && ending.is_none() {
-            ending = Some(shell.shut_down() + END_MS);
-        }
-        if shell.may_exit() || ending.is_some_and(|end| end <= shell.now_ms()) {
-            let was_told = ending.or(gentle_until).is_some();
-            return Ok(if was_told {
-                RepExit::Shutdown
-            } else {
-                RepExit::Drained
-            });
-        }
-        let due = [
-            Some(shell.next_ms()),
-            ending,
-            gentle_until.filter(|_| ending.is_none()),
-        ];
-        let wake = shell.instant(due.into_iter().flatten().min().unwrap_or(u64::MAX));
+        let wake = shell.instant(shell.next_ms().min(end.next_ms()));
         if timer.deadline() != wake {
             timer.as_mut().reset(wake);
         }
         tokio::select! {
             biased;
-            () = &mut at_once, if ending.is_none() => {
-                ending = Some(shell.shut_down() + END_MS);
-            }
-            () = &mut gently, if ending.or(gentle_until).is_none() => {
-                gentle_until = Some(shell.leave_gently());
-            }
+            () = &mut at_once, if end.exit_at_ms.is_none() => end.at_once(shell),
+            () = &mut gently, if !end.is_told() => end.gently(shell),
             report = shell.executor_reports() => shell.report(report),
             () = &mut timer => shell.tick(),
             Some((topic, question)) = messages.next() => shell.handle(topic, question),

@@ -5,7 +5,8 @@ mod groups;
 use std::{collections::BTreeMap, sync::Arc};
 
 use placement::{
-    Cell, Explain, Invalid, Job, PlanContext, Policy, PolicyError, Pool, Report, Request, Timestamp,
+    Cell, Explain, Invalid, Job, PlanContext, Policy, PolicyError, Pool, Report, Request,
+    Timestamp, in_json_terms,
 };
 use serde::Deserialize;
 
@@ -153,10 +154,10 @@ impl OfflineAuction {
         let tracked = serde_path_to_error::Deserializer::new(json, &mut track);
         let read: Result<File, _> =
             serde_ignored::deserialize(tracked, |path| warnings.push(path.to_string()));
-        let file = read.map_err(|e| {
+        let file = read.map_err(|e: serde_json::Error| {
             let path = track.path().to_string();
             let at = if path == "." { "scenario".into() } else { path };
-            let message = e.to_string();
+            let message = plain(&e);
             ScenarioError::Field { at, message }
         })?;
         Self::check(file, expanded, warnings)
@@ -299,6 +300,12 @@ fn field(prefix: &str, e: &Invalid) -> ScenarioError {
         at: format!("{prefix}.{}", e.field),
         message: format!("{} is not allowed; expected {}", e.value, e.expected),
     }
+}
+
+/// What is wrong with a value, in words of the file's format where the parser has Rust's.
+fn plain(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    in_json_terms(&text, false).unwrap_or(text)
 }
 
 /// serde_json ends its messages with the position, which is given separately

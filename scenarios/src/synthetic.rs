@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use placement::{Attributes, Cell, Job, Kind, Platform, Request, Resources, mix};
+use placement::{Attributes, Cell, Job, Kind, Platform, Request, Resources, random::mix};
 
 /// This many jobs and cells, sized so that the jobs fill 70 % of the cells.
 ///

@@ -67,7 +67,11 @@ fn toml_and_json_are_equivalent() {
 fn faults_of_scenarios() {
     for (from, to, expected) in [
         ("\"seed\":7", "\"seed\":", "line 1, column 80: "),
-        ("\"seed\":7", "\"seed\":-1", "seed: invalid value"),
+        (
+            "\"seed\":7",
+            "\"seed\":-1",
+            "seed: -1 is not allowed; expected a non-negative integer",
+        ),
         (
             "\"now\":\"2026-01-01T00:00:00Z\"",
             "\"now\":\"soon\"",
@@ -106,7 +110,7 @@ fn faults_of_scenarios() {
         (
             "\"memory_mb\":60",
             "\"memory_mb\":\"much\"",
-            "requests[0].memory_mb: invalid type",
+            "requests[0].memory_mb: \"much\" is not allowed; expected an integer",
         ),
         ("\"memory_mb\":60,", "", "requests[0]"),
         (

@@ -8,7 +8,6 @@ mod log_limit;
 pub mod nats;
 pub mod permissions;
 pub mod proc;
-pub mod random;
 mod role;
 pub mod shutdown;
 pub mod size;

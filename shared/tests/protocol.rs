@@ -42,6 +42,7 @@ fn advert(text: &str) {
         clock_ms: envelope.clock_ms,
         ttl: envelope.ttl.unwrap(),
         recent: envelope.recent,
+        leaving: false,
         cell,
     };
     let given: Value = serde_json::from_str(text).unwrap();

@@ -13,7 +13,6 @@ pub mod auctions_2014;
 mod bucket;
 pub mod check;
 pub mod demand;
-mod fields;
 mod manager_driver;
 pub mod measure;
 pub mod network;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use placement::random::{STEP, finalise, hash_text, mix};
 use serde::{Deserialize, Deserializer};
 
 /// A stream of random numbers (splitmix64, period 2^64).
@@ -10,36 +11,27 @@ pub struct Random {
     state: u64,
 }
 
-/// What splitmix64 adds at each step: the golden ratio as a fraction of 2^64.
-const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// The finaliser of splitmix64 (Steele, Lea, Flood 2014, variant 13 of Stafford's mixers).
-const fn mix(mut x: u64) -> u64 {
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
-}
-
 impl Random {
     /// The stream of this seed.
     pub const fn new(seed: u64) -> Self {
-        Self { state: mix(seed) }
+        Self {
+            state: finalise(seed),
+        }
     }
 
     /// An independent stream for a purpose and a number, so that an additional draw does not change
     /// all others. This stream does not advance.
     pub fn fork(&self, purpose: &str, number: u64) -> Self {
-        let hash = purpose.bytes().fold(0xcbf2_9ce4_8422_2325, |h, byte| {
-            (h ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3_u64)
-        });
-        let salt = mix(hash).wrapping_add(STEP.wrapping_mul(number.wrapping_add(1)));
-        Self::new(self.state ^ mix(salt))
+        let purpose = finalise(hash_text(purpose));
+        let salt = purpose.wrapping_add(STEP.wrapping_mul(number.wrapping_add(1)));
+        Self::new(self.state ^ finalise(salt))
     }
 
     /// The next number.
     pub const fn next(&mut self) -> u64 {
+        let number = mix(self.state);
         self.state = self.state.wrapping_add(STEP);
-        mix(self.state)
+        number
     }
 
     /// A fraction from 0 up to, not including, 1, in steps of 2^-53.

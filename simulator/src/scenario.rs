@@ -13,7 +13,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use advertiser::Cadence;
 use manager::{AppCommand, AppDefinition};
-use placement::{Cell, Job, Kind, Request, Resources, Span};
+use placement::{Cell, Job, Kind, Request, Resources, Span, fields};
 use scenarios::{OfflineAuction, ScenarioError};
 use serde::Deserialize;
 use serde_json::Value;
@@ -25,7 +25,6 @@ pub use self::{
 };
 use crate::{
     demand::{self, Demand, DemandAction},
-    fields,
     network::Network,
     workload::{self, WorkloadTable},
 };
@@ -272,7 +271,7 @@ impl Scenario {
             warnings.push(format!(
                 "apps: the command to {} at {} is not before the end of the scenario (duration); it is not sent",
                 command.app,
-                humantime::format_duration(std::time::Duration::from_millis(command.at_ms))
+                placement::Span(std::time::Duration::from_millis(command.at_ms))
             ));
         }
         warnings

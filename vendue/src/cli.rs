@@ -18,6 +18,7 @@ use crate::{
 /// Places work on cells (machines that run it) over NATS: cells say what they have, an auctioneer decides.
 #[derive(Debug, Parser)]
 #[command(name = "vendue", version, styles = Styles::plain(), max_term_width = 100)]
+#[command(mut_subcommands = taking_negative_numbers)]
 #[command(
     after_help = "To begin with: `vendue up` starts a cluster here, `vendue run` something in it, `vendue ps` \
                   shows it; `vendue demo` shows it all.\n\
@@ -105,6 +106,25 @@ enum Command {
     /// A small HTTP server for examples: says on $PORT which instance it is
     #[command(hide = true)]
     Web(commands::web::WebArgs),
+}
+
+/// A value such as -5 is none for any option; but it is a value, and no option that does not exist, so that the
+/// error can say what was expected.
+fn taking_negative_numbers(command: clap::Command) -> clap::Command {
+    let taking = |arg: clap::Arg| {
+        let names = arg.get_value_names().unwrap_or_default();
+        let is_size = names.first().is_some_and(|name| name == "SIZE");
+        if !arg.get_action().takes_values() {
+            arg
+        } else if is_size {
+            arg.allow_hyphen_values(true) // -5M is no number
+        } else {
+            arg.allow_negative_numbers(true)
+        }
+    };
+    command
+        .mut_args(taking)
+        .mut_subcommands(taking_negative_numbers)
 }
 
 /// Does what was typed and says how it went.

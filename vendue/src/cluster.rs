@@ -208,7 +208,7 @@ fn unanswered(
     patience: Duration,
     error: &RequestError,
 ) -> anyhow::Error {
-    let patience = humantime::format_duration(patience);
+    let patience = placement::Span(patience);
     match (error.kind(), who) {
         (RequestErrorKind::NoResponders, Peer::Cell(cell)) => Failure::because(
             code::NOT_FOUND,

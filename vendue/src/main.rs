@@ -30,11 +30,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     // before anything else: there is a supervisor for each instance, and it must stay small
-    if std::env::args_os()
-        .nth(1)
-        .is_some_and(|first| first == "supervise")
-    {
-        return rep::supervisor::main();
+    match std::env::args_os().nth(1) {
+        Some(first) if first == "supervise" => return rep::supervisor::main(),
+        Some(first) if first == rep::supervisor::STEP => return rep::supervisor::step(),
+        _ => {}
     }
     // nobody reads what is wrong with a line that is not finished
     match complete::is_asked().then(|| complete::answer(&cli::Cli::command())) {

@@ -20,7 +20,7 @@ pub(crate) fn begin_look() -> io::Result<()> {
         say("\x1b[2J\x1b[H")?;
     }
     let time = humantime::format_rfc3339_seconds(SystemTime::now());
-    let pause = humantime::format_duration(WATCH_PAUSE);
+    let pause = placement::Span(WATCH_PAUSE);
     say(format_args!("{time}, every {pause}; Ctrl-C ends"))
 }
 

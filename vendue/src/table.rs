@@ -2,11 +2,12 @@
 //!
 //! Standard output that is no terminal gets every column in full, on one line for each row. On a
 //! terminal, while the table is too wide, columns are left out in the order that the table states,
-//! and then the table's text column is wrapped. Names are never cut, so that they can be copied.
+//! and then the table's text column is wrapped. Names are never cut, so that they can be copied: where they alone
+//! are too wide, each row is printed as a list of its columns.
 
 use std::io;
 
-use comfy_table::{ColumnConstraint, ContentArrangement, Row, Width, presets};
+use comfy_table::{Cell, ColumnConstraint, ContentArrangement, Row, Width, presets};
 
 use crate::{
     output::{note_wrapped, say},
@@ -75,19 +76,10 @@ impl Table {
 
     /// The table for a terminal of so many columns; none = unlimited.
     fn layout(self, width: Option<usize>, colour: bool) -> Layout {
-        let mut table = comfy_table::Table::new();
-        table
-            .load_style(presets::NOTHING)
-            .set_header(self.header.clone());
+        let mut table = plain(colour);
+        table.set_header(self.header.clone());
         table.add_rows(self.rows);
-        if colour {
-            table.enforce_styling();
-        } else {
-            table.force_no_tty();
-        }
-        for column in table.column_iter_mut() {
-            column.set_padding((0, u16::try_from(GAP).unwrap_or(0)));
-        }
+        set_gaps(&mut table);
         let mut columns: Vec<(&str, usize)> = Vec::new();
         for (name, content) in self.header.iter().zip(table.column_max_content_widths()) {
             columns.push((name, usize::from(content)));
@@ -102,6 +94,13 @@ impl Table {
             }
         }
         columns.retain(|(name, _)| shown(name));
+        let least = needed(&narrowest(&columns, self.text));
+        if width.is_some_and(|width| least > width) && table.row_count() > 0 {
+            return Layout {
+                text: listed(&self.header, table.row_iter(), colour),
+                left_out: Vec::new(),
+            };
+        }
         if let (Some(width), Some(text)) = (width.filter(|w| needed(&columns) > *w), self.text) {
             let others: usize = columns
                 .iter()
@@ -124,6 +123,48 @@ impl Table {
     }
 }
 
+/// One line for each column of each row, and an empty one between two rows.
+fn listed<'a>(header: &[String], rows: impl Iterator<Item = &'a Row>, colour: bool) -> String {
+    let list = |row: &Row| {
+        let mut list = plain(colour);
+        for (name, cell) in header.iter().zip(row.cell_iter()) {
+            list.add_row([Cell::new(name), cell.clone()]);
+        }
+        set_gaps(&mut list);
+        list.trim_fmt()
+    };
+    rows.map(list).collect::<Vec<_>>().join("\n\n")
+}
+
+/// Two blanks between the columns that are there.
+fn set_gaps(table: &mut comfy_table::Table) {
+    for column in table.column_iter_mut() {
+        column.set_padding((0, u16::try_from(GAP).unwrap_or(0)));
+    }
+}
+
+/// A table without lines.
+fn plain(colour: bool) -> comfy_table::Table {
+    let mut table = comfy_table::Table::new();
+    table.load_style(presets::NOTHING);
+    if colour {
+        table.enforce_styling();
+    } else {
+        table.force_no_tty();
+    }
+    table
+}
+
+/// The columns with the widths that they may be wrapped to.
+fn narrowest<'a>(columns: &[(&'a str, usize)], text: Option<&str>) -> Vec<(&'a str, usize)> {
+    let narrowest = |(name, content): &(&'a str, usize)| {
+        let wrapped = Some(*name) == text;
+        let most = if wrapped { MIN_TEXT_WIDTH } else { usize::MAX };
+        (*name, (*content).min(most))
+    };
+    columns.iter().map(narrowest).collect()
+}
+
 /// The width of a table with these columns.
 fn needed(columns: &[(&str, usize)]) -> usize {
     let gaps = GAP * columns.len().saturating_sub(1);
@@ -132,22 +173,13 @@ fn needed(columns: &[(&str, usize)]) -> usize {
 
 /// The optional columns to leave out, until the others fit; a text column counts with the width that
 /// it can be wrapped to.
-fn too_many<'a>(
-    columns: &[(&'a str, usize)],
+fn too_many(
+    columns: &[(&str, usize)],
     width: usize,
     optional: &'static [&'static str],
     text: Option<&str>,
 ) -> Vec<&'static str> {
-    let narrowest = |(name, content): &(&'a str, usize)| {
-        let wrapped = Some(*name) == text;
-        let width = if wrapped {
-            (*content).min(MIN_TEXT_WIDTH)
-        } else {
-            *content
-        };
-        (*name, width)
-    };
-    let mut kept: Vec<(&str, usize)> = columns.iter().map(narrowest).collect();
+    let mut kept = narrowest(columns, text);
     let mut left_out = Vec::new();
     for name in optional {
         if needed(&kept) <= width {
@@ -161,7 +193,7 @@ fn too_many<'a>(
 
 #[cfg(test)]
 mod tests {
-    use comfy_table::{Cell, Color};
+    use comfy_table::Color;
 
     use super::*;
 
@@ -210,12 +242,16 @@ mod tests {
 
     #[test]
     fn names_are_never_cut() {
-        let layout = table().layout(Some(20), false);
-        assert!(
-            layout.text.contains("z1-cell-0  100/1024 MiB"),
-            "{}",
-            layout.text
-        );
+        let mut table = table();
+        table.add_row(["z1-cell-1", "z1", "1/1 MiB", "-", "-"]);
+        let layout = table.layout(Some(40), false);
+        let expected = "CELL    z1-cell-0\nZONE    z1\nMEMORY  100/1024 MiB\nHEARD   850ms ago\nWHY     \
+            memory: 3 cells dropped, needs 900 MiB, the best has 100 MiB\n\nCELL    z1-cell-1\nZONE    z1\n\
+            MEMORY  1/1 MiB\nHEARD   -\nWHY     -";
+        assert_eq!(layout.text, expected);
+        assert_eq!(layout.left_out, [""; 0]);
+        let empty = Table::new(&["A LONG NAME", "ANOTHER LONG NAME"]).layout(Some(20), false);
+        assert_eq!(empty.text, "A LONG NAME  ANOTHER LONG NAME");
     }
 
     #[test]

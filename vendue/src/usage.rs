@@ -205,6 +205,34 @@ mod tests {
     }
 
     #[test]
+    fn a_negative_number_is_a_bad_value_and_no_unknown_option() {
+        for (line, said) in [
+            (
+                "run a --memory -5 --disk 1 -- x",
+                "--memory \"-5\": expected a size: a number of MiB such as 512, or one with a unit such as 64M \
+                 or 1.5G",
+            ),
+            (
+                "capacity --memory 5 --disk -5M",
+                "--disk \"-5M\": expected a size: ",
+            ),
+            (
+                "up --cells -1",
+                "--cells \"-1\": expected a number from 1 to 200",
+            ),
+            (
+                "app scale web -1",
+                "N \"-1\": expected a number from 1 to 100000",
+            ),
+        ] {
+            let args = std::iter::once("vendue").chain(line.split(' '));
+            let error = Cli::try_parse_from(args).unwrap_err();
+            let message = bad_value(&error).unwrap_or_else(|| panic!("{line}: {error}"));
+            assert!(message.starts_with(said), "{line}: {message}");
+        }
+    }
+
+    #[test]
     fn every_time_and_every_id_has_words_of_ours() {
         fn without(command: &clap::Command, found: &mut Vec<String>) {
             for arg in command.get_arguments() {

@@ -21,7 +21,7 @@ fn cadence() -> Cadence {
 }
 
 fn advertiser() -> Advertiser {
-    Advertiser::new(cadence(), "z1-cell-0", 7, 1, 0)
+    Advertiser::new(cadence(), "z1-cell-0", 7, StateVersion(1), 0)
 }
 
 /// Runs until `until_ms`; returns when it advertised.
@@ -45,7 +45,7 @@ fn run(advertiser: &mut Advertiser, happens: &[(u64, Happens)], until_ms: u64) -
             Some(Happens::Discover) => advertiser.handle(now, version, Trigger::Discover),
             Some(Happens::AtOnce) => advertiser.handle(now, version, Trigger::AtOnce),
             Some(Happens::Change) => {
-                version += 1;
+                version.0 += 1;
                 advertiser.update(now, version)
             }
         };
@@ -113,7 +113,9 @@ fn a_change_answers_a_discover_too() {
 #[test]
 fn cells_spread_their_answers() {
     let delays: std::collections::BTreeSet<u64> = (0..100)
-        .map(|i| Advertiser::new(cadence(), &format!("cell-{i}"), 1, 1, 0).answer_delay_ms)
+        .map(|i| {
+            Advertiser::new(cadence(), &format!("cell-{i}"), 1, StateVersion(1), 0).answer_delay_ms
+        })
         .collect();
     assert!(delays.len() > 50, "{delays:?}");
     assert!(delays.iter().all(|delay| *delay < ANSWER_MS));
@@ -123,12 +125,12 @@ fn cells_spread_their_answers() {
 fn a_withdrawn_cell_does_not_advertise() {
     let mut advertiser = advertiser();
     assert!(!advertiser.has_advertised() && !advertiser.has_left());
-    let due = advertiser.handle(0, 1, Trigger::Tick);
+    let due = advertiser.handle(0, StateVersion(1), Trigger::Tick);
     assert_eq!(due, Some(Due::Advertisement));
     assert_eq!(advertiser.ttl(), span(15_000));
-    let due = advertiser.handle(10, 2, Trigger::Leave);
+    let due = advertiser.handle(10, StateVersion(2), Trigger::Leave);
     assert_eq!(due, Some(Due::Withdrawal));
-    assert!(advertiser.has_left() && advertiser.is_advertised(2));
+    assert!(advertiser.has_left() && advertiser.is_advertised(StateVersion(2)));
     assert_eq!(advertiser.ttl(), Span::default(), "valid no longer");
     for trigger in [
         Trigger::Tick,
@@ -136,9 +138,9 @@ fn a_withdrawn_cell_does_not_advertise() {
         Trigger::Discover,
         Trigger::Leave,
     ] {
-        assert_eq!(advertiser.handle(100_000, 2, trigger), None);
+        assert_eq!(advertiser.handle(100_000, StateVersion(2), trigger), None);
     }
-    assert_eq!(advertiser.update(100_000, 3), None);
+    assert_eq!(advertiser.update(100_000, StateVersion(3)), None);
     assert_eq!(
         (advertiser.next_ms(), advertiser.next_news_ms()),
         (None, None)
@@ -148,15 +150,21 @@ fn a_withdrawn_cell_does_not_advertise() {
 #[test]
 fn bids_rely_only_on_an_advertisement_that_was_sent() {
     let mut advertiser = advertiser();
-    assert!(!advertiser.is_advertised(1));
-    advertiser.handle(0, 1, Trigger::Tick);
-    assert!(advertiser.is_advertised(1) && !advertiser.is_advertised(2));
+    assert!(!advertiser.is_advertised(StateVersion(1)));
+    advertiser.handle(0, StateVersion(1), Trigger::Tick);
+    assert!(
+        advertiser.is_advertised(StateVersion(1)) && !advertiser.is_advertised(StateVersion(2))
+    );
     assert!(advertiser.has_advertised());
     advertiser.not_sent();
-    assert!(!advertiser.is_advertised(1) && !advertiser.has_advertised());
-    advertiser.handle(10, 4, Trigger::AtOnce);
-    assert!(advertiser.is_advertised(4));
-    assert_eq!(advertiser.update(20, 4), None, "known from the last one");
+    assert!(!advertiser.is_advertised(StateVersion(1)) && !advertiser.has_advertised());
+    advertiser.handle(10, StateVersion(4), Trigger::AtOnce);
+    assert!(advertiser.is_advertised(StateVersion(4)));
+    assert_eq!(
+        advertiser.update(20, StateVersion(4)),
+        None,
+        "known from the last one"
+    );
     assert_eq!(advertiser.next_news_ms(), None);
 }
 
@@ -165,17 +173,21 @@ fn next_ms_is_when_something_is_due() {
     let mut advertiser = advertiser();
     assert_eq!(advertiser.next_ms(), Some(0));
     assert_eq!(advertiser.next_news_ms(), None, "an interval is no news");
-    advertiser.handle(0, 1, Trigger::Tick);
+    advertiser.handle(0, StateVersion(1), Trigger::Tick);
     let regular_ms = advertiser.next_ms().unwrap();
     assert!((4_500..=5_000).contains(&regular_ms), "{regular_ms}");
-    assert_eq!(advertiser.update(50, 2), None, "too soon after the last");
+    assert_eq!(
+        advertiser.update(50, StateVersion(2)),
+        None,
+        "too soon after the last"
+    );
     assert_eq!(advertiser.next_news_ms(), Some(100));
     assert_eq!(advertiser.next_ms(), Some(100));
     assert_eq!(
-        advertiser.handle(100, 2, Trigger::Tick),
+        advertiser.handle(100, StateVersion(2), Trigger::Tick),
         Some(Due::Advertisement)
     );
-    advertiser.handle(110, 2, Trigger::Discover);
+    advertiser.handle(110, StateVersion(2), Trigger::Discover);
     let answer_ms = 110 + advertiser.answer_delay_ms;
     assert_eq!(advertiser.next_news_ms(), Some(answer_ms));
     assert_eq!(advertiser.next_ms(), Some(answer_ms));
@@ -184,13 +196,13 @@ fn next_ms_is_when_something_is_due() {
 #[test]
 fn a_second_discover_is_answered_250_ms_after_the_first_answer() {
     let mut advertiser = advertiser();
-    advertiser.handle(0, 1, Trigger::Tick);
-    advertiser.handle(1_000, 1, Trigger::Discover);
+    advertiser.handle(0, StateVersion(1), Trigger::Tick);
+    advertiser.handle(1_000, StateVersion(1), Trigger::Discover);
     let first_ms = 1_000 + advertiser.answer_delay_ms;
     assert_eq!(advertiser.next_ms(), Some(first_ms));
-    advertiser.handle(first_ms, 1, Trigger::Tick);
+    advertiser.handle(first_ms, StateVersion(1), Trigger::Tick);
     // asked again at once: not before the time in which all cells answer is over
-    advertiser.handle(first_ms + 1, 1, Trigger::Discover);
+    advertiser.handle(first_ms + 1, StateVersion(1), Trigger::Discover);
     let due_ms = (first_ms + 1 + advertiser.answer_delay_ms).max(first_ms + ANSWER_MS);
     assert_eq!(advertiser.next_ms(), Some(due_ms));
 }
@@ -198,7 +210,8 @@ fn a_second_discover_is_answered_250_ms_after_the_first_answer() {
 #[test]
 fn the_delay_and_the_jitter_of_a_cell_follow_from_its_name_and_the_seed() {
     // frozen: a change here changes every simulated figure there ever was
-    let delay = |cell, seed| Advertiser::new(cadence(), cell, seed, 1, 0).answer_delay_ms;
+    let delay =
+        |cell, seed| Advertiser::new(cadence(), cell, seed, StateVersion(1), 0).answer_delay_ms;
     assert_eq!([delay("a", 0), delay("b", 0), delay("a", 1)], [236, 71, 53]);
     assert_eq!(
         run(&mut advertiser(), &[], 16_000),
@@ -212,7 +225,13 @@ fn reps_of_old_advertise_no_changes() {
     assert!(!cadence.advertises_changes());
     assert!(cadence.with_on_change(span(4_999)).advertises_changes());
     assert!(Cadence::default().advertises_changes());
-    let mut old = Advertiser::new(cadence.with_on_change(span(60_000)), "a", 1, 1, 0);
+    let mut old = Advertiser::new(
+        cadence.with_on_change(span(60_000)),
+        "a",
+        1,
+        StateVersion(1),
+        0,
+    );
     let sent = run(&mut old, &[(1_000, Happens::Change)], 4_000);
     assert_eq!(sent, [0]);
     assert!((cadence.mean_interval_ms() - 4_750.0).abs() < 1e-9);
@@ -233,7 +252,7 @@ proptest! {
                 (at, [Happens::Change, Happens::Discover][*kind])
             })
             .collect();
-        let mut advertiser = Advertiser::new(cadence(), "cell", seed, 1, 0);
+        let mut advertiser = Advertiser::new(cadence(), "cell", seed, StateVersion(1), 0);
         let end = at + 20_000;
         let sent = run(&mut advertiser, &inputs, end);
         for pair in sent.windows(2) {

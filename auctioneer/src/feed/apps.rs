@@ -1,9 +1,7 @@
 //! Which apps run anywhere, as was advertised a few seconds ago: cheap enough to be looked up for every
 //! request.
 
-use placement::{Kind, Pool};
-
-use crate::fast_map::FastSet;
+use placement::{FastSet, Kind, Pool};
 
 /// How old the list may be, milliseconds: far less than the time for which outcomes are remembered.
 const MAX_AGE_MS: u64 = 10_000;

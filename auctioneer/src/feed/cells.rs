@@ -2,8 +2,9 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use placement::FastMap;
+
 use super::Known;
-use crate::fast_map::FastMap;
 
 /// Every report looks its cell up several times, and so does every instance that is sent.
 #[derive(Debug, Default)]

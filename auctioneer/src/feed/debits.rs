@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use placement::Kind;
+use placement::{FastSet, Kind};
 use shared::wire::{Acceptance, Envelope};
 
-use crate::fast_map::FastSet;
 use shared::InstanceId;
 
 use super::{Debit, Feed, Known};

@@ -2,9 +2,8 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
+use placement::FastMap;
 use shared::Incarnation;
-
-use crate::fast_map::FastMap;
 
 /// The most that are remembered.
 const MAX_FORMER: usize = 100_000;
@@ -47,6 +46,7 @@ impl Former {
         ttl_ms: u64,
     ) {
         let of_cell = self.known.entry(Arc::clone(cell)).or_default();
+        // once in the list, or whoever alternates between two incarnations would fill it
         if of_cell
             .insert(incarnation, (now_ms, now_ms + ttl_ms))
             .is_none()

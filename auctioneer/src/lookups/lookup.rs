@@ -65,6 +65,7 @@ impl Lookup {
     /// What a cell holds of what was asked for.
     pub(super) fn found(&mut self, answer: &InstancesAnswer) {
         for held in &answer.instances {
+            // prefixes of ids are short: cells name instances of others, too
             if let Some((_, holders)) = self.instances.get_mut(&held.instance) {
                 holders.push(Holder {
                     ended: has_ended(held.state),

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use placement::{Kind, Pool};
+use placement::{FastMap, FastSet, Kind, Pool};
 
 use super::lookup::Lookup;
 use crate::{
-    fast_map::{FastMap, FastSet},
     outcomes::Outcomes,
     ticket::{Done, Ticket},
 };
@@ -27,6 +26,7 @@ pub(super) struct Silent {
 impl Silent {
     pub(super) fn of(pool: &Pool, lookup: &Lookup) -> Self {
         let mut silent = Self::default();
+        // mostly all have answered: the instances, which may be thousands, are not gone through for nothing
         if lookup.missing.is_empty() {
             return silent;
         }
@@ -37,6 +37,7 @@ impl Silent {
             let Some(cell) = pool.get(name) else {
                 continue;
             };
+            // advertisements count tasks together: any of them may be this request's
             if cell.counts.tasks > 0 {
                 silent.with_tasks.push(Arc::clone(name));
             }
@@ -69,6 +70,7 @@ pub(super) fn unknown(silent: &[Arc<str>]) -> Done {
     if silent.len() > NAMED {
         names = format!("{names} and {} others", silent.len() - NAMED);
     }
+    // an outcome has room for one cell: naming one of several would look like an answer
     let cell = silent.first().filter(|_| silent.len() == 1);
     let why =
         format!("{names} did not answer whether it runs there already; not started elsewhere");

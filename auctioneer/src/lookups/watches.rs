@@ -53,6 +53,7 @@ impl Watches {
         let mut due: Vec<(&RequestId, &mut Watched)> = due.collect();
         due.sort_by_key(|(_, watched)| watched.next_ms);
         for (id, watched) in due {
+            // nor is a later one added that would fit: large requests would never get their turn
             if !question.has_room_for(watched.begun.instances.len()) {
                 return;
             }

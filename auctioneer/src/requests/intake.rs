@@ -46,6 +46,7 @@ impl Requests {
         place: Place,
     ) -> Result<Option<Opened>, Rejected> {
         let id = asked.request.id.as_str();
+        // before the outcomes: of a request that is open here, what is remembered was said elsewhere
         if let Some(ticket) = self.by_id.get(id).copied() {
             self.repeat(turn, ticket, &asked, place)?;
             return Ok(None);
@@ -88,6 +89,7 @@ impl Requests {
             return Err(rejected(&asked, error));
         }
         turn.counters.repeats += u64::from(seen.is_some());
+        // an id that was made here cannot have been begun by anybody
         let unsure = seen.is_some() || (asked.given && turn.now_ms < self.unsure_until_ms);
         Ok(Some(Opened {
             ticket: self.open(turn, asked, place),

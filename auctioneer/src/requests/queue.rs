@@ -6,7 +6,7 @@ use placement::Unplaced;
 
 use super::Requests;
 use crate::{
-    ids::TicketId,
+    ids::{PoolVersion, TicketId},
     ticket::{Slot, State, Ticket},
 };
 use shared::AuctionId;
@@ -28,7 +28,7 @@ pub(super) struct Queue {
     waiting_count: usize,
     held_count: usize,
     /// The pool's version at the last auction of queued work: until it changes nothing more fits.
-    held_version: u64,
+    held_version: Option<PoolVersion>,
     requeued_ms: u64,
 }
 
@@ -94,7 +94,12 @@ impl Requests {
 
     /// The instance fits nowhere and is queued; the pool has this version. Returns whether this is
     /// the first time.
-    pub(crate) fn hold(&mut self, slot: Slot, why: Arc<Unplaced>, pool_version: u64) -> bool {
+    pub(crate) fn hold(
+        &mut self,
+        slot: Slot,
+        why: Arc<Unplaced>,
+        pool_version: PoolVersion,
+    ) -> bool {
         let Some(ticket) = self.tickets.get_mut(&slot.ticket) else {
             return false;
         };
@@ -102,7 +107,7 @@ impl Requests {
         let first = !std::mem::replace(queued, true);
         // the version of the oldest: work that came later must not hide a change that this one has not tried
         if self.queue.held_count == 0 {
-            self.queue.held_version = pool_version;
+            self.queue.held_version = Some(pool_version);
         }
         let sharers = ticket.instances[slot.position].sharers.clone();
         for sharer in sharers {
@@ -114,14 +119,14 @@ impl Requests {
     }
 
     /// Queued work enters the next auction if the pool has changed.
-    pub(crate) fn requeue(&mut self, now_ms: u64, pool_version: u64) {
+    pub(crate) fn requeue(&mut self, now_ms: u64, pool_version: PoolVersion) {
         if self
             .next_requeue_ms(pool_version)
             .is_none_or(|at_ms| now_ms < at_ms)
         {
             return;
         }
-        self.queue.held_version = pool_version;
+        self.queue.held_version = Some(pool_version);
         // every try is an auction over all that is queued, so they keep a distance
         self.queue.requeued_ms = now_ms;
         for slot in std::mem::take(&mut self.queue.held) {
@@ -133,9 +138,9 @@ impl Requests {
     }
 
     /// When queued work enters an auction again; none if there is none or the pool has not changed.
-    pub(crate) fn next_requeue_ms(&self, pool_version: u64) -> Option<u64> {
+    pub(crate) fn next_requeue_ms(&self, pool_version: PoolVersion) -> Option<u64> {
         let queue = &self.queue;
-        (queue.held_count > 0 && queue.held_version != pool_version)
+        (queue.held_count > 0 && queue.held_version != Some(pool_version))
             .then_some(queue.requeued_ms + REQUEUE_MS)
     }
 

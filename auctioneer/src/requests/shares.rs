@@ -2,10 +2,9 @@
 //!
 //! This is fairness among those who mean well. An owner is what a request says of itself.
 
-use placement::Request;
+use placement::{FastMap, Request};
 
 use super::MAX_WAITING;
-use crate::fast_map::FastMap;
 
 /// The most instances in the open requests of one app.
 pub(super) const MAX_OPEN_OF_APP: usize = MAX_WAITING / 2;

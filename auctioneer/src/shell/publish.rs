@@ -14,10 +14,14 @@ use shared::{
 };
 
 use super::{Shell, service::Waiting, tokens::Asked};
-use crate::{ids::ReplyKey, io::AuctioneerOutput, pool_time::ECHO_MS};
+use crate::{
+    ids::{EchoToken, ReplyKey},
+    io::AuctioneerOutput,
+    pool_time::ECHO_MS,
+};
 
 /// Evidence that messages flow: ten times a second to ourselves.
-pub(super) async fn echo(shell: Shell, token: u64) {
+pub(super) async fn echo(shell: Shell, token: EchoToken) {
     // our own connection does not hear what it publishes itself
     let client = shell.bus.to_itself.clone();
     let subject = shell.subjects.echo(&shell.name);

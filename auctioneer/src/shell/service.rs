@@ -67,6 +67,7 @@ impl RequestService {
             .description("accepts start requests and places instances on cells")
             .metadata(metadata)
             .stats_handler(move |_, stats| {
+                // every endpoint is asked: the counters of the whole stand once
                 if stats.name != "start" {
                     return serde_json::Value::Null;
                 }
@@ -76,6 +77,7 @@ impl RequestService {
             .start(service_name(shell), env!("CARGO_PKG_VERSION"))
             .await
             .map_err(AuctioneerError::Service)?;
+        // asked before the endpoints are open: what is known by then saves the first requests a refusal
         shell.discover().await?;
         Ok(Self {
             service: Some(service),

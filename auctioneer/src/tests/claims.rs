@@ -11,7 +11,7 @@ use super::{
     lookups::{announced, found},
     world::World,
 };
-use crate::{AuctioneerInput, AuctioneerOutput, LookupId, REMEMBER_MS};
+use crate::{AuctioneerInput, AuctioneerOutput, EchoToken, LookupId, REMEMBER_MS};
 
 /// The questions to the cells since the last look.
 pub(super) fn questions(world: &mut World) -> Vec<(LookupId, Instances)> {
@@ -111,9 +111,10 @@ fn a_forged_outcome_of_open_work_is_dropped_and_counted() {
 #[test]
 fn of_two_auctioneers_of_one_name_the_one_with_the_lower_token_leaves() {
     let mut world = World::with_cells("dea", &["c1"]);
-    let own = world.machine.token();
+    let own = world.machine.token().number();
     assert!(own > 1, "random");
     for (token, leaves) in [(own, false), (own - 1, false), (own + 1, true)] {
+        let token = EchoToken::new(token);
         for _ in 0..11 {
             assert!(!world.machine.has_namesake(), "{token}");
             world.input(AuctioneerInput::EchoOf(token));

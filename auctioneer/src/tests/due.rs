@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use placement::Span;
-use shared::{AuctionId, random::SplitMix64};
+use placement::{Span, random::SplitMix64};
+use shared::AuctionId;
 
 use super::world::{World, asked, request};
 use crate::{

@@ -56,6 +56,7 @@ impl TestCell {
             clock_ms: self.clock_ms,
             ttl: Span(Duration::from_millis(self.ttl_ms)),
             recent: self.recent.iter().copied().collect(),
+            leaving: false,
             cell: self.cell.clone(),
         }
     }

@@ -158,6 +158,7 @@ impl State {
             clock_ms: self.clock_ms(),
             ttl: Span(self.ttl),
             recent: self.recent.clone(),
+            leaving: false,
             cell: self.cell.clone(),
         })
     }

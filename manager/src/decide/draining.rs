@@ -21,9 +21,12 @@ pub(super) fn replace(
     let Some(first) = leaving().next() else {
         return;
     };
+    // a rep that was told to end has little time: a passed check counts at once
+    let hurries = leaving().any(|one| one.leaving);
+    let min_healthy_ms = if hurries { 0 } else { versions.min_healthy_ms };
     let replaced = kept
         .iter()
-        .any(|one| one.is_healthy(now_ms, versions.min_healthy_ms));
+        .any(|one| one.is_healthy(now_ms, min_healthy_ms));
     if replaced {
         return leaving().for_each(|one| plan.stop(one, false, now_ms));
     }
@@ -32,7 +35,7 @@ pub(super) fn replace(
         .filter(|one| !one.runs())
         .for_each(|one| plan.stop(one, false, now_ms));
     if let Some(next) = kept.iter().find(|one| one.up) {
-        return plan.look_at(next.since_ms + versions.min_healthy_ms);
+        return plan.look_at(next.since_ms + min_healthy_ms);
     }
     if !kept.is_empty() {
         return;

@@ -24,6 +24,8 @@ struct Drains {
     evacuating: bool,
     #[serde(default)]
     cordoned: bool,
+    #[serde(default)]
+    leaving: bool,
 }
 
 impl Drains {
@@ -100,6 +102,7 @@ impl Shell {
             seq: envelope.seq,
             ttl,
             draining: drains.drains(),
+            leaving: drains.leaving,
             recent: envelope.recent,
         }))
     }

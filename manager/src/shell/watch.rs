@@ -27,7 +27,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 const GOOD: Duration = Duration::from_secs(60);
 
 /// How often it is looked whether what was shown is still there: a purge of the stream is not shown.
-const LOOK: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_secs(5);
 
 /// The keys that the machine reads from the bucket of the apps; commands alone read the history.
 const APP_KEYS: [&str; 4] = ["meta", "app.*", "state.*", "rollout.*"];

@@ -28,6 +28,7 @@ impl World {
             seq: cell.seq,
             ttl: Span(Duration::from_millis(TTL)),
             draining: cell.draining,
+            leaving: cell.leaving,
             recent: cell.held.keys().copied().take(64).collect(),
         };
         self.give(ManagerInput::Cell(heard));

@@ -39,6 +39,22 @@ fn v30_v31_what_runs_is_stopped_when_its_replacement_is_healthy() {
     assert_eq!(w.cells["c1"].held.len(), 0);
 }
 
+/// Its rep waits for a grace period, so nobody waits for `min_healthy`.
+#[test]
+fn of_a_rep_that_ends_a_replacement_counts_once_it_is_healthy() {
+    let mut w = three();
+    let (_, id) = w.only(0);
+    drain(&mut w, "c1");
+    let next = w.id("1-2");
+    w.runs(&next, &[(0, "c4")]);
+    w.pass(1_000);
+    assert!(w.stops().is_empty(), "an operator's drain waits");
+    w.cell("c1").leaving = true;
+    w.advertise("c1");
+    w.pass(100);
+    assert_eq!(w.stops(), [id]);
+}
+
 #[test]
 fn v32_a_crash_of_the_replacement_leaves_the_old_one() {
     let mut w = three();
@@ -151,6 +167,7 @@ fn a_drained_cell_that_leaves_has_nothing_left() {
         seq: 99,
         ttl: placement::Span::default(),
         draining: true,
+        leaving: false,
         recent: Vec::new(),
     };
     w.give(crate::ManagerInput::Cell(heard));

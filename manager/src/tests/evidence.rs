@@ -141,6 +141,7 @@ fn v51_v52_a_list_proves_absence_only_if_it_is_new_enough() {
         seq: 43,
         ttl: placement::Span(std::time::Duration::from_millis(TTL)),
         draining: false,
+        leaving: false,
         recent: vec![id],
     };
     w.give(ManagerInput::Cell(heard));

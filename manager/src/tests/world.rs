@@ -41,6 +41,7 @@ pub(super) struct SimCell {
     pub(super) seq: u64,
     pub(super) silent: bool,
     pub(super) draining: bool,
+    pub(super) leaving: bool,
     pub(super) held: BTreeMap<InstanceId, Held>,
     /// Of these, those that are not ready.
     pub(super) unready: BTreeSet<InstanceId>,
@@ -99,6 +100,7 @@ impl World {
                 seq: 1,
                 silent: false,
                 draining: false,
+                leaving: false,
                 held: BTreeMap::new(),
                 unready: BTreeSet::new(),
             };

@@ -128,7 +128,7 @@ fn requests_share_a_shape_unless_a_filter_could_tell_them_apart() {
     assert_eq!(batch.apps, ["a", "b"]);
     let (first, second) = (batch.group(0), batch.group(1));
     assert_eq!((first.app, second.app), (0, 1));
-    assert_eq!(second.app_hash, tie::hash_text("b"));
+    assert_eq!(second.app_hash, random::hash_text("b"));
 }
 
 /// A table looks at the low bits of a hash first, and then at its highest seven.

@@ -111,7 +111,7 @@ mod tests {
     fn floor_is_that_of_the_library() {
         let mut dice = 7_u64;
         for _ in 0..100_000 {
-            dice = crate::tie::mix(dice);
+            dice = crate::random::mix(dice);
             let any = f64::from_bits(dice);
             let small = (dice >> 40) as f64 / 256.0 - 30_000.0;
             for x in [

@@ -163,7 +163,7 @@ impl Policy {
 
     /// A stable hash of everything in the policy: auctioneers with different hashes log a warning.
     pub fn hash(&self) -> u64 {
-        crate::tie::mix(crate::tie::hash_text(&self.to_toml()))
+        crate::random::mix(crate::random::hash_text(&self.to_toml()))
     }
 
     /// Whether the policy scores, and if so whether the highest wins.

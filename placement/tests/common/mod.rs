@@ -12,23 +12,19 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use placement::{
     Cell, DeviceNeed, DeviceSet, Explain, Job, Kind, Plan, PlanContext, Platform, Policy, Pool,
-    RecentStart, Request, Resources, Span, Trait,
+    RecentStart, Request, Resources, Span, Trait, random::SplitMix64,
 };
 
-/// A small generator of our own (splitmix64), so that a seed means the same everywhere.
-pub struct Dice(u64);
+/// Choices that mean the same everywhere for the same seed.
+pub struct Dice(SplitMix64);
 
 impl Dice {
     pub fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(SplitMix64::new(seed))
     }
 
     pub fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
+        self.0.draw()
     }
 
     pub fn below(&mut self, n: u64) -> u64 {

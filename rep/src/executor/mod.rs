@@ -31,6 +31,7 @@ use crate::{
     config::{ExecutorKind, RepConfig},
     ledger::{ExecutorOrder, ExecutorReport},
     outbox::Counters,
+    supervisor::check_authorities,
 };
 
 /// Why instances cannot be run on this machine.
@@ -78,6 +79,14 @@ pub enum ExecutorError {
         /// Why.
         source: io::Error,
     },
+    /// The authorities for sources cannot be used.
+    #[error("source-ca: {}: {why}; expected a file with certificates (PEM)", .file.display())]
+    SourceCa {
+        /// The file that was configured.
+        file: PathBuf,
+        /// Why.
+        why: String,
+    },
     /// The thread that starts supervisors cannot be started.
     #[error("cannot start the thread that starts supervisors")]
     Thread(#[source] io::Error),
@@ -98,7 +107,15 @@ pub(crate) enum Executor {
 /// Refuses what no executor can be started with.
 pub(crate) fn check(config: &RepConfig) -> Result<(), ExecutorError> {
     match &config.executor {
-        ExecutorKind::Process(process) => Users::choose(process, &config.cell).map(drop),
+        ExecutorKind::Process(process) => {
+            if let Some(file) = &process.source_ca {
+                check_authorities(file).map_err(|why| ExecutorError::SourceCa {
+                    file: file.clone(),
+                    why,
+                })?;
+            }
+            Users::choose(process, &config.cell).map(drop)
+        }
         ExecutorKind::Simulated(_) => Ok(()),
     }
 }

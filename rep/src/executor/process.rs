@@ -341,6 +341,7 @@ impl Spawner {
             what,
             cache: self.sources.directory().map(Path::to_owned),
             timeout_ms: millis(self.limits.source_timeout.0),
+            authorities: self.limits.source_ca.clone(),
         })
     }
 

@@ -88,6 +88,11 @@ impl Ledger {
         Some(first)
     }
 
+    /// Whether the rep was told to end.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.drain.leaving
+    }
+
     fn drains(&self) -> bool {
         self.cell.evacuating && !self.cell.cordoned
     }

@@ -40,6 +40,7 @@ impl CellMachine {
             clock_ms: CellTime::from_ms(now_ms),
             ttl: self.advertiser.ttl(),
             recent: self.ledger.recent(now_ms),
+            leaving: self.ledger.is_leaving(),
             cell: self.ledger.cell().clone(),
         }
     }

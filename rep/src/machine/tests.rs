@@ -168,6 +168,30 @@ fn a_bid_is_unchanged_only_if_the_last_advertisement_was_sent() {
     assert!(full(&machine), "its state is another one");
 }
 
+/// Managers wait for less when the rep ends than when an operator drains the cell.
+#[test]
+fn a_rep_that_ends_says_so_at_once_also_while_it_drains() {
+    for drains_before in [false, true] {
+        let mut machine = machine();
+        tick(&mut machine, 0);
+        start(&mut machine, 1_000, &[1]);
+        running(&mut machine, 1_000, 1);
+        run(&mut machine, 1_000);
+        run(&mut machine, 1_100);
+        if drains_before {
+            machine.drain(1_500, b"{}").unwrap();
+            run(&mut machine, 1_500);
+        }
+        assert!(!machine.state(1_500, None).leaving);
+        machine.take(2_000, CellInput::LeaveGently(10_000));
+        let told = machine
+            .out
+            .iter()
+            .any(|output| matches!(output, CellOutput::Advertise(advert) if advert.leaving));
+        assert!(told, "{drains_before}");
+    }
+}
+
 #[test]
 fn a_drain_is_advertised_at_once_and_ends_everything_at_its_deadline() {
     let mut machine = machine();

@@ -28,6 +28,8 @@ use rustix::{
 use shared::proc::{Process, descendants};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
+pub(crate) use self::source::check_authorities;
+pub use self::source::{STEP, step};
 pub(crate) use self::{
     confine::hide_from_own_user,
     launch::SUPERVISORS,
@@ -54,9 +56,6 @@ const KILL_PATIENCE: Duration = Duration::from_secs(30);
 /// The entry point of a program called with `supervise`. Its standard input is a socket to the rep,
 /// over which its instructions come. Call it before any thread is started.
 pub fn main() -> ExitCode {
-    if let Some(ended) = source::main() {
-        return ended;
-    }
     let Ok(rep) = rep_socket() else {
         eprintln!("`supervise` is an internal command; it is not meant to be run directly");
         return ExitCode::from(2);

@@ -61,6 +61,8 @@ pub(crate) struct SourceOrders {
     pub(crate) cache: Option<PathBuf>,
     /// How long it may take.
     pub(crate) timeout_ms: u64,
+    /// The file with authorities that servers may be of, beside those that the system trusts.
+    pub(crate) authorities: Option<PathBuf>,
 }
 
 impl Orders {
@@ -97,6 +99,7 @@ impl Orders {
         field(&of_source(&|source| source.what.sha256.clone().into()));
         field(&of_source(&|source| path(&source.cache)));
         field(&of_source(&|source| source.timeout_ms.to_string().into()));
+        field(&of_source(&|source| path(&source.authorities)));
         field(self.command.len().to_string().as_ref());
         self.command.iter().for_each(|word| field(word));
         for (name, value) in &self.environment {
@@ -149,16 +152,17 @@ impl Orders {
         let user_lock = path(next()?);
         let cgroup = path(next()?);
         let directory = next()?.into();
-        let source = [next()?, next()?, next()?, next()?];
+        let source = [next()?, next()?, next()?, next()?, next()?];
         let source = match source {
             [url, ..] if url.is_empty() => None,
-            [url, sha256, cache, timeout_ms] => Some(SourceOrders {
+            [url, sha256, cache, timeout_ms, authorities] => Some(SourceOrders {
                 what: RunSource {
                     url: url.into_string().ok()?,
                     sha256: sha256.into_string().ok()?,
                 },
                 cache: path(cache),
                 timeout_ms: number(timeout_ms)?,
+                authorities: path(authorities),
             }),
         };
         let words = number(next()?)?;
@@ -302,6 +306,7 @@ mod tests {
                 },
                 cache: Some("/var/lib/x".into()),
                 timeout_ms: 69,
+                authorities: Some("/etc/ca.pem".into()),
             }),
             environment: [("A".into(), "".into()), ("B".into(), "x=y\n".into())].into(),
             ..plain.clone()

@@ -16,8 +16,10 @@ use shared::{Subjects, nats, shutdown};
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
-    if args.first().is_some_and(|word| word == "supervise") {
-        return rep::supervisor::main();
+    match args.first().map(String::as_str) {
+        Some("supervise") => return rep::supervisor::main(),
+        Some(rep::supervisor::STEP) => return rep::supervisor::step(),
+        _ => {}
     }
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,

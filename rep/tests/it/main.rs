@@ -5,6 +5,7 @@ mod apart;
 mod cell;
 mod harness;
 mod health;
+mod https;
 mod isolation;
 mod killed;
 mod limits;

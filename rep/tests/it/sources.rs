@@ -25,7 +25,7 @@ fn kept_in(directory: &Path, timeout: Duration) -> RepConfig {
 
 const LONG: Duration = Duration::from_secs(60);
 
-fn sum(bytes: &[u8]) -> String {
+pub(crate) fn sum(bytes: &[u8]) -> String {
     format!("{:x}", Sha256::digest(bytes))
 }
 
@@ -51,7 +51,7 @@ fn program(code: u32) -> Vec<u8> {
 }
 
 /// A task made from this.
-fn task(words: &[&str], url: String, sha256: String) -> Work {
+pub(crate) fn task(words: &[&str], url: String, sha256: String) -> Work {
     let work = command("task", words);
     let run = Run {
         source: Some(RunSource { url, sha256 }),
@@ -65,7 +65,7 @@ fn task(words: &[&str], url: String, sha256: String) -> Work {
 }
 
 /// Runs it to its end.
-async fn ended(cell: &Cell, work: Work) -> Instance {
+pub(crate) async fn ended(cell: &Cell, work: Work) -> Instance {
     let id = work.instance;
     cell.must_start(vec![work]).await;
     eventually("the end", async || {
@@ -280,7 +280,7 @@ async fn an_instance_can_be_stopped_while_it_is_fetched() {
     cell.must_start(works.to_vec()).await;
     web.is_asked("/stuck").await;
     let ours = |pid: &u32| lives(*pid) && parent_is_ours(*pid);
-    let fetching = processes_with("supervise\0fetch");
+    let fetching = processes_with("supervise-source\0fetch");
     assert!(fetching.iter().any(ours));
     // the other one waits for the first
     assert_eq!(web.asked().len(), 1);

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
-use placement::{Cell, Counts, Job, Request, hash_text, mix};
+use placement::{
+    Cell, Counts, Job, Request,
+    random::{hash_text, mix},
+};
 use serde_json::{Map, Value};
 
 use super::{ScenarioError, wrong};
@@ -306,7 +309,7 @@ fn read<T: serde::de::DeserializeOwned>(value: Value, at: &str) -> Result<T, Sce
         };
         ScenarioError::Field {
             at,
-            message: e.to_string(),
+            message: super::plain(&e),
         }
     })?;
     match unknown {

@@ -90,11 +90,14 @@ fn look_at_apps(may: &mut Permissions, subjects: &Subjects) {
 
 pub(super) fn manager(subjects: &Subjects, name: &str) -> Permissions {
     let mut may = Permissions::default();
+    let service = subjects.service(Role::Manager);
     may.publish([
         subjects.start(),
         subjects.cell("*", "stop"),
         subjects.instances(),
         subjects.manager_echo(name),
+        // a health check beside it has its key
+        format!("$SRV.INFO.{service}"),
     ]);
     may.publish(kind::OF_MANAGERS.map(|kind| subjects.event(kind, "*", name)));
     may.hear([
@@ -114,7 +117,7 @@ pub(super) fn manager(subjects: &Subjects, name: &str) -> Permissions {
         [subjects.app_list(), subjects.app_import()],
     );
     may.answer();
-    may.be_service(&subjects.service(Role::Manager));
+    may.be_service(&service);
     may
 }
 

@@ -31,6 +31,9 @@ pub struct Advert {
     /// The last 64 instance ids accepted, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub recent: Vec<InstanceId>,
+    /// Of a draining cell: its rep was told to end, and waits for its grace period at most.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub leaving: bool,
     /// The cell.
     #[serde(flatten)]
     pub cell: Cell,

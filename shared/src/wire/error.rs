@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use placement::{Invalid, cut};
+use placement::{Invalid, cut, in_json_terms};
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 
 use crate::version::{VERSION, Version};
@@ -272,50 +272,6 @@ fn brief(value: &serde_json::Value) -> String {
     }
 }
 
-/// Serde's message about a value in the words of our errors: what is not allowed and what was expected. A
-/// value that may be secret is told by its type only. None where the message is about something else.
-fn in_our_words(text: &str, secret: bool) -> Option<String> {
-    let (fault, expected) = text.rsplit_once(", expected ")?;
-    let (kind, value) = match fault.strip_prefix("unknown variant ") {
-        Some(value) => ("string", Some(format!("{:?}", value.trim_matches('`')))),
-        // where an object stands for fields, serde takes an array for them in their order
-        None if fault.starts_with("invalid length ") => ("sequence", None),
-        None => {
-            let found = fault
-                .strip_prefix("invalid type: ")
-                .or_else(|| fault.strip_prefix("invalid value: "))?;
-            match found.find(['`', '"']) {
-                Some(at) => (
-                    found[..at].trim_end(),
-                    Some(found[at..].trim_matches('`').to_owned()),
-                ),
-                None => (found, None),
-            }
-        }
-    };
-    let kind = match kind {
-        "string" | "character" => "a string",
-        "integer" | "floating point" => "a number",
-        "boolean" => "a boolean",
-        "sequence" => "an array",
-        "map" => "an object",
-        other => other,
-    };
-    let value = value.filter(|_| !secret);
-    let found = value.as_deref().unwrap_or(kind);
-    let expected = match expected {
-        "i64" | "i32" => "an integer",
-        "u64" | "u32" | "u16" | "usize" => "a non-negative integer",
-        "f64" | "f32" => "a number",
-        "a sequence" => "an array",
-        "a map" => "an object",
-        // the names of Rust types mean nothing to the sender
-        other if other.starts_with("struct ") => "an object",
-        other => &other.replace('`', ""),
-    };
-    Some(format!("{found} is not allowed; expected {expected}"))
-}
-
 /// More than any of our own lists of what is expected, characters.
 const MAX_EXPECTED: usize = 1_000;
 
@@ -351,7 +307,7 @@ impl WireError {
         let whole = error.to_string();
         let place = format!(" at line {} column {}", error.line(), error.column());
         let fault = shortened(whole.strip_suffix(&place).unwrap_or(&whole));
-        let mut text = match in_our_words(&fault, is_secret(path)) {
+        let mut text = match in_json_terms(&fault, is_secret(path)) {
             Some(words) => words,
             None if is_secret(path) && fault.starts_with("invalid ") => {
                 let kind = fault.split(['`', '"']).next().unwrap_or_default();

@@ -70,7 +70,9 @@ fn parse_request(body: &[u8]) -> Result<Parsed, WireError> {
         .iter()
         .filter(|field| *field != "v")
         .map(|field| match field.as_str() {
-            "run.(hidden)" => format!("{field}: expected command, env, port or secrets; ignored"),
+            "run.(hidden)" => {
+                format!("{field}: expected command, env, port, secrets or source; ignored")
+            }
             _ => format!("{field}: no such field; ignored"),
         })
         .collect();

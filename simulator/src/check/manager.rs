@@ -124,6 +124,7 @@ impl ManagerNode {
                 let advert = Envelope::parse(body, None).ok()?;
                 Some(ManagerInput::Cell(CellHeard {
                     draining: drains(body),
+                    leaving: false,
                     cell: advert.cell,
                     incarnation: advert.incarnation,
                     seq: advert.seq,

@@ -77,8 +77,11 @@ impl AdvertsTable {
         let interval = self.interval.unwrap_or(seconds(5));
         let ttl = self.ttl.unwrap_or(Span(interval.0 * 3));
         if ttl.0 > Duration::from_secs(3_600) {
-            let text = humantime::format_duration(ttl.0).to_string();
-            return Err(read::wrong("adverts.ttl", &text.into(), "at most 1h"));
+            return Err(read::wrong(
+                "adverts.ttl",
+                &ttl.to_string().into(),
+                "at most 1h",
+            ));
         }
         let cadence = Cadence::new(interval, ttl).map_err(|mut e| {
             e.field = format!("adverts.{}", e.field);

@@ -1,11 +1,9 @@
 //! Parses tables with errors that name the field, its value and what was expected.
 
-use placement::Invalid;
+use placement::{Invalid, fields, in_json_terms};
 use scenarios::ScenarioError;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-
-use crate::fields;
 
 /// Parses a table; `at` is its path in the file. The error for an unknown field has the nearest
 /// known name.
@@ -21,6 +19,7 @@ pub(super) fn table<T: DeserializeOwned>(value: Value, at: &str) -> Result<T, Sc
         };
         let message = e.to_string();
         let hint = fields::hint_of(&message);
+        let message = in_json_terms(&message, false).unwrap_or(message);
         ScenarioError::Field {
             at,
             message: message + &hint,

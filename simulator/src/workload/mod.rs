@@ -279,8 +279,8 @@ pub(crate) fn warnings(
             warnings.push(format!(
                 "workload[{i}].at: {} is not before the end of the scenario ({}); nothing of this \
                  table is asked for",
-                humantime::format_duration(at),
-                humantime::format_duration(end)
+                placement::Span(at),
+                placement::Span(end)
             ));
         } else if let Some(stop) = &table.stop
             && !apps.contains(stop.app.as_str())

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use placement::{Invalid, MAX_AMOUNT, Request};
+use placement::{Invalid, MAX_AMOUNT, Request, fields, in_json_terms};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned, de::Error as _};
 use serde_json::{Map, Value};
 
 use super::{Amount, Apps};
-use crate::{fields, random::Random};
+use crate::random::Random;
 
 /// A request with drawn amounts. In a file: `name` instead of `app`, the amounts as [`Amount`], and
 /// any other field of a request but `id` and `indices`.
@@ -144,10 +144,19 @@ fn take<T: DeserializeOwned>(
 ) -> Result<Option<T>, String> {
     let value = fields.remove(name);
     let read = value.map(serde_path_to_error::deserialize).transpose();
-    read.map_err(|e| match e.path().to_string().as_str() {
-        "." => format!("{name}: {}", e.inner()),
-        path => format!("{name}.{path}: {}", e.inner()),
+    read.map_err(|e| {
+        let fault = plain(e.inner());
+        match e.path().to_string().as_str() {
+            "." => format!("{name}: {fault}"),
+            path => format!("{name}.{path}: {fault}"),
+        }
     })
+}
+
+/// What is wrong with a value, in words of the file's format where the parser has Rust's.
+fn plain(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    in_json_terms(&text, false).unwrap_or(text)
 }
 
 /// A request of a file; unknown fields are refused.
@@ -164,8 +173,8 @@ fn read_strict(value: Value) -> Result<Request, String> {
     let tracked = serde_path_to_error::Deserializer::new(value, &mut track);
     let read = serde_ignored::deserialize(tracked, |path| unknown.push(path.to_string()));
     let request: Request = read.map_err(|e| match track.path().to_string().as_str() {
-        "." => e.to_string(),
-        path => format!("{path}: {e}"),
+        "." => plain(&e),
+        path => format!("{path}: {}", plain(&e)),
     })?;
     match unknown.first() {
         Some(path) => {

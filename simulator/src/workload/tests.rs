@@ -262,7 +262,7 @@ const WRONG: &str = r#"
     at = "soon" => workload[0].at | soon | like "4s"
     at = "200years" ;; START => workload[0].at | a hundred years
     start = { app = "red", memory_mb = 1, disk_mb = 1, colour = 2 } => workload[0].start | unknown field `colour`
-    start = { app = "red", memory_mb = "x", disk_mb = 1 } => workload[0].start | memory_mb | "x" | i64
+    start = { app = "red", memory_mb = "x", disk_mb = 1 } => workload[0].start | memory_mb | "x" | an integer
     start = { app = "r d", memory_mb = 1, disk_mb = 1 } => workload[0].start.app | r d | A-Z
     stop = { app = "r d" } => workload[0].stop.app | r d
     stop = { app = "red", index = 1 } => workload[0].stop.index | `indices`

@@ -74,7 +74,7 @@ impl World<'_> {
         vec![format!(
             "Ended after {} of virtual time in which nothing changed: {}, and nothing is left that could \
              change that. Give the scenario a duration, or its faults an end.",
-            humantime::format_duration(quiet),
+            placement::Span(quiet),
             match self.client.waiting() {
                 0 => "a message has no answer".to_owned(),
                 1 => "1 instance has no outcome".to_owned(),

@@ -288,6 +288,7 @@ impl World<'_> {
             ttl: advert.ttl,
             // a cordoned one keeps what it runs
             draining: advert.cell.evacuating && !advert.cell.cordoned,
+            leaving: advert.leaving,
             recent: advert.recent.clone(),
         };
         let what = || ToManager::Input(Box::new(ManagerInput::Cell(heard())));

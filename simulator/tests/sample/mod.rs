@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use placement::random::{STEP, mix};
 use simulator::outcome::{
     Balance, CellEnd, Figures, Histogram, InstanceEnd, OverTime, Sample, SimOutcome, SimRun,
     Spread, Traffic,
@@ -17,11 +18,9 @@ pub(crate) struct Draw(pub u64);
 
 impl Draw {
     pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % end
+        let number = mix(self.0);
+        self.0 = self.0.wrapping_add(STEP);
+        number % end
     }
 }
 

@@ -56,10 +56,10 @@ fn reason(decision: &DecisionReport) -> String {
         (None, _) if decision.stages.is_empty() => why(decision.reason.as_deref(), &decision.tally),
         // the stages tell the numbers
         (None, _) => decision.reason.clone().unwrap_or_default(),
-        // without an explanation the others are not told
-        (Some(_), 0) if is_rated => "one of the best cells that passed every stage".to_owned(),
-        (Some(_), 0) => "one of the cells that passed every stage".to_owned(),
-        (Some(_), 1) if is_rated => "the best of the cells that passed every stage".to_owned(),
+        // where an answer would be too large the others are not told
+        (Some(_), 0) if is_rated => "among the best".to_owned(),
+        (Some(_), 0) => "passed every stage".to_owned(),
+        (Some(_), 1) if is_rated => "the best".to_owned(),
         (Some(_), 1) => "the only cell that passed every stage".to_owned(),
         (Some(_), n) => format!("drawn from {n} finalists"),
     }
@@ -155,8 +155,8 @@ mod tests {
     fn what_is_placed_says_why() {
         let mut decision = decision("cost");
         for (finalists, said) in [
-            (&[][..], "one of the best cells that passed every stage"),
-            (&["c1"], "the best of the cells that passed every stage"),
+            (&[][..], "among the best"),
+            (&["c1"], "the best"),
             (&["c1", "c2"], "drawn from 2 finalists"),
         ] {
             decision.finalists = finalists.iter().map(|name| (*name).into()).collect();

@@ -65,7 +65,7 @@ pub(crate) async fn events(global: &Global, args: &EventsArgs) -> anyhow::Result
     };
     let mut messages = cluster.bus.client.subscribe(subject.clone()).await?;
     cluster.bus.client.flush().await?;
-    let time = humantime::format_duration(args.time);
+    let time = placement::Span(args.time);
     if args.follow {
         note(format_args!("listening on {subject}; Ctrl-C ends"));
     } else {

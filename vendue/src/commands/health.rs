@@ -5,11 +5,15 @@ use std::time::Duration;
 use anyhow::anyhow;
 use bytes::Bytes;
 use serde_json::{Value, json};
-use shared::{ask::gather, permissions};
+use shared::{
+    ask::gather,
+    permissions,
+    wire::{AppList, AppListed},
+};
 
 use super::{instances, one_cell};
 use crate::{
-    cluster::Cluster,
+    cluster::{Cluster, Peer},
     context::{Exit, Format, Global, Usage},
     output,
 };
@@ -22,8 +26,9 @@ pub(crate) struct HealthArgs {
     /// With --role rep: this cell [default: any]
     #[arg(long, env = "VENDUE_CELL")]
     cell: Option<String>,
-    /// With --role auctioneer: the one of this name [default: any]
-    #[arg(long, env = "VENDUE_AUCTIONEER")]
+    /// With --role auctioneer or manager: the one of this name [default: $VENDUE_AUCTIONEER or $VENDUE_MANAGER,
+    /// else any]
+    #[arg(long)]
     name: Option<String>,
 }
 
@@ -35,6 +40,8 @@ enum Role {
     Auctioneer,
     /// The cell answers
     Rep,
+    /// A manager answers, and knows the stored apps
+    Manager,
 }
 
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -53,6 +60,12 @@ struct Health {
     /// The cell that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     cell: Option<String>,
+    /// The manager that answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    manager: Option<String>,
+    /// How many apps are stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    apps: Option<usize>,
     /// The NATS server's version.
     #[serde(skip_serializing_if = "Option::is_none")]
     nats: Option<String>,
@@ -67,10 +80,20 @@ impl std::fmt::Display for Health {
             self.policy.as_ref().map(|name| format!("policy {name}")),
             self.cells.map(|cells| output::counted(cells, "cell")),
             self.cell.as_ref().map(|name| format!("cell {name}")),
+            self.manager.as_ref().map(|name| format!("manager {name}")),
+            self.apps.map(|apps| output::counted(apps, "app")),
             self.nats.as_ref().map(|version| format!("NATS {version}")),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         f.write_str(&parts.join(", "))
+    }
+}
+
+impl HealthArgs {
+    /// The name that is asked for, by default that of the program which this container runs.
+    fn named(&self, variable: &str) -> Option<String> {
+        let name = self.name.clone().or_else(|| std::env::var(variable).ok());
+        name.filter(|name| !name.is_empty())
     }
 }
 
@@ -83,9 +106,13 @@ pub(crate) async fn health(global: &Global, args: &HealthArgs) -> anyhow::Result
             nats: nats(),
             ..Health::default()
         },
-        Some(Role::Auctioneer) => match &args.name {
+        Some(Role::Auctioneer) => match args.named("VENDUE_AUCTIONEER") {
             Some(name) => auctioneer_named(&cluster, name).await?,
             None => auctioneer(&cluster).await?,
+        },
+        Some(Role::Manager) => match args.named("VENDUE_MANAGER") {
+            Some(name) => manager_named(&cluster, name).await?,
+            None => manager(&cluster).await?,
         },
         Some(Role::Rep) => rep(&cluster, args.cell.as_deref()).await?,
         None => {
@@ -114,10 +141,44 @@ async fn auctioneer(cluster: &Cluster) -> anyhow::Result<Health> {
     })
 }
 
-/// Requests go to any auctioneer: whether a certain one takes them, its service information says.
-async fn auctioneer_named(cluster: &Cluster, name: &str) -> anyhow::Result<Health> {
-    let service = cluster.subjects.service(permissions::Role::Auctioneer);
-    let subject = format!("$SRV.INFO.{service}");
+async fn auctioneer_named(cluster: &Cluster, name: String) -> anyhow::Result<Health> {
+    let info = service(cluster, permissions::Role::Auctioneer, &name).await?;
+    Ok(Health {
+        auctioneer: Some(name),
+        policy: info["metadata"]["policy"].as_str().map(Into::into),
+        ..Health::default()
+    })
+}
+
+/// A manager that does not know the stored apps yet does not answer.
+async fn manager(cluster: &Cluster) -> anyhow::Result<Health> {
+    let question = AppList {
+        limit: Some(1),
+        ..AppList::default()
+    };
+    let subject = cluster.subjects.app_list();
+    let listed: AppListed = cluster
+        .ask(Peer::Manager, subject, &question, TIMEOUT)
+        .await?;
+    Ok(Health {
+        manager: Some(listed.manager),
+        apps: Some(listed.total),
+        ..Health::default()
+    })
+}
+
+async fn manager_named(cluster: &Cluster, name: String) -> anyhow::Result<Health> {
+    service(cluster, permissions::Role::Manager, &name).await?;
+    Ok(Health {
+        manager: Some(name),
+        ..Health::default()
+    })
+}
+
+/// What the service of this role and name says of itself. Requests go to any of a role: whether a certain one takes
+/// them, only this says.
+async fn service(cluster: &Cluster, role: permissions::Role, name: &str) -> anyhow::Result<Value> {
+    let subject = format!("$SRV.INFO.{}", cluster.subjects.service(role));
     let mut found = None;
     let take = |message: async_nats::Message| {
         let info: Value = serde_json::from_slice(&message.payload).unwrap_or_default();
@@ -128,15 +189,11 @@ async fn auctioneer_named(cluster: &Cluster, name: &str) -> anyhow::Result<Healt
     };
     let client = &cluster.bus.client;
     gather(client, subject, Bytes::new(), TIMEOUT, None, take).await?;
-    let info = found.ok_or_else(|| anyhow!("no auctioneer named {name} answers"))?;
+    let info = found.ok_or_else(|| anyhow!("no {role} named {name} answers"))?;
     if info["endpoints"].as_array().is_none_or(Vec::is_empty) {
         return Err(anyhow!("{name} is there, but takes no requests yet"));
     }
-    Ok(Health {
-        auctioneer: Some(name.to_owned()),
-        policy: info["metadata"]["policy"].as_str().map(Into::into),
-        ..Health::default()
-    })
+    Ok(info)
 }
 
 async fn rep(cluster: &Cluster, cell: Option<&str>) -> anyhow::Result<Health> {

@@ -156,7 +156,7 @@ fn no_answer(cluster: &Cluster) -> anyhow::Error {
     if let Err(lost) = cluster.check_connected() {
         return lost;
     }
-    let time = humantime::format_duration(DEADLINE);
+    let time = placement::Span(DEADLINE);
     Failure::because(
         failure_code::NO_ANSWER,
         format_args!("no cell answered within {time}: what runs is not known"),
@@ -311,7 +311,7 @@ pub(crate) async fn until_known(
             }
         }
         if Instant::now() > end {
-            let (some, patience) = (knowing.len(), humantime::format_duration(patience));
+            let (some, patience) = (knowing.len(), placement::Span(patience));
             bail!(match most {
                 _ if some > 0 => format!(
                     "{some} of {auctioneers} auctioneers know all {cells} cells after {patience}"

@@ -4,9 +4,11 @@ use std::{io::Read, path::Path, time::Duration};
 
 use anyhow::Context;
 use comfy_table::Cell;
+use placement::{Request, Run, fields};
 use serde_json::Value;
 use shared::wire::{
     ErrorBody, Outcome, StartBody, StartReplies, StartReply, WireError, code, parse_start,
+    unknown_fields,
 };
 
 use super::{already, reasons::why, source::SourceArgs};
@@ -84,6 +86,9 @@ pub(crate) fn check(file: &str, text: &str) -> anyhow::Result<Value> {
         }
     }
     let mut request: Value = serde_json::from_str(text).map_err(|e| refuse(&e))?;
+    if let Some(misspelt) = unknown_field(&request) {
+        return Err(refuse(&misspelt));
+    }
     match &mut request {
         Value::Array(elements) => elements.iter_mut().for_each(give_id),
         one => give_id(one),
@@ -115,6 +120,28 @@ fn of_file(error: &WireError, text: &str) -> String {
             placement::cut(near)
         ),
         None => said.to_owned(),
+    }
+}
+
+/// The first field that no request has. An auctioneer would ignore it, and start what nobody meant.
+fn unknown_field(body: &Value) -> Option<String> {
+    let of_one = |at: &str, request: &Value| {
+        let unknown = unknown_fields::<Request>(request.to_string().as_bytes());
+        let field = unknown.into_iter().find(|field| field != "v")?;
+        if field.starts_with("run.") {
+            // its name is not told: it may be a secret in the wrong place
+            let known = fields::names::<Run>().join(", ");
+            return Some(format!("{at}run: it has a field that is none of {known}"));
+        }
+        let hint = fields::hint(&field, fields::names::<Request>());
+        Some(format!("{at}{field}: no request has this field{hint}"))
+    };
+    match body {
+        Value::Array(requests) => {
+            let mut numbered = requests.iter().enumerate();
+            numbered.find_map(|(n, request)| of_one(&format!("[{n}]."), request))
+        }
+        one => of_one("", one),
     }
 }
 
@@ -283,6 +310,18 @@ mod tests {
                 r#"{"app":"a","memory":1,"disk_mb":1}"#,
                 "missing field `memory_mb`; \"memory\" is not memory_mb: is it meant?",
             ),
+            (
+                r#"{"v":1,"app":"a","memory_mb":1,"disk_mb":1,"instnces":3}"#,
+                "web.json: instnces: no request has this field; did you mean \"instances\"?",
+            ),
+            (
+                r#"[{"app":"a","memory_mb":1,"disk_mb":1},{"app":"b","colour":3}]"#,
+                "web.json: [1].colour: no request has this field",
+            ),
+            (
+                r#"{"app":"a","memory_mb":1,"disk_mb":1,"run":{"command":["x"],"comand":1}}"#,
+                "web.json: run: it has a field that is none of command, env, port, secrets, source",
+            ),
             ("[]", "an array of 0 requests"),
             (r#"[{"app":"a"}]"#, "every request is invalid"),
         ];
@@ -294,10 +333,9 @@ mod tests {
     }
 
     #[test]
-    fn a_request_gets_an_id_and_keeps_unknown_fields() {
-        let text = r#"[{"app":"a","memory_mb":1,"disk_mb":1,"instnces":3},{"app":""}]"#;
+    fn a_request_gets_an_id() {
+        let text = r#"[{"app":"a","memory_mb":1,"disk_mb":1},{"app":""}]"#;
         let request = check("-", text).unwrap();
-        assert_eq!(request[0]["instnces"], 3);
         assert!(request[0]["id"].as_str().unwrap().len() > 8);
         let text = r#"{"id":"mine","app":"a","memory_mb":1,"disk_mb":1}"#;
         assert_eq!(check("-", text).unwrap()["id"], "mine");

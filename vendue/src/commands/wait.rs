@@ -291,7 +291,7 @@ fn report(
 
 /// The time is up.
 async fn too_late(cluster: &Cluster, args: &WaitArgs, seen: &Seen) -> anyhow::Result<Exit> {
-    let time = humantime::format_duration(args.timeout);
+    let time = placement::Span(args.timeout);
     let app = &args.app;
     let unknown = |e: &anyhow::Error| {
         let code = e.downcast_ref::<Failure>();

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::common::{Up, checkout, end, run, vendue};
+use crate::common::{Up, checkout, end, is_old_server, run, vendue};
 
 /// The fields of a document: those that are always there, and those that may be.
 type Fields = (BTreeSet<String>, BTreeSet<String>);
@@ -221,6 +221,18 @@ async fn documents_of_a_cluster_are_as_documented() {
             continue;
         }
         check(command, &json(code, line));
+    }
+    if !is_old_server() {
+        for line in [
+            "health --role manager",
+            "health --role manager --name manager-0",
+        ] {
+            check("health", &json(0, line));
+        }
+        assert_eq!(
+            json(1, "health --role manager --name nosuch")["error"]["code"],
+            "failed"
+        );
     }
     let error = &json(1, "cells show nosuch")["error"];
     assert_eq!(error["code"], "not_found", "{error}");

@@ -10,7 +10,7 @@ mod said;
 
 use std::collections::BTreeMap;
 
-use placement::{Invalid, check_name, mix};
+use placement::{Invalid, check_name, random::mix};
 use serde::Serialize;
 
 use super::{DeaInstanceState, DeaNumber, DeaStart, DeaUsage, Hidden, subjects};

@@ -127,7 +127,7 @@ mod tests {
         let mut places = Places::default();
         let mut dice = 1_u64;
         let mut below = |n: u64| {
-            dice = crate::tie::mix(dice);
+            dice = crate::random::mix(dice);
             dice % n
         };
         for round in 0..200_usize {

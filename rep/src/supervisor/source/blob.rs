@@ -126,6 +126,7 @@ mod tests {
             },
             cache: None,
             timeout_ms: 1,
+            authorities: None,
         }
     }
 

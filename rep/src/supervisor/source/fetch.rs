@@ -3,35 +3,72 @@
 use std::{
     fs::File,
     io::{self, Read},
+    path::Path,
     sync::Arc,
     time::Duration,
 };
 
-use async_nats::rustls::crypto::ring;
+use async_nats::rustls::{self, crypto::ring};
 use placement::RunSource;
 use rustix::stdio;
 use ureq::{
     Agent, Error,
-    tls::{Certificate, RootCerts, TlsConfig},
+    tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem},
 };
 
 /// The most redirects.
 const REDIRECTS: u32 = 5;
 /// The longest address, bytes; requests have shorter ones.
 const MAX_URL: u64 = 4_096;
+/// The most bytes of further authorities: with the address they fit in a pipe, so whoever writes them never waits.
+const MAX_AUTHORITIES: u64 = 32 << 10;
 
-/// Writes what is at the address on standard input, of so many bytes at most, to standard output.
-pub(super) fn run(most_bytes: u64, timeout_ms: u64) -> Result<(), String> {
-    let mut url = String::new();
-    let read = io::stdin().take(MAX_URL).read_to_string(&mut url);
+/// The certificates in a file of authorities.
+pub(super) fn read_authorities(file: &Path) -> Result<String, String> {
+    let mut text = String::new();
+    let opened = File::open(file).map_err(|e| e.to_string())?;
+    let read = opened.take(MAX_AUTHORITIES + 1).read_to_string(&mut text);
     read.map_err(|e| e.to_string())?;
+    if text.len() as u64 > MAX_AUTHORITIES {
+        return Err(format!("more than {MAX_AUTHORITIES} bytes"));
+    }
+    Ok(text)
+}
+
+/// Whether there is a certificate in a file of authorities, and nothing that cannot be read.
+pub(crate) fn check_authorities(file: &Path) -> Result<(), String> {
+    match certificates(&read_authorities(file)?)?.len() {
+        0 => Err("no certificate".into()),
+        _ => Ok(()),
+    }
+}
+
+fn certificates(text: &str) -> Result<Vec<Certificate<'static>>, String> {
+    let mut found = Vec::new();
+    for item in parse_pem(text.as_bytes()) {
+        if let PemItem::Certificate(certificate) = item.map_err(|e| e.to_string())? {
+            found.push(certificate);
+        }
+    }
+    Ok(found)
+}
+
+/// Writes what is at the address in the first line of standard input, of so many bytes at most, to standard output.
+/// The other lines are certificates of authorities.
+pub(super) fn run(most_bytes: u64, timeout: Duration) -> Result<(), String> {
+    let mut text = String::new();
+    let most = MAX_URL + MAX_AUTHORITIES;
+    let read = io::stdin().take(most).read_to_string(&mut text);
+    read.map_err(|e| e.to_string())?;
+    let (url, authorities) = text.split_once('\n').unwrap_or((text.as_str(), ""));
     let source = RunSource {
-        url,
+        url: url.to_owned(),
         sha256: String::new(),
     };
     let shown = source.shown_url();
     let about = |why: &str| format!("run.source.url: {shown}: {why}");
-    let agent = agent(Duration::from_millis(timeout_ms));
+    let own = certificates(authorities).map_err(|e| format!("--source-ca of the cell: {e}"))?;
+    let agent = agent(timeout, own);
     let response = agent.get(&source.url).call();
     let mut response = response.map_err(|e| about(&said(&e)))?;
     let status = response.status().as_u16();
@@ -53,10 +90,11 @@ pub(super) fn run(most_bytes: u64, timeout_ms: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Trusts the certificates that the system trusts. Nothing of the environment chooses a proxy.
-fn agent(timeout: Duration) -> Agent {
+/// Trusts these certificates and those that the system trusts. Nothing of the environment chooses a proxy.
+fn agent(timeout: Duration, mut roots: Vec<Certificate<'static>>) -> Agent {
+    roots.extend(roots_of_the_system());
     let tls = TlsConfig::builder()
-        .root_certs(RootCerts::new_with_certs(&roots()))
+        .root_certs(RootCerts::new_with_certs(&roots))
         .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()));
     let config = Agent::config_builder()
         .max_redirects(REDIRECTS)
@@ -69,7 +107,7 @@ fn agent(timeout: Duration) -> Agent {
     Agent::new_with_config(config)
 }
 
-fn roots() -> Vec<Certificate<'static>> {
+fn roots_of_the_system() -> Vec<Certificate<'static>> {
     let found = rustls_native_certs::load_native_certs().certs;
     let own = |der| Certificate::from_der(der).to_owned();
     found.iter().map(|der| own(der.as_ref())).collect()
@@ -88,7 +126,11 @@ fn said(error: &Error) -> String {
             "not there in time; expected a faster server, or a longer --source-timeout of the cell"
                 .into()
         }
-        Error::Io(e) => format!("{e}; expected a server that answers"),
+        Error::Rustls(e) => untrusted(e),
+        Error::Io(e) => match e.get_ref().and_then(|inner| inner.downcast_ref()) {
+            Some(e) => untrusted(e),
+            None => format!("{e}; expected a server that answers"),
+        },
         Error::BadUri(_) => "an address that is none; expected http or https".into(),
         other => {
             let text = other.to_string();
@@ -99,6 +141,13 @@ fn said(error: &Error) -> String {
             }
         }
     }
+}
+
+/// What went wrong with TLS; mostly it is the server's certificate.
+fn untrusted(error: &rustls::Error) -> String {
+    format!(
+        "{error}; expected a certificate for this host, of an authority that the cell's system or its --source-ca has"
+    )
 }
 
 /// Why the content ended too early.

@@ -2,7 +2,8 @@
 //! directory before its command runs.
 //!
 //! What comes over the network and what is in an archive is only read by processes of the instance: they have its user,
-//! its control group and its limits, and end with it. The supervisor itself copies nothing and parses nothing: it opens the
+//! its control group and its limits, and end with it. They run `vendue`, not the supervisor's own program, which stays
+//! small. The supervisor itself copies nothing and parses nothing: it opens the
 //! file that is written, computes the SHA-256 of what is in it, and gives it its name in the cell's cache.
 
 mod blob;
@@ -11,7 +12,9 @@ mod unpack;
 
 use std::{
     fs::File,
-    io::{Read, Write},
+    io::{self, Read, Write},
+    os::{fd::AsRawFd, unix::ffi::OsStrExt},
+    path::PathBuf,
     process::{ChildStderr, Command, ExitCode, Stdio},
     time::{Duration, Instant},
 };
@@ -22,6 +25,7 @@ use rustix::{
 };
 
 use self::blob::Part;
+pub(crate) use self::fetch::check_authorities;
 use super::{
     FromRep, Orders, SourceFrom, SourceOrders, Supervisor, SupervisorReport, drain,
     hide_from_own_user, how_it_ended,
@@ -41,28 +45,52 @@ const FAILED: u8 = 1;
 /// The end of an instance that was told to end before its command ran.
 const STOPPED: &str = "stopped before it was started";
 
-/// Does a step for a source if this program was called for one: `supervise fetch BYTES MILLISECONDS`, the address on
-/// standard input and the content on standard output, or `supervise unpack BYTES`, the content on standard input.
-pub(super) fn main() -> Option<ExitCode> {
+/// The first word of a program that is called for a step.
+pub const STEP: &str = "supervise-source";
+/// The program that only supervises: there is one process of it for each instance, so it links nothing that a step needs.
+const SMALL_PROGRAM: &str = "vendue-supervisor";
+/// The program beside it that does the steps.
+const STEP_PROGRAM: &str = "vendue";
+
+/// The entry point of a program called with [`STEP`]: `fetch BYTES MILLISECONDS`, the address on standard input and the
+/// content on standard output, or `unpack BYTES`, the content on standard input. Call it before any thread is started.
+pub fn step() -> ExitCode {
     let words: Vec<String> = std::env::args_os()
         .skip(2)
         .map_while(|word| word.into_string().ok())
         .collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
-        ["fetch", most, time] => {
-            begin_step().and_then(|()| fetch::run(number(most)?, number(time)?))
-        }
+        ["fetch", most, time] => begin_step()
+            .and_then(|()| fetch::run(number(most)?, Duration::from_millis(number(time)?))),
         ["unpack", most] => begin_step().and_then(|()| unpack::run(number(most)?)),
-        _ => return None,
+        _ => Err(format!(
+            "`{STEP}` is an internal command; it is not meant to be run directly"
+        )),
     };
-    Some(match done {
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("{why}");
             ExitCode::from(FAILED)
         }
-    })
+    }
+}
+
+/// The program for the steps, and what must stay open until it is started: the instance's user may not be able to
+/// reach its directory.
+fn step_program() -> io::Result<(PathBuf, Option<File>)> {
+    let own = std::env::current_exe()?;
+    // not equal to it: the file may have been replaced meanwhile, and then the name says so
+    let is_small = own
+        .file_name()
+        .is_some_and(|name| name.as_bytes().starts_with(SMALL_PROGRAM.as_bytes()));
+    if !is_small {
+        return Ok(("/proc/self/exe".into(), None));
+    }
+    let program = File::open(own.with_file_name(STEP_PROGRAM))?;
+    let path = format!("/proc/self/fd/{}", program.as_raw_fd());
+    Ok((path.into(), Some(program)))
 }
 
 fn number(word: &str) -> Result<u64, String> {
@@ -169,9 +197,15 @@ impl Supervisor {
             most_bytes(orders).to_string(),
             left.as_millis().to_string(),
         ];
+        let mut text = source.what.url.clone();
+        if let Some(file) = &source.authorities {
+            let read = fetch::read_authorities(file);
+            let read = read.map_err(|why| failed(&format!("--source-ca of the cell: {why}")))?;
+            text = format!("{text}\n{read}");
+        }
         let step = Step {
             words: &words,
-            text: &source.what.url,
+            text: &text,
             stdin: Stdio::piped(),
             stdout: into.try_clone().map_err(cannot_keep)?.into(),
             deadline,
@@ -195,9 +229,12 @@ impl Supervisor {
         source: &SourceOrders,
     ) -> Result<(), EndReason> {
         let word = &step.words[0];
-        let mut command = Command::new("/proc/self/exe");
+        let cannot =
+            |e: io::Error| failed(&format!("run.source: cannot start the step {word}: {e}"));
+        let (program, _open) = step_program().map_err(cannot)?;
+        let mut command = Command::new(program);
         command
-            .arg("supervise")
+            .arg(STEP)
             .args(step.words)
             .env_clear()
             // by this a rep knows what is left of an instance
@@ -206,8 +243,7 @@ impl Supervisor {
             .stdout(step.stdout)
             .stderr(Stdio::piped());
         belong(&mut command, orders);
-        let mut child = start(orders, || command.spawn())
-            .map_err(|e| failed(&format!("run.source: cannot start the step {word}: {e}")))?;
+        let mut child = start(orders, || command.spawn()).map_err(cannot)?;
         if let Some(mut stdin) = child.stdin.take() {
             // a step that has ended already says why
             let _ = stdin.write_all(step.text.as_bytes());
@@ -269,7 +305,7 @@ fn failed(why: &str) -> EndReason {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-fn cannot_keep(error: std::io::Error) -> EndReason {
+fn cannot_keep(error: io::Error) -> EndReason {
     failed(&format!("run.source: the cell cannot keep it: {error}"))
 }
 

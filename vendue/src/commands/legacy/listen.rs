@@ -35,8 +35,8 @@ impl ListenArgs {
     fn options(&self) -> anyhow::Result<EstateOptions> {
         let whole = self.expiry.subsec_nanos() == 0;
         if !whole || self.expiry.is_zero() || self.expiry > MAX_EXPIRY {
-            let (value, most) = (self.expiry, humantime::format_duration(MAX_EXPIRY));
-            let value = humantime::format_duration(value);
+            let (value, most) = (self.expiry, placement::Span(MAX_EXPIRY));
+            let value = placement::Span(value);
             let message = format!("--expiry: {value}; expected whole seconds, from 1s to {most}");
             return Err(Usage::of_field(Some("--expiry".into()), message));
         }

@@ -1,7 +1,7 @@
 //! `legacy place`: which DEAs a Cloud Controller would choose.
 
 use advertiser::dea::DeaChoice;
-use placement::{DecisionReport, PlanContext, Policy, Request};
+use placement::{DecisionReport, PlanContext, Policy, Request, Span};
 use serde::Serialize;
 
 use super::listen::{ListenArgs, Listener};
@@ -48,7 +48,7 @@ pub(super) async fn place(global: &Global, args: &PlaceArgs) -> anyhow::Result<E
     let request = args.request()?;
     let policy = Policy::preset("dea").map_err(Usage::invalid)?;
     let mut listener = Listener::begin(global, &args.listen).await?;
-    let time = humantime::format_duration(args.listen.time);
+    let time = Span(args.listen.time);
     note(format_args!("listening to DEAs for {time}"));
     listener.listen(args.listen.time).await?;
     listener.note_doubts();
@@ -59,13 +59,23 @@ pub(super) async fn place(global: &Global, args: &PlaceArgs) -> anyhow::Result<E
         ..PlanContext::default()
     };
     let now_ms = listener.now_ms();
-    let choice = listener.estate.choose(now_ms, &request, &policy, &context);
+    let mut choice = listener.estate.choose(now_ms, &request, &policy, &context);
+    if choice.deas == 0 {
+        nothing_heard(&mut choice, time);
+    }
     let exit = place::exit(&choice.decisions);
     match global.output {
         Format::Json => output::document(&document(choice, policy.name()))?,
         Format::Table => show(&choice, &time.to_string())?,
     }
     Ok(exit)
+}
+
+/// Without any DEA the policy's reason would be that of a Cloud Controller, which does not know either.
+fn nothing_heard(choice: &mut DeaChoice, time: Span) {
+    for decision in &mut choice.decisions {
+        decision.reason = Some(format!("no DEA was heard within {time}"));
+    }
 }
 
 impl PlaceArgs {

@@ -46,7 +46,7 @@ pub(super) async fn watch(global: &Global, args: &WatchArgs) -> anyhow::Result<E
             show(&listener, args)?;
         }
     }
-    let time = humantime::format_duration(args.listen.time);
+    let time = placement::Span(args.listen.time);
     note(format_args!("listening to DEAs for {time}"));
     listener.listen(args.listen.time).await?;
     if global.output == Format::Json {

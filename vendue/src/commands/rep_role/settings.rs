@@ -109,6 +109,9 @@ pub(crate) struct RepSettings {
     /// How long an instance's source may take until it is fetched and unpacked [default: 2m]
     #[arg(long, value_name = "TIME", value_parser = span)]
     pub(super) source_timeout: Option<Span>,
+    /// File with authorities (PEM) that servers of sources may be of, beside those that the system trusts [default: none]
+    #[arg(long, value_name = "FILE")]
+    pub(super) source_ca: Option<PathBuf>,
     /// How memory limits are enforced: auto (cgroup, else watch), watch (polling) or off
     /// [default: auto]
     #[arg(long, value_name = "HOW", value_parser = ["auto", "watch", "off"])]
@@ -225,6 +228,7 @@ impl RepSettings {
         let cache = self.source_cache.and_then(|mib| u64::try_from(mib).ok());
         set(&mut process.source_cache_mb, cache);
         set(&mut process.source_timeout, self.source_timeout);
+        process.source_ca = self.source_ca.take();
         set(&mut process.max_processes, self.max_processes);
         set(&mut process.max_files, self.max_files);
         Ok(process)

@@ -7,11 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use placement::Kind;
+use placement::{Kind, random::SplitMix64};
 use serde_json::{Value, json};
 use shared::{
     InstanceId,
-    random::SplitMix64,
     wire::{Outcome, instance_id, to_bytes},
 };
 use testkit::{NatsServer, eventually_within};

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use shared::random::SplitMix64;
+use placement::random::SplitMix64;
 
 use super::{
     orders::{Order, Orders},

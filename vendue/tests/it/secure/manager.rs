@@ -85,6 +85,11 @@ async fn a_manager_keeps_an_app_running_and_each_role_asks_what_it_may() {
     let scaled = ask(&alice, "vendue.app.scale.web", &scale).await;
     assert_eq!(scaled.get("error"), None, "{scaled}");
     runs(&secure, 1).await;
+    // as the health check in its container does, with the same key
+    let own = ["health", "--role", "manager", "--name", "mgr-0"];
+    secure.run("mgr-0", &own).expect(0, &["manager mgr-0"]);
+    let any = secure.run("alice", &["health", "--role", "manager"]);
+    any.expect(0, &["manager mgr-0, 1 app"]);
     manager.end();
     let log = secure.server.log();
     let refused: Vec<&str> = log.lines().filter(|l| l.contains("Violation")).collect();

@@ -6,8 +6,10 @@ use serde::{
     forward_to_deserialize_any,
 };
 
+use crate::words::nearest;
+
 /// The fields that `T` reads, by the names that a file uses; none where `T` is not a plain struct.
-pub(crate) fn names<T: for<'de> Deserialize<'de>>() -> &'static [&'static str] {
+pub fn names<T: for<'de> Deserialize<'de>>() -> &'static [&'static str] {
     let mut names: &'static [&'static str] = &[];
     // ends with an error as soon as the struct has named its fields
     let _ = T::deserialize(Names(&mut names));
@@ -40,8 +42,8 @@ impl<'de> Deserializer<'de> for Names<'_> {
 }
 
 /// `; did you mean "duration"?` where one of the valid names is near; else nothing.
-pub(crate) fn hint(name: &str, valid: &[&str]) -> String {
-    match placement::nearest(name, valid) {
+pub fn hint(name: &str, valid: &[&str]) -> String {
+    match nearest(name, valid) {
         Some(nearest) => format!("; did you mean {nearest:?}?"),
         None => String::new(),
     }
@@ -49,7 +51,7 @@ pub(crate) fn hint(name: &str, valid: &[&str]) -> String {
 
 /// The same for an error of serde such as "unknown field `los`, expected `latency` or `loss`", which
 /// lists the valid names itself.
-pub(crate) fn hint_of(message: &str) -> String {
+pub fn hint_of(message: &str) -> String {
     let mut quoted = message.split('`').skip(1).step_by(2);
     match quoted.next() {
         Some(name) if message.starts_with("unknown ") => hint(name, &quoted.collect::<Vec<_>>()),

@@ -1,0 +1,110 @@
+//! What a cell executes for an instance.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    invalid::{Invalid, check_count},
+    secret::{MAX_SECRETS, Secret},
+    source::RunSource,
+};
+
+/// The longest argument, and the longest variable with its name, that Linux passes to a program, bytes
+/// with the NUL at the end.
+const MAX_TEXT: usize = 128 << 10;
+/// The most of a command and its environment, bytes: half of what Linux passes by default, as the cell
+/// adds variables of its own.
+const MAX_RUN: usize = 1 << 20;
+/// What each text takes beside itself: a NUL, and its address.
+const TEXT_OVERHEAD: usize = 9;
+
+const NUL: &str = "a text with NUL";
+const NO_NUL: &str = "one without";
+
+/// What a cell executes for an instance.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// The program and its arguments; at least the program.
+    pub command: Vec<String>,
+    /// Added to the environment that the cell sets, and overriding it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Whether it needs a port, given to it as `PORT`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub port: bool,
+    /// Files of the cell that it gets; the cell reads them.
+    #[serde(
+        default,
+        deserialize_with = "crate::object::list",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub secrets: Vec<Secret>,
+    /// The archive that it is made from; the cell fetches and unpacks it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<RunSource>,
+}
+
+impl Run {
+    /// Rejects what cannot be executed: no program, a NUL in any text, names of environment
+    /// variables that are empty or contain a `=`, and more than Linux passes to a program. The errors
+    /// give the place and never the value: they are published as events, and values may be secrets.
+    pub fn check(&self) -> Result<(), Invalid> {
+        if self.command.first().is_none_or(String::is_empty) {
+            let expected = "the program and its arguments";
+            return Err(Invalid::new("run.command", "[]", expected));
+        }
+        for (n, word) in self.command.iter().enumerate() {
+            if word.contains('\0') {
+                return Err(Invalid::new(format!("run.command[{n}]"), NUL, NO_NUL));
+            }
+            check_bytes(|| format!("run.command[{n}]"), word.len(), MAX_TEXT - 1)?;
+        }
+        for (name, value) in &self.env {
+            let expected = "names of at least one character, without = and NUL";
+            for (fault, what) in [
+                (name.is_empty(), "an empty name"),
+                (name.contains('='), "a name with ="),
+                (name.contains('\0'), "a name with NUL"),
+            ] {
+                if fault {
+                    return Err(Invalid::new("run.env", what, expected));
+                }
+            }
+            if value.contains('\0') {
+                return Err(Invalid::new(format!("run.env.{name}"), NUL, NO_NUL));
+            }
+            // they are passed as one text
+            check_bytes(
+                || format!("run.env.{name}"),
+                name.len() + 1 + value.len(),
+                MAX_TEXT - 1,
+            )?;
+        }
+        check_count("run.secrets", self.secrets.len(), MAX_SECRETS)?;
+        for (n, secret) in self.secrets.iter().enumerate() {
+            secret.check(&format!("run.secrets[{n}]"))?;
+        }
+        if let Some(source) = &self.source {
+            source.check("run.source")?;
+        }
+        let words = self.command.iter().map(String::len);
+        let variables = self
+            .env
+            .iter()
+            .map(|(name, value)| name.len() + 1 + value.len());
+        let all = words.chain(variables).map(|text| text + TEXT_OVERHEAD);
+        check_bytes(|| "run".into(), all.sum(), MAX_RUN)
+    }
+}
+
+fn check_bytes(field: impl FnOnce() -> String, bytes: usize, most: usize) -> Result<(), Invalid> {
+    if bytes <= most {
+        return Ok(());
+    }
+    Err(Invalid::new(
+        field(),
+        format!("a text of {bytes} bytes"),
+        format!("at most {most}, as Linux passes no more to a program"),
+    ))
+}
