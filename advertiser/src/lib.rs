@@ -4,11 +4,16 @@
 //! Pure state machines over the cell's own clock. They know only the version of the cell's state,
 //! and send nothing themselves.
 //!
-//! [`dea`] is the older way in which machines are heard: the messages of Cloud Foundry's DEAs.
+//! [`dea`] is the older way in which machines are heard: the messages of Cloud Foundry's DEAs. [`dea_in`] and
+//! [`dea_out`] are the programs between an estate of DEAs and a cluster.
 
 mod advertiser;
 mod cadence;
 pub mod dea;
+pub mod dea_in;
+pub mod dea_out;
+mod outbox;
+mod shown;
 pub mod sim;
 
 pub use advertiser::{Advertiser, Due, StateVersion, Trigger};

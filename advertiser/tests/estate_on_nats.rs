@@ -238,6 +238,7 @@ async fn drive(
         slots: DEAS,
         // longer than a slow machine may pause
         estate: EstateOptions { expiry_s: 60 },
+        settle_ms: 0,
     };
     let mut bridge = Bridge::new(options, now_ms()).unwrap();
     let mut messages = select_all(subscriptions);

@@ -18,6 +18,7 @@ pub(crate) fn report<'r>(
     let mut apps: BTreeMap<&str, Event> = BTreeMap::new();
     for why in rejected {
         let app = why.app.as_deref().unwrap_or("unknown");
+        // with the reason of the first: an array mostly has one fault many times, and the reply has each
         let event = apps.entry(app).or_insert_with(|| Event {
             reason: Some(why.error.message.clone()),
             request: Some(why.id.clone()),

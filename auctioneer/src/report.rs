@@ -65,6 +65,7 @@ impl Lines {
         event.count = self.indices.len();
         event.indices = Some(format_indices(self.indices));
         event.instances = self.listed;
+        // of several none is named, as it would be taken for the request of all
         if let [request] = self.requests.as_slice() {
             event.request = Some(request.clone());
         }

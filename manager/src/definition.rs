@@ -73,7 +73,11 @@ impl AppDefinition {
         let own = |field: &str| is_own(field.split('.').next().unwrap_or_default());
         if let Some(field) = unknown.iter().find(|field| !own(field)) {
             let also = missing.map_or(String::new(), |error| format!("; also: {}", error.message));
-            let expected = format!("a field of a start request, crash or update{also}");
+            let known = match field.as_str() {
+                "run.(hidden)" => "command, env, port, secrets, source or droplet",
+                _ => "a field of a start request, crash or update",
+            };
+            let expected = format!("{known}{also}");
             return Err(Invalid::new(field.as_str(), "the field", expected).into());
         }
         let mut template: Request = parsed?;
@@ -120,6 +124,10 @@ impl AppDefinition {
                 .and_then(|run| run.pointer_mut("/source/url"))
         {
             *url = source.shown_url().into();
+        }
+        let droplet = map.get_mut("run").and_then(|run| run.get_mut("droplet"));
+        if let Some(droplet) = droplet {
+            *droplet = "(hidden)".into();
         }
         let env = map.get_mut("run").and_then(|run| run.get_mut("env"));
         if let Some(env) = env

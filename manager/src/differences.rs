@@ -12,9 +12,10 @@ use crate::{definition::AppDefinition, stored::AppRecord};
 const MAX_LISTED: usize = 100;
 /// A longer value is cut, bytes as JSON.
 const MAX_VALUE: usize = 400;
-/// Stands for the value of a variable of the environment.
+/// Stands for the value of a variable of the environment, and for what a droplet holds.
 const HIDDEN: &str = "(hidden)";
-const ENVIRONMENT: &str = "run.env.";
+/// What is full of credentials below these.
+const SECRETS: [&str; 2] = ["run.env.", "run.droplet."];
 /// It may have credentials.
 const SOURCE: &str = "run.source.url";
 
@@ -86,7 +87,7 @@ fn fields(map: &Map<String, Value>) -> BTreeMap<String, Value> {
 
 /// A value as it is told.
 fn told(name: &str, value: &Value) -> Value {
-    if name.starts_with(ENVIRONMENT) {
+    if SECRETS.iter().any(|secret| name.starts_with(secret)) {
         return HIDDEN.into();
     }
     if name == SOURCE {

@@ -14,6 +14,7 @@ mod cell;
 mod context;
 mod decision;
 mod devices;
+mod droplet;
 mod engine;
 mod fast;
 mod fast_map;
@@ -54,6 +55,7 @@ pub use devices::{
     DeviceNeed, DeviceSet, DeviceShare, DeviceShares, FreeDevices, MAX_DEVICE_SETS, MAX_DEVICES,
     check_device_shares,
 };
+pub use droplet::Droplet;
 pub use fast_map::{FastMap, FastSet};
 pub use health::{CheckKind, HealthCheck};
 pub use invalid::{Invalid, check_name};

@@ -63,6 +63,8 @@ fn text(filter: &Filter, job: &Job, lacking: &[Lack]) -> String {
             }
             format!("insufficient resources: {}", names.join(", "))
         }
+        Filter::Droplets if request.is_droplet() => format!("{found_none} that runs droplets"),
+        Filter::Droplets => format!("{found_none} that runs anything but droplets"),
         Filter::Stack => format!("{found_none} for required stack"),
         Filter::VolumeDrivers => format!("{found_none} with required volume drivers"),
         Filter::PlacementTags => match request.placement_tags.as_slice() {

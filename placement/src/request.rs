@@ -235,6 +235,11 @@ impl Request {
         self.source_blob.as_ref().or_else(source)
     }
 
+    /// Whether it starts droplets: then it goes to cells that run them, else to cells that run other work.
+    pub fn is_droplet(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.droplet.is_some())
+    }
+
     /// The jobs of this request, in the order of their indices (as given, or 0..instances).
     pub fn jobs(self: &Arc<Self>) -> Vec<Job> {
         let job = |index| Job {
@@ -377,11 +382,15 @@ impl Request {
             }
         }
         self.check_health()?;
+        if self.kind == Kind::Task && self.is_droplet() {
+            let expected = "lrp: a droplet runs until it is stopped";
+            return Err(Invalid::new("kind", Kind::Task, expected));
+        }
         self.run.as_ref().map_or(Ok(()), Run::check)
     }
 
     fn check_health(&self) -> Result<(), Invalid> {
-        let has_port = self.run.as_ref().is_none_or(|run| run.port);
+        let has_port = self.run.as_ref().is_none_or(Run::needs_port);
         for (field, check) in [("health", &self.health), ("ready", &self.ready)] {
             let Some(check) = check else {
                 continue;

@@ -1,10 +1,11 @@
 //! What a cell executes for an instance.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    droplet::Droplet,
     invalid::{Invalid, check_count},
     secret::{MAX_SECRETS, Secret},
     source::RunSource,
@@ -25,7 +26,8 @@ const NO_NUL: &str = "one without";
 /// What a cell executes for an instance.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// The program and its arguments; at least the program.
+    /// The program and its arguments; at least the program, unless there is a droplet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
     /// Added to the environment that the cell sets, and overriding it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -43,14 +45,39 @@ pub struct Run {
     /// The archive that it is made from; the cell fetches and unpacks it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<RunSource>,
+    /// A droplet instead of a command: only for cells that run droplets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub droplet: Option<Arc<Droplet>>,
 }
 
 impl Run {
+    /// Whether an instance gets a port: a droplet always does.
+    pub fn needs_port(&self) -> bool {
+        self.port || self.droplet.is_some()
+    }
+
+    /// Rejects a droplet beside what DEAs do not know.
+    fn check_droplet(&self, droplet: &Droplet) -> Result<(), Invalid> {
+        for (field, given) in [
+            ("run.command", !self.command.is_empty()),
+            ("run.secrets", !self.secrets.is_empty()),
+            ("run.source", self.source.is_some()),
+        ] {
+            if given {
+                let expected = "none beside run.droplet, which has its own";
+                return Err(Invalid::new(field, "one", expected));
+            }
+        }
+        droplet.check("run.droplet")
+    }
+
     /// Rejects what cannot be executed: no program, a NUL in any text, names of environment
     /// variables that are empty or contain a `=`, and more than Linux passes to a program. The errors
     /// give the place and never the value: they are published as events, and values may be secrets.
     pub fn check(&self) -> Result<(), Invalid> {
-        if self.command.first().is_none_or(String::is_empty) {
+        if let Some(droplet) = &self.droplet {
+            self.check_droplet(droplet)?;
+        } else if self.command.first().is_none_or(String::is_empty) {
             let expected = "the program and its arguments";
             return Err(Invalid::new("run.command", "[]", expected));
         }

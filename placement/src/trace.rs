@@ -97,6 +97,10 @@ impl Trace {
         kept: &[u32],
         dropped: &[u32],
     ) {
+        // it is nobody's stage, and is told of only where it matters
+        if *filter == Filter::Droplets && dropped.is_empty() {
+            return;
+        }
         let why = |slot: &u32| {
             let why = filter::why(filter, view.cell(*slot), &job.request, view.now());
             (*slot, why)

@@ -99,6 +99,9 @@ pub struct ProcessConfig {
     /// A file with authorities (PEM, at most 32 KiB) whose certificates servers of sources may have, beside those that
     /// the system trusts (default: none). It is read for each fetch.
     pub source_ca: Option<PathBuf>,
+    /// The shell script that starts a droplet whose archive is unpacked (default: one that runs the start command, or
+    /// `startup`). It gets `DROPLET_COMMAND` and what a DEA sets.
+    pub droplet_script: Option<PathBuf>,
     /// The ports for instances that ask for one, first and last (default 61001 to 65535, outside
     /// the ranges from which systems choose ports themselves).
     pub ports: (u16, u16),
@@ -386,6 +389,7 @@ impl Default for ProcessConfig {
             source_cache_mb: 1_024,
             source_timeout: seconds::<120>(),
             source_ca: None,
+            droplet_script: None,
             ports: (61_001, 65_535),
             supervisor: None,
             memory: MemoryLimit::Auto,

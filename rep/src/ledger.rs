@@ -326,6 +326,13 @@ impl Ledger {
             };
             return Err(refuse(why));
         }
+        let is_droplet = work.run.as_ref().is_some_and(|run| run.droplet.is_some());
+        if is_droplet && !self.cell.droplets {
+            return Err(refuse("the cell runs no droplets"));
+        }
+        if !is_droplet && self.cell.droplets_only {
+            return Err(refuse("the cell runs only droplets"));
+        }
         if self.needs_run && work.run.is_none() {
             return Err(refuse("nothing to run: the request has no run.command"));
         }

@@ -46,11 +46,13 @@ impl fmt::Display for Subscribe {
 
 impl Role {
     /// Every role.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Cell,
         Self::Auctioneer,
         Self::Manager,
         Self::ManagerState,
+        Self::Bridge,
+        Self::Facade,
         Self::User,
         Self::Operator,
         Self::Observer,
@@ -65,6 +67,8 @@ impl Role {
             Self::Auctioneer => "auctioneer",
             Self::Manager => "manager",
             Self::ManagerState => "manager-state",
+            Self::Bridge => "bridge",
+            Self::Facade => "facade",
             Self::User => "user",
             Self::Operator => "operator",
             Self::Observer => "observer",
@@ -81,6 +85,12 @@ impl Role {
             Self::Manager => "Keeps apps running; starts through auctioneers, stops on any cell",
             Self::ManagerState => {
                 "A manager's second connection, to the account that has JetStream; reads and writes the stored apps"
+            }
+            Self::Bridge => {
+                "Makes cells of DEAs (`vendue advertiser dea-in`); speaks for these cells only, here for one, CELL"
+            }
+            Self::Facade => {
+                "Makes DEAs of some cells (`vendue advertiser dea-out`); starts and stops on these only, here on one, CELL"
             }
             Self::User => "Starts and stops work and apps; sees all instances, events and output",
             Self::Operator => {
@@ -106,13 +116,26 @@ impl Role {
         format!("{manager}-state")
     }
 
-    /// What a connection of this role and name may do. The name may also be a placeholder.
+    /// The names of the cells of a bridge.
+    pub fn cells_of_bridge(name: &str, slots: usize) -> Vec<String> {
+        (0..slots).map(|slot| format!("{name}-{slot}")).collect()
+    }
+
+    /// What a connection of this role and name may do. The name may also be a placeholder. Of the roles that are for
+    /// certain cells it is what they may do for one, `CELL`.
     pub fn permissions(self, subjects: &Subjects, name: &str) -> Permissions {
+        self.permissions_for(subjects, name, &["CELL".to_owned()])
+    }
+
+    /// The same; bridges and facades are for these cells.
+    pub fn permissions_for(self, subjects: &Subjects, name: &str, cells: &[String]) -> Permissions {
         let mut permissions = match self {
             Self::Cell => table::cell(subjects, name),
             Self::Auctioneer => table::auctioneer(subjects, name),
             Self::Manager => table::manager(subjects, name),
             Self::ManagerState => table::manager_state(subjects),
+            Self::Bridge => table::bridge(subjects, name, cells),
+            Self::Facade => table::facade(subjects, name, cells),
             Self::User => table::user(subjects, name),
             Self::Operator => table::operator(subjects, name),
             Self::Observer => table::observer(subjects),
@@ -266,6 +289,29 @@ mod tests {
             assert!(may.may_publish(&format!("$KV.{bucket}.web")), "{bucket}");
         }
         assert!(!may.may_publish("$KV.a-b-other.web"));
+    }
+
+    #[test]
+    fn a_bridge_speaks_for_its_slots_and_a_facade_commands_its_cells() {
+        let subjects = Subjects::new("vendue").unwrap();
+        let cells = Role::cells_of_bridge("dea", 2);
+        let bridge = Role::Bridge.permissions_for(&subjects, "dea", &cells);
+        let facade = Role::Facade.permissions_for(&subjects, "out", &cells);
+        for (subject, of_bridge, of_facade) in [
+            ("vendue.cell.dea-1.advert", true, false),
+            ("vendue.event.running.web.dea-0", true, false),
+            ("vendue.cell.dea-1.answer.alice.n", true, false),
+            ("vendue.cell.dea-2.advert", false, false),
+            ("vendue.event.running.web.dea", false, false),
+            ("vendue.cell.dea-0.start", false, true),
+            ("vendue.cell.dea-0.stop", false, true),
+            ("vendue.cell.dea-2.start", false, false),
+            ("vendue.cell.dea-0.drain", false, false),
+            ("vendue.start", false, false),
+        ] {
+            assert_eq!(bridge.may_publish(subject), of_bridge, "bridge {subject}");
+            assert_eq!(facade.may_publish(subject), of_facade, "facade {subject}");
+        }
     }
 
     #[test]

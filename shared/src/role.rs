@@ -15,6 +15,10 @@ pub enum Role {
     /// A manager's second connection, to the account that keeps what it stores.
     #[serde(rename = "manager-state")]
     ManagerState,
+    /// Makes cells of DEAs, by its name; its cells are `NAME-0`, `NAME-1` and so on.
+    Bridge,
+    /// Makes DEAs of some cells, by its name.
+    Facade,
     /// Starts, stops and looks at work.
     User,
     /// A user who also changes and drains cells.

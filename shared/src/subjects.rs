@@ -213,6 +213,16 @@ impl Subjects {
         format!("{}.manager.{manager}.echo", self.prefix)
     }
 
+    /// A question to a bridge what it counts.
+    pub fn bridge_state(&self, bridge: &str) -> String {
+        format!("{}.bridge.{bridge}.state", self.prefix)
+    }
+
+    /// A question to a facade what it counts.
+    pub fn facade_state(&self, facade: &str) -> String {
+        format!("{}.facade.{facade}.state", self.prefix)
+    }
+
     /// An auctioneer's echo to itself: evidence that messages flow.
     pub fn echo(&self, auctioneer: &str) -> String {
         format!("{}.echo.{auctioneer}", self.prefix)

@@ -100,6 +100,8 @@ enum Command {
     Auctioneer(commands::roles::AuctioneerArgs),
     /// Run a manager, which keeps apps running, until stopped
     Manager(Box<commands::manager_role::ManagerArgs>),
+    /// Run what stands between an estate of DEAs and a cluster, until stopped
+    Advertiser(Box<commands::advertiser_role::AdvertiserArgs>),
     /// Measure vendue on this machine, compared with plain NATS
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -130,7 +132,9 @@ fn taking_negative_numbers(command: clap::Command) -> clap::Command {
 /// Does what was typed and says how it went.
 pub(crate) fn run(cli: &Cli) -> ExitCode {
     let default_log = match cli.command {
-        Command::Rep(_) | Command::Auctioneer(_) | Command::Manager(_) => "info",
+        Command::Rep(_) | Command::Auctioneer(_) | Command::Manager(_) | Command::Advertiser(_) => {
+            "info"
+        }
         _ => "warn",
     };
     telemetry::init(
@@ -161,6 +165,7 @@ impl Command {
                 | Command::Rep(_)
                 | Command::Auctioneer(_)
                 | Command::Manager(_)
+                | Command::Advertiser(_)
                 | Command::Bench(_)
                 | Command::Web(_)
         )
@@ -170,7 +175,11 @@ impl Command {
     fn handles_violations(&self) -> bool {
         matches!(
             self,
-            Command::Up(_) | Command::Rep(_) | Command::Auctioneer(_) | Command::Manager(_)
+            Command::Up(_)
+                | Command::Rep(_)
+                | Command::Auctioneer(_)
+                | Command::Manager(_)
+                | Command::Advertiser(_)
         )
     }
 
@@ -252,6 +261,7 @@ impl Command {
             Command::Rep(args) => commands::rep_role::rep(global, args).await,
             Command::Auctioneer(args) => commands::roles::auctioneer(global, args).await,
             Command::Manager(args) => commands::manager_role::manager(global, args).await,
+            Command::Advertiser(args) => args.run(global).await,
             Command::Bench(bench) => bench.run(global).await,
             Command::Web(args) => commands::web::web(args).await,
             Command::Version => commands::version::version(global.output),

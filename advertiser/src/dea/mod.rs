@@ -9,6 +9,7 @@
 mod advertise;
 mod bridge;
 mod cloud_controller;
+mod droplet;
 mod estate;
 mod facade;
 mod fields;
@@ -30,6 +31,7 @@ pub use bridge::{
     Bridge, BridgeAnswer, BridgeInput, BridgeInstanceState, BridgeOptions, BridgeOutput, MAX_SLOTS,
 };
 pub use cloud_controller::DeaChoice;
+pub use droplet::{DropletInstance, DropletRun};
 pub use estate::{Dea, DeaState, Estate, EstateChange, EstateInput, EstateOptions, MAX_DEAS};
 pub use facade::{
     Facade, FacadeEvent, FacadeInput, FacadeOptions, FacadeOutput, FacadeRoom, MAX_FACADE_INSTANCES,

@@ -30,6 +30,7 @@ impl RunningApps {
             self.tasks = pool.cells().any(|cell| cell.counts.tasks > 0);
             self.apps.clear();
             for app in pool.cells().flat_map(|cell| cell.counts.apps.keys()) {
+                // an app runs on many cells: its name is copied once
                 if !self.apps.contains(app) {
                     self.apps.insert(app.clone());
                 }

@@ -22,6 +22,7 @@ pub(super) struct Shares {
 impl Shares {
     /// Why so many more instances would be more than a share; none if they are not.
     pub(super) fn refusal(&self, request: &Request, more: usize) -> Option<String> {
+        // an owner's share is the larger one: most have several apps
         let app = (&self.apps, "app", request.app.as_str(), MAX_OPEN_OF_APP);
         let owner = request.owner.as_deref();
         let owner = owner.map(|owner| (&self.owners, "owner", owner, MAX_OPEN_OF_OWNER));

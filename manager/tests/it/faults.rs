@@ -137,10 +137,12 @@ async fn lose_and_restore(lose: impl AsyncFnOnce(Context)) {
     .await;
     cluster.runs("web", 4).await;
     assert_eq!(cluster.each_once("web", 4).await, before);
+    // whoever repeats it is told that there was nothing to do
     let again = cluster.ask(&cluster.subjects.app_import(), &body).await;
+    let again = &again["apps"][0];
     assert_eq!(
-        again["apps"][0]["error"]["code"], "invalid_request",
-        "{again}"
+        (&again["changed"], &again["version"]),
+        (&json!(false), &json!(1))
     );
     // it is kept running as before
     cluster
@@ -148,6 +150,14 @@ async fn lose_and_restore(lose: impl AsyncFnOnce(Context)) {
         .await;
     let after = cluster.each_once("web", 5).await;
     assert!(before.iter().all(|(index, id)| after[index] == *id));
+    // another app of the name is not taken for what is stored
+    let mut other = body.clone();
+    other["apps"][0]["uid"] = json!("00000001");
+    let refused = cluster.ask(&cluster.subjects.app_import(), &other).await;
+    let error = &refused["apps"][0]["error"];
+    assert_eq!(error["code"], "invalid_request", "{refused}");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("is stored with uid"), "{message}");
 }
 
 #[tokio::test]

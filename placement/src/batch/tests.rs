@@ -83,9 +83,16 @@ fn diego_takes_first_instances_then_tasks_then_the_rest() {
     assert_eq!(batch.order, [6, 5, 4, 3, 2, 1, 0]);
 }
 
+fn make_droplet(request: &mut Request) {
+    request.run = Some(crate::Run {
+        droplet: Some(Arc::default()),
+        ..crate::Run::default()
+    });
+}
+
 #[test]
 fn requests_share_a_shape_unless_a_filter_could_tell_them_apart() {
-    let changes: [fn(&mut Request); 17] = [
+    let changes: [fn(&mut Request); 18] = [
         |r| r.kind = Kind::Task,
         |r| r.memory_mb += 1,
         |r| r.disk_mb += 1,
@@ -94,6 +101,7 @@ fn requests_share_a_shape_unless_a_filter_could_tell_them_apart() {
             r.extra.insert("gpu".into(), 1);
         },
         |r| r.stack = Some("linux".into()),
+        make_droplet,
         |r| r.placement_tags.push("x".into()),
         |r| r.volume_drivers.push("nfs".into()),
         |r| r.networks.push(vec!["n".into()]),
@@ -120,7 +128,7 @@ fn requests_share_a_shape_unless_a_filter_could_tell_them_apart() {
     let jobs: Vec<Job> = plain.iter().chain(&changed).map(|r| job(r, 0)).collect();
     let batch = Batch::new(&jobs, Order::Asked);
     let shapes = (0..).take(jobs.len()).map(|at| batch.group(at).shape);
-    let expected = [0, 0].into_iter().chain(1..=17);
+    let expected = [0, 0].into_iter().chain(1..=18);
     assert!(
         shapes.eq(expected),
         "the first two alike, the others each by itself"
@@ -160,13 +168,14 @@ fn small_integers_hash_apart_in_the_bits_that_a_table_looks_at() {
 
 #[test]
 fn requests_of_another_size_or_stack_or_neighbour_are_told_apart_by_their_hash() {
-    let changes: [fn(&mut Request); 8] = [
+    let changes: [fn(&mut Request); 9] = [
         |_| (),
         |r| r.kind = Kind::Task,
         |r| r.memory_mb += 1,
         |r| r.cpu_millis += 1,
         |r| r.stack = Some("linux".into()),
         |r| r.stack = Some("linus".into()),
+        make_droplet,
         |r| r.near.push("app:x".into()),
         |r| r.far.push("app:x".into()),
     ];

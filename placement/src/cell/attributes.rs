@@ -206,6 +206,12 @@ attributes! {
     #[doc = "Placement tags that a request may ask for (Diego)."]
     #[serde(default, skip_serializing_if = "is_default")]
     optional_placement_tags: Vec<String> = Vec::new(), Strings;
+    #[doc = "Runs droplets (`run.droplet`)."]
+    #[serde(default, skip_serializing_if = "is_default")]
+    droplets: bool = false, Boolean;
+    #[doc = "Runs nothing but droplets: a DEA."]
+    #[serde(default, skip_serializing_if = "is_default")]
+    droplets_only: bool = false, Boolean;
     #[doc = "Volume drivers that the cell offers."]
     #[serde(default, skip_serializing_if = "is_default")]
     volume_drivers: Vec<String> = Vec::new(), Strings;
@@ -305,7 +311,7 @@ mod tests {
             "apps": {"web": 2}, "tasks": 4, "evacuating": true, "owners": {"acme": 1},
             "tags": {"role=db": 1}, "cpu_capped": 5, "cpu_uncapped": 6,
             "recent_starts": [{"age": "2h", "failed": true}],
-            "zone": "z1", "zone_number": 2, "stacks": ["linux"], "placement_tags": ["p"],
+            "zone": "z1", "zone_number": 2, "stacks": ["linux"], "droplets": true, "droplets_only": true, "placement_tags": ["p"],
             "optional_placement_tags": ["o"], "volume_drivers": ["nfs"], "volumes": ["v"],
             "cached_blobs": ["b"], "status": "offline", "reserved": true, "control_plane": true,
             "networks": {"external": "up"}, "traits": {"ssd": true},

@@ -144,6 +144,7 @@ impl Classes {
         }
         for filter in &self.filters {
             match filter {
+                Filter::Droplets => write!(out, "{}{}", cell.droplets, cell.droplets_only)?,
                 Filter::Evacuating => write!(out, "{}", cell.evacuating)?,
                 Filter::Running => write!(out, "{:?}", cell.status)?,
                 Filter::Stack => write!(out, "{:?}", cell.stacks)?,
@@ -216,6 +217,8 @@ pub(crate) fn same_class_inputs(a: &Cell, b: &Cell) -> bool {
 fn same_attributes(a: &Attributes, b: &Attributes) -> bool {
     a.zone == b.zone
         && a.stacks == b.stacks
+        && a.droplets == b.droplets
+        && a.droplets_only == b.droplets_only
         && a.placement_tags == b.placement_tags
         && a.optional_placement_tags == b.optional_placement_tags
         && a.volume_drivers == b.volume_drivers

@@ -72,7 +72,7 @@ pub(crate) struct Columns {
 impl Columns {
     pub(crate) fn new(policy: &Policy) -> Self {
         let mut filters: Vec<Filter> = Vec::new();
-        for stage in &policy.stages {
+        for stage in policy.all_stages() {
             if let Step::Filter(filter) = &stage.step
                 && !filters.contains(filter)
             {

@@ -45,7 +45,7 @@ impl Recipe {
             asked: Asked::default(),
         };
         let mut index_modes = Vec::new();
-        for stage in &policy.stages {
+        for stage in policy.all_stages() {
             match &stage.step {
                 Step::Filter(filter) => {
                     let late = !recipe.narrows.is_empty() || !recipe.terms.is_empty();

@@ -62,6 +62,8 @@ pub(crate) enum Step {
 /// Keeps or drops each cell on its own.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Filter {
+    /// Before all stages of every policy; none names it.
+    Droplets,
     Evacuating,
     Running,
     Stack,
@@ -237,10 +239,19 @@ impl Policy {
         self.stages.iter().any(|stage| stage.step == evacuating)
     }
 
+    /// All stages, the first of which is the same in every policy: whatever a policy prefers, no droplet goes to a
+    /// cell that cannot run it, and nothing else to a DEA.
+    pub(crate) fn all_stages(&self) -> impl Iterator<Item = &Stage> {
+        static FIRST: Stage = Stage {
+            step: Step::Filter(Filter::Droplets),
+            kind: None,
+        };
+        std::iter::once(&FIRST).chain(&self.stages)
+    }
+
     /// The stages for a job of this kind.
     pub(crate) fn stages_for(&self, kind: Kind) -> impl Iterator<Item = &Stage> {
-        self.stages
-            .iter()
+        self.all_stages()
             .filter(move |stage| stage.kind.is_none_or(|k| k == kind))
     }
 }
@@ -248,6 +259,7 @@ impl Policy {
 impl Filter {
     pub(crate) fn name(&self) -> &'static str {
         match self {
+            Self::Droplets => "droplets",
             Self::Evacuating => "evacuating",
             Self::Running => "running",
             Self::Stack => "stack",
@@ -275,7 +287,7 @@ impl Filter {
         matches!(self, Self::Amount(_) | Self::Extra)
     }
 
-    /// Every filter, parameters at their defaults, in the order of docs/POLICIES.md.
+    /// Every filter that a policy may name, parameters at their defaults, in the order of docs/POLICIES.md.
     pub(crate) const ALL: [Self; 22] = [
         Self::Evacuating,
         Self::Running,

@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use placement::{
     Cell, DeviceNeed, DeviceSet, Explain, Job, Kind, Plan, PlanContext, Platform, Policy, Pool,
-    RecentStart, Request, Resources, Span, Trait, random::SplitMix64,
+    RecentStart, Request, Resources, Run, Span, Trait, random::SplitMix64,
 };
 
 /// Choices that mean the same everywhere for the same seed.
@@ -114,6 +114,8 @@ pub fn cell(dice: &mut Dice, name: &str, rich: bool) -> Cell {
     cell.attributes_mut().placement_tags = dice.some(&["iso"], 8);
     cell.attributes_mut().optional_placement_tags = dice.some(&["ssd", "iso"], 6);
     cell.attributes_mut().volume_drivers = dice.some(&["nfs", "smb"], 3);
+    cell.attributes_mut().droplets = dice.one_in(3);
+    cell.attributes_mut().droplets_only = cell.droplets && dice.one_in(3);
     cell.evacuating = dice.one_in(12);
     cell.attributes_mut().cached_blobs = dice.some(&["blob1", "blob2"], 3);
     amounts(dice, &mut cell);
@@ -249,6 +251,14 @@ fn enrich(dice: &mut Dice, cell: &mut Cell) {
     }
 }
 
+/// What a request runs that starts droplets.
+pub fn droplet() -> Run {
+    Run {
+        droplet: Some(Arc::default()),
+        ..Run::default()
+    }
+}
+
 pub fn request(dice: &mut Dice, rich: bool) -> Request {
     let memory = dice.of(&[100, 100, 200, 300, 700, 5000]);
     let mut request = Request::new(dice.of(&APPS), memory, dice.of(&[100, 300, 2000, 0]));
@@ -276,6 +286,9 @@ pub fn request(dice: &mut Dice, rich: bool) -> Request {
     }
     if !dice.one_in(3) {
         request.stack = Some(dice.of(&["linux", "linux", "windows", "none"]).into());
+    }
+    if request.kind == Kind::Lrp && dice.one_in(6) {
+        request.run = Some(droplet());
     }
     request.placement_tags = dice.some(&["iso", "ssd"], 12);
     request.volume_drivers = dice.some(&["nfs", "smb"], 10);

@@ -1,6 +1,7 @@
 //! What runs instances. An executor launches and ends them, and reports what happened.
 
 mod accounts;
+mod droplets;
 mod environment;
 mod follow;
 mod groups;
@@ -28,7 +29,7 @@ use shared::{
 pub use self::simulated::Simulated;
 use self::{process::Processes, users::Users};
 use crate::{
-    config::{ExecutorKind, RepConfig},
+    config::{ExecutorKind, ProcessConfig, RepConfig},
     ledger::{ExecutorOrder, ExecutorReport},
     outbox::Counters,
     supervisor::check_authorities,
@@ -70,6 +71,14 @@ pub enum ExecutorError {
         users: (u32, u32),
         /// What uses one of them.
         by: String,
+    },
+    /// The script that starts droplets cannot be read.
+    #[error("droplet-script: {}", .file.display())]
+    Script {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
     },
     /// There is no directory for the directories of instances.
     #[error("cannot make the directory for instances or their users{}", named(.directory.as_deref()))]
@@ -114,10 +123,20 @@ pub(crate) fn check(config: &RepConfig) -> Result<(), ExecutorError> {
                     why,
                 })?;
             }
+            script(process)?;
             Users::choose(process, &config.cell).map(drop)
         }
         ExecutorKind::Simulated(_) => Ok(()),
     }
+}
+
+/// The script that starts droplets.
+fn script(process: &ProcessConfig) -> Result<String, ExecutorError> {
+    let file = process.droplet_script.as_deref();
+    droplets::script(file).map_err(|source| ExecutorError::Script {
+        file: file.unwrap_or(Path::new("")).to_owned(),
+        source,
+    })
 }
 
 impl Executor {
@@ -130,7 +149,9 @@ impl Executor {
         match &config.executor {
             ExecutorKind::Simulated(simulated) => Ok(Self::Simulated(Simulated::new(*simulated))),
             ExecutorKind::Process(process) => {
-                let started = Processes::start(config, process, client, subjects, counters)?;
+                let script = script(process)?;
+                let of_cell = (process, script);
+                let started = Processes::start(config, of_cell, client, subjects, counters)?;
                 Ok(Self::Process(Box::new(started)))
             }
         }

@@ -1,8 +1,8 @@
 //! One process per instance, each under its own supervisor (see [`crate::supervisor`]).
 
 use std::{
-    collections::HashMap,
-    ffi::OsStr,
+    collections::{BTreeMap, HashMap},
+    ffi::{OsStr, OsString},
     fs, io,
     os::unix::{
         fs::{PermissionsExt, chown},
@@ -27,13 +27,14 @@ use tokio::{runtime::Handle, sync::mpsc};
 
 use super::{
     ExecutorError,
+    droplets::{self, DropletOrders},
     environment::{DeviceVariables, environment},
     follow::{EndSignal, Started, follow},
     groups::Groups,
     home::Home,
     jobs::next_job,
     logs::Logs,
-    ports::Ports,
+    ports::{Port, Ports},
     probe::Prober,
     users::{User, Users},
 };
@@ -84,6 +85,8 @@ struct Spawner {
     devices: DeviceVariables,
     grace_ms: u64,
     limits: ProcessConfig,
+    /// Starts droplets.
+    droplet_script: String,
     secrets: Secrets,
     sources: Arc<Sources>,
     counters: Arc<Counters>,
@@ -100,7 +103,7 @@ struct Spawner {
 impl Processes {
     pub(crate) fn start(
         config: &RepConfig,
-        process: &ProcessConfig,
+        (process, droplet_script): (&ProcessConfig, String),
         client: &Client,
         subjects: &Subjects,
         counters: Arc<Counters>,
@@ -135,6 +138,7 @@ impl Processes {
             devices: DeviceVariables::of(&config.total, &process.device_env),
             grace_ms: millis(config.grace.0),
             limits: process.clone(),
+            droplet_script,
             secrets: Secrets::of(process.secrets.as_deref()),
             sources: Arc::clone(&sources),
             counters,
@@ -266,26 +270,18 @@ impl Spawner {
 
     fn spawn(&mut self, job: Job) -> Result<Started, String> {
         let run = job.work.run.clone().ok_or("nothing to run")?;
-        let port = run.port.then(|| self.ports.take().ok_or("no port is free"));
+        let port = run
+            .needs_port()
+            .then(|| self.ports.take().ok_or("no port is free"));
         let port = port.transpose()?;
+        let droplet = droplets::orders(&job.work, &run, port.as_ref(), &self.droplet_script)?;
         let user = self.users.take()?;
         let sink = self.logs.sink(&job.work);
         let name = format!("{}-{}", job.work.instance, job.attempt);
         let directory = self.home.path().join(&name);
         let memory_mb = self.limits.memory_if_zero.limit_mb(job.work.memory_mb);
-        let variables = environment(
-            &self.cell,
-            &self.zone,
-            &job.work,
-            port.as_ref(),
-            memory_mb,
-            &directory,
-            &self.devices,
-        );
-        let variables = variables.and_then(|mut variables| {
-            variables.extend(self.secrets.variables(&run)?);
-            Ok(variables)
-        });
+        let of_instance = (port.as_ref(), memory_mb, directory.as_path());
+        let variables = self.variables(&job.work, &run, droplet.as_ref(), of_instance);
         let environment = variables.inspect_err(|_| nothing_is_left(user.as_ref()))?;
         let max_processes = u64::from(self.limits.max_processes);
         let group = self.groups.group(&name, memory_mb, max_processes);
@@ -310,8 +306,8 @@ impl Spawner {
             watch_processes: if counted { 0 } else { max_processes },
             max_files: u64::from(self.limits.max_files),
             directory,
-            source: self.source(&run),
-            command: run.command.iter().map(Into::into).collect(),
+            source: self.source(&run, droplet.as_ref()),
+            command: command(&run, droplet.as_ref()),
             environment,
         };
         let (child, socket) = self.start(&orders, &run).inspect_err(|_| {
@@ -335,11 +331,31 @@ impl Spawner {
         })
     }
 
-    fn source(&self, run: &Run) -> Option<SourceOrders> {
-        let what = run.source.clone()?;
+    /// The environment: what the cell sets, then what a droplet needs, then secrets.
+    fn variables(
+        &self,
+        work: &Work,
+        run: &Run,
+        droplet: Option<&DropletOrders>,
+        (port, memory_mb, directory): (Option<&Port>, u64, &Path),
+    ) -> Result<BTreeMap<OsString, OsString>, String> {
+        let (cell, zone) = (&self.cell, &self.zone);
+        let devices = &self.devices;
+        let mut variables = environment(cell, zone, work, port, memory_mb, directory, devices)?;
+        let of_droplet = droplet.iter().flat_map(|droplet| &droplet.variables);
+        variables.extend(of_droplet.map(|(name, value)| (name.into(), value.into())));
+        variables.extend(self.secrets.variables(run)?);
+        Ok(variables)
+    }
+
+    fn source(&self, run: &Run, droplet: Option<&DropletOrders>) -> Option<SourceOrders> {
+        // what is cached is named by its SHA-256, which droplets do not have
+        let cache = self.sources.directory().filter(|_| droplet.is_none());
+        let cache = cache.map(Path::to_owned);
+        let of_droplet = droplet.map(|droplet| droplet.source.clone());
         Some(SourceOrders {
-            what,
-            cache: self.sources.directory().map(Path::to_owned),
+            what: of_droplet.or_else(|| run.source.clone())?,
+            cache,
             timeout_ms: millis(self.limits.source_timeout.0),
             authorities: self.limits.source_ca.clone(),
         })
@@ -374,6 +390,12 @@ impl Spawner {
         }
         Ok((child, ours))
     }
+}
+
+/// What is executed.
+fn command(run: &Run, droplet: Option<&DropletOrders>) -> Vec<OsString> {
+    let words = droplet.map_or(&run.command, |droplet| &droplet.command);
+    words.iter().map(Into::into).collect()
 }
 
 /// An instance of this user was not started.

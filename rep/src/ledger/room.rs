@@ -8,7 +8,7 @@ use shared::wire::Work;
 pub fn check_work(work: &Work) -> Result<(), Invalid> {
     request_of(work).check()?;
     check_device_shares("devices", &work.devices)?;
-    let has_port = work.run.as_ref().is_some_and(|run| run.port);
+    let has_port = work.run.as_deref().is_some_and(Run::needs_port);
     for (field, check) in [("health", &work.health), ("ready", &work.ready)] {
         if let Some(check) = check {
             check.check(field, has_port)?;

@@ -7,7 +7,7 @@ use shared::{
     wire::{
         Acceptance, Advert, Bid, CellStart, Cordon, CordonAnswer, Drain, DrainAnswer, Event,
         Instance, Instances, InstancesAnswer, Stop, StopAnswer, WireError, code, kind, parse,
-        parse_strict, to_bytes,
+        parse_strict,
     },
 };
 
@@ -196,32 +196,18 @@ impl CellMachine {
     /// Splits these into as few messages as possible; at least one, each of at most `max_bytes`.
     pub fn split(&self, instances: Vec<Instance>, max_bytes: usize) -> Vec<InstancesAnswer> {
         let cell = self.ledger.cell();
-        let mut lists = Vec::new();
-        let (mut part, mut part_bytes) = (Vec::new(), 0);
-        for instance in instances {
-            let bytes = to_bytes(&instance).len() + 1;
-            if part_bytes + bytes > max_bytes && !part.is_empty() {
-                lists.push(std::mem::take(&mut part));
-                part_bytes = 0;
-            }
-            part_bytes += bytes;
-            part.push(instance);
-        }
-        // even when it is empty: that nothing is there is an answer, too
-        lists.push(part);
-        let parts = u32::try_from(lists.len()).unwrap_or(u32::MAX);
-        let message = |(instances, part): (Vec<Instance>, u32)| InstancesAnswer {
+        let whole = InstancesAnswer {
             v: shared::VERSION,
             cell: cell.cell.clone(),
             zone: cell.zone.clone(),
             incarnation: self.ledger.incarnation(),
             seq: self.ledger.seq(),
-            part,
-            parts,
+            part: 1,
+            parts: 1,
             instances,
-            more: part < parts,
+            more: false,
         };
-        lists.into_iter().zip(1..).map(message).collect()
+        whole.split(max_bytes)
     }
 }
 

@@ -5,6 +5,26 @@ use crate::{subjects::Subjects, wire::kind};
 
 pub(super) fn cell(subjects: &Subjects, name: &str) -> Permissions {
     let mut may = Permissions::default();
+    hear_broadcasts(&mut may, subjects);
+    speak_as_cell(&mut may, subjects, name);
+    may.hear([subjects.cell(name, "advert")]);
+    may.answer();
+    may.be_service(&subjects.service(Role::Cell));
+    may
+}
+
+/// What all cells are asked.
+fn hear_broadcasts(may: &mut Permissions, subjects: &Subjects) {
+    may.hear([
+        subjects.discover(),
+        subjects.bid(),
+        subjects.instances(),
+        subjects.cells_stop(),
+    ]);
+}
+
+/// What one cell says and is asked.
+fn speak_as_cell(may: &mut Permissions, subjects: &Subjects, name: &str) {
     let own = |what: &&str| subjects.cell(name, what);
     // its state, too: it asks whether its name is free
     may.publish(
@@ -14,19 +34,36 @@ pub(super) fn cell(subjects: &Subjects, name: &str) -> Permissions {
     );
     may.publish(kind::OF_CELLS.map(|kind| subjects.event(kind, "*", name)));
     may.publish([subjects.log("*", "*", name)]);
-    may.hear([
-        subjects.discover(),
-        subjects.bid(),
-        subjects.instances(),
-        subjects.cells_stop(),
-        subjects.cell(name, "advert"),
-    ]);
     let served = [
         "start", "stop", "drain", "cordon", "uncordon", "set", "state", "logs",
     ];
     may.serve(Subjects::CELL_QUEUE, served.iter().map(own));
+}
+
+pub(super) fn bridge(subjects: &Subjects, name: &str, cells: &[String]) -> Permissions {
+    let mut may = Permissions::default();
+    hear_broadcasts(&mut may, subjects);
+    for cell in cells {
+        speak_as_cell(&mut may, subjects, cell);
+    }
+    may.serve(Subjects::CELL_QUEUE, [subjects.bridge_state(name)]);
     may.answer();
-    may.be_service(&subjects.service(Role::Cell));
+    may.be_service(&subjects.service(Role::Bridge));
+    may
+}
+
+/// It starts past the auctioneers, as a Cloud Controller places by itself; what it cannot know, the cells refuse.
+pub(super) fn facade(subjects: &Subjects, name: &str, cells: &[String]) -> Permissions {
+    let mut may = Permissions::default();
+    may.publish([subjects.discover()]);
+    for cell in cells {
+        may.publish(["start", "stop"].map(|what| subjects.cell(cell, what)));
+        may.hear(["advert", "heartbeat"].map(|what| subjects.cell(cell, what)));
+        may.hear(kind::OF_CELLS.map(|kind| subjects.event(kind, "*", cell)));
+    }
+    may.serve(Subjects::CELL_QUEUE, [subjects.facade_state(name)]);
+    may.answer();
+    may.be_service(&subjects.service(Role::Facade));
     may
 }
 
@@ -73,7 +110,13 @@ pub(super) fn auctioneer(subjects: &Subjects, name: &str) -> Permissions {
 }
 
 /// The roles that are NATS services.
-const SERVICES: [Role; 3] = [Role::Auctioneer, Role::Cell, Role::Manager];
+const SERVICES: [Role; 5] = [
+    Role::Auctioneer,
+    Role::Cell,
+    Role::Manager,
+    Role::Bridge,
+    Role::Facade,
+];
 
 /// What may be asked about an app by whoever sees its state.
 const LOOKS: [&str; 2] = ["show", "history"];
@@ -167,6 +210,11 @@ pub(super) fn user(subjects: &Subjects, name: &str) -> Permissions {
     may
 }
 
+/// Whom an operator may ask what it counts.
+fn ask_bridges(may: &mut Permissions, subjects: &Subjects) {
+    may.publish([subjects.bridge_state("*"), subjects.facade_state("*")]);
+}
+
 pub(super) fn operator(subjects: &Subjects, name: &str) -> Permissions {
     let mut may = user(subjects, name);
     may.publish.retain(|subject| !subject.starts_with("$SRV."));
@@ -178,6 +226,7 @@ pub(super) fn operator(subjects: &Subjects, name: &str) -> Permissions {
         may.publish([format!("$SRV.{verb}")]);
         may.publish(SERVICES.map(of));
     }
+    ask_bridges(&mut may, subjects);
     may.hear([subjects.adverts(), subjects.cell("*", "heartbeat")]);
     may
 }

@@ -54,6 +54,36 @@ pub struct InstancesAnswer {
     pub more: bool,
 }
 
+impl InstancesAnswer {
+    /// The same list in as few messages as possible; at least one, each of about `max_bytes` at most.
+    pub fn split(self, max_bytes: usize) -> Vec<Self> {
+        let mut lists = Vec::new();
+        let (mut part, mut part_bytes) = (Vec::new(), 0);
+        for instance in self.instances {
+            let bytes = super::to_bytes(&instance).len() + 1;
+            if part_bytes + bytes > max_bytes && !part.is_empty() {
+                lists.push(std::mem::take(&mut part));
+                part_bytes = 0;
+            }
+            part_bytes += bytes;
+            part.push(instance);
+        }
+        // even when it is empty: that nothing is there is an answer, too
+        lists.push(part);
+        let parts = u32::try_from(lists.len()).unwrap_or(u32::MAX);
+        let message = |(instances, part): (Vec<Instance>, u32)| Self {
+            cell: self.cell.clone(),
+            zone: self.zone.clone(),
+            part,
+            parts,
+            instances,
+            more: part < parts,
+            ..self
+        };
+        lists.into_iter().zip(1..).map(message).collect()
+    }
+}
+
 /// A page of a long list.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Page {

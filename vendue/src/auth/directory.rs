@@ -111,6 +111,17 @@ impl Directory {
 
     /// Adds identities with new keys: all of them, or none.
     pub(crate) fn add(&mut self, role: Role, names: &[String]) -> anyhow::Result<Vec<Entry>> {
+        self.add_for(role, names, None, &[])
+    }
+
+    /// The same of bridges, with their slots, and of facades, with their cells.
+    pub(crate) fn add_for(
+        &mut self,
+        role: Role,
+        names: &[String],
+        slots: Option<usize>,
+        cells: &[String],
+    ) -> anyhow::Result<Vec<Entry>> {
         let wanted: Vec<(String, Role)> = names.iter().flat_map(|n| both(n, role)).collect();
         for (at, (name, _)) in wanted.iter().enumerate() {
             placement::check_name("NAME", name).map_err(Usage::invalid)?;
@@ -124,6 +135,7 @@ impl Directory {
                 )));
             }
         }
+        self.refuse_shared_cells(&wanted, slots)?;
         let mut added = Vec::new();
         for (name, role) in wanted {
             let pair = nkeys::KeyPair::new_user();
@@ -134,6 +146,8 @@ impl Directory {
             let identity = Identity {
                 role,
                 nkey: nkey.clone(),
+                slots,
+                cells: cells.to_vec(),
             };
             self.roster.identities.insert(name.clone(), identity);
             added.push(Entry {
@@ -146,6 +160,34 @@ impl Directory {
         }
         self.save()?;
         Ok(added)
+    }
+
+    /// No two identities may speak as one cell.
+    fn refuse_shared_cells(
+        &self,
+        wanted: &[(String, Role)],
+        slots: Option<usize>,
+    ) -> anyhow::Result<()> {
+        let slot_of = |name: &str, (bridge, slots): (&str, usize)| {
+            let slot = name.strip_prefix(bridge)?.strip_prefix('-')?;
+            let number: usize = slot.parse().ok()?;
+            (number < slots && number.to_string() == slot).then(|| name.to_owned())
+        };
+        let known = self.roster.identities.iter();
+        let bridges = known.filter_map(|(name, identity)| Some((name.as_str(), identity.slots?)));
+        let new = wanted.iter();
+        let new = new.filter_map(|(name, _)| Some((name.as_str(), slots?)));
+        for bridge in bridges.chain(new) {
+            let names = self.roster.identities.keys();
+            let mut names = names.chain(wanted.iter().map(|(name, _)| name));
+            if let Some(taken) = names.find_map(|name| slot_of(name, bridge)) {
+                return Err(Usage::because(format_args!(
+                    "NAME {taken:?}: this is also a slot of the bridge {}; expected another name",
+                    bridge.0
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Removes identities with their keys: all of them, or none.

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+use advertiser::dea::MAX_SLOTS;
 use placement::check_name;
 use serde::{Deserialize, Serialize};
 use shared::{Subjects, permissions::Role};
@@ -33,6 +34,22 @@ pub(crate) struct Identity {
     pub(crate) role: Role,
     /// Its public key; who has the seed to it is this identity.
     pub(crate) nkey: String,
+    /// Of a bridge: how many cells it makes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) slots: Option<usize>,
+    /// Of a facade: the cells of which it makes DEAs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) cells: Vec<String>,
+}
+
+impl Identity {
+    /// The cells for which an identity of this name speaks, or which it commands.
+    pub(crate) fn cells_of(&self, name: &str) -> Vec<String> {
+        match self.slots {
+            Some(slots) => Role::cells_of_bridge(name, slots.min(MAX_SLOTS)),
+            None => self.cells.clone(),
+        }
+    }
 }
 
 impl Roster {
@@ -54,6 +71,9 @@ impl Roster {
         Subjects::new(roster.prefix.as_str()).map_err(|e| e.to_string())?;
         for (name, identity) in &roster.identities {
             check_name("name", name).map_err(|e| e.to_string())?;
+            for cell in &identity.cells {
+                check_name("cells", cell).map_err(|e| e.to_string())?;
+            }
             let key = nkeys::KeyPair::from_public_key(&identity.nkey);
             let user = key.is_ok_and(|key| key.key_pair_type() == nkeys::KeyPairType::User);
             if !user {
@@ -83,6 +103,8 @@ mod tests {
         let identity = |nkey: &str| Identity {
             role: Role::Cell,
             nkey: nkey.to_owned(),
+            slots: None,
+            cells: Vec::new(),
         };
         roster.identities.insert("c1".into(), identity(&key));
         let text = |roster: &Roster| serde_json::to_string(roster).unwrap();

@@ -40,7 +40,8 @@ fn users(roster: &Roster, subjects: &Subjects, has_jetstream: bool) -> String {
         if role.has_jetstream() != has_jetstream {
             continue;
         }
-        let permissions = role.permissions(subjects, name);
+        let cells = identity.cells_of(name);
+        let permissions = role.permissions_for(subjects, name, &cells);
         let _ = writeln!(text, "      # {role} {name}");
         let _ = writeln!(text, "      {{ nkey: {nkey}, permissions: {{");
         text += &lists(&permissions);

@@ -9,6 +9,8 @@ use shared::{
 
 /// Stands for the name of the user's token.
 const NAME: &str = "{{name()}}";
+/// Stands for the cells of a bridge or a facade: a tag `cell:NAME` of the user's token for each.
+const CELL: &str = "{{tag(cell)}}";
 
 /// The scope of each role, as the account's token lists them; only `key` is to be filled in, with the
 /// public signing key of that role.
@@ -19,7 +21,7 @@ pub(crate) fn signing_keys(subjects: &Subjects) -> Value {
             "key": "",
             "role": role.name(),
             "description": role.purpose(),
-            "template": template(&role.permissions(subjects, NAME)),
+            "template": template(&role.permissions_for(subjects, NAME, &[CELL.to_owned()])),
         })
     });
     json!(scopes)

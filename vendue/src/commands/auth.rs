@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use advertiser::dea::MAX_SLOTS;
 use anyhow::Context;
 use clap::Subcommand;
 use serde_json::json;
@@ -50,6 +51,24 @@ enum AuthCommand {
         #[arg(required = true)]
         name: Vec<String>,
     },
+    /// Add bridges to estates of DEAs (`vendue advertiser dea-in`), each with a key and a context
+    AddBridge {
+        /// Name of the bridge; its cells are NAME-0, NAME-1 and so on
+        #[arg(required = true)]
+        name: Vec<String>,
+        /// How many cells each has: at least as many as the estate has DEAs at a time
+        #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=MAX_SLOTS as i64))]
+        slots: u32,
+    },
+    /// Add facades (`vendue advertiser dea-out`), each with a key and a context
+    AddFacade {
+        /// Name of the facade
+        #[arg(required = true)]
+        name: Vec<String>,
+        /// The cells of which it makes DEAs
+        #[arg(long, required = true, value_delimiter = ',', value_name = "CELL")]
+        cells: Vec<String>,
+    },
     /// Add users, or programs that only observe, each with a key and a context
     AddUser {
         /// Name of the user
@@ -61,7 +80,7 @@ enum AuthCommand {
     },
     /// Remove identities and their keys; they are refused once the servers have reloaded
     Remove {
-        /// Name of the cell, auctioneer, manager or user
+        /// Name of the cell, auctioneer, manager, bridge, facade or user
         #[arg(required = true)]
         name: Vec<String>,
     },
@@ -117,6 +136,15 @@ impl AuthArgs {
             AuthCommand::AddCell { name } => self.add(global, Role::Cell, name),
             AuthCommand::AddAuctioneer { name } => self.add(global, Role::Auctioneer, name),
             AuthCommand::AddManager { name } => self.add(global, Role::Manager, name),
+            AuthCommand::AddBridge { name, slots } => {
+                self.add_for(global, Role::Bridge, name, Some(*slots as usize), &[])
+            }
+            AuthCommand::AddFacade { name, cells } => {
+                for cell in cells {
+                    placement::check_name("--cells", cell).map_err(Usage::invalid)?;
+                }
+                self.add_for(global, Role::Facade, name, None, cells)
+            }
             AuthCommand::AddUser { name, role } => self.add(global, (*role).into(), name),
             AuthCommand::Remove { name } => self.remove(global, name),
             AuthCommand::Print { format } => self.print(global, *format),
@@ -153,8 +181,19 @@ impl AuthArgs {
     }
 
     fn add(&self, global: &Global, role: Role, names: &[String]) -> anyhow::Result<Exit> {
+        self.add_for(global, role, names, None, &[])
+    }
+
+    fn add_for(
+        &self,
+        global: &Global,
+        role: Role,
+        names: &[String],
+        slots: Option<usize>,
+        cells: &[String],
+    ) -> anyhow::Result<Exit> {
         let mut directory = Directory::open(&self.dir)?;
-        let added = directory.add(role, names)?;
+        let added = directory.add_for(role, names, slots, cells)?;
         if global.output == Format::Json {
             output::document(
                 &json!({"dir": self.dir, "config": directory.server_config(), "added": added}),

@@ -1,5 +1,6 @@
 //! One file for each group of commands.
 
+pub(crate) mod advertiser_role;
 pub(crate) mod already;
 pub(crate) mod app;
 pub(crate) mod app_status;

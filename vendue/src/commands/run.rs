@@ -167,6 +167,7 @@ impl RunArgs {
             port: self.port,
             secrets: Vec::new(),
             source: self.source.source(),
+            droplet: None,
         });
         request.check().map_err(Usage::invalid)?;
         Ok(request)

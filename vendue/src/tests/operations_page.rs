@@ -31,13 +31,25 @@ fn row(arg: &Arg) -> Option<String> {
 /// The table of a role, without what every command takes.
 fn table(role: &str) -> String {
     let command = Cli::command();
-    let command = command.find_subcommand(role).unwrap();
+    let mut words = role.split(' ');
+    let command = words.try_fold(&command, |command, word| command.find_subcommand(word));
+    let command = command.unwrap();
     let rows = command.get_arguments().filter(|arg| !arg.is_hide_set());
     let rows: Vec<String> = rows.filter_map(row).collect();
     format!(
         "| flag | | default | variable |\n|---|---|---|---|\n{}\n",
         rows.join("\n")
     )
+}
+
+#[test]
+fn every_setting_between_an_estate_and_a_cluster_is_on_its_page() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/LEGACY.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    for role in ["advertiser dea-in", "advertiser dea-out"] {
+        let text = table(role);
+        assert!(page.contains(&text), "docs/LEGACY.md must hold:\n\n{text}");
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod cli_page;
 mod commands;
 mod common;
 mod completions;
+mod dea;
 mod demo;
 mod devices;
 mod legacy;

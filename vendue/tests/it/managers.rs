@@ -145,12 +145,16 @@ async fn a_rep_that_is_told_to_end_hands_its_instances_over() {
     let file = data.path().join("web.json");
     let definition = r#"{"app":"web","instances":2,"memory_mb":16,"disk_mb":16,"run":{"command":["true"]},"update":{"min_healthy":"1s"}}"#;
     std::fs::write(&file, definition).unwrap();
+    let put = ["app", "put", file.to_str().unwrap()];
     until("a manager", || {
-        let said = at(&["app", "put", file.to_str().unwrap()]);
+        let said = at(&put);
         (said.code == Some(0)).then_some(()).ok_or(said.err)
     })
     .await;
     at(&["app", "wait", "web"]).expect(0, &["2 of 2 running"]);
+    // no new version; and of a rep that ends nobody waits for it
+    std::fs::write(&file, definition.replace("1s", "1h")).unwrap();
+    at(&put).expect(0, &[]);
     let _second = rep("second");
     known(2).await;
     let client = server.client().await;
@@ -173,5 +177,12 @@ async fn a_rep_that_is_told_to_end_hands_its_instances_over() {
             }
         }
     }
-    at(&["app", "wait", "web"]).expect(0, &["2 of 2 running"]);
+    until("both to run", || {
+        let shown = at(&["app", "show", "web", "--output", "json"]).json();
+        let status = &shown["status"];
+        (status["running"] == 2)
+            .then_some(())
+            .ok_or(status.to_string())
+    })
+    .await;
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Bridge, BridgeAnswer, BridgeOutput, VERSION_PREFIX, bytes};
+use super::{Bridge, BridgeAnswer, BridgeOutput, bytes};
 use crate::dea::{
     DeaExited, DeaFilter, DeaHeartbeat, DeaInstance, DeaInstanceState, DeaLimits, DeaStart, Hidden,
     subjects,
@@ -41,6 +41,8 @@ pub(super) struct Tracked {
     pub(super) sent_ms: u64,
     /// What it takes that no advertisement shows.
     pub(super) debit: Option<DeaLimits>,
+    /// The version of its droplet.
+    version: String,
     /// As the DEA said it last; none = it was only sent.
     pub(super) state: Option<DeaInstanceState>,
     stopping: bool,
@@ -53,6 +55,7 @@ impl Tracked {
             index: start.index,
             sent_ms: now_ms,
             debit: Some(start.limits),
+            version: start.version.clone(),
             state: None,
             stopping: false,
         }
@@ -64,6 +67,7 @@ impl Tracked {
             index: instance.index,
             sent_ms: now_ms,
             debit: None,
+            version: instance.version.clone(),
             state: None,
             stopping: false,
         }
@@ -162,6 +166,7 @@ impl Bridge {
         beat: &DeaHeartbeat,
         out: &mut Vec<BridgeOutput>,
     ) {
+        self.give_back(beat);
         for instance in &beat.droplets {
             self.seen(now_ms, &beat.dea, instance, out);
         }
@@ -178,7 +183,7 @@ impl Bridge {
         let deaf = slot.instances.iter().filter(|(id, tracked)| {
             tracked.stopping && !tracked.has_ended() && listed.contains(id.as_str())
         });
-        out.extend(deaf.map(|(id, tracked)| stop(id, tracked)));
+        out.extend(deaf.map(|(_, tracked)| stop(tracked)));
     }
 
     fn drop_unlisted(
@@ -258,16 +263,16 @@ impl Bridge {
         let found = self.slots[at].as_mut();
         if let Some(tracked) = found.and_then(|slot| slot.instances.get_mut(id)) {
             tracked.stopping = true;
-            out.push(stop(id, tracked));
+            out.push(stop(tracked));
         }
     }
 }
 
 /// `dea.stop` of one instance.
-fn stop(id: &str, tracked: &Tracked) -> BridgeOutput {
+fn stop(tracked: &Tracked) -> BridgeOutput {
     let filter = DeaFilter {
         droplet: tracked.app.clone(),
-        version: Some(format!("{VERSION_PREFIX}{id}")),
+        version: Some(tracked.version.clone()),
         indices: vec![tracked.index],
         ..DeaFilter::default()
     };

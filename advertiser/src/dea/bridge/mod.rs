@@ -2,10 +2,11 @@
 //!
 //! A state machine without clock and I/O: [`Bridge::handle`] takes what DEAs say, and the starts and stops of the
 //! cluster, and returns what is to be sent to either side. Nothing that it knows has to outlive it: the id of an instance
-//! travels as the version of its droplet, so heartbeats tell a new bridge everything.
+//! travels as the version of its droplet, with the number of its slot, so heartbeats tell a new bridge everything.
 //!
 //! A DEA has a new id at each of its starts, and a cell's name must be known beforehand: each DEA gets a slot, the first
-//! that is free, and keeps it until it is forgotten.
+//! that is free, and keeps it until it is forgotten. At first a bridge gives slots only to DEAs whose instances name
+//! the slot that they had.
 
 mod instances;
 mod slot;
@@ -15,9 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use placement::{Cell, Invalid, check_name};
 
-use super::{
-    DeaFound, DeaStart, DeaState, Estate, EstateChange, EstateInput, EstateOptions, Hidden,
-};
+use super::{DeaFound, DeaStart, Estate, EstateChange, EstateInput, EstateOptions, Hidden};
 pub use instances::BridgeInstanceState;
 use slot::Slot;
 use starts::Asking;
@@ -36,6 +35,8 @@ pub struct BridgeOptions {
     pub slots: usize,
     /// How the estate is followed.
     pub estate: EstateOptions,
+    /// How long only heartbeats give slots, ms: an earlier bridge may have given them already.
+    pub settle_ms: u64,
 }
 
 /// What a bridge is told.
@@ -140,6 +141,8 @@ pub struct Bridge {
     /// When something is due about them.
     due: BTreeSet<(u64, String)>,
     estate_due_ms: u64,
+    /// When every DEA may get a slot; none = it has been.
+    settles_ms: Option<u64>,
 }
 
 impl Bridge {
@@ -151,6 +154,7 @@ impl Bridge {
             return Err(Invalid::new("slots", options.slots, expected));
         }
         Ok(Self {
+            settles_ms: (options.settle_ms > 0).then_some(now_ms + options.settle_ms),
             estate: Estate::new(options.estate),
             slots: (0..options.slots).map(|_| None).collect(),
             options,
@@ -188,7 +192,8 @@ impl Bridge {
     /// When [`BridgeInput::Tick`] is due next.
     pub fn next_ms(&self) -> u64 {
         let first = self.due.first().map_or(u64::MAX, |(due_ms, _)| *due_ms);
-        first.min(self.estate_due_ms)
+        let settles_ms = self.settles_ms.unwrap_or(u64::MAX);
+        first.min(self.estate_due_ms).min(settles_ms)
     }
 
     /// Takes an input in, and says what is to be done. `now_ms` never goes back.
@@ -212,6 +217,15 @@ impl Bridge {
     }
 
     fn tick(&mut self, now_ms: u64, out: &mut Vec<BridgeOutput>) {
+        if self.settles_ms.is_some_and(|at_ms| at_ms <= now_ms) {
+            self.settles_ms = None;
+            let live = self.estate.live(now_ms);
+            let without = live.filter(|(ad, _)| !self.by_dea.contains_key(&ad.id));
+            let without: Vec<String> = without.map(|(ad, _)| ad.id.clone()).collect();
+            for dea in without {
+                self.advertised(now_ms, &dea, out);
+            }
+        }
         if now_ms >= self.estate_due_ms {
             self.estate_due_ms = now_ms + 1_000;
             for change in self.estate.handle(now_ms, EstateInput::Tick) {
@@ -226,9 +240,7 @@ impl Bridge {
             EstateChange::Joined(dea) | EstateChange::Advertised(dea) => {
                 self.advertised(now_ms, &dea, out);
             }
-            EstateChange::Left(dea, DeaState::ShutDown) => self.advertise(now_ms, &dea, out),
-            // the cluster expires the cell by itself
-            EstateChange::Left(..) => {}
+            EstateChange::Left(dea, _) => self.advertise(now_ms, &dea, out),
             EstateChange::Forgotten(dea) => self.forgotten(&dea, out),
             EstateChange::Heartbeat(beat) => self.heartbeat(now_ms, &beat, out),
             EstateChange::Exited(exited) => self.exited(&exited, out),
@@ -237,7 +249,19 @@ impl Bridge {
 
     /// The id of the instance of a droplet of this version, if it is the cluster's.
     fn id_of(version: &str) -> Option<&str> {
-        version.strip_prefix(VERSION_PREFIX)
+        let (_, id) = version.strip_prefix(VERSION_PREFIX)?.split_once('-')?;
+        Some(id)
+    }
+
+    /// The slot that the DEA of a droplet of this version had when it was started.
+    fn slot_of(version: &str) -> Option<usize> {
+        let (slot, _) = version.strip_prefix(VERSION_PREFIX)?.split_once('-')?;
+        slot.parse().ok()
+    }
+
+    /// The version of a droplet that is one of the cluster's instances.
+    fn version(slot: usize, id: &str) -> String {
+        format!("{VERSION_PREFIX}{slot}-{id}")
     }
 
     fn found(&mut self, now_ms: u64, body: &[u8], out: &mut Vec<BridgeOutput>) {

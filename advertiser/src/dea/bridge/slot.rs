@@ -8,7 +8,7 @@ use super::{
     Bridge, BridgeAnswer, BridgeInstanceState, BridgeOutput,
     instances::{Tracked, changed},
 };
-use crate::dea::{DEFAULT_ZONE, Dea, DeaAdvertisement, DeaLimits, DeaState};
+use crate::dea::{DEFAULT_ZONE, Dea, DeaAdvertisement, DeaHeartbeat, DeaLimits, DeaState};
 
 /// A start that no advertisement shows is believed for this long: three advertisements.
 const DEBIT_MS: u64 = 15_000;
@@ -46,13 +46,33 @@ impl Bridge {
         if let Some(slot) = self.by_dea.get(dea) {
             return Some(*slot);
         }
+        if self.settles_ms.is_some() {
+            return None;
+        }
         let slot = self.slots.iter().position(Option::is_none)?;
+        self.give(slot, dea);
+        Some(slot)
+    }
+
+    /// Gives a DEA without a slot the one that its instances name, if that is free.
+    pub(super) fn give_back(&mut self, beat: &DeaHeartbeat) {
+        if self.by_dea.contains_key(&beat.dea) || self.estate.dea(&beat.dea).is_none() {
+            return;
+        }
+        let mut named = beat.droplets.iter();
+        let named = named.find_map(|instance| Self::slot_of(&instance.version));
+        if let Some(slot) = named.filter(|slot| self.slots.get(*slot).is_some_and(Option::is_none))
+        {
+            self.give(slot, &beat.dea);
+        }
+    }
+
+    fn give(&mut self, slot: usize, dea: &str) {
         self.slots[slot] = Some(Slot {
             dea: dea.to_owned(),
             instances: BTreeMap::new(),
         });
         self.by_dea.insert(dea.to_owned(), slot);
-        Some(slot)
     }
 
     /// The DEA has advertised: what it knew of by then is in there.
@@ -103,6 +123,8 @@ impl Bridge {
         let advertisement = dea.advertisement.as_ref()?;
         let mut cell = cell(self.cell_name(slot), advertisement, dea);
         cell.evacuating = !dea.is_live(now_ms);
+        // one that is only silent may come back: what it runs stays
+        cell.cordoned = cell.evacuating && dea.state != DeaState::ShutDown;
         for (tracked, limits) in held.debits() {
             cell.available.memory_mb -= limits.mem;
             if let Some(disk) = &mut cell.available.disk_mb {
@@ -138,6 +160,7 @@ fn cell(name: String, advertisement: &DeaAdvertisement, dea: &Dea) -> Cell {
     let attributes = cell.attributes_mut();
     attributes.zone = zone(advertisement.zone());
     attributes.stacks = advertisement.stacks.names().to_vec();
+    (attributes.droplets, attributes.droplets_only) = (true, true);
     cell
 }
 

@@ -2,7 +2,7 @@
 
 use placement::check_name;
 
-use super::{Bridge, BridgeAnswer, BridgeOutput, VERSION_PREFIX, bytes, instances::Tracked};
+use super::{Bridge, BridgeAnswer, BridgeOutput, bytes, instances::Tracked};
 use crate::dea::{DeaFilter, DeaFind, DeaStart, Hidden, subjects};
 
 /// When the DEAs are asked, ms after the start.
@@ -11,7 +11,7 @@ const ASK_AT_MS: [u64; 3] = [100, 300, 600];
 const UNKNOWN_AT_MS: u64 = 800;
 /// The most starts that are not answered.
 const MAX_ASKING: usize = 10_000;
-/// The longest id: with its prefix it is a name.
+/// The longest id: with what the version has besides it is a name.
 const MAX_ID: usize = 100;
 
 /// A start that is not answered.
@@ -109,7 +109,7 @@ impl Bridge {
         let Some(held) = &mut self.slots[slot] else {
             return;
         };
-        start.version = format!("{VERSION_PREFIX}{id}");
+        start.version = Self::version(slot, id);
         let tracked = Tracked::sent(now_ms, &start);
         held.instances.insert(id.to_owned(), tracked);
         self.by_instance.insert(id.to_owned(), slot);

@@ -214,6 +214,20 @@ impl Facade {
         out.push(publish(subjects::HEARTBEAT, &self.heartbeat()));
     }
 
+    /// The end of a DEA that is shut down.
+    pub(super) fn end(&mut self, now_ms: u64, out: &mut Vec<FacadeOutput>) {
+        if !std::mem::replace(&mut self.evacuating, true) {
+            out.push(publish(subjects::SHUTDOWN, &self.shutdown()));
+        }
+        let ended = |state| matches!(state, DeaInstanceState::Crashed | DeaInstanceState::Stopped);
+        let running = self.instances.iter();
+        let running = running.filter(|(_, known)| !ended(known.shown.state));
+        let running: Vec<String> = running.map(|(key, _)| key.clone()).collect();
+        for key in running {
+            self.begin_stop(now_ms, &key, out);
+        }
+    }
+
     /// Begins to stop an instance.
     pub(super) fn begin_stop(&mut self, now_ms: u64, key: &str, out: &mut Vec<FacadeOutput>) {
         self.unregister(key, out);

@@ -111,8 +111,12 @@ pub enum FacadeInput<'a> {
         /// What.
         event: FacadeEvent,
     },
+    /// Where the cell is reached, where that was not known before.
+    Address(&'a str),
     /// The cell is to be emptied: it takes no more work.
     Evacuate,
+    /// The DEA ends: it takes no more work, and stops what it runs.
+    ShutDown,
     /// It is the time that [`Facade::next_ms`] gave, or later.
     Tick,
 }
@@ -212,6 +216,17 @@ impl Facade {
         advertise_ms.min(others).min(self.reap_at_ms)
     }
 
+    /// What the cell has, as it said last.
+    pub fn room(&self) -> FacadeRoom {
+        self.room
+    }
+
+    /// The app of an instance; none if it is not known.
+    pub fn app_of(&self, key: &str) -> Option<&str> {
+        let known = self.instances.get(key)?;
+        Some(known.shown.droplet.as_str())
+    }
+
     /// How many instances it knows in this state.
     pub fn count(&self, state: DeaInstanceState) -> usize {
         let instances = self.instances.values();
@@ -229,7 +244,9 @@ impl Facade {
             } => self.heard(now_ms, (subject, reply), body, &mut out),
             FacadeInput::Room(room) => self.room = room,
             FacadeInput::Instance { key, event } => self.happened(now_ms, key, event, &mut out),
+            FacadeInput::Address(address) => address.clone_into(&mut self.options.ip),
             FacadeInput::Evacuate => self.evacuate(now_ms, &mut out),
+            FacadeInput::ShutDown => self.end(now_ms, &mut out),
             FacadeInput::Tick => self.tick(now_ms, &mut out),
         }
         out

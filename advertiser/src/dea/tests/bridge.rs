@@ -23,6 +23,7 @@ impl World {
             name: "dea".into(),
             slots,
             estate: EstateOptions::default(),
+            settle_ms: 0,
         };
         Self {
             bridge: Bridge::new(options, 0).unwrap(),
@@ -107,7 +108,7 @@ impl World {
 
 /// Index 2 of the app of [`START`].
 fn instance(id: &str, state: &str) -> Value {
-    json!({"cc_partition": "default", "droplet": "5d1f7a52-6c7e-4b0f-9d8e-0a1b2c3d4e5f", "version": format!("vendue-{id}"),
+    json!({"cc_partition": "default", "droplet": "5d1f7a52-6c7e-4b0f-9d8e-0a1b2c3d4e5f", "version": format!("vendue-0-{id}"),
            "instance": "c0ffee", "index": 2, "state": state, "state_timestamp": 1.5})
 }
 
@@ -200,6 +201,7 @@ fn slots_are_kept_until_their_dea_is_forgotten() {
             name: "d".into(),
             slots,
             estate: EstateOptions::default(),
+            settle_ms: 0,
         };
         assert!(Bridge::new(options, 0).is_err());
     }
@@ -215,7 +217,7 @@ fn a_start_is_sent_and_the_reply_of_the_dea_is_its_acknowledgement() {
     };
     assert_eq!(subject, "dea.d1.start");
     let mut golden: Value = serde_json::from_str(START).unwrap();
-    golden["version"] = json!("vendue-i1");
+    golden["version"] = json!("vendue-0-i1");
     assert_eq!(body, &golden, "nothing else is changed");
     assert!(!format!("{out:?}").contains("hush"));
     let asked = world.pass(150);
@@ -227,7 +229,7 @@ fn a_start_is_sent_and_the_reply_of_the_dea_is_its_acknowledgement() {
     assert_eq!(*subject, "dea.find.droplet");
     assert_eq!(
         question,
-        json!({"droplet": droplet, "version": "vendue-i1", "indices": [2]})
+        json!({"droplet": droplet, "version": "vendue-0-i1", "indices": [2]})
     );
     let placed = answer("i1", BridgeAnswer::Placed);
     let starting = state("dea-0", "i1", BridgeInstanceState::Starting);
@@ -336,7 +338,7 @@ fn an_instance_that_was_to_be_stopped_is_stopped_until_it_is() {
     assert_eq!(subject, "dea.stop");
     assert_eq!(
         body,
-        &json!({"droplet": droplet, "version": "vendue-i1", "indices": [2]})
+        &json!({"droplet": droplet, "version": "vendue-0-i1", "indices": [2]})
     );
     assert_eq!(
         published(&world.beat("d1", &[("i1", "RUNNING")])).len(),

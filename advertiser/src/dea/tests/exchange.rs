@@ -45,6 +45,7 @@ fn new_bridge(now_ms: u64) -> Bridge {
         name: "dea".into(),
         slots: 200,
         estate: EstateOptions { expiry_s: 15 },
+        settle_ms: 0,
     };
     Bridge::new(options, now_ms).unwrap()
 }

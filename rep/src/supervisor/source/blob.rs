@@ -8,6 +8,7 @@ use std::{
     time::SystemTime,
 };
 
+use sha1_smol::Sha1;
 use sha2::{Digest, Sha256};
 
 use super::SourceOrders;
@@ -35,8 +36,20 @@ pub(super) fn exists(cache: &Path, sha256: &str) -> bool {
 }
 
 /// The SHA-256 of a file's whole content; the file is at its beginning then.
-pub(super) fn sum(mut file: &File) -> io::Result<String> {
+pub(super) fn sum(file: &File) -> io::Result<String> {
     let mut sum = Sha256::new();
+    each_part(file, |bytes| sum.update(bytes))?;
+    Ok(format!("{:x}", sum.finalize()))
+}
+
+/// The SHA-1 of a file's whole content, by which droplets are known; the file is at its beginning then.
+pub(super) fn sha1(file: &File) -> io::Result<String> {
+    let mut sum = Sha1::new();
+    each_part(file, |bytes| sum.update(bytes))?;
+    Ok(sum.digest().to_string())
+}
+
+fn each_part(mut file: &File, mut take: impl FnMut(&[u8])) -> io::Result<()> {
     let mut bytes = vec![0; 64 << 10];
     file.rewind()?;
     loop {
@@ -44,10 +57,9 @@ pub(super) fn sum(mut file: &File) -> io::Result<String> {
         if n == 0 {
             break;
         }
-        sum.update(&bytes[..n]);
+        take(&bytes[..n]);
     }
-    file.rewind()?;
-    Ok(format!("{:x}", sum.finalize()))
+    file.rewind()
 }
 
 /// The same file, at its beginning, opened so that it can only be read.
@@ -155,6 +167,15 @@ mod tests {
         found.read_to_string(&mut text).unwrap();
         assert_eq!(text, "abc");
         assert!(found.write_all(b"x").is_err(), "only to be read");
+    }
+
+    #[test]
+    fn sums_are_those_of_the_whole_content() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"abc").unwrap();
+        assert_eq!(sum(&file).unwrap(), SUM_OF_ABC);
+        let sha1_of_abc = "a9993e364706816aba3e25717850c26c9cd0d89d";
+        assert_eq!(sha1(&file).unwrap(), sha1_of_abc);
     }
 
     #[test]

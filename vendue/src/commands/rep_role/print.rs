@@ -44,6 +44,7 @@ impl RepSettings {
             source_cache: i64::try_from(process.source_cache_mb).ok(),
             source_timeout: Some(process.source_timeout),
             source_ca: Some("/etc/vendue/ca.pem".into()),
+            droplet_script: Some("/etc/vendue/droplet.sh".into()),
             memory_limit: Some("auto".into()),
             memory_if_zero: Some("64M".into()),
             disk_if_zero: Some("64M".into()),

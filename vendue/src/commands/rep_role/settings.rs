@@ -112,6 +112,9 @@ pub(crate) struct RepSettings {
     /// File with authorities (PEM) that servers of sources may be of, beside those that the system trusts [default: none]
     #[arg(long, value_name = "FILE")]
     pub(super) source_ca: Option<PathBuf>,
+    /// Shell script that starts an unpacked droplet [default: one that runs its start command, or its script `startup`]
+    #[arg(long, value_name = "FILE")]
+    pub(super) droplet_script: Option<PathBuf>,
     /// How memory limits are enforced: auto (cgroup, else watch), watch (polling) or off
     /// [default: auto]
     #[arg(long, value_name = "HOW", value_parser = ["auto", "watch", "off"])]
@@ -229,6 +232,7 @@ impl RepSettings {
         set(&mut process.source_cache_mb, cache);
         set(&mut process.source_timeout, self.source_timeout);
         process.source_ca = self.source_ca.take();
+        process.droplet_script.clone_from(&self.droplet_script);
         set(&mut process.max_processes, self.max_processes);
         set(&mut process.max_files, self.max_files);
         Ok(process)

@@ -16,10 +16,12 @@ use crate::{
 };
 
 /// Who there is.
-const IDENTITIES: [&[&str]; 8] = [
+const IDENTITIES: [&[&str]; 10] = [
     &["add-auctioneer", "auc-0"],
     &["add-cell", "cell-a", "cell-b"],
     &["add-manager", "mgr-0"],
+    &["add-bridge", "dea", "--slots", "2"],
+    &["add-facade", "out", "--cells", "cell-a"],
     &["add-user", "alice", "bob"],
     &["add-user", "op", "--role", "operator"],
     &["add-user", "obs", "--role", "observer"],

@@ -314,7 +314,59 @@ const AUCTIONEER: &[Act] = &[
     Sub(">"),
 ];
 
-const TABLE: [(&str, &[Act]); 9] = [
+/// A bridge is its slots, and no other cell.
+const BRIDGE: &[Act] = &[
+    Pub("vendue.cell.dea-2.advert"),
+    Pub("vendue.cell.dea.advert"),
+    Pub("vendue.cell.cell-a.advert"),
+    Pub("vendue.cell.cell-a.heartbeat"),
+    Pub("vendue.cell.cell-a.answer.alice.n"),
+    Pub("vendue.event.running.web.cell-a"),
+    Pub("vendue.event.running.web.dea"),
+    Pub("vendue.event.placed.web.dea-0"),
+    Pub("vendue.cell.dea-0.start"),
+    Pub("vendue.cell.cell-a.start"),
+    Pub("vendue.start"),
+    Pub("vendue.discover"),
+    Pub("vendue.bid"),
+    Pub("$KV.vendue-apps.web"),
+    Sub("vendue.cell.dea-0.start"),
+    Sub("vendue.cell.*.start"),
+    Join("vendue.cell.dea-2.start", "q"),
+    Join("vendue.cell.cell-a.start", "q"),
+    Join("vendue.start", "auctioneers"),
+    Sub("vendue.cell.*.advert"),
+    Sub("vendue.event.>"),
+    Sub("_INBOX.alice.>"),
+    Sub(">"),
+];
+
+/// A facade starts and stops on its own cells.
+const FACADE: &[Act] = &[
+    Pub("vendue.cell.cell-b.start"),
+    Pub("vendue.cell.cell-b.stop"),
+    Pub("vendue.cell.cell-a.drain"),
+    Pub("vendue.cell.cell-a.set"),
+    Pub("vendue.cell.cell-a.advert"),
+    Pub("vendue.cells.stop"),
+    Pub("vendue.start"),
+    Pub("vendue.stop"),
+    Pub("vendue.instances"),
+    Pub("vendue.event.running.web.out"),
+    Pub("$KV.vendue-apps.web"),
+    Sub("vendue.cell.cell-b.heartbeat"),
+    Sub("vendue.cell.*.advert"),
+    Sub("vendue.cell.cell-a.start"),
+    Join("vendue.cell.cell-a.start", "q"),
+    Sub("vendue.event.>"),
+    Sub("vendue.start"),
+    Sub("_INBOX.alice.>"),
+    Sub(">"),
+];
+
+const TABLE: [(&str, &[Act]); 11] = [
+    ("dea", BRIDGE),
+    ("out", FACADE),
     ("cell-a", CELL),
     ("alice", USER),
     ("op", OPERATOR),

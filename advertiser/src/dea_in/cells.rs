@@ -1,0 +1,352 @@
+//! DEAs as cells on the wire of a cluster: what a bridge says and answers there.
+//!
+//! A state machine without clock and I/O around [`Bridge`]. Nothing that it knows has to outlive it. A cell's incarnation
+//! is made of its DEA's id, which is new at each start of the DEA, and its version and its clock go on with wall time, so
+//! that to the cluster a restarted bridge is the same cells as before.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use placement::{Cell, Invalid, Span};
+use shared::{
+    Incarnation, InstanceId,
+    clock::CellTime,
+    wire::{Acceptance, Advert, Event, Instance, InstanceState, InstancesAnswer, Refusal},
+};
+use uuid::Uuid;
+
+use super::held::Held;
+use crate::dea::{Bridge, BridgeInput, BridgeOptions, BridgeOutput, Hidden};
+
+/// Cells of DEAs that do not advertise are advertised this often, …
+const INTERVAL_MS: u64 = 5_000;
+/// … and that is valid for this long. A DEA of which nothing is heard for 30 s is withdrawn.
+pub(super) const TTL_MS: u64 = 15_000;
+/// What has changed is advertised after this.
+const CHANGED_MS: u64 = 100;
+/// Between two heartbeats of a cell.
+pub(super) const HEARTBEAT_MS: u64 = 10_000;
+/// Ended instances of a cell that are listed, …
+const MAX_ENDED: usize = 100;
+/// … and for how long.
+pub(super) const ENDED_MS: u64 = 600_000;
+/// How long a start is refused whose instance was stopped before it arrived, …
+pub(super) const STOPPED_MS: u64 = 60_000;
+/// … and the most such instances.
+pub(super) const MAX_STOPPED: usize = 10_000;
+/// The most instances in an advertisement's list of the last that were accepted.
+const MAX_RECENT: usize = 64;
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum CellsOutput {
+    /// Publish to the DEAs.
+    ToDeas {
+        subject: String,
+        body: Hidden<Vec<u8>>,
+    },
+    /// Ask all DEAs; every reply is a [`BridgeInput::Found`].
+    AskDeas {
+        subject: &'static str,
+        body: Vec<u8>,
+    },
+    /// Advertise a cell.
+    Advertise(Box<Advert>),
+    /// Publish a heartbeat of a cell.
+    Heartbeat(Box<InstancesAnswer>),
+    /// Publish what a cell has to tell.
+    Event { cell: String, event: Box<Event> },
+    /// Answer a start.
+    Answer {
+        ticket: u64,
+        answer: Box<Acceptance>,
+    },
+}
+
+/// What an operator has made of a cell; forgotten with the bridge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum CellService {
+    #[default]
+    Open,
+    Cordoned,
+    /// What still runs at that time is stopped.
+    Draining(u64),
+}
+
+/// One cell, beside what the bridge knows of it.
+#[derive(Debug)]
+pub(super) struct DeaCell {
+    pub(super) incarnation: Incarnation,
+    pub(super) seq: u64,
+    pub(super) recent: VecDeque<InstanceId>,
+    pub(super) held: BTreeMap<InstanceId, Held>,
+    /// Oldest first, with the time of the end.
+    pub(super) ended: VecDeque<(u64, Instance)>,
+    pub(super) service: CellService,
+    /// When it is advertised at the latest.
+    pub(super) due_ms: u64,
+    /// Whether the last advertisement is still right.
+    pub(super) is_advertised: bool,
+    pub(super) heartbeat_ms: u64,
+}
+
+/// A start whose instances are not all decided.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) cell: String,
+    pub(super) apps: BTreeSet<String>,
+    /// By how they are called on the DEA.
+    pub(super) open: BTreeMap<String, InstanceId>,
+    pub(super) accepted: Vec<InstanceId>,
+    pub(super) refused: Vec<Refusal>,
+}
+
+/// What was dropped, and how starts ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CellsCounters {
+    pub(crate) placed: u64,
+    pub(crate) refused: u64,
+    pub(crate) unknown: u64,
+    /// Instances of the cluster's on DEAs that are called as nothing is called.
+    pub(crate) misnamed: u64,
+}
+
+/// The DEAs as cells.
+#[derive(Debug)]
+pub(crate) struct DeaCells {
+    pub(super) bridge: Bridge,
+    pub(super) cells: BTreeMap<String, DeaCell>,
+    pub(super) waiting: BTreeMap<u64, Waiting>,
+    /// Which starts wait for an instance.
+    pub(super) tickets: BTreeMap<String, Vec<u64>>,
+    /// Instances that were stopped and were not there, with the time until which that counts.
+    pub(super) stopped: BTreeMap<InstanceId, u64>,
+    pub(crate) counters: CellsCounters,
+    pub(super) leaving: bool,
+}
+
+impl DeaCells {
+    /// Cells of which nothing was heard. `now_ms` is wall time, and never goes back from then on.
+    pub(crate) fn new(options: BridgeOptions, now_ms: u64) -> Result<Self, Invalid> {
+        Ok(Self {
+            bridge: Bridge::new(options, now_ms)?,
+            cells: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            tickets: BTreeMap::new(),
+            stopped: BTreeMap::new(),
+            counters: CellsCounters::default(),
+            leaving: false,
+        })
+    }
+
+    /// What is known of the DEAs.
+    pub(crate) fn bridge(&self) -> &Bridge {
+        &self.bridge
+    }
+
+    /// The cells that there are.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
+        self.cells.keys()
+    }
+
+    /// How many instances of the cluster's run or are on their way.
+    pub(crate) fn instances_held(&self) -> usize {
+        self.cells.values().map(|cell| cell.held.len()).sum()
+    }
+
+    /// When [`DeaCells::tick`] is due next.
+    pub(crate) fn next_ms(&self) -> u64 {
+        let of_cell = |cell: &DeaCell| {
+            let drain_ms = match cell.service {
+                CellService::Draining(at_ms) if !cell.held.is_empty() => at_ms,
+                _ => u64::MAX,
+            };
+            cell.due_ms.min(cell.heartbeat_ms).min(drain_ms)
+        };
+        let first = self.cells.values().map(of_cell).min();
+        first.unwrap_or(u64::MAX).min(self.bridge.next_ms())
+    }
+
+    /// Passes on what DEAs say, and that time has passed.
+    pub(crate) fn hear(&mut self, now_ms: u64, input: BridgeInput<'_>) -> Vec<CellsOutput> {
+        let told = self.bridge.handle(now_ms, input);
+        let mut out = Vec::new();
+        self.carry_out(now_ms, told, &mut out);
+        out
+    }
+
+    /// Does what is due.
+    pub(crate) fn tick(&mut self, now_ms: u64) -> Vec<CellsOutput> {
+        let mut out = if self.bridge.next_ms() <= now_ms {
+            self.hear(now_ms, BridgeInput::Tick)
+        } else {
+            Vec::new()
+        };
+        self.stopped.retain(|_, until_ms| *until_ms > now_ms);
+        let names: Vec<String> = self.cells.keys().cloned().collect();
+        for name in names {
+            self.tick_cell(now_ms, &name, &mut out);
+        }
+        out
+    }
+
+    fn tick_cell(&mut self, now_ms: u64, name: &str, out: &mut Vec<CellsOutput>) {
+        let Some(cell) = self.cells.get_mut(name) else {
+            return;
+        };
+        let mut ends = Vec::new();
+        if let CellService::Draining(at_ms) = cell.service
+            && at_ms <= now_ms
+        {
+            let all = cell.held.values();
+            let runs = all.filter(|held| held.shown.state != InstanceState::Stopping);
+            ends.extend(runs.map(|held| held.shown.instance));
+            // heartbeats of the DEA repeat what is not followed
+            cell.service = CellService::Draining(now_ms + HEARTBEAT_MS);
+        }
+        let advertises = cell.due_ms <= now_ms;
+        let beats = cell.heartbeat_ms <= now_ms;
+        for instance in ends {
+            self.stop_one(now_ms, name, instance, out);
+        }
+        if advertises {
+            out.extend(self.advertise(now_ms, name));
+        }
+        if beats {
+            out.extend(self.heartbeat(now_ms, name));
+        }
+    }
+
+    /// All cells advertise now: somebody asked for it, or the connection is back.
+    pub(crate) fn advertise_all(&mut self, now_ms: u64) -> Vec<CellsOutput> {
+        let names: Vec<String> = self.cells.keys().cloned().collect();
+        let advertised = names.iter().map(|name| self.advertise(now_ms, name));
+        advertised.flatten().collect()
+    }
+
+    /// The bridge ends: its cells take no more work, and what runs there stays known until the next one is there.
+    pub(crate) fn leave(&mut self, now_ms: u64) -> Vec<CellsOutput> {
+        self.leaving = true;
+        for cell in self.cells.values_mut() {
+            cell.seq += 1;
+        }
+        self.advertise_all(now_ms)
+    }
+
+    pub(super) fn carry_out(
+        &mut self,
+        now_ms: u64,
+        told: Vec<BridgeOutput>,
+        out: &mut Vec<CellsOutput>,
+    ) {
+        for output in told {
+            match output {
+                BridgeOutput::Publish { subject, body } => {
+                    out.push(CellsOutput::ToDeas { subject, body });
+                }
+                BridgeOutput::Ask { subject, body } => {
+                    out.push(CellsOutput::AskDeas { subject, body });
+                }
+                BridgeOutput::Advertise(cell) => {
+                    self.meet(now_ms, &cell.cell);
+                    out.extend(self.advertise(now_ms, &cell.cell));
+                }
+                BridgeOutput::Withdraw(name) => self.withdraw(now_ms, &name, out),
+                BridgeOutput::Answer { id, answer } => self.answered(now_ms, &id, &answer, out),
+                BridgeOutput::Instance {
+                    cell,
+                    id,
+                    app,
+                    index,
+                    state,
+                } => self.changed(now_ms, &cell, (&id, &app, index), &state, out),
+            }
+        }
+    }
+
+    /// A DEA that has just got a slot.
+    pub(super) fn meet(&mut self, now_ms: u64, name: &str) -> &mut DeaCell {
+        let dea = self.bridge.dea_of(name).unwrap_or_default();
+        let text = format!("{name}/{dea}");
+        let incarnation = Incarnation::from(Uuid::new_v5(&NAMESPACE, text.as_bytes()));
+        let cell = self.cells.entry(name.to_owned());
+        cell.or_insert_with(|| DeaCell {
+            incarnation,
+            // above that of an earlier bridge, which counted from an earlier time, and slower than once a millisecond
+            seq: now_ms,
+            recent: VecDeque::new(),
+            held: BTreeMap::new(),
+            ended: VecDeque::new(),
+            service: CellService::default(),
+            due_ms: now_ms,
+            is_advertised: false,
+            heartbeat_ms: now_ms,
+        })
+    }
+
+    fn withdraw(&mut self, now_ms: u64, name: &str, out: &mut Vec<CellsOutput>) {
+        let Some(cell) = self.cells.remove(name) else {
+            return;
+        };
+        let gone = Cell::new(name, placement::Resources::default());
+        out.push(CellsOutput::Advertise(Box::new(Advert {
+            v: shared::VERSION,
+            auction: None,
+            incarnation: cell.incarnation,
+            seq: cell.seq + 1,
+            clock_ms: CellTime::from_ms(now_ms),
+            ttl: Span(std::time::Duration::ZERO),
+            recent: Vec::new(),
+            leaving: false,
+            cell: gone,
+        })));
+    }
+
+    /// Something has changed: it is advertised soon.
+    pub(super) fn touch(&mut self, now_ms: u64, name: &str) {
+        if let Some(cell) = self.cells.get_mut(name) {
+            cell.seq += 1;
+            cell.is_advertised = false;
+            cell.due_ms = cell.due_ms.min(now_ms + CHANGED_MS);
+        }
+    }
+
+    pub(super) fn advertise(&mut self, now_ms: u64, name: &str) -> Option<CellsOutput> {
+        let shown = self.shown(now_ms, name);
+        let cell = self.cells.get_mut(name)?;
+        cell.due_ms = now_ms + INTERVAL_MS;
+        // nothing is said of a DEA before it has said something
+        shown.as_ref()?;
+        cell.seq += 1;
+        cell.is_advertised = true;
+        let advert = self.state(now_ms, name, None)?;
+        Some(CellsOutput::Advertise(Box::new(advert)))
+    }
+}
+
+/// What the ids of incarnations are made with.
+const NAMESPACE: Uuid = Uuid::from_u128(0x1d7a_52c4_90be_4f63_8c1e_5b20_77da_e9f4);
+
+impl DeaCell {
+    pub(super) fn accepted(&mut self, instance: InstanceId) {
+        self.recent.retain(|known| *known != instance);
+        self.recent.push_back(instance);
+        if self.recent.len() > MAX_RECENT {
+            self.recent.pop_front();
+        }
+    }
+
+    pub(super) fn has_ended(&mut self, now_ms: u64, instance: Instance) {
+        self.ended.push_back((now_ms, instance));
+        let old = |(at_ms, _): &(u64, Instance)| at_ms + ENDED_MS <= now_ms;
+        while self.ended.len() > MAX_ENDED || self.ended.front().is_some_and(old) {
+            self.ended.pop_front();
+        }
+    }
+
+    /// How an instance of which nothing runs any more ended: whether it was stopped.
+    pub(super) fn how_it_ended(&self, instance: &InstanceId) -> Option<bool> {
+        let mut ended = self.ended.iter().rev();
+        let found = ended.find(|(_, ended)| ended.instance == *instance)?;
+        Some(found.1.state == InstanceState::Exited)
+    }
+}

@@ -1,0 +1,247 @@
+//! What happens to the instances of a bridge's cells: they are answered for, run, end, and are stopped.
+
+use shared::{
+    InstanceId,
+    wire::{Acceptance, Event, InstanceState, Refusal, Stop, StopAnswer, Stopped, kind},
+};
+use uuid::Uuid;
+
+use super::{
+    cells::{CellService, CellsOutput, DeaCells, MAX_STOPPED, STOPPED_MS},
+    held::{Held, instance_called},
+};
+use crate::dea::{BridgeAnswer, BridgeInput, BridgeInstanceState};
+
+impl DeaCells {
+    /// Stops what matches on a cell.
+    pub(crate) fn stop(
+        &mut self,
+        now_ms: u64,
+        name: &str,
+        stop: &Stop,
+        out: &mut Vec<CellsOutput>,
+    ) -> StopAnswer {
+        let mut stopped = Vec::new();
+        if let Some(cell) = self.cells.get(name) {
+            let matches = |held: &&Held| {
+                let shown = &held.shown;
+                shown.app == stop.app
+                    && (stop.indices.is_empty() || stop.indices.contains(&shown.index))
+                    && (stop.instances.is_empty() || stop.instances.contains(&shown.instance))
+                    && stop.claim.is_none_or(|claim| shown.claim == Some(claim))
+            };
+            let all = cell.held.values().filter(matches);
+            stopped.extend(all.map(|held| Stopped {
+                instance: held.shown.instance,
+                index: held.shown.index,
+                cell: None,
+            }));
+            // a stop may overtake its start
+            let unknown = stop
+                .instances
+                .iter()
+                .filter(|id| !cell.held.contains_key(id));
+            let room = MAX_STOPPED.saturating_sub(self.stopped.len());
+            let until_ms = now_ms + STOPPED_MS;
+            if stop.claim.is_none() {
+                self.stopped
+                    .extend(unknown.take(room).map(|id| (*id, until_ms)));
+            }
+        }
+        for one in &stopped {
+            self.stop_one(now_ms, name, one.instance, out);
+        }
+        StopAnswer {
+            v: shared::VERSION,
+            cell: name.to_owned(),
+            stopped,
+        }
+    }
+
+    pub(super) fn stop_one(
+        &mut self,
+        now_ms: u64,
+        name: &str,
+        instance: InstanceId,
+        out: &mut Vec<CellsOutput>,
+    ) {
+        let cell = self.cells.get_mut(name);
+        let Some(held) = cell.and_then(|cell| cell.held.get_mut(&instance)) else {
+            return;
+        };
+        held.enter(now_ms, InstanceState::Stopping);
+        let id = held.id.clone();
+        self.touch(now_ms, name);
+        let told = self.bridge.handle(now_ms, BridgeInput::Stop { id: &id });
+        self.carry_out(now_ms, told, out);
+    }
+
+    /// Has a cell take no new work, or take work again.
+    pub(crate) fn serve(
+        &mut self,
+        now_ms: u64,
+        name: &str,
+        service: CellService,
+    ) -> Vec<CellsOutput> {
+        let Some(cell) = self.cells.get_mut(name) else {
+            return Vec::new();
+        };
+        let before = std::mem::replace(&mut cell.service, service);
+        let kind = match service {
+            CellService::Open => kind::CELL_UNCORDONED,
+            CellService::Cordoned => kind::CELL_CORDONED,
+            CellService::Draining(_) => kind::CELL_DRAINING,
+        };
+        let mut out = Vec::new();
+        if before != service {
+            let event = Event {
+                count: cell.held.len(),
+                ..Event::cell(kind, name)
+            };
+            out.extend(self.advertise(now_ms, name));
+            out.push(CellsOutput::Event {
+                cell: name.to_owned(),
+                event: Box::new(event),
+            });
+        }
+        out
+    }
+
+    /// How many instances a cell holds.
+    pub(crate) fn count(&self, name: &str) -> usize {
+        self.cells.get(name).map_or(0, |cell| cell.held.len())
+    }
+
+    /// What became of an instance that was sent.
+    pub(super) fn answered(
+        &mut self,
+        now_ms: u64,
+        id: &str,
+        answer: &BridgeAnswer,
+        out: &mut Vec<CellsOutput>,
+    ) {
+        match answer {
+            BridgeAnswer::Placed => self.counters.placed += 1,
+            BridgeAnswer::Refused { .. } => self.counters.refused += 1,
+            BridgeAnswer::Unknown => self.counters.unknown += 1,
+        }
+        for ticket in self.tickets.remove(id).unwrap_or_default() {
+            let Some(waiting) = self.waiting.get_mut(&ticket) else {
+                continue;
+            };
+            let Some(instance) = waiting.open.remove(id) else {
+                continue;
+            };
+            let name = waiting.cell.clone();
+            match answer {
+                BridgeAnswer::Placed => waiting.accepted.push(instance),
+                BridgeAnswer::Refused { reason } => waiting.refused.push(Refusal {
+                    instance,
+                    reason: reason.clone(),
+                    needs: None,
+                    has: None,
+                }),
+                // what is missing in the answer is unknown
+                BridgeAnswer::Unknown => {}
+            }
+            if let Some(cell) = self.cells.get_mut(&name) {
+                match answer {
+                    BridgeAnswer::Placed => cell.accepted(instance),
+                    BridgeAnswer::Refused { .. } => _ = cell.held.remove(&instance),
+                    BridgeAnswer::Unknown => {}
+                }
+            }
+            self.touch(now_ms, &name);
+            self.finish(now_ms, ticket, out);
+        }
+    }
+
+    /// Answers a start of which all instances are decided.
+    pub(super) fn finish(&mut self, now_ms: u64, ticket: u64, out: &mut Vec<CellsOutput>) {
+        if self.waiting.get(&ticket).is_none_or(|w| !w.open.is_empty()) {
+            return;
+        }
+        let Some(waiting) = self.waiting.remove(&ticket) else {
+            return;
+        };
+        let shown = self.shown(now_ms, &waiting.cell);
+        let cell = self.cells.get(&waiting.cell);
+        let count = |app: String| {
+            let count = shown.as_ref().map_or(0, |shown| shown.count_of(&app));
+            (app, count)
+        };
+        let apps = waiting.apps.into_iter().map(count).collect();
+        let answer = Acceptance {
+            v: shared::VERSION,
+            cell: waiting.cell,
+            incarnation: cell.map_or_else(|| Uuid::nil().into(), |cell| cell.incarnation),
+            seq: cell.map_or(0, |cell| cell.seq),
+            available: shown
+                .as_ref()
+                .map(|c| c.available.clone())
+                .unwrap_or_default(),
+            apps,
+            accepted: waiting.accepted,
+            refused: waiting.refused,
+        };
+        out.push(CellsOutput::Answer {
+            ticket,
+            answer: Box::new(answer),
+        });
+    }
+
+    /// The state of an instance has changed.
+    pub(super) fn changed(
+        &mut self,
+        now_ms: u64,
+        name: &str,
+        (id, app, index): (&str, &str, u32),
+        state: &BridgeInstanceState,
+        out: &mut Vec<CellsOutput>,
+    ) {
+        let Some((instance, request)) = instance_called(id, app, index) else {
+            self.counters.misnamed += 1;
+            return;
+        };
+        let cell = self.meet(now_ms, name);
+        let has_ended = !matches!(
+            state,
+            BridgeInstanceState::Starting | BridgeInstanceState::Running
+        );
+        if has_ended && !cell.held.contains_key(&instance) {
+            return; // it ended before this bridge was there
+        }
+        let held = cell.held.entry(instance).or_insert_with(|| {
+            let mut held = Held::heard(now_ms, id, instance, (app, index));
+            held.shown.request = request;
+            held
+        });
+        let stopping = held.shown.state == InstanceState::Stopping;
+        let kind = match state {
+            BridgeInstanceState::Starting => None,
+            BridgeInstanceState::Running if stopping => None,
+            BridgeInstanceState::Running => {
+                held.enter(now_ms, InstanceState::Running);
+                Some(kind::RUNNING)
+            }
+            BridgeInstanceState::Stopped => Some(kind::STOPPED),
+            _ => Some(kind::CRASHED),
+        };
+        if has_ended {
+            held.end(now_ms, state);
+        }
+        if let Some(kind) = kind {
+            out.push(CellsOutput::Event {
+                cell: name.to_owned(),
+                event: Box::new(held.event(now_ms, name, kind)),
+            });
+        }
+        if !has_ended {
+            // its start may have been answered as unknown, which this settles
+            cell.accepted(instance);
+        } else if let Some(held) = cell.held.remove(&instance) {
+            cell.has_ended(now_ms, held.shown);
+        }
+        self.touch(now_ms, name);
+    }
+}

@@ -1,0 +1,210 @@
+//! The cluster's instances on a DEA, as the cluster is told of them.
+
+use placement::Kind;
+use shared::{
+    AuctionId, InstanceId, RequestId,
+    wire::{Event, EventInstance, Instance, InstanceState, Work, instance_id},
+};
+
+use crate::dea::BridgeInstanceState;
+
+/// The longest request id that travels with a droplet; of an instance of another one only the own id is known after
+/// a restart of the bridge.
+const MAX_REQUEST: usize = 90;
+
+/// How an instance is called on its DEA. From this, its app and its index everything is known that the cluster has to
+/// know of it, even after a restart of the bridge.
+pub(super) fn droplet_id(work: &Work) -> String {
+    let request = work.request.as_ref().map(RequestId::as_str);
+    let request = request.filter(|request| {
+        let own = instance_id(request, &work.app, Kind::Lrp, work.index);
+        request.len() <= MAX_REQUEST && own == work.instance
+    });
+    match request {
+        Some(request) => format!("r{}-{request}", work.index),
+        None => format!("i{}", work.instance.uuid().simple()),
+    }
+}
+
+/// The instance that [`droplet_id`] calls so, and its request; none if nothing of the kind is called so.
+pub(super) fn instance_called(
+    id: &str,
+    app: &str,
+    index: u32,
+) -> Option<(InstanceId, Option<RequestId>)> {
+    if let Some(rest) = id.strip_prefix('r') {
+        let (_, request) = rest.split_once('-')?;
+        let request = RequestId::new(request).ok()?;
+        let instance = instance_id(request.as_str(), app, Kind::Lrp, index);
+        return Some((instance, Some(request)));
+    }
+    let instance = id.strip_prefix('i')?.parse().ok()?;
+    Some((instance, None))
+}
+
+/// An instance of the cluster on a DEA.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    /// How it is called there.
+    pub(super) id: String,
+    pub(super) shown: Instance,
+    since_ms: u64,
+    running_ms: Option<u64>,
+    traceparent: Option<String>,
+}
+
+impl Held {
+    /// It is being sent.
+    pub(super) fn sent(now_ms: u64, id: &str, work: &Work, claim: AuctionId) -> Self {
+        let mut held = Self::heard(now_ms, id, work.instance, (&work.app, work.index));
+        held.shown.request.clone_from(&work.request);
+        held.shown.owner.clone_from(&work.owner);
+        held.shown.version.clone_from(&work.version);
+        (held.shown.memory_mb, held.shown.disk_mb) = (work.memory_mb, work.disk_mb);
+        held.shown.claim = Some(claim);
+        held.traceparent.clone_from(&work.traceparent);
+        held
+    }
+
+    /// It was heard of, and is starting as far as is known.
+    pub(super) fn heard(
+        now_ms: u64,
+        id: &str,
+        instance: InstanceId,
+        (app, index): (&str, u32),
+    ) -> Self {
+        Self {
+            id: id.to_owned(),
+            shown: Instance {
+                instance,
+                app: app.to_owned(),
+                index,
+                kind: Kind::Lrp,
+                request: None,
+                owner: None,
+                version: None,
+                state: InstanceState::Starting,
+                age_ms: 0,
+                memory_mb: 0,
+                disk_mb: 0,
+                address: None,
+                port: None,
+                pid: None,
+                ready: None,
+                restarts: 0,
+                ended: None,
+                exit_code: None,
+                signal: None,
+                claim: None,
+            },
+            since_ms: now_ms,
+            running_ms: None,
+            traceparent: None,
+        }
+    }
+
+    /// Of two claims the lower counts.
+    pub(super) fn claimed(&mut self, claim: AuctionId) {
+        let lowest = self.shown.claim.map_or(claim, |own| own.min(claim));
+        self.shown.claim = Some(lowest);
+    }
+
+    /// It is in this state from now on.
+    pub(super) fn enter(&mut self, now_ms: u64, state: InstanceState) {
+        self.shown.state = state;
+        self.since_ms = now_ms;
+        if state == InstanceState::Running {
+            self.running_ms = Some(now_ms);
+        }
+    }
+
+    /// As it is listed.
+    pub(super) fn describe(&self, now_ms: u64) -> Instance {
+        Instance {
+            age_ms: now_ms.saturating_sub(self.since_ms),
+            ..self.shown.clone()
+        }
+    }
+
+    /// It has ended in this state.
+    pub(super) fn end(&mut self, now_ms: u64, how: &BridgeInstanceState) {
+        self.enter(
+            now_ms,
+            match how {
+                BridgeInstanceState::Stopped => InstanceState::Exited,
+                _ => InstanceState::Crashed,
+            },
+        );
+        let (ended, exit_code) = match how {
+            BridgeInstanceState::Stopped => ("stopped".to_owned(), None),
+            BridgeInstanceState::Crashed {
+                exit_status,
+                description,
+            } => {
+                let code = i32::try_from(*exit_status).ok().filter(|code| *code >= 0);
+                let said = match (description.as_str(), code) {
+                    ("", Some(code)) => format!("exit {code}"),
+                    ("", None) => "crashed".to_owned(),
+                    (description, _) => description.to_owned(),
+                };
+                (said, code)
+            }
+            _ => ("its DEA no longer lists it".to_owned(), None),
+        };
+        self.shown.ended = Some(ended);
+        self.shown.exit_code = exit_code;
+    }
+
+    /// What is told of it.
+    pub(super) fn event(&self, now_ms: u64, cell: &str, kind: &str) -> Event {
+        let shown = &self.shown;
+        let is_final = matches!(shown.state, InstanceState::Exited | InstanceState::Crashed);
+        let ran_ms = self.running_ms.filter(|_| is_final);
+        let ran_ms = ran_ms.map(|from| now_ms.saturating_sub(from));
+        Event {
+            cell: Some(cell.to_owned()),
+            count: 1,
+            indices: Some(shown.index.to_string()),
+            instances: vec![EventInstance {
+                index: shown.index,
+                instance: Some(shown.instance),
+                ended: shown.ended.clone(),
+                is_final,
+                ran: ran_ms.map(|ms| placement::Span(std::time::Duration::from_millis(ms))),
+                traceparent: self.traceparent.clone(),
+                ..EventInstance::default()
+            }],
+            ..Event::app(kind, &shown.app)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instance_is_known_by_how_its_droplet_is_called() {
+        let request: RequestId = "w-1".parse().unwrap();
+        let instance = instance_id("w-1", "web", Kind::Lrp, 7);
+        let mut work = Work::new(instance, "web", 1, 1);
+        (work.index, work.request) = (7, Some(request.clone()));
+        let id = droplet_id(&work);
+        assert_eq!(id, "r7-w-1");
+        assert_eq!(
+            instance_called(&id, "web", 7),
+            Some((instance, Some(request)))
+        );
+        // not made of the request: its own id travels
+        for other in [None, Some("x".repeat(91).parse().unwrap())] {
+            work.request = other;
+            let id = droplet_id(&work);
+            assert_eq!(instance_called(&id, "web", 7), Some((instance, None)));
+        }
+        work.request = Some("w-2".parse().unwrap());
+        assert!(droplet_id(&work).starts_with('i'));
+        for bad in ["", "x", "r", "r7", "r7-", "i", "i12", "r7-a.b"] {
+            assert_eq!(instance_called(bad, "web", 7), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! `dea-in`: the DEAs of an estate as cells of a cluster.
+//!
+//! [`run`] moves the messages between two connections, that to the estate and that to the cluster; `DeaCells` decides.
+
+mod answers;
+mod cells;
+mod changes;
+mod held;
+mod queries;
+mod shell;
+mod start;
+#[cfg(test)]
+mod tests;
+
+use placement::{Invalid, check_name};
+use shared::{
+    Subjects,
+    nats::{Bus, BusError, PermissionViolation},
+    shutdown::CancellationToken,
+};
+
+use crate::dea::{BridgeOptions, EstateOptions, MAX_SLOTS};
+
+/// The longest time that an advertisement of a DEA may count, s.
+const MAX_EXPIRY_S: u64 = 3_600;
+
+/// How a bridge of DEAs to a cluster is run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeaInConfig {
+    /// Its name; its cells are `NAME-0`, `NAME-1` and so on.
+    pub name: String,
+    /// How many cells there are at most.
+    pub slots: usize,
+    /// How long an advertisement of a DEA counts, s.
+    pub expiry_s: u64,
+    /// How long after its start only heartbeats give slots, ms. Shorter than between two heartbeats of a DEA, it may give other
+    /// slots than an earlier bridge did.
+    pub settle_ms: u64,
+}
+
+impl DeaInConfig {
+    /// Rejects a bad name, no slots or too many, and an expiry that is none.
+    pub fn check(&self) -> Result<(), Invalid> {
+        check_name("name", &self.name)?;
+        if !(1..=MAX_SLOTS).contains(&self.slots) {
+            let expected = format!("a number from 1 to {MAX_SLOTS}");
+            return Err(Invalid::new("slots", self.slots, expected));
+        }
+        if !(1..=MAX_EXPIRY_S).contains(&self.expiry_s) {
+            let expected = format!("from 1s to {MAX_EXPIRY_S}s");
+            return Err(Invalid::new(
+                "expiry",
+                format!("{}s", self.expiry_s),
+                expected,
+            ));
+        }
+        Ok(())
+    }
+
+    /// The names of the cells.
+    pub fn cells(&self) -> impl Iterator<Item = String> {
+        (0..self.slots).map(|slot| format!("{}-{slot}", self.name))
+    }
+
+    fn options(&self) -> BridgeOptions {
+        BridgeOptions {
+            name: self.name.clone(),
+            slots: self.slots,
+            estate: EstateOptions {
+                expiry_s: self.expiry_s,
+            },
+            settle_ms: self.settle_ms,
+        }
+    }
+}
+
+/// Why a bridge cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum DeaInError {
+    /// The configuration is not valid.
+    #[error("invalid configuration")]
+    Config(#[from] Invalid),
+    /// Another bridge of its name, or a cell, answers.
+    #[error("a cell named {0:?} answers already; another bridge of the same name is running")]
+    NameTaken(String),
+    /// A server's permissions do not allow what a bridge must do.
+    #[error("{0}; the credentials must be those of this bridge")]
+    NotPermitted(PermissionViolation),
+    /// NATS cannot be used.
+    #[error("cannot use NATS")]
+    Bus(#[from] BusError),
+}
+
+/// Runs a bridge between an estate and a cluster until it is told to end. Its cells take no more work then, and are known for 15 s
+/// more: a bridge that is started until then goes on with them. Losing either connection ends nothing.
+pub async fn run(
+    config: DeaInConfig,
+    (estate, cluster): (Bus, Bus),
+    subjects: Subjects,
+    ending: CancellationToken,
+) -> Result<(), DeaInError> {
+    config.check()?;
+    shell::run(&config, estate, cluster, subjects, ending).await
+}

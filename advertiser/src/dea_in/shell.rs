@@ -1,0 +1,359 @@
+//! The shell of a bridge: subscriptions, timers, answers.
+
+use std::{collections::HashMap, pin::pin, sync::atomic::Ordering, time::Duration};
+
+use async_nats::Subscriber;
+use bytes::Bytes;
+use futures_util::{StreamExt, stream::SelectAll};
+use serde_json::json;
+use shared::{
+    Subjects,
+    clock::{Clock, wall_ms},
+    nats::{Bus, BusError, PermissionViolation, in_time, is_no_responders, new_inbox},
+    permissions::{Permissions, Role},
+    shutdown::CancellationToken,
+    telemetry::Seldom,
+    wire::to_bytes,
+};
+use tokio::time::{sleep_until, timeout};
+
+use super::{
+    DeaInConfig, DeaInError,
+    cells::{CellsOutput, DeaCells},
+};
+use crate::{
+    dea::{BridgeInput, Estate, subjects as deas},
+    outbox::{self, Outbox},
+    shown::Shown,
+};
+
+/// How long another bridge of the same name has to answer.
+const NAME_WAIT: Duration = Duration::from_millis(500);
+/// The part of max_payload that an answer leaves for its subject and headers.
+const MARGIN: usize = 4_096;
+/// How often what the bridge counts is shown anew.
+const SHOW_MS: u64 = 1_000;
+
+/// What a message of the cluster is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Topic {
+    Discover,
+    Bid,
+    Instances,
+    StopAll,
+    Start,
+    Stop,
+    State,
+    Drain,
+    Cordon,
+    Uncordon,
+    Unknown,
+}
+
+/// What one cell is asked.
+pub(super) const OF_CELL: [(&str, Topic); 8] = [
+    ("start", Topic::Start),
+    ("stop", Topic::Stop),
+    ("state", Topic::State),
+    ("drain", Topic::Drain),
+    ("cordon", Topic::Cordon),
+    ("uncordon", Topic::Uncordon),
+    ("set", Topic::Unknown),
+    ("logs", Topic::Unknown),
+];
+
+pub(super) struct Shell {
+    pub(super) name: String,
+    pub(super) cells: DeaCells,
+    pub(super) subjects: Subjects,
+    pub(super) clock: Clock,
+    pub(super) wall_ms: u64,
+    pub(super) to_deas: Outbox,
+    pub(super) to_cluster: Outbox,
+    pub(super) cluster: Bus,
+    pub(super) estate: Bus,
+    /// Where DEAs reply to questions.
+    pub(super) inbox: String,
+    /// Who waits for the answer to a start.
+    pub(super) asked: HashMap<u64, String>,
+    pub(super) ticket: u64,
+    pub(super) malformed: u64,
+    pub(super) forbidden: u64,
+    pub(super) seldom: Seldom,
+    pub(super) shown: Shown,
+    pub(super) show_ms: u64,
+}
+
+/// Runs a bridge until it is told to end.
+pub(super) async fn run(
+    config: &DeaInConfig,
+    estate: Bus,
+    cluster: Bus,
+    subjects: Subjects,
+    ending: CancellationToken,
+) -> Result<(), DeaInError> {
+    for bus in [&estate, &cluster] {
+        tokio::select! {
+            () = outbox::connected(bus) => {}
+            () = ending.cancelled() => return Ok(()),
+        }
+    }
+    ask_for_the_name(config, &cluster, &subjects).await?;
+    let (heard, inbox, replies) = listen_to_deas(&estate).await?;
+    let asked = listen_to_cluster(config, &cluster, &subjects).await?;
+    let shown = Shown::default();
+    let subject = subjects.bridge_state(&config.name);
+    let about = (Role::Bridge, "bridge: makes cells of DEAs");
+    let service = shown.serve(&cluster, &subjects, about, subject).await?;
+    let _ = timeout(shared::nats::PUBLISH_TIMEOUT, estate.client.flush()).await;
+    let _ = timeout(shared::nats::PUBLISH_TIMEOUT, cluster.client.flush()).await;
+    let wall_ms = u64::try_from(wall_ms()).unwrap_or_default();
+    let mut shell = Shell {
+        name: config.name.clone(),
+        cells: DeaCells::new(config.options(), wall_ms)?,
+        clock: Clock::start(),
+        wall_ms,
+        to_deas: Outbox::new(estate.client.clone()),
+        to_cluster: Outbox::new(cluster.client.clone()),
+        cluster: cluster.clone(),
+        estate: estate.clone(),
+        inbox,
+        asked: HashMap::new(),
+        ticket: 0,
+        malformed: 0,
+        forbidden: 0,
+        seldom: Seldom::new(),
+        shown,
+        show_ms: 0,
+        subjects: subjects.clone(),
+    };
+    // who was there before this bridge says so at once
+    shell.to_deas.publish(deas::LOCATE, "");
+    shell.to_deas.publish(deas::HEALTH_MANAGER_START, "");
+    let (name, slots) = (&config.name, config.slots);
+    tracing::info!(
+        name,
+        slots,
+        estate = estate.url,
+        cluster = cluster.url,
+        "ready"
+    );
+    let cells: Vec<String> = config.cells().collect();
+    let permissions = Role::Bridge.permissions_for(&subjects, name, &cells);
+    let ended = live(
+        &mut shell,
+        (estate, permissions),
+        (heard, replies, asked),
+        ending,
+    )
+    .await;
+    let now_ms = shell.now_ms();
+    let last = shell.cells.leave(now_ms);
+    shell.carry_out(last);
+    shell.to_cluster.flush().await;
+    shell.to_deas.flush().await;
+    let _ = service.stop().await;
+    ended
+}
+
+/// Asks whether the first cell is there: another bridge of the same name would answer for it.
+async fn ask_for_the_name(
+    config: &DeaInConfig,
+    cluster: &Bus,
+    subjects: &Subjects,
+) -> Result<(), DeaInError> {
+    let first = format!("{}-0", config.name);
+    let subject = subjects.cell(&first, "state");
+    let inbox = new_inbox(&cluster.client);
+    let answers = cluster.client.subscribe(inbox.clone()).await;
+    let mut answers = answers.map_err(BusError::subscribe)?;
+    in_time(
+        cluster
+            .client
+            .publish_with_reply(subject, inbox, Bytes::new()),
+    )
+    .await?;
+    match timeout(NAME_WAIT, answers.next()).await {
+        Ok(Some(answer)) if !is_no_responders(&answer) => Err(DeaInError::NameTaken(first)),
+        _ => Ok(()),
+    }
+}
+
+async fn listen_to_deas(
+    estate: &Bus,
+) -> Result<(SelectAll<Subscriber>, String, Subscriber), BusError> {
+    let mut heard = SelectAll::new();
+    for subject in Estate::SUBJECTS {
+        let messages = estate.client.subscribe(subject).await;
+        heard.push(messages.map_err(BusError::subscribe)?);
+    }
+    let inbox = new_inbox(&estate.client);
+    let replies = estate.client.subscribe(inbox.clone()).await;
+    Ok((heard, inbox, replies.map_err(BusError::subscribe)?))
+}
+
+async fn listen_to_cluster(
+    config: &DeaInConfig,
+    cluster: &Bus,
+    subjects: &Subjects,
+) -> Result<SelectAll<Subscriber>, BusError> {
+    let mut asked = SelectAll::new();
+    for subject in [
+        subjects.discover(),
+        subjects.bid(),
+        subjects.instances(),
+        subjects.cells_stop(),
+    ] {
+        let messages = cluster.client.subscribe(subject).await;
+        asked.push(messages.map_err(BusError::subscribe)?);
+    }
+    for cell in config.cells() {
+        for (what, _) in OF_CELL {
+            let (subject, queue) = (subjects.cell(&cell, what), Subjects::CELL_QUEUE);
+            let messages = cluster.client.queue_subscribe(subject, queue.into()).await;
+            asked.push(messages.map_err(BusError::subscribe)?);
+        }
+    }
+    Ok(asked)
+}
+
+/// The main loop: each event is handled as it comes, without blocking.
+async fn live(
+    shell: &mut Shell,
+    (estate, permissions): (Bus, Permissions),
+    (mut heard, mut replies, mut asked): (SelectAll<Subscriber>, Subscriber, SelectAll<Subscriber>),
+    ending: CancellationToken,
+) -> Result<(), DeaInError> {
+    let (cluster, mut connected) = (shell.cluster.clone(), shell.cluster.connected.clone());
+    connected.mark_unchanged();
+    let of_cluster = |violation: &PermissionViolation| permissions.needs(violation);
+    // an estate may keep to itself who makes its DEAs speak; without the rest the bridge is of no use
+    let asides = [deas::LOCATE, deas::HEALTH_MANAGER_START];
+    let of_estate = |violation: &PermissionViolation| !asides.contains(&violation.subject.as_str());
+    let mut refused = pin!(cluster.violations.first(of_cluster));
+    let mut refused_there = pin!(estate.violations.first(of_estate));
+    let mut ending = pin!(ending.cancelled());
+    loop {
+        let wake = shell.instant();
+        tokio::select! {
+            biased;
+            () = &mut ending => return Ok(()),
+            violation = &mut refused => return Err(DeaInError::NotPermitted(violation)),
+            violation = &mut refused_there => return Err(DeaInError::NotPermitted(violation)),
+            () = sleep_until(wake) => shell.tick(),
+            Some(message) = replies.next() => {
+                let now_ms = shell.now_ms();
+                let out = shell.cells.hear(now_ms, BridgeInput::Found(&message.payload));
+                shell.carry_out(out);
+            }
+            Some(message) = asked.next() => shell.asked(&message),
+            Some(message) = heard.next() => {
+                let (now_ms, subject) = (shell.now_ms(), message.subject.as_str());
+                let heard = BridgeInput::Heard { subject, body: &message.payload };
+                let out = shell.cells.hear(now_ms, heard);
+                shell.carry_out(out);
+            }
+            Ok(()) = connected.changed() => {
+                if *connected.borrow_and_update() {
+                    let now_ms = shell.now_ms();
+                    let out = shell.cells.advertise_all(now_ms);
+                    shell.carry_out(out);
+                }
+            }
+        }
+    }
+}
+
+impl Shell {
+    pub(super) fn now_ms(&self) -> u64 {
+        self.wall_ms + self.clock.now_ms()
+    }
+
+    /// When something is due.
+    fn instant(&self) -> tokio::time::Instant {
+        let next_ms = self.cells.next_ms().min(self.show_ms);
+        // timers cannot be arbitrarily far in the future
+        let next_ms = next_ms.min(self.now_ms() + 60_000);
+        self.clock.instant(next_ms.saturating_sub(self.wall_ms))
+    }
+
+    fn tick(&mut self) {
+        let now_ms = self.now_ms();
+        let out = self.cells.tick(now_ms);
+        self.carry_out(out);
+        if self.show_ms <= now_ms {
+            self.show_ms = now_ms + SHOW_MS;
+            self.show(now_ms);
+        }
+    }
+
+    /// What is shown to whoever asks the bridge itself.
+    fn show(&mut self, now_ms: u64) {
+        let (bridge, counters) = (self.cells.bridge(), self.cells.counters);
+        let estate = bridge.estate();
+        let lost = self.cluster.dropped.load(Ordering::Relaxed);
+        let lost = lost + self.estate.dropped.load(Ordering::Relaxed);
+        let shown = json!({
+            "v": 1,
+            "bridge": self.name,
+            "deas": estate.deas().count(),
+            "deas_live": estate.live(now_ms).count(),
+            "deas_without_slot": bridge.without_slot(now_ms),
+            "cells": self.cells.names().count(),
+            "instances": self.cells.instances_held(),
+            "heard": estate.heard,
+            "starts_placed": counters.placed,
+            "starts_refused": counters.refused,
+            "starts_unknown": counters.unknown,
+            "dropped_of_further_deas": estate.dropped,
+            "dropped_malformed_of_deas": estate.senders.malformed() + estate.senders.of_others,
+            "dropped_malformed": self.malformed,
+            "dropped_misnamed": counters.misnamed,
+            "dropped_reply_subject": self.forbidden,
+            "dropped_unsent": self.to_cluster.unsent() + self.to_deas.unsent(),
+            "dropped_slow_consumer": lost,
+            "dropped_not_permitted": self.cluster.violations.count() + self.estate.violations.count(),
+        });
+        self.shown.put(shown);
+    }
+
+    pub(super) fn carry_out(&mut self, out: Vec<CellsOutput>) {
+        for output in out {
+            match output {
+                CellsOutput::ToDeas { subject, body } => self.to_deas.publish(subject, body.0),
+                CellsOutput::AskDeas { subject, body } => {
+                    self.to_deas.ask(subject, &self.inbox, body);
+                }
+                CellsOutput::Advertise(advert) => {
+                    let subject = self.subjects.cell(&advert.cell.cell, "advert");
+                    self.to_cluster.publish(subject, to_bytes(&advert));
+                }
+                CellsOutput::Heartbeat(list) => {
+                    let subject = self.subjects.cell(&list.cell, "heartbeat");
+                    for part in list.split(self.max_bytes()) {
+                        self.to_cluster.publish(subject.clone(), to_bytes(&part));
+                    }
+                }
+                CellsOutput::Event { cell, mut event } => {
+                    event.stamp(&cell);
+                    let subject = self.subjects.event(&event.kind, event.about(), &event.by);
+                    self.to_cluster.publish(subject, to_bytes(&event));
+                }
+                CellsOutput::Answer { ticket, answer } => {
+                    if let Some(reply) = self.asked.remove(&ticket) {
+                        self.to_cluster.publish(reply, to_bytes(&answer));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The largest size of an answer's message.
+    pub(super) fn max_bytes(&self) -> usize {
+        let most = match self.cluster.client.max_payload() {
+            0 => 1 << 20, // not connected yet
+            most => most,
+        };
+        most.saturating_sub(MARGIN)
+    }
+}

@@ -1,0 +1,368 @@
+//! Cells as DEAs: what the cluster says of them, and what their facades want.
+//!
+//! A state machine without clock and I/O. A cell gets a facade, and so a DEA with a new id, when it is first heard, when it has another
+//! incarnation, and when it takes work again after it was emptied.
+
+use std::collections::BTreeMap;
+
+use placement::Cell;
+use shared::{
+    Incarnation, InstanceId,
+    clock::millis,
+    wire::{Stop, Work},
+};
+use uuid::Uuid;
+
+use super::DeaOutConfig;
+use crate::dea::{
+    Facade, FacadeEvent, FacadeInput, FacadeOptions, FacadeOutput, FacadeRoom, Hidden,
+};
+
+/// What the requests of instances begin with that were started through a facade.
+pub(super) const REQUEST_PREFIX: &str = "dea-out-";
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum OutOutput {
+    /// Publish to the estate.
+    ToEstate {
+        subject: String,
+        body: Hidden<Vec<u8>>,
+    },
+    /// From now on messages on this subject are for the facades.
+    Listen { subject: String },
+    /// Start an instance on a cell; the answer is for [`OutCells::answered`].
+    Start { cell: String, body: Hidden<Vec<u8>> },
+    /// Stop instances on a cell.
+    Stop { cell: String, stop: Box<Stop> },
+}
+
+/// One cell and its DEA.
+#[derive(Debug)]
+pub(super) struct OutCell {
+    pub(super) incarnation: Incarnation,
+    /// The cell's clock, and when it showed that.
+    pub(super) clock: (u64, u64),
+    /// When it is no longer known to be there.
+    expires_ms: u64,
+    pub(super) facade: Option<Facade>,
+    /// The cell is being emptied.
+    emptied: bool,
+    /// How many facades it had.
+    lives: u64,
+    /// Where its instances are reached; empty until one has said it.
+    pub(super) address: String,
+    /// Ports of instances that run and cannot be told before the address is known.
+    pub(super) waits_for_address: BTreeMap<String, Option<u16>>,
+    /// What was sent and not answered.
+    pub(super) sent: BTreeMap<String, Sent>,
+    /// What the cell has accepted and has not ended, with the time of that.
+    pub(super) accepted: BTreeMap<String, u64>,
+}
+
+/// A start that the cell has not answered.
+#[derive(Debug)]
+pub(super) struct Sent {
+    pub(super) app: String,
+    pub(super) work: Work,
+    /// How often it was sent.
+    pub(super) times: u32,
+    pub(super) due_ms: u64,
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OutCounters {
+    pub(crate) started: u64,
+    pub(crate) refused: u64,
+    /// Starts that no cell has answered.
+    pub(crate) unanswered: u64,
+    /// Instances of an earlier run that were stopped.
+    pub(crate) left_over: u64,
+    pub(crate) malformed: u64,
+    /// Starts beyond what a facade knows.
+    pub(crate) dropped: u64,
+}
+
+/// The cells as DEAs. Times are in ms since the Unix epoch.
+#[derive(Debug)]
+pub(crate) struct OutCells {
+    pub(super) config: DeaOutConfig,
+    /// New with each run: the ids of DEAs are made of it.
+    pub(super) run: Uuid,
+    pub(super) cells: BTreeMap<String, OutCell>,
+    pub(super) counters: OutCounters,
+}
+
+impl OutCells {
+    pub(crate) fn new(config: DeaOutConfig, run: Uuid) -> Self {
+        Self {
+            config,
+            run,
+            cells: BTreeMap::new(),
+            counters: OutCounters::default(),
+        }
+    }
+
+    /// What was counted, with what the facades have.
+    pub(crate) fn counters(&self) -> OutCounters {
+        let facades = self.cells.values().filter_map(|cell| cell.facade.as_ref());
+        let mut all = self.counters;
+        for facade in facades {
+            all.malformed += facade.malformed;
+            all.dropped += facade.dropped;
+        }
+        all
+    }
+
+    /// How many cells are DEAs now.
+    pub(crate) fn deas(&self, now_ms: u64) -> usize {
+        let there = |cell: &&OutCell| cell.facade.is_some() && now_ms < cell.expires_ms;
+        self.cells.values().filter(there).count()
+    }
+
+    /// When [`OutCells::tick`] is due next.
+    pub(crate) fn next_ms(&self, now_ms: u64) -> u64 {
+        let of_cell = |cell: &OutCell| {
+            let facade = cell.facade.as_ref().filter(|_| now_ms < cell.expires_ms);
+            let facade = facade.map_or(u64::MAX, Facade::next_ms);
+            let sent = cell.sent.values().map(|sent| sent.due_ms).min();
+            facade.min(sent.unwrap_or(u64::MAX))
+        };
+        self.cells.values().map(of_cell).min().unwrap_or(u64::MAX)
+    }
+
+    /// Does what is due.
+    pub(crate) fn tick(&mut self, now_ms: u64) -> Vec<OutOutput> {
+        let mut out = Vec::new();
+        let names: Vec<String> = self.cells.keys().cloned().collect();
+        for name in names {
+            self.send_again(now_ms, &name, &mut out);
+            let Some(cell) = self.cells.get_mut(&name) else {
+                continue;
+            };
+            // nobody knows of a cell that has fallen silent whether it is there: neither does its DEA speak
+            let is_there = now_ms < cell.expires_ms;
+            let facade = cell.facade.as_mut().filter(|_| is_there);
+            if let Some(facade) = facade.filter(|facade| facade.next_ms() <= now_ms) {
+                let told = facade.handle(now_ms, FacadeInput::Tick);
+                self.carry_out(now_ms, &name, told, &mut out);
+            }
+        }
+        out
+    }
+
+    /// A cell advertises; of one that withdraws `ttl_ms` is 0.
+    pub(crate) fn advertised(
+        &mut self,
+        now_ms: u64,
+        (incarnation, clock_ms, ttl_ms): (Incarnation, u64, u64),
+        cell: &Cell,
+    ) -> Vec<OutOutput> {
+        let mut out = Vec::new();
+        let name = cell.cell.clone();
+        if !self.config.cells.contains(&name) {
+            return out;
+        }
+        let known = self.cells.entry(name.clone()).or_insert_with(|| OutCell {
+            incarnation,
+            clock: (0, 0),
+            expires_ms: 0,
+            facade: None,
+            emptied: false,
+            lives: 0,
+            address: String::new(),
+            waits_for_address: BTreeMap::new(),
+            sent: BTreeMap::new(),
+            accepted: BTreeMap::new(),
+        });
+        if known.incarnation != incarnation {
+            // with its rep a cell has lost all that it ran, as a DEA has that starts again
+            known.incarnation = incarnation;
+            known.facade = None;
+            known.sent.clear();
+            known.accepted.clear();
+            known.waits_for_address.clear();
+        }
+        known.clock = (clock_ms, now_ms);
+        known.expires_ms = now_ms + ttl_ms;
+        let is_emptied = cell.evacuating && !cell.cordoned;
+        if known.emptied && !cell.evacuating && known.accepted.is_empty() {
+            // it takes work again
+            known.facade = None;
+        }
+        known.emptied = is_emptied;
+        let room = room(cell);
+        if known.facade.is_none() {
+            if ttl_ms > 0 && cell.droplets && !cell.evacuating {
+                self.begin(now_ms, cell, room, &mut out);
+            }
+            return out;
+        }
+        self.tell(now_ms, &name, FacadeInput::Room(room), &mut out);
+        if is_emptied {
+            self.tell(now_ms, &name, FacadeInput::Evacuate, &mut out);
+        }
+        out
+    }
+
+    fn begin(&mut self, now_ms: u64, cell: &Cell, room: FacadeRoom, out: &mut Vec<OutOutput>) {
+        let name = cell.cell.clone();
+        let Some(known) = self.cells.get_mut(&name) else {
+            return;
+        };
+        known.lives += 1;
+        let text = format!("{name}/{}/{}", known.incarnation, known.lives);
+        let drawn = Uuid::new_v5(&self.run, text.as_bytes());
+        let id = format!("{}-{}", cell.index, drawn.simple());
+        let seed = drawn.as_u64_pair().0;
+        let mut options = FacadeOptions::new(&id, &known.address, cell.stacks.clone(), seed);
+        options.zone.clone_from(&cell.zone);
+        options.advertise_ms = self.config.advertise_ms;
+        options.heartbeat_ms = self.config.heartbeat_ms;
+        options.register_ms = self.config.register_ms;
+        if let Ok((facade, told)) = Facade::new(options, room, now_ms) {
+            let listens = facade.subjects().into_iter();
+            out.extend(listens.map(|subject| OutOutput::Listen { subject }));
+            known.facade = Some(facade);
+            self.carry_out(now_ms, &name, told, out);
+        }
+    }
+
+    /// A message of the estate; of all cells, or of the one that it is for.
+    pub(crate) fn heard(
+        &mut self,
+        now_ms: u64,
+        subject: &str,
+        reply: Option<&str>,
+        body: &[u8],
+    ) -> Vec<OutOutput> {
+        let mut out = Vec::new();
+        let there = self.cells.iter();
+        let there = there.filter(|(_, cell)| now_ms < cell.expires_ms);
+        let names: Vec<String> = there.map(|(name, _)| name.clone()).collect();
+        for name in names {
+            let heard = FacadeInput::Heard {
+                subject,
+                reply,
+                body,
+            };
+            self.tell(now_ms, &name, heard, &mut out);
+        }
+        out
+    }
+
+    pub(super) fn tell(
+        &mut self,
+        now_ms: u64,
+        name: &str,
+        input: FacadeInput<'_>,
+        out: &mut Vec<OutOutput>,
+    ) {
+        let cell = self.cells.get_mut(name);
+        if let Some(facade) = cell.and_then(|cell| cell.facade.as_mut()) {
+            let told = facade.handle(now_ms, input);
+            self.carry_out(now_ms, name, told, out);
+        }
+    }
+
+    pub(super) fn happened(
+        &mut self,
+        now_ms: u64,
+        name: &str,
+        key: &str,
+        event: FacadeEvent,
+        out: &mut Vec<OutOutput>,
+    ) {
+        self.tell(now_ms, name, FacadeInput::Instance { key, event }, out);
+    }
+
+    fn carry_out(
+        &mut self,
+        now_ms: u64,
+        name: &str,
+        told: Vec<FacadeOutput>,
+        out: &mut Vec<OutOutput>,
+    ) {
+        for output in told {
+            match output {
+                FacadeOutput::Publish { subject, body } => {
+                    out.push(OutOutput::ToEstate { subject, body });
+                }
+                FacadeOutput::Start { key, start } => {
+                    self.start(now_ms, name, &key, &start, out);
+                }
+                FacadeOutput::Stop { key } => self.stop(name, &key, out),
+            }
+        }
+    }
+
+    fn stop(&mut self, name: &str, key: &str, out: &mut Vec<OutOutput>) {
+        let Some(cell) = self.cells.get_mut(name) else {
+            return;
+        };
+        // one that was not answered may be there
+        let app = cell.sent.get(key).map(|sent| sent.app.clone());
+        let app = app.or_else(|| cell.facade.as_ref()?.app_of(key).map(str::to_owned));
+        cell.sent.remove(key);
+        if let (Some(app), Some(instance)) = (app, instance_of(key)) {
+            out.push(stop_of(name, &app, instance));
+        }
+    }
+
+    /// All DEAs shut down: they say so, and what was started through them is stopped.
+    pub(crate) fn shut_down(&mut self, now_ms: u64) -> Vec<OutOutput> {
+        let mut out = Vec::new();
+        let names: Vec<String> = self.cells.keys().cloned().collect();
+        for name in names {
+            self.tell(now_ms, &name, FacadeInput::ShutDown, &mut out);
+        }
+        out
+    }
+}
+
+/// What the cell has, in MB. A cordoned one keeps what it runs, and has no room.
+fn room(cell: &Cell) -> FacadeRoom {
+    let takes_work = !cell.evacuating;
+    FacadeRoom {
+        memory: cell.total.memory_mb,
+        available_memory: if takes_work {
+            cell.available.memory_mb
+        } else {
+            0
+        },
+        available_disk: if takes_work {
+            cell.available.disk_mb
+        } else {
+            Some(0)
+        },
+    }
+}
+
+/// The instance that a facade calls so.
+pub(super) fn instance_of(key: &str) -> Option<InstanceId> {
+    key.parse().ok()
+}
+
+/// How a facade calls an instance.
+pub(super) fn key_of(instance: InstanceId) -> String {
+    instance.uuid().simple().to_string()
+}
+
+pub(super) fn stop_of(cell: &str, app: &str, instance: InstanceId) -> OutOutput {
+    OutOutput::Stop {
+        cell: cell.to_owned(),
+        stop: Box::new(Stop {
+            v: shared::VERSION,
+            app: app.to_owned(),
+            indices: Vec::new(),
+            instances: vec![instance],
+            claim: None,
+        }),
+    }
+}
+
+/// A ttl as it is sent.
+pub(crate) fn ttl_ms(ttl: Option<placement::Span>) -> u64 {
+    ttl.map_or(0, |ttl| millis(ttl.0))
+}

@@ -1,0 +1,33 @@
+//! Running what stands between an estate of DEAs and a cluster.
+
+mod dea_in;
+mod dea_out;
+mod estate;
+
+use clap::Subcommand;
+
+use crate::context::{Exit, Global};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct AdvertiserArgs {
+    #[command(subcommand)]
+    command: AdvertiserCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum AdvertiserCommand {
+    /// Make cells of the DEAs of an estate, until stopped
+    DeaIn(Box<dea_in::DeaInArgs>),
+    /// Make DEAs of cells, for Cloud Controllers, until stopped
+    DeaOut(Box<dea_out::DeaOutArgs>),
+}
+
+impl AdvertiserArgs {
+    /// Runs one of them until it is stopped.
+    pub(crate) async fn run(&self, global: &Global) -> anyhow::Result<Exit> {
+        match &self.command {
+            AdvertiserCommand::DeaIn(args) => dea_in::dea_in(global, args).await,
+            AdvertiserCommand::DeaOut(args) => dea_out::dea_out(global, args).await,
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Between an estate of DEAs and a cluster: `advertiser dea-in` and `advertiser dea-out` as programs, each side with a server
+//! of its own.
+
+mod estate;
+mod inward;
+mod outward;
+
+use std::{fs, path::PathBuf, process::Command};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{
+    common::{Finished, end, until, vendue},
+    roles::Role,
+};
+
+/// A cluster, and files of the test.
+struct Cluster {
+    url: String,
+    files: TempDir,
+}
+
+impl Cluster {
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = vendue();
+        command.args(args).env("NATS_URL", &self.url);
+        command
+    }
+
+    fn role(&self, args: &[&str]) -> Role {
+        Role::start(&mut self.command(args))
+    }
+
+    fn run(&self, args: &[&str]) -> Finished {
+        end(&mut self.command(args))
+    }
+
+    /// The document of a command that must succeed.
+    fn json(&self, args: &[&str]) -> Value {
+        let said = end(self.command(args).args(["--output", "json"]));
+        said.expect(0, &[]);
+        said.json()
+    }
+
+    fn file(&self, name: &str, body: &Value) -> PathBuf {
+        let file = self.files.path().join(name);
+        fs::write(&file, body.to_string()).unwrap();
+        file
+    }
+
+    /// A bridge to an estate, which settles quickly.
+    fn bridge(&self, estate: &str) -> Role {
+        self.role(&[
+            "advertiser",
+            "dea-in",
+            "--dea-server",
+            estate,
+            "--slots",
+            "5",
+            "--expiry",
+            "20s",
+            "--settle",
+            "1s",
+        ])
+    }
+
+    async fn cells(&self, count: usize) {
+        until("the cells to be known", || {
+            let said = end(self.command(&["cells"]).args(["--output", "json"]));
+            let there = said.code == Some(0) && said.json()["total"] == count;
+            there.then_some(()).ok_or(format!("{said:?}"))
+        })
+        .await;
+    }
+
+    /// The instances of an app in a state, by index: their cell and id.
+    fn instances(&self, app: &str, state: &str) -> Vec<(u64, String, String)> {
+        let answer = self.json(&["ps", app, "--all"]);
+        let all = answer["instances"].as_array().unwrap();
+        let of_state = all.iter().filter(|instance| instance["state"] == state);
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let mut found: Vec<_> = of_state
+            .map(|i| {
+                (
+                    i["index"].as_u64().unwrap(),
+                    text(&i["cell"]),
+                    text(&i["instance"]),
+                )
+            })
+            .collect();
+        found.sort();
+        found
+    }
+}
+
+/// A request for a droplet of 256 MB.
+fn droplet(instances: u32) -> Value {
+    json!({"app": "orders", "instances": instances, "memory_mb": 256, "disk_mb": 64, "stack": "cflinuxfs2",
+        "run": {"droplet": {"uri": "http://me:s3cret@127.0.0.1:1/d", "environment": {"KEY": "s3cret"},
+            "uris": ["orders.example.test"], "start_command": "exec ./source"}}})
+}

@@ -1,0 +1,244 @@
+//! Cells as DEAs, and the way from one to the other.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    net::TcpListener,
+    os::unix::fs::PermissionsExt,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures_util::{StreamExt, stream::select_all};
+use serde_json::{Value, json};
+use testkit::NatsServer;
+use tokio::task::JoinHandle;
+
+use super::{
+    Cluster, droplet,
+    estate::{Estate, Order},
+};
+use crate::{
+    common::{is_old_server, until},
+    roles::Role,
+};
+
+/// A droplet that is no archive.
+const SCRIPT: &str = "#!/bin/sh\nexec sleep 1000\n";
+
+/// Answers everything with the script; returns the port. It ends with the test.
+fn serve() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            let _ = lines.map_while(Result::ok).find(String::is_empty);
+            let length = SCRIPT.len();
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close");
+            let _ = write!(stream, "{head}\r\n\r\n{SCRIPT}");
+        }
+    });
+    port
+}
+
+impl Cluster {
+    /// A rep that runs droplets.
+    fn rep(&self, cell: &str) -> Role {
+        let settings = format!(
+            "cell = \"{cell}\"\nmemory = 1024\ndisk = 1024\ngrace = \"1s\"\nheartbeat = \"1s\"\nstate-dir = \"{}\"\n\
+             [attributes]\ndroplets = true\nstacks = [\"cflinuxfs2\"]\n",
+            self.files.path().display()
+        );
+        let file = self.files.path().join(format!("{cell}.toml"));
+        fs::write(&file, settings).unwrap();
+        // instances, which are somebody else's where the test is root's, pass through
+        fs::set_permissions(&self.files, fs::Permissions::from_mode(0o755)).unwrap();
+        self.role(&["rep", "--config", file.to_str().unwrap()])
+    }
+}
+
+/// What is published on an estate: the last message on each subject, and all of them.
+#[derive(Default)]
+struct Said(Mutex<Vec<(String, Value)>>);
+
+impl Said {
+    async fn on(server: &NatsServer) -> (Arc<Self>, JoinHandle<()>) {
+        let client = server.client().await;
+        let mut all = Vec::new();
+        for subject in ["dea.>", "droplet.exited", "router.*"] {
+            all.push(client.subscribe(subject).await.unwrap());
+        }
+        client.flush().await.unwrap();
+        let said = Arc::new(Self::default());
+        let to = Arc::clone(&said);
+        let task = tokio::spawn(async move {
+            let mut messages = select_all(all);
+            while let Some(message) = messages.next().await {
+                let body = serde_json::from_slice(&message.payload).unwrap_or_default();
+                to.0.lock()
+                    .unwrap()
+                    .push((message.subject.to_string(), body));
+            }
+        });
+        (said, task)
+    }
+
+    fn last(&self, subject: &str) -> Option<Value> {
+        let said = self.0.lock().unwrap();
+        let mut said = said.iter().rev();
+        said.find(|(on, _)| on == subject)
+            .map(|(_, body)| body.clone())
+    }
+
+    /// Waits for a message whose last of its kind is as wanted.
+    async fn wait(&self, subject: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        until(subject, || {
+            let last = self.last(subject);
+            let found = last.clone().filter(&wanted);
+            found.ok_or(format!("{last:?}"))
+        })
+        .await
+    }
+}
+
+/// A start as a Cloud Controller sends it.
+fn start(port: u16, sha1: &str) -> String {
+    json!({"droplet": "orders", "name": "orders", "stack": "cflinuxfs2", "uris": ["orders.example.test"], "prod": false,
+        "sha1": sha1, "executableFile": "deprecated",
+        "executableUri": format!("http://me:s3cret@127.0.0.1:{port}/d"), "version": "v1", "services": [],
+        "limits": {"mem": 256, "disk": 64, "fds": 256}, "env": ["KEY=s3cret"], "cc_partition": "default", "console": false,
+        "debug": null, "start_command": "exec ./source", "health_check_timeout": null, "vcap_application": {}, "index": 0,
+        "egress_network_rules": []})
+    .to_string()
+}
+
+fn has_room(memory: i64) -> impl Fn(&Value) -> bool {
+    move |ad| ad["available_memory"] == memory
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cloud_controller_starts_finds_and_stops_a_droplet_on_a_cell() {
+    let estate = NatsServer::start().await;
+    let server = NatsServer::start().await;
+    let cluster = Cluster {
+        url: server.url(),
+        files: tempfile::tempdir().unwrap(),
+    };
+    let (said, listener) = Said::on(&estate).await;
+    let _auctioneer = cluster.role(&["auctioneer"]);
+    let _rep = cluster.rep("c1");
+    cluster.cells(1).await;
+    let url = estate.url();
+    let mut args = vec![
+        "advertiser",
+        "dea-out",
+        "--cells",
+        "c1",
+        "--dea-server",
+        &url,
+    ];
+    args.extend([
+        "--advertise",
+        "500ms",
+        "--heartbeat",
+        "500ms",
+        "--register",
+        "1s",
+    ]);
+    let mut facades = cluster.role(&args);
+    let dea = said.wait("dea.advertise", has_room(1_024)).await;
+    assert_eq!(dea["stacks"], json!(["cflinuxfs2"]));
+    let dea = dea["id"].as_str().unwrap();
+    let (port, cloud_controller) = (serve(), estate.client().await);
+    let send = async |subject: String, body: String| {
+        cloud_controller
+            .publish(subject, body.into())
+            .await
+            .unwrap();
+    };
+    send(format!("dea.{dea}.start"), start(port, &"0".repeat(40))).await;
+    // its content is another one: it never runs
+    let ended = said
+        .wait("droplet.exited", |ended| ended["droplet"] == "orders")
+        .await;
+    let why = ended["exit_description"].as_str().unwrap();
+    assert!(why.contains("sha1") && !why.contains("s3cret"), "{why}");
+    let sha1 = why.split("sha1: ").nth(1).unwrap();
+    let sha1 = sha1.split(';').next().unwrap();
+    send(format!("dea.{dea}.start"), start(port, sha1)).await;
+    let runs = |beat: &Value| {
+        let all = beat["droplets"].as_array();
+        all.is_some_and(|all| all.iter().any(|i| i["state"] == "RUNNING"))
+    };
+    said.wait("dea.heartbeat", runs).await;
+    let route = said.wait("router.register", |_| true).await;
+    assert_eq!(route["uris"], json!(["orders.example.test"]));
+    let question = json!({"droplet": "orders", "states": ["RUNNING"]}).to_string();
+    let found = cloud_controller.request("dea.find.droplet", question.into());
+    let found: Value = serde_json::from_slice(&found.await.unwrap().payload).unwrap();
+    assert_eq!(
+        (&found["dea"], &found["version"]),
+        (&json!(dea), &json!("v1"))
+    );
+    said.wait("dea.advertise", has_room(768)).await;
+    send("dea.stop".into(), json!({"droplet": "orders"}).to_string()).await;
+    said.wait("router.unregister", |_| true).await;
+    said.wait("dea.advertise", has_room(1_024)).await;
+    facades.end();
+    said.wait("dea.shutdown", |down| down["id"] == dea).await;
+    listener.abort();
+}
+
+/// The walk-through of docs/LEGACY.md: an app of the manager's is moved from a DEA to a cell.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_app_is_moved_from_a_dea_to_a_cell_and_runs_at_every_moment() {
+    if is_old_server() {
+        return; // managers need a newer one
+    }
+    let estate = Estate::of(1).await;
+    let data = tempfile::tempdir().unwrap();
+    let config = format!("jetstream {{ store_dir: \"{}\" }}", data.path().display());
+    let server = NatsServer::with_config(&config).await;
+    let cluster = Cluster {
+        url: server.url(),
+        files: tempfile::tempdir().unwrap(),
+    };
+    let _auctioneer = cluster.role(&["auctioneer", "--policy", "dea"]);
+    let _manager = cluster.role(&["manager"]);
+    let _bridge = cluster.bridge(&estate.server.url());
+    cluster.cells(1).await;
+    let mut app = droplet(1);
+    let port = serve();
+    app["run"]["droplet"]["uri"] = json!(format!("http://me:s3cret@127.0.0.1:{port}/d"));
+    let file = cluster.file("orders.json", &app);
+    cluster
+        .run(&["app", "put", file.to_str().unwrap(), "--wait"])
+        .expect(0, &[]);
+    assert_eq!(estate.count(), 1);
+    let shown = cluster.run(&["app", "show", "orders", "--output", "json"]);
+    shown.expect(0, &["(hidden)"]);
+    assert!(!shown.out.contains("s3cret"));
+    let _rep = cluster.rep("c1");
+    cluster.cells(2).await;
+    // the DEA is taken out of service, as its operators do it
+    estate.order("d0", Order::Evacuate);
+    let moved = async {
+        until("the app to run on the cell alone", || {
+            let on_cell = cluster.instances("orders", "running");
+            let there = on_cell.iter().any(|(_, cell, _)| cell == "c1");
+            // looked at after the other side: at no moment nothing runs on both
+            let on_dea = estate.count();
+            assert!(there || on_dea == 1, "nothing runs: {on_cell:?}");
+            (there && on_dea == 0)
+                .then_some(())
+                .ok_or(format!("{on_cell:?} {on_dea}"))
+        })
+        .await;
+    };
+    tokio::time::timeout(Duration::from_secs(120), moved)
+        .await
+        .unwrap();
+    cluster.run(&["app", "wait", "orders"]).expect(0, &[]);
+}
