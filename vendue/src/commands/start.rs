@@ -133,7 +133,12 @@ fn unknown_field(body: &Value) -> Option<String> {
             let known = fields::names::<Run>().join(", ");
             return Some(format!("{at}run: it has a field that is none of {known}"));
         }
-        let hint = fields::hint(&field, fields::names::<Request>());
+        let hint = match field.split('.').next() {
+            Some("crash" | "update") => {
+                "; `vendue app put` takes it, and keeps the app running".into()
+            }
+            _ => fields::hint(&field, fields::names::<Request>()),
+        };
         Some(format!("{at}{field}: no request has this field{hint}"))
     };
     match body {
@@ -313,6 +318,10 @@ mod tests {
             (
                 r#"{"v":1,"app":"a","memory_mb":1,"disk_mb":1,"instnces":3}"#,
                 "web.json: instnces: no request has this field; did you mean \"instances\"?",
+            ),
+            (
+                r#"{"app":"a","memory_mb":1,"disk_mb":1,"update":{"max_in_flight":2}}"#,
+                "web.json: update: no request has this field; `vendue app put` takes it",
             ),
             (
                 r#"[{"app":"a","memory_mb":1,"disk_mb":1},{"app":"b","colour":3}]"#,
