@@ -14,7 +14,9 @@ use crate::{
     lease::LeaseChange,
     office,
     parts::{Parts, Purpose},
-    stored::{AppRecord, FORMAT, LeaseRecord, MetaRecord, StoredKey, Unusable, read_stored},
+    stored::{
+        AppRecord, FORMAT, GoneRecord, LeaseRecord, MetaRecord, StoredKey, Unusable, read_stored,
+    },
     waves,
 };
 
@@ -45,6 +47,7 @@ pub(crate) fn shown(parts: &mut Parts, key: &str, revision: u64, value: Option<&
         }
         StoredKey::State(uid) => records::state(parts, uid, revision, value),
         StoredKey::Rollout(uid) => records::rollout(parts, uid, revision, value),
+        StoredKey::Gone(uid) => gone(parts, uid, revision, value),
         // read by commands only
         StoredKey::History(..) => Ok(()),
     };
@@ -91,6 +94,21 @@ fn meta(parts: &mut Parts, revision: u64, value: Option<&Bytes>) -> Result<(), U
     Ok(())
 }
 
+/// An app that was deleted.
+fn gone(
+    parts: &mut Parts,
+    uid: AppUid,
+    revision: u64,
+    value: Option<&Bytes>,
+) -> Result<(), Unusable> {
+    let record: Option<GoneRecord> = value.map(|value| read_stored(value)).transpose()?;
+    match record {
+        Some(record) => parts.bucket.gone.insert(uid, revision, &record.app),
+        None => parts.bucket.gone.remove(uid),
+    }
+    Ok(())
+}
+
 /// The bucket has this id. What belonged to another bucket is not this one's: it is left alone.
 fn known(parts: &mut Parts, record: MetaRecord) {
     let id = record.bucket;
@@ -107,6 +125,7 @@ fn known(parts: &mut Parts, record: MetaRecord) {
         ));
         parts.tell(event);
         parts.bucket.highest = 0;
+        parts.bucket.gone.clear();
         forget_apps(parts, |_| true);
         parts.settle();
     }
@@ -292,6 +311,7 @@ pub(crate) fn interrupted(parts: &mut Parts) {
     parts.bucket.meta_revision = 0;
     parts.bucket.deleted.clear();
     parts.bucket.early.clear();
+    parts.bucket.gone.clear();
     parts.lease.forget(parts.now_ms);
     let ids: Vec<AppId> = parts.apps.by_name().collect();
     for id in ids {

@@ -11,7 +11,7 @@ use crate::{
     io::WriteResult,
     look::Scene,
     parts::{Parts, Purpose},
-    stored::{FORMAT, HISTORY, RolloutPhase, RolloutRecord, StoredKey},
+    stored::{FORMAT, GoneRecord, HISTORY, RolloutPhase, RolloutRecord, StoredKey},
     waves::{self, MAX_OUTSTANDING, SAVE_MS, VersionIndices},
 };
 
@@ -266,6 +266,7 @@ fn bury(parts: &mut Parts, id: AppId) {
     };
     let (uid, name, revision) = (app.record.uid, Arc::clone(&app.name), app.revision);
     let version = app.record.version;
+    let uids: Vec<AppUid> = app.record.former.iter().copied().chain([uid]).collect();
     for (key, expected) in [
         (StoredKey::State(uid), app.state_revision),
         (StoredKey::Rollout(uid), app.rollout_revision),
@@ -277,6 +278,18 @@ fn bury(parts: &mut Parts, id: AppId) {
     for version in version.saturating_sub(HISTORY - 1).max(1)..=version {
         let key = StoredKey::History(uid, version);
         parts.write(Purpose::Other, key, None, None);
+    }
+    for uid in parts.bucket.gone.surplus(&uids) {
+        parts.write(Purpose::Other, StoredKey::Gone(uid), None, None);
+    }
+    // before the app is forgotten: what a silent cell has of it is still to end
+    for uid in uids {
+        let record = GoneRecord {
+            format: FORMAT,
+            app: name.to_string(),
+        };
+        let value = Some(to_bytes(&record));
+        parts.write(Purpose::Other, StoredKey::Gone(uid), value, None);
     }
     // last: while this key is there, whatever else is left is found and removed again
     parts.write(Purpose::Other, StoredKey::App(name), None, Some(revision));

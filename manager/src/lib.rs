@@ -74,6 +74,7 @@ mod counters;
 mod decide;
 mod definition;
 mod differences;
+mod gone;
 mod ids;
 mod instances;
 mod io;
@@ -106,8 +107,8 @@ pub use parts::ManagerSettings;
 pub use rules::{CrashPolicy, UpdateOrder, UpdateRules};
 pub use shell::{BucketConfig, ManagerConfig, ManagerError, run};
 pub use stored::{
-    AppRecord, Before, FORMAT, HISTORY, HistoryRecord, LeaseRecord, MAX_FORMER, MAX_STORED_CRASHES,
-    MetaRecord, RolloutPhase, RolloutRecord, StateRecord, StoredKey, StoredWave, Unusable,
-    read_stored,
+    AppRecord, Before, FORMAT, GoneRecord, HISTORY, HistoryRecord, LeaseRecord, MAX_FORMER,
+    MAX_GONE, MAX_STORED_CRASHES, MetaRecord, RolloutPhase, RolloutRecord, StateRecord, StoredKey,
+    StoredWave, Unusable, read_stored,
 };
 pub use waves::{MAX_OUTSTANDING, REPLY_MS, RETRY_MS};

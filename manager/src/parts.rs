@@ -17,6 +17,7 @@ use crate::{
     cells::Places,
     clocks::{Clocks, Moment},
     counters::ManagerCounters,
+    gone::Gone,
     ids::{AppId, AppUid, BucketId, CellId, CommandKey, QuestionId, WriteId},
     instances::{Fleet, Managed},
     io::{AppAnswer, AppCommand, ManagerOutput},
@@ -61,6 +62,8 @@ pub(crate) struct Bucket {
     pub(crate) early: BTreeMap<StoredKey, (u64, Option<Bytes>)>,
     /// Apps that were deleted, and the revision of that: a new one replaces it.
     pub(crate) deleted: BTreeMap<Arc<str>, u64>,
+    /// Deleted apps of which a cell may still have something.
+    pub(crate) gone: Gone,
     /// The highest revision that was seen.
     pub(crate) highest: u64,
     /// Keys whose values are of a newer format.

@@ -180,6 +180,9 @@ pub(crate) fn listed(parts: &mut Parts, question: Option<QuestionId>, list: &Ins
     for instance in &list.instances {
         one_listed(parts, id, (list.seq, serial), instance);
     }
+    for (app, instances) in parts.bucket.gone.take_met() {
+        parts.stop(&app, &instances);
+    }
     match part {
         ListPart::Complete { asked_ms } => unlisted(parts, id, (list.seq, serial), asked_ms),
         ListPart::Broken => parts.ask(),
@@ -283,8 +286,9 @@ fn adopt(parts: &mut Parts, cell: CellId, listed: &Instance, life: Life) -> bool
     }
     let found = parts.apps.of_uid(wave.uid);
     let Some((app, record)) = found.and_then(|id| Some((id, parts.apps.get(id)?))) else {
-        let place = parts.places.get_mut(cell);
-        place.orphans += 1;
+        if !parts.may_act() || !parts.bucket.gone.meet(cell, listed, &wave) {
+            parts.places.get_mut(cell).orphans += 1;
+        }
         return false;
     };
     let own = instance_id(&wave.to_string(), &record.name, Kind::Lrp, listed.index);

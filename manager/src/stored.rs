@@ -8,8 +8,9 @@
 //! | `state.<uid>` | [`StateRecord`]: waves and crash counts | the lease holder, before each start |
 //! | `rollout.<uid>` | [`RolloutRecord`]: how the last rollout ended | the lease holder |
 //! | `hist.<uid>.<version>` | [`HistoryRecord`]: a template that was wanted | commands |
+//! | `gone.<uid>` | [`GoneRecord`]: an app that was deleted | the lease holder |
 //!
-//! Every write but that of `hist` names the revision that it replaces. All of `state` and `rollout` may be lost: that
+//! Every write but those of `hist` and `gone` names the revision that it replaces. All of `state` and `rollout` may be lost: that
 //! costs one ttl of waiting and a new wave, and nothing is stopped for it.
 
 use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
@@ -32,6 +33,9 @@ pub const MAX_STORED_CRASHES: usize = 20_000;
 /// Former creations of an app whose instances are still stopped.
 pub const MAX_FORMER: usize = 8;
 
+/// Deleted apps that are remembered: of these a cell that returns has its instances stopped.
+pub const MAX_GONE: usize = 1_000;
+
 /// Versions of an app in its history.
 pub const HISTORY: u32 = 10;
 
@@ -50,6 +54,8 @@ pub enum StoredKey {
     Rollout(AppUid),
     /// A version of an app.
     History(AppUid, u32),
+    /// An app that was deleted.
+    Gone(AppUid),
 }
 
 impl fmt::Display for StoredKey {
@@ -61,6 +67,7 @@ impl fmt::Display for StoredKey {
             Self::State(uid) => write!(f, "state.{uid}"),
             Self::Rollout(uid) => write!(f, "rollout.{uid}"),
             Self::History(uid, version) => write!(f, "hist.{uid}.{version}"),
+            Self::Gone(uid) => write!(f, "gone.{uid}"),
         }
     }
 }
@@ -79,12 +86,14 @@ impl FromStr for StoredKey {
             }
             ["state", uid] => Ok(Self::State(uid.parse()?)),
             ["rollout", uid] => Ok(Self::Rollout(uid.parse()?)),
+            ["gone", uid] => Ok(Self::Gone(uid.parse()?)),
             ["hist", uid, version] if version.parse::<u32>().is_ok() => Ok(Self::History(
                 uid.parse()?,
                 version.parse().unwrap_or_default(),
             )),
             _ => {
-                let expected = "meta, lease, app.NAME, state.UID, rollout.UID or hist.UID.VERSION";
+                let expected =
+                    "meta, lease, app.NAME, state.UID, rollout.UID, gone.UID or hist.UID.VERSION";
                 Err(Invalid::new("key", format!("{text:?}"), expected))
             }
         }
@@ -237,6 +246,15 @@ pub struct HistoryRecord {
     pub format: u32,
     /// What was wanted.
     pub definition: AppDefinition,
+}
+
+/// `gone.<uid>`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GoneRecord {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// The app's name.
+    pub app: String,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature

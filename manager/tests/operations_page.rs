@@ -46,6 +46,7 @@ fn every_key_of_the_bucket_is_on_the_page() {
         StoredKey::State(uid),
         StoredKey::Rollout(uid),
         StoredKey::History(uid, 4),
+        StoredKey::Gone(uid),
     ] {
         assert!(
             page.contains(&format!("| `{key}` |")),

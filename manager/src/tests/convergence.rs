@@ -1,8 +1,11 @@
 //! What is missing starts, what is too much ends, and what is not ours is left alone.
 
-use shared::wire::{InstanceState, Outcome, kind};
+use shared::{
+    InstanceId,
+    wire::{InstanceState, Outcome, kind},
+};
 
-use super::world::{Sent, TTL, World, app, three};
+use super::world::{Held, Sent, TTL, World, app, three};
 use crate::{AppCommand, ManagerInput};
 
 #[test]
@@ -215,6 +218,72 @@ fn v26b_an_app_whose_value_is_gone_is_left_alone_and_counted() {
     w.pass(4 * TTL);
     assert!(w.stops().is_empty() && w.starts().is_empty());
     assert_eq!(w.manager.orphans(), 3);
+}
+
+/// App A deleted while c2 was silent, and buried by another manager, which has never heard of c2.
+fn deleted_while_silent() -> (World, InstanceId) {
+    let mut w = three();
+    w.obey = true;
+    let (_, on_c2) = w.only(1);
+    w.cell("c2").silent = true;
+    w.pass(TTL + 6_000);
+    w.command(AppCommand::Delete);
+    w.next_manager();
+    w.pass(4 * TTL);
+    assert!(w.manager.status("A").is_none());
+    w.sent = Sent::default();
+    (w, on_c2)
+}
+
+#[test]
+fn what_a_silent_cell_has_of_a_deleted_app_ends_when_it_is_back() {
+    let (mut w, on_c2) = deleted_while_silent();
+    w.cell("c2").silent = false;
+    w.pass(20_000);
+    assert_eq!(w.sent.stops, [("c2".to_owned(), vec![on_c2])]);
+    assert!(w.cells["c2"].held.is_empty());
+    assert_eq!(w.manager.orphans(), 0);
+}
+
+#[test]
+fn what_is_only_named_like_an_instance_of_a_deleted_app_is_left_alone() {
+    let (mut w, on_c2) = deleted_while_silent();
+    w.end("c2", on_c2, kind::STOPPED, 0);
+    let meta: crate::MetaRecord = w.stored("meta");
+    let gone = w.values.keys().find_map(|key| key.strip_prefix("gone."));
+    let wave = format!("m-{}-{}-1-1", meta.bucket, gone.unwrap());
+    // the id does not follow from the wave and the index
+    let held = Held {
+        request: wave,
+        index: 1,
+        state: InstanceState::Running,
+        since_ms: 0,
+    };
+    w.cell("c2").held.insert(InstanceId::from_u128(7), held);
+    w.cell("c2").silent = false;
+    w.pass(20_000);
+    assert!(w.stops().is_empty());
+    assert_eq!(w.manager.orphans(), 1);
+}
+
+#[test]
+fn of_deleted_apps_only_the_last_are_remembered() {
+    let mut w = World::new();
+    w.obey = true;
+    let most = crate::MAX_GONE;
+    for n in 0..most + 2 {
+        let name = format!("app-{n}");
+        let put = AppCommand::Put(Box::new(app(&name, 1, "")));
+        w.command_to(&name, put);
+        w.command_to(&name, AppCommand::Delete);
+        w.pass(100);
+    }
+    w.pass(10 * TTL);
+    let gone = || w.values.iter().filter(|(key, _)| key.starts_with("gone."));
+    assert_eq!(gone().count(), most);
+    let first = gone().min_by_key(|(_, (revision, _))| *revision).unwrap();
+    let record: crate::GoneRecord = serde_json::from_slice(&first.1.1).unwrap();
+    assert_eq!(record.app, "app-2");
 }
 
 #[test]

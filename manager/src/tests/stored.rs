@@ -21,6 +21,7 @@ fn keys_are_read_as_they_are_written() {
         StoredKey::State(uid),
         StoredKey::Rollout(uid),
         StoredKey::History(uid, 12),
+        StoredKey::Gone(uid),
     ] {
         assert_eq!(key.to_string().parse(), Ok(key.clone()));
         // what a key-value store of NATS accepts

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use manager::{AppRecord, UpdateOrder, WaveId};
+use manager::{AppRecord, StoredKey, UpdateOrder, WaveId};
 use shared::{
     InstanceId,
     wire::{code, instance_id},
@@ -142,6 +142,11 @@ impl Managed {
             .wanted()
             .iter()
             .rposition(|w| w.apps.iter().any(is_of));
+        let records_of = |at: usize| world.wanted()[at].apps.iter().filter(|r| is_of(r));
+        // a user has deleted it: what a silent cell still has of it ends whenever that cell is back
+        if last.is_some_and(|at| records_of(at).any(|r| r.deleted || r.uid != uid)) {
+            return Ok(());
+        }
         let forgotten = last.and_then(|at| world.wanted().get(at + 1));
         if forgotten.is_some_and(|since| flow_ms > since.flow_ms + FORGOTTEN_MS) {
             return Err(format!(
@@ -227,6 +232,12 @@ pub(super) fn what_is_wanted_runs(world: &World<'_>) -> Checked {
                 let at = runs.entry((wave.uid, index)).or_default();
                 at.push((wave.version, cell.name().to_owned()));
             }
+        }
+    }
+    let gone = world.bucket().keys("gone.");
+    for (uid, index) in runs.keys() {
+        if gone.contains(&StoredKey::Gone(*uid).to_string()) {
+            return Err(format!("index {index} of the deleted app {uid} runs"));
         }
     }
     for record in world.bucket().apps() {

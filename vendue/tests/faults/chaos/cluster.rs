@@ -289,7 +289,7 @@ impl Cluster {
         let all = self.cells.iter().all(|seat| watch.hears(&seat.name, now));
         all && *lock(&self.expected) == AUCTIONEERS
             && watch.hears_auctioneers(now)
-            && watch.all_once()
+            && watch.twice().is_empty()
     }
 
     /// Tells of every program that has ended by itself.
@@ -309,7 +309,11 @@ impl Cluster {
         let silent = self.cells.iter().map(|seat| &seat.name);
         let silent: Vec<_> = silent.filter(|name| !watch.hears(name, now)).collect();
         let auctioneers = watch.hears_auctioneers(now);
-        format!("{differences:?}; silent: {silent:?}; auctioneers are heard: {auctioneers}")
+        let (started, twice) = (*lock(&self.expected), watch.twice());
+        let violations = watch.violations.join("\n");
+        format!(
+            "{differences:?}; silent: {silent:?}; {started} auctioneers were started, all are heard: {auctioneers}; twice: {twice:?}; violations: {violations}"
+        )
     }
 
     /// What the cells say that runs, and what does: pairs of instance and cell.

@@ -210,7 +210,11 @@ fn progress(began: Instant, script: &Script) {
 /// Waits until all programs answer and nothing runs twice.
 async fn quiet(cluster: &Cluster) {
     eventually_within(PATIENCE, "the cluster to be quiet", async || {
-        cluster.is_quiet()
+        if cluster.is_quiet() {
+            Ok(())
+        } else {
+            Err(cluster.described(&[]))
+        }
     })
     .await;
 }

@@ -220,9 +220,9 @@ impl Watch {
         self.over = over;
     }
 
-    /// Whether nothing runs twice now.
-    pub(crate) fn all_once(&self) -> bool {
-        self.doubles.is_empty()
+    /// What runs twice now.
+    pub(crate) fn twice(&self) -> Vec<&str> {
+        self.doubles.keys().map(String::as_str).collect()
     }
 }
 
@@ -284,9 +284,9 @@ mod tests {
         look(&mut watch, 61, true);
         look(&mut watch, 62, true);
         assert_eq!(watch.violations.len(), 1);
-        assert!(!watch.all_once());
+        assert!(!watch.twice().is_empty());
         watch.saw(begin + Duration::from_secs(7), &both[..1]);
-        assert!(watch.all_once());
+        assert!(watch.twice().is_empty());
         assert_eq!(
             (watch.figures.double_runs, watch.figures.processes.len()),
             (1, 2)

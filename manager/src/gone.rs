@@ -1,0 +1,73 @@
+//! Apps that were deleted. A cell that was silent meanwhile may come back with instances of them, also when another
+//! manager acts by then: they are ended, as a user wanted.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use placement::{Kind, MAX_INSTANCES};
+use shared::{
+    InstanceId,
+    wire::{Instance, instance_id},
+};
+
+use crate::{
+    ids::{AppUid, CellId, WaveId},
+    stored::MAX_GONE,
+};
+
+/// Instances of one app, and their cells.
+type Met = Vec<(CellId, InstanceId)>;
+
+/// What is known of deleted apps.
+#[derive(Debug, Default)]
+pub(crate) struct Gone {
+    /// By creation: the revision, and the app's name.
+    apps: BTreeMap<AppUid, (u64, Arc<str>)>,
+    /// What cells have of them, by app.
+    met: BTreeMap<Arc<str>, Met>,
+}
+
+impl Gone {
+    /// The watch begins again, or the bucket is another one.
+    pub(crate) fn clear(&mut self) {
+        self.apps.clear();
+    }
+
+    /// This creation of an app was deleted.
+    pub(crate) fn insert(&mut self, uid: AppUid, revision: u64, app: &str) {
+        self.apps.insert(uid, (revision, app.into()));
+    }
+
+    pub(crate) fn remove(&mut self, uid: AppUid) {
+        self.apps.remove(&uid);
+    }
+
+    /// Which are the oldest ones too many, once these are added.
+    pub(crate) fn surplus(&self, added: &[AppUid]) -> Vec<AppUid> {
+        let is_new = |uid: &&AppUid| !self.apps.contains_key(uid);
+        let count = self.apps.len() + added.iter().filter(is_new).count();
+        let mut oldest: Vec<_> = self.apps.iter().map(|(uid, (at, _))| (*at, *uid)).collect();
+        oldest.sort_unstable();
+        oldest.truncate(count.saturating_sub(MAX_GONE));
+        oldest.into_iter().map(|(_, uid)| uid).collect()
+    }
+
+    /// A cell lists an instance of no app of the bucket. Returns whether it is of a deleted one.
+    pub(crate) fn meet(&mut self, cell: CellId, listed: &Instance, wave: &WaveId) -> bool {
+        let Some((_, app)) = self.apps.get(&wave.uid) else {
+            return false;
+        };
+        // anybody may start something under such an id: only an instance id that follows from it shows a wave
+        let own = instance_id(&wave.to_string(), app, Kind::Lrp, listed.index);
+        if own != listed.instance || listed.index >= MAX_INSTANCES {
+            return false;
+        }
+        let met = self.met.entry(Arc::clone(app)).or_default();
+        met.push((cell, listed.instance));
+        true
+    }
+
+    /// What was met since the last call.
+    pub(crate) fn take_met(&mut self) -> BTreeMap<Arc<str>, Met> {
+        std::mem::take(&mut self.met)
+    }
+}
