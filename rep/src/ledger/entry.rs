@@ -54,6 +54,7 @@ impl Entry {
             age_ms: now_ms.saturating_sub(self.since_ms),
             memory_mb: self.work.memory_mb,
             disk_mb: self.work.disk_mb,
+            devices: self.work.devices.clone(),
             address: self.port.map(|_| address.to_owned()),
             port: self.port,
             pid: self.pid,

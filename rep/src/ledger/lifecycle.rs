@@ -12,7 +12,7 @@ use shared::{
 use super::{
     Ledger,
     actions::{Action, EndReason, ExecutorOrder, ExecutorReport, InstanceChange},
-    room::{credit, request_of},
+    room::credit,
 };
 
 /// The delay before each restart; after the last one the instance is `crashed`. The first is immediate: most
@@ -206,7 +206,7 @@ impl Ledger {
             self.actions.push(Action::Result(Box::new(result)));
         }
         // only now that every process has ended: until then its memory is in use
-        credit(&mut self.cell, &request_of(&entry.work));
+        credit(&mut self.cell, &entry.work);
         if entry.duplicate {
             self.history.killed(now_ms, *id, entry.expires_ms);
         } else {

@@ -11,6 +11,7 @@ pub(crate) mod condition;
 pub(crate) mod connection;
 pub(crate) mod decisions;
 pub(crate) mod demo;
+pub(crate) mod devices;
 pub(crate) mod drain;
 pub(crate) mod events;
 pub(crate) mod explain;

@@ -13,6 +13,7 @@ mod common;
 mod completions;
 mod dea;
 mod demo;
+mod devices;
 mod legacy;
 mod lost;
 mod managers;

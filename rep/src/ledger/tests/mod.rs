@@ -5,6 +5,7 @@ use super::{lifecycle::MAX_ENDED_CHARS, *};
 
 mod checks;
 mod claims;
+mod devices;
 mod drains;
 mod lists;
 mod lives;
