@@ -223,6 +223,7 @@ fn shape(request: &Request) -> Arc<str> {
         disk_mb,
         cpu_millis,
         extra,
+        devices,
         stack,
         placement_tags,
         volume_drivers,
@@ -233,7 +234,7 @@ fn shape(request: &Request) -> Arc<str> {
         ..
     } = request;
     format!(
-        "{memory_mb} {disk_mb} {cpu_millis} {extra:?} {stack:?} {placement_tags:?} {volume_drivers:?} {networks:?} {traits:?} {near:?} {far:?}"
+        "{memory_mb} {disk_mb} {cpu_millis} {extra:?} {devices:?} {stack:?} {placement_tags:?} {volume_drivers:?} {networks:?} {traits:?} {near:?} {far:?}"
     )
     .into()
 }
