@@ -98,6 +98,7 @@ fn refused(parts: &mut Parts, dispatch: &Dispatch, slot: Slot, refusal: &Refusal
             needs: number(refusal.needs),
             best: number(refusal.has),
             reason: Some(refusal.reason.clone()),
+            devices: None,
             names: vec![dispatch.cell.as_ref().to_owned()],
         }],
     });

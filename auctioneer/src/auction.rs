@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use placement::{Decision, FastMap, Job, PlanContext, Unplaced, Verdict};
+use placement::{
+    Decision, DeviceNeed, DeviceShare, DeviceShares, FastMap, Job, PlanContext, Request, Unplaced,
+    Verdict,
+};
 use shared::{
     VERSION,
     wire::{CellStart, Event, Outcome, Work, format_indices, kind, to_bytes},
@@ -61,6 +64,9 @@ impl std::fmt::Debug for Planned {
         write!(f, "Planned({} jobs)", self.batch.jobs.len())
     }
 }
+
+/// A job of the batch that a cell won, and the devices that it is to have there.
+type Won = (usize, Option<Box<DeviceShares>>);
 
 /// The requests of one app that enter their first auction: their ids, and all their instances'
 /// indices.
@@ -194,7 +200,7 @@ fn announce(parts: &mut Parts, batch: &Batch) {
 
 fn carry_out(parts: &mut Parts, batch: &Batch, decisions: Vec<Decision>, cells: usize) -> Counts {
     let mut past = Vec::with_capacity(decisions.len());
-    let mut winners: FastMap<Arc<str>, Vec<usize>> = FastMap::default();
+    let mut winners: FastMap<Arc<str>, Vec<Won>> = FastMap::default();
     let mut unplaced: BTreeMap<(&'static str, Arc<str>), Lines> = BTreeMap::new();
     let mut counts = Counts::default();
     // before anything else, while every request of the batch is still open
@@ -209,6 +215,7 @@ fn carry_out(parts: &mut Parts, batch: &Batch, decisions: Vec<Decision>, cells: 
         let mut record = PastDecision {
             job: batch.jobs[decision.job].clone(),
             cell: None,
+            devices: None,
             rating: decision.rating,
             why: None,
         };
@@ -216,7 +223,9 @@ fn carry_out(parts: &mut Parts, batch: &Batch, decisions: Vec<Decision>, cells: 
             Verdict::Placed { cell } => {
                 counts.placed += 1;
                 record.cell = Some(Arc::clone(&cell));
-                winners.entry(cell).or_default().push(decision.job);
+                record.devices.clone_from(&decision.devices);
+                let won = (decision.job, decision.devices);
+                winners.entry(cell).or_default().push(won);
             }
             Verdict::Unplaced(why) => {
                 let why: Arc<Unplaced> = Arc::from(why);
@@ -245,10 +254,10 @@ fn carry_out(parts: &mut Parts, batch: &Batch, decisions: Vec<Decision>, cells: 
         outcomes: FastMap::default(),
     });
     // by name of the cell, so that the same seed sends in the same order
-    let mut winners: Vec<(Arc<str>, Vec<usize>)> = winners.into_iter().collect();
+    let mut winners: Vec<(Arc<str>, Vec<Won>)> = winners.into_iter().collect();
     winners.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
     for (cell, jobs) in winners {
-        send(parts, batch, &cell, &jobs);
+        send(parts, batch, &cell, jobs);
     }
     counts
 }
@@ -276,7 +285,7 @@ fn no_room(
 }
 
 /// Sends a cell its part of the batch, in as few messages as max_payload allows.
-fn send(parts: &mut Parts, batch: &Batch, cell: &Arc<str>, jobs: &[usize]) {
+fn send(parts: &mut Parts, batch: &Batch, cell: &Arc<str>, jobs: Vec<Won>) {
     let now_ms = parts.turn.now_ms;
     let Some(known) = parts.feed.get(cell) else {
         return; // cannot happen: the plan is over the cells in the pool
@@ -292,16 +301,18 @@ fn send(parts: &mut Parts, batch: &Batch, cell: &Arc<str>, jobs: &[usize]) {
     };
     let mut work = Vec::with_capacity(jobs.len());
     let mut sent = Vec::with_capacity(jobs.len());
-    for &n in jobs {
+    for (n, devices) in jobs {
         let (slot, job) = (batch.slots[n], &batch.jobs[n]);
         // what is said to be there is what was there before this instance is debited
-        let Some(item) = work_of(parts, batch.auction, cell, slot, job) else {
+        let Some(mut item) = work_of(parts, batch.auction, cell, slot, job) else {
             continue;
         };
+        item.devices = shares(&job.request, devices.as_deref());
         sent.push((slot, item.instance));
         let debit = Debit {
             instance: item.instance,
             job: job.clone(),
+            devices,
             answered_seq: None,
             expires_ms: start.expires_ms,
         };
@@ -309,6 +320,20 @@ fn send(parts: &mut Parts, batch: &Batch, cell: &Arc<str>, jobs: &[usize]) {
         parts.feed.debit(cell, debit);
     }
     dispatch(parts, cell, start, work, sent);
+}
+
+/// The devices that an instance was given. What was not (under a policy that does not ask for them) has no numbers, so
+/// that the cell refuses it.
+fn shares(request: &Request, given: Option<&DeviceShares>) -> DeviceShares {
+    let share = |(name, need): (&String, &DeviceNeed)| {
+        let none = || DeviceShare {
+            amount: need.amount.unwrap_or(1),
+            numbers: Vec::new(),
+        };
+        let share = given.and_then(|given| given.get(name)).cloned();
+        (name.clone(), share.unwrap_or_else(none))
+    };
+    request.devices.iter().map(share).collect()
 }
 
 fn work_of(parts: &Parts, auction: AuctionId, cell: &str, slot: Slot, job: &Job) -> Option<Work> {
@@ -330,6 +355,7 @@ fn work_of(parts: &Parts, auction: AuctionId, cell: &str, slot: Slot, job: &Job)
         disk_mb: request.disk_mb,
         cpu_millis: request.cpu_millis,
         extra: request.extra.clone(),
+        devices: DeviceShares::new(),
         owner: request.owner.clone(),
         request: Some(ticket.id.clone()),
         version: request.version.clone(),

@@ -406,7 +406,7 @@ impl Feed {
         let (_, settled) = known.drop_shown(Some(envelope.seq), envelope);
         self.pool.put(cell);
         for debit in &known.debits {
-            self.pool.debit(&name, &debit.job);
+            self.pool.debit(&name, &debit.job, debit.devices.as_deref());
         }
         self.version += 1;
         Received {

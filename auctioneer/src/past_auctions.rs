@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use placement::{FastMap, Job, Policy, Rating, Unplaced};
+use placement::{DeviceShares, FastMap, Job, Policy, Rating, Unplaced};
 use shared::wire::{AuctionRecord, DecisionRecord, Outcome, instance_id};
 
 use shared::{AuctionId, InstanceId};
@@ -32,6 +32,7 @@ type LateOutcome = (Outcome, Arc<Unplaced>);
 pub(crate) struct PastDecision {
     pub(crate) job: Job,
     pub(crate) cell: Option<Arc<str>>,
+    pub(crate) devices: Option<Box<DeviceShares>>,
     pub(crate) rating: Option<Rating>,
     pub(crate) why: Option<Arc<Unplaced>>,
 }
@@ -125,6 +126,7 @@ impl PastDecision {
             index: self.job.index,
             outcome,
             cell: self.cell.as_ref().map(ToString::to_string),
+            devices: self.devices.clone(),
             cost: self.rating.and_then(Rating::cost),
             score: self.rating.and_then(Rating::score),
             reason: why.map(|why| why.reason.clone()),
@@ -144,6 +146,7 @@ mod tests {
                 index,
             },
             cell: Some("c".into()),
+            devices: None,
             rating: None,
             why: None,
         };

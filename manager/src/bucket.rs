@@ -51,9 +51,18 @@ pub(crate) fn shown(parts: &mut Parts, key: &str, revision: u64, value: Option<&
         // read by commands only
         StoredKey::History(..) => Ok(()),
     };
-    match result {
-        Ok(()) => {}
-        Err(Unusable::Newer(format)) => {
+    if let Err(error) = result {
+        unusable(parts, key, error);
+    }
+    if was_newer && parts.bucket.newer.is_empty() {
+        parts.lease.stay();
+    }
+}
+
+/// A stored value is not used.
+pub(crate) fn unusable(parts: &mut Parts, key: &str, error: Unusable) {
+    match error {
+        Unusable::Newer(format) => {
             parts.bucket.newer.insert(key.to_owned());
             let why = format!(
                 "{key} has format {format}; this manager reads {FORMAT} at most and does nothing: run a newer version of it"
@@ -63,15 +72,12 @@ pub(crate) fn shown(parts: &mut Parts, key: &str, revision: u64, value: Option<&
             parts.tell(event);
             office::leave(parts);
         }
-        Err(Unusable::Unreadable(error)) => {
+        Unusable::Unreadable(error) => {
             parts.counters.dropped_unreadable += 1;
             let mut event = Event::app(kind::UNREADABLE, "manager");
             event.reason = Some(format!("{key}: {}", error.message));
             parts.tell(event);
         }
-    }
-    if was_newer && parts.bucket.newer.is_empty() {
-        parts.lease.stay();
     }
 }
 
@@ -313,6 +319,7 @@ pub(crate) fn interrupted(parts: &mut Parts) {
     parts.bucket.early.clear();
     parts.bucket.gone.clear();
     parts.lease.forget(parts.now_ms);
+    parts.tasks.interrupted();
     let ids: Vec<AppId> = parts.apps.by_name().collect();
     for id in ids {
         if let Some(app) = parts.apps.get_mut(id) {
@@ -329,6 +336,7 @@ pub(crate) fn ready(parts: &mut Parts, revision: u64) {
     // of apps that are not there any more
     parts.bucket.early.clear();
     forget_apps(parts, |app| app.unshown);
+    parts.tasks.shown_all(parts.now_ms);
     let before = std::mem::replace(&mut parts.bucket.highest, revision);
     if revision < before {
         restored(parts);

@@ -73,6 +73,8 @@ pub(crate) struct Place {
     pub(crate) instances: FastSet<InstanceId>,
     /// Instances of unknown apps of this bucket in its last list.
     pub(crate) orphans: u32,
+    /// When the last question was asked that it has answered with a complete list.
+    pub(crate) answered_ms: u64,
 }
 
 impl Place {
@@ -92,6 +94,7 @@ impl Place {
             list: 0,
             instances: FastSet::default(),
             orphans: 0,
+            answered_ms: 0,
         }
     }
 
@@ -285,6 +288,13 @@ impl Places {
             self.list[id.0 as usize].presence = Presence::Lost(now);
         }
         looked
+    }
+
+    /// Every cell that is here has answered a question that was asked then or later with a complete list; 0 when none
+    /// is here.
+    pub(crate) fn answered_ms(&self) -> u64 {
+        let here = self.list.iter().filter(|p| p.presence == Presence::Here);
+        here.map(|place| place.answered_ms).min().unwrap_or(0)
     }
 
     /// Instances of unknown apps of this bucket, as their cells last listed them.

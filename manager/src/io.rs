@@ -1,5 +1,7 @@
 //! The inputs and outputs of the manager's state machine.
 
+mod tasks;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,6 +17,8 @@ use crate::{
     ids::{AppUid, BucketId, CommandKey, QuestionId, WaveId, WriteId},
     stored::StoredKey,
 };
+
+pub use tasks::{TaskAnswer, TaskCommand, TaskInput, TaskOutput};
 
 /// What an advertisement says that matters here. Its ttl is 0 when the cell leaves.
 #[derive(Clone, Debug, PartialEq)]
@@ -160,6 +164,8 @@ pub enum ManagerInput {
         /// What is wanted of it.
         command: AppCommand,
     },
+    /// Something about a stored request.
+    Task(TaskInput),
     /// Time passed.
     Tick,
     /// The process ends: give the lease back, and do nothing more.
@@ -180,7 +186,8 @@ pub enum ManagerOutput {
         /// The key's present revision, 0 if it must not exist; none = whatever it is.
         expected: Option<u64>,
     },
-    /// Send a start request to one auctioneer; answered by [`ManagerInput::Outcome`], or not at all.
+    /// Send a start request to one auctioneer; answered by [`ManagerInput::Outcome`] or [`TaskInput::Outcome`], by the
+    /// form of its id, or not at all.
     Start(Arc<Request>),
     /// Send a stop to one cell.
     Stop {
@@ -203,4 +210,6 @@ pub enum ManagerOutput {
         /// The answer.
         answer: Result<AppAnswer, WireError>,
     },
+    /// What only stored requests need.
+    Task(Box<TaskOutput>),
 }

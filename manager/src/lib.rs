@@ -28,6 +28,7 @@
 //! | `waves` | starts: stored, sent, repeated, answered |
 //! | `commands` | `put`, `scale`, `stop` and so on: compare-and-set of one value |
 //! | `status` | what is told about an app |
+//! | `tasks` | stored requests: tasks, and starts that must not be lost |
 //! | `shell` | the I/O around all of it: NATS, the buckets in JetStream, requests |
 //!
 //! # When it acts
@@ -88,6 +89,7 @@ mod shell;
 mod sightings;
 mod status;
 mod stored;
+mod tasks;
 mod waves;
 
 #[cfg(test)]
@@ -100,7 +102,10 @@ pub use counters::ManagerCounters;
 pub use definition::{AppDefinition, MAX_DEFINITION};
 pub use differences::Differences;
 pub use ids::{AppUid, BucketId, CommandKey, QuestionId, WaveId, WriteId};
-pub use io::{AppAnswer, AppCommand, CellHeard, ManagerInput, ManagerOutput, WriteResult};
+pub use io::{
+    AppAnswer, AppCommand, CellHeard, ManagerInput, ManagerOutput, TaskAnswer, TaskCommand,
+    TaskInput, TaskOutput, WriteResult,
+};
 pub use lease::{LEASE_MS, RENEW_MS};
 pub use manager::Manager;
 pub use parts::ManagerSettings;
@@ -110,5 +115,9 @@ pub use stored::{
     AppRecord, Before, FORMAT, GoneRecord, HISTORY, HistoryRecord, LeaseRecord, MAX_FORMER,
     MAX_GONE, MAX_STORED_CRASHES, MetaRecord, RolloutPhase, RolloutRecord, StateRecord, StoredKey,
     StoredWave, Unusable, read_stored,
+};
+pub use tasks::{
+    KEPT_MS, MAX_DURABLE_INSTANCES, MAX_FAILURES, MAX_OPEN, MAX_RESULTS, MAX_STORED, Submitted,
+    TASK_REPLY_MS, TaskDefinition, TaskEnd, TaskPhase, TaskRecord,
 };
 pub use waves::{MAX_OUTSTANDING, REPLY_MS, RETRY_MS};

@@ -1,17 +1,18 @@
 //! The manager's state machine: passes every input to the part that it concerns, and does what is due.
 
-use shared::wire::AppStatus;
+use shared::wire::{AppStatus, TaskStatus};
 
 use crate::{
     bucket, commands, converge,
     counters::ManagerCounters,
     ids::{BucketId, WriteId},
-    io::{ManagerInput, ManagerOutput, WriteResult},
+    io::{ManagerInput, ManagerOutput, TaskInput, WriteResult},
     office,
     parts::{ManagerSettings, Parts, Purpose},
     sightings,
     status::status,
     stored::AppRecord,
+    tasks::Office,
     waves,
 };
 
@@ -66,6 +67,7 @@ impl Manager {
                 parts.clocks.interrupted();
                 parts.settle();
             }
+            Input::Task(input) => task(parts, input),
             Input::Echo | Input::Tick => {}
             Input::Leave => office::leave(parts),
         }
@@ -83,6 +85,7 @@ impl Manager {
         waves::room(parts);
         waves::due(parts);
         converge::run(parts);
+        run_tasks(parts);
         parts.send_question();
         std::mem::take(&mut parts.out)
     }
@@ -109,6 +112,7 @@ impl Manager {
             parts.next_ask_ms(),
             parts.room_ms,
             commands::next_ms(parts),
+            parts.tasks.next_ms(),
             acting,
         ]
         .into_iter()
@@ -170,9 +174,62 @@ impl Manager {
         self.parts.places.orphans()
     }
 
+    /// A stored request; none if it is not known.
+    pub fn task(&self, id: &str) -> Option<TaskStatus> {
+        self.parts.tasks.status(id)
+    }
+
+    /// The stored requests after this id, in their order; all after an empty one.
+    pub fn tasks_after<'a>(&'a self, id: &str) -> impl Iterator<Item = TaskStatus> + 'a {
+        self.parts.tasks.after(id)
+    }
+
+    /// How many stored requests it knows, how many of these are not over, and how many of these wait.
+    pub fn task_counts(&self) -> [usize; 3] {
+        let tasks = &self.parts.tasks;
+        [tasks.count(), tasks.open(), tasks.waiting()]
+    }
+
     /// The counters.
     pub fn counters(&self) -> &ManagerCounters {
         &self.parts.counters
+    }
+}
+
+/// Something about a stored request.
+fn task(parts: &mut Parts, input: TaskInput) {
+    let key = match &input {
+        TaskInput::Shown { id, .. } => Some(format!("task {id}")),
+        _ => None,
+    };
+    let was_newer = key
+        .as_ref()
+        .is_some_and(|key| parts.bucket.newer.remove(key));
+    if let (Err(error), Some(key)) = (parts.tasks.take(parts.now_ms, input), key) {
+        bucket::unusable(parts, &key, error);
+    }
+    if was_newer && parts.bucket.newer.is_empty() {
+        parts.lease.stay();
+    }
+}
+
+/// Does what is due of stored requests.
+fn run_tasks(parts: &mut Parts) {
+    let answered_ms = if parts.tasks.is_asking() {
+        parts.places.answered_ms()
+    } else {
+        0
+    };
+    let office = Office {
+        acts: parts.may_act(),
+        bucket: parts.bucket.id.filter(|_| parts.bucket.is_known()),
+        settled: parts.settling.is_none(),
+        answered_ms,
+    };
+    let outputs = parts.tasks.run(parts.now_ms, office);
+    parts.out.extend(outputs);
+    if parts.tasks.take_question() {
+        parts.ask();
     }
 }
 

@@ -61,6 +61,7 @@ fn gained(parts: &mut Parts) {
         waves::take_up(parts, id);
     }
     parts.apps.touch_all();
+    parts.tasks.gained(parts.now_ms);
 }
 
 /// Gives the lease back.

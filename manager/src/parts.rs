@@ -23,6 +23,7 @@ use crate::{
     io::{AppAnswer, AppCommand, ManagerOutput},
     lease::Lease,
     stored::{MetaRecord, StoredKey},
+    tasks::Tasks,
 };
 
 /// How long the cells have to answer a question.
@@ -116,6 +117,7 @@ pub(crate) struct Parts {
     pub(crate) apps: Apps,
     pub(crate) places: Places,
     pub(crate) fleet: Fleet,
+    pub(crate) tasks: Tasks,
     pub(crate) random: SplitMix64,
     pub(crate) writes: FastMap<WriteId, Purpose>,
     pub(crate) commands: Vec<PendingCommand>,
@@ -150,6 +152,7 @@ impl Parts {
             apps: Apps::default(),
             places: Places::default(),
             fleet: Fleet::default(),
+            tasks: Tasks::default(),
             random: SplitMix64::new(settings.seed),
             writes: FastMap::default(),
             commands: Vec::new(),
@@ -179,6 +182,7 @@ impl Parts {
     /// What is not heard may run all the same: nothing is concluded from silence for one ttl.
     pub(crate) fn settle(&mut self) {
         self.period += 1;
+        self.tasks.settle(self.now_ms);
         self.settling = Some(self.clocks.moment());
         self.places.begin_again(self.clocks.moment());
         self.ask();
@@ -258,6 +262,7 @@ impl Parts {
 
     /// There may be more room than before.
     pub(crate) fn room(&mut self) {
+        self.tasks.room(self.now_ms);
         if !self.no_room.is_empty() {
             self.room_ms = self.room_ms.min(self.now_ms + ROOM_MS);
         }

@@ -79,6 +79,8 @@ fn meets(parts: &mut Parts, id: CellId, incarnation: shared::Incarnation) -> boo
     }
     if renewed {
         let mut gone = instances_of(parts, id);
+        let name = Arc::clone(&parts.places.get(id).name);
+        parts.tasks.cell_lost(parts.now_ms, &name);
         // what it was sent and has not spoken of may be the new one's
         gone.retain(|id| parts.fleet.get(id).is_some_and(Managed::is_heard));
         for instance in gone {
@@ -110,6 +112,8 @@ fn left(parts: &mut Parts, id: CellId) {
     let drained = parts.places.get(id).draining;
     let now = parts.clocks.moment();
     parts.places.left(id, now);
+    let name = Arc::clone(&parts.places.get(id).name);
+    parts.tasks.cell_left(parts.now_ms, &name, drained);
     if drained {
         for instance in instances_of(parts, id) {
             parts.leave(&instance);
@@ -147,6 +151,8 @@ pub(crate) fn look(parts: &mut Parts) {
     }
     for id in looked.lost {
         parts.counters.cells_lost += 1;
+        let name = Arc::clone(&parts.places.get(id).name);
+        parts.tasks.cell_lost(parts.now_ms, &name);
         lost(parts, id);
     }
     for id in looked.forgotten {
@@ -207,6 +213,10 @@ fn unlisted(parts: &mut Parts, id: CellId, (seq, serial): (u64, u32), asked_ms: 
             doubtful |= known.doubt_ms <= parts.now_ms;
         }
     }
+    let place = parts.places.get_mut(id);
+    place.answered_ms = place.answered_ms.max(asked_ms.unwrap_or(0));
+    let name = Arc::clone(&place.name);
+    parts.tasks.complete(parts.now_ms, &name, serial, asked_ms);
     gone.sort_unstable();
     for instance in gone {
         parts.leave(&instance);
@@ -231,6 +241,8 @@ fn one_listed(parts: &mut Parts, cell: CellId, (seq, serial): (u64, u32), listed
     let id = listed.instance;
     let life = life_of(listed.state);
     if parts.fleet.get(&id).is_none() {
+        let name = Arc::clone(&parts.places.get(cell).name);
+        parts.tasks.listed(parts.now_ms, &name, serial, listed);
         let Some(life) = life else {
             return;
         };
@@ -331,6 +343,11 @@ pub(crate) fn told(parts: &mut Parts, event: &Event) {
     };
     // what it says of an instance that is thought lost is taken before the cell counts as back
     for one in &event.instances {
+        let ends = [kind::STOPPED, kind::EXITED, kind::CRASHED];
+        if ends.contains(&event.kind.as_str()) {
+            // whoever started it
+            parts.tasks.room(parts.now_ms);
+        }
         let Some(id) = one.instance else {
             continue;
         };

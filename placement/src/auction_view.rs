@@ -9,6 +9,7 @@ use std::{
 use crate::{
     cell::Cell,
     context::{Now, PlanContext},
+    devices::DeviceShares,
     policy::Policy,
     random,
     request::Job,
@@ -161,11 +162,13 @@ impl<'a> AuctionView<'a> {
             .of_cell(random::hash_text(&self.names[slot as usize]))
     }
 
-    /// Takes the job's resources from the cell, for the jobs after it.
-    pub(crate) fn debit(&mut self, slot: u32, job: &Job) {
+    /// Takes the job's resources from the cell, for the jobs after it, and returns the devices that it gets.
+    pub(crate) fn debit(&mut self, slot: u32, job: &Job) -> Option<Box<DeviceShares>> {
         let base = &self.base[slot as usize];
         let cell = self.changed.entry(slot).or_insert_with(|| base.clone());
-        cell.debit(&job.request);
+        let given = cell.available.choose_devices(&job.request);
+        cell.debit(&job.request, given.as_deref());
+        given
     }
 }
 

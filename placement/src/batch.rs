@@ -213,6 +213,7 @@ fn same_shape(a: &Request, b: &Request) -> bool {
     same_demands(a, b)
         && a.amounts() == b.amounts()
         && a.extra == b.extra
+        && a.devices == b.devices
         && a.near == b.near
         && a.far == b.far
         && a.strict == b.strict

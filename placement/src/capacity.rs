@@ -165,7 +165,7 @@ fn room(cell: &Cell, request: &Request, policy: &Policy, now: Now<'_>) -> u64 {
         .clamp(0, i64::from(MAX_INSTANCES));
     // the first instance may exclude others: `far` from itself, with `strict`
     let mut after = cell.clone();
-    after.debit(request);
+    after.debit(request, None);
     after.available.clone_from(&cell.available);
     if passes(&after) {
         room.unsigned_abs()
@@ -186,8 +186,14 @@ fn bound(filter: &Filter, cell: &Cell, request: &Request) -> Option<i64> {
         }
         Filter::Extra => {
             let each = request.extra.iter();
-            each.filter_map(|(name, amount)| times(cell.available.extra(name), *amount))
-                .min()
+            let extras =
+                each.filter_map(|(name, amount)| times(cell.available.extra(name), *amount));
+            let sets = request.devices.iter();
+            let devices = sets.map(|(name, need)| {
+                let set = cell.available.devices.get(name);
+                set.map_or(0, |set| set.room(need, MAX_INSTANCES.into()))
+            });
+            extras.chain(devices).min()
         }
         Filter::ContainerCount { limit } => {
             let has = i64::try_from(filter::containers(cell)).unwrap_or(i64::MAX);

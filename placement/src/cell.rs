@@ -5,6 +5,7 @@ use std::{ops::Deref, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    devices::{DeviceSet, DeviceShares, MAX_DEVICE_SETS, check_device_name},
     invalid::{Invalid, check_count, check_name},
     request::Request,
     resources::{MAX_AMOUNT, Resource, Resources},
@@ -35,7 +36,7 @@ pub struct Cell {
     /// The cell's index in its deployment (a BOSH index).
     pub index: u32,
     /// All resources, overcommit included. A cell with a total of 0 of a resource never wins,
-    /// except for cpu and extras.
+    /// except for cpu, extras and devices.
     pub total: Resources,
     /// What is not reserved; may be negative.
     pub available: Resources,
@@ -111,16 +112,16 @@ impl Cell {
         (planned >= now_ms && booted.is_none_or(|booted| planned >= booted)).then_some(planned)
     }
 
-    /// Adds one instance of `request`: takes its resources and counts it.
-    pub fn debit(&mut self, request: &Request) {
-        self.available.debit(request);
+    /// Adds one instance of `request`: takes its resources and the devices it was given, and counts it.
+    pub fn debit(&mut self, request: &Request, given: Option<&DeviceShares>) {
+        self.available.debit(request, given);
         self.counts.debit(request);
     }
 
     /// The opposite of [`Cell::debit`]. No count falls below 0: a newer report of the cell may no
     /// longer include what was debited.
-    pub fn credit(&mut self, request: &Request) {
-        self.available.credit(request);
+    pub fn credit(&mut self, request: &Request, given: Option<&DeviceShares>) {
+        self.available.credit(request, given);
         self.counts.credit(request);
     }
 
@@ -134,6 +135,8 @@ impl Cell {
         }
         check_resources("total", &self.total, 0)?;
         check_resources("available", &self.available, -MAX_AMOUNT)?;
+        check_devices("total", &self.total, true)?;
+        check_devices("available", &self.available, false)?;
         self.check_within_total()?;
         for (field, list) in [
             ("stacks", &self.stacks),
@@ -163,8 +166,40 @@ impl Cell {
                 return Err(Invalid::new(format!("available.{name}"), has, expected));
             }
         }
-        Ok(())
+        self.check_same_devices()
     }
+
+    /// What is available are devices of the total.
+    fn check_same_devices(&self) -> Result<(), Invalid> {
+        let same = |(name, set): &(&String, &DeviceSet)| {
+            let of = self.total.devices.get(*name);
+            of.is_some_and(|of| of.is_same(set))
+        };
+        let mut available = self.available.devices.iter();
+        match available.find(|set| !same(set)) {
+            None => Ok(()),
+            Some((name, set)) => Err(Invalid::new(
+                format!("available.devices.{name}"),
+                format!("a set of {} × {}", set.count, set.each),
+                format!("the count, each and model of total.devices.{name}"),
+            )),
+        }
+    }
+}
+
+fn check_devices(what: &str, resources: &Resources, total: bool) -> Result<(), Invalid> {
+    let field = format!("{what}.devices");
+    check_count(&field, resources.devices.len(), MAX_DEVICE_SETS)?;
+    for (name, set) in &resources.devices {
+        check_device_name(&field, name)?;
+        let field = format!("{field}.{name}");
+        if resources.extra.contains_key(name) {
+            let expected = format!("another name than a resource of {what}.extra");
+            return Err(Invalid::new(field, "a set of devices", expected));
+        }
+        set.check(&field, total)?;
+    }
+    Ok(())
 }
 
 fn check_resources(what: &str, resources: &Resources, low: i64) -> Result<(), Invalid> {

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::devices::{DeviceShares, FreeDevices};
+
 /// How much a plan explains. More costs more; a job that is not placed always has its tally.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Explain {
@@ -32,6 +34,8 @@ pub struct Decision {
     pub job: usize,
     /// The cell, or why there is none.
     pub verdict: Verdict,
+    /// The devices that it gets there; none if it asks for none.
+    pub devices: Option<Box<DeviceShares>>,
     /// The cells from which the winner was drawn, sorted; empty unless asked for.
     pub finalists: Vec<Arc<str>>,
     /// The winner's; none if the policy rates no cell.
@@ -119,6 +123,9 @@ pub struct Tally {
     /// The reason in words, if numbers do not express it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// For a set of devices: how near the dropped cells come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub devices: Option<FreeDevices>,
     /// The cells by name, if asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,

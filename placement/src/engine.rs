@@ -1,6 +1,8 @@
 //! The interface between the planner and the engines: decide one job, then debit its resources.
 
-use crate::{batch::JobGroup, objective::Objective, request::Job, trace::Trace};
+use crate::{
+    batch::JobGroup, devices::DeviceShares, objective::Objective, request::Job, trace::Trace,
+};
 
 /// The result for one job.
 #[derive(Debug, Default)]
@@ -22,8 +24,9 @@ pub(crate) trait Engine {
     /// Chooses a cell for the job. `objective` is the request's own one, if it has one.
     fn choose(&mut self, job: &Job, group: JobGroup, objective: Option<&Objective>) -> Choice;
 
-    /// Debits the job's resources from the cell, for the jobs after it.
-    fn debit(&mut self, slot: u32, job: &Job, group: JobGroup);
+    /// Debits the job's resources from the cell, for the jobs after it, and returns the devices that it
+    /// gets there.
+    fn debit(&mut self, slot: u32, job: &Job, group: JobGroup) -> Option<Box<DeviceShares>>;
 
     /// Reverts all debits of the batch.
     fn finish(self: Box<Self>);

@@ -4,6 +4,9 @@ use std::fmt::Display;
 
 use crate::words::{cut, shorten};
 
+/// The largest memory, disk, cpu or `extra` in a message, and the most of a device: 2^31 - 1.
+pub const MAX_AMOUNT: i64 = (1 << 31) - 1;
+
 /// An invalid field: which one, its value, and what was expected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {value} is not allowed; expected {expected}")]

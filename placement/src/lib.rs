@@ -13,6 +13,7 @@ mod capacity;
 mod cell;
 mod context;
 mod decision;
+mod devices;
 mod droplet;
 mod engine;
 mod fast;
@@ -49,6 +50,10 @@ pub use context::PlanContext;
 pub use decision::{
     Decision, Explain, Explanation, Plan, Rating, RatingReport, StageReport, Tally, Unplaced,
     Verdict,
+};
+pub use devices::{
+    DeviceNeed, DeviceSet, DeviceShare, DeviceShares, FreeDevices, MAX_DEVICE_SETS, MAX_DEVICES,
+    check_device_shares,
 };
 pub use droplet::Droplet;
 pub use fast_map::{FastMap, FastSet};

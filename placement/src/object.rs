@@ -1,6 +1,6 @@
 //! What is written as an object. Without this, serde also takes an array for the fields in their order.
 
-use std::{fmt, marker::PhantomData};
+use std::{collections::BTreeMap, fmt, marker::PhantomData};
 
 use serde::{
     Deserialize, Deserializer,
@@ -44,6 +44,20 @@ where
 {
     let list = Vec::<Object<T>>::deserialize(deserializer)?;
     Ok(list.into_iter().map(|Object(object)| object).collect())
+}
+
+/// For `#[serde(deserialize_with)]`: objects by name.
+///
+/// # Errors
+/// It is something else, or the fields of one are invalid.
+pub fn map<'de, D, T>(deserializer: D) -> Result<BTreeMap<String, T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    let map = BTreeMap::<String, Object<T>>::deserialize(deserializer)?;
+    let plain = |(name, Object(object))| (name, object);
+    Ok(map.into_iter().map(plain).collect())
 }
 
 struct Object<T>(T);

@@ -10,6 +10,7 @@ use crate::{
     batch::JobGroup,
     context::PlanContext,
     decision::{Explain, RatingReport},
+    devices::DeviceShares,
     engine::{Choice, Engine},
     objective::Objective,
     policy::{Combine, Filter, Narrow, Pick, Policy, Score, Stage, Step},
@@ -40,9 +41,9 @@ impl<'a> PlainEngine<'a> {
         &self.view
     }
 
-    /// Debits one instance of the job's request from the cell.
-    pub(crate) fn take(&mut self, slot: u32, job: &Job) {
-        self.view.debit(slot, job);
+    /// Debits one instance of the job's request from the cell, and returns the devices that it gets.
+    pub(crate) fn take(&mut self, slot: u32, job: &Job) -> Option<Box<DeviceShares>> {
+        self.view.debit(slot, job)
     }
 
     /// Takes one job through the stages of the policy for its kind, and picks the winner.
@@ -195,8 +196,8 @@ impl Engine for PlainEngine<'_> {
         self.decide(job, objective)
     }
 
-    fn debit(&mut self, slot: u32, job: &Job, _: JobGroup) {
-        self.take(slot, job);
+    fn debit(&mut self, slot: u32, job: &Job, _: JobGroup) -> Option<Box<DeviceShares>> {
+        self.take(slot, job)
     }
 
     /// The debits are only in the view, which is dropped with the engine.

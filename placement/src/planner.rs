@@ -7,6 +7,7 @@ use crate::{
     batch::{Batch, JobGroup},
     context::PlanContext,
     decision::{Decision, Explain, Explanation, Plan, Tally, Unplaced, Verdict},
+    devices::DeviceShares,
     engine::{Choice, Engine},
     objective::Objective,
     plain::PlainEngine,
@@ -73,9 +74,9 @@ pub(crate) fn plan(auction: Auction<'_>, mut engine: Box<dyn Engine + '_>) -> Pl
             });
             continue;
         };
-        decisions.push(explainer.placed(*position, choice));
+        let given = engine.debit(winner, job, group);
+        decisions.push(explainer.placed(*position, choice, given));
         explainer.log.push((winner, *position));
-        engine.debit(winner, job, group);
         limit.placed();
     }
     engine.finish();
@@ -131,7 +132,7 @@ impl<'a> Explainer<'a> {
         choice.trace.map(|trace| *trace).unwrap_or_default()
     }
 
-    fn placed(&self, position: u32, choice: Choice) -> Decision {
+    fn placed(&self, position: u32, choice: Choice, given: Option<Box<DeviceShares>>) -> Decision {
         let Auction { pool, context, .. } = self.auction;
         let finalists = match context.explain {
             Explain::Winner => Vec::new(),
@@ -147,6 +148,7 @@ impl<'a> Explainer<'a> {
                 cell: Arc::clone(&self.nobody),
             },
             finalists,
+            devices: given,
             rating: choice.rating.and_then(|r| self.auction.policy.rating(r)),
             explanation: choice.trace.and_then(|trace| self.explanation(&trace)),
         }
@@ -247,6 +249,7 @@ fn unplaced(job: u32, unplaced: Unplaced) -> Decision {
     Decision {
         job: job as usize,
         verdict: Verdict::Unplaced(Box::new(unplaced)),
+        devices: None,
         finalists: Vec::new(),
         rating: None,
         explanation: None,
@@ -257,6 +260,7 @@ fn duplicate(job: u32, of: u32) -> Decision {
     Decision {
         job: job as usize,
         verdict: Verdict::Duplicate { of: of as usize },
+        devices: None,
         finalists: Vec::new(),
         rating: None,
         explanation: None,
@@ -305,6 +309,7 @@ impl InFlight {
                 "{} of {} starts are in flight",
                 self.now, self.limit
             )),
+            devices: None,
             names: Vec::new(),
         };
         unplaced(

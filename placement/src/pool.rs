@@ -8,6 +8,7 @@ use crate::{
     cell::{AttributeInterner, Cell},
     context::PlanContext,
     decision::{Explain, Plan},
+    devices::DeviceShares,
     fast::{
         self,
         classes::same_class_inputs,
@@ -149,13 +150,14 @@ impl Pool {
         self.by_name.is_empty()
     }
 
-    /// Debits one instance of the job's request from the cell, if it is known.
-    pub fn debit(&mut self, cell: &str, job: &Job) {
+    /// Debits one instance of the job's request from the cell, if it is known, with the devices that it was
+    /// given there ([`crate::Decision::devices`]).
+    pub fn debit(&mut self, cell: &str, job: &Job, given: Option<&DeviceShares>) {
         let Some(slot) = self.by_name.get(cell).copied() else {
             return;
         };
         let at = slot as usize;
-        self.cells[at].debit(&job.request);
+        self.cells[at].debit(&job.request, given);
         let old = std::mem::replace(&mut self.rows[at], Row::of(&self.cells[at]));
         if job.request.kind == crate::request::Kind::Lrp {
             self.holders.add(&job.request.app, slot);

@@ -44,6 +44,7 @@ fn lacking_too(lacking: Vec<Lack>, tally: &mut Vec<Tally>) {
                 cells: 0,
                 needs: Some(lack.needs as f64),
                 best: Some(lack.best as f64),
+                devices: lack.devices,
                 reason,
                 names: Vec::new(),
             });

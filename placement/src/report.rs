@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     decision::{Explanation, Plan, Rating, RatingReport, StageReport, Tally, Verdict},
+    devices::DeviceShares,
     request::{Job, Kind},
 };
 
@@ -30,6 +31,9 @@ pub struct DecisionReport {
     /// The cell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<Arc<str>>,
+    /// The devices that it gets there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub devices: Option<Box<DeviceShares>>,
     /// The cells from which the winner was drawn, sorted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub finalists: Vec<Arc<str>>,
@@ -105,6 +109,7 @@ impl Report {
                 kind: job.request.kind,
                 outcome,
                 cell,
+                devices: decision.devices,
                 finalists: decision.finalists,
                 cost: decision.rating.and_then(Rating::cost),
                 score: decision.rating.and_then(Rating::score),
@@ -147,8 +152,14 @@ impl Tally {
         if let Some(reason) = &self.reason {
             let _ = write!(out, ", {reason}");
         }
-        if let (Some(needs), Some(best)) = (self.needs, self.best) {
-            let _ = write!(out, ", needs {needs}, the best has {best}");
+        match (self.devices, self.needs, self.best) {
+            (Some(devices), Some(needs), Some(_)) => {
+                let _ = write!(out, ", needs {needs}: {devices}");
+            }
+            (None, Some(needs), Some(best)) => {
+                let _ = write!(out, ", needs {needs}, the best has {best}");
+            }
+            _ => {}
         }
         if !self.names.is_empty() {
             let _ = write!(out, " ({})", self.names.join(", "));

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    devices::{DeviceNeed, MAX_DEVICE_SETS, check_device_name},
     health::HealthCheck,
     invalid::{Invalid, check_count, check_name},
     near::Item,
@@ -67,6 +68,13 @@ pub struct Request {
     /// Extra resources for each instance.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, i64>,
+    /// Devices for each instance, by the names of their sets.
+    #[serde(
+        default,
+        deserialize_with = "crate::object::map",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub devices: BTreeMap<String, DeviceNeed>,
     /// The stack it needs; none = any cell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stack: Option<String>,
@@ -173,6 +181,7 @@ impl Request {
             disk_mb,
             cpu_millis: 0,
             extra: BTreeMap::new(),
+            devices: BTreeMap::new(),
             stack: None,
             placement_tags: Vec::new(),
             volume_drivers: Vec::new(),
@@ -260,6 +269,7 @@ impl Request {
             }
             check_amount(&format!("extra.{name}"), *amount)?;
         }
+        self.check_devices()?;
         if !(1..=MAX_INSTANCES).contains(&self.instances) {
             let expected = format!("a number from 1 to {MAX_INSTANCES}");
             return Err(Invalid::new("instances", self.instances, expected));
@@ -293,6 +303,20 @@ impl Request {
             }
         }
         self.check_texts()
+    }
+
+    fn check_devices(&self) -> Result<(), Invalid> {
+        check_count("devices", self.devices.len(), MAX_DEVICE_SETS)?;
+        for (name, need) in &self.devices {
+            check_device_name("devices", name)?;
+            let field = format!("devices.{name}");
+            if self.extra.contains_key(name) {
+                let expected = "another name than a resource of extra";
+                return Err(Invalid::new(field, "a need of devices", expected));
+            }
+            need.check(&field)?;
+        }
+        Ok(())
     }
 
     fn check_indices(&self) -> Result<(), Invalid> {

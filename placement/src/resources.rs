@@ -8,8 +8,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// The largest memory, disk, cpu or `extra` in a message: 2^31 - 1.
-pub const MAX_AMOUNT: i64 = (1 << 31) - 1;
+use crate::devices::DeviceSet;
+pub use crate::invalid::MAX_AMOUNT;
 
 /// A resource of every cell, as opposed to the `extra` ones that operators add.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -119,7 +119,7 @@ impl Amounts {
 /// A cell's resources, in all (`total`) or not reserved (`available`).
 ///
 /// `available` may be negative if a cell is overcommitted. Absent disk or containers mean
-/// "unlimited"; absent cpu or `extra` mean none.
+/// "unlimited"; absent cpu, `extra` or devices mean none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Resources {
     /// MiB (2^20 bytes).
@@ -136,10 +136,17 @@ pub struct Resources {
     /// Extra resources: `gpu`, licence seats and the like.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, i64>,
+    /// Sets of equal devices by name, such as `gpu`; absent = none.
+    #[serde(
+        default,
+        deserialize_with = "crate::object::map",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub devices: BTreeMap<String, DeviceSet>,
 }
 
 impl Resources {
-    /// Memory and disk in MiB and a number of instances; no cpu, no extras.
+    /// Memory and disk in MiB and a number of instances; no cpu, no extras, no devices.
     pub fn new(memory_mb: i64, disk_mb: i64, containers: i64) -> Self {
         Self {
             memory_mb,
@@ -174,7 +181,7 @@ impl Resources {
         Amounts::from_fn(|resource| self.get(resource).unwrap_or(Amounts::UNLIMITED))
     }
 
-    /// Every limited amount by its field's name, extra resources included.
+    /// Every limited amount by its field's name, extra resources included; without devices.
     pub fn fields(&self) -> impl Iterator<Item = (&str, i64)> {
         let limited = |resource: Resource| Some((resource.field(), self.get(resource)?));
         let extra = self.extra.iter().map(|(name, amount)| (&**name, *amount));

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     auction_view::AuctionView,
     decision::{RatingReport, StageReport, Tally},
+    devices::FreeDevices,
     policy::{Filter, Stage, Step},
     request::Job,
     stages::filter::{self, Why},
@@ -43,6 +44,8 @@ pub(crate) struct Lack {
     pub(crate) needs: i64,
     /// The most that any of the cells has.
     pub(crate) best: i64,
+    /// For a set of devices: how near the cells come.
+    pub(crate) devices: Option<FreeDevices>,
 }
 
 /// The stage that dropped the last cell.
@@ -200,6 +203,7 @@ fn group(
             cells: 0,
             needs: why.needs,
             best: why.has,
+            devices: None,
             reason,
             names: Vec::new(),
         });
@@ -207,11 +211,21 @@ fn group(
         if let (Some(best), Some(has)) = (tally.best, why.has) {
             tally.best = Some(best.max(has));
         }
+        merge(&mut tally.devices, why.devices);
         if with_names {
             tally.names.push(view.name(slot).to_string());
         }
     }
     groups.into_values().collect()
+}
+
+/// Takes in what another cell has free of a set of devices.
+fn merge(devices: &mut Option<FreeDevices>, other: Option<FreeDevices>) {
+    match (devices.as_mut(), other) {
+        (Some(devices), Some(other)) => devices.merge(other),
+        (None, Some(other)) => *devices = Some(other),
+        (_, None) => {}
+    }
 }
 
 /// The resources that every one of the cells lacks, each once, by name.
@@ -223,9 +237,9 @@ fn lacked_by_all(view: &AuctionView<'_>, job: &Job, run: &[Filter], cells: &[u32
     for filter in run {
         let short = filter::shortages(filter, view.cell(*first), &job.request);
         lacking.extend(short.into_iter().map(|(resource, (needs, best))| {
-            let stage = filter.name();
             let lack = Lack {
-                stage,
+                stage: filter.name(),
+                devices: filter::free_devices(view.cell(*first), &resource, &job.request),
                 resource,
                 needs,
                 best,
@@ -241,6 +255,8 @@ fn lacked_by_all(view: &AuctionView<'_>, job: &Job, run: &[Filter], cells: &[u32
             let short = filter::shortage(filter, &lack.resource, cell, &job.request);
             short.is_some_and(|(_, has)| {
                 lack.best = lack.best.max(has);
+                let free = filter::free_devices(cell, &lack.resource, &job.request);
+                merge(&mut lack.devices, free);
                 true
             })
         });

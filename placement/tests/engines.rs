@@ -37,7 +37,7 @@ fn live_through(seed: u64) {
             if let Verdict::Placed { cell } = &decision.verdict
                 && dice.one_in(2)
             {
-                pool.debit(cell, &jobs[decision.job]);
+                pool.debit(cell, &jobs[decision.job], decision.devices.as_deref());
             }
         }
         news(&mut dice, &mut pool, cells, rich);

@@ -441,8 +441,8 @@ fn what_was_debited_is_gone_in_the_next_auction() {
         let outcome = outcomes(&mut pool, std::slice::from_ref(&job), &policy);
         assert_eq!(outcome, ["a"]);
     }
-    pool.debit("nobody", &job);
-    pool.debit("a", &job);
+    pool.debit("nobody", &job, None);
+    pool.debit("a", &job, None);
     let debited = pool.get("a").unwrap();
     assert_eq!(
         (debited.available.memory_mb, debited.count_of("app")),

@@ -6,7 +6,9 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{Dice, assert_same, cell, draw, jobs, policy};
-use placement::{Cell, Job, Plan, PlanContext, Policy, Pool, Verdict};
+use placement::{
+    Cell, DeviceShares, Job, Plan, PlanContext, Policy, Pool, Verdict, check_device_shares,
+};
 use proptest::prelude::*;
 
 /// Presets in turn, now and then a policy of random stages with all resource filters.
@@ -61,30 +63,50 @@ fn pool(cells: &[Cell]) -> Pool {
     pool
 }
 
-fn placements<'a>(world: &'a World, plan: &'a Plan) -> impl Iterator<Item = (&'a str, &'a Job)> {
+fn placements<'a>(
+    world: &'a World,
+    plan: &'a Plan,
+) -> impl Iterator<Item = (&'a str, &'a Job, Option<&'a DeviceShares>)> {
     plan.decisions
         .iter()
         .filter_map(|decision| match &decision.verdict {
-            Verdict::Placed { cell } => Some((&**cell, &world.jobs[decision.job])),
+            Verdict::Placed { cell } => {
+                let job = &world.jobs[decision.job];
+                Some((&**cell, job, decision.devices.as_deref()))
+            }
             _ => None,
         })
 }
 
-/// No cell ends with a negative amount of a requested resource.
+/// No cell ends with a negative amount of a requested resource, and no device is overcommitted: each
+/// instance has the devices it asked for, which were free and of its model.
 fn never_over_commits(world: &World, plan: &Plan) {
     let mut cells: BTreeMap<&str, Cell> = world
         .cells
         .iter()
         .map(|cell| (cell.cell.as_str(), cell.clone()))
         .collect();
-    for (name, job) in placements(world, plan) {
+    for (name, job, given) in placements(world, plan) {
         let cell = cells.get_mut(name).unwrap();
+        let none = DeviceShares::new();
+        let given_to_it = given.unwrap_or(&none);
+        assert_eq!(cell.available.lacks_devices(given_to_it), []);
+        assert_eq!(check_device_shares("devices", given_to_it), Ok(()));
+        assert!(given_to_it.keys().eq(job.request.devices.keys()));
+        for (set, need) in &job.request.devices {
+            let (of, share) = (&cell.total.devices[set], &given_to_it[set]);
+            assert_eq!(share.numbers.len(), need.count as usize);
+            assert!(share.numbers.iter().all(|number| *number < of.count));
+            assert_eq!(share.amount, need.amount.unwrap_or(of.each));
+            let is_right = |model: &String| need.models.contains(model);
+            assert!(need.models.is_empty() || of.model.as_ref().is_some_and(is_right));
+        }
         assert!(
             cell.available.fits(&job.request),
             "{} on {name}",
             job.request.app
         );
-        cell.debit(&job.request);
+        cell.debit(&job.request, given);
     }
 }
 
@@ -114,7 +136,7 @@ fn everyone_is_placed_or_explained(world: &World, plan: &Plan) {
 fn excluded_cells_never_win(world: &World, plan: &Plan) {
     let stages = world.policy.to_toml();
     let says = |filter: &str| stages.contains(&format!("filter = \"{filter}\""));
-    for (name, _) in placements(world, plan) {
+    for (name, ..) in placements(world, plan) {
         let cell = world.cells.iter().find(|cell| cell.cell == name).unwrap();
         assert!(!world.draw.absent.contains(name) && !world.draw.expired.contains(name));
         assert!(!(says("evacuating") && cell.evacuating), "{name}");

@@ -1,6 +1,7 @@
 //! The configuration of a cell.
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -87,6 +88,9 @@ pub struct ProcessConfig {
     /// The directory below which files are that requests may name as secrets (default: none, and no instance
     /// with secrets is accepted).
     pub secrets: Option<PathBuf>,
+    /// Variables that tell instances their devices: the name of each, and its value, in which `{gpu}` stands for the
+    /// numbers of the devices of the set `gpu`, with commas (default: none beside `GPU_DEVICES`).
+    pub device_env: BTreeMap<String, String>,
     /// How much of what instances are made from (`run.source`) is kept below `state_dir`, MiB (default 1,024); 0, and
     /// without `state_dir`, nothing is.
     pub source_cache_mb: u64,
@@ -258,6 +262,7 @@ impl RepConfig {
         }
         if let ExecutorKind::Process(process) = &self.executor {
             process.check()?;
+            check_device_env(&process.device_env, &self.total)?;
         }
         if self.ttl.0 > MAX_TTL {
             // no auctioneer can be told to believe more
@@ -298,6 +303,34 @@ const MAX_CACHE_MB: u64 = 1 << 30;
 /// The bounds of the time for a source.
 const MIN_SOURCE_TIMEOUT: Duration = Duration::from_millis(100);
 const MAX_SOURCE_TIMEOUT: Duration = Duration::from_secs(86_400);
+
+/// Rejects variables that no environment can have, and templates without the name of a set of the cell.
+fn check_device_env(
+    templates: &BTreeMap<String, String>,
+    total: &Resources,
+) -> Result<(), Invalid> {
+    let field = "executor.device_env";
+    for (name, template) in templates {
+        if name.is_empty() || name.contains(['=', '\0']) || template.contains('\0') {
+            let expected = "names of at least one character, without = and NUL";
+            return Err(Invalid::new(field, format!("{name:?}"), expected));
+        }
+        let names_one = |set: &String| template.contains(&format!("{{{set}}}"));
+        if !total.devices.keys().any(names_one) {
+            let sets: Vec<String> = total
+                .devices
+                .keys()
+                .map(|set| format!("{{{set}}}"))
+                .collect();
+            let expected = format!(
+                "a text with one of the cell's devices ({})",
+                sets.join(", ")
+            );
+            return Err(Invalid::new(field, format!("{name}={template}"), expected));
+        }
+    }
+    Ok(())
+}
 
 impl ProcessConfig {
     fn check(&self) -> Result<(), Invalid> {
@@ -352,6 +385,7 @@ impl Default for ProcessConfig {
             users: (70_000, 79_999),
             state_dir: None,
             secrets: None,
+            device_env: BTreeMap::new(),
             source_cache_mb: 1_024,
             source_timeout: seconds::<120>(),
             source_ca: None,

@@ -21,6 +21,7 @@ use shared::wire::{
 };
 use shared::{AuctionId, Incarnation, InstanceId};
 
+pub(crate) use self::actions::SUPERVISOR_LOST;
 pub use self::{
     actions::{Action, CheckOf, EndReason, ExecutorOrder, ExecutorReport, InstanceChange, Limit},
     drain::Held,
@@ -358,7 +359,8 @@ impl Ledger {
             });
         }
         let request = request_of(work);
-        let lacking = self.cell.available.lacks(&request);
+        let mut lacking = self.cell.available.lacks(&request);
+        lacking.extend(self.cell.available.lacks_devices(&work.devices));
         let Some((_, needs, has)) = lacking.first() else {
             return Ok(Judged::New);
         };
@@ -398,7 +400,7 @@ impl Ledger {
     fn accept(&mut self, now_ms: u64, expires_ms: u64, work: &Work, auction: AuctionId) {
         let work = Arc::new(work.clone());
         // at acceptance, not when it runs: the next instance of the same message must not get it, too
-        self.cell.debit(&request_of(&work));
+        self.cell.debit(&request_of(&work), Some(&work.devices));
         self.recent.push_back((now_ms, work.instance));
         self.actions.push(Action::Execute(ExecutorOrder::Launch {
             work: Arc::clone(&work),
@@ -419,6 +421,7 @@ impl Ledger {
             claim: work.claim.unwrap_or(auction),
             checks: None,
             duplicate: false,
+            began: false,
             work,
         };
         self.instances.insert(entry.work.instance, entry);

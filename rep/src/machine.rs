@@ -17,7 +17,7 @@ use placement::{Cell, Span};
 use shared::{
     Incarnation,
     clock::millis,
-    wire::{Advert, Envelope, Event, Instance},
+    wire::{Advert, Envelope, Event, Instance, TaskResult},
 };
 
 use self::namesakes::Namesakes;
@@ -68,6 +68,8 @@ pub enum CellOutput {
     Execute(ExecutorOrder),
     /// Publish an event.
     Event(Box<Event>),
+    /// Tell managers how a task ended, with the last of its output.
+    Result(Box<TaskResult>),
     /// Ask for the state of the cell under its own name, [`NAMESAKE_QUESTIONS`] times: another rep may have it, too.
     AskNamesake,
 }
@@ -234,6 +236,7 @@ impl CellMachine {
                     instance,
                     reason,
                 } => self.events.add(now_ms, (kind, app, reason), instance),
+                Action::Result(result) => self.out.push(CellOutput::Result(result)),
             }
         }
     }

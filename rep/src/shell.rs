@@ -16,7 +16,7 @@ use shared::{
     nats::is_no_responders,
     telemetry::Seldom,
     wire::{
-        Advert, BidRequest, Envelope, Event, Logs, LogsAnswer, WireError, Work, parse,
+        Advert, BidRequest, Envelope, Event, Logs, LogsAnswer, TaskResult, WireError, Work, parse,
         parse_strict, read_nothing, to_bytes,
     },
 };
@@ -250,6 +250,7 @@ impl Shell {
             CellOutput::Advertise(advert) | CellOutput::Withdraw(advert) => self.advertise(&advert),
             CellOutput::Execute(order) => self.executor.execute(now_ms, &order),
             CellOutput::Event(event) => self.publish_event(*event),
+            CellOutput::Result(result) => self.publish_result(*result),
             CellOutput::AskNamesake => {
                 let subject = self.own_subject("state");
                 for _ in 0..NAMESAKE_QUESTIONS {
@@ -271,6 +272,17 @@ impl Shell {
         event.stamp(self.cell_name());
         let subject = self.subjects.event(&event.kind, event.about(), &event.by);
         self.outbox.publish(subject, to_bytes(&event));
+    }
+
+    /// Without the output if there is no room for it.
+    fn publish_result(&self, mut result: TaskResult) {
+        result.output = self.executor.take_tail(&result.instance);
+        let mut body = to_bytes(&result);
+        if body.len() > self.max_bytes() {
+            result.output = None;
+            body = to_bytes(&result);
+        }
+        self.outbox.publish(self.own_subject("result"), body);
     }
 
     fn own_subject(&self, what: &str) -> String {

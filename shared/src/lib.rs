@@ -2,6 +2,7 @@
 //! requests, logging and shutdown. Knows nothing of auctions, ledgers or the command line.
 
 pub mod ask;
+mod attempt;
 pub mod clock;
 mod ids;
 mod log_limit;
@@ -17,6 +18,7 @@ mod version;
 mod wave;
 pub mod wire;
 
+pub use attempt::{AttemptId, MAX_STORED_ID, check_stored_id};
 pub use ids::{AuctionId, Incarnation, InstanceId, RequestId};
 pub use log_limit::LogLimit;
 pub use subjects::{

@@ -244,6 +244,7 @@ mod tests {
         let own = [
             "vendue.cell.it.advert",
             "vendue.cell.it.heartbeat",
+            "vendue.cell.it.result",
             "vendue.cell.it.answer.alice.n",
             "vendue.event.running.web.it",
             "vendue.event.asked.web.it",
@@ -264,7 +265,7 @@ mod tests {
             own.iter().filter(|subject| it.may_publish(subject)).count()
         };
         let counts = [Role::Cell, Role::Auctioneer, Role::Manager].map(count);
-        assert_eq!(counts, [5, 3, 2]);
+        assert_eq!(counts, [6, 3, 2]);
     }
 
     #[test]
@@ -285,7 +286,7 @@ mod tests {
                 .iter()
                 .all(|subject| !subject.starts_with("a.b"))
         );
-        for bucket in ["a-b-apps", "a-b-apps-lease"] {
+        for bucket in ["a-b-apps", "a-b-apps-lease", "a-b-tasks"] {
             assert!(may.may_publish(&format!("$KV.{bucket}.web")), "{bucket}");
         }
         assert!(!may.may_publish("$KV.a-b-other.web"));

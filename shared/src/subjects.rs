@@ -67,6 +67,10 @@ fixed! {
     app_list = "app.list";
     /// Puts several apps at once.
     app_import = "app.import";
+    /// A start request for a manager to store and to carry out.
+    app_submit = "app.submit";
+    /// The stored requests, paged.
+    task_list = "task.list";
     /// Every cell's advertisements.
     adverts = "cell.*.advert";
     /// Every event.
@@ -95,8 +99,8 @@ impl Subjects {
         &self.prefix
     }
 
-    /// A subject of one cell: `advert`, `start`, `stop`, `drain`, `set`, `state`, `logs` or
-    /// `heartbeat`.
+    /// A subject of one cell: `advert`, `start`, `stop`, `drain`, `set`, `state`, `logs`, `heartbeat` or
+    /// `result`.
     pub fn cell(&self, cell: &str, what: &str) -> String {
         [&self.prefix, ".cell.", cell, ".", what].concat()
     }
@@ -112,6 +116,18 @@ impl Subjects {
         let rest = subject.strip_prefix(&self.prefix)?.strip_prefix(".app.")?;
         let (verb, app) = rest.split_once('.')?;
         (!app.contains('.')).then_some((verb, app))
+    }
+
+    /// A request about one stored request to one manager: `run`, `show`, `result` or `cancel`. The id may be `*`.
+    pub fn task(&self, verb: &str, id: &str) -> String {
+        [&self.prefix, ".task.", verb, ".", id].concat()
+    }
+
+    /// The verb and the id that a request's subject names.
+    pub fn task_of<'s>(&self, subject: &'s str) -> Option<(&'s str, &'s str)> {
+        let rest = subject.strip_prefix(&self.prefix)?.strip_prefix(".task.")?;
+        let (verb, id) = rest.split_once('.')?;
+        (!id.contains('.')).then_some((verb, id))
     }
 
     /// The cell that an advertisement's subject names.
@@ -182,6 +198,12 @@ impl Subjects {
     /// The bucket in which managers store the apps, unless they are told another.
     pub fn apps_bucket(&self) -> String {
         format!("{}-apps", self.prefix.replace('.', "-"))
+    }
+
+    /// The bucket in which managers store requests, beside one of the apps: `vendue-apps` has `vendue-tasks`.
+    pub fn tasks_bucket(apps_bucket: &str) -> String {
+        let name = apps_bucket.strip_suffix("-apps").unwrap_or(apps_bucket);
+        format!("{name}-tasks")
     }
 
     /// The name of the NATS service of all programs of a role, which must not contain the prefix's dots.
@@ -347,6 +369,9 @@ mod tests {
         assert_eq!((read.app, read.index, read.cell), ("web", "3", "c1"));
         let app = subjects.app("put", "web");
         assert_eq!(subjects.app_of(&app), Some(("put", "web")));
+        let task = subjects.task("run", "r-1");
+        assert_eq!(subjects.task_of(&task), Some(("run", "r-1")));
+        assert_eq!(Subjects::tasks_bucket(&subjects.apps_bucket()), "a-b-tasks");
         let to: AnswerTo = "alice.n-1".parse().unwrap();
         for answer in [
             subjects.cell_answer("c1", &to),

@@ -46,6 +46,8 @@ run.command[1] | with NUL | {"app":"a","memory_mb":1,"disk_mb":1,"run":{"command
 run.env.A | with NUL | {"app":"a","memory_mb":1,"disk_mb":1,"run":{"command":["x"],"env":{"A":"\u0000"}}}
 run.env | an empty name | {"app":"a","memory_mb":1,"disk_mb":1,"run":{"command":["x"],"env":{"":"1"}}}
 run.env | a name with = | {"app":"a","memory_mb":1,"disk_mb":1,"run":{"command":["x"],"env":{"A=B":"1"}}}
+devices.gpu.count | 0 | {"app":"a","devices":{"gpu":{"count":0}},"memory_mb":1,"disk_mb":1}
+devices | "GPU" | {"app":"a","devices":{"GPU":{"count":1}},"memory_mb":1,"disk_mb":1}
 extra | "" | {"app":"a","extra":{"":2},"memory_mb":1,"disk_mb":1}
 min_platform.7.0 | "soon" | {"app":"a","min_platform":{"7.0":"soon"},"memory_mb":1,"disk_mb":1}
 max_platform.7.0 | 20260301T000000Z | {"app":"a","max_platform":{"7.0":"20261301T000000Z"},"memory_mb":1,"disk_mb":1}

@@ -100,12 +100,15 @@ impl ManagerDriver {
             self.machine.take(own_ms, input);
         }
         let outputs = self.machine.run(own_ms);
-        let sent = outputs.into_iter().map(|output| self.sends(now_ms, output));
-        sent.collect()
+        let sent = outputs.into_iter();
+        sent.filter_map(|output| self.sends(now_ms, output))
+            .collect()
     }
 
-    fn sends(&mut self, now_ms: u64, output: ManagerOutput) -> ManagerSends {
-        match output {
+    fn sends(&mut self, now_ms: u64, output: ManagerOutput) -> Option<ManagerSends> {
+        Some(match output {
+            // nothing is asked of it here
+            ManagerOutput::Task(_) => return None,
             ManagerOutput::Write {
                 write,
                 key,
@@ -132,7 +135,7 @@ impl ManagerDriver {
             ManagerOutput::Ask { question } => ManagerSends::Ask(question),
             ManagerOutput::Event(event) => ManagerSends::Event(event),
             ManagerOutput::Reply { to, answer } => ManagerSends::Reply { to, answer },
-        }
+        })
     }
 
     /// The answer to the start request of this number; none if it was answered before.

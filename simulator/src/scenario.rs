@@ -131,6 +131,7 @@ impl Scenario {
             (Some(policies), None) => contender::read_all(policies)?,
         };
         check_room(&base.cells)?;
+        check_devices(&base)?;
         fill_running(&mut base);
         if base.name.is_empty() {
             base.name = "scenario".into();
@@ -404,6 +405,25 @@ fn check_room(cells: &[Cell]) -> Result<(), ScenarioError> {
                     ),
                 });
             }
+        }
+    }
+    Ok(())
+}
+
+/// And so must the devices of each.
+fn check_devices(base: &OfflineAuction) -> Result<(), ScenarioError> {
+    for cell in &base.cells {
+        let mut left = cell.total.clone();
+        for job in base.running.get(&cell.cell).into_iter().flatten() {
+            let given = left.choose_devices(&job.request);
+            let has = |name: &String| given.as_ref().is_some_and(|given| given.contains_key(name));
+            if let Some(name) = job.request.devices.keys().find(|name| !has(name)) {
+                return Err(ScenarioError::Field {
+                    at: format!("{}.running", cell.cell),
+                    message: format!("{name}: too few devices of the cell have enough free"),
+                });
+            }
+            left.debit(&job.request, given.as_deref());
         }
     }
     Ok(())

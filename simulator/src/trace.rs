@@ -2,34 +2,27 @@
 //! openb traces; [`Columns`] maps others.
 //!
 //! A node becomes a cell: memory and cpu as they are, disk and containers unlimited unless mapped,
-//! its gpus the named resource `gpu_milli`, 1,000 for each. A pod becomes an app of one instance
-//! that lives from `creation_time` to `deletion_time`; it asks for `num_gpu` × `gpu_milli`.
-//! A cell's gpus are one sum: four pods of 0.6 gpu each fit on three gpus here; in reality they
-//! need four.
-//!
-//! `gpu_spec` (models with `|` between them) becomes a stack, because every policy checks stacks:
-//! the request asks for the stack named by the models, and every cell with one of these models
-//! offers it. The decisions of the trace's own scheduler (`pod_phase`, `scheduled_time`, `qos`) are
-//! not read.
+//! its gpus the set of devices `gpu` of its model, of 1,000 each. A pod becomes an app of one instance
+//! that lives from `creation_time` to `deletion_time`; it asks for `num_gpu` devices with `gpu_milli`
+//! of each, of any model that `gpu_spec` names (with `|` between them). The decisions of the trace's
+//! own scheduler (`pod_phase`, `scheduled_time`, `qos`) are not read.
 
 mod columns;
 mod table;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    io::Read,
-    sync::Arc,
-};
+use std::{collections::BTreeSet, io::Read, sync::Arc};
 
-use placement::{Cell, Kind, MAX_AMOUNT, Request, Resources};
+use placement::{Cell, DeviceNeed, DeviceSet, Kind, MAX_AMOUNT, MAX_DEVICES, Request, Resources};
 
 pub use columns::Columns;
 use table::{Row, Table};
 
 use crate::demand::{Demand, DemandAction};
 
-/// The extra resource for gpus, in thousandths of a gpu.
-pub const GPU_MILLI: &str = "gpu_milli";
+/// The set of devices of a cell with gpus.
+pub const GPU: &str = "gpu";
+/// What each gpu has: thousandths of it.
+const EACH: i64 = 1_000;
 /// The most nodes of a trace.
 pub const MAX_NODES: usize = 100_000;
 /// The most pods of a trace.
@@ -113,27 +106,20 @@ pub fn read<N: Read, P: Read>(
     kind: Kind,
 ) -> Result<Trace, TraceError> {
     let mut cells = Vec::new();
-    let mut models = Vec::new();
     let mut names = BTreeSet::new();
     let mut table = Table::open(nodes, &columns.nodes, MAX_NODES)?;
     while let Some(row) = table.next()? {
-        let (mut cell, model) = node(&row)?;
+        let mut cell = node(&row)?;
         unique(&row, "sn", &mut names)?;
         cell.index = u32::try_from(cells.len()).unwrap_or(u32::MAX);
         cells.push(cell);
-        models.push(model);
     }
     let mut work = Vec::new();
-    let mut specs: BTreeMap<String, Vec<String>> = BTreeMap::new();
     names.clear();
     let mut table = Table::open(pods, &columns.pods, MAX_PODS)?;
     while let Some(row) = table.next()? {
         unique(&row, "name", &mut names)?;
-        work.push(pod(&row, kind, &mut specs)?);
-    }
-    for (cell, model) in cells.iter_mut().zip(&models) {
-        let offered = specs.iter().filter(|(_, models)| models.contains(model));
-        cell.attributes_mut().stacks = offered.map(|(stack, _)| stack.clone()).collect();
+        work.push(pod(&row, kind)?);
     }
     work.sort_by_key(|pod| pod.created_ms);
     let first_ms = work.first().map_or(0, |pod| pod.created_ms);
@@ -162,10 +148,8 @@ fn unique(
     Err(row.wrong(field, "each name once"))
 }
 
-/// The cell, and the model of its gpus; empty without one.
-fn node(row: &Row<'_>) -> Result<(Cell, String), TraceError> {
+fn node(row: &Row<'_>) -> Result<Cell, TraceError> {
     let amount = |field, most| row.number(field, most);
-    let gpu_milli = amount("gpu", MAX_AMOUNT / 1000)?.unwrap_or(0) * 1000;
     let mut total = Resources {
         memory_mb: amount("memory_mib", MAX_AMOUNT)?.unwrap_or(0),
         disk_mb: amount("disk_mib", MAX_AMOUNT)?,
@@ -173,14 +157,32 @@ fn node(row: &Row<'_>) -> Result<(Cell, String), TraceError> {
         cpu_millis: amount("cpu_milli", MAX_AMOUNT)?.unwrap_or(0),
         ..Resources::default()
     };
-    if gpu_milli > 0 {
-        total.extra.insert(GPU_MILLI.into(), gpu_milli);
+    if let Some(count) = gpus(row, "gpu")? {
+        let mut set = DeviceSet::new(count, EACH);
+        set.model = models(row, "model")?.into_iter().next();
+        total.devices.insert(GPU.into(), set);
     }
     let mut cell = Cell::new(row.name("sn")?, total);
     if !row.text("zone").is_empty() {
         cell.attributes_mut().zone = row.name("zone")?;
     }
-    Ok((cell, row.text("model").to_owned()))
+    Ok(cell)
+}
+
+/// How many gpus; none if it is 0.
+fn gpus(row: &Row<'_>, field: &'static str) -> Result<Option<u32>, TraceError> {
+    let count = row.number(field, MAX_DEVICES.into())?;
+    Ok(count.and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0))
+}
+
+/// The models that a field names, sorted.
+fn models(row: &Row<'_>, field: &'static str) -> Result<Vec<String>, TraceError> {
+    let models = row.text(field).split('|').map(str::trim);
+    let models: BTreeSet<&str> = models.filter(|model| !model.is_empty()).collect();
+    if models.len() > 64 || models.iter().any(|model| model.len() > 128) {
+        return Err(row.wrong(field, "at most 64 models of at most 128 characters"));
+    }
+    Ok(models.into_iter().map(str::to_owned).collect())
 }
 
 struct Pod {
@@ -189,25 +191,21 @@ struct Pod {
     request: Request,
 }
 
-/// The pod; the set of models that it may use is added to `specs`.
-fn pod(
-    row: &Row<'_>,
-    kind: Kind,
-    specs: &mut BTreeMap<String, Vec<String>>,
-) -> Result<Pod, TraceError> {
+fn pod(row: &Row<'_>, kind: Kind) -> Result<Pod, TraceError> {
     let name = row.name("name")?;
     let amount = |field| row.number(field, MAX_AMOUNT).map(Option::unwrap_or_default);
     let mut request = Request::new(&name, amount("memory_mib")?, amount("disk_mib")?);
     request.id = name;
     request.kind = kind;
     request.cpu_millis = amount("cpu_milli")?;
-    let gpus = row.number("num_gpu", MAX_AMOUNT / 1000)?.unwrap_or(0);
     // a share of each gpu; without the column, all of each
-    let share = row.number("gpu_milli", 1000)?.unwrap_or(1000);
-    if gpus * share > 0 {
-        request.extra.insert(GPU_MILLI.into(), gpus * share);
+    let share = row.number("gpu_milli", EACH)?.unwrap_or(EACH);
+    let models = models(row, "gpu_spec")?;
+    if let Some(count) = gpus(row, "num_gpu")?.filter(|_| share > 0) {
+        let mut need = DeviceNeed::new(count, Some(share));
+        need.models = models;
+        request.devices.insert(GPU.into(), need);
     }
-    request.stack = stack(row, specs)?;
     let created = row.seconds("creation_time")?;
     let Some(created_s) = created else {
         return Err(row.wrong("creation_time", "seconds"));
@@ -222,32 +220,6 @@ fn pod(
         lifetime_ms: deleted_s.map(|deleted_s| millis(deleted_s) - created_ms),
         request,
     })
-}
-
-/// The stack that stands for the models that a pod may use; none when it may use all.
-fn stack(
-    row: &Row<'_>,
-    specs: &mut BTreeMap<String, Vec<String>>,
-) -> Result<Option<String>, TraceError> {
-    let models = row.text("gpu_spec").split('|').map(str::trim);
-    let mut models: Vec<String> = models
-        .filter(|m| !m.is_empty())
-        .map(str::to_owned)
-        .collect();
-    if models.is_empty() {
-        return Ok(None);
-    }
-    models.sort_unstable();
-    models.dedup();
-    let stack = models.join("|");
-    if stack.len() > 256 {
-        return Err(row.wrong("gpu_spec", "models of 256 characters in all"));
-    }
-    specs.entry(stack.clone()).or_insert(models);
-    if specs.len() > 10_000 {
-        return Err(row.wrong("gpu_spec", "at most 10000 different sets of models"));
-    }
-    Ok(Some(stack))
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked before

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use placement::{Cell, Kind, Request, Resources};
+use placement::{Cell, DeviceNeed, DeviceSet, Kind, Request, Resources};
 use proptest::{collection, option, prelude::*, sample};
 
 const APPS: [&str; 6] = ["web", "worker", "cron", "db", "a", "b"];
@@ -24,28 +24,43 @@ fn one_of(words: &'static [&'static str]) -> impl Strategy<Value = String> {
 /// Realistic sizes: a fifth of the cells have no disk or container limit.
 fn total() -> impl Strategy<Value = Resources> {
     let extra = option::weighted(0.2, 1..8_i64);
+    let cards = option::weighted(0.2, 1..=3_u32);
     (
         1..=65_536_i64,
         option::weighted(0.8, 1..=65_536_i64),
         option::weighted(0.8, 1..=250_i64),
         prop_oneof![3 => Just(0_i64), 1 => 1..=64_000_i64],
-        extra,
+        (extra, cards),
     )
         .prop_map(
-            |(memory_mb, disk_mb, containers, cpu_millis, gpu)| Resources {
+            |(memory_mb, disk_mb, containers, cpu_millis, (gpu, cards))| Resources {
                 memory_mb,
                 disk_mb,
                 containers,
                 cpu_millis,
                 extra: gpu.map(|n| ("gpu".to_owned(), n)).into_iter().collect(),
+                devices: cards
+                    .map(|n| ("card".to_owned(), DeviceSet::new(n, 1000)))
+                    .into_iter()
+                    .collect(),
             },
         )
+}
+
+/// The set, with so much free on its first device.
+fn with_free(total: &DeviceSet, first: i64) -> DeviceSet {
+    let mut set = total.clone();
+    if first != total.each {
+        set.free = vec![total.each; total.count as usize];
+        set.free[0] = first;
+    }
+    set
 }
 
 /// What is available of a total: any share of each, down to an overcommitment of 10 %.
 fn available(total: &Resources) -> impl Strategy<Value = Resources> + use<> {
     let total = total.clone();
-    collection::vec(-10..=100_i64, 5).prop_map(move |percent| {
+    collection::vec(-10..=100_i64, 6).prop_map(move |percent| {
         let share = |amount: i64, i: usize| amount * percent[i] / 100;
         Resources {
             memory_mb: share(total.memory_mb, 0),
@@ -56,6 +71,11 @@ fn available(total: &Resources) -> impl Strategy<Value = Resources> + use<> {
                 .extra
                 .iter()
                 .map(|(k, all)| (k.clone(), share(*all, 4)))
+                .collect(),
+            devices: total
+                .devices
+                .iter()
+                .map(|(k, all)| (k.clone(), with_free(all, share(all.each, 5))))
                 .collect(),
         }
     })
@@ -129,6 +149,7 @@ pub fn request() -> impl Strategy<Value = Request> {
         0..=8_192_i64,
         prop_oneof![3 => Just(0_i64), 1 => 1..=4_000_i64],
         option::weighted(0.1, 1..=2_i64),
+        option::weighted(0.1, (1..=2_u32, option::of(1..=1000_i64))),
     );
     let needs = (
         option::weighted(0.3, one_of(&STACKS)),
@@ -141,7 +162,7 @@ pub fn request() -> impl Strategy<Value = Request> {
     (what, size, needs, owner, label, chosen).prop_map(
         |(
             (app, kind, instances),
-            (memory_mb, disk_mb, cpu_millis, gpu),
+            (memory_mb, disk_mb, cpu_millis, gpu, cards),
             needs,
             owner,
             label,
@@ -150,6 +171,10 @@ pub fn request() -> impl Strategy<Value = Request> {
             let mut request = Request::new(app, memory_mb, disk_mb);
             (request.kind, request.instances, request.cpu_millis) = (kind, instances, cpu_millis);
             request.extra = gpu.map(|n| ("gpu".to_owned(), n)).into_iter().collect();
+            request.devices = cards
+                .map(|(count, amount)| ("card".to_owned(), DeviceNeed::new(count, amount)))
+                .into_iter()
+                .collect();
             let (stack, tags, drivers) = needs;
             request.stack = stack;
             request.placement_tags = tags.unwrap_or_default();

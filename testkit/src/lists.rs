@@ -1,6 +1,6 @@
 //! What cells report of their instances, for tests of what is read from it.
 
-use placement::Kind;
+use placement::{DeviceShares, Kind};
 use shared::{
     Incarnation, InstanceId, VERSION,
     wire::{Instance, InstanceState, InstancesAnswer},
@@ -20,6 +20,7 @@ pub fn instance(id: InstanceId, app: &str, index: u32) -> Instance {
         age_ms: 1,
         memory_mb: 16,
         disk_mb: 16,
+        devices: DeviceShares::new(),
         address: None,
         port: None,
         pid: None,

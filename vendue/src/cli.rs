@@ -45,6 +45,8 @@ enum Command {
     Status(commands::status::StatusArgs),
     /// Keep apps running: put them, and list, scale, update or stop them
     App(Box<commands::app::AppArgs>),
+    /// Run tasks that are stored first, each at most once, and show their results
+    Task(Box<commands::task::TaskArgs>),
     /// Wait until all instances of an app run, or its tasks have exited
     Wait(commands::wait::WaitArgs),
     /// List cells; show one, or change its attributes
@@ -241,6 +243,7 @@ impl Command {
             Command::Ps(args) => commands::ps::ps(global, args).await,
             Command::Status(args) => commands::status::status(global, args).await,
             Command::App(args) => args.run(global).await,
+            Command::Task(args) => args.run(global).await,
             Command::Wait(args) => commands::wait::wait(global, args).await,
             Command::Cells(args) => commands::cells::cells(global, args).await,
             Command::Events(args) => commands::events::events(global, args).await,

@@ -28,7 +28,7 @@ use simulator::{scenario::AUCTIONS_2014, shipped};
 
 use crate::{
     cluster::{Cluster, Peer, nats_options, short_name},
-    commands::{condition, instances},
+    commands::{condition, instances, task},
     context::{Format, Global},
 };
 
@@ -97,6 +97,7 @@ fn completer(arg: &Arg) -> Option<ArgValueCompleter> {
         "N:like=CELL" => ArgValueCompleter::new(cells_alike),
         "ZONE" => ArgValueCompleter::new(zones),
         "APP" => ArgValueCompleter::new(apps),
+        "TASK" => ArgValueCompleter::new(tasks),
         "APP|CELL" => ArgValueCompleter::new(apps_and_cells),
         "NAME|FILE" if arg.get_id() == "policy" => ArgValueCompleter::new(policies),
         "SCENARIO" => ArgValueCompleter::new(scenarios),
@@ -204,6 +205,12 @@ fn apps(typed: &OsStr) -> Vec<CompletionCandidate> {
     let names = known.unwrap_or_default().into_iter();
     let names = names.map(|name| (name, String::new()));
     matching(names.collect(), typed)
+}
+
+fn tasks(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let ids = asking(|cluster| async move { Some(task::ids(&cluster).await) });
+    let ids = ids.unwrap_or_default().into_iter();
+    matching(ids.map(|id| (id, String::new())).collect(), typed)
 }
 
 fn apps_and_cells(typed: &OsStr) -> Vec<CompletionCandidate> {

@@ -1,6 +1,6 @@
 //! The cluster's instances on a DEA, as the cluster is told of them.
 
-use placement::Kind;
+use placement::{DeviceShares, Kind};
 use shared::{
     AuctionId, InstanceId, RequestId,
     wire::{Event, EventInstance, Instance, InstanceState, Work, instance_id},
@@ -87,6 +87,7 @@ impl Held {
                 age_ms: 0,
                 memory_mb: 0,
                 disk_mb: 0,
+                devices: DeviceShares::new(),
                 address: None,
                 port: None,
                 pid: None,

@@ -21,6 +21,9 @@ use shared::{
 /// The most cells of which one program makes DEAs.
 pub const MAX_OUT_CELLS: usize = 1_000;
 
+/// The longest name: the requests of what is started begin with it.
+const MAX_NAME: usize = 80;
+
 /// How cells are made DEAs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeaOutConfig {
@@ -51,6 +54,10 @@ impl DeaOutConfig {
     /// Rejects bad names, no cells or too many, and intervals under 100 ms.
     pub fn check(&self) -> Result<(), Invalid> {
         check_name("name", &self.name)?;
+        if self.name.len() > MAX_NAME {
+            let expected = format!("at most {MAX_NAME} characters");
+            return Err(Invalid::new("name", self.name.len(), expected));
+        }
         let distinct: BTreeSet<&String> = self.cells.iter().collect();
         if !(1..=MAX_OUT_CELLS).contains(&self.cells.len()) || distinct.len() < self.cells.len() {
             let expected = format!("1 to {MAX_OUT_CELLS} different cells");

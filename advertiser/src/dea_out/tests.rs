@@ -342,6 +342,8 @@ fn at_the_end_everything_is_stopped() {
 
 #[test]
 fn bad_settings_are_refused() {
+    let long = DeaOutConfig::new(&"x".repeat(81), vec!["a".into()]);
+    assert_eq!(long.check().unwrap_err().field, "name");
     let cells = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     for (names, ms, field) in [
         (&[][..], 5_000, "cells"),

@@ -13,7 +13,7 @@ impl Feed {
     /// An instance is being sent to a cell.
     pub fn debit(&mut self, cell: &str, debit: Debit) {
         if let Some(known) = self.cells.get_mut(cell) {
-            self.pool.debit(cell, &debit.job);
+            self.pool.debit(cell, &debit.job, debit.devices.as_deref());
             known.debits.push(debit);
         }
     }
@@ -67,8 +67,8 @@ impl Feed {
         }
         let later = known.debits.iter();
         for debit in later.filter(|d| d.answered_seq.is_none_or(|seq| seq > answer.seq)) {
-            cell.available.debit(&debit.job.request);
             let request = &debit.job.request;
+            cell.available.debit(request, debit.devices.as_deref());
             if let Some(count) = answer.apps.get(&request.app)
                 && request.kind == Kind::Lrp
             {
@@ -99,7 +99,7 @@ impl Feed {
         if let Some(cell) = self.pool.get(name) {
             let mut cell = cell.clone();
             for debit in removed {
-                cell.credit(&debit.job.request);
+                cell.credit(&debit.job.request, debit.devices.as_deref());
             }
             self.pool.put(cell);
         }

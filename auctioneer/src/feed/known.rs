@@ -1,6 +1,6 @@
 //! What is known of one cell beside its resources.
 
-use placement::Job;
+use placement::{DeviceShares, Job};
 use shared::{Incarnation, InstanceId, clock::CellTime, wire::Envelope};
 
 /// One cell as it is known.
@@ -43,6 +43,8 @@ pub struct Debit {
     pub instance: InstanceId,
     /// What was debited.
     pub job: Job,
+    /// With these devices.
+    pub devices: Option<Box<DeviceShares>>,
     /// The cell's version in its answer: reports of that version or later show it.
     pub answered_seq: Option<u64>,
     /// On the cell's clock; later the cell refuses the start.

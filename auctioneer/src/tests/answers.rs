@@ -72,7 +72,7 @@ fn believed_is_left_out_after_two_changed_refusals() {
     // another auctioneer places one of the app each time, just before
     for (auction, believed) in [(1, Some(0)), (2, Some(1)), (3, None)] {
         let other = request("x", "web", 100, 1);
-        world.cell("c1").cell.debit(&other);
+        world.cell("c1").cell.debit(&other, None);
         world.cell("c1").seq += 1;
         let sent = world.sent();
         assert_eq!(

@@ -73,6 +73,7 @@ impl Bench {
                     request: Arc::new(Request::new("app", memory_mb, 1)),
                     index: 0,
                 },
+                devices: None,
                 answered_seq: None,
                 expires_ms,
             },

@@ -179,7 +179,7 @@ impl Fleet {
                 let work = request("x", &format!("app{app}"), 100, 1);
                 let cell = self.world.cell(CELLS[*cell]);
                 if cell.cell.available.fits(&work) {
-                    cell.cell.debit(&work);
+                    cell.cell.debit(&work, None);
                     cell.seq += 1;
                 }
             }

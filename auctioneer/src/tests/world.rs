@@ -87,7 +87,7 @@ impl TestCell {
             } else if work.believed.is_some_and(|believed| here > believed) {
                 Some("changed".to_owned())
             } else if self.cell.available.fits(&request) {
-                self.cell.debit(&request);
+                self.cell.debit(&request, None);
                 self.recent.insert(work.instance);
                 self.seq += 1;
                 None

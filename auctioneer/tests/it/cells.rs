@@ -261,7 +261,7 @@ impl State {
         if !self.cell.available.fits(&request) {
             return Some("insufficient resources: memory".into());
         }
-        self.cell.debit(&request);
+        self.cell.debit(&request, None);
         self.seq += 1;
         self.recent.push(work.instance);
         if self.recent.len() > 64 {

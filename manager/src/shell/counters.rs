@@ -46,12 +46,16 @@ impl Drops {
 pub(super) fn figures(shell: &Shell, machine: &Manager) -> Value {
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let drops = &shell.drops;
+    let [tasks, open_tasks, waiting_tasks] = machine.task_counts();
     let mut figures = serde_json::to_value(machine.counters()).unwrap_or_default();
     let own = json!({
         "acting": u8::from(machine.is_acting()),
         "apps": machine.count(),
         "instances": machine.instances(),
         "orphans": machine.orphans(),
+        "tasks": tasks,
+        "open_tasks": open_tasks,
+        "waiting_tasks": waiting_tasks,
         "failed_writes": read(&drops.failed_writes),
         "dropped_malformed": read(&drops.malformed),
         "dropped_wrong_subject": read(&drops.wrong_subject),

@@ -4,19 +4,22 @@ use std::collections::HashMap;
 
 use shared::{
     VERSION,
-    wire::{AppChanged, AppImportResult, AppImported, AppList, AppListed, WireError, to_bytes},
+    wire::{
+        AppChanged, AppImportResult, AppImported, AppList, AppListed, TaskList, TaskListed,
+        TaskStored, WireError, code, to_bytes,
+    },
 };
 
 use super::{
     Shell,
     requests::{ImportedApp, Wanted, read},
     service::{Asked, ReplyTo},
-    views::View,
+    views::{TaskView, View},
 };
 use crate::{
     commands::{no_such_app, unavailable},
     ids::CommandKey,
-    io::{AppAnswer, AppCommand, ManagerInput},
+    io::{AppAnswer, AppCommand, ManagerInput, TaskAnswer, TaskCommand, TaskInput},
     manager::Manager,
 };
 
@@ -37,6 +40,7 @@ enum Waiting {
         at: usize,
         then: Vec<AppCommand>,
     },
+    Task(ReplyTo),
 }
 
 /// An import of which some is not answered yet.
@@ -60,6 +64,8 @@ pub(super) enum Ready {
     Answer(ReplyTo, Result<bytes::Bytes, WireError>),
     /// What may have to be read from the bucket.
     View(Box<View>),
+    /// A stored request, whose output may have to be read from the bucket.
+    TaskView(Box<TaskView>),
 }
 
 impl Desk {
@@ -73,7 +79,7 @@ impl Desk {
     ) -> Option<Ready> {
         let max_payload = shell.max_payload();
         let (app, to) = (asked.app, asked.to);
-        match read(asked.verb, &asked.body, max_payload) {
+        match read(asked.verb, &app, &asked.body, max_payload) {
             Err(error) => Some(Ready::Answer(to, Err(error))),
             Ok(Wanted::Command(command)) => {
                 let dry_run = matches!(command, AppCommand::Try(_));
@@ -83,10 +89,30 @@ impl Desk {
                 None
             }
             Ok(Wanted::Import(apps)) => self.import(shell, apps, to, inputs),
+            Ok(Wanted::Task(command)) => {
+                inputs.push(self.task_command(to, app, command));
+                None
+            }
             Ok(_) if !machine.is_ready() => Some(Ready::Answer(to, Err(unavailable()))),
             Ok(Wanted::List(list)) => {
                 let page = page(shell, machine, &list, max_payload);
                 Some(Ready::Answer(to, Ok(to_bytes(&page))))
+            }
+            Ok(Wanted::TaskList(list)) => {
+                let page = task_page(shell, machine, &list, max_payload);
+                Some(Ready::Answer(to, Ok(to_bytes(&page))))
+            }
+            Ok(Wanted::TaskLook { output }) => {
+                let Some(task) = machine.task(&app) else {
+                    return Some(Ready::Answer(to, Err(no_such_task(&app))));
+                };
+                let view = TaskView {
+                    to,
+                    output: output && task.state.is_over(),
+                    acting: machine.is_acting(),
+                    task,
+                };
+                Some(Ready::TaskView(Box::new(view)))
             }
             Ok(Wanted::Look(look)) => {
                 let found = machine.record(&app).zip(machine.status(&app));
@@ -111,6 +137,39 @@ impl Desk {
         let to = CommandKey(self.last);
         self.waiting.insert(to, waiting);
         ManagerInput::Command { to, app, command }
+    }
+
+    fn task_command(&mut self, to: ReplyTo, id: String, command: TaskCommand) -> ManagerInput {
+        self.last += 1;
+        let key = CommandKey(self.last);
+        self.waiting.insert(key, Waiting::Task(to));
+        let id = match &command {
+            TaskCommand::Submit(definition) => definition.request.id.clone(),
+            TaskCommand::Cancel => id,
+        };
+        let to = key;
+        ManagerInput::Task(TaskInput::Command { to, id, command })
+    }
+
+    /// The machine has answered a command about a stored request.
+    pub(super) fn task_answered(
+        &mut self,
+        shell: &Shell,
+        key: CommandKey,
+        answer: Result<Box<TaskAnswer>, WireError>,
+    ) -> Option<Ready> {
+        let Waiting::Task(to) = self.waiting.remove(&key)? else {
+            return None;
+        };
+        let answer = answer.map(|answer| {
+            to_bytes(&TaskStored {
+                v: VERSION,
+                manager: shell.name.to_string(),
+                changed: answer.changed,
+                task: answer.status,
+            })
+        });
+        Some(Ready::Answer(to, answer))
     }
 
     fn import(
@@ -163,6 +222,8 @@ impl Desk {
         inputs: &mut Vec<ManagerInput>,
     ) -> Option<Ready> {
         match self.waiting.remove(&key)? {
+            // answered by another function
+            Waiting::Task(_) => None,
             Waiting::Change { app, dry_run, to } => {
                 let answer = answer.map(|answer| {
                     to_bytes(&AppChanged {
@@ -221,6 +282,51 @@ fn imported(shell: &Shell, import: Import) -> Ready {
         apps: import.results,
     };
     Ready::Answer(import.to, Ok(to_bytes(&answer)))
+}
+
+fn no_such_task(id: &str) -> WireError {
+    let message = format!(
+        "no stored request has the id {:?}; results are kept for an hour",
+        placement::cut(id)
+    );
+    WireError::new(code::NOT_FOUND, message)
+}
+
+/// A page of the stored requests: no more than fit into a message.
+fn task_page(shell: &Shell, machine: &Manager, list: &TaskList, max_payload: usize) -> TaskListed {
+    let limit = list.limit.unwrap_or(MAX_PAGE).min(MAX_PAGE);
+    let mut room = max_payload.saturating_sub(ENVELOPE);
+    let [total, ..] = machine.task_counts();
+    let mut page = TaskListed {
+        v: VERSION,
+        manager: shell.name.to_string(),
+        acting: machine.is_acting(),
+        total,
+        tasks: Vec::new(),
+        next: None,
+    };
+    let after = list.after.as_deref().unwrap_or_default();
+    let named: Vec<_> = list.ids.iter().filter(|id| id.as_str() > after).collect();
+    let named = named.into_iter().filter_map(|id| machine.task(id));
+    let all = machine.tasks_after(after);
+    let found: Box<dyn Iterator<Item = _>> = if list.ids.is_empty() {
+        Box::new(all)
+    } else {
+        let mut named: Vec<_> = named.collect();
+        named.sort_by(|a, b| a.id.cmp(&b.id));
+        Box::new(named.into_iter())
+    };
+    let of_app = |app: &str| list.app.as_deref().is_none_or(|wanted| wanted == app);
+    for status in found.filter(|status| of_app(&status.app)) {
+        let bytes = to_bytes(&status).len() + 1;
+        if page.tasks.len() >= limit || (bytes > room && !page.tasks.is_empty()) {
+            page.next = page.tasks.last().map(|last| last.id.clone());
+            break;
+        }
+        room = room.saturating_sub(bytes);
+        page.tasks.push(status);
+    }
+    page
 }
 
 /// A page of the apps: no more than fit into a message.

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{Arc, PoisonError, atomic::Ordering},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use bytes::Bytes;
@@ -21,10 +21,11 @@ use super::{
     Counted, ManagerError, Shell, counters,
     desk::{Desk, Ready},
     service::{Asked, ReplyTo, RequestService},
+    store::StoreError,
 };
 use crate::{
     ids::WriteId,
-    io::{ManagerInput, ManagerOutput, WriteResult},
+    io::{ManagerInput, ManagerOutput, TaskInput, TaskOutput, WriteResult},
     manager::Manager,
     stored::StoredKey,
 };
@@ -50,12 +51,31 @@ pub(super) struct Owner {
     shown: mpsc::Receiver<ManagerInput>,
     asked: mpsc::Receiver<Asked>,
     desk: Desk,
-    writes: JoinSet<(WriteId, WriteResult)>,
+    /// Each ends with what the machine is told of it.
+    writes: JoinSet<ManagerInput>,
     permits: Arc<Semaphore>,
     answers: JoinSet<()>,
     /// Messages that the client had dropped at the last step.
     dropped: u64,
     acting: bool,
+}
+
+impl Shell {
+    /// What came of a write; one that failed is counted.
+    fn result_of(
+        &self,
+        stored: Result<WriteResult, StoreError>,
+        key: &impl std::fmt::Display,
+    ) -> WriteResult {
+        stored.unwrap_or_else(|error| {
+            self.drops.failed_writes.fetch_add(1, Ordering::Relaxed);
+            let (logged, left_out) = self.write_lines.next(Instant::now());
+            if logged {
+                tracing::warn!(%key, %error, left_out, "a write failed");
+            }
+            WriteResult::Failed
+        })
+    }
 }
 
 impl Owner {
@@ -95,6 +115,7 @@ impl Owner {
         let mut inputs = Vec::with_capacity(AT_ONCE);
         let (mut shown, mut heard) = (Vec::new(), Vec::new());
         let mut service = None;
+        inputs.push(time_of_day());
         loop {
             if service.is_none() && self.machine.is_ready() {
                 let open = RequestService::open(&self.shell, &requests, &mut tasks);
@@ -116,12 +137,15 @@ impl Owner {
                         inputs.push(ManagerInput::Interrupted);
                     }
                 }
-                Some(ended) = self.writes.join_next() => inputs.extend(written(ended)),
+                Some(ended) = self.writes.join_next() => inputs.extend(ended.ok()),
                 _ = self.shown.recv_many(&mut shown, AT_ONCE) => {}
                 Some(asked) = self.asked.recv() => self.take(asked, &mut inputs),
                 _ = self.heard.recv_many(&mut heard, AT_ONCE) => {}
                 Some(_) = self.answers.join_next() => continue,
-                _ = figures.tick() => self.tell_figures(),
+                _ = figures.tick() => {
+                    self.tell_figures();
+                    inputs.push(time_of_day());
+                }
                 () = sleep_until(wake) => {}
                 Some(ended) = tasks.join_next() => {
                     tracing::debug!(?ended, "a task of the manager ended");
@@ -154,6 +178,13 @@ impl Owner {
         match ready {
             None => {}
             Some(Ready::Answer(to, answer)) => self.answer(to, answer),
+            Some(Ready::TaskView(view)) => {
+                let shell = self.shell.clone();
+                self.answers.spawn(async move {
+                    let body = view.body(&shell).await;
+                    shell.answer(view.to, body).await;
+                });
+            }
             Some(Ready::View(view)) => {
                 let shell = self.shell.clone();
                 self.answers.spawn(async move {
@@ -211,6 +242,7 @@ impl Owner {
                     let ready = self.desk.answered(&self.shell, to, answer, inputs);
                     self.ready(ready);
                 }
+                ManagerOutput::Task(output) => self.carry_out_task(*output),
                 other => others.push(other),
             }
         }
@@ -231,19 +263,35 @@ impl Owner {
                 StoredKey::Lease => None,
                 _ => permits.acquire_owned().await.ok(),
             };
-            let result = match shell.store.write(&key, value, expected).await {
-                Ok(result) => result,
-                Err(error) => {
-                    shell.drops.failed_writes.fetch_add(1, Ordering::Relaxed);
-                    let (logged, left_out) = shell.write_lines.next(Instant::now());
-                    if logged {
-                        tracing::warn!(%key, %error, left_out, "a write failed");
-                    }
-                    WriteResult::Failed
-                }
-            };
-            (write, result)
+            let stored = shell.store.write(&key, value, expected).await;
+            let result = shell.result_of(stored, &key);
+            ManagerInput::WriteEnded { write, result }
         });
+    }
+
+    fn carry_out_task(&mut self, output: TaskOutput) {
+        match output {
+            TaskOutput::Reply { to, answer } => {
+                let ready = self.desk.task_answered(&self.shell, to, answer);
+                self.ready(ready);
+            }
+            TaskOutput::Write {
+                write,
+                id,
+                value,
+                expected,
+                ttl,
+            } => {
+                let shell = self.shell.clone();
+                let permits = Arc::clone(&self.permits);
+                self.writes.spawn(async move {
+                    let _permit = permits.acquire_owned().await.ok();
+                    let stored = shell.store.write_task(&id, value, expected, ttl).await;
+                    let result = shell.result_of(stored, &id);
+                    ManagerInput::Task(TaskInput::Written { write, result })
+                });
+            }
+        }
     }
 
     fn log_acting(&mut self) {
@@ -275,7 +323,7 @@ impl Owner {
             loop {
                 self.step(&mut inputs).await;
                 match self.writes.join_next().await {
-                    Some(ended) => inputs.extend(written(ended)),
+                    Some(ended) => inputs.extend(ended.ok()),
                     None => break,
                 }
             }
@@ -288,7 +336,9 @@ impl Owner {
     }
 }
 
-fn written(ended: Result<(WriteId, WriteResult), tokio::task::JoinError>) -> Option<ManagerInput> {
-    let (write, result) = ended.ok()?;
-    Some(ManagerInput::WriteEnded { write, result })
+/// It may be set at any time, so the machine is told once a second.
+fn time_of_day() -> ManagerInput {
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let unix_ms = since_1970.map_or(0, shared::clock::millis);
+    ManagerInput::Task(TaskInput::Time { unix_ms })
 }

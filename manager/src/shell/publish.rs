@@ -78,7 +78,9 @@ impl Shell {
                 in_time(client.publish(subject, to_bytes(&*event))).await
             }
             // the owner of the machine takes these
-            ManagerOutput::Write { .. } | ManagerOutput::Reply { .. } => Ok(()),
+            ManagerOutput::Write { .. } | ManagerOutput::Reply { .. } | ManagerOutput::Task(_) => {
+                Ok(())
+            }
         }
     }
 
@@ -96,7 +98,7 @@ impl Shell {
         }
         let (kind, reason) = (&event.kind, event.reason.as_deref());
         let about = event.about();
-        if kind == kind::ROLLOUT_DONE {
+        if [kind::ROLLOUT_DONE, kind::TASK_ENDED].contains(&kind.as_str()) {
             tracing::info!(about, reason, left_out, "{kind}");
         } else {
             tracing::warn!(about, reason, left_out, "{kind}");

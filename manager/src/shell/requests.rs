@@ -3,14 +3,20 @@
 use placement::Invalid;
 use serde_json::Value;
 use shared::wire::{
-    AppAction, AppExport, AppImport, AppList, AppLook, AppPut, AppRestart, AppScale, WireError,
-    check_version, parse_strict, read_nothing,
+    AppAction, AppExport, AppImport, AppList, AppLook, AppPut, AppRestart, AppScale, TaskList,
+    WireError, check_version, code, parse_strict, read_nothing,
 };
 
-use crate::{definition::AppDefinition, io::AppCommand};
+use crate::{
+    definition::AppDefinition,
+    io::{AppCommand, TaskCommand},
+    tasks::{Submitted, TaskDefinition},
+};
 
 /// Apps of one import.
 pub(super) const MAX_IMPORT: usize = 1_000;
+/// Ids in one question for stored requests.
+const MAX_TASK_IDS: usize = 1_000;
 
 /// The token of the subject that says what is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,10 +35,16 @@ pub(super) enum Verb {
     Export,
     List,
     Import,
+    Submit,
+    TaskRun,
+    TaskShow,
+    TaskResult,
+    TaskCancel,
+    TaskList,
 }
 
 impl Verb {
-    pub(super) const ALL: [Self; 14] = [
+    pub(super) const ALL: [Self; 20] = [
         Self::Put,
         Self::Scale,
         Self::Stop,
@@ -47,6 +59,12 @@ impl Verb {
         Self::Export,
         Self::List,
         Self::Import,
+        Self::Submit,
+        Self::TaskRun,
+        Self::TaskShow,
+        Self::TaskResult,
+        Self::TaskCancel,
+        Self::TaskList,
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -65,6 +83,12 @@ impl Verb {
             Self::Export => "export",
             Self::List => "list",
             Self::Import => "import",
+            Self::Submit => "submit",
+            Self::TaskRun => "task-run",
+            Self::TaskShow => "task-show",
+            Self::TaskResult => "task-result",
+            Self::TaskCancel => "task-cancel",
+            Self::TaskList => "task-list",
         }
     }
 }
@@ -76,6 +100,12 @@ pub(super) enum Wanted {
     Look(Look),
     List(AppList),
     Import(Vec<ImportedApp>),
+    Task(TaskCommand),
+    /// The state of a stored request; with its output or without.
+    TaskLook {
+        output: bool,
+    },
+    TaskList(TaskList),
 }
 
 /// What is asked about one app; the version that is wanted where none is named.
@@ -94,10 +124,27 @@ pub(super) struct ImportedApp {
     pub(super) commands: Result<Vec<AppCommand>, WireError>,
 }
 
-/// Reads the body of a request.
-pub(super) fn read(verb: Verb, body: &[u8], max_payload: usize) -> Result<Wanted, WireError> {
+/// Reads the body of a request; `id` is what its subject names.
+pub(super) fn read(
+    verb: Verb,
+    id: &str,
+    body: &[u8],
+    max_payload: usize,
+) -> Result<Wanted, WireError> {
     check_version(body)?;
     Ok(match verb {
+        Verb::Submit => submitted(body, Submitted::Any, max_payload)?,
+        Verb::TaskRun => submitted(body, Submitted::Task(id), max_payload)?,
+        Verb::TaskShow | Verb::TaskResult => {
+            read_nothing(body)?;
+            let output = verb == Verb::TaskResult;
+            Wanted::TaskLook { output }
+        }
+        Verb::TaskCancel => {
+            let AppAction { .. } = parse_strict(body, "no field but v")?;
+            Wanted::Task(TaskCommand::Cancel)
+        }
+        Verb::TaskList => Wanted::TaskList(task_list(body)?),
         Verb::Put => Wanted::Command(put(body, max_payload)?),
         Verb::Scale => {
             let scale: AppScale = parse_strict(body, "instances")?;
@@ -146,6 +193,35 @@ fn list(body: &[u8]) -> Result<AppList, WireError> {
     let list: AppList = parse_strict(body, "after or limit")?;
     if list.limit == Some(0) {
         return Err(Invalid::new("limit", 0, "a number from 1").into());
+    }
+    Ok(list)
+}
+
+/// The stored value also holds what came of it.
+fn submitted(body: &[u8], what: Submitted<'_>, max_payload: usize) -> Result<Wanted, WireError> {
+    let most = max_payload * 2 / 5;
+    if body.len() > most {
+        let bytes = body.len();
+        let message = format!(
+            "a request of {bytes} bytes; expected at most {most} with this server's max_payload"
+        );
+        return Err(WireError::new(code::INVALID_REQUEST, message));
+    }
+    let definition = Box::new(TaskDefinition::read(body, what)?);
+    Ok(Wanted::Task(TaskCommand::Submit(definition)))
+}
+
+fn task_list(body: &[u8]) -> Result<TaskList, WireError> {
+    if body.is_empty() {
+        return Ok(TaskList::default());
+    }
+    let list: TaskList = parse_strict(body, "app, ids, after or limit")?;
+    if list.limit == Some(0) {
+        return Err(Invalid::new("limit", 0, "a number from 1").into());
+    }
+    if list.ids.len() > MAX_TASK_IDS {
+        let expected = format!("at most {MAX_TASK_IDS}");
+        return Err(Invalid::new("ids", list.ids.len(), expected).into());
     }
     Ok(list)
 }
@@ -232,7 +308,7 @@ mod tests {
     const MAX: usize = 1 << 20;
 
     fn error(verb: Verb, body: &str) -> (String, String) {
-        let error = read(verb, body.as_bytes(), MAX).unwrap_err();
+        let error = read(verb, "x", body.as_bytes(), MAX).unwrap_err();
         (error.field.unwrap_or_default(), error.message)
     }
 
@@ -249,13 +325,18 @@ mod tests {
             Verb::Pause,
             Verb::Resume,
             Verb::Import,
+            Verb::Submit,
+            Verb::TaskRun,
+            Verb::TaskCancel,
         ];
         for verb in changing {
-            assert!(read(verb, b"", MAX).is_err(), "{verb:?}");
+            assert!(read(verb, "x", b"", MAX).is_err(), "{verb:?}");
         }
-        for verb in [Verb::Show, Verb::History, Verb::Export, Verb::List] {
-            assert!(read(verb, b"", MAX).is_ok(), "{verb:?}");
-            assert!(read(verb, b"{}", MAX).is_ok(), "{verb:?}");
+        for verb in Verb::ALL {
+            if !changing.contains(&verb) {
+                assert!(read(verb, "x", b"", MAX).is_ok(), "{verb:?}");
+                assert!(read(verb, "x", b"{}", MAX).is_ok(), "{verb:?}");
+            }
         }
         for verb in Verb::ALL {
             let (field, message) = error(verb, r#"{"v":2,"x":1}"#);
@@ -264,7 +345,7 @@ mod tests {
             let own = ["force", "definition", "instances", "apps"];
             assert!(own.contains(&field.as_str()), "{verb:?} {field}");
         }
-        assert!(read(Verb::Stop, br#"{"v":1}"#, MAX).is_ok());
+        assert!(read(Verb::Stop, "x", br#"{"v":1}"#, MAX).is_ok());
     }
 
     #[test]
@@ -272,7 +353,7 @@ mod tests {
         let put = r#"{"v":1,"definition":{"app":"web","memory_mb":-1,"disk_mb":1,"run":{"command":["x"]}}}"#;
         assert_eq!(error(Verb::Put, put).0, "memory_mb");
         assert_eq!(error(Verb::Put, r#"{"definition":[1]}"#).0, "definition");
-        let small = read(Verb::Put, put.as_bytes(), 100).unwrap_err();
+        let small = read(Verb::Put, "x", put.as_bytes(), 100).unwrap_err();
         assert!(small.message.contains("max_payload"), "{small}");
         assert_eq!(error(Verb::List, r#"{"limit":0}"#).0, "limit");
     }
@@ -283,14 +364,14 @@ mod tests {
         let body = format!(
             r#"{{"v":1,"apps":[{{"definition":{good},"stopped":true}},{{"definition":{{"app":"db"}}}}]}}"#
         );
-        let Wanted::Import(apps) = read(Verb::Import, body.as_bytes(), MAX).unwrap() else {
+        let Wanted::Import(apps) = read(Verb::Import, "x", body.as_bytes(), MAX).unwrap() else {
             panic!("no import");
         };
         assert_eq!((apps[0].app.as_str(), apps[1].app.as_str()), ("web", "db"));
         assert_eq!(apps[0].commands.as_ref().unwrap().len(), 2);
         assert!(apps[1].commands.is_err());
         let body = format!(r#"{{"v":1,"restore":true,"apps":[{{"definition":{good}}}]}}"#);
-        let Wanted::Import(apps) = read(Verb::Import, body.as_bytes(), MAX).unwrap() else {
+        let Wanted::Import(apps) = read(Verb::Import, "x", body.as_bytes(), MAX).unwrap() else {
             panic!("no import");
         };
         let error = apps[0].commands.as_ref().unwrap_err();

@@ -19,7 +19,7 @@ use super::{Counted, ManagerError, Shell, requests::Verb};
 /// A request that came in.
 pub(super) struct Asked {
     pub(super) verb: Verb,
-    /// The app in the subject; empty where it names none.
+    /// The app or the id in the subject; empty where it names none.
     pub(super) app: String,
     pub(super) body: bytes::Bytes,
     pub(super) to: ReplyTo,
@@ -81,6 +81,12 @@ impl RequestService {
             let subject = match verb {
                 Verb::List => shell.subjects.app_list(),
                 Verb::Import => shell.subjects.app_import(),
+                Verb::Submit => shell.subjects.app_submit(),
+                Verb::TaskList => shell.subjects.task_list(),
+                Verb::TaskRun | Verb::TaskShow | Verb::TaskResult | Verb::TaskCancel => {
+                    let verb = name.trim_start_matches("task-");
+                    shell.subjects.task(verb, "*")
+                }
                 _ => shell.subjects.app(name, "*"),
             };
             let endpoint = service.endpoint_builder().name(name);
@@ -104,7 +110,9 @@ impl RequestService {
 /// Hands the requests of one endpoint to the owner of the machine.
 async fn take(shell: Shell, mut endpoint: Endpoint, verb: Verb, asked: mpsc::Sender<Asked>) {
     while let Some(request) = endpoint.next().await {
-        let app = shell.subjects.app_of(&request.message.subject);
+        let subject = request.message.subject.as_str();
+        let app = shell.subjects.app_of(subject);
+        let app = app.or_else(|| shell.subjects.task_of(subject));
         let app = app.map(|(_, app)| app.to_owned()).unwrap_or_default();
         let body = request.message.payload.clone();
         let to = ReplyTo::of(&shell, request);

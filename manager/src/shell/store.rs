@@ -1,4 +1,4 @@
-//! The two buckets in JetStream: one with the apps, one with the lease. Both are streams as every client of the key-value
+//! The buckets in JetStream: one with the apps, one with stored requests, one with the lease. All are streams as every client of the key-value
 //! store knows them, with history 1 and without direct reads: those may be answered by a server that is behind.
 
 use std::{error::Error, time::Duration};
@@ -14,12 +14,14 @@ use async_nats::{
 };
 use bytes::Bytes;
 use placement::Invalid;
+use shared::Subjects;
 use tokio::time::timeout;
 
 use super::ManagerError;
 use crate::{
     io::WriteResult,
     stored::{HistoryRecord, StoredKey, read_stored},
+    tasks::TaskRecord,
 };
 
 /// How long the server has to answer.
@@ -43,7 +45,8 @@ const NOT_ENABLED: [u64; 2] = [10_039, 10_076];
 /// What the buckets are called and how they are made.
 #[derive(Clone, Debug)]
 pub struct BucketConfig {
-    /// The bucket of the apps; that of the lease has `-lease` behind it.
+    /// The bucket of the apps; that of the lease has `-lease` behind it. That of stored requests has `-tasks` there,
+    /// in place of `-apps` if that is how this one ends.
     pub name: String,
     /// Number of replicas of each: 1, 3 or 5. Only used when they are created.
     pub replicas: usize,
@@ -60,18 +63,24 @@ impl BucketConfig {
     }
 }
 
-/// Access to both buckets.
+/// Access to the buckets.
 #[derive(Clone, Debug)]
 pub(super) struct Store {
     pub(super) context: Context,
     config: BucketConfig,
 }
 
-/// Which of the two.
+/// Which of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bucket {
     Apps,
+    Tasks,
     Lease,
+}
+
+impl Bucket {
+    /// All of them.
+    pub(super) const ALL: [Self; 3] = [Self::Apps, Self::Tasks, Self::Lease];
 }
 
 impl Store {
@@ -86,6 +95,7 @@ impl Store {
     pub(super) fn bucket_name(&self, bucket: Bucket) -> String {
         match bucket {
             Bucket::Apps => self.config.name.clone(),
+            Bucket::Tasks => Subjects::tasks_bucket(&self.config.name),
             Bucket::Lease => format!("{}-lease", self.config.name),
         }
     }
@@ -168,6 +178,38 @@ impl Store {
         if let Some(expected) = expected {
             message = message.expected_last_subject_sequence(expected);
         }
+        self.publish(bucket, subject, message, wait).await
+    }
+
+    /// Stores a request under its id, or deletes it, if the key still has the expected revision; 0 = there is none.
+    pub(super) async fn write_task(
+        &self,
+        id: &str,
+        value: Option<Bytes>,
+        expected: u64,
+        ttl: Option<Duration>,
+    ) -> Result<WriteResult, StoreError> {
+        let bucket = Bucket::Tasks;
+        let subject = format!("{}{id}", self.prefix(bucket));
+        let mut message = PublishMessage::build().expected_stream(self.stream(bucket));
+        message = match value {
+            Some(value) => message.payload(value),
+            None => message.header("KV-Operation", "DEL"),
+        };
+        if let Some(ttl) = ttl {
+            message = message.ttl(ttl);
+        }
+        let message = message.expected_last_subject_sequence(expected);
+        self.publish(bucket, subject, message, WRITE).await
+    }
+
+    async fn publish(
+        &self,
+        bucket: Bucket,
+        subject: String,
+        message: PublishMessage,
+        wait: Duration,
+    ) -> Result<WriteResult, StoreError> {
         let write = async { self.context.send_publish(subject, message).await?.await };
         match timeout(wait, write).await {
             Ok(Ok(ack)) => Ok(WriteResult::Written(ack.sequence)),
@@ -182,7 +224,18 @@ impl Store {
         &self,
         key: &StoredKey,
     ) -> Result<Option<(HistoryRecord, String)>, StoreError> {
-        let bucket = Bucket::Apps;
+        let read = self.read(Bucket::Apps, &key.to_string()).await?;
+        Ok(read.and_then(|(value, time)| Some((read_stored(&value).ok()?, time))))
+    }
+
+    /// Reads a stored request.
+    pub(super) async fn task(&self, id: &str) -> Result<Option<TaskRecord>, StoreError> {
+        let read = self.read(Bucket::Tasks, id).await?;
+        Ok(read.and_then(|(value, _)| read_stored(&value).ok()))
+    }
+
+    /// Reads a value, and when it was stored.
+    async fn read(&self, bucket: Bucket, key: &str) -> Result<Option<(Bytes, String)>, StoreError> {
         let failed = |error: &dyn Error| StoreError::because("reading", bucket, error);
         let stream = self.context.get_stream_no_info(self.stream(bucket)).await;
         let stream = stream.map_err(|e| failed(&e))?;
@@ -202,8 +255,7 @@ impl Store {
         }
         let time = std::time::SystemTime::from(message.time);
         let time = humantime::format_rfc3339_millis(time).to_string();
-        let record = read_stored(&message.payload).ok();
-        Ok(record.map(|record| (record, time)))
+        Ok(Some((message.payload, time)))
     }
 }
 
@@ -247,6 +299,7 @@ impl StoreError {
     pub(super) fn because(doing: &'static str, bucket: Bucket, why: &dyn Error) -> Self {
         let bucket = match bucket {
             Bucket::Apps => "of the apps",
+            Bucket::Tasks => "of the stored requests",
             Bucket::Lease => "of the lease",
         };
         let why = why.to_string();

@@ -5,16 +5,19 @@ use async_nats::{Message, Subscriber};
 use futures_util::StreamExt;
 use serde::Deserialize;
 use shared::{
-    WaveId,
+    AttemptId, WaveId,
     nats::{BusError, is_no_responders},
-    wire::{Envelope, ErrorBody, Event, StartReply, WireError, check_version, code, kind, read},
+    wire::{
+        Envelope, ErrorBody, Event, StartReply, TaskResult, WireError, check_version, code, kind,
+        read,
+    },
 };
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{Counted, Shell, lists::read_list};
 use crate::{
     ids::QuestionId,
-    io::{CellHeard, ManagerInput},
+    io::{CellHeard, ManagerInput, TaskInput},
 };
 
 /// What an advertisement says beside its envelope.
@@ -54,6 +57,8 @@ impl Shell {
             let events = subjects.event(kind, "*", "*");
             self.hear(events, Self::event, inputs, tasks).await?;
         }
+        let results = subjects.cell("*", "result");
+        self.hear(results, Self::result, inputs, tasks).await?;
         let answers = subjects.cell_answers(&self.name, "*");
         self.hear(answers, Self::listed, inputs, tasks).await?;
         let starts = format!("{}.start.*", self.inbox);
@@ -149,22 +154,42 @@ impl Shell {
         Some(ManagerInput::Event(Box::new(event)))
     }
 
+    /// A cell says how a task ended.
+    fn result(&self, message: &Message) -> Option<ManagerInput> {
+        let cell = self.subjects.cell_of(&message.subject)?;
+        let body = &message.payload;
+        let result = check_version(body).and_then(|()| read::<TaskResult>(body));
+        let result = self.readable(message, result)?;
+        if result.cell != cell {
+            self.count(Counted::WrongSubject);
+            return None;
+        }
+        Some(ManagerInput::Task(TaskInput::Ended(Box::new(result))))
+    }
+
     /// An auctioneer's answer to a start: the subject says to which.
     fn started(&self, message: &Message) -> Option<ManagerInput> {
-        let wave = WaveId::parse(message.subject.rsplit('.').next()?)?;
+        let id = message.subject.rsplit('.').next()?;
+        let answer = self.answer_to_start(message)?;
+        if let Some(wave) = WaveId::parse(id) {
+            return Some(ManagerInput::Outcome { wave, answer });
+        }
+        let attempt = AttemptId::parse(id)?;
+        Some(ManagerInput::Task(TaskInput::Outcome { attempt, answer }))
+    }
+
+    fn answer_to_start(&self, message: &Message) -> Option<Result<Box<StartReply>, WireError>> {
         if is_no_responders(message) {
             let error = WireError::new(code::OVERLOADED, "no auctioneer answers");
-            let answer = Err(error);
-            return Some(ManagerInput::Outcome { wave, answer });
+            return Some(Err(error));
         }
         let body = &message.payload;
         let reply = check_version(body).and_then(|()| read::<StartReply>(body));
-        let answer = match reply.map_err(|error| (error, read::<ErrorBody>(body))) {
-            Ok(reply) => Ok(Box::new(reply)),
-            Err((_, Ok(refused))) => Err(refused.error),
-            Err((error, Err(_))) => return self.readable(message, Err(error)),
-        };
-        Some(ManagerInput::Outcome { wave, answer })
+        match reply.map_err(|error| (error, read::<ErrorBody>(body))) {
+            Ok(reply) => Some(Ok(Box::new(reply))),
+            Err((_, Ok(refused))) => Some(Err(refused.error)),
+            Err((error, Err(_))) => self.readable(message, Err(error)),
+        }
     }
 
     /// What cannot be read is counted, and now and then logged.

@@ -1,11 +1,14 @@
-//! Answers about one app; former versions are read from the bucket.
+//! Answers about one app or stored request; former versions, and output, are read from the bucket.
 
 use bytes::Bytes;
 use placement::Invalid;
 use serde_json::Value;
 use shared::{
     BucketId, VERSION,
-    wire::{AppExport, AppHistory, AppShown, AppStatus, AppVersion, WireError, code, to_bytes},
+    wire::{
+        AppExport, AppHistory, AppShown, AppStatus, AppVersion, TaskShown, TaskStatus, WireError,
+        code, to_bytes,
+    },
 };
 
 use super::{Shell, requests::Look, service::ReplyTo};
@@ -14,6 +17,35 @@ use crate::{
     differences::Differences,
     stored::{AppRecord, HISTORY, HistoryRecord, StoredKey},
 };
+
+/// What was known of a stored request when it was asked.
+pub(super) struct TaskView {
+    pub(super) to: ReplyTo,
+    /// Its output is wanted.
+    pub(super) output: bool,
+    pub(super) acting: bool,
+    pub(super) task: TaskStatus,
+}
+
+impl TaskView {
+    /// The answer.
+    pub(super) async fn body(&self, shell: &Shell) -> Result<Bytes, WireError> {
+        let mut output = None;
+        if self.output {
+            let read = shell.store.task(&self.task.id).await;
+            let read = read.map_err(|error| WireError::new(code::INTERNAL, error.to_string()))?;
+            let end = read.and_then(|record| record.end);
+            output = end.and_then(|end| end.output);
+        }
+        Ok(to_bytes(&TaskShown {
+            v: VERSION,
+            manager: shell.name.to_string(),
+            acting: self.acting,
+            task: self.task.clone(),
+            output,
+        }))
+    }
+}
 
 /// What was known when it was asked.
 pub(super) struct View {

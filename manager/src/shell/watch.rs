@@ -1,4 +1,4 @@
-//! The watch of both buckets: every value, then each change. Whatever interrupts it, everything is shown again: what was
+//! The watch of the buckets: every value, then each change. Whatever interrupts it, everything is shown again: what was
 //! missed is not known otherwise.
 
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tokio::{
 use uuid::Uuid;
 
 use super::store::{Bucket, Store, StoreError, is_deletion};
-use crate::io::ManagerInput;
+use crate::io::{ManagerInput, TaskInput};
 
 /// The server says this often that the watch is alive; without it for twice as long the watch has ended.
 const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -90,6 +90,7 @@ struct Watched<'a> {
     /// The last revision of the apps' bucket.
     revision: u64,
     apps: Reading,
+    tasks: Reading,
     lease: Reading,
     /// The buckets were there before.
     again: bool,
@@ -114,6 +115,7 @@ impl<'a> Watched<'a> {
             inputs,
             revision: 0,
             apps: Reading::default(),
+            tasks: Reading::default(),
             lease: Reading::default(),
             again: false,
             meta: 0,
@@ -123,7 +125,7 @@ impl<'a> Watched<'a> {
 
     async fn run(&mut self) -> Result<(), Ended> {
         let mut created = Vec::new();
-        for bucket in [Bucket::Apps, Bucket::Lease] {
+        for bucket in Bucket::ALL {
             let (info, new) = self.store.open(bucket).await?;
             if new {
                 created.push(self.store.bucket_name(bucket));
@@ -146,17 +148,21 @@ impl<'a> Watched<'a> {
         }
         let (apps, nothing) = self.consume(Bucket::Apps).await?;
         self.apps.current = nothing;
+        let (tasks, nothing) = self.consume(Bucket::Tasks).await?;
+        self.tasks.current = nothing;
         let (lease, nothing) = self.consume(Bucket::Lease).await?;
         self.lease.current = nothing;
         self.ready_if_current().await?;
         let apps = apps.map(|message| (Bucket::Apps, message));
+        let tasks = tasks.map(|message| (Bucket::Tasks, message));
         let lease = lease.map(|message| (Bucket::Lease, message));
-        let mut both = std::pin::pin!(stream::select(apps, lease));
+        let stored = stream::select(apps, tasks);
+        let mut all = std::pin::pin!(stream::select(stored, lease));
         let mut looks = interval_at(Instant::now() + LOOK, LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                message = both.next() => {
+                message = all.next() => {
                     let Some((bucket, message)) = message else {
                         return Ok(());
                     };
@@ -169,7 +175,7 @@ impl<'a> Watched<'a> {
 
     /// Whether what was shown is still there.
     async fn look(&self) -> Result<(), Ended> {
-        for bucket in [Bucket::Apps, Bucket::Lease] {
+        for bucket in Bucket::ALL {
             // what cannot be asked now ends the watch if that goes on
             let Ok((info, new)) = self.store.open(bucket).await else {
                 return Ok(());
@@ -177,6 +183,8 @@ impl<'a> Watched<'a> {
             let purged = match bucket {
                 Bucket::Apps => self.meta > 0 && info.state.first_sequence > self.meta,
                 Bucket::Lease => self.leased && info.state.messages == 0,
+                // what is deleted there is over
+                Bucket::Tasks => false,
             };
             if new || purged {
                 let name = self.store.bucket_name(bucket);
@@ -194,6 +202,7 @@ impl<'a> Watched<'a> {
         let context = &self.store.context;
         let keys: &[&str] = match bucket {
             Bucket::Apps => &APP_KEYS,
+            Bucket::Tasks => &["*"],
             Bucket::Lease => &["lease"],
         };
         let prefix = self.store.prefix(bucket);
@@ -226,6 +235,7 @@ impl<'a> Watched<'a> {
             .map_err(|error| Ended::Interrupted(error.to_string()))?;
         let reading = match bucket {
             Bucket::Apps => &mut self.apps,
+            Bucket::Tasks => &mut self.tasks,
             Bucket::Lease => &mut self.lease,
         };
         reading.messages += 1;
@@ -238,21 +248,32 @@ impl<'a> Watched<'a> {
         let turned_current = !reading.current && info.pending == 0;
         let prefix = self.store.prefix(bucket);
         let key = message.subject.strip_prefix(&prefix).unwrap_or_default();
-        match key {
-            "meta" => self.meta = info.stream_sequence,
-            "lease" => self.leased = true,
+        match (bucket, key) {
+            (Bucket::Apps, "meta") => self.meta = info.stream_sequence,
+            (Bucket::Lease, _) => self.leased = true,
             _ => {}
         }
         let deleted = is_deletion(message.headers.as_ref());
-        let input = ManagerInput::Kv {
-            key: key.to_owned(),
-            revision: info.stream_sequence,
-            value: (!deleted).then(|| message.payload.clone()),
+        let revision = info.stream_sequence;
+        let value = (!deleted).then(|| message.payload.clone());
+        let key = key.to_owned();
+        let input = match bucket {
+            Bucket::Tasks => ManagerInput::Task(TaskInput::Shown {
+                id: key,
+                revision,
+                value,
+            }),
+            Bucket::Apps | Bucket::Lease => ManagerInput::Kv {
+                key,
+                revision,
+                value,
+            },
         };
         self.give(input).await?;
         if turned_current {
             match bucket {
                 Bucket::Apps => self.apps.current = true,
+                Bucket::Tasks => self.tasks.current = true,
                 Bucket::Lease => self.lease.current = true,
             }
             self.ready_if_current().await?;
@@ -261,7 +282,7 @@ impl<'a> Watched<'a> {
     }
 
     async fn ready_if_current(&self) -> Result<(), Ended> {
-        if self.apps.current && self.lease.current {
+        if self.apps.current && self.tasks.current && self.lease.current {
             let revision = self.revision;
             self.give(ManagerInput::KvReady { revision }).await?;
         }

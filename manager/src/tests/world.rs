@@ -211,6 +211,7 @@ impl World {
                 }
                 ManagerOutput::Event(event) => self.sent.events.push(*event),
                 ManagerOutput::Reply { answer, .. } => self.sent.replies.push(answer),
+                ManagerOutput::Task(output) => panic!("no task is stored: {output:?}"),
             }
         }
     }

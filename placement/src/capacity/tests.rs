@@ -78,6 +78,7 @@ fn the_scarcest_of_what_the_policy_holds_is_the_room() {
         containers: Some(60),
         cpu_millis: 500,
         extra: [("gpu".to_owned(), 4), ("seat".to_owned(), 9)].into(),
+        ..Resources::default()
     };
     free.counts.apps.insert("y".into(), 5);
     free.counts.tasks = 2;
@@ -165,16 +166,18 @@ fn a_cell_like_another_has_all_that_it_has_and_nothing_that_work_brought() {
     let mut empty = cell("a", "z", 1000);
     empty.attributes_mut().rack = Some("r1".into());
     let mut full = empty.clone();
-    full.debit(&Request {
+    let web = Request {
         cpu_millis: 100,
         owner: Some("acme".into()),
         tags: [("role".to_owned(), "db".to_owned())].into(),
         ..Request::new("web", 10, 10)
-    });
-    full.debit(&Request {
+    };
+    full.debit(&web, None);
+    let task = Request {
         kind: crate::Kind::Task,
         ..Request::new("job", 10, 10)
-    });
+    };
+    full.debit(&task, None);
     full.evacuating = true;
     full.recent_starts.push(crate::RecentStart {
         age: Span::default(),

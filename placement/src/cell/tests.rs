@@ -14,9 +14,9 @@ fn a_credit_undoes_a_debit() {
     task.kind = Kind::Task;
     task.cpu_millis = 5;
     let mut held = cell();
-    held.debit(&lrp);
-    held.debit(&lrp);
-    held.debit(&task);
+    held.debit(&lrp, None);
+    held.debit(&lrp, None);
+    held.debit(&task, None);
     assert_eq!(
         (
             held.counts.starting,
@@ -27,10 +27,10 @@ fn a_credit_undoes_a_debit() {
     );
     assert_eq!((held.counts.cpu_capped, held.counts.cpu_uncapped), (1, 2));
     assert_eq!((held.counts.owners["o"], held.counts.tags["k=v"]), (2, 2));
-    held.credit(&lrp);
+    held.credit(&lrp, None);
     assert_eq!((held.counts.starting, held.count_of("web")), (2, 1));
     assert_eq!((held.counts.owners["o"], held.counts.tags["k=v"]), (1, 1));
-    held.credit(&task);
+    held.credit(&task, None);
     assert_eq!(
         (
             held.counts.cpu_capped,
@@ -39,7 +39,7 @@ fn a_credit_undoes_a_debit() {
         ),
         (0, 1, 0)
     );
-    held.credit(&lrp);
+    held.credit(&lrp, None);
     assert_eq!(held, cell());
 }
 
@@ -49,7 +49,7 @@ fn a_credit_without_a_debit_leaves_no_count_below_nothing() {
     let mut task = Request::new("job", 1, 1);
     task.kind = Kind::Task;
     for request in [Request::new("web", 1, 1), task] {
-        held.credit(&request);
+        held.credit(&request, None);
     }
     assert_eq!(
         (

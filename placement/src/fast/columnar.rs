@@ -22,6 +22,7 @@ use super::{
 use crate::{
     batch::{Batch, JobGroup, same_demands},
     cell::Cell,
+    devices::DeviceShares,
     engine::{Choice, Engine},
     objective::Objective,
     policy::{Combine, Filter, Mode, Policy, Stage, Step},
@@ -107,7 +108,7 @@ impl<'a> Columnar<'a> {
         );
         alive.truncate(kept);
         self.scratch.terms.forget_seats();
-        // named resources have no column: they are asked of those that are left
+        // named resources and devices have no column: they are asked of those that are left
         if need.extra {
             alive.retain(|slot| view.session.has_extras(*slot, request));
         }
@@ -128,7 +129,7 @@ impl<'a> Columnar<'a> {
                 };
                 alive.retain(|p| row(p).free[*resource] >= needs && is_there(p));
             }
-            Filter::Extra if request.extra.is_empty() => {}
+            Filter::Extra if request.extra.is_empty() && request.devices.is_empty() => {}
             Filter::Extra => alive.retain(|p| view.session.has_extras(*p, request)),
             Filter::ContainerCount { limit } => {
                 alive.retain(|p| columns.instances[*p as usize] < u64::from(*limit));
@@ -304,8 +305,8 @@ impl Engine for Columnar<'_> {
         self.pick(job, group)
     }
 
-    fn debit(&mut self, slot: u32, job: &Job, group: JobGroup) {
-        self.view.debit(slot, job, group);
+    fn debit(&mut self, slot: u32, job: &Job, group: JobGroup) -> Option<Box<DeviceShares>> {
+        self.view.debit(slot, job, group)
     }
 
     /// Places by memory and disk are found again when somebody asks for them.

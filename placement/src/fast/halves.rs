@@ -20,6 +20,7 @@ use crate::{
     batch::{Batch, JobGroup},
     cell::Cell,
     context::Now,
+    devices::DeviceShares,
     engine::{Choice, Engine},
     objective::Objective,
     policy::{Narrow, Policy},
@@ -447,10 +448,11 @@ impl Engine for HalvesPlan<'_> {
         Choice::default()
     }
 
-    fn debit(&mut self, slot: u32, job: &Job, group: JobGroup) {
+    fn debit(&mut self, slot: u32, job: &Job, group: JobGroup) -> Option<Box<DeviceShares>> {
         let zone = self.index.members.zone_of(slot);
         let old = self.session.debit(slot, zone, &job.request, group);
         self.index.reorder(slot, old, *self.session.row(slot));
+        self.session.take_devices(slot, &job.request)
     }
 
     fn finish(self: Box<Self>) {

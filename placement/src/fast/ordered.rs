@@ -25,6 +25,7 @@ use crate::{
     batch::{Batch, JobGroup},
     cell::Cell,
     context::Now,
+    devices::DeviceShares,
     engine::{Choice, Engine},
     objective::Objective,
     policy::{Narrow, Policy},
@@ -279,11 +280,12 @@ impl Engine for OrderedPlan<'_> {
         Choice::default()
     }
 
-    fn debit(&mut self, slot: u32, _: &Job, group: JobGroup) {
+    fn debit(&mut self, slot: u32, _: &Job, group: JobGroup) -> Option<Box<DeviceShares>> {
         let zone = self.index.members.zone_of(slot);
-        self.session
-            .debit(slot, zone, self.shapes[group.shape as usize], group);
+        let request = self.shapes[group.shape as usize];
+        self.session.debit(slot, zone, request, group);
         self.index.mark_dirty(slot);
+        self.session.take_devices(slot, request)
     }
 
     fn finish(self: Box<Self>) {

@@ -40,7 +40,7 @@ impl Row {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
     pub(crate) amounts: Amounts,
-    /// Some named resource as well.
+    /// Some named resource, or devices, as well.
     pub(crate) extra: bool,
 }
 
@@ -59,7 +59,7 @@ impl Need {
         };
         Self {
             amounts: Amounts::from_fn(least),
-            extra: asked.extra && !request.extra.is_empty(),
+            extra: asked.extra && !(request.extra.is_empty() && request.devices.is_empty()),
         }
     }
 

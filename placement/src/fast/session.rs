@@ -1,13 +1,15 @@
 //! What one plan knows beside an index: the batch's own debits, and how to take them back.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::rows::{Holders, Need, Row};
 use crate::{
     batch::JobGroup,
     cell::Cell,
     context::PlanContext,
+    devices::{DeviceSet, DeviceShares},
     fast_map::FastMap,
+    fit,
     policy::Policy,
     request::{Job, Request},
     tie,
@@ -50,6 +52,8 @@ pub(crate) struct Session<'a> {
     touched: Vec<bool>,
     /// Named resources taken in this batch.
     extras: FastMap<(u32, String), i64>,
+    /// By slot: the devices of cells of which some were taken in this batch, as they are now.
+    devices: FastMap<u32, BTreeMap<String, DeviceSet>>,
 }
 
 impl<'a> Session<'a> {
@@ -80,6 +84,7 @@ impl<'a> Session<'a> {
             undo: Vec::new(),
             touched: vec![false; slots],
             extras: FastMap::default(),
+            devices: FastMap::default(),
             parts,
         }
     }
@@ -157,14 +162,36 @@ impl<'a> Session<'a> {
         self.marks[slot as usize] == self.mark
     }
 
-    /// Whether the cell has all named resources.
+    /// Whether the cell has all named resources, and the devices.
     pub(crate) fn has_extras(&self, slot: u32, request: &Request) -> bool {
         let available = &self.parts.cells[slot as usize].available;
-        request.extra.iter().all(|(name, amount)| {
+        let has_named = request.extra.iter().all(|(name, amount)| {
             // only requests with named resources come here, so a map is good enough
             let taken = self.extras.get(&(slot, name.clone())).copied().unwrap_or(0);
             available.extra(name) - taken >= *amount
-        })
+        });
+        has_named && {
+            let sets = self.devices.get(&slot).unwrap_or(&available.devices);
+            fit::has_devices(sets, request)
+        }
+    }
+
+    /// Gives an instance of the request its devices on the cell, and returns them.
+    #[inline]
+    pub(crate) fn take_devices(
+        &mut self,
+        slot: u32,
+        request: &Request,
+    ) -> Option<Box<DeviceShares>> {
+        if request.devices.is_empty() {
+            return None;
+        }
+        let available = &self.parts.cells[slot as usize].available;
+        let sets = self.devices.entry(slot);
+        let sets = sets.or_insert_with(|| available.devices.clone());
+        let given = fit::choose_devices(sets, request);
+        fit::apply_devices(sets, given.as_deref(), -1);
+        given
     }
 
     /// Whether the cell fits in every amount.

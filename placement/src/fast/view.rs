@@ -7,6 +7,7 @@ use crate::{
     batch::{Batch, JobGroup},
     cell::Cell,
     context::Now,
+    devices::DeviceShares,
     fast_map::FastMap,
     near::Item,
     objective::Objective,
@@ -279,8 +280,13 @@ impl<'a> View<'a> {
         seen
     }
 
-    /// Takes the job's resources from the cell.
-    pub(super) fn debit(&mut self, slot: u32, job: &Job, group: JobGroup) {
+    /// Takes the job's resources from the cell, and returns the devices that it gets.
+    pub(super) fn debit(
+        &mut self,
+        slot: u32,
+        job: &Job,
+        group: JobGroup,
+    ) -> Option<Box<DeviceShares>> {
         let at = slot as usize;
         let request = &*job.request;
         let columns = &mut *self.columns;
@@ -299,5 +305,6 @@ impl<'a> View<'a> {
         for (key, value) in &request.tags {
             self.tags.add(format!("{key}={value}"), slot, &columns.tags);
         }
+        self.session.take_devices(slot, request)
     }
 }

@@ -61,6 +61,9 @@ impl Policy {
             by(Filter::Amount(Resource::Cpu))
         });
         ignored("extra", extra, &|| by(Filter::Extra));
+        ignored("devices", !request.devices.is_empty(), &|| {
+            by(Filter::Extra)
+        });
         ignored("traits", !request.traits.is_empty(), &|| by(Filter::Traits));
         ignored("networks", !request.networks.is_empty(), &|| {
             by(Filter::Networks)

@@ -12,6 +12,11 @@ fn each_resource_has_a_place_a_name_and_a_field() {
     }
     let names = Resource::ALL.map(Resource::name);
     assert_eq!(names, ["memory", "disk", "containers", "cpu"]);
+    assert_eq!(
+        crate::devices::TAKEN,
+        names,
+        "no set of devices is called so"
+    );
     let fields = Resource::ALL.map(Resource::field);
     assert_eq!(fields, ["memory_mb", "disk_mb", "containers", "cpu_millis"]);
     let vital = Resource::ALL.map(Resource::is_vital);
@@ -59,20 +64,20 @@ fn debit_and_credit_are_opposites_for_every_resource() {
         ..Resources::new(10, 10, 3)
     };
     let mut left = full.clone();
-    left.debit(&request());
+    left.debit(&request(), None);
     let expected = Resources {
         cpu_millis: 5,
         extra: [("gpu".to_owned(), 1)].into(),
         ..Resources::new(6, 7, 2)
     };
     assert_eq!(left, expected);
-    left.credit(&request());
+    left.credit(&request(), None);
     assert_eq!(left, full);
     let mut unlimited = Resources {
         memory_mb: 10,
         ..Resources::default()
     };
-    unlimited.debit(&request());
+    unlimited.debit(&request(), None);
     assert_eq!((unlimited.disk_mb, unlimited.containers), (None, None));
     assert_eq!(unlimited.extra("gpu"), -1);
 }

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{locality, score::ties};
 use crate::{
-    cell::Cell, context::Now, policy::Filter, request::Request, resources::Resource, times::Stamp,
-    traits::Trait,
+    cell::Cell, context::Now, devices::FreeDevices, policy::Filter, request::Request,
+    resources::Resource, times::Stamp, traits::Trait,
 };
 
 /// Why a filter dropped a cell.
@@ -14,6 +14,8 @@ pub(crate) struct Why {
     pub(crate) needs: Option<f64>,
     pub(crate) has: Option<f64>,
     pub(crate) reason: Option<String>,
+    /// For a set of devices: how near the cell comes.
+    pub(crate) devices: Option<FreeDevices>,
 }
 
 impl Why {
@@ -22,6 +24,7 @@ impl Why {
             needs: None,
             has: None,
             reason: Some(reason.into()),
+            devices: None,
         }
     }
 
@@ -30,6 +33,7 @@ impl Why {
             needs: Some(needs as f64),
             has: Some(has as f64),
             reason: None,
+            devices: None,
         }
     }
 }
@@ -104,6 +108,7 @@ pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>)
             let short = shortages(filter, cell, request).into_iter().next();
             let (name, (needs, has)) = short.unwrap_or_default();
             Why {
+                devices: free_devices(cell, &name, request),
                 reason: Some(name),
                 ..Why::amount(needs, has)
             }
@@ -119,6 +124,7 @@ pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>)
             needs: Some(1.0),
             has: Some(f64::from(*limit) - containers(cell) as f64),
             reason: Some(format!("has the maximum number of instances ({limit})")),
+            devices: None,
         },
         Filter::Capness => Why::text(if request.cpu_millis > 0 {
             "holds instances without a cpu cap"
@@ -155,6 +161,7 @@ fn reboot_why(days: Option<f64>, batch: Option<&str>, cell: &Cell, now: Now<'_>)
             needs: Some(days),
             has: Some((left * 10.0).floor() / 10.0),
             reason: Some(format!("its planned reboot is within {days} days")),
+            devices: None,
         },
         _ => Why::text(format!(
             "is in the reboot batch {:?}",
@@ -176,7 +183,7 @@ pub(crate) fn shortages(
     match filter {
         Filter::Amount(resource) => short(resource.name()).into_iter().collect(),
         Filter::Extra => {
-            let names = request.extra.keys();
+            let names = request.extra.keys().chain(request.devices.keys());
             names.filter_map(|name| short(name)).collect()
         }
         _ => Vec::new(),
@@ -193,6 +200,9 @@ pub(crate) fn shortage(
 ) -> Option<(i64, i64)> {
     match filter {
         Filter::Amount(resource) => short_amount(*resource, cell, request),
+        Filter::Extra if request.devices.contains_key(name) => {
+            cell.available.short_devices(name, request)
+        }
         Filter::Extra => {
             let needs = request.extra.get(name).copied().unwrap_or(0);
             let has = cell.available.extra(name);
@@ -200,6 +210,12 @@ pub(crate) fn shortage(
         }
         _ => None,
     }
+}
+
+/// How near the cell comes to the devices that the request needs of this set; none if it needs none.
+pub(crate) fn free_devices(cell: &Cell, name: &str, request: &Request) -> Option<FreeDevices> {
+    let need = request.devices.get(name)?;
+    Some(FreeDevices::of(&cell.available.devices, name, need))
 }
 
 /// What is needed of the resource, and the smaller amount that the cell has; none if that is

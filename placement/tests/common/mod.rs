@@ -11,8 +11,8 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use placement::{
-    Cell, Explain, Job, Kind, Plan, PlanContext, Platform, Policy, Pool, RecentStart, Request,
-    Resources, Run, Span, Trait, random::SplitMix64,
+    Cell, DeviceNeed, DeviceSet, Explain, Job, Kind, Plan, PlanContext, Platform, Policy, Pool,
+    RecentStart, Request, Resources, Run, Span, Trait, random::SplitMix64,
 };
 
 /// Choices that mean the same everywhere for the same seed.
@@ -92,6 +92,7 @@ pub fn cell(dice: &mut Dice, name: &str, rich: bool) -> Cell {
         } else {
             BTreeMap::new()
         },
+        devices: devices(dice),
     };
     let mut cell = Cell::new(name, total);
     if dice.one_in(20) {
@@ -124,6 +125,31 @@ pub fn cell(dice: &mut Dice, name: &str, rich: bool) -> Cell {
     cell
 }
 
+fn devices(dice: &mut Dice) -> BTreeMap<String, DeviceSet> {
+    let mut sets = BTreeMap::new();
+    for name in ["card", "chip"] {
+        if dice.one_in(3) {
+            let mut set = DeviceSet::new(1 + dice.small(4), dice.of(&[1000, 1000, 700]));
+            set.model = dice.one_in(2).then(|| dice.of(&["m1", "m2"]).to_owned());
+            sets.insert(name.to_owned(), set);
+        }
+    }
+    sets
+}
+
+/// What is free of a set, down to a device that is overcommitted.
+fn free_devices(dice: &mut Dice, total: &DeviceSet) -> DeviceSet {
+    let mut set = total.clone();
+    if dice.one_in(2) {
+        let some = |dice: &mut Dice| set.each - 100 * i64::from(dice.small(12));
+        set.free = (0..set.count).map(|_| some(dice)).collect();
+        if set.free.iter().all(|free| *free == set.each) {
+            set.free.clear();
+        }
+    }
+    set
+}
+
 /// What an advertisement changes from one to the next.
 pub fn amounts(dice: &mut Dice, cell: &mut Cell) {
     let take = |dice: &mut Dice, total: i64| total - 100 * i64::from(dice.small(12));
@@ -133,6 +159,10 @@ pub fn amounts(dice: &mut Dice, cell: &mut Cell) {
         .total
         .containers
         .map(|total| total - i64::from(dice.small(11)));
+    let sets = cell.total.devices.iter();
+    cell.available.devices = sets
+        .map(|(name, set)| (name.clone(), free_devices(dice, set)))
+        .collect();
     cell.counts.starting = if dice.one_in(2) { 0 } else { dice.small(3) };
     cell.counts.tasks = if dice.one_in(2) { 0 } else { dice.small(3) };
     cell.counts.apps.clear();
@@ -245,6 +275,14 @@ pub fn request(dice: &mut Dice, rich: bool) -> Request {
     }
     if dice.one_in(6) {
         request.extra.insert("gpu".into(), i64::from(dice.small(3)));
+    }
+    for name in ["card", "card", "chip"] {
+        if dice.one_in(8) {
+            let amount = dice.of(&[None, Some(100), Some(300), Some(700), Some(1000)]);
+            let mut need = DeviceNeed::new(1 + dice.small(3), amount);
+            need.models = dice.some(&["m1", "m2"], 6);
+            request.devices.insert(name.into(), need);
+        }
     }
     if !dice.one_in(3) {
         request.stack = Some(dice.of(&["linux", "linux", "windows", "none"]).into());

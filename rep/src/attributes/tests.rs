@@ -33,6 +33,8 @@ fn every_attribute_can_be_changed() {
         ("zone_number", json!(9)),
         ("index", json!(7)),
         ("stacks", json!(["x"])),
+        ("droplets", json!(true)),
+        ("droplets_only", json!(true)),
         ("placement_tags", json!(["p"])),
         ("optional_placement_tags", json!(["o"])),
         ("volume_drivers", json!(["nfs"])),

@@ -70,6 +70,22 @@ fn a_ttl_that_auctioneers_cut_is_warned_of() {
 }
 
 #[test]
+fn variables_of_devices_name_devices_of_the_cell() {
+    let gpus = r#""total":{"memory_mb":1,"devices":{"gpu":{"count":2,"each":1}}}"#;
+    for (variable, fault) in [
+        (r#""X":"all {gpu}""#, None),
+        (r#""X":"{fpga}""#, Some("executor.device_env")),
+        (r#""":"{gpu}""#, Some("executor.device_env")),
+    ] {
+        let executor = format!(r#"{{"kind":"process","device_env":{{{variable}}}}}"#);
+        let text = format!(r#"{{"cell":"a",{gpus},"executor":{executor}}}"#);
+        let checked = read(&text).unwrap().check().map(|_| ());
+        let field = checked.err().map(|e| e.field);
+        assert_eq!(field.as_deref(), fault, "{variable}");
+    }
+}
+
+#[test]
 fn invalid_configurations_are_rejected() {
     for (field, extra) in [
         ("interval", r#""interval":"8s""#),

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, ffi::OsString, path::Path};
 
+use placement::Resources;
 use shared::wire::Work;
 
 use super::ports::Port;
@@ -18,6 +19,7 @@ pub(super) fn environment(
     port: Option<&Port>,
     memory_mb: u64,
     directory: &Path,
+    devices: &DeviceVariables,
 ) -> Result<BTreeMap<OsString, OsString>, String> {
     let path = path_for(
         std::env::current_exe().ok().as_deref(),
@@ -40,6 +42,7 @@ pub(super) fn environment(
     if let Some(trace) = &work.traceparent {
         environment.insert("TRACEPARENT".into(), trace.into());
     }
+    environment.extend(devices.of_work(work));
     if let Some(port) = port {
         environment.insert("PORT".into(), port.number().to_string().into());
     }
@@ -50,6 +53,52 @@ pub(super) fn environment(
         environment.insert(name.into(), value.into());
     }
     Ok(environment)
+}
+
+/// The variables by which instances know their devices.
+#[derive(Clone, Debug, Default)]
+pub(super) struct DeviceVariables {
+    /// The cell's sets.
+    sets: Vec<String>,
+    /// Further variables, with `{gpu}` for the devices of the set `gpu`.
+    templates: BTreeMap<String, String>,
+}
+
+impl DeviceVariables {
+    pub(super) fn of(total: &Resources, templates: &BTreeMap<String, String>) -> Self {
+        Self {
+            sets: total.devices.keys().cloned().collect(),
+            templates: templates.clone(),
+        }
+    }
+
+    /// `GPU_DEVICES=0,3` for each set, and the templates. Without a device of a set its list is empty, so that an
+    /// instance which was given none sees none.
+    fn of_work(&self, work: &Work) -> impl Iterator<Item = (OsString, OsString)> {
+        let lists: Vec<(String, String)> = self
+            .sets
+            .iter()
+            .map(|set| {
+                let share = work.devices.get(set);
+                let numbers = share.map(|share| share.numbers.iter().map(u32::to_string));
+                let numbers: Vec<String> = numbers.into_iter().flatten().collect();
+                (set.clone(), numbers.join(","))
+            })
+            .collect();
+        let filled = |(name, template): (&String, &String)| {
+            let fill = |text: String, (set, list): &(String, String)| {
+                text.replace(&format!("{{{set}}}"), list)
+            };
+            let value = lists.iter().fold(template.clone(), fill);
+            (OsString::from(name), value.into())
+        };
+        let templates: Vec<(OsString, OsString)> = self.templates.iter().map(filled).collect();
+        let own = lists.into_iter().map(|(set, list)| {
+            let name = format!("{}_DEVICES", set.to_ascii_uppercase());
+            (name.into(), list.into())
+        });
+        own.chain(templates)
+    }
 }
 
 /// The directory of `program`, then those of `path`.
@@ -65,7 +114,7 @@ fn path_for(program: Option<&Path>, path: Option<OsString>) -> OsString {
 mod tests {
     use std::{ffi::OsStr, sync::Arc};
 
-    use placement::Run;
+    use placement::{DeviceSet, DeviceShare, Run};
     use shared::InstanceId;
 
     use super::*;
@@ -89,7 +138,16 @@ mod tests {
     #[test]
     fn the_request_overrides_the_environment() {
         let work = work(&[("ZONE", "mine"), ("X", "1")]);
-        let found = environment("a", "z1", &work, None, 64, Path::new("/d")).unwrap();
+        let found = environment(
+            "a",
+            "z1",
+            &work,
+            None,
+            64,
+            Path::new("/d"),
+            &DeviceVariables::default(),
+        )
+        .unwrap();
         let expected = [
             ("APP", "web"),
             ("INSTANCE_INDEX", "3"),
@@ -104,6 +162,38 @@ mod tests {
         }
         assert!(!found.contains_key(OsStr::new("PORT")));
         assert!(found.contains_key(OsStr::new("PATH")));
+    }
+
+    #[test]
+    fn an_instance_is_told_its_devices_and_that_it_has_none() {
+        let mut total = Resources::new(1, 1, 1);
+        for set in ["gpu", "fpga"] {
+            total.devices.insert(set.into(), DeviceSet::new(8, 1000));
+        }
+        let templates = [
+            ("CUDA_VISIBLE_DEVICES".to_owned(), "{gpu}".to_owned()),
+            ("ALL".to_owned(), "g={gpu} f={fpga} {x}".to_owned()),
+        ];
+        let devices = DeviceVariables::of(&total, &templates.into());
+        let mut work = work(&[("ALL", "mine")]);
+        let value = |work: &Work, name: &str| {
+            let found = environment("a", "z1", work, None, 64, Path::new("/d"), &devices).unwrap();
+            found[OsStr::new(name)].to_str().unwrap().to_owned()
+        };
+        for name in ["GPU_DEVICES", "FPGA_DEVICES", "CUDA_VISIBLE_DEVICES"] {
+            assert_eq!(value(&work, name), "", "{name}");
+        }
+        let share = DeviceShare {
+            amount: 220,
+            numbers: vec![0, 3],
+        };
+        work.devices.insert("gpu".into(), share);
+        assert_eq!(value(&work, "GPU_DEVICES"), "0,3");
+        assert_eq!(value(&work, "CUDA_VISIBLE_DEVICES"), "0,3");
+        assert_eq!(value(&work, "FPGA_DEVICES"), "");
+        assert_eq!(value(&work, "ALL"), "mine", "the request overrides it");
+        work.run = None;
+        assert_eq!(value(&work, "ALL"), "g=0,3 f= {x}");
     }
 
     #[test]
@@ -129,7 +219,18 @@ mod tests {
     fn names_that_no_environment_can_hold_are_refused() {
         for name in ["", "A=B", "A\0"] {
             let work = work(&[(name, "1")]);
-            assert!(environment("a", "z1", &work, None, 64, Path::new("/d")).is_err());
+            assert!(
+                environment(
+                    "a",
+                    "z1",
+                    &work,
+                    None,
+                    64,
+                    Path::new("/d"),
+                    &DeviceVariables::default()
+                )
+                .is_err()
+            );
         }
     }
 }

@@ -26,7 +26,7 @@ use super::{
     users::{User, end_users},
 };
 use crate::{
-    ledger::{EndReason, ExecutorReport, InstanceChange},
+    ledger::{EndReason, ExecutorReport, InstanceChange, SUPERVISOR_LOST},
     leftovers,
     outbox::Counters,
     sources::Sources,
@@ -132,7 +132,7 @@ pub(crate) async fn follow(mut started: Started, reports: mpsc::Sender<ExecutorR
             Ok(Err(e)) => e.to_string(),
             Err(e) => e.to_string(),
         };
-        EndReason::Failed(format!("its supervisor was lost ({status})"))
+        EndReason::Failed(format!("{SUPERVISOR_LOST} ({status})"))
     });
     for reader in output {
         let stop = reader.abort_handle();

@@ -10,8 +10,9 @@ use std::{
     time::SystemTime,
 };
 
+use placement::Kind;
 use shared::{
-    InstanceId, Subjects,
+    AttemptId, InstanceId, Subjects,
     clock::{Clock, millis},
     wire::{LogLine, Logs as Wanted, Work, to_bytes},
 };
@@ -24,6 +25,10 @@ pub(crate) const LINE: usize = 4_096;
 const KEPT: usize = 128 * 1024;
 /// How many instances' output is kept, those that ended included.
 const RINGS: usize = 256;
+/// How much of the output of a manager's task is told with its end, bytes …
+const TAIL: usize = 10 * 1024;
+/// … and of how many that have ended and are not told yet.
+const TAILS: usize = 1_024;
 /// Lines that an instance may publish at once …
 const BURST: u64 = 1_000;
 /// … and each second.
@@ -40,6 +45,8 @@ pub(crate) struct Logs {
     outbox: Outbox,
     counters: Arc<Counters>,
     rings: Mutex<Rings>,
+    /// Of tasks of managers that have ended.
+    tails: Mutex<BTreeMap<InstanceId, String>>,
 }
 
 #[derive(Debug, Default)]
@@ -76,6 +83,8 @@ pub(crate) struct Sink {
     traceparent: Option<Arc<str>>,
     subject: String,
     rate: Mutex<Rate>,
+    /// The last lines of a manager's task.
+    tail: Option<Mutex<Tail>>,
     /// Lines not published since the last one that was.
     dropped: AtomicU64,
 }
@@ -121,12 +130,17 @@ impl Logs {
             outbox,
             counters,
             rings: Mutex::default(),
+            tails: Mutex::default(),
         })
     }
 
     /// The output of this instance; made if it is new.
     pub(crate) fn sink(self: &Arc<Self>, work: &Work) -> Sink {
+        let request = work.request.as_ref();
+        let attempt = request.and_then(|id| AttemptId::parse(id.as_str()));
+        let of_manager = work.kind == Kind::Task && attempt.is_some();
         Sink {
+            tail: of_manager.then(Mutex::default),
             app: work.app.clone(),
             index: work.index,
             instance: work.instance,
@@ -138,6 +152,12 @@ impl Logs {
             dropped: AtomicU64::new(0),
             logs: Arc::clone(self),
         }
+    }
+
+    /// The last output of a manager's task that has ended; only once.
+    pub(crate) fn take_tail(&self, instance: &InstanceId) -> Option<String> {
+        let mut tails = self.tails.lock().unwrap_or_else(PoisonError::into_inner);
+        tails.remove(instance)
     }
 
     /// The last lines, oldest first, at most `most` bytes as they are sent.
@@ -232,6 +252,10 @@ impl Sink {
         let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
         let allowed = rate.take(now_ms);
         drop(rate);
+        if let Some(tail) = &self.tail {
+            let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
+            tail.push(&text);
+        }
         let line = self.stamped(now_ms, stream, text);
         if allowed {
             self.publish(&line);
@@ -241,8 +265,18 @@ impl Sink {
         self.logs.keep(&self.app, self.index, line);
     }
 
-    /// Reports the lines dropped at the end, for which no later line follows.
+    /// Keeps the end of the output of a manager's task, and reports the lines dropped at the end, for which no later
+    /// line follows.
     pub(crate) fn close(&self) {
+        if let Some(tail) = &self.tail {
+            let tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
+            let tails = self.logs.tails.lock();
+            let mut tails = tails.unwrap_or_else(PoisonError::into_inner);
+            while tails.len() >= TAILS {
+                tails.pop_first();
+            }
+            tails.insert(self.instance, tail.text());
+        }
         if self.dropped.load(Ordering::Relaxed) > 0 {
             let now_ms = self.logs.clock.now_ms();
             let text = "lines dropped by the rate limit".into();
@@ -275,6 +309,41 @@ impl Sink {
     fn drop_one(&self) {
         self.dropped.fetch_add(1, Ordering::Relaxed);
         self.logs.counters.lines.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The last lines of an output, together at most [`TAIL`] bytes.
+#[derive(Debug, Default)]
+struct Tail {
+    lines: VecDeque<String>,
+    /// With a line feed for each.
+    bytes: usize,
+}
+
+impl Tail {
+    fn push(&mut self, line: &str) {
+        self.bytes += line.len() + 1;
+        self.lines.push_back(line.to_owned());
+        // the first one may be cut
+        while let Some(first) = self.lines.front()
+            && self.bytes - (first.len() + 1) >= TAIL
+        {
+            self.bytes -= first.len() + 1;
+            self.lines.pop_front();
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::with_capacity(self.bytes);
+        for line in &self.lines {
+            text.push_str(line);
+            text.push('\n');
+        }
+        let mut from = text.len().saturating_sub(TAIL);
+        while !text.is_char_boundary(from) {
+            from += 1;
+        }
+        text.split_off(from)
     }
 }
 
@@ -342,6 +411,26 @@ mod tests {
         assert_eq!(lines(&[b"a\r\n"]), ["a"]);
         assert_eq!(lines(&[b"\xff\n"]), ["?"]);
         assert_eq!(lines(&[]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_tail_is_the_last_ten_kib() {
+        let mut tail = Tail::default();
+        assert_eq!(tail.text(), "");
+        tail.push("a");
+        tail.push("");
+        assert_eq!(tail.text(), "a\n\n");
+        for n in 0..5_000 {
+            tail.push(&format!("line {n} ü"));
+        }
+        let text = tail.text();
+        assert!(
+            text.len() <= TAIL && text.len() > TAIL - 20,
+            "{}",
+            text.len()
+        );
+        assert!(text.ends_with("line 4998 ü\nline 4999 ü\n"));
+        assert!(tail.bytes < TAIL + 20);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use std::{
 
 use async_nats::Client;
 use shared::{
-    Subjects,
+    InstanceId, Subjects,
     wire::{LogLine, Logs},
 };
 
@@ -220,6 +220,14 @@ impl Executor {
         match self {
             Self::Simulated(_) => Vec::new(),
             Self::Process(processes) => processes.log_lines(logs, most),
+        }
+    }
+
+    /// The last output of a task of a manager that has ended; only once.
+    pub(crate) fn take_tail(&self, instance: &InstanceId) -> Option<String> {
+        match self {
+            Self::Simulated(_) => None,
+            Self::Process(processes) => processes.take_tail(instance),
         }
     }
 

@@ -28,7 +28,7 @@ use tokio::{runtime::Handle, sync::mpsc};
 use super::{
     ExecutorError,
     droplets::{self, DropletOrders},
-    environment::environment,
+    environment::{DeviceVariables, environment},
     follow::{EndSignal, Started, follow},
     groups::Groups,
     home::Home,
@@ -82,6 +82,7 @@ struct Job {
 struct Spawner {
     cell: String,
     zone: String,
+    devices: DeviceVariables,
     grace_ms: u64,
     limits: ProcessConfig,
     /// Starts droplets.
@@ -134,6 +135,7 @@ impl Processes {
         let spawner = Spawner {
             cell: config.cell.clone(),
             zone: config.zone.clone(),
+            devices: DeviceVariables::of(&config.total, &process.device_env),
             grace_ms: millis(config.grace.0),
             limits: process.clone(),
             droplet_script,
@@ -211,6 +213,10 @@ impl Processes {
             self.running.remove(&report.instance);
         }
         report
+    }
+
+    pub(crate) fn take_tail(&self, instance: &InstanceId) -> Option<String> {
+        self.logs.take_tail(instance)
     }
 
     pub(crate) fn log_lines(&self, wanted: &Wanted, most: usize) -> Vec<LogLine> {
@@ -338,7 +344,8 @@ impl Spawner {
         (port, memory_mb, directory): (Option<&Port>, u64, &Path),
     ) -> Result<BTreeMap<OsString, OsString>, String> {
         let (cell, zone) = (&self.cell, &self.zone);
-        let mut variables = environment(cell, zone, work, port, memory_mb, directory)?;
+        let devices = &self.devices;
+        let mut variables = environment(cell, zone, work, port, memory_mb, directory, devices)?;
         let of_droplet = droplet.iter().flat_map(|droplet| &droplet.variables);
         variables.extend(of_droplet.map(|(name, value)| (name.into(), value.into())));
         variables.extend(self.secrets.variables(run)?);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use placement::HealthCheck;
 use shared::InstanceId;
-use shared::wire::{EventInstance, Work};
+use shared::wire::{EventInstance, TaskResult, Work};
 
 /// What the executor is to do, and the events to publish.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,6 +65,8 @@ pub enum Action {
         /// Details beside how it ended.
         reason: Option<String>,
     },
+    /// Tell managers how a task ended that one of them started.
+    Result(Box<TaskResult>),
 }
 
 /// A report of an executor about an instance.
@@ -110,6 +112,19 @@ pub enum EndReason {
     Over(Limit),
     /// It could not be started, or was lost; the reason as text.
     Failed(String),
+}
+
+/// How the reason begins where it is not known whether the command ran.
+pub(crate) const SUPERVISOR_LOST: &str = "its supervisor was lost";
+
+impl EndReason {
+    /// Whether the command may have run: false only where that is known.
+    pub fn may_have_run(&self) -> bool {
+        match self {
+            EndReason::Failed(why) => why.starts_with(SUPERVISOR_LOST),
+            EndReason::Exit(_) | EndReason::Signal(_) | EndReason::Over(_) => true,
+        }
+    }
 }
 
 /// A limit that ends an instance which exceeds it.

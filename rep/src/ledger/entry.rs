@@ -2,9 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use placement::{CheckKind, Span};
-use shared::AuctionId;
-use shared::wire::{EventInstance, Instance, InstanceState, Work};
+use placement::{CheckKind, Kind, Span};
+use shared::wire::{EventInstance, Instance, InstanceState, TaskResult, Work};
+use shared::{AttemptId, AuctionId, VERSION};
 
 #[cfg(doc)]
 use super::HEALTHY_MS;
@@ -35,6 +35,8 @@ pub(super) struct Entry {
     pub(super) checks: Option<Box<Checks>>,
     /// It runs elsewhere for a lower claim: it is ended, and never was.
     pub(super) duplicate: bool,
+    /// Its command may have run.
+    pub(super) began: bool,
 }
 
 impl Entry {
@@ -52,6 +54,7 @@ impl Entry {
             age_ms: now_ms.saturating_sub(self.since_ms),
             memory_mb: self.work.memory_mb,
             disk_mb: self.work.disk_mb,
+            devices: self.work.devices.clone(),
             address: self.port.map(|_| address.to_owned()),
             port: self.port,
             pid: self.pid,
@@ -79,6 +82,28 @@ impl Entry {
             InstanceState::Running => Some(self.checks.as_ref().is_some_and(|c| c.is_ready())),
             _ => Some(false),
         }
+    }
+
+    /// What managers are told of its end; none if no manager started it as a task.
+    pub(super) fn result(&self, cell: &str, stopped: bool) -> Option<TaskResult> {
+        let request = self.work.request.clone()?;
+        if self.work.kind != Kind::Task || AttemptId::parse(request.as_str()).is_none() {
+            return None;
+        }
+        let ran_ms = |from| self.since_ms.saturating_sub(from);
+        Some(TaskResult {
+            v: VERSION,
+            cell: cell.to_owned(),
+            instance: self.work.instance,
+            request,
+            exit_code: self.exit_code,
+            signal: self.signal,
+            ended: self.ended.clone().unwrap_or_default(),
+            stopped,
+            began: self.began,
+            ran_ms: self.running_ms.map(ran_ms),
+            output: None,
+        })
     }
 
     /// An event about it. One of its end is told at the time of its end.

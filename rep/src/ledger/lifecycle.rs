@@ -12,7 +12,7 @@ use shared::{
 use super::{
     Ledger,
     actions::{Action, EndReason, ExecutorOrder, ExecutorReport, InstanceChange},
-    room::{credit, request_of},
+    room::credit,
 };
 
 /// The delay before each restart; after the last one the instance is `crashed`. The first is immediate: most
@@ -35,7 +35,7 @@ impl Ledger {
         }
         match report.change {
             InstanceChange::Running { pid, port } => {
-                (entry.pid, entry.port) = (pid, port);
+                (entry.pid, entry.port, entry.began) = (pid, port, true);
                 // it may be stopping by now: a process that was told to end can still report that it started
                 if entry.state == InstanceState::Starting {
                     self.process_exists(now_ms, report.instance);
@@ -140,6 +140,7 @@ impl Ledger {
         {
             entry.strikes = 0;
         }
+        entry.began |= how.may_have_run();
         // the reason of a failed start quotes the system, and goes into every list of instances
         let text: String = how.to_string().chars().take(MAX_ENDED_CHARS).collect();
         (entry.exit_code, entry.signal) = match &how {
@@ -198,8 +199,14 @@ impl Ledger {
             _ => (kind::CRASHED, None),
         };
         self.actions.push(entry.event(what, why.map(str::to_owned)));
+        // a duplicate never was: the one that counts runs elsewhere
+        if !entry.duplicate
+            && let Some(result) = entry.result(&self.cell.cell, stopped)
+        {
+            self.actions.push(Action::Result(Box::new(result)));
+        }
         // only now that every process has ended: until then its memory is in use
-        credit(&mut self.cell, &request_of(&entry.work));
+        credit(&mut self.cell, &entry.work);
         if entry.duplicate {
             self.history.killed(now_ms, *id, entry.expires_ms);
         } else {

@@ -91,6 +91,7 @@ fn text(output: &CellOutput) -> String {
             )
         }
         CellOutput::Withdraw(advert) => format!("withdraw, ttl {:?}", advert.ttl.0),
+        CellOutput::Result(result) => format!("result: {}", result.ended),
         CellOutput::Execute(ExecutorOrder::Launch { work, attempt }) => {
             format!("launch {} {attempt}", work.instance)
         }

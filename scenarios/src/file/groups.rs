@@ -280,7 +280,8 @@ fn hold(running: &[Entry], cell: &mut Cell, seed: u64, names: &mut Names) -> Vec
                 index = *next;
                 *next += 1;
             }
-            cell.debit(&shared);
+            let given = cell.available.choose_devices(&shared);
+            cell.debit(&shared, given.as_deref());
             jobs.push(Job {
                 request: Arc::clone(&shared),
                 index,

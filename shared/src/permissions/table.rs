@@ -28,7 +28,7 @@ fn speak_as_cell(may: &mut Permissions, subjects: &Subjects, name: &str) {
     let own = |what: &&str| subjects.cell(name, what);
     // its state, too: it asks whether its name is free
     may.publish(
-        ["advert", "heartbeat", "state", "answer.*.*"]
+        ["advert", "heartbeat", "state", "result", "answer.*.*"]
             .iter()
             .map(own),
     );
@@ -125,9 +125,12 @@ const CHANGES: [&str; 9] = [
     "put", "scale", "stop", "start", "restart", "delete", "undo", "pause", "resume",
 ];
 
-/// Lists and states of apps, without the values of their environments.
+/// What a user may ask managers to do with a stored request; `result` has its output.
+const TASK_VERBS: [&str; 4] = ["run", "show", "result", "cancel"];
+
+/// Lists and states of apps and stored requests, without the values of their environments and without output.
 fn look_at_apps(may: &mut Permissions, subjects: &Subjects) {
-    may.publish([subjects.app_list()]);
+    may.publish([subjects.app_list(), subjects.task_list()]);
     may.publish(LOOKS.map(|verb| subjects.app(verb, "*")));
 }
 
@@ -146,6 +149,7 @@ pub(super) fn manager(subjects: &Subjects, name: &str) -> Permissions {
     may.hear([
         subjects.adverts(),
         subjects.cell("*", "heartbeat"),
+        subjects.cell("*", "result"),
         subjects.cell_answers(name, "*"),
         subjects.manager_echo(name),
     ]);
@@ -157,7 +161,16 @@ pub(super) fn manager(subjects: &Subjects, name: &str) -> Permissions {
     );
     may.serve(
         Subjects::MANAGER_QUEUE,
-        [subjects.app_list(), subjects.app_import()],
+        TASK_VERBS.map(|verb| subjects.task(verb, "*")),
+    );
+    may.serve(
+        Subjects::MANAGER_QUEUE,
+        [
+            subjects.app_list(),
+            subjects.app_import(),
+            subjects.app_submit(),
+            subjects.task_list(),
+        ],
     );
     may.answer();
     may.be_service(&service);
@@ -169,9 +182,10 @@ pub(super) fn manager_state(subjects: &Subjects) -> Permissions {
     let mut may = Permissions::default();
     may.publish(["$JS.API.INFO".to_owned()]);
     let apps = subjects.apps_bucket();
-    // the history of the apps is read one by one, the lease is only watched
-    may.publish([format!("$JS.API.STREAM.MSG.GET.KV_{apps}")]);
-    for bucket in [format!("{apps}-lease"), apps] {
+    let tasks = Subjects::tasks_bucket(&apps);
+    // the history of the apps and the output of tasks are read one by one, the lease is only watched
+    may.publish([&apps, &tasks].map(|bucket| format!("$JS.API.STREAM.MSG.GET.KV_{bucket}")));
+    for bucket in [format!("{apps}-lease"), apps, tasks] {
         may.publish([
             format!("$JS.API.STREAM.INFO.KV_{bucket}"),
             format!("$JS.API.STREAM.CREATE.KV_{bucket}"),
@@ -200,6 +214,8 @@ pub(super) fn user(subjects: &Subjects, name: &str) -> Permissions {
         format!("$SRV.INFO.{}", subjects.service(Role::Auctioneer)),
     ]);
     may.publish(CHANGES.map(|verb| subjects.app(verb, "*")));
+    may.publish(TASK_VERBS.map(|verb| subjects.task(verb, "*")));
+    may.publish([subjects.app_submit()]);
     look_at_apps(&mut may, subjects);
     may.hear([
         subjects.events(),

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use placement::{HealthCheck, Kind, Resources, Run, Span};
+use placement::{DeviceShares, HealthCheck, Kind, Resources, Run, Span};
 use serde::{Deserialize, Serialize};
 
 use super::{WireError, parse_strict};
@@ -67,6 +67,14 @@ pub struct Work {
     /// Named resources.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, i64>,
+    /// The devices that it gets, as the auctioneer chose them; the cell refuses it where one of them has too
+    /// little free. No numbers = it asks for some, and none was free.
+    #[serde(
+        default,
+        deserialize_with = "placement::object::map",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub devices: DeviceShares,
     /// Its owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
@@ -112,6 +120,7 @@ impl Work {
             disk_mb,
             cpu_millis: 0,
             extra: BTreeMap::new(),
+            devices: BTreeMap::new(),
             owner: None,
             request: None,
             version: None,
@@ -211,6 +220,13 @@ pub struct Instance {
     pub memory_mb: i64,
     /// MiB reserved.
     pub disk_mb: i64,
+    /// The devices that it has.
+    #[serde(
+        default,
+        deserialize_with = "placement::object::map",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub devices: DeviceShares,
     /// Where it can be reached, when it asked for a port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,

@@ -65,6 +65,8 @@ pub mod kind {
     pub const NEWER_FORMAT: &str = "newer-format";
     /// A stored value cannot be read: its app is left alone.
     pub const UNREADABLE: &str = "unreadable-state";
+    /// A stored request is over; `reason` says how.
+    pub const TASK_ENDED: &str = "task-ended";
 
     /// A cell takes no new work, and keeps what runs.
     pub const CELL_CORDONED: &str = "cell-cordoned";
@@ -97,7 +99,7 @@ pub mod kind {
         CELL_LOST,
     ];
     /// What managers publish.
-    pub const OF_MANAGERS: [&str; 9] = [
+    pub const OF_MANAGERS: [&str; 10] = [
         GIVEN_UP,
         ROLLOUT_DONE,
         ROLLOUT_FAILED,
@@ -107,6 +109,7 @@ pub mod kind {
         BUCKET_CHANGED,
         NEWER_FORMAT,
         UNREADABLE,
+        TASK_ENDED,
     ];
 }
 

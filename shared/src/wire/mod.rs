@@ -10,6 +10,7 @@ mod indices;
 mod query;
 mod start;
 mod stop;
+mod task;
 
 pub use advert::{Advert, Bid, BidRequest, Envelope, parse_cell};
 pub use app::{
@@ -37,6 +38,7 @@ pub use start::{
     InstanceOutcome, Outcome, Parsed, StartBody, StartReplies, StartReply, instance_id, parse_start,
 };
 pub use stop::{Stop, StopAnswer, StopOutcome, StopReply, Stopped};
+pub use task::{TaskList, TaskListed, TaskResult, TaskShown, TaskState, TaskStatus, TaskStored};
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
 pub(crate) fn is_false(b: &bool) -> bool {

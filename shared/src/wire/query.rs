@@ -1,6 +1,6 @@
 //! Queries: instances, the pool, queued work, past decisions, capacity.
 
-use placement::{Capacity, Cell, DecisionReport, Kind, Tally};
+use placement::{Capacity, Cell, DecisionReport, DeviceShares, Kind, Tally};
 use serde::{Deserialize, Serialize};
 
 use super::{IdPrefixes, Instance, is_false};
@@ -219,6 +219,9 @@ pub struct DecisionRecord {
     /// The cell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<String>,
+    /// The devices that it was given there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub devices: Option<Box<DeviceShares>>,
     /// The winner's cost, where the lowest wins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use placement::{Cell, Kind, Request, Resources};
+use placement::{Cell, DeviceShares, Kind, Request, Resources};
 
 /// A cell during the auctions.
 #[derive(Clone, Debug)]
@@ -11,6 +11,8 @@ pub(super) struct Rep {
     available: Resources,
     /// Instances by app, reserved ones included; apps by number.
     apps: BTreeMap<u32, u32>,
+    /// The devices of instances, by app: of one app, which instance has which does not matter.
+    devices: BTreeMap<u32, Vec<DeviceShares>>,
 }
 
 impl Rep {
@@ -25,6 +27,7 @@ impl Rep {
             total: cell.total.clone(),
             available: cell.available.clone(),
             apps: apps.collect(),
+            devices: BTreeMap::new(),
         }
     }
 
@@ -49,7 +52,11 @@ impl Rep {
     /// Bids, then reserves for the instance; none if it does not fit.
     pub(super) fn reserve(&mut self, request: &Request, app: u32) -> Option<f64> {
         let bid = self.bid(request, app)?;
-        self.available.debit(request);
+        let given = self.available.choose_devices(request);
+        self.available.debit(request, given.as_deref());
+        if let Some(given) = given {
+            self.devices.entry(app).or_default().push(*given);
+        }
         if request.kind == Kind::Lrp {
             *self.apps.entry(app).or_insert(0) += 1;
         }
@@ -58,7 +65,8 @@ impl Rep {
 
     /// Releases the reservation of an instance.
     pub(super) fn release(&mut self, request: &Request, app: u32) {
-        self.available.credit(request);
+        let given = self.devices.get_mut(&app).and_then(Vec::pop);
+        self.available.credit(request, given.as_ref());
         if request.kind == Kind::Lrp
             && let Some(count) = self.apps.get_mut(&app)
         {

@@ -23,7 +23,7 @@ fn cells(n: u32) -> Vec<Cell> {
 /// So many instances of apps of their own, of size 1, are there already.
 fn preload(cell: &mut Cell, count: u32) {
     for i in 0..count {
-        cell.debit(&Request::new(format!("old-{}-{i}", cell.cell), 1, 1));
+        cell.debit(&Request::new(format!("old-{}-{i}", cell.cell), 1, 1), None);
     }
     cell.counts.starting = 0;
 }

@@ -447,7 +447,7 @@ impl<'a> World<'a> {
         let leaked = leaked.count() as u64;
         let mut cells = self.cells.to_vec();
         for placement in self.placements.iter().filter(|p| p.ended_us.is_none()) {
-            cells[placement.cell as usize].debit(&placement.request);
+            cells[placement.cell as usize].debit(&placement.request, None);
         }
         for ((cell, before), rep) in cells.iter_mut().zip(self.cells).zip(&self.reps) {
             cell.counts.starting = before.counts.starting;

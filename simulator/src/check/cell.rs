@@ -8,7 +8,7 @@ use std::{
 
 use advertiser::Cadence;
 use manager::WaveId;
-use placement::{Cell, Resources, Span};
+use placement::{Cell, DeviceSet, DeviceShares, Resources, Span};
 use rep::{
     CellBid, CellInput, CellMachine, CellOutput, CellSettings, NAMESAKE_QUESTIONS,
     ledger::{EndReason, ExecutorOrder, ExecutorReport, InstanceChange, Ledger},
@@ -24,6 +24,9 @@ use super::{
 };
 use crate::random::Random;
 
+/// The devices of each cell, and what each of them has.
+pub(super) const CARDS: u32 = 2;
+pub(super) const CARD: i64 = 100;
 /// How long a process takes to say that it runs, and to end when it is asked to.
 const STARTS_MS: u64 = 40;
 const ENDS_MS: u64 = 700;
@@ -77,6 +80,7 @@ pub(super) struct Process {
     /// The wave of a manager that it is of, and its index.
     pub(super) wave: Option<(WaveId, u32)>,
     pub(super) memory_mb: i64,
+    pub(super) devices: DeviceShares,
     pub(super) since_ms: u64,
 }
 
@@ -120,10 +124,10 @@ impl CellNode {
     /// Nobody has its name: it begins.
     fn start(&mut self, now_ms: u64, out: &mut Outbox) {
         self.asks_until_ms = None;
-        let cell = Cell::new(
-            self.name.as_str(),
-            Resources::new(self.memory_mb, 100_000, 100),
-        );
+        let mut total = Resources::new(self.memory_mb, 100_000, 100);
+        let cards = DeviceSet::new(CARDS, CARD);
+        total.devices.insert("card".into(), cards);
+        let cell = Cell::new(self.name.as_str(), total);
         let incarnation = Incarnation::new(uuid::Uuid::from_u64_pair(
             self.random.next(),
             self.random.next(),
@@ -283,6 +287,7 @@ impl CellNode {
                     attempt,
                     wave: wave.map(|wave| (wave, work.index)),
                     memory_mb: work.memory_mb,
+                    devices: work.devices.clone(),
                     since_ms: now_ms,
                 };
                 self.processes.insert(work.instance, process);
@@ -296,8 +301,8 @@ impl CellNode {
                     self.coming.insert((at_ms, work.instance, attempt, true));
                 }
             }
-            // nothing here is sent with a check
-            CellOutput::Execute(ExecutorOrder::Check { .. }) => {}
+            // nothing here is sent with a check, and no task is stored
+            CellOutput::Execute(ExecutorOrder::Check { .. }) | CellOutput::Result(_) => {}
             CellOutput::Execute(ExecutorOrder::End {
                 instance,
                 attempt,

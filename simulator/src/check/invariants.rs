@@ -13,7 +13,7 @@ use shared::{
 use super::{
     CheckReport, Violation,
     auctioneer::AuctioneerNode,
-    cell::CellNode,
+    cell::{CARD, CARDS, CellNode},
     client::{Client, ClientAnswer},
     node::Node,
     script::Script,
@@ -240,7 +240,7 @@ fn violation(world: &World<'_>, checked: Result<(), (&'static str, String)>) -> 
     })
 }
 
-/// What runs on a cell never needs more memory than the cell has.
+/// What runs on a cell never needs more memory than the cell has, nor more of any device.
 fn no_cell_holds_more_than_it_has(world: &World<'_>) -> Checked {
     for cell in world.all::<CellNode>() {
         let used: i64 = cell.processes.values().map(|p| p.memory_mb).sum();
@@ -250,6 +250,17 @@ fn no_cell_holds_more_than_it_has(world: &World<'_>) -> Checked {
                 cell.name(),
                 cell.memory_mb()
             ));
+        }
+        for number in 0..CARDS {
+            let shares = cell.processes.values().flat_map(|p| p.devices.values());
+            let on_it = shares.filter(|share| share.numbers.contains(&number));
+            let given: i64 = on_it.map(|share| share.amount).sum();
+            if given > CARD {
+                return Err(format!(
+                    "{} runs {given} of {CARD} on its card {number}",
+                    cell.name()
+                ));
+            }
         }
     }
     Ok(())

@@ -10,6 +10,9 @@ use shared::wire::{Instance, InstancesAnswer, StartBody, Stop, parse, parse_cell
 /// The most requests and stops of a recording.
 pub const MAX_DEMANDS: usize = 1_000_000;
 
+/// Instances that are alike: app, memory, disk, kind, and of each set how many devices with how much.
+type Held = (String, i64, i64, String, Vec<(String, usize, i64)>);
+
 /// What was recorded so far.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
@@ -136,18 +139,26 @@ impl Recording {
         for field in ["available"].into_iter().chain(Counts::FIELDS) {
             fields.remove(field);
         }
-        let mut counts: BTreeMap<(String, i64, i64, String), u64> = BTreeMap::new();
+        let mut counts: BTreeMap<Held, u64> = BTreeMap::new();
         for instance in held.iter().filter(|instance| instance.ended.is_none()) {
             let app = instance.app.clone();
             let kind = instance.kind.to_string();
-            *counts
-                .entry((app, instance.memory_mb, instance.disk_mb, kind))
-                .or_default() += 1;
+            let devices = instance.devices.iter();
+            let devices =
+                devices.map(|(name, share)| (name.clone(), share.numbers.len(), share.amount));
+            let (memory_mb, disk_mb) = (instance.memory_mb, instance.disk_mb);
+            let held = (app, memory_mb, disk_mb, kind, devices.collect());
+            *counts.entry(held).or_default() += 1;
         }
-        let running = counts.into_iter().map(|((app, memory_mb, disk_mb, kind), count)| {
-            json!({
+        let running = counts.into_iter().map(|((app, memory_mb, disk_mb, kind, devices), count)| {
+            let mut running = json!({
                 "app": app, "count": count, "memory_mb": memory_mb, "disk_mb": disk_mb, "kind": kind,
-            })
+            });
+            if !devices.is_empty() {
+                let need = |(name, count, amount)| (name, json!({"count": count, "amount": amount}));
+                running["devices"] = devices.into_iter().map(need).collect();
+            }
+            running
         });
         fields.insert("running".into(), running.collect());
         fields.into()
@@ -166,7 +177,7 @@ mod tests {
         let mut recording = Recording::default();
         let mut cell = Cell::new("c1", placement::Resources::new(1000, 2000, 10));
         cell.attributes_mut().zone = "z1".into();
-        cell.debit(&Request::new("old", 100, 10));
+        cell.debit(&Request::new("old", 100, 10), None);
         let mut advert = json!(cell);
         advert["incarnation"] = json!(uuid::Uuid::nil());
         recording.advert(&to_bytes(&advert));

@@ -48,6 +48,20 @@ fn starts(trace: &Trace) -> Vec<(u64, Request, Option<u64>)> {
     trace.demands.iter().map(start).collect()
 }
 
+fn gpus(count: u32, model: &str) -> DeviceSet {
+    DeviceSet {
+        model: Some(model.into()),
+        ..DeviceSet::new(count, 1000)
+    }
+}
+
+fn need(count: u32, amount: i64, models: &[&str]) -> DeviceNeed {
+    DeviceNeed {
+        models: models.iter().map(|m| (*m).to_owned()).collect(),
+        ..DeviceNeed::new(count, Some(amount))
+    }
+}
+
 #[test]
 fn nodes_are_cells() {
     let trace = trace(NODES, PODS, "").unwrap();
@@ -59,14 +73,11 @@ fn nodes_are_cells() {
         cpu_millis: 64_000,
         ..Resources::default()
     };
-    total.extra.insert("gpu_milli".into(), 2000);
-    let mut expected = Cell::new("openb-node-0000", total);
-    expected.attributes_mut().stacks = vec!["P100".into()];
-    assert_eq!(*first, expected);
-    assert_eq!(second.total.extra("gpu_milli"), 8000);
-    assert_eq!(second.stacks, ["A10|G2|T4|V100M16|V100M32"]);
-    assert_eq!((third.total.extra("gpu_milli"), third.index), (0, 2));
-    assert!(third.stacks.is_empty() && third.zone == "default");
+    total.devices.insert("gpu".into(), gpus(2, "P100"));
+    assert_eq!(*first, Cell::new("openb-node-0000", total));
+    assert_eq!(second.total.devices[GPU], gpus(8, "V100M16"));
+    assert!(third.total.devices.is_empty() && third.index == 2);
+    assert_eq!(third.zone, "default");
     for cell in &trace.cells {
         cell.check().unwrap();
     }
@@ -88,14 +99,15 @@ fn pods_are_timed_starts() {
     assert_eq!(times, expected);
     let gpus: Vec<_> = starts
         .iter()
-        .map(|(_, r, _)| r.extra.get(GPU_MILLI).copied())
+        .map(|(_, r, _)| r.devices.get(GPU).cloned())
         .collect();
-    assert_eq!(gpus, [Some(1000), None, Some(4000), Some(50)]);
-    let stacks: Vec<_> = starts.iter().map(|(_, r, _)| r.stack.as_deref()).collect();
-    assert_eq!(
-        stacks,
-        [None, Some("A10|G2|T4|V100M16|V100M32"), None, Some("P100")]
-    );
+    let expected = [
+        Some(need(1, 1000, &[])),
+        None,
+        Some(need(4, 1000, &[])),
+        Some(need(1, 50, &["P100"])),
+    ];
+    assert_eq!(gpus, expected);
     for (_, request, _) in &starts {
         request.check().unwrap();
         assert_eq!(request.id, request.app);
@@ -103,13 +115,18 @@ fn pods_are_timed_starts() {
     let mut first = Request::new("openb-pod-0000", 16_384, 0);
     first.id = "openb-pod-0000".into();
     first.cpu_millis = 12_000;
-    first.extra.insert(GPU_MILLI.into(), 1000);
+    first.devices.insert(GPU.into(), need(1, 1000, &[]));
     assert_eq!(starts[0].1, first);
 }
 
 #[test]
-fn a_model_is_honoured_by_policies_that_look_at_stacks() {
-    let trace = trace(NODES, PODS, "").unwrap();
+fn a_model_is_honoured_by_every_policy() {
+    let pods = "\
+name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,deletion_time
+a,1,1,1,50,V100M32|V100M16,1,
+b,1,1,1,50,P100,2,
+";
+    let trace = trace(NODES, pods, "").unwrap();
     for policy in ["diego", "dea", "objective", "random", "dapi"] {
         let policy = placement::Policy::from_json(&policy.into()).unwrap();
         let mut pool = placement::Pool::default();
@@ -120,8 +137,8 @@ fn a_model_is_honoured_by_policies_that_look_at_stacks() {
             .demands
             .iter()
             .filter_map(|demand| match &demand.action {
-                DemandAction::Start { request, .. } if request.stack.is_some() => Some(request),
-                _ => None,
+                DemandAction::Start { request, .. } => Some(request),
+                DemandAction::Stop { .. } => None,
             });
         let jobs: Vec<_> = requests.flat_map(Request::jobs).collect();
         let mut plan = pool.plan(&jobs, &policy, &placement::PlanContext::default());
@@ -198,7 +215,7 @@ fn errors_name_file_line_column_value_and_expectation() {
         ),
         (
             "b,1,1,9999999,",
-            ["column \"gpu\": \"9999999\"", "from 0 to 2147483"],
+            ["column \"gpu\": \"9999999\"", "from 0 to 256"],
         ),
         (
             "b,1,1",
@@ -264,10 +281,14 @@ fn a_made_up_trace_has_its_size_and_is_readable() {
     let last_day = starts.last().unwrap().0 / 86_400_000;
     assert!((148..150).contains(&last_day), "{last_day}");
     // gpus are asked for, in fractions too, and there is room for most at any time
-    let gpu = |request: &Request| request.extra.get(GPU_MILLI).copied().unwrap_or(0);
+    let gpu = |request: &Request| {
+        let need = request.devices.get(GPU);
+        need.map_or(0, |need| i64::from(need.count) * need.amount.unwrap())
+    };
     let fractions = starts.iter().filter(|(_, r, _)| gpu(r) % 1000 != 0).count();
     assert!((1_800..3_000).contains(&fractions), "{fractions}");
-    let has: i64 = trace.cells.iter().map(|c| c.total.extra(GPU_MILLI)).sum();
+    let sets = trace.cells.iter().filter_map(|c| c.total.devices.get(GPU));
+    let has: i64 = sets.map(DeviceSet::sum_free).sum();
     let mut changes: Vec<(u64, i64)> = Vec::new();
     for (at_ms, request, life) in &starts {
         changes.push((*at_ms, gpu(request)));

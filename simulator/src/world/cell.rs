@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use advertiser::Cadence;
-use placement::{Job, Span};
+use placement::{Job, Resources, Span};
 use rep::{
     CellInput, CellMachine, CellOutput, CellSettings, Simulated, SimulatedConfig,
     ledger::{EndReason, ExecutorOrder, ExecutorReport, InstanceChange, Ledger},
@@ -147,7 +147,9 @@ impl SimCell {
             start: self.start_takes,
             ..SimulatedConfig::default()
         });
-        let works: Vec<Work> = running.iter().map(|job| before(job, number)).collect();
+        let mut available = self.empty.available.clone();
+        let work = |job: &Job| before(job, number, &mut available);
+        let works: Vec<Work> = running.iter().map(work).collect();
         let mut ledger = Ledger::new(self.empty.clone(), incarnation, "");
         ledger.adopt(works.iter().cloned());
         for work in &works {
@@ -308,8 +310,8 @@ impl SimCell {
                 self.executor.execute(now_ms, &order);
             }
             CellOutput::Event(event) => published.push(Publication::Event(event)),
-            // names are unique here
-            CellOutput::AskNamesake => {}
+            // names are unique here, and no task is stored
+            CellOutput::AskNamesake | CellOutput::Result(_) => {}
         }
     }
 
@@ -400,9 +402,11 @@ pub(super) fn was_before(instance: InstanceId) -> bool {
     instance.as_u128() >> 48 == BEFORE
 }
 
-fn before(job: &Job, number: &mut u64) -> Work {
+fn before(job: &Job, number: &mut u64, available: &mut Resources) -> Work {
     *number += 1;
     let request = &job.request;
+    let given = available.choose_devices(request);
+    available.debit(request, given.as_deref());
     Work {
         instance: InstanceId::from_u128((BEFORE << 48) | u128::from(*number)),
         kind: request.kind,
@@ -412,6 +416,7 @@ fn before(job: &Job, number: &mut u64) -> Work {
         disk_mb: request.disk_mb,
         cpu_millis: request.cpu_millis,
         extra: request.extra.clone(),
+        devices: given.map(|given| *given).unwrap_or_default(),
         owner: request.owner.clone(),
         request: None,
         version: None,

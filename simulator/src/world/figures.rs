@@ -116,7 +116,7 @@ impl World<'_> {
     }
 
     fn extra(&self, held: &Held) -> BTreeMap<String, f64> {
-        let mut extra = BTreeMap::new();
+        let mut extra: BTreeMap<String, f64> = self.samples.devices.figures().collect();
         if self.client.repeats > 0 {
             extra.insert("repeated requests".into(), self.client.repeats as f64);
         }

@@ -16,6 +16,7 @@
 mod carry;
 mod cell;
 mod client;
+mod devices;
 mod drains;
 mod ending;
 mod faults;

@@ -1,6 +1,6 @@
 //! Samples of the cells, equally spaced: at most 240 for any length of the run.
 
-use super::{WARM_UP_US, World};
+use super::{WARM_UP_US, World, devices::DevicesGiven};
 use crate::{
     measure::{Load, Meter, memory_distribution},
     outcome::Sample,
@@ -21,6 +21,7 @@ pub(super) struct Samples {
     /// The largest size that the workload asks for, MiB.
     largest_mb: i64,
     pub(super) distribution_before: f64,
+    pub(super) devices: DevicesGiven,
 }
 
 impl Samples {
@@ -37,6 +38,7 @@ impl Samples {
             free_mb: Vec::new(),
             largest_mb: 0,
             distribution_before: 0.0,
+            devices: DevicesGiven::default(),
         }
     }
 
@@ -75,6 +77,8 @@ impl World<'_> {
     pub(super) fn measure_from_now(&mut self, largest_mb: i64) {
         let loads = (0..self.cells.len()).map(|c| self.load(c)).collect();
         self.meter = Meter::new(loads, largest_mb);
+        let cells = self.cells.iter();
+        self.samples.devices = DevicesGiven::of(cells.map(|c| (c.ledger().cell(), c.down == 0)));
         self.samples.largest_mb = largest_mb;
         self.samples.distribution_before = self.distribution();
     }
@@ -98,6 +102,9 @@ impl World<'_> {
         if self.meter.cells()[c] != load {
             self.meter.advance((self.now_us - WARM_UP_US) / 1_000);
             self.meter.change(c, |known| *known = load);
+            let cell = &self.cells[c];
+            let devices = &mut self.samples.devices;
+            devices.look(c, cell.ledger().cell(), cell.down == 0);
         }
     }
 

@@ -3,10 +3,10 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use comfy_table::Cell;
-use placement::{Capacity, Explain, Kind, PlanContext, Policy, Pool, Request};
+use placement::{Capacity, DeviceNeed, Explain, Kind, PlanContext, Policy, Pool, Request};
 use shared::wire::CapacityAnswer;
 
-use super::{extra, instances, place, policy, reasons::why, run::pair, start};
+use super::{devices, extra, instances, place, policy, reasons::why, run::pair, start};
 use crate::{
     cluster::{Cluster, Peer, TIMEOUT},
     context::{Exit, Format, Global, Usage},
@@ -30,6 +30,10 @@ pub(crate) struct CapacityArgs {
     /// A named resource for each instance, such as gpu=1; may be repeated
     #[arg(long, value_name = "NAME=N", value_parser = pair)]
     extra: Vec<(String, String)>,
+    /// Devices for each instance: gpu=2 (all of two), gpu=1x220 (so much of one), gpu=1x220:T4|P100 (of
+    /// these models); may be repeated
+    #[arg(long, value_name = "NAME=N[xAMOUNT][:MODELS]", value_parser = devices::need)]
+    devices: Vec<(String, DeviceNeed)>,
     /// Stack that the instances need
     #[arg(long)]
     stack: Option<String>,
@@ -62,6 +66,7 @@ impl CapacityArgs {
         let mut request = Request::new("-", self.memory, self.disk);
         request.cpu_millis = self.cpu;
         request.extra = extra::amounts(&self.extra)?;
+        request.devices = self.devices.iter().cloned().collect();
         request.stack.clone_from(&self.stack);
         request.placement_tags.clone_from(&self.placement_tags);
         request.kind = match self.kind {

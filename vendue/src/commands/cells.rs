@@ -4,7 +4,7 @@ use comfy_table::Cell;
 use serde_json::Value;
 use shared::wire::{CellSet, CellSetAnswer, PoolCell};
 
-use super::{condition::Condition, instances, one_cell};
+use super::{condition::Condition, devices, instances, one_cell};
 use crate::{
     cluster::{Cluster, TIMEOUT},
     context::{Exit, Format, Global, Usage},
@@ -147,7 +147,7 @@ async fn list(global: &Global, conditions: &[Condition]) -> anyhow::Result<Exit>
     Ok(Exit::Ok)
 }
 
-/// A column more where a cell keeps work away, or all are asked for.
+/// A column more where a cell keeps work away, or all are asked for, and one where a cell has devices.
 fn print(cells: &[PoolCell], wide: bool) -> anyhow::Result<()> {
     let mut header = vec![
         "CELL",
@@ -165,6 +165,12 @@ fn print(cells: &[PoolCell], wide: bool) -> anyhow::Result<()> {
     if shows_kept {
         header.insert(3, "KEPT FOR");
     }
+    let shows_devices = cells
+        .iter()
+        .any(|entry| !entry.cell.total.devices.is_empty());
+    if shows_devices {
+        header.push("DEVICES FREE");
+    }
     let mut table = Table::new(&header)
         .optional(&["HEARD", "CPU FREE", "CONTAINERS", "DISK FREE", "INSTANCES"])
         .text("KEPT FOR");
@@ -173,6 +179,10 @@ fn print(cells: &[PoolCell], wide: bool) -> anyhow::Result<()> {
         if shows_kept {
             let kept = if kept.is_empty() { "-".into() } else { kept };
             row.insert(3, Cell::new(kept));
+        }
+        if shows_devices {
+            let (available, total) = (&entry.cell.available, &entry.cell.total);
+            row.push(Cell::new(devices::free(available, total)));
         }
         table.add_row(row);
     }

@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, fmt, str::FromStr};
 
-use placement::{AttributeShape, Attributes, Cell};
+use placement::{AttributeShape, Attributes, Cell, DeviceSet};
 use serde_json::{Value, json};
 
 /// A field of the cell, an operator, and what it is compared with.
@@ -103,11 +103,15 @@ impl FromStr for Condition {
     }
 }
 
+/// The parts with names of the operator's choice, and how they stand in the list of parts.
+const NAMED: [(&str, &str); 2] = [("extra.", "extra.NAME"), ("devices.", "devices.NAME")];
+
 fn known_part(parts: &[&str], part: &str) -> bool {
-    let extra = part
-        .strip_prefix("extra.")
-        .is_some_and(|name| !name.is_empty());
-    parts.contains(&part) || (extra && parts.contains(&"extra.NAME"))
+    let named = NAMED.iter().any(|(prefix, generic)| {
+        let name = part.strip_prefix(prefix);
+        name.is_some_and(|name| !name.is_empty()) && parts.contains(generic)
+    });
+    parts.contains(&part) || named
 }
 
 /// The parts of the fields that have the same parts on every cell.
@@ -119,6 +123,7 @@ fn parts(name: &str) -> Option<&'static [&'static str]> {
             "containers",
             "cpu_millis",
             "extra.NAME",
+            "devices.NAME",
         ]),
         "platform" => Some(&["version", "stamp"]),
         _ => None,
@@ -257,6 +262,11 @@ impl Condition {
         let Some(part) = part else {
             return whole;
         };
+        if let Some(name) = part.strip_prefix("devices.") {
+            let set = whole["devices"].get(name).cloned();
+            let set = set.and_then(|set| serde_json::from_value::<DeviceSet>(set).ok());
+            return set.map_or(0, |set| set.sum_free()).into();
+        }
         let extra = part.strip_prefix("extra.");
         let found = match extra {
             Some(extra) => whole["extra"].get(extra),
@@ -346,7 +356,8 @@ mod tests {
     fn cell() -> Cell {
         let text = json!({
             "cell": "c1", "zone": "z1", "rack": "r1", "stacks": ["a", "b"], "reserved": true, "index": 10,
-            "total": {"memory_mb": 1024}, "available": {"memory_mb": 512, "extra": {"gpu": 1}},
+            "total": {"memory_mb": 1024}, "available": {"memory_mb": 512, "extra": {"gpu": 1},
+                "devices": {"card": {"count": 2, "each": 100, "free": [30, 100]}}},
             "platform": {"version": "7.0", "stamp": "20260228T120000Z"}, "apps": {"web": 2},
             "traits": {"ssd": true}, "next_reboot": "2026-12-01T04:00:00Z", "last_boot": "2026-01-01",
             "networks": {"external": "up"}, "overcommit": {"memory": 1.5},
@@ -382,6 +393,9 @@ mod tests {
             ("index>9", true),
             ("available.extra.gpu=1", true),
             ("available.extra.fpga=0", true),
+            ("available.devices.card=130", true),
+            ("available.devices.card>=131", false),
+            ("available.devices.none=0", true),
             ("available.cpu_millis=0", true),
             ("apps.web=2", true),
             ("apps.other=0", true),

@@ -3,7 +3,7 @@
 use comfy_table::Cell;
 use placement::{DecisionReport, Rating, Tally, joined};
 
-use super::reasons::why;
+use super::{devices, reasons::why};
 use crate::{
     output::{self, number},
     table::Table,
@@ -16,12 +16,15 @@ pub(crate) fn print(decisions: &[DecisionReport]) -> anyhow::Result<()> {
     } else {
         "COST"
     };
-    let mut table = Table::new(&["APP", "INDEX", "KIND", "OUTCOME", "CELL", rated, "WHY"])
-        .optional(&["KIND"])
-        .text("WHY");
+    let mut header = vec!["APP", "INDEX", "KIND", "OUTCOME", "CELL", rated, "WHY"];
+    let shows_devices = decisions.iter().any(|d| d.devices.is_some());
+    if shows_devices {
+        header.insert(5, "DEVICES");
+    }
+    let mut table = Table::new(&header).optional(&["KIND"]).text("WHY");
     for decision in decisions {
         let rating = decision.cost.or(decision.score);
-        table.add_row(vec![
+        let mut row = vec![
             Cell::new(&decision.app),
             Cell::new(decision.index),
             Cell::new(decision.kind),
@@ -29,7 +32,12 @@ pub(crate) fn print(decisions: &[DecisionReport]) -> anyhow::Result<()> {
             Cell::new(decision.cell.as_deref().unwrap_or("-")),
             Cell::new(rating.map_or("-".into(), number)),
             Cell::new(reason(decision)),
-        ]);
+        ];
+        if shows_devices {
+            let given = decision.devices.as_deref();
+            row.insert(5, Cell::new(given.map_or("-".into(), devices::given)));
+        }
+        table.add_row(row);
     }
     table.print()?;
     decisions.iter().try_for_each(explain)

@@ -12,7 +12,7 @@ use shared::{
     },
 };
 
-use super::{decisions, instances, reasons::why};
+use super::{decisions, devices, instances, reasons::why};
 use crate::{
     cluster::{Cluster, Peer, TIMEOUT},
     context::{Exit, Failure, Format, Global, Usage},
@@ -114,11 +114,21 @@ fn print_auction(auction: &AuctionRecord, waiting: &BTreeSet<u32>) -> anyhow::Re
     } else {
         "COST"
     };
-    let mut table = Table::new(&["INDEX", "OUTCOME", "CELL", rating, "WHY"]).text("WHY");
+    let mut header = vec!["INDEX", "OUTCOME", "CELL", rating, "WHY"];
+    let shows_devices = auction.decisions.iter().any(|d| d.devices.is_some());
+    if shows_devices {
+        header.insert(3, "DEVICES");
+    }
+    let mut table = Table::new(&header).text("WHY");
     for alike in auction.decisions.chunk_by(|a, b| same_no(a, b, waiting)) {
         if let [first, ..] = alike {
             let indices = format_indices(alike.iter().map(|decision| decision.index));
-            table.add_row(row(&indices, first, &auction.pick, waiting));
+            let mut row = row(&indices, first, &auction.pick, waiting);
+            if shows_devices {
+                let given = first.devices.as_deref();
+                row.insert(3, Cell::new(given.map_or("-".into(), devices::given)));
+            }
+            table.add_row(row);
         }
     }
     Ok(table.print()?)
@@ -176,6 +186,7 @@ mod tests {
                 Outcome::Unplaced
             },
             cell: cell.map(Into::into),
+            devices: None,
             cost: None,
             score: None,
             reason: reason.map(Into::into),

@@ -4,6 +4,7 @@ use comfy_table::Cell;
 use shared::wire::{InstanceState, QueuedGroup};
 
 use super::{
+    devices,
     instances::{Answers, Located},
     reasons::why,
 };
@@ -16,7 +17,8 @@ const HEADER: [&str; 11] = [
     "APP", "INDEX", "KIND", "STATE", "ZONE", "CELL", "AGE", "ADDRESS", "MEMORY", "RESTARTS", "NOTE",
 ];
 
-/// Prints crashed instances first, then all others, then what is queued; `wide` adds instance ids.
+/// Prints crashed instances first, then all others, then what is queued; `wide` adds instance ids. Devices have a
+/// column where an instance has some.
 pub(crate) fn print<'a>(
     instances: impl IntoIterator<Item = &'a Located>,
     queued: &[QueuedGroup],
@@ -25,6 +27,11 @@ pub(crate) fn print<'a>(
     let mut header = HEADER.to_vec();
     if wide {
         header.push("INSTANCE");
+    }
+    let instances: Vec<&Located> = instances.into_iter().collect();
+    let shows_devices = instances.iter().any(|i| !i.instance.devices.is_empty());
+    if shows_devices {
+        header.push("DEVICES");
     }
     let mut table = Table::new(&header)
         .optional(&["RESTARTS", "MEMORY", "KIND", "ZONE", "ADDRESS"])
@@ -37,11 +44,17 @@ pub(crate) fn print<'a>(
         if wide {
             row.push(Cell::new(located.instance.instance));
         }
+        if shows_devices {
+            row.push(Cell::new(devices::given(&located.instance.devices)));
+        }
         table.add_row(row);
     }
     for group in queued {
         let mut row = queued_row(group);
         if wide {
+            row.push(Cell::new("-"));
+        }
+        if shows_devices {
             row.push(Cell::new("-"));
         }
         table.add_row(row);

@@ -67,6 +67,10 @@ fn numbers(row: &Tally) -> Option<String> {
         _ => "",
     };
     let (needs, best) = (row.needs?, row.best?);
+    if let Some(devices) = &row.devices {
+        let count = (needs > 1.0).then(|| format!("needs {needs}; "));
+        return Some(format!("{}{devices}", count.unwrap_or_default()));
+    }
     let of = match row.cells {
         0 => String::new(), // other rows have counted these cells
         1 => " of 1 cell".to_owned(),
@@ -92,6 +96,7 @@ mod tests {
             needs: numbers.map(|(needs, _)| needs),
             best: numbers.map(|(_, best)| best),
             reason: reason.map(Into::into),
+            devices: None,
             names: Vec::new(),
         }
     }
@@ -118,6 +123,23 @@ mod tests {
         assert_eq!(
             why(Some("insufficient resources: gpu"), &[gpu]),
             "insufficient resources: gpu (needs 1, the best of 1 cell has 0)"
+        );
+        let cards = |needs, most| Tally {
+            devices: Some(placement::FreeDevices {
+                amount: 300,
+                most,
+                devices: 3,
+            }),
+            ..row("extra", 12, Some((needs, 0.0)), Some("gpu"))
+        };
+        let lacking_gpu = Some("insufficient resources: gpu");
+        assert_eq!(
+            why(lacking_gpu, &[cards(1.0, 200)]),
+            "insufficient resources: gpu (3 devices have 200 free, none has 300)"
+        );
+        assert_eq!(
+            why(lacking_gpu, &[cards(4.0, 300)]),
+            "insufficient resources: gpu (needs 4; no cell has enough devices with 300 free)"
         );
         assert_eq!(
             why(lacking, &[memory(), stack.clone()]),

@@ -112,6 +112,7 @@ fn flag_of(field: &str) -> Option<&'static str> {
         "total.disk_mb" => "--disk",
         "total.containers" => "--containers",
         "total.cpu_millis" => "--cpu",
+        "executor.device_env" => "--device-env",
         "address" => "--address",
         "interval" => "--interval",
         "heartbeat" => "--heartbeat",

@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use placement::{Kind, Request, Run, Span};
+use placement::{DeviceNeed, Kind, Request, Run, Span};
 
-use super::{already, extra, source::SourceArgs, start, stop};
+use super::{already, devices, extra, source::SourceArgs, start, stop};
 use crate::{
     cluster::Cluster,
     context::{Exit, Global, Usage},
@@ -43,6 +43,10 @@ pub(crate) struct RunArgs {
     /// A named resource for each instance, such as gpu=1; may be repeated
     #[arg(long, value_name = "NAME=N", value_parser = pair)]
     extra: Vec<(String, String)>,
+    /// Devices for each instance: gpu=2 (all of two), gpu=1x220 (so much of one), gpu=1x220:T4|P100 (of
+    /// these models); may be repeated
+    #[arg(long, value_name = "NAME=N[xAMOUNT][:MODELS]", value_parser = devices::need)]
+    devices: Vec<(String, DeviceNeed)>,
     /// The stack that its cells must have
     #[arg(long, value_name = "NAME")]
     stack: Option<String>,
@@ -147,6 +151,7 @@ impl RunArgs {
         request.kind = if self.task { Kind::Task } else { Kind::Lrp };
         request.cpu_millis = self.cpu;
         request.extra = extra::amounts(&self.extra)?;
+        request.devices = self.devices.iter().cloned().collect();
         request.stack.clone_from(&self.stack);
         request.near.clone_from(&self.near);
         request.far.clone_from(&self.far);

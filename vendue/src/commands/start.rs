@@ -11,7 +11,7 @@ use shared::wire::{
     unknown_fields,
 };
 
-use super::{already, reasons::why, source::SourceArgs};
+use super::{already, reasons::why, source::SourceArgs, task};
 use crate::{
     cluster::{Cluster, Peer},
     context::{Exit, Failure, Format, Global, Usage, failure_code},
@@ -35,15 +35,26 @@ pub(crate) struct StartArgs {
     /// Start even if the app runs already; its instances then run beside the new ones
     #[arg(long)]
     again: bool,
+    /// Have a manager store it first: it is not lost, and waits for room; its end is shown by `vendue task`
+    #[arg(long)]
+    durable: bool,
 }
 
 /// Sends a file's request.
 pub(crate) async fn start(global: &Global, args: &StartArgs) -> anyhow::Result<Exit> {
     let text = args.source.put_into(read(&args.file)?)?;
-    let request = check(&args.file, &text)?;
+    let own = if args.durable {
+        &STORED_FIELDS
+    } else {
+        &[][..]
+    };
+    let request = check_with(&args.file, &text, own)?;
     let cluster = Cluster::connect(global).await?;
     if !args.again {
         already::refuse(&cluster, &request).await?;
+    }
+    if args.durable {
+        return task::submit::durable(&cluster, request).await;
     }
     send(&cluster, request).await
 }
@@ -72,6 +83,14 @@ pub(crate) fn named(file: &str) -> &str {
 /// Judges a request as an auctioneer would, so that a bad file needs no cluster to be refused; a
 /// request that has no id gets one, so that what became of it can be asked for later.
 pub(crate) fn check(file: &str, text: &str) -> anyhow::Result<Value> {
+    check_with(file, text, &[])
+}
+
+/// Fields of a request that a manager stores, beside those of any request.
+pub(crate) const STORED_FIELDS: [&str; 2] = ["retries", "timeout"];
+
+/// As [`check`], of requests that may have more fields.
+pub(crate) fn check_with(file: &str, text: &str, own: &[&str]) -> anyhow::Result<Value> {
     let file = named(file);
     let refuse = |e: &dyn std::fmt::Display| Usage::because(format_args!("{file}: {e}"));
     let wrong = |e: &WireError| refuse(&of_file(e, text));
@@ -86,7 +105,7 @@ pub(crate) fn check(file: &str, text: &str) -> anyhow::Result<Value> {
         }
     }
     let mut request: Value = serde_json::from_str(text).map_err(|e| refuse(&e))?;
-    if let Some(misspelt) = unknown_field(&request) {
+    if let Some(misspelt) = unknown_field(&request, own) {
         return Err(refuse(&misspelt));
     }
     match &mut request {
@@ -124,10 +143,11 @@ fn of_file(error: &WireError, text: &str) -> String {
 }
 
 /// The first field that no request has. An auctioneer would ignore it, and start what nobody meant.
-fn unknown_field(body: &Value) -> Option<String> {
+fn unknown_field(body: &Value, own: &[&str]) -> Option<String> {
     let of_one = |at: &str, request: &Value| {
         let unknown = unknown_fields::<Request>(request.to_string().as_bytes());
-        let field = unknown.into_iter().find(|field| field != "v")?;
+        let is_known = |field: &String| field == "v" || own.contains(&field.as_str());
+        let field = unknown.into_iter().find(|field| !is_known(field))?;
         if field.starts_with("run.") {
             // its name is not told: it may be a secret in the wrong place
             let known = fields::names::<Run>().join(", ");

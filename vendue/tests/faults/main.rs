@@ -8,6 +8,7 @@
 mod chaos;
 mod once;
 mod parts;
+mod tasks;
 
 use std::time::{Duration, Instant};
 

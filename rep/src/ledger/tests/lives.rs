@@ -98,6 +98,41 @@ fn each_kind_of_end_is_reported() {
     }
 }
 
+#[test]
+fn the_end_of_a_managers_task_is_told_with_whether_its_command_ran() {
+    let lost = EndReason::Failed(format!("{SUPERVISOR_LOST} (signal 9)"));
+    let none = EndReason::Failed("no such program".into());
+    for (id, runs_first, how, expected) in [
+        (
+            "t-0000000b-1-x",
+            true,
+            EndReason::Exit(3),
+            Some((true, Some(3))),
+        ),
+        ("t-0000000b-1-x", false, none.clone(), Some((false, None))),
+        ("t-0000000b-1-x", false, lost, Some((true, None))),
+        ("t-0000000b-1-x", true, none, Some((true, None))),
+        ("r-1", true, EndReason::Exit(3), None),
+    ] {
+        let mut ledger = ledger();
+        let mut work = task(1);
+        work.request = id.parse().ok();
+        ledger.start(0, &start(vec![work]));
+        if runs_first {
+            ledger.report(0, runs(1, 0));
+        }
+        ledger.report(0, report(1, 0, InstanceChange::Ended(how)));
+        let told = ledger
+            .take_actions()
+            .into_iter()
+            .find_map(|action| match action {
+                Action::Result(result) => Some((result.began, result.exit_code)),
+                _ => None,
+            });
+        assert_eq!(told, expected, "{id}");
+    }
+}
+
 /// The last event but for a restart: its kind, how long the instance ran in milliseconds, and whether it is final.
 fn last_event(ledger: &mut Ledger) -> (&'static str, Option<u128>, bool) {
     let events = ledger
@@ -108,7 +143,7 @@ fn last_event(ledger: &mut Ledger) -> (&'static str, Option<u128>, bool) {
                 let ran_ms = instance.ran.map(|ran| ran.0.as_millis());
                 Some((kind, ran_ms, instance.is_final))
             }
-            Action::Execute(_) => None,
+            Action::Execute(_) | Action::Result(_) => None,
         });
     let ends = events.filter(|(kind, ..)| *kind != kind::RESTARTED);
     ends.last().expect("an event")
@@ -240,7 +275,7 @@ fn events_tell_of_restarts_and_of_the_port() {
         .into_iter()
         .filter_map(|action| match action {
             Action::Event { kind, instance, .. } => Some((kind, instance.restarts, instance.port)),
-            Action::Execute(_) => None,
+            Action::Execute(_) | Action::Result(_) => None,
         })
         .collect();
     let expected = [

@@ -5,6 +5,7 @@ use super::{lifecycle::MAX_ENDED_CHARS, *};
 
 mod checks;
 mod claims;
+mod devices;
 mod drains;
 mod lists;
 mod lives;
@@ -112,6 +113,7 @@ fn summary(ledger: &mut Ledger) -> Vec<String> {
             Some(reason) => format!("{kind}: {reason}"),
             None => (*kind).to_owned(),
         },
+        Action::Result(result) => format!("result: {}", result.ended),
     };
     ledger.take_actions().iter().map(summary).collect()
 }

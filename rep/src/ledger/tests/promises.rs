@@ -1,5 +1,6 @@
 //! The cell never promises more than it has, whatever happens in which order.
 
+use placement::{DeviceSet, DeviceShare, DeviceShares};
 use proptest::prelude::*;
 
 use super::*;
@@ -28,6 +29,17 @@ fn happens() -> impl Strategy<Value = Happens> {
     ]
 }
 
+/// Some have a share of a card, some all of two.
+fn devices_of(id: u128) -> DeviceShares {
+    let (amount, numbers) = match id % 6 {
+        0 | 3 => (40, vec![0]),
+        1 => (100, vec![0, 1]),
+        4 => (30, vec![1]),
+        _ => return DeviceShares::new(),
+    };
+    [("card".to_owned(), DeviceShare { amount, numbers })].into()
+}
+
 /// The work of an id is always the same; apps, sizes and kinds differ between ids.
 fn work_of(id: u128, believed: u32) -> Work {
     let app = ["a", "b", "c"][usize::try_from(id % 3).unwrap()];
@@ -39,6 +51,7 @@ fn work_of(id: u128, believed: u32) -> Work {
         },
         memory_mb: 50 * i64::try_from(id % 7).unwrap(),
         cpu_millis: i64::try_from(id % 2).unwrap(),
+        devices: devices_of(id),
         owner: id.is_multiple_of(5).then(|| "anna".into()),
         request: None,
         version: None,
@@ -53,7 +66,7 @@ fn work_of(id: u128, believed: u32) -> Work {
 fn recount(ledger: &Ledger) -> Cell {
     let mut cell = Cell::new("a", ledger.cell.total.clone());
     for entry in ledger.instances.values() {
-        cell.debit(&request_of(&entry.work));
+        cell.debit(&request_of(&entry.work), Some(&entry.work.devices));
     }
     let starting = |entry: &&Entry| entry.state == InstanceState::Starting;
     cell.counts.starting =
@@ -70,6 +83,8 @@ proptest! {
     #[test]
     fn holds_under_any_interleaving(all in prop::collection::vec(happens(), 1..120)) {
         let total = Resources { cpu_millis: 3, ..Resources::new(600, 200, 8) };
+        let devices = [("card".to_owned(), DeviceSet::new(2, 100))].into();
+        let total = Resources { devices, ..total };
         let mut ledger = Ledger::new(Cell::new("a", total), LIVES, "");
         let mut now_ms = 0;
         let mut running: BTreeMap<InstanceId, u32> = BTreeMap::new();
@@ -123,6 +138,8 @@ proptest! {
             let now = ledger.cell();
             prop_assert!(now.available.memory_mb >= 0 && now.available.cpu_millis >= 0);
             prop_assert!(now.available.disk_mb >= Some(0) && now.available.containers >= Some(0));
+            let cards = &now.available.devices["card"];
+            prop_assert!(cards.free.iter().all(|free| *free >= 0), "a device is overcommitted");
             prop_assert_eq!(now, &recount(&ledger));
             prop_assert!(ledger.seq() >= seq);
             if *now != cell {

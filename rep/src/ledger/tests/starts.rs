@@ -288,6 +288,19 @@ fn invalid_work() {
             },
         ),
         (
+            "devices.gpu.numbers",
+            Work {
+                devices: BTreeMap::from([(
+                    "gpu".to_owned(),
+                    placement::DeviceShare {
+                        amount: 1,
+                        numbers: vec![1, 0],
+                    },
+                )]),
+                ..work(1, "a")
+            },
+        ),
+        (
             "extra",
             Work {
                 extra: BTreeMap::from([(String::new(), 1)]),

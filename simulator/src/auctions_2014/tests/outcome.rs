@@ -119,7 +119,7 @@ fn sharing_is_counted_where_it_could_be_avoided() {
     let put = |cells: &mut Vec<Cell>, app: &str, counts: [u32; 4]| {
         for (cell, count) in cells.iter_mut().zip(counts) {
             for _ in 0..count {
-                cell.debit(&Request::new(app, 1, 1));
+                cell.debit(&Request::new(app, 1, 1), None);
             }
         }
     };

@@ -1,7 +1,12 @@
 //! What a step of the script does.
 
 use super::{Happening, World, faults};
-use crate::check::{CheckReport, cell::CellNode, client::Client, script::What};
+use crate::check::{
+    CheckReport,
+    cell::{CARD, CellNode},
+    client::Client,
+    script::What,
+};
 
 impl World<'_> {
     pub(super) fn step(&mut self, n: usize, begins: bool, report: &mut CheckReport) {
@@ -97,6 +102,10 @@ impl World<'_> {
             "id": asked.id, "app": asked.app, "instances": asked.instances,
             "memory_mb": asked.memory_mb, "disk_mb": 1, "run": { "command": ["sleep"] },
         });
+        // of each size of requests one asks for devices: two of them fit on one
+        if asked.memory_mb == 100 {
+            body["devices"] = serde_json::json!({ "card": { "count": 1, "amount": CARD / 2 } });
+        }
         if asked.queue_timeout_ms > 0 {
             body["queue_timeout"] = format!("{}ms", asked.queue_timeout_ms).into();
         }

@@ -45,12 +45,13 @@ fn start(cell: &mut SimCell, now_ms: u64, app: &str) -> Acceptance {
         request: Arc::new(Request::new(app, 10, 10)),
         index: 0,
     };
+    let mut available = cell.ledger().cell().available.clone();
     let body = to_bytes(&CellStart {
         v: shared::VERSION,
         auction: AuctionId::nil(),
         incarnation: LIFE,
         expires_ms: CellTime::from_ms(now_ms + 5_000),
-        work: vec![before(&job, &mut u64::from(app == "web"))],
+        work: vec![before(&job, &mut u64::from(app == "web"), &mut available)],
     });
     cell.start(now_ms, &body).unwrap()
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use clap::Args;
+use placement::DeviceSet;
 use toml::Table;
 
 use super::settings::RepSettings;
@@ -22,7 +23,9 @@ impl RepSettings {
             disk: Some(20_480),
             containers: Some(100),
             cpu: Some(4_000),
-            extra: vec![("gpu".into(), 4)],
+            extra: vec![("licence".into(), 4)],
+            devices: vec![("gpu".into(), DeviceSet::new(8, 1_000))],
+            device_env: vec![("CUDA_VISIBLE_DEVICES".into(), "{gpu}".into())],
             stack: list("docker"),
             placement_tag: list("isolated"),
             rack: Some("r1".into()),

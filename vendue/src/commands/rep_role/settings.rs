@@ -2,12 +2,15 @@
 
 use std::path::PathBuf;
 
-use placement::Span;
+use placement::{Resources, Span};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use shared::size::parse_mib;
 use toml::{Table, Value};
 
-use crate::context::Usage;
+use crate::{
+    commands::{devices, run::pair},
+    context::Usage,
+};
 
 /// The settings of a rep: one field is the flag, its help, and the key in the file.
 #[derive(Clone, Debug, Default, PartialEq, clap::Args, Serialize, Deserialize)]
@@ -35,8 +38,16 @@ pub(crate) struct RepSettings {
     pub(super) cpu: Option<i64>,
     /// Named resource to offer, such as gpu=4; may be repeated
     #[arg(long, value_name = "NAME=N", value_parser = named_amount)]
-    #[serde(with = "amounts", skip_serializing_if = "Vec::is_empty")]
+    #[serde(with = "pairs", skip_serializing_if = "Vec::is_empty")]
     pub(super) extra: Vec<(String, i64)>,
+    /// Set of equal devices to offer, such as gpu=8x1000:V100M32 (8 of 1000 each); may be repeated
+    #[arg(long, value_name = "NAME=NxEACH[:MODEL]", value_parser = devices::set)]
+    #[serde(with = "device_sets", skip_serializing_if = "Vec::is_empty")]
+    pub(super) devices: Vec<(String, placement::DeviceSet)>,
+    /// Variable that tells instances their devices, such as CUDA_VISIBLE_DEVICES={gpu}; may be repeated
+    #[arg(long, value_name = "VARIABLE=TEMPLATE", value_parser = pair)]
+    #[serde(with = "pairs", skip_serializing_if = "Vec::is_empty")]
+    pub(super) device_env: Vec<(String, String)>,
     /// Stack to offer; may be repeated
     #[arg(long, value_name = "STACK")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -155,7 +166,9 @@ impl RepSettings {
         let extra = self.extra.into_iter().map(|(n, v)| (n, Value::from(v)));
         total.insert("extra".into(), Value::Table(extra.collect()));
         let zone = self.zone.unwrap_or_else(|| String::from("default"));
-        let mut config = rep::RepConfig::new(cell, zone, from_table("total", total)?);
+        let mut total: Resources = from_table("total", total)?;
+        total.devices = self.devices.into_iter().collect();
+        let mut config = rep::RepConfig::new(cell, zone, total);
 
         let mut attributes = self.attributes;
         let lists = [
@@ -196,6 +209,7 @@ impl RepSettings {
             run_as: self.run_as.take(),
             state_dir: self.state_dir.take(),
             secrets: self.secrets.take(),
+            device_env: std::mem::take(&mut self.device_env).into_iter().collect(),
             ..rep::ProcessConfig::default()
         };
         let ports = self.ports.as_deref();
@@ -304,24 +318,55 @@ fn text_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<S
     }
 }
 
-/// Named resources: a table in the file, pairs as flags.
-mod amounts {
+/// What is named: a table in the file, pairs as flags.
+mod pairs {
     use std::collections::BTreeMap;
 
     use super::{Deserialize, Deserializer, Serialize, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(
-        pairs: &[(String, i64)],
+    pub(super) fn serialize<T: Serialize, S: Serializer>(
+        pairs: &[(String, T)],
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        let table: BTreeMap<_, _> = pairs.iter().cloned().collect();
+        let table: BTreeMap<&String, &T> =
+            pairs.iter().map(|(name, value)| (name, value)).collect();
         table.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<(String, T)>, D::Error> {
+        let table = BTreeMap::<String, T>::deserialize(deserializer)?;
+        Ok(table.into_iter().collect())
+    }
+}
+
+/// Sets of devices: as [`pairs`], with no other keys than a cell's configuration has.
+mod device_sets {
+    use std::collections::BTreeMap;
+
+    use placement::DeviceSet;
+
+    pub(super) use super::pairs::serialize;
+    use super::{Deserialize, Deserializer};
+
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Set {
+        count: u32,
+        each: i64,
+        model: Option<String>,
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
-    ) -> Result<Vec<(String, i64)>, D::Error> {
-        let table = BTreeMap::<String, i64>::deserialize(deserializer)?;
-        Ok(table.into_iter().collect())
+    ) -> Result<Vec<(String, DeviceSet)>, D::Error> {
+        let table = BTreeMap::<String, Set>::deserialize(deserializer)?;
+        let plain = |(name, set): (String, Set)| {
+            let mut devices = DeviceSet::new(set.count, set.each);
+            devices.model = set.model;
+            (name, devices)
+        };
+        Ok(table.into_iter().map(plain).collect())
     }
 }

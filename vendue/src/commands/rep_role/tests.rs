@@ -41,6 +41,32 @@ fn named_resources_come_from_flags_or_the_file() {
         error.contains("gpu=x") && error.contains("expected a number"),
         "{error}"
     );
+    let flags = [
+        "--cell",
+        "a",
+        "--memory",
+        "64",
+        "--devices",
+        "gpu=8x1000:T4",
+        "--device-env",
+        "X={gpu}",
+    ];
+    let with_devices = config(&flags).unwrap();
+    let gpus = &with_devices.total.devices["gpu"];
+    assert_eq!(
+        (gpus.count, gpus.each, gpus.model.as_deref()),
+        (8, 1000, Some("T4"))
+    );
+    let text = "cell = 'a'\nmemory = 64\ndevice-env = {X = '{gpu}'}\n\
+                [devices]\ngpu = {count = 8, each = 1000, model = 'T4'}\n";
+    assert_eq!(from_file(text, &[]).unwrap(), with_devices);
+    for wrong in [
+        "gpu = {count = 8}",
+        "gpu = {count = 8, each = 1, modle = 'T4'}",
+    ] {
+        let text = format!("cell = 'a'\nmemory = 64\n[devices]\n{wrong}\n");
+        assert!(from_file(&text, &[]).is_err(), "{wrong}");
+    }
     let text = "cell = 'a'\nmemory = 64\nextra = {gpu = 4, fpga = 1}\n";
     assert_eq!(from_file(text, &[]).unwrap().total, total);
 }

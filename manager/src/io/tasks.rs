@@ -1,0 +1,103 @@
+//! The inputs and outputs of the part of the machine that carries out stored requests, beside those that it shares
+//! with the rest: starts, stops and events.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use shared::{
+    AttemptId,
+    wire::{StartReply, TaskResult, TaskStatus, WireError},
+};
+
+use super::WriteResult;
+use crate::{
+    ids::{CommandKey, WriteId},
+    tasks::definition::TaskDefinition,
+};
+
+/// What is wanted of a stored request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TaskCommand {
+    /// Store it and carry it out. The same again changes nothing.
+    Submit(Box<TaskDefinition>),
+    /// Do not start it; if it runs, stop it.
+    Cancel,
+}
+
+/// The answer to a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskAnswer {
+    /// The request as it is now.
+    pub status: TaskStatus,
+    /// Whether the command changed anything.
+    pub changed: bool,
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TaskInput {
+    /// The time of the machine's clock.
+    Time {
+        /// Milliseconds since 1970.
+        unix_ms: u64,
+    },
+    /// A value of the bucket as its watch shows it; none = the key was deleted.
+    Shown {
+        /// The key: an id.
+        id: String,
+        /// Its revision.
+        revision: u64,
+        /// The value.
+        value: Option<Bytes>,
+    },
+    /// A write has ended. Every [`TaskOutput::Write`] is answered once.
+    Written {
+        /// Which one.
+        write: WriteId,
+        /// How.
+        result: WriteResult,
+    },
+    /// The answer to the start of an attempt, or why there is none.
+    Outcome {
+        /// Which attempt.
+        attempt: AttemptId,
+        /// The answer. An error says that nothing of it was begun, but for `internal`.
+        answer: Result<Box<StartReply>, WireError>,
+    },
+    /// A cell says how a task ended.
+    Ended(Box<TaskResult>),
+    /// A command.
+    Command {
+        /// Whom the answer is for.
+        to: CommandKey,
+        /// The id.
+        id: String,
+        /// What is wanted of it.
+        command: TaskCommand,
+    },
+}
+
+/// One output.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TaskOutput {
+    /// Store a value; answered by [`TaskInput::Written`].
+    Write {
+        /// Which write.
+        write: WriteId,
+        /// The key: an id.
+        id: Arc<str>,
+        /// The value; none deletes the key.
+        value: Option<Bytes>,
+        /// The key's present revision, 0 if it must not exist.
+        expected: u64,
+        /// The server deletes the value after this time.
+        ttl: Option<Duration>,
+    },
+    /// Answer a command.
+    Reply {
+        /// Whom.
+        to: CommandKey,
+        /// The answer.
+        answer: Result<Box<TaskAnswer>, WireError>,
+    },
+}

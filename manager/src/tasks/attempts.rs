@@ -1,0 +1,285 @@
+//! Attempts: an attempt is stored before its start is sent, and what nobody has answered is sent again once the cells
+//! have said that they do not have it.
+
+use std::sync::Arc;
+
+use shared::{
+    AttemptId,
+    wire::{InstanceOutcome, Outcome, StartReply, WireError, code, parse_indices},
+};
+
+use super::{
+    Tasks,
+    ends::Ending,
+    entry::{Entry, Step},
+    record::TaskPhase,
+};
+use crate::io::ManagerOutput;
+
+/// How long an auctioneer and the cells that it asks have: its deadline is 4 s, and a start that it has sent
+/// is accepted for 5 s at most. After that nothing of an attempt is on its way.
+pub const TASK_REPLY_MS: u64 = 10_000;
+/// A start that a cell has not answered can reach it for less than this.
+const ON_ITS_WAY_MS: u64 = 6_000;
+/// Attempts that are being stored, or that auctioneers have.
+const MAX_IN_FLIGHT: usize = 512;
+/// After an error of an auctioneer.
+const RETRY_ERROR_MS: u64 = 2_000;
+/// Between two looks whether the cells have answered, and two questions.
+const LOOK_MS: u64 = 1_000;
+/// What the cells say nothing of for so long is not waited for.
+const MAX_ASKING_MS: u64 = 180_000;
+/// An auctioneer remembers an outcome for two minutes. What was sent longer ago, by a manager that is gone, may have run
+/// on a cell that nobody remembers.
+const MAX_AGE_MS: u64 = 100_000;
+
+impl Tasks {
+    /// Begins what waits, as much as may be on its way.
+    pub(super) fn begin_ready(&mut self) {
+        while self.in_flight < MAX_IN_FLIGHT
+            && let Some((_, id)) = self.ready.pop_first()
+        {
+            self.begin(&id);
+        }
+    }
+
+    /// The next attempt: it is stored first.
+    fn begin(&mut self, id: &Arc<str>) {
+        let (unix_ms, bucket) = (self.unix_ms(), self.office.bucket);
+        let Some(entry) = self.entries.get_mut(id) else {
+            return;
+        };
+        if !matches!(entry.step, Step::Waiting { .. }) || bucket.is_none() {
+            return;
+        }
+        let record = &mut entry.record;
+        record.attempt += 1;
+        (record.phase, record.bucket, record.sent_ms) = (TaskPhase::Sent, bucket, unix_ms);
+        (record.cell, record.started_ms, record.doubtful) = (None, None, false);
+        entry.heard = None;
+        self.name_instances(id);
+        self.set_step(id, Step::Storing);
+        self.touch(id);
+    }
+
+    /// The record that begins this attempt is stored.
+    pub(super) fn attempt_stored(&mut self, id: &Arc<str>, attempt: u32) {
+        let losses = self.losses;
+        let Some(entry) = self.entries.get_mut(id) else {
+            return;
+        };
+        if entry.step != Step::Storing || entry.record.attempt != attempt {
+            return;
+        }
+        if entry.record.cancelled {
+            // nothing of it was sent
+            return self.cancel_now(id);
+        }
+        (entry.losses, entry.taken_up, entry.resent) = (losses, false, false);
+        if self.office.acts {
+            self.send(id);
+        } else {
+            // who acts now finds the attempt in the bucket, and asks the cells
+            let ask_ms = self.now_ms;
+            self.set_step(id, Step::Sent { ask_ms });
+        }
+    }
+
+    fn send(&mut self, id: &Arc<str>) {
+        let ask_ms = self.now_ms + TASK_REPLY_MS;
+        let start = self.entries.get(id).and_then(Entry::start);
+        self.set_step(id, Step::Sent { ask_ms });
+        self.out.extend(start.map(ManagerOutput::Start));
+    }
+
+    /// An attempt is due to be asked for, or has been.
+    pub(super) fn look_for(&mut self, id: &Arc<str>) {
+        let now_ms = self.now_ms;
+        let Some(entry) = self.entries.get(id) else {
+            return;
+        };
+        match entry.step {
+            Step::Sent { ask_ms } if now_ms < ask_ms => self.look_at(id, ask_ms),
+            Step::Sent { .. } => {
+                self.wants_lists = true;
+                self.set_step(id, Step::Asking { asked_ms: now_ms });
+                self.look_at(id, now_ms + LOOK_MS);
+            }
+            Step::Asking { asked_ms } => {
+                if self.office.settled && self.office.answered_ms >= asked_ms {
+                    return self.nowhere(id);
+                }
+                if now_ms >= asked_ms + MAX_ASKING_MS {
+                    return self.not_known(id, "not every cell says whether it runs");
+                }
+                self.wants_lists = true;
+                self.look_at(id, now_ms + LOOK_MS);
+            }
+            _ => {}
+        }
+    }
+
+    /// No cell has it.
+    fn nowhere(&mut self, id: &Arc<str>) {
+        let unix_ms = self.unix_ms();
+        let Some(entry) = self.entries.get(id) else {
+            return;
+        };
+        let record = &entry.record;
+        if entry.losses != self.losses {
+            return self.not_known(id, "a cell was lost while it was being started");
+        }
+        if entry.taken_up && unix_ms.saturating_sub(record.sent_ms) > MAX_AGE_MS {
+            return self.not_known(id, "no manager was there when it was being started");
+        }
+        if record.cancelled {
+            return self.cancel_now(id);
+        }
+        if !entry.is_task() && entry.found.len() == entry.instances.len() {
+            let placed = u32::try_from(entry.found.len()).unwrap_or(u32::MAX);
+            return self.all_placed(id, placed, 0);
+        }
+        if let Some(entry) = self.entries.get_mut(id) {
+            entry.resent = true;
+        }
+        self.send(id);
+    }
+
+    /// It may have been started, and nobody knows.
+    fn not_known(&mut self, id: &Arc<str>, why: &str) {
+        let Some(entry) = self.entries.get(id) else {
+            return;
+        };
+        if entry.is_task() {
+            return self.lost(id, &format!("{why}: it may have run"));
+        }
+        let found = u32::try_from(entry.found.len()).unwrap_or(u32::MAX);
+        let all = u32::try_from(entry.instances.len()).unwrap_or(u32::MAX);
+        self.all_placed(id, found, all - found);
+    }
+
+    /// An auctioneer has answered.
+    pub(super) fn outcome(
+        &mut self,
+        attempt: &AttemptId,
+        answer: Result<Box<StartReply>, WireError>,
+    ) {
+        let Some(entry) = self.entries.get(attempt.id.as_str()) else {
+            return;
+        };
+        let is_this = entry.attempt_id().as_ref() == Some(attempt);
+        if !is_this || !matches!(entry.step, Step::Sent { .. } | Step::Asking { .. }) {
+            return;
+        }
+        let id: Arc<str> = attempt.id.as_str().into();
+        match answer {
+            Ok(reply) if entry.is_task() => {
+                if let Some(outcome) = reply.instances.first() {
+                    self.task_outcome(&id, outcome);
+                }
+            }
+            Ok(reply) => self.instances_outcome(&id, &reply.instances),
+            // it may have been begun: the cells are asked
+            Err(error) if error.code == code::INTERNAL => {}
+            Err(error) if error.code == code::INVALID_REQUEST => {
+                self.finish(&id, Ending::failed(&error.message));
+            }
+            // that nothing was begun this time does not say so of the time before
+            Err(_) if entry.resent => {
+                let ask_ms = self.now_ms + RETRY_ERROR_MS;
+                self.set_step(&id, Step::Sent { ask_ms });
+            }
+            Err(error) => self.wait_again(&id, RETRY_ERROR_MS, &error.message),
+        }
+    }
+
+    fn task_outcome(&mut self, id: &Arc<str>, outcome: &InstanceOutcome) {
+        let cell = outcome.cell.as_deref();
+        match (outcome.outcome, cell) {
+            (Outcome::Placed, Some(cell)) => self.accepted(id, cell, false),
+            (Outcome::Unknown, Some(cell)) => self.accepted(id, cell, true),
+            // without a cell the cells are asked; what is queued is answered later, or asked for
+            (Outcome::Placed | Outcome::Unknown | Outcome::Queued, _) => {}
+            (Outcome::Unplaced, _) => {
+                let reason = outcome.reason.as_deref().unwrap_or("unplaced");
+                self.no_room_for(id, reason);
+            }
+        }
+    }
+
+    /// A cell has it, or may have it.
+    pub(super) fn accepted(&mut self, id: &Arc<str>, cell: &str, doubtful: bool) {
+        let (now_ms, unix_ms) = (self.now_ms, self.unix_ms());
+        let Some(entry) = self.entries.get_mut(id) else {
+            return;
+        };
+        let record = &mut entry.record;
+        record.phase = TaskPhase::Accepted;
+        (record.cell, record.doubtful) = (Some(cell.to_owned()), doubtful);
+        record.started_ms = Some(unix_ms);
+        record.why = None;
+        let wait_ms = if doubtful { ON_ITS_WAY_MS } else { 0 };
+        let shape = Arc::clone(&entry.shape);
+        let proof_ms = now_ms + wait_ms;
+        self.set_step(id, Step::Accepted { proof_ms });
+        self.touch(id);
+        self.fits(&shape);
+    }
+
+    /// Of a request that is no task.
+    fn instances_outcome(&mut self, id: &Arc<str>, outcomes: &[InstanceOutcome]) {
+        let (mut placed, mut unknown, mut left) = (0, 0, Vec::new());
+        let mut reason = None;
+        for outcome in outcomes {
+            let group = outcome.indices.as_deref();
+            let group =
+                group.and_then(|text| parse_indices(text, placement::MAX_INSTANCES as usize));
+            let indices = outcome.index.into_iter().chain(group.into_iter().flatten());
+            for index in indices {
+                match outcome.outcome {
+                    Outcome::Placed => placed += 1,
+                    Outcome::Unknown => unknown += 1,
+                    Outcome::Queued => return,
+                    Outcome::Unplaced => {
+                        left.push(index);
+                        reason = outcome.reason.as_deref();
+                    }
+                }
+            }
+        }
+        let Some(entry) = self.entries.get_mut(id) else {
+            return;
+        };
+        if left.is_empty() {
+            return self.all_placed(id, placed, unknown);
+        }
+        left.sort_unstable();
+        let record = &mut entry.record;
+        record.left = left;
+        record.placed += placed;
+        record.unknown += unknown;
+        let shape = Arc::clone(&entry.shape);
+        self.no_room_for(id, reason.unwrap_or("unplaced"));
+        if placed > 0 {
+            self.fits(&shape);
+        }
+    }
+
+    /// Nothing is left to place.
+    fn all_placed(&mut self, id: &Arc<str>, placed: u32, unknown: u32) {
+        let Some(entry) = self.entries.get_mut(id) else {
+            return;
+        };
+        entry.record.placed += placed;
+        entry.record.unknown += unknown;
+        let unknown = entry.record.unknown;
+        let shape = Arc::clone(&entry.shape);
+        if unknown == 0 {
+            self.finish(id, Ending::placed());
+        } else {
+            let why = format!("{unknown} may run: their cells did not answer");
+            self.finish(id, Ending::failed(&why));
+        }
+        self.fits(&shape);
+    }
+}

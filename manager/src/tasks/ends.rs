@@ -1,0 +1,475 @@
+//! How runs end: results of cells, what their lists show, cells that are lost. What is repeated, and what is over.
+
+use std::sync::Arc;
+
+use shared::{
+    RequestId, VERSION,
+    clock::millis,
+    wire::{Event, Instance, InstanceState, Stop, TaskResult, TaskState, kind},
+};
+
+use super::{
+    Tasks,
+    entry::Step,
+    record::{TaskEnd, TaskPhase},
+    requests::MAX_RESULTS,
+};
+use crate::io::ManagerOutput;
+
+/// How often what failed before its command ran is tried again.
+pub const MAX_FAILURES: u32 = 3;
+/// How long a result is kept.
+pub const KEPT_MS: u64 = 3_600_000;
+/// Before what failed is begun again.
+const RETRY_MS: u64 = 1_000;
+/// A stop that has had no effect is sent again.
+const STOP_MS: u64 = 5_000;
+/// A list says how a task ended, and the message with its output may come a little later.
+const OUTPUT_MS: u64 = 500;
+/// A heartbeat may have been on its way for so long.
+const OLD_LIST_MS: u64 = 2_000;
+/// A cell that withdrew is still ending what it ran.
+const LEAVING_MS: u64 = 15_000;
+
+/// How a stored request ends.
+#[derive(Clone, Debug)]
+pub(super) struct Ending {
+    state: TaskState,
+    why: Option<String>,
+    unplaced: bool,
+    result: Option<Box<TaskResult>>,
+}
+
+impl Ending {
+    fn new(state: TaskState, why: Option<String>) -> Self {
+        Self {
+            state,
+            why,
+            unplaced: false,
+            result: None,
+        }
+    }
+
+    pub(super) fn failed(why: &str) -> Self {
+        let why = placement::cut(why).into_owned();
+        Self::new(TaskState::Failed, Some(why))
+    }
+
+    pub(super) fn placed() -> Self {
+        Self::new(TaskState::Placed, None)
+    }
+
+    pub(super) fn cancelled() -> Self {
+        Self::new(TaskState::Cancelled, None)
+    }
+}
+
+impl Tasks {
+    /// A stored request is looked at.
+    pub(super) fn wake(&mut self, id: &Arc<str>) {
+        let now_ms = self.now_ms;
+        let Some(entry) = self.entries.get(id) else {
+            return;
+        };
+        if entry.unsaved {
+            self.unsaved.insert(Arc::clone(id));
+        }
+        let (step, cancelled) = (entry.step, entry.record.cancelled);
+        match step {
+            Step::Waiting { .. } | Step::NoRoom if cancelled => self.cancel_now(id),
+            Step::Waiting { .. } | Step::NoRoom if self.is_late(id) => {}
+            Step::Waiting { due_ms } if now_ms < due_ms => self.look_at(id, due_ms),
+            Step::Waiting { .. } => self.queue(id),
+            Step::NoRoom | Step::Storing | Step::Over => {}
+            Step::Sent { .. } | Step::Asking { .. } => self.look_for(id),
+            Step::Accepted { .. } => self.look_at_run(id),
+        }
+    }
+
+    /// It was not started in its time. Else it is looked at again when that is over.
+    fn is_late(&mut self, id: &Arc<str>) -> bool {
+        let Some(entry) = self.entries.get(id) else {
+            return true;
+        };
+        let by_ms = entry.start_by_ms();
+        if self.unix_ms() < by_ms {
+            self.look_at(id, self.own_ms(by_ms));
+            return false;
+        }
+        let why = entry.record.why.as_deref();
+        let why = why.unwrap_or("its turn did not come");
+        let mut ending = Ending::failed(&format!("not started in time: {why}"));
+        ending.unplaced = entry.record.runs == 0 && entry.record.placed == 0;
+        self.finish(id, ending);
+        true
+    }
+
+    /// What a cell has accepted: has it ended, is it to end, is its cell lost?
+    fn look_at_run(&mut self, id: &Arc<str>) {
+        let (now_ms, unix_ms) = (self.now_ms, self.unix_ms());
+        let Some(entry) = self.entries.get_mut(id) else {
+            return;
+        };
+        if entry.heard.is_some() {
+            let heard_ms = entry.heard_ms;
+            if now_ms >= heard_ms {
+                return self.take_result(id);
+            }
+            return self.look_at(id, heard_ms);
+        }
+        let cell = entry.record.cell.clone().unwrap_or_default();
+        let lost_ms = entry.lost_ms;
+        if lost_ms.is_some_and(|at_ms| now_ms >= at_ms) {
+            return self.lost(id, &format!("its cell {cell} was lost"));
+        }
+        let mut next_ms = lost_ms.unwrap_or(u64::MAX);
+        let record = &mut entry.record;
+        if let (Some(timeout), Some(started_ms)) = (record.timeout, record.started_ms)
+            && !record.timed_out
+        {
+            let until_ms = started_ms.saturating_add(millis(timeout.0));
+            if unix_ms >= until_ms {
+                record.timed_out = true;
+                self.touch(id);
+            } else {
+                next_ms = next_ms.min(now_ms + (until_ms - unix_ms));
+            }
+        }
+        let Some(entry) = self.entries.get_mut(id) else {
+            return;
+        };
+        if entry.record.cancelled || entry.record.timed_out {
+            if entry.stop_ms == 0 || now_ms >= entry.stop_ms + STOP_MS {
+                entry.stop_ms = now_ms.max(1);
+                let stop = Stop {
+                    v: VERSION,
+                    app: entry.record.request.app.clone(),
+                    indices: Vec::new(),
+                    instances: entry.instances.iter().map(|(_, id)| *id).collect(),
+                    claim: None,
+                };
+                let cell = cell.into();
+                self.out.push(ManagerOutput::Stop { cell, stop });
+            }
+            next_ms = next_ms.min(now_ms + STOP_MS);
+        }
+        if next_ms < u64::MAX {
+            self.look_at(id, next_ms);
+        }
+    }
+
+    /// A cell says how a task ended. Every manager takes note.
+    pub(super) fn ended(&mut self, result: Box<TaskResult>) {
+        let Some(id) = self.by_instance.get(&result.instance).cloned() else {
+            return;
+        };
+        self.room(self.now_ms);
+        self.hear(&id, result, self.now_ms);
+    }
+
+    fn hear(&mut self, id: &Arc<str>, result: Box<TaskResult>, at_ms: u64) {
+        let now_ms = self.now_ms;
+        let Some(entry) = self.entries.get_mut(id) else {
+            return;
+        };
+        if entry.step == Step::Over {
+            return;
+        }
+        if entry.is_on_another(&result.cell) {
+            // nobody speaks for another cell
+            return;
+        }
+        if entry
+            .heard
+            .as_ref()
+            .is_some_and(|heard| heard.output.is_some())
+        {
+            // a list has less
+            return;
+        }
+        let cell = result.cell.clone();
+        (entry.heard, entry.heard_ms) = (Some(result), at_ms);
+        if !matches!(entry.step, Step::Accepted { .. }) {
+            // the auctioneer's answer may come later, or never
+            self.accepted(id, &cell, false);
+        }
+        self.look_at(id, at_ms.max(now_ms));
+    }
+
+    /// Its run has ended.
+    fn take_result(&mut self, id: &Arc<str>) {
+        let Some(entry) = self.entries.get_mut(id) else {
+            return;
+        };
+        let Some(result) = entry.heard.take() else {
+            return;
+        };
+        if !entry.instances.iter().any(|(_, id)| *id == result.instance) {
+            // of an earlier attempt
+            return self.look_at(id, self.now_ms);
+        }
+        let record = &mut entry.record;
+        if let Some(ran_ms) = result.ran_ms {
+            record.started_ms = record.started_ms.map(|at_ms| {
+                let ended_ms = self.now_ms + self.unix_offset_ms;
+                at_ms.min(ended_ms.saturating_sub(ran_ms))
+            });
+        }
+        if !result.began && !result.stopped {
+            record.failures += 1;
+            let why = format!("it could not be started: {}", result.ended);
+            if record.failures <= MAX_FAILURES {
+                return self.repeat(id, &why);
+            }
+            return self.finish(id, Ending::failed(&why));
+        }
+        record.runs += 1;
+        let ending = |state, why: Option<&str>| Ending {
+            result: Some(result.clone()),
+            ..Ending::new(state, why.map(str::to_owned))
+        };
+        let (cancelled, timed_out) = (record.cancelled, record.timed_out);
+        let again = record.runs <= record.retries;
+        if result.exit_code == Some(0) && !result.stopped {
+            self.finish(id, ending(TaskState::Succeeded, None));
+        } else if result.stopped && cancelled {
+            self.finish(id, ending(TaskState::Cancelled, None));
+        } else if result.stopped && !timed_out {
+            self.finish(id, ending(TaskState::Failed, Some("it was stopped")));
+        } else if again && !cancelled {
+            let why = if timed_out {
+                "timed out"
+            } else {
+                &result.ended
+            };
+            self.repeat(id, why);
+        } else {
+            let why = if timed_out {
+                "timed out"
+            } else {
+                &result.ended
+            };
+            self.finish(id, ending(TaskState::Failed, Some(why)));
+        }
+    }
+
+    /// It may have run, and how it ended is not known.
+    pub(super) fn lost(&mut self, id: &Arc<str>, why: &str) {
+        let Some(entry) = self.entries.get_mut(id) else {
+            return;
+        };
+        entry.record.runs += 1;
+        let again = entry.record.runs <= entry.record.retries && !entry.record.cancelled;
+        if again {
+            self.repeat(id, why);
+        } else {
+            self.finish(id, Ending::failed(why));
+        }
+    }
+
+    /// It is begun again, as an attempt of another number.
+    fn repeat(&mut self, id: &Arc<str>, why: &str) {
+        let unix_ms = self.unix_ms();
+        self.off_cell(id);
+        if let Some(entry) = self.entries.get_mut(id) {
+            entry.record.waiting_ms = unix_ms;
+            entry.record.timed_out = false;
+        }
+        self.wait_again(id, RETRY_MS, why);
+    }
+
+    /// It is over without having run, or before it ran.
+    pub(super) fn cancel_now(&mut self, id: &Arc<str>) {
+        self.finish(id, Ending::cancelled());
+    }
+
+    /// It is over.
+    pub(super) fn finish(&mut self, id: &Arc<str>, ending: Ending) {
+        let ended_ms = self.unix_ms();
+        self.off_cell(id);
+        let Some(entry) = self.entries.get_mut(id) else {
+            return;
+        };
+        let result = ending.result;
+        let record = &mut entry.record;
+        record.phase = TaskPhase::Over;
+        record.why = ending.why;
+        record.end = Some(TaskEnd {
+            state: ending.state,
+            ended_ms,
+            exit_code: result.as_ref().and_then(|result| result.exit_code),
+            signal: result.as_ref().and_then(|result| result.signal),
+            output: result.and_then(|result| result.output),
+            unplaced: ending.unplaced,
+        });
+        entry.heard = None;
+        self.over.insert((ended_ms, Arc::clone(id)));
+        self.name_instances(id);
+        self.touch(id);
+        self.set_step(id, Step::Over);
+        self.room(self.now_ms);
+        while self.over.len() > MAX_RESULTS
+            && let Some((_, oldest)) = self.over.pop_first()
+        {
+            self.delete(&oldest);
+        }
+    }
+
+    /// It is stored that it is over.
+    pub(super) fn tell_end(&mut self, id: &Arc<str>) {
+        let Some(entry) = self.entries.get(id) else {
+            return;
+        };
+        let (record, Some(end)) = (&entry.record, &entry.record.end) else {
+            return;
+        };
+        let mut event = Event::app(kind::TASK_ENDED, record.request.app.as_str());
+        event.request = RequestId::new(id).ok();
+        event.reason = Some(match &record.why {
+            Some(why) => format!("{}: {why}", end.state),
+            None => end.state.to_string(),
+        });
+        self.out.push(ManagerOutput::Event(Box::new(event)));
+    }
+
+    /// A cell lists an instance; `list` is the number of its list.
+    pub(crate) fn listed(&mut self, now_ms: u64, cell: &str, list: u32, instance: &Instance) {
+        self.now_ms = now_ms;
+        let Some(id) = self.by_instance.get(&instance.instance).cloned() else {
+            return;
+        };
+        let unix_ms = self.unix_ms();
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return;
+        };
+        if !entry.is_task() {
+            entry.found.insert(instance.index);
+            return;
+        }
+        if entry.is_on_another(cell) {
+            return;
+        }
+        entry.list = list;
+        let ended = matches!(
+            instance.state,
+            InstanceState::Exited | InstanceState::Crashed
+        );
+        if ended {
+            let result = of_list(cell, instance);
+            return self.hear(&id, Box::new(result), now_ms + OUTPUT_MS);
+        }
+        let started_ms = unix_ms.saturating_sub(instance.age_ms);
+        let known = matches!(entry.step, Step::Accepted { .. })
+            && entry.record.cell.as_deref() == Some(cell)
+            && !entry.record.doubtful;
+        entry.lost_ms = None;
+        if known || entry.step == Step::Over {
+            return;
+        }
+        self.off_cell(&id);
+        self.accepted(&id, cell, false);
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.record.started_ms = Some(started_ms);
+        }
+    }
+
+    /// A list of a cell is complete: what it ran and the list does not have is not there.
+    pub(crate) fn complete(&mut self, now_ms: u64, cell: &str, list: u32, asked_ms: Option<u64>) {
+        self.now_ms = now_ms;
+        let Some(held) = self.by_cell.get(cell) else {
+            return;
+        };
+        let mut gone = Vec::new();
+        for id in held {
+            let Some(entry) = self.entries.get(id) else {
+                continue;
+            };
+            let Step::Accepted { proof_ms } = entry.step else {
+                continue;
+            };
+            if entry.list == list || entry.heard.is_some() {
+                continue;
+            }
+            match asked_ms {
+                Some(asked_ms) if asked_ms >= proof_ms => gone.push(Arc::clone(id)),
+                // heartbeats list only what runs, and may be older than what is known
+                None if now_ms >= proof_ms + OLD_LIST_MS => self.wants_lists = true,
+                _ => {}
+            }
+        }
+        if !self.office.acts {
+            return;
+        }
+        for id in gone {
+            self.not_there(&id);
+        }
+    }
+
+    /// Its cell says that it is not there.
+    fn not_there(&mut self, id: &Arc<str>) {
+        let Some(entry) = self.entries.get_mut(id) else {
+            return;
+        };
+        let cell = entry.record.cell.clone().unwrap_or_default();
+        if !entry.record.doubtful {
+            return self.lost(id, &format!("{cell} does not know any more how it ended"));
+        }
+        // its start never arrived
+        entry.record.failures += 1;
+        let failures = entry.record.failures;
+        let why = format!("{cell} did not answer its start");
+        if failures <= MAX_FAILURES {
+            self.repeat(id, &why);
+        } else {
+            self.finish(id, Ending::failed(&why));
+        }
+    }
+
+    /// A cell is lost, or its rep was started again.
+    pub(crate) fn cell_lost(&mut self, now_ms: u64, cell: &str) {
+        self.losses += 1;
+        self.gone_with(now_ms, cell, 0);
+    }
+
+    /// A cell withdrew. Drained, it runs nothing; else it is still ending what it ran.
+    pub(crate) fn cell_left(&mut self, now_ms: u64, cell: &str, drained: bool) {
+        self.losses += u64::from(!drained);
+        self.gone_with(now_ms, cell, LEAVING_MS);
+    }
+
+    fn gone_with(&mut self, now_ms: u64, cell: &str, wait_ms: u64) {
+        self.now_ms = now_ms;
+        let Some(held) = self.by_cell.get(cell) else {
+            return;
+        };
+        let at_ms = now_ms + wait_ms;
+        for id in held.clone() {
+            if let Some(entry) = self.entries.get_mut(&id) {
+                entry.lost_ms = Some(entry.lost_ms.map_or(at_ms, |before| before.min(at_ms)));
+                self.look_at(&id, at_ms);
+            }
+        }
+    }
+}
+
+/// What a list says of a task that has ended.
+fn of_list(cell: &str, instance: &Instance) -> TaskResult {
+    let ended = instance.ended.clone().unwrap_or_default();
+    TaskResult {
+        v: VERSION,
+        cell: cell.to_owned(),
+        instance: instance.instance,
+        request: instance
+            .request
+            .clone()
+            .unwrap_or_else(|| instance.instance.uuid().into()),
+        exit_code: instance.exit_code,
+        signal: instance.signal,
+        stopped: ended == "stopped",
+        ended,
+        // a list does not say
+        began: true,
+        ran_ms: None,
+        output: None,
+    }
+}

@@ -1,0 +1,236 @@
+//! What is asked: to store a request, to cancel one. Any manager may answer, also one that does not hold the lease.
+
+use std::sync::Arc;
+
+use shared::wire::{WireError, code, to_bytes};
+
+use super::{
+    Tasks,
+    definition::TaskDefinition,
+    entry::{Entry, Step},
+    record::{TaskPhase, TaskRecord},
+};
+use crate::{
+    commands::unavailable,
+    ids::CommandKey,
+    io::{ManagerOutput, TaskAnswer, TaskCommand, TaskOutput, WriteResult},
+    stored::FORMAT,
+};
+
+/// Stored requests that are not over; further ones are refused.
+pub const MAX_OPEN: usize = 50_000;
+/// Results that are kept; beyond that the oldest go first.
+pub const MAX_RESULTS: usize = 20_000;
+/// Commands that wait for the bucket.
+const MAX_PENDING: usize = 4_096;
+/// Cancellations of one request that wait for the bucket.
+const MAX_CANCELLERS: usize = 64;
+/// Between two tries: by then the watch shows what came before.
+const AGAIN_MS: u64 = 200;
+/// Whoever asks waits for 10 s.
+const MAX_WAIT_MS: u64 = 8_000;
+
+/// A command that is tried again.
+#[derive(Clone, Debug)]
+pub(super) struct PendingTask {
+    to: CommandKey,
+    id: String,
+    command: TaskCommand,
+    since_ms: u64,
+    pub(super) due_ms: u64,
+}
+
+/// A request that is being stored.
+#[derive(Clone, Debug)]
+pub(super) struct Creation {
+    pending: PendingTask,
+    record: TaskRecord,
+}
+
+impl Tasks {
+    /// A command came.
+    pub(super) fn command(&mut self, to: CommandKey, id: String, command: TaskCommand) {
+        if self.pending.len() + self.creations.len() >= MAX_PENDING {
+            let error = WireError::new(code::OVERLOADED, "too many requests wait; try again");
+            return self.reply(to, Err(error));
+        }
+        let (since_ms, due_ms) = (self.now_ms, self.now_ms);
+        self.pending.push(PendingTask {
+            to,
+            id,
+            command,
+            since_ms,
+            due_ms,
+        });
+    }
+
+    /// Tries the commands that are due.
+    pub(super) fn try_pending(&mut self) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let now_ms = self.now_ms;
+        let pending = std::mem::take(&mut self.pending);
+        for command in pending {
+            if command.due_ms > now_ms {
+                self.pending.push(command);
+            } else if self.office.bucket.is_none() {
+                self.reply(command.to, Err(unavailable()));
+            } else {
+                match &command.command {
+                    TaskCommand::Submit(definition) => {
+                        let definition = definition.clone();
+                        self.submit(command, &definition);
+                    }
+                    TaskCommand::Cancel => self.cancel(command.to, &command.id),
+                }
+            }
+        }
+    }
+
+    fn submit(&mut self, pending: PendingTask, definition: &TaskDefinition) {
+        if let Some(entry) = self.entries.get(pending.id.as_str()) {
+            let record = &entry.record;
+            let same = record.request == definition.request
+                && record.retries == definition.retries
+                && record.timeout == definition.timeout;
+            let answer = if same {
+                Ok(answer(entry, false))
+            } else {
+                let message = format!("{} is the id of another stored request", pending.id);
+                Err(WireError::new(code::CONFLICT, message))
+            };
+            return self.reply(pending.to, answer);
+        }
+        if self.open + self.creations.len() >= MAX_OPEN {
+            let message = format!("{MAX_OPEN} stored requests are not over; try again later");
+            let error = WireError::new(code::OVERLOADED, message);
+            return self.reply(pending.to, Err(error));
+        }
+        if !self.creating.insert(pending.id.clone()) {
+            return self.again(pending);
+        }
+        let instances = definition.request.instances;
+        let indices = definition.request.indices.clone();
+        let mut left = indices.unwrap_or_else(|| (0..instances).collect());
+        left.sort_unstable();
+        let record = TaskRecord {
+            format: FORMAT,
+            request: Arc::clone(&definition.request),
+            retries: definition.retries,
+            timeout: definition.timeout,
+            submitted_ms: self.unix_ms(),
+            waiting_ms: self.unix_ms(),
+            phase: TaskPhase::Waiting,
+            bucket: None,
+            attempt: 0,
+            sent_ms: 0,
+            failures: 0,
+            runs: 0,
+            left,
+            placed: 0,
+            unknown: 0,
+            cell: None,
+            doubtful: false,
+            started_ms: None,
+            cancelled: false,
+            timed_out: false,
+            why: None,
+            end: None,
+        };
+        let write = self.next_write();
+        let output = TaskOutput::Write {
+            write,
+            id: pending.id.as_str().into(),
+            value: Some(to_bytes(&record)),
+            expected: 0,
+            ttl: None,
+        };
+        self.creations.insert(write, Creation { pending, record });
+        self.out.push(ManagerOutput::Task(Box::new(output)));
+    }
+
+    fn again(&mut self, mut pending: PendingTask) {
+        pending.due_ms = self.now_ms + AGAIN_MS;
+        self.pending.push(pending);
+    }
+
+    /// A new request is stored, or not: then it is tried again, unless the watch shows that somebody was first.
+    pub(super) fn created(&mut self, creation: Creation, result: WriteResult) {
+        let Creation { pending, record } = creation;
+        self.creating.remove(&pending.id);
+        let WriteResult::Written(revision) = result else {
+            if self.now_ms >= pending.since_ms + MAX_WAIT_MS {
+                let message = "the bucket does not acknowledge the request: it may be stored or not; the same id \
+                               stores nothing twice";
+                let error = WireError::new(code::INTERNAL, message);
+                return self.reply(pending.to, Err(error));
+            }
+            return self.again(pending);
+        };
+        let id: Arc<str> = pending.id.as_str().into();
+        if !self.entries.contains_key(&id) {
+            self.adopt(&id, record, revision);
+        }
+        if let Some(entry) = self.entries.get(&id) {
+            let answer = answer(entry, true);
+            self.reply(pending.to, Ok(answer));
+        }
+    }
+
+    fn cancel(&mut self, to: CommandKey, id: &str) {
+        let Some(entry) = self.entries.get_mut(id) else {
+            let message =
+                format!("no stored request has the id {id:?}; results are kept for an hour");
+            return self.reply(to, Err(WireError::new(code::NOT_FOUND, message)));
+        };
+        let stored = entry.record.cancelled && !entry.unsaved && entry.writing.is_none();
+        if entry.step == Step::Over || stored {
+            let answer = answer(entry, false);
+            return self.reply(to, Ok(answer));
+        }
+        if entry.cancellers.len() >= MAX_CANCELLERS {
+            let error = WireError::new(code::OVERLOADED, "it is being cancelled already");
+            return self.reply(to, Err(error));
+        }
+        entry.cancellers.push(to);
+        entry.record.cancelled = true;
+        let id: Arc<str> = id.into();
+        self.touch(&id);
+        self.look_at(&id, self.now_ms);
+    }
+
+    /// It is stored that the request is to be cancelled, or is over.
+    pub(super) fn answer_cancellers(&mut self, id: &Arc<str>) {
+        let Some(entry) = self.entries.get_mut(id) else {
+            return;
+        };
+        for to in std::mem::take(&mut entry.cancellers) {
+            let changed = entry.record.cancelled;
+            let answer = Ok(Box::new(answer(entry, changed)));
+            let output = TaskOutput::Reply { to, answer };
+            self.out.push(ManagerOutput::Task(Box::new(output)));
+        }
+    }
+
+    /// It is not there any more.
+    pub(super) fn refuse_cancellers(&mut self, id: &str, cancellers: Vec<CommandKey>) {
+        for to in cancellers {
+            let message = format!("{id} is not stored any more");
+            self.reply(to, Err(WireError::new(code::NOT_FOUND, message)));
+        }
+    }
+
+    fn reply(&mut self, to: CommandKey, answer: Result<TaskAnswer, WireError>) {
+        let answer = answer.map(Box::new);
+        let output = TaskOutput::Reply { to, answer };
+        self.out.push(ManagerOutput::Task(Box::new(output)));
+    }
+}
+
+fn answer(entry: &Entry, changed: bool) -> TaskAnswer {
+    TaskAnswer {
+        status: entry.status(),
+        changed,
+    }
+}

@@ -1,0 +1,361 @@
+//! All stored requests: their steps, their timers, what the watch of the bucket shows.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use bytes::Bytes;
+use shared::wire::TaskStatus;
+
+use super::{
+    Office, TASK_REPLY_MS, Tasks,
+    ends::KEPT_MS,
+    entry::{Entry, Step},
+    record::{TaskPhase, TaskRecord},
+};
+use crate::{
+    io::{ManagerOutput, TaskInput},
+    stored::{Unusable, read_stored},
+};
+
+impl Tasks {
+    /// Takes one input.
+    pub(crate) fn take(&mut self, now_ms: u64, input: TaskInput) -> Result<(), Unusable> {
+        self.now_ms = now_ms;
+        match input {
+            TaskInput::Time { unix_ms } => self.unix_offset_ms = unix_ms.saturating_sub(now_ms),
+            TaskInput::Shown {
+                id,
+                revision,
+                value,
+            } => return self.shown(&id, revision, value.as_ref()),
+            TaskInput::Written { write, result } => self.written(write, result),
+            TaskInput::Outcome { attempt, answer } => self.outcome(&attempt, answer),
+            TaskInput::Ended(result) => self.ended(result),
+            TaskInput::Command { to, id, command } => self.command(to, id, command),
+        }
+        Ok(())
+    }
+
+    /// Does what is due.
+    pub(crate) fn run(&mut self, now_ms: u64, office: Office) -> Vec<ManagerOutput> {
+        (self.now_ms, self.office) = (now_ms, office);
+        self.try_pending();
+        self.forget_old();
+        if office.acts {
+            while let Some((at_ms, id)) = self.timers.pop_first() {
+                if at_ms > now_ms {
+                    self.timers.insert((at_ms, id));
+                    break;
+                }
+                let due = self.entries.get_mut(&id).filter(|e| e.wake_ms == at_ms);
+                if let Some(entry) = due {
+                    entry.wake_ms = u64::MAX;
+                    self.wake(&id);
+                }
+            }
+            self.release();
+            self.begin_ready();
+        }
+        self.save();
+        std::mem::take(&mut self.out)
+    }
+
+    /// Whether the cells are to be asked for their instances.
+    pub(crate) fn take_question(&mut self) -> bool {
+        std::mem::take(&mut self.wants_lists)
+    }
+
+    /// Whether it matters which cells have answered.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.asking > 0
+    }
+
+    /// When [`Tasks::run`] must be called at the latest.
+    pub(crate) fn next_ms(&self) -> u64 {
+        let pending = self.pending.iter().map(|pending| pending.due_ms).min();
+        let acting = if self.office.acts {
+            let timer = self.timers.first().map_or(u64::MAX, |(at, _)| *at);
+            timer.min(if self.no_room.is_empty() {
+                u64::MAX
+            } else {
+                self.room_ms
+            })
+        } else {
+            u64::MAX
+        };
+        pending.unwrap_or(u64::MAX).min(acting).min(self.save_ms)
+    }
+
+    /// Results are forgotten after an hour. The server deletes them by itself, and its watch does not say so.
+    fn forget_old(&mut self) {
+        let before_ms = self.unix_ms().saturating_sub(KEPT_MS);
+        while let Some((ended_ms, id)) = self.over.first().cloned()
+            && ended_ms <= before_ms
+        {
+            let entry = self.entries.get(&id);
+            if entry.is_some_and(|entry| entry.writing.is_some() || entry.unsaved) {
+                // while it is not stored that it is over, another manager would carry it out again
+                return;
+            }
+            self.over.pop_first();
+            self.forget(&id);
+        }
+    }
+
+    /// How many it knows.
+    pub(crate) fn count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// How many are not over.
+    pub(crate) fn open(&self) -> usize {
+        self.open
+    }
+
+    /// How many wait for room or for their turn.
+    pub(crate) fn waiting(&self) -> usize {
+        self.no_room.values().map(VecDeque::len).sum::<usize>() + self.ready.len()
+    }
+
+    /// One as users see it.
+    pub(crate) fn status(&self, id: &str) -> Option<TaskStatus> {
+        self.entries.get(id).map(Entry::status)
+    }
+
+    /// Those after this id, in their order.
+    pub(crate) fn after(&self, id: &str) -> impl Iterator<Item = TaskStatus> + '_ {
+        let from = (
+            std::ops::Bound::Excluded(Arc::<str>::from(id)),
+            std::ops::Bound::Unbounded,
+        );
+        self.entries.range(from).map(|(_, entry)| entry.status())
+    }
+
+    pub(super) fn unix_ms(&self) -> u64 {
+        self.now_ms + self.unix_offset_ms
+    }
+
+    /// A time since 1970 on the machine's clock.
+    pub(super) fn own_ms(&self, unix_ms: u64) -> u64 {
+        unix_ms.saturating_sub(self.unix_offset_ms)
+    }
+
+    /// It is looked at then, or before.
+    pub(super) fn look_at(&mut self, id: &Arc<str>, at_ms: u64) {
+        if let Some(entry) = self.entries.get_mut(id)
+            && at_ms < entry.wake_ms
+        {
+            entry.wake_ms = at_ms;
+            self.timers.insert((at_ms, Arc::clone(id)));
+        }
+    }
+
+    pub(super) fn set_step(&mut self, id: &Arc<str>, step: Step) {
+        let Some(entry) = self.entries.get_mut(id) else {
+            return;
+        };
+        let before = std::mem::replace(&mut entry.step, step);
+        let (order, cell) = (entry.order, entry.record.cell.clone());
+        self.in_flight += usize::from(step.in_flight());
+        self.in_flight -= usize::from(before.in_flight());
+        let asks = |step: Step| matches!(step, Step::Asking { .. });
+        self.asking += usize::from(asks(step));
+        self.asking -= usize::from(asks(before));
+        self.open += usize::from(step != Step::Over);
+        self.open -= usize::from(before != Step::Over);
+        self.ready.remove(&(order, Arc::clone(id)));
+        if let (Step::Accepted { .. }, Some(cell)) = (step, cell) {
+            let held = self.by_cell.entry(cell.into()).or_default();
+            held.insert(Arc::clone(id));
+        }
+        self.look_at(id, self.now_ms);
+    }
+
+    /// It is on no cell any more.
+    pub(super) fn off_cell(&mut self, id: &Arc<str>) {
+        let Some(entry) = self.entries.get_mut(id) else {
+            return;
+        };
+        (entry.lost_ms, entry.stop_ms) = (None, 0);
+        let Some(cell) = entry.record.cell.as_deref() else {
+            return;
+        };
+        if let Some(held) = self.by_cell.get_mut(cell) {
+            held.remove(id);
+            if held.is_empty() {
+                self.by_cell.remove(cell);
+            }
+        }
+    }
+
+    /// Its instances are those of its present attempt; none when nothing of it is on its way.
+    pub(super) fn name_instances(&mut self, id: &Arc<str>) {
+        let Some(entry) = self.entries.get_mut(id) else {
+            return;
+        };
+        for (_, instance) in std::mem::take(&mut entry.instances) {
+            self.by_instance.remove(&instance);
+        }
+        entry.found.clear();
+        if !matches!(entry.record.phase, TaskPhase::Sent | TaskPhase::Accepted) {
+            return;
+        }
+        entry.instances = entry.attempt_instances();
+        for (_, instance) in &entry.instances {
+            self.by_instance.insert(*instance, Arc::clone(id));
+        }
+    }
+
+    /// The record has changed.
+    pub(super) fn touch(&mut self, id: &Arc<str>) {
+        if let Some(entry) = self.entries.get_mut(id) {
+            entry.unsaved = true;
+            self.unsaved.insert(Arc::clone(id));
+        }
+    }
+
+    /// A value as the watch shows it.
+    fn shown(&mut self, id: &str, revision: u64, value: Option<&Bytes>) -> Result<(), Unusable> {
+        let id: Arc<str> = id.into();
+        let Some(value) = value else {
+            if self.entries.get(&id).is_some_and(|e| e.revision < revision) {
+                self.forget(&id);
+            }
+            return Ok(());
+        };
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.unshown = false;
+            if revision <= entry.revision {
+                return Ok(());
+            }
+            let own = entry.writing.as_ref().is_some_and(|w| w.value == *value);
+            if own {
+                // its acknowledgement follows
+                entry.revision = revision;
+                return Ok(());
+            }
+        }
+        let mut record: TaskRecord = read_stored(value)?;
+        if let Some(end) = &mut record.end {
+            end.output = None;
+        }
+        self.adopt(&id, record, revision);
+        Ok(())
+    }
+
+    /// This is what is stored.
+    pub(super) fn adopt(&mut self, id: &Arc<str>, record: TaskRecord, revision: u64) {
+        self.off_cell(id);
+        match self.entries.get_mut(id) {
+            None => {
+                let mut entry = Entry::new(record, revision);
+                (entry.taken_up, entry.losses) = (true, self.losses);
+                self.entries.insert(Arc::clone(id), entry);
+            }
+            Some(entry) => {
+                if record.attempt != entry.record.attempt {
+                    (entry.taken_up, entry.losses) = (true, self.losses);
+                }
+                if let Some(end) = &entry.record.end {
+                    self.over.remove(&(end.ended_ms, Arc::clone(id)));
+                }
+                (entry.record, entry.revision) = (record, revision);
+                entry.unsaved = false;
+                if !entry.cancellers.is_empty() && entry.record.end.is_none() {
+                    entry.record.cancelled = true;
+                    self.touch(id);
+                }
+            }
+        }
+        self.name_instances(id);
+        self.step_as_stored(id);
+    }
+
+    /// Where it is as far as what is stored says.
+    fn step_as_stored(&mut self, id: &Arc<str>) {
+        let now_ms = self.now_ms;
+        let Some(entry) = self.entries.get_mut(id) else {
+            return;
+        };
+        let step = match entry.record.phase {
+            TaskPhase::Waiting => Step::Waiting { due_ms: now_ms },
+            // whoever sent it may have done so just now
+            TaskPhase::Sent => Step::Sent {
+                ask_ms: now_ms + TASK_REPLY_MS,
+            },
+            TaskPhase::Accepted => Step::Accepted { proof_ms: now_ms },
+            TaskPhase::Over => Step::Over,
+        };
+        let ended_ms = entry.record.end.as_ref().map(|end| end.ended_ms);
+        if step == Step::Over {
+            entry.heard = None;
+        }
+        self.set_step(id, step);
+        if let Some(ended_ms) = ended_ms {
+            self.over.insert((ended_ms, Arc::clone(id)));
+            self.answer_cancellers(id);
+        }
+    }
+
+    /// Nothing is known of it any more.
+    pub(super) fn forget(&mut self, id: &Arc<str>) {
+        self.off_cell(id);
+        self.set_step(id, Step::Over);
+        let Some(entry) = self.entries.remove(id) else {
+            return;
+        };
+        for (_, instance) in &entry.instances {
+            self.by_instance.remove(instance);
+        }
+        self.unsaved.remove(id);
+        if let Some(end) = &entry.record.end {
+            self.over.remove(&(end.ended_ms, Arc::clone(id)));
+        }
+        self.refuse_cancellers(id, entry.cancellers);
+    }
+
+    /// The watch ended: everything is shown again.
+    pub(crate) fn interrupted(&mut self) {
+        for entry in self.entries.values_mut() {
+            entry.unshown = true;
+        }
+    }
+
+    /// Everything was shown: what was not is not there any more.
+    pub(crate) fn shown_all(&mut self, now_ms: u64) {
+        self.now_ms = now_ms;
+        let gone = self.entries.iter().filter(|(_, entry)| entry.unshown);
+        let gone: Vec<Arc<str>> = gone.map(|(id, _)| Arc::clone(id)).collect();
+        for id in gone {
+            self.forget(&id);
+        }
+    }
+
+    /// Messages were held up: what was sent may be on its way only now.
+    pub(crate) fn settle(&mut self, now_ms: u64) {
+        if self.in_flight + self.asking == 0 {
+            return;
+        }
+        let sent = |entry: &Entry| matches!(entry.step, Step::Sent { .. } | Step::Asking { .. });
+        let all = self.entries.iter().filter(|(_, entry)| sent(entry));
+        let all: Vec<Arc<str>> = all.map(|(id, _)| Arc::clone(id)).collect();
+        let ask_ms = now_ms + TASK_REPLY_MS;
+        for id in all {
+            self.set_step(&id, Step::Sent { ask_ms });
+        }
+    }
+
+    /// This manager acts from now on: what others have sent may be anywhere.
+    pub(crate) fn gained(&mut self, now_ms: u64) {
+        self.now_ms = now_ms;
+        let open = self.entries.iter().filter(|(_, e)| e.step != Step::Over);
+        let open: Vec<Arc<str>> = open.map(|(id, _)| Arc::clone(id)).collect();
+        for id in open {
+            let idle = self.entries.get(&id).is_some_and(|e| e.writing.is_none());
+            if idle {
+                self.off_cell(&id);
+                self.step_as_stored(&id);
+            }
+            self.look_at(&id, now_ms);
+        }
+    }
+}

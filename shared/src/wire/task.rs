@@ -1,0 +1,204 @@
+//! Tasks, and other start requests that managers have stored: what is asked about them, what managers answer, and what
+//! cells say of their ends.
+
+use placement::Kind;
+use serde::{Deserialize, Serialize};
+
+use super::is_false;
+use crate::{
+    ids::{InstanceId, RequestId},
+    version::Version,
+};
+
+/// How far a stored request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TaskState {
+    /// It is stored, and waits for room or for its next attempt.
+    Waiting,
+    /// It was sent to an auctioneer.
+    Starting,
+    /// A cell has accepted it.
+    Running,
+    /// Its command ended with exit code 0.
+    Succeeded,
+    /// Every instance of a request that is no task was placed.
+    Placed,
+    /// It was not started in time, its last run failed, or it is not known how that ended.
+    Failed,
+    /// It was cancelled.
+    Cancelled,
+}
+
+impl TaskState {
+    /// Whether nothing follows any more.
+    pub fn is_over(self) -> bool {
+        self >= Self::Succeeded
+    }
+}
+
+impl std::fmt::Display for TaskState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Waiting => "waiting",
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Succeeded => "succeeded",
+            Self::Placed => "placed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        })
+    }
+}
+
+/// A stored request as a manager sees it. Times are milliseconds since 1970 by the managers' clocks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskStatus {
+    /// The id under which it is stored.
+    pub id: String,
+    /// Its app.
+    pub app: String,
+    /// A task, or instances that are only started.
+    pub kind: Kind,
+    /// How far it is.
+    pub state: TaskState,
+    /// The cell of its last run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cell: Option<String>,
+    /// How often it was started, the times included that failed before its command ran.
+    pub attempts: u32,
+    /// Instances that were placed, of a request that is no task.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub placed: u32,
+    /// When it was stored.
+    pub submitted_ms: u64,
+    /// When its last run began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_ms: Option<u64>,
+    /// When it was over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_ms: Option<u64>,
+    /// The exit code of its last run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// The signal that ended its last run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// It is to be cancelled.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub cancelled: bool,
+    /// It was never started in the time that it had for that.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub unplaced: bool,
+    /// Why it waits or has failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+/// The answer to `run`, `submit` and `cancel`, once the bucket has acknowledged it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskStored {
+    /// 1.
+    #[serde(default)]
+    pub v: Version,
+    /// Which manager.
+    pub manager: String,
+    /// Whether anything changed: a repeat changes nothing.
+    pub changed: bool,
+    /// The task.
+    pub task: TaskStatus,
+}
+
+/// The answer to `show` and `result`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskShown {
+    /// 1.
+    #[serde(default)]
+    pub v: Version,
+    /// Which manager.
+    pub manager: String,
+    /// Whether it holds the lease.
+    pub acting: bool,
+    /// The task.
+    pub task: TaskStatus,
+    /// `result` only: the last 10 KiB of what its last run wrote; none where no manager has heard it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+}
+
+/// `list`; an empty body asks for the first page.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskList {
+    /// 1.
+    #[serde(default)]
+    pub v: Version,
+    /// Only tasks of this app.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub app: Option<String>,
+    /// Only these, as far as they are known; at most 1,000.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ids: Vec<String>,
+    /// Those after this id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    /// At most so many (default and most: 500).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+}
+
+/// The answer to `list`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskListed {
+    /// 1.
+    #[serde(default)]
+    pub v: Version,
+    /// Which manager.
+    pub manager: String,
+    /// Whether it holds the lease.
+    pub acting: bool,
+    /// How many tasks it knows.
+    pub total: usize,
+    /// In the order of their ids.
+    pub tasks: Vec<TaskStatus>,
+    /// The `after` of the next page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// What a cell tells managers of the end of a task that one of them started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskResult {
+    /// 1.
+    #[serde(default)]
+    pub v: Version,
+    /// The cell.
+    pub cell: String,
+    /// The instance.
+    pub instance: InstanceId,
+    /// The start request.
+    pub request: RequestId,
+    /// Its exit code, if it ended by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// The signal that ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// How it ended, such as `exit 1`.
+    pub ended: String,
+    /// It was stopped on request.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub stopped: bool,
+    /// Its command may have run: false only where that is known.
+    pub began: bool,
+    /// How long it ran, milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran_ms: Option<u64>,
+    /// The last 10 KiB of what it wrote to standard output and standard error, in the order in which the cell read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}

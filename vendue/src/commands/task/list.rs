@@ -1,0 +1,94 @@
+//! `task list`: every task in a line.
+
+use std::time::SystemTime;
+
+use comfy_table::{Cell, Color};
+use shared::{
+    clock::millis,
+    wire::{TaskState, TaskStatus},
+};
+
+use super::all;
+use crate::{
+    cluster::Cluster,
+    context::{Exit, Format, Global, Usage},
+    output::{self, age, note},
+    table::Table,
+};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListArgs {
+    /// Only tasks of this app
+    #[arg(long, value_name = "APP")]
+    app: Option<String>,
+}
+
+/// Lists them.
+pub(super) async fn list(global: &Global, args: &ListArgs) -> anyhow::Result<Exit> {
+    if let Some(app) = &args.app {
+        placement::check_name("--app", app).map_err(Usage::invalid)?;
+    }
+    let cluster = Cluster::connect(global).await?;
+    let listed = all(&cluster, args.app.clone()).await?;
+    if cluster.format == Format::Json {
+        output::json(&listed)?;
+        return Ok(Exit::Ok);
+    }
+    if listed.tasks.is_empty() {
+        note("no tasks; `vendue task run FILE` runs some");
+        return Ok(Exit::Ok);
+    }
+    print(&listed.tasks)?;
+    Ok(Exit::Ok)
+}
+
+/// A line for each.
+pub(super) fn print(tasks: &[TaskStatus]) -> anyhow::Result<()> {
+    let columns = [
+        "TASK", "APP", "KIND", "STATE", "EXIT", "CELL", "ATTEMPTS", "AGE", "TOOK", "WHY",
+    ];
+    let mut table = Table::new(&columns)
+        .optional(&["KIND", "AGE", "ATTEMPTS", "CELL"])
+        .text("WHY");
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let now_ms = since_1970.map_or(0, millis);
+    for task in tasks {
+        table.add_row(vec![
+            Cell::new(&task.id),
+            Cell::new(&task.app),
+            Cell::new(task.kind),
+            state(task.state),
+            Cell::new(exit(task)),
+            Cell::new(task.cell.as_deref().unwrap_or("-")),
+            Cell::new(task.attempts),
+            Cell::new(age(now_ms.saturating_sub(task.submitted_ms))),
+            Cell::new(took(task).map_or("-".into(), age)),
+            Cell::new(task.why.as_deref().unwrap_or_default()),
+        ]);
+    }
+    Ok(table.print()?)
+}
+
+/// How long its last run took, milliseconds.
+pub(super) fn took(task: &TaskStatus) -> Option<u64> {
+    Some(task.ended_ms?.saturating_sub(task.started_ms?))
+}
+
+/// Its exit code, or the signal that ended it.
+pub(super) fn exit(task: &TaskStatus) -> String {
+    match (task.exit_code, task.signal) {
+        (Some(code), _) => code.to_string(),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => "-".into(),
+    }
+}
+
+fn state(state: TaskState) -> Cell {
+    let color = match state {
+        TaskState::Succeeded | TaskState::Placed => Color::Green,
+        TaskState::Waiting | TaskState::Starting => Color::Yellow,
+        TaskState::Failed => Color::Red,
+        TaskState::Running | TaskState::Cancelled => Color::Reset,
+    };
+    Cell::new(state).fg(color)
+}

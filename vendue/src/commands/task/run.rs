@@ -1,0 +1,100 @@
+//! `task run`: the tasks of files are stored and carried out.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{
+    Which,
+    submit::{Submitted, exit, report, submit, tell_refused},
+    wait,
+};
+use crate::{
+    cluster::Cluster,
+    commands::start,
+    context::{Exit, Global},
+};
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "A file holds one task or an array of them, as JSON: a start request, which may also have \
+                  \"retries\" (how often a failed run is repeated; 0) and \"timeout\" (how long a run may take). A \
+                  task without an \"id\" gets a new one. A repeated id is the same task: nothing runs twice.\n\n\
+                  Example: vendue task run examples/task.json --wait"
+)]
+pub(crate) struct RunArgs {
+    /// Files of tasks; - reads standard input
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<String>,
+    /// Wait until all of them are over; exit codes as of `vendue task wait`
+    #[arg(long)]
+    wait: bool,
+    /// With --wait: how long at most [default: 1h]
+    #[arg(long, value_name = "TIME", requires = "wait", value_parser = humantime::parse_duration)]
+    timeout: Option<Duration>,
+}
+
+/// Stores them, and waits for them where that is wanted.
+pub(super) async fn run(global: &Global, args: &RunArgs) -> anyhow::Result<Exit> {
+    let mut tasks = Vec::new();
+    for file in &args.files {
+        tasks.extend(in_file(file, &start::read(file)?)?);
+    }
+    let cluster = Cluster::connect(global).await?;
+    let to = |id: &str| cluster.subjects.task("run", id);
+    let submitted = submit(&cluster, tasks, &to).await?;
+    if !args.wait {
+        return report(&cluster, &submitted);
+    }
+    let which = Which {
+        ids: submitted.iter().filter_map(Submitted::stored_id).collect(),
+        app: None,
+    };
+    if which.ids.is_empty() {
+        return report(&cluster, &submitted);
+    }
+    tell_refused(&submitted);
+    let refused = exit(&submitted);
+    let timeout = args.timeout.unwrap_or(wait::TIMEOUT);
+    let waited = wait::until_over(&cluster, &which, timeout).await?;
+    Ok(match refused {
+        Exit::Ok => waited,
+        worse => worse,
+    })
+}
+
+/// The tasks of a file, each with an id.
+fn in_file(file: &str, text: &str) -> anyhow::Result<Vec<Value>> {
+    let mut requests = match start::check_with(file, text, &start::STORED_FIELDS)? {
+        Value::Array(many) => many,
+        one => vec![one],
+    };
+    for request in &mut requests {
+        if let Value::Object(fields) = request {
+            fields.entry("kind").or_insert_with(|| "task".into());
+        }
+    }
+    Ok(requests)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_of_a_file_get_ids_and_their_kind() {
+        let text = r#"[{"app":"a","memory_mb":1,"disk_mb":1,"retries":2},{"id":"x","app":"b","memory_mb":1,"disk_mb":1,"kind":"lrp"}]"#;
+        let tasks = in_file("tasks.json", text).unwrap();
+        assert_eq!(
+            (&tasks[0]["kind"], &tasks[0]["retries"]),
+            (&"task".into(), &2.into())
+        );
+        assert!(tasks[0]["id"].as_str().is_some_and(|id| id.len() > 8));
+        // the manager refuses it
+        assert_eq!(
+            (&tasks[1]["id"], &tasks[1]["kind"]),
+            (&"x".into(), &"lrp".into())
+        );
+        assert!(in_file("tasks.json", "[]").is_err());
+    }
+}

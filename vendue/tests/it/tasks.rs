@@ -1,0 +1,165 @@
+//! Tasks and durable requests, as people and programs use them.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::{
+    cli_page::check,
+    common::{Up, is_old_server, until},
+};
+
+fn file(dir: &tempfile::TempDir, name: &str, value: &Value) -> String {
+    let path = dir.path().join(name);
+    fs::write(&path, value.to_string()).unwrap();
+    path.display().to_string()
+}
+
+fn task(id: &str, script: &str) -> Value {
+    json!({ "id": id, "app": "batch", "memory_mb": 16, "disk_mb": 16,
+        "run": { "command": ["sh", "-c", script] } })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_tasks_of_one_file_are_run_and_their_results_shown() {
+    if is_old_server() {
+        return;
+    }
+    let (up, dir) = (Up::start(), tempfile::tempdir().unwrap());
+    let one = |n: usize| task(&format!("t-{n:02}"), &format!("echo result {n}"));
+    let fifty = file(&dir, "fifty.json", &(0..50).map(one).collect());
+    up.run(&["task", "run", &fifty, "--wait", "--timeout", "2m"])
+        .expect(0, &["t-00", "t-49", "succeeded"]);
+    up.run(&["task", "result", "--app", "batch"])
+        .expect(0, &["t-17", "succeeded"]);
+    let results = up.json(&["task", "result", "--app", "batch"]);
+    check("task result TASK…", &results);
+    let results = results["tasks"].as_array().unwrap();
+    assert_eq!(results.len(), 50);
+    for (n, result) in results.iter().enumerate() {
+        assert_eq!(result["output"], format!("result {n}\n"), "{result}");
+        assert_eq!(result["exit_code"], 0, "{result}");
+        assert_eq!(result["attempts"], 1, "{result}");
+        assert!(result["cell"].is_string(), "{result}");
+    }
+    // the same again is the same
+    up.run(&["task", "run", &fifty])
+        .expect(0, &["t-07 was stored before"]);
+    up.run(&["task", "result", "t-07"])
+        .expect(0, &["result 7", "took", "succeeded"]);
+    check("task list", &up.json(&["task", "list"]));
+    check("task show TASK", &up.json(&["task", "show", "t-07"]));
+    check(
+        "task wait TASK…",
+        &up.json(&["task", "wait", "--app", "batch"]),
+    );
+    check("task run FILE…", &up.json(&["task", "run", &fifty]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_worst_task_is_the_exit_code() {
+    if is_old_server() {
+        return;
+    }
+    let (up, dir) = (Up::start(), tempfile::tempdir().unwrap());
+    let mut never = task("never", "true");
+    never["memory_mb"] = 100_000.into();
+    never["queue_timeout"] = "1s".into();
+    let mut slow = task("slow", "sleep 1000");
+    slow["timeout"] = "1s".into();
+    let absent = json!({ "id": "absent", "app": "batch", "memory_mb": 16, "disk_mb": 16,
+        "run": { "command": ["/no/such/program"] } });
+    let tasks = json!([
+        task("good", "true"),
+        task("bad", "echo oops >&2; exit 7"),
+        never,
+        slow,
+        absent
+    ]);
+    let all = file(&dir, "all.json", &tasks);
+    up.run(&["task", "run", &all]).expect(0, &["good"]);
+    up.run(&["task", "wait", "good"]).expect(0, &["succeeded"]);
+    up.run(&["task", "wait", "good", "never"])
+        .expect(3, &["not started in time"]);
+    up.run(&["task", "wait", "--app", "batch", "--timeout", "1m"])
+        .expect(1, &["timed out", "exit 7"]);
+    let bad = up.json(&["task", "result", "bad"]);
+    assert_eq!(bad["tasks"][0]["output"], "oops\n", "{bad}");
+    let absent = &up.json(&["task", "result", "absent"])["tasks"][0];
+    assert_eq!(
+        (&absent["state"], &absent["attempts"]),
+        (&json!("failed"), &json!(4)),
+        "{absent}"
+    );
+    up.run(&["task", "show", "nobody"])
+        .expect(1, &["no stored request has the id"]);
+    up.run(&["task", "wait", "a.b"]).expect(2, &["TASK"]);
+    up.run(&["task", "wait"]).expect(2, &[]);
+    let other = file(&dir, "other.json", &task("good", "false"));
+    up.run(&["task", "run", &other])
+        .expect(1, &["good is the id of another stored request"]);
+    let wrong = file(
+        &dir,
+        "wrong.json",
+        &json!([{ "app": "batch", "memory_mb": 1, "disk_mb": 1,
+        "run": { "command": ["true"] }, "retrys": 3 }]),
+    );
+    up.run(&["task", "run", &wrong]).expect(2, &["retrys"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_finds_no_room_waits_and_can_be_cancelled() {
+    if is_old_server() {
+        return;
+    }
+    let (up, dir) = (Up::with(&["--cells", "1"]), tempfile::tempdir().unwrap());
+    let mut large = task("large", "sleep 1000");
+    large["memory_mb"] = 1_000.into();
+    let mut next = task("next", "true");
+    next["memory_mb"] = 1_000.into();
+    let both = file(&dir, "both.json", &json!([large]));
+    up.run(&["task", "run", &both]).expect(0, &[]);
+    until("the first to run", || {
+        let shown = up.json(&["task", "show", "large"]);
+        let runs = shown["task"]["state"] == "running";
+        runs.then_some(()).ok_or(shown.to_string())
+    })
+    .await;
+    let next = file(&dir, "next.json", &next);
+    up.run(&["task", "run", &next]).expect(0, &[]);
+    until("the second to wait", || {
+        let shown = up.json(&["task", "show", "next"]);
+        let waits = shown["task"]["why"]
+            .as_str()
+            .is_some_and(|why| why.contains("memory"));
+        waits.then_some(()).ok_or(shown.to_string())
+    })
+    .await;
+    let cancelled = up.json(&["task", "cancel", "large"]);
+    check("task cancel TASK…", &cancelled);
+    up.run(&["task", "wait", "large"]).expect(1, &["cancelled"]);
+    up.run(&["task", "wait", "next", "--timeout", "1m"])
+        .expect(0, &["succeeded"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_durable_start_needs_a_manager() {
+    if is_old_server() {
+        return;
+    }
+    let up = Up::start();
+    let said = up.json(&["start", "--durable", "examples/web.json"]);
+    check("task run FILE…", &said);
+    let id = said["tasks"][0]["id"].as_str().unwrap();
+    up.run(&["task", "wait", id, "--timeout", "1m"])
+        .expect(0, &["placed"]);
+    assert_eq!(up.json(&["task", "show", id])["task"]["placed"], 3);
+    up.run(&["wait", "web"]).expect(0, &["3 running"]);
+    let without = Up::with(&["--cells", "1", "--no-manager"]);
+    without
+        .run(&["start", "--durable", "examples/web.json"])
+        .expect(1, &["no manager answers", "JetStream"]);
+    without
+        .run(&["task", "run", "examples/task.json"])
+        .expect(1, &["no manager answers", "JetStream"]);
+}
