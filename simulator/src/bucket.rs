@@ -140,11 +140,16 @@ impl Bucket {
             .collect()
     }
 
-    /// It is deleted and created again, or only all but the lease is.
+    /// It is deleted and created again, or only all but the lease is. Managers begin a new one with the time as its
+    /// first revision, so no revision comes again.
     pub(crate) fn recreate(&mut self, with_lease: bool) {
-        self.main = Store::default();
+        let anew = |store: &Store| Store {
+            revision: store.revision + 1_000,
+            values: Values::new(),
+        };
+        self.main = anew(&self.main);
         if with_lease {
-            self.lease = Store::default();
+            self.lease = anew(&self.lease);
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use manager::{
     AppAnswer, CommandKey, Manager, ManagerInput, ManagerOutput, ManagerSettings, QuestionId,
     WaveId, WriteId, WriteResult,
@@ -56,6 +57,7 @@ pub(crate) struct ManagerDriver {
     /// When it looks at the bucket next, and what the watch has shown: the revision of `meta`, and a lease.
     look_ms: u64,
     meta: u64,
+    meta_value: Option<Bytes>,
     lease: bool,
     /// When each write without an answer has failed.
     writes: BTreeMap<WriteId, u64>,
@@ -74,6 +76,7 @@ impl ManagerDriver {
             watch_due_ms: None,
             look_ms: now_ms + LOOK_MS,
             meta: 0,
+            meta_value: None,
             lease: false,
             writes: BTreeMap::new(),
             waves: BTreeMap::new(),
@@ -88,7 +91,7 @@ impl ManagerDriver {
     /// The bucket is to show everything, again or for the first time.
     pub(crate) fn watch(&mut self, now_ms: u64) -> ManagerSends {
         self.watch += 1;
-        (self.meta, self.lease) = (0, false);
+        (self.meta, self.meta_value, self.lease) = (0, None, false);
         self.watch_due_ms = Some(now_ms + WATCH_MS);
         ManagerSends::State(StateRequest::Watch(self.watch))
     }
@@ -168,7 +171,12 @@ impl ManagerDriver {
                 ..
             } => {
                 match key.as_str() {
-                    "meta" => self.meta = revision,
+                    // it is stored anew when it is missing: another manager has met a purge that this one has not
+                    "meta" if self.meta > 0 && self.meta_value == value => {
+                        let watch = self.watch;
+                        return self.state_says(now_ms, StateAnswer::Broken { watch });
+                    }
+                    "meta" => (self.meta, self.meta_value) = (revision, value.clone()),
                     "lease" => self.lease = true,
                     _ => {}
                 }

@@ -14,7 +14,7 @@ use async_nats::{
 };
 use bytes::Bytes;
 use placement::Invalid;
-use shared::Subjects;
+use shared::{Subjects, clock::wall_ms};
 use tokio::time::timeout;
 
 use super::ManagerError;
@@ -146,6 +146,8 @@ impl Store {
             description: Some("vendue: written by its managers only".into()),
             subjects: vec![format!("{}>", self.prefix(bucket))],
             max_messages_per_subject: 1,
+            // no revision of a bucket is one of its predecessor, which a manager may still hold for the present one
+            first_sequence: u64::try_from(wall_ms()).ok(),
             discard: DiscardPolicy::New,
             storage: StorageType::File,
             num_replicas: self.config.replicas,

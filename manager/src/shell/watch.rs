@@ -7,6 +7,7 @@ use async_nats::jetstream::{
     Message,
     consumer::{AckPolicy, Consumer, DeliverPolicy, push},
 };
+use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use shared::nats::Bus;
 use tokio::{
@@ -30,7 +31,7 @@ const GOOD: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_secs(5);
 
 /// The keys that the machine reads from the bucket of the apps; commands alone read the history.
-const APP_KEYS: [&str; 4] = ["meta", "app.*", "state.*", "rollout.*"];
+const APP_KEYS: [&str; 5] = ["meta", "app.*", "state.*", "rollout.*", "gone.*"];
 
 /// Why a watch ended.
 #[derive(Debug, thiserror::Error)]
@@ -94,8 +95,9 @@ struct Watched<'a> {
     lease: Reading,
     /// The buckets were there before.
     again: bool,
-    /// The revision of the bucket's id, which is stored first and stays, and whether there was a lease.
+    /// The revision of the bucket's id, which is stored first and stays; what it says; whether there was a lease.
     meta: u64,
+    meta_value: Bytes,
     leased: bool,
 }
 
@@ -119,6 +121,7 @@ impl<'a> Watched<'a> {
             lease: Reading::default(),
             again: false,
             meta: 0,
+            meta_value: Bytes::new(),
             leased: false,
         }
     }
@@ -249,7 +252,14 @@ impl<'a> Watched<'a> {
         let prefix = self.store.prefix(bucket);
         let key = message.subject.strip_prefix(&prefix).unwrap_or_default();
         match (bucket, key) {
-            (Bucket::Apps, "meta") => self.meta = info.stream_sequence,
+            (Bucket::Apps, "meta") => {
+                // it is stored anew when it is missing: another manager has met a purge that this one has not
+                if self.meta > 0 && self.meta_value == message.payload {
+                    return Err(Ended::Interrupted("the bucket was purged".into()));
+                }
+                self.meta = info.stream_sequence;
+                self.meta_value = message.payload.clone();
+            }
             (Bucket::Lease, _) => self.leased = true,
             _ => {}
         }
@@ -291,5 +301,32 @@ impl<'a> Watched<'a> {
 
     async fn give(&self, input: ManagerInput) -> Result<(), Ended> {
         self.inputs.send(input).await.map_err(|_| Ended::Closed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AppUid, StoredKey};
+
+    #[test]
+    fn every_key_that_the_machine_reads_is_watched() {
+        let uid = AppUid::new(1);
+        for key in [
+            StoredKey::Meta,
+            StoredKey::App("web".into()),
+            StoredKey::State(uid),
+            StoredKey::Rollout(uid),
+            StoredKey::Gone(uid),
+        ] {
+            let text = key.to_string();
+            let (first, more) = text.split_once('.').unwrap_or((&text, ""));
+            let watched = if more.is_empty() {
+                first.to_owned()
+            } else {
+                format!("{first}.*")
+            };
+            assert!(APP_KEYS.contains(&watched.as_str()), "{key}");
+        }
     }
 }

@@ -376,6 +376,10 @@ fn what_is_believed_is_true(world: &World<'_>) -> Checked {
 
 /// No auctioneer still holds a request.
 fn nothing_is_left_over(world: &World<'_>) -> Checked {
+    // a manager tries again and again what has found no room
+    if world.now_ms() < world.worked_ms + MAX_ANSWER_MS {
+        return Ok(());
+    }
     for node in world.all::<AuctioneerNode>() {
         // what waits for room may wait still
         if node

@@ -113,6 +113,8 @@ pub(super) struct World<'s> {
     pub(super) last_questions: Vec<u64>,
     /// … and of the last commands.
     pub(super) last_commands: Vec<u64>,
+    /// An app was left alone until these commands: they start it again.
+    pub(super) left_alone: bool,
     pub(super) resting: bool,
     /// A program that does not pause between its timers.
     pub(super) busy: Option<String>,
@@ -233,6 +235,7 @@ impl<'s> World<'s> {
             open_starts: OpenStarts::default(),
             last_questions: Vec::new(),
             last_commands: Vec::new(),
+            left_alone: false,
             resting: false,
             busy: None,
             state: State::default(),
@@ -428,6 +431,11 @@ impl<'s> World<'s> {
         if self.script.managers == 0 {
             return;
         }
+        let managers = self.all::<ManagerNode>().filter_map(ManagerNode::machine);
+        let left_alone = managers
+            .flat_map(|m| m.apps().filter_map(|app| m.status(app)))
+            .any(|status| status.went_back);
+        self.left_alone = left_alone;
         for app in &self.script.apps {
             let wanted = self.state.bucket.apps();
             let wanted = wanted.iter().find(|record| record.definition.app() == app);
