@@ -177,3 +177,52 @@ async fn a_restart_of_the_server_costs_nothing_that_runs() {
     let after = cluster.each_once("web", 5).await;
     assert!(before.iter().all(|(index, id)| after[index] == *id));
 }
+
+#[tokio::test]
+async fn what_a_cell_still_has_of_a_deleted_app_is_stopped_by_a_manager_that_knew_neither() {
+    let Some(cluster) = Cluster::start().await else {
+        return;
+    };
+    let _cells = cluster.cells(1).await;
+    let first = cluster.manager("m1").await;
+    let heartbeats = cluster.subjects.cell("cell-0", "heartbeat");
+    let mut heartbeats = cluster.client.subscribe(heartbeats).await.unwrap();
+    cluster.put(web(1)).await;
+    let ids = cluster.each_once("web", 1).await;
+    let mut list = Value::Null;
+    while list["instances"][0]["instance"] != ids[&0].as_str() {
+        let heartbeat = tokio::time::timeout(PATIENCE, heartbeats.next()).await;
+        list = serde_json::from_slice(&heartbeat.unwrap().unwrap().payload).unwrap();
+    }
+    cluster.app("delete", "web", json!({})).await;
+    eventually_within(PATIENCE, "nothing to be left of the app", async || {
+        let listed = cluster.ask(&cluster.subjects.app_list(), &json!({})).await;
+        (listed["total"] == 0)
+            .then_some(())
+            .ok_or(listed.to_string())
+    })
+    .await;
+    first.leave().await;
+    let _second = cluster.manager("m2").await;
+    // a cell that was silent all the time
+    list["cell"] = json!("away");
+    let mut stops = cluster
+        .client
+        .subscribe(cluster.subjects.cell("away", "stop"))
+        .await
+        .unwrap();
+    let heartbeat = cluster.subjects.cell("away", "heartbeat");
+    let body = serde_json::to_vec(&list).unwrap();
+    let stop = eventually_within(PATIENCE, "a stop", async || {
+        let publish = cluster
+            .client
+            .publish(heartbeat.clone(), body.clone().into());
+        publish.await.unwrap();
+        let stop = tokio::time::timeout(std::time::Duration::from_millis(200), stops.next()).await;
+        stop.ok().flatten().ok_or("none")
+    })
+    .await;
+    let stop: Value = serde_json::from_slice(&stop.payload).unwrap();
+    assert_eq!(stop["app"], "web");
+    assert_eq!(stop["instances"], json!([ids[&0]]));
+}
