@@ -128,11 +128,17 @@ async fn follow(cluster: &Cluster, args: &DrainArgs) -> anyhow::Result<()> {
     let until = Instant::now() + args.deadline + PATIENCE;
     let mut said = String::new();
     loop {
-        let Some(state) = state(cluster, &args.cell).await? else {
-            if !args.exit {
-                note("its rep has ended meanwhile");
+        let state = match state(cluster, &args.cell).await {
+            Ok(Some(state)) => state,
+            Ok(None) => {
+                if !args.exit {
+                    note("its rep has ended meanwhile");
+                }
+                return Ok(());
             }
-            return Ok(());
+            // a rep that ends may have got the question and not answer it any more
+            Err(error) if args.exit && is_unanswered(&error) && Instant::now() < until => continue,
+            Err(error) => return Err(error),
         };
         let left = left(&state);
         let Some(left) = left else {
@@ -173,6 +179,11 @@ async fn state(cluster: &Cluster, cell: &str) -> anyhow::Result<Option<Value>> {
             _ => Err(e),
         },
     }
+}
+
+fn is_unanswered(error: &anyhow::Error) -> bool {
+    let failure = error.downcast_ref::<Failure>();
+    failure.is_some_and(|failure| failure.code == failure_code::NO_ANSWER)
 }
 
 /// What a cell still has, in words; none if it has nothing.
