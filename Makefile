@@ -74,13 +74,14 @@ lint:
 bench:
 	@export NATS_SERVER_BIN=$$(scripts/get-nats-server.sh)
 	cargo build --release $(CARGO_FLAGS) -p vendue
-	for policy in diego diego-bin-pack dea objective dapi; do
+	for policy in diego diego-bin-pack dea objective dapi rfd24; do
 	  "$${CARGO_TARGET_DIR:-target}/release/vendue" bench place --plain --policy $$policy
 	done
 	for policy in dea diego; do
 	  "$${CARGO_TARGET_DIR:-target}/release/vendue" bench cluster --cells 1000 --requests 1000 --policy $$policy
 	done
 	"$${CARGO_TARGET_DIR:-target}/release/vendue" bench apps
+	"$${CARGO_TARGET_DIR:-target}/release/vendue" bench dea
 
 tools:
 	@scripts/setup.sh tools

@@ -15,6 +15,8 @@ pub mod dea_out;
 mod outbox;
 mod shown;
 pub mod sim;
+mod simulated_estate;
 
 pub use advertiser::{Advertiser, Due, StateVersion, Trigger};
 pub use cadence::Cadence;
+pub use simulated_estate::SimulatedEstate;

@@ -1,16 +1,37 @@
 //! What a program between an estate and a cluster says of itself: a service of one endpoint.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
-use async_nats::service::{Service, ServiceExt};
+use async_nats::{
+    Client,
+    service::{Service, ServiceExt},
+};
+use bytes::Bytes;
 use futures_util::StreamExt;
 use serde_json::Value;
 use shared::{
     Subjects, may_answer,
-    nats::{Bus, BusError},
+    nats::{Bus, BusError, in_time, is_no_responders, new_inbox},
     permissions::Role,
     wire::to_bytes,
 };
+use tokio::time::timeout;
+
+/// How long another program of the same name has to answer.
+const NAME_WAIT: Duration = Duration::from_millis(500);
+
+/// Whether somebody answers a request for what we are about to answer ourselves: another program of our name.
+pub(crate) async fn is_answered(client: &Client, subject: String) -> Result<bool, BusError> {
+    let inbox = new_inbox(client);
+    let answers = client.subscribe(inbox.clone()).await;
+    let mut answers = answers.map_err(BusError::subscribe)?;
+    in_time(client.publish_with_reply(subject, inbox, Bytes::new())).await?;
+    let answer = timeout(NAME_WAIT, answers.next()).await;
+    Ok(matches!(answer, Ok(Some(answer)) if !is_no_responders(&answer)))
+}
 
 /// A document, which is replaced again and again.
 #[derive(Clone, Debug, Default)]

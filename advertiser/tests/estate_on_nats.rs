@@ -1,5 +1,5 @@
 //! A bridge to hundreds of DEAs over a real nats-server: it is killed and started again, and starts at the same time as a
-//! Cloud Controller. The DEAs are facades, with cells that do at once what they are told.
+//! Cloud Controller.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
@@ -9,12 +9,14 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use advertiser::dea::{
-    Bridge, BridgeAnswer, BridgeInput, BridgeInstanceState, BridgeOptions, BridgeOutput,
-    DeaInstanceState, DeaLimits, DeaStart, Estate, EstateOptions, Facade, FacadeEvent, FacadeInput,
-    FacadeOptions, FacadeOutput, FacadeRoom, subjects,
+use advertiser::{
+    SimulatedEstate,
+    dea::{
+        Bridge, BridgeAnswer, BridgeInput, BridgeInstanceState, BridgeOptions, BridgeOutput,
+        DeaLimits, DeaStart, Estate, EstateOptions, FacadeOptions, SimulatedDeas, subjects,
+    },
 };
-use async_nats::{Client, Message};
+use async_nats::Client;
 use futures_util::{StreamExt, stream::select_all};
 use testkit::{NatsServer, eventually_within};
 use tokio::{
@@ -35,116 +37,6 @@ fn now_ms() -> u64 {
 /// Until a time of [`now_ms`].
 async fn until(at_ms: u64) {
     sleep(Duration::from_millis(at_ms.saturating_sub(now_ms()))).await;
-}
-
-/// DEAs of 2 GB in two zones, all on one connection. They say things more often than real ones.
-struct Deas {
-    client: Client,
-    facades: BTreeMap<String, (Facade, FacadeRoom)>,
-    counts: Arc<Mutex<usize>>,
-}
-
-impl Deas {
-    async fn run(mut self) {
-        let mut subscriptions = Vec::new();
-        let every = [subjects::STOP, subjects::FIND, "dea.*.start"];
-        for subject in every {
-            subscriptions.push(self.client.subscribe(subject).await.unwrap());
-        }
-        let mut messages = select_all(subscriptions);
-        self.greet().await;
-        loop {
-            let next = self.facades.values().map(|(facade, _)| facade.next_ms());
-            let next_ms = next.min().unwrap();
-            tokio::select! {
-                message = messages.next() => self.heard(&message.unwrap()).await,
-                () = until(next_ms) => self.tick(next_ms).await,
-            }
-            let running = self.facades.values();
-            let running = running.map(|(facade, _)| facade.count(DeaInstanceState::Running));
-            *self.counts.lock().unwrap() = running.sum();
-        }
-    }
-
-    async fn greet(&mut self) {
-        for n in 0..DEAS {
-            let id = format!("d{n}");
-            let seed = u64::try_from(n).unwrap();
-            let mut options = FacadeOptions::new(&id, "10.0.0.1", vec!["cflinuxfs2".into()], seed);
-            options.zone = format!("z{}", n % 2);
-            (options.advertise_ms, options.heartbeat_ms) = (1_000, 1_000);
-            let room = FacadeRoom {
-                memory: 2_048,
-                available_memory: 2_048,
-                available_disk: None,
-            };
-            let (facade, out) = Facade::new(options, room, now_ms()).unwrap();
-            self.facades.insert(id.clone(), (facade, room));
-            self.perform(&id, out).await;
-        }
-    }
-
-    async fn heard(&mut self, message: &Message) {
-        let subject = message.subject.as_str();
-        let own = subject
-            .strip_prefix("dea.")
-            .and_then(|rest| rest.strip_suffix(".start"));
-        let ids: Vec<String> = match own {
-            Some(id) => vec![id.to_owned()],
-            None => self.facades.keys().cloned().collect(),
-        };
-        for id in ids {
-            let Some((facade, _)) = self.facades.get_mut(&id) else {
-                continue;
-            };
-            let heard = FacadeInput::Heard {
-                subject,
-                reply: message.reply.as_deref(),
-                body: &message.payload,
-            };
-            let out = facade.handle(now_ms(), heard);
-            self.perform(&id, out).await;
-        }
-    }
-
-    async fn tick(&mut self, due_ms: u64) {
-        let ids: Vec<String> = self.facades.keys().cloned().collect();
-        for id in ids {
-            let (facade, _) = self.facades.get_mut(&id).unwrap();
-            if facade.next_ms() <= due_ms {
-                let out = facade.handle(now_ms(), FacadeInput::Tick);
-                self.perform(&id, out).await;
-            }
-        }
-    }
-
-    async fn perform(&mut self, id: &str, out: Vec<FacadeOutput>) {
-        let mut left = std::collections::VecDeque::from(out);
-        while let Some(output) = left.pop_front() {
-            let (facade, room) = self.facades.get_mut(id).unwrap();
-            let (key, events) = match output {
-                FacadeOutput::Publish { subject, body } => {
-                    self.client.publish(subject, body.0.into()).await.unwrap();
-                    continue;
-                }
-                FacadeOutput::Start { key, start } => {
-                    room.available_memory -= start.limits.mem;
-                    (key, vec![FacadeEvent::Accepted, FacadeEvent::Running(None)])
-                }
-                // every instance here is of the same size
-                FacadeOutput::Stop { key } => {
-                    room.available_memory += start().limits.mem;
-                    (key, vec![FacadeEvent::Stopped])
-                }
-            };
-            assert!(room.available_memory >= 0, "memory was promised twice");
-            facade.handle(now_ms(), FacadeInput::Room(*room));
-            for event in events {
-                let key = &key;
-                left.extend(facade.handle(now_ms(), FacadeInput::Instance { key, event }));
-            }
-        }
-    }
 }
 
 /// An instance of 512 MB: four of them fill a DEA.
@@ -235,6 +127,7 @@ async fn drive(
 ) {
     let options = BridgeOptions {
         name: "dea".into(),
+        mark: "m".into(),
         slots: DEAS,
         // longer than a slow machine may pause
         estate: EstateOptions { expiry_s: 60 },
@@ -247,6 +140,8 @@ async fn drive(
     loop {
         let next_ms = bridge.next_ms();
         let out = tokio::select! {
+            // a DEA says why it has refused something before it replies that this has crashed
+            biased;
             message = messages.next() => {
                 let message = message.unwrap();
                 let (subject, body) = (message.subject.as_str(), &message.payload[..]);
@@ -257,7 +152,11 @@ async fn drive(
             }
             order = orders.recv() => match order {
                 None => return,
-                Some(Order::Stop(id)) => bridge.handle(now_ms(), BridgeInput::Stop { id: &id }),
+                Some(Order::Stop(id)) => {
+                    let cell = bridge.holder(&id).unwrap_or_default();
+                    let stop = BridgeInput::Stop { cell: &cell, id: &id };
+                    bridge.handle(now_ms(), stop)
+                }
                 Some(Order::Start(cell, id)) => {
                     let start = Box::new(start());
                     let (cell, id) = (cell.as_str(), id.as_str());
@@ -299,21 +198,33 @@ fn note(seen: &Mutex<Seen>, bridge: &Bridge, told: BridgeOutput) {
     }
 }
 
-/// DEAs on a server of their own, and how many instances run on them.
-async fn estate() -> (NatsServer, JoinHandle<()>, Arc<Mutex<usize>>) {
+/// DEAs of 2 GB in two zones, on a server of their own. They say things more often than real ones.
+async fn estate() -> (NatsServer, SimulatedEstate) {
     let server = NatsServer::start().await;
-    let counts = Arc::new(Mutex::new(0));
-    let deas = Deas {
-        client: server.client().await,
-        facades: BTreeMap::new(),
-        counts: Arc::clone(&counts),
-    };
-    (server, tokio::spawn(deas.run()), counts)
+    let deas = SimulatedEstate::start(server.client().await, SimulatedDeas::default()).await;
+    let deas = deas.unwrap();
+    for n in 0..DEAS {
+        let seed = u64::try_from(n).unwrap();
+        let stacks = vec!["cflinuxfs2".to_owned()];
+        let mut options = FacadeOptions::new(&format!("d{n}"), "10.0.0.1", stacks, seed);
+        options.zone = format!("z{}", n % 2);
+        (options.advertise_ms, options.heartbeat_ms) = (1_000, 1_000);
+        deas.act(|deas, now_ms| deas.add(now_ms, options, 2_048).unwrap());
+    }
+    (server, deas)
+}
+
+/// How many instances run.
+fn count(deas: &SimulatedEstate) -> usize {
+    deas.look(|deas| {
+        assert!(deas.least_memory_mb >= 0, "memory was promised twice");
+        deas.instances().count()
+    })
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hundreds_of_deas_through_a_bridge_that_is_killed() {
-    let (server, deas, counts) = estate().await;
+    let (server, deas) = estate().await;
     let bridge = RunningBridge::begin(server.client().await).await;
     bridge
         .until("a cell for each DEA", DEAS, |seen| seen.cells.len())
@@ -346,13 +257,12 @@ async fn hundreds_of_deas_through_a_bridge_that_is_killed() {
     again
         .until("half of them to be stopped", DEAS, running)
         .await;
-    assert_eq!(*counts.lock().unwrap(), DEAS);
-    deas.abort();
+    assert_eq!(count(&deas), DEAS);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bridge_and_a_cloud_controller_start_on_the_same_deas() {
-    let (server, deas, counts) = estate().await;
+    let (server, deas) = estate().await;
     let bridge = RunningBridge::begin(server.client().await).await;
     bridge
         .until("a cell for each DEA", DEAS, |seen| seen.cells.len())
@@ -374,7 +284,7 @@ async fn a_bridge_and_a_cloud_controller_start_on_the_same_deas() {
         .until("an answer to each start", 30, |seen| seen.answers.len())
         .await;
     let full = async || {
-        let running = *counts.lock().unwrap();
+        let running = count(&deas);
         (running == 40)
             .then_some(())
             .ok_or(format!("{running} run"))
@@ -386,5 +296,4 @@ async fn a_bridge_and_a_cloud_controller_start_on_the_same_deas() {
             assert_eq!(reason, "insufficient resources: memory", "{id}");
         }
     }
-    deas.abort();
 }

@@ -155,6 +155,7 @@ fn draw_up(parts: &mut Parts, auction: AuctionId, seed: u64) -> Batch {
 /// Announces new requests to the other auctioneers, which then do not start them: one event for
 /// each app.
 fn announce(parts: &mut Parts, batch: &Batch) {
+    let learns = parts.settings.policy.learns();
     // in the order of their first requests
     let mut apps: Vec<(Arc<str>, NewRequests)> = Vec::new();
     let mut positions: FastMap<Arc<str>, usize> = FastMap::default();
@@ -168,6 +169,10 @@ fn announce(parts: &mut Parts, batch: &Batch) {
         }
         // whole requests are claimed, even if only some of their instances are in this batch
         ticket.claim = Some(batch.auction);
+        if learns {
+            // once for each request, whatever becomes of it
+            parts.feed.pool_mut().learn(&ticket.request);
+        }
         let position = *positions.entry(Arc::clone(&ticket.app)).or_insert_with(|| {
             apps.push((Arc::clone(&ticket.app), NewRequests::default()));
             apps.len() - 1
@@ -231,7 +236,7 @@ fn carry_out(parts: &mut Parts, batch: &Batch, decisions: Vec<Decision>, cells: 
                 let why: Arc<Unplaced> = Arc::from(why);
                 record.why = Some(Arc::clone(&why));
                 let app = parts.requests.app_of(slot);
-                let event = no_room(parts, slot, why, &mut counts);
+                let event = no_room(parts, slot, why, decision.deferred, &mut counts);
                 if let (Some(app), Some((kind, line))) = (app, event) {
                     unplaced.entry((kind, app)).or_default().add(line);
                 }
@@ -262,18 +267,25 @@ fn carry_out(parts: &mut Parts, batch: &Batch, decisions: Vec<Decision>, cells: 
     counts
 }
 
-/// It fits nowhere: it is queued if its request allows that, which is reported once.
+/// It fits nowhere: it is queued if its request allows that, which is reported once. What is deferred waits in any
+/// case, until its queue timeout or, without one, its deadline.
 fn no_room(
     parts: &mut Parts,
     slot: Slot,
     why: Arc<Unplaced>,
+    deferred: bool,
     counts: &mut Counts,
 ) -> Option<(&'static str, Line)> {
     let mut line = parts.requests.line(slot)?;
     line.why = Some(Arc::clone(&why));
-    let queue_end_ms = parts.requests.get(slot.ticket)?.queue_end_ms;
+    let ticket = parts.requests.get(slot.ticket)?;
+    let waits_until_ms = if deferred {
+        ticket.queue_end_ms.max(ticket.deadline_ms)
+    } else {
+        ticket.queue_end_ms
+    };
     // an auctioneer that is shutting down holds no auction any more in which it might fit
-    if queue_end_ms <= parts.turn.now_ms || parts.requests.is_closing() {
+    if waits_until_ms <= parts.turn.now_ms || parts.requests.is_closing() {
         counts.unplaced += 1;
         let done = Done::unplaced(why);
         parts.requests.finish(&mut parts.turn, slot, done);

@@ -42,6 +42,11 @@ const EXPIRE_MS: u64 = 100;
 /// Between two messages, one of them its echo to itself ten times a second. After a longer pause it stood
 /// still or heard nothing: then what others said meanwhile may come only now, after what is asked of it.
 const MAX_PAUSE_MS: u64 = 1_000;
+/// After a longer one, starts that it had not read may have been given up: whoever sends those of stored requests waits
+/// for 10 s.
+const MAX_STILL_MS: u64 = 9_000;
+/// An echo that comes so long after the pause was sent after it, and what had not been read came before.
+const CAUGHT_UP_MS: u64 = 500;
 
 /// The machine.
 #[derive(Debug)]
@@ -60,6 +65,8 @@ pub struct Auctioneer {
     next_expire_ms: u64,
     /// When the last message came.
     last_message_ms: u64,
+    /// When the first one came after it had stood still; none once it has read what came meanwhile.
+    woke_ms: Option<u64>,
 }
 
 impl Auctioneer {
@@ -93,6 +100,7 @@ impl Auctioneer {
             warm: false,
             next_expire_ms: 0,
             last_message_ms: 0,
+            woke_ms: None,
         }
     }
 
@@ -163,8 +171,8 @@ impl Auctioneer {
             Input::Queued { queued, reply } => questions::queued(parts, &queued, reply),
             Input::Capacity { size, reply } => questions::capacity(parts, &size, reply),
             Input::Rejected { rejected, reply } => self.reject(&[rejected], reply),
-            Input::Echo => {}
-            Input::EchoOf(token) => self.namesake.heard(now_ms, token),
+            Input::Echo => self.echo(now_ms, None),
+            Input::EchoOf(token) => self.echo(now_ms, Some(token)),
             Input::Missed | Input::Connected(true) => self.missed(now_ms),
             Input::Connected(false) => {
                 parts.feed.interrupted();
@@ -182,6 +190,23 @@ impl Auctioneer {
         // not at the first message: after a start every id is unsure anyway
         if std::mem::replace(&mut self.last_message_ms, now_ms) > 0 && pause_ms > MAX_PAUSE_MS {
             self.missed(now_ms);
+            if pause_ms > MAX_STILL_MS {
+                self.woke_ms = Some(now_ms);
+                self.parts.requests.stood_still(true);
+            }
+        }
+    }
+
+    /// An echo, of this program or of another one of its name. What comes after its own was sent a moment ago.
+    fn echo(&mut self, now_ms: u64, token: Option<EchoToken>) {
+        if let Some(token) = token
+            && !self.namesake.heard(now_ms, token)
+        {
+            return;
+        }
+        let caught_up = |at: &mut u64| now_ms >= *at + CAUGHT_UP_MS;
+        if self.woke_ms.take_if(caught_up).is_some() {
+            self.parts.requests.stood_still(false);
         }
     }
 
@@ -298,6 +323,12 @@ impl Auctioneer {
         self.parts.requests.is_empty() && self.stops.is_empty()
     }
 
+    /// The ids of the open requests, and whether something of each waits for an auction or is queued.
+    pub fn open_requests(&self) -> impl Iterator<Item = (&str, bool)> {
+        let open = self.parts.requests.tickets();
+        open.map(|ticket| (ticket.id.as_str(), ticket.waits()))
+    }
+
     /// How many jobs wait for an auction or are queued.
     pub fn waiting(&self) -> usize {
         self.parts.requests.waiting()
@@ -309,6 +340,8 @@ impl Auctioneer {
         // without the missed answers a lookup would conclude that nobody has the instances
         self.lookups.ask_again();
         self.lookups.check(unsure);
+        // a cell may have been lost to others, and be back
+        self.lookups.compare(&self.parts);
     }
 
     /// A start message: each request is taken, repeated or rejected by itself.
@@ -374,7 +407,7 @@ impl Auctioneer {
             return;
         };
         if received.joined {
-            self.lookups.cell_joined();
+            self.lookups.cell_joined(parts, &cell);
         }
         // the cells of the first seconds were there before this auctioneer: reported, they would look like news
         if received.joined && self.warm {

@@ -45,6 +45,10 @@ pub struct Counters {
     pub gave_way: u64,
     /// Instances that ran twice, of which one was ended.
     pub duplicates_ended: u64,
+    /// How often all cells were asked for what they run, to compare it.
+    pub comparisons: u64,
+    /// Ids of running instances that were not compared, because there were too many.
+    pub dropped_ids: u64,
     /// Requests rejected because too much was waiting.
     pub overloaded: u64,
     /// Auctions held.

@@ -12,13 +12,13 @@ mod received;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use placement::{Cell, Kind, Pool};
+use placement::{Kind, Pool};
 use shared::{
     clock::{CellTime, millis},
     wire::{Advert, Envelope, WireError, code, parse_cell},
 };
 
-use self::{apps::RunningApps, cells::Cells, former::Former, known::lease_ms};
+use self::{apps::RunningApps, cells::Cells, former::Former, known::lease_ms, received::Reported};
 use crate::{counters::Counters, ids::PoolVersion, limits::Limits, pool_time::PoolTime};
 pub use known::{Debit, Known};
 pub use received::{LostCell, Received, ReportKind};
@@ -177,16 +177,17 @@ impl Feed {
             counters.dropped_too_large += 1;
             return Received::default();
         }
-        // the envelope first: most reports repeat a known version, whose rest need not be parsed
-        let envelope = match Envelope::parse(body, None) {
-            Ok(envelope) => envelope,
+        let known = subject_cell.and_then(|cell| self.cells.get(cell));
+        let (envelope, rest) = match received::read(body, known) {
+            Ok(read) => read,
             Err(error) => return Received::malformed(error, counters),
         };
         if subject_cell.is_some_and(|cell| cell != envelope.cell) {
             counters.dropped_wrong_subject += 1;
             return Received::default();
         }
-        self.take(now_ms, kind, &envelope, || parse_cell(body), counters)
+        let whole = || rest.map_or_else(|| Ok(parse_cell(body)?.into()), Ok);
+        self.take(now_ms, kind, &envelope, whole, counters)
     }
 
     /// As [`Feed::receive`], for a report that was never serialised, from a driver in the same
@@ -214,17 +215,17 @@ impl Feed {
             now_ms,
             kind,
             &envelope,
-            || Ok(Arc::unwrap_or_clone(report).cell),
+            || Ok(Arc::unwrap_or_clone(report).cell.into()),
             counters,
         )
     }
 
-    fn take(
+    fn take<'r>(
         &mut self,
         now_ms: u64,
         kind: ReportKind,
         envelope: &Envelope,
-        whole: impl FnOnce() -> Result<Cell, WireError>,
+        whole: impl FnOnce() -> Result<Reported<'r>, WireError>,
         counters: &mut Counters,
     ) -> Received {
         let (cell, incarnation) = (&envelope.cell, &envelope.incarnation);
@@ -361,10 +362,10 @@ impl Feed {
         kind: ReportKind,
         envelope: &Envelope,
         ttl_ms: u64,
-        cell: Cell,
+        cell: Reported<'_>,
         counters: &mut Counters,
     ) -> Received {
-        if cell.counts.apps.len() > MAX_APPS {
+        if cell.apps() > MAX_APPS {
             counters.dropped_too_large += 1;
             return Received::default();
         }
@@ -404,7 +405,7 @@ impl Feed {
         }
         // before the new cell is put in: it shows what was dropped here, and only the rest is debited from it
         let (_, settled) = known.drop_shown(Some(envelope.seq), envelope);
-        self.pool.put(cell);
+        cell.put_into(&mut self.pool);
         for debit in &known.debits {
             self.pool.debit(&name, &debit.job, debit.devices.as_deref());
         }

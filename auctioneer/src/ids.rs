@@ -56,6 +56,11 @@ number_ids! {
     PoolVersion;
 }
 
+impl LookupId {
+    /// What all cells run is compared.
+    pub const COMPARISON: Self = Self::new(0);
+}
+
 impl StopId {
     /// Of a stop for whose answer nobody waits.
     pub const NOBODYS: Self = Self::new(0);

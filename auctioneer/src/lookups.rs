@@ -1,10 +1,10 @@
 //! What the cells are asked: before a request is queued, where the instances run that it wants to be
 //! near to or far from, and whether it runs itself when it may have been asked for before; and while two
-//! auctioneers have begun the same request, what runs twice.
+//! auctioneers have begun the same request, or a cell was lost and is back, what runs twice.
 
+mod comparison;
 mod duplicates;
 mod lookup;
-mod restarted;
 mod silent;
 mod watches;
 
@@ -27,9 +27,9 @@ use crate::{
     requests::Opened,
     ticket::{Begun, Done, Slot, Ticket},
 };
+use comparison::{COMPARED_MS, Comparison};
 use duplicates::end_duplicates;
-use lookup::Lookup;
-use restarted::Restarted;
+use lookup::{ASKED_BY_ID, Lookup};
 use silent::{Silent, unknown};
 use watches::{AGAIN_MS, Watches};
 
@@ -53,8 +53,10 @@ pub(crate) struct Lookups {
     later: BTreeSet<(u64, TicketId)>,
     /// Requests that two auctioneers have begun.
     watches: Watches,
-    /// What was started although it may have been begun before: a lost cell may run it, too.
-    restarted: Restarted,
+    comparison: Comparison,
+    /// When something was started last after the cells were asked for it: a start of somebody else may be on its
+    /// way to a cell that was not there.
+    checked_ms: Option<u64>,
 }
 
 /// The items of `near` and `far` that name an instance: its id as it was written, and read.
@@ -107,7 +109,7 @@ impl Lookups {
     fn ask_wanted(&mut self, parts: &mut Parts) {
         while self.may_ask_ms() <= parts.turn.now_ms {
             let together = self.gather(parts);
-            if together.instances.is_empty() {
+            if together.is_empty() {
                 return;
             }
             let question = together.question();
@@ -138,6 +140,10 @@ impl Lookups {
                 together.tickets.push(key);
             }
             self.wanted.pop_first();
+        }
+        if together.instances.len() < ASKED_BY_ID {
+            let most = ASKED_BY_ID - together.instances.len();
+            together.suspects = self.comparison.take_suspects(most);
         }
         self.watches.ask(parts.turn.now_ms, &mut together);
         together
@@ -186,6 +192,10 @@ impl Lookups {
 
     /// A cell's answer: what it holds of what was asked for.
     pub(crate) fn answered(&mut self, parts: &mut Parts, id: LookupId, answer: &InstancesAnswer) {
+        if id == LookupId::COMPARISON {
+            parts.feed.has_answered(&answer.cell);
+            return self.comparison.answered(parts, answer);
+        }
         let Some(lookup) = self.open.get_mut(&id) else {
             parts.turn.counters.stray_answers += 1;
             return;
@@ -229,6 +239,7 @@ impl Lookups {
             self.watches.unanswered(&lookup.watches);
         }
         lookup.watches.clear();
+        lookup.suspects.clear();
         let silent = Silent::of(parts.feed.pool(), &lookup);
         let mut waiting = std::mem::take(&mut lookup.tickets);
         waiting.retain(|key| self.found(parts, *key, &lookup, &silent));
@@ -328,10 +339,7 @@ impl Lookups {
             let from_ms = parts.turn.now_ms + AGAIN_MS;
             self.watch(from_ms, &ticket.id, Arc::new(ticket.begun()));
         }
-        if let Some(ticket) = parts.requests.get(key) {
-            let begun = Arc::new(ticket.begun());
-            self.restarted.add(ticket.id.clone(), begun);
-        }
+        self.checked_ms = Some(parts.turn.now_ms);
         self.find_named(parts, key);
     }
 
@@ -351,16 +359,13 @@ impl Lookups {
             self.later.pop_first();
             self.wanted.insert(key);
         }
-        if std::mem::take(&mut self.restarted.look) {
-            for (id, begun) in self.restarted.begun.clone() {
-                self.watch(now_ms, &id, begun);
-            }
-        }
+        self.comparison.run(parts);
         self.ask_wanted(parts);
     }
 
     /// The cell answers no more.
     pub(crate) fn cell_gone(&mut self, cell: &Arc<str>) {
+        self.comparison.cell_gone(cell);
         for lookup in self.open.values_mut() {
             lookup.missing.remove(cell);
             if lookup.missing.is_empty() {
@@ -371,8 +376,21 @@ impl Lookups {
     }
 
     /// A cell has joined. It may have been lost before, and run what was started elsewhere since.
-    pub(crate) fn cell_joined(&mut self) {
-        self.restarted.look = true;
+    pub(crate) fn cell_joined(&mut self, parts: &Parts, cell: &str) {
+        let now_ms = parts.turn.now_ms;
+        let counts = parts.feed.pool().get(cell).map(|cell| &cell.counts);
+        let runs = counts.is_some_and(|counts| counts.tasks > 0 || !counts.apps.is_empty());
+        let checked = self.checked_ms;
+        if runs || checked.is_some_and(|at_ms| now_ms < at_ms + COMPARED_MS) {
+            self.compare(parts);
+        }
+    }
+
+    /// What the cells run is compared.
+    pub(crate) fn compare(&mut self, parts: &Parts) {
+        if !parts.requests.trusts_ids() {
+            self.comparison.begin(parts);
+        }
     }
 
     /// These requests have ended: nothing needs to be known of them.
@@ -387,8 +405,10 @@ impl Lookups {
         for lookup in self.open.values_mut() {
             lookup.tickets.retain(|key| !gone.contains(key));
         }
-        self.open
-            .retain(|_, lookup| !lookup.watches.is_empty() || !lookup.tickets.is_empty());
+        self.open.retain(|_, lookup| {
+            let others = !lookup.watches.is_empty() || !lookup.suspects.is_empty();
+            others || !lookup.tickets.is_empty()
+        });
     }
 
     /// When [`Lookups::run`] has something to do.
@@ -396,12 +416,13 @@ impl Lookups {
         let open = self.open.values().map(|lookup| lookup.until_ms).min();
         let later = self.later.first().map(|(at_ms, _)| *at_ms);
         let watched = self.watches.next_ms();
-        let wanted = (!self.wanted.is_empty()).then_some(0);
+        let wanted = !self.wanted.is_empty() || self.comparison.has_suspects();
+        let wanted = wanted.then_some(0);
         // what is to be asked waits for its turn
         let asked = [watched, wanted].into_iter().flatten().min();
         let asked = asked.map(|at_ms| at_ms.max(self.may_ask_ms()));
-        let look = self.restarted.look.then_some(0);
-        [open, later, asked, look].into_iter().flatten().min()
+        let compared = self.comparison.next_ms();
+        [open, later, asked, compared].into_iter().flatten().min()
     }
 }
 

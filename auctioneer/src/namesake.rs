@@ -43,10 +43,10 @@ impl Namesake {
         self.leaves
     }
 
-    /// An echo under our name.
-    pub(crate) fn heard(&mut self, now_ms: u64, token: EchoToken) {
+    /// An echo under our name. Whether it is our own.
+    pub(crate) fn heard(&mut self, now_ms: u64, token: EchoToken) -> bool {
         if token == self.token {
-            return;
+            return true;
         }
         let before = self.other.take();
         // after a pause its second begins anew: it may have left, and a third one may have come
@@ -59,6 +59,7 @@ impl Namesake {
             first_ms,
             last_ms: now_ms,
         });
+        false
     }
 }
 

@@ -6,8 +6,8 @@ use placement::{DecisionReport, Explain, Invalid, Job, PlanContext, Pool, Report
 use shared::{
     VERSION,
     wire::{
-        CapacityAnswer, ExplainAnswer, ExplainRequest, Page, PlaceAnswer, PoolAnswer, PoolCell,
-        QueuedRequest, WireError, code, to_bytes,
+        CapacityAnswer, Expected, ExplainAnswer, ExplainRequest, Page, PlaceAnswer, PoolAnswer,
+        PoolCell, QueuedRequest, WireError, code, to_bytes,
     },
 };
 
@@ -198,12 +198,18 @@ pub(crate) fn queued(parts: &mut Parts, asked: &QueuedRequest, reply: ReplyKey) 
 pub(crate) fn capacity(parts: &mut Parts, asked: &AdmittedRequest, reply: ReplyKey) {
     let context = plan_context(parts, Explain::Winner);
     let (pool, policy) = (parts.feed.pool(), &parts.settings.policy);
+    let (work, requests) = pool.expected(policy);
+    let expects = policy.expects();
     let body = to_bytes(&CapacityAnswer {
         v: VERSION,
         auctioneer: parts.settings.name.clone(),
         policy: policy.name().to_owned(),
         cells: pool.len() - context.absent.len(),
         capacity: pool.capacity(&asked.request, policy, &context),
+        expected: expects.then(|| Expected {
+            requests,
+            sizes: work.sizes().to_vec(),
+        }),
         warnings: asked.warnings.clone(),
     });
     parts.turn.reply(Some(reply), Ok(body));

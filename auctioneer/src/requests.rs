@@ -45,6 +45,8 @@ pub(crate) struct Requests {
     /// Tickets that have ended since the last call of [`Requests::take_ended`].
     ended: Vec<TicketId>,
     closing: bool,
+    /// What comes may have been sent long ago.
+    stood_still: bool,
     next_ticket: u64,
     /// Until then an id that is not known here may have been asked for before we listened, or while we
     /// did not.
@@ -68,6 +70,7 @@ impl Requests {
             queue_ends: BTreeSet::new(),
             ended: Vec::new(),
             closing: false,
+            stood_still: false,
             next_ticket: 0,
             unsure_until_ms: REMEMBER_MS,
             trusting: false,
@@ -166,6 +169,11 @@ impl Requests {
     #[cfg(test)]
     pub(crate) fn unanswered_messages(&self) -> usize {
         self.groups.count()
+    }
+
+    /// Whether what comes may have been sent long ago: then no stored request is begun.
+    pub(crate) fn stood_still(&mut self, still: bool) {
+        self.stood_still = still;
     }
 
     /// Whether new requests are rejected.

@@ -97,6 +97,17 @@ impl Ticket {
         }
     }
 
+    /// Whether some of it waits for an auction or is queued.
+    pub(crate) fn waits(&self) -> bool {
+        let waits = |state: &State| {
+            matches!(
+                state,
+                State::Waiting | State::Held(_) | State::Shares(Some(_))
+            )
+        };
+        self.instances.iter().any(|instance| waits(&instance.state))
+    }
+
     /// Whether a cell was sent some of it.
     pub(crate) fn was_sent(&self) -> bool {
         self.instances.iter().any(|instance| instance.sent)

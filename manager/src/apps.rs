@@ -10,7 +10,7 @@ use placement::{FastMap, Request};
 use shared::InstanceId;
 
 use crate::{
-    ids::{AppId, AppUid, WriteId},
+    ids::{AppId, AppUid, Revision, WriteId},
     stored::{AppRecord, RolloutPhase, RolloutRecord, StoredWave},
 };
 
@@ -135,10 +135,10 @@ impl Brake {
 pub(crate) struct App {
     pub(crate) name: Arc<str>,
     pub(crate) record: AppRecord,
-    pub(crate) revision: u64,
+    pub(crate) revision: Revision,
     pub(crate) rollout: Option<RolloutRecord>,
-    pub(crate) rollout_revision: u64,
-    pub(crate) state_revision: u64,
+    pub(crate) rollout_revision: Revision,
+    pub(crate) state_revision: Revision,
     /// The highest wave.
     pub(crate) wave: u32,
     /// The highest version that was acted on, or that runs.
@@ -178,15 +178,15 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub(crate) fn new(record: AppRecord, revision: u64, now_ms: u64) -> Self {
+    pub(crate) fn new(record: AppRecord, revision: Revision, now_ms: u64) -> Self {
         let instances = record.definition.instances;
         let mut app = Self {
             name: record.definition.app().into(),
             record,
             revision,
             rollout: None,
-            rollout_revision: 0,
-            state_revision: 0,
+            rollout_revision: Revision::NONE,
+            state_revision: Revision::NONE,
             wave: 0,
             acted: 0,
             open: Vec::new(),

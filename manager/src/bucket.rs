@@ -9,7 +9,7 @@ use shared::wire::{Event, kind, to_bytes};
 
 use crate::{
     apps::App,
-    ids::{AppId, AppUid, BucketId},
+    ids::{AppId, AppUid, BucketId, Revision},
     io::WriteResult,
     lease::LeaseChange,
     office,
@@ -24,7 +24,7 @@ use crate::{
 const META_MS: u64 = 1_000;
 
 /// A value as the watch shows it; none = the key was deleted.
-pub(crate) fn shown(parts: &mut Parts, key: &str, revision: u64, value: Option<&Bytes>) {
+pub(crate) fn shown(parts: &mut Parts, key: &str, revision: Revision, value: Option<&Bytes>) {
     let Ok(stored_key) = key.parse::<StoredKey>() else {
         parts.counters.dropped_unreadable += 1;
         return;
@@ -81,7 +81,7 @@ pub(crate) fn unusable(parts: &mut Parts, key: &str, error: Unusable) {
     }
 }
 
-fn lease(parts: &mut Parts, revision: u64, value: Option<&Bytes>) -> Result<(), Unusable> {
+fn lease(parts: &mut Parts, revision: Revision, value: Option<&Bytes>) -> Result<(), Unusable> {
     let record: Option<LeaseRecord> = value.map(|value| read_stored(value)).transpose()?;
     let change = parts.lease.seen(parts.now_ms, revision, record.as_ref());
     if change == LeaseChange::Lost {
@@ -90,7 +90,7 @@ fn lease(parts: &mut Parts, revision: u64, value: Option<&Bytes>) -> Result<(), 
     Ok(())
 }
 
-fn meta(parts: &mut Parts, revision: u64, value: Option<&Bytes>) -> Result<(), Unusable> {
+fn meta(parts: &mut Parts, revision: Revision, value: Option<&Bytes>) -> Result<(), Unusable> {
     let record: Option<MetaRecord> = value.map(|value| read_stored(value)).transpose()?;
     parts.bucket.meta_revision = revision;
     parts.bucket.meta_shown = record.is_some();
@@ -104,15 +104,29 @@ fn meta(parts: &mut Parts, revision: u64, value: Option<&Bytes>) -> Result<(), U
 fn gone(
     parts: &mut Parts,
     uid: AppUid,
-    revision: u64,
+    revision: Revision,
     value: Option<&Bytes>,
 ) -> Result<(), Unusable> {
     let record: Option<GoneRecord> = value.map(|value| read_stored(value)).transpose()?;
     match record {
-        Some(record) => parts.bucket.gone.insert(uid, revision, &record.app),
+        Some(record) => {
+            parts.bucket.gone.insert(uid, revision, &record.app);
+            buried(parts, &record.app);
+        }
         None => parts.bucket.gone.remove(uid),
     }
     Ok(())
+}
+
+/// It is stored that an app was deleted: now its keys can be removed.
+fn buried(parts: &mut Parts, app: &str) {
+    let Some(id) = parts.apps.named(app) else {
+        return;
+    };
+    if let Some(app) = parts.apps.get_mut(id).filter(|app| app.record.deleted) {
+        app.blocked_ms = parts.now_ms;
+        parts.apps.touch(id);
+    }
 }
 
 /// The bucket has this id. What belonged to another bucket is not this one's: it is left alone.
@@ -122,7 +136,7 @@ fn known(parts: &mut Parts, record: MetaRecord) {
     let before = parts.bucket.id.replace(id);
     if before == Some(id) && restored != record.restored {
         // a new bucket with what an import said: its revisions are lower, and it is not older
-        parts.bucket.highest = 0;
+        parts.bucket.highest = Revision::NONE;
     }
     if let Some(before) = before.filter(|before| *before != id) {
         let mut event = Event::app(kind::BUCKET_CHANGED, "manager");
@@ -130,7 +144,7 @@ fn known(parts: &mut Parts, record: MetaRecord) {
             "the bucket's id was {before} and is {id}: instances that were started from the earlier one are left as they are"
         ));
         parts.tell(event);
-        parts.bucket.highest = 0;
+        parts.bucket.highest = Revision::NONE;
         parts.bucket.gone.clear();
         forget_apps(parts, |_| true);
         parts.settle();
@@ -168,7 +182,7 @@ pub(crate) fn forget_app(parts: &mut Parts, id: AppId) {
 fn app(
     parts: &mut Parts,
     name: &Arc<str>,
-    revision: u64,
+    revision: Revision,
     value: Option<&Bytes>,
 ) -> Result<(), Unusable> {
     let known = parts.apps.named(name);
@@ -221,7 +235,7 @@ fn early(parts: &mut Parts, uid: AppUid) -> Result<(), Unusable> {
 }
 
 /// The record of a known app is another one now.
-fn changed(parts: &mut Parts, id: AppId, record: AppRecord, revision: u64) {
+fn changed(parts: &mut Parts, id: AppId, record: AppRecord, revision: Revision) {
     let (now_ms, live) = (parts.now_ms, parts.bucket.ready);
     let Some(app) = parts.apps.get_mut(id) else {
         return;
@@ -263,7 +277,10 @@ fn changed(parts: &mut Parts, id: AppId, record: AppRecord, revision: u64) {
 
 /// An app of the same name was deleted and put again: what runs of the former creation is to end.
 fn recreated(parts: &mut Parts, id: AppId, record: AppRecord) {
-    let revision = parts.apps.get(id).map_or(0, |app| app.revision);
+    let revision = parts
+        .apps
+        .get(id)
+        .map_or(Revision::NONE, |app| app.revision);
     let is_former = parts
         .apps
         .get(id)
@@ -314,25 +331,30 @@ pub(crate) fn went_back(parts: &mut Parts, id: AppId, highest: u32) {
 pub(crate) fn interrupted(parts: &mut Parts) {
     parts.bucket.ready = false;
     parts.bucket.meta_shown = false;
-    parts.bucket.meta_revision = 0;
+    parts.bucket.meta_revision = Revision::NONE;
     parts.bucket.deleted.clear();
     parts.bucket.early.clear();
     parts.bucket.gone.clear();
+    parts.bucket.newer_before |= !parts.bucket.newer.is_empty();
+    parts.bucket.newer.clear();
     parts.lease.forget(parts.now_ms);
     parts.tasks.interrupted();
     let ids: Vec<AppId> = parts.apps.by_name().collect();
     for id in ids {
         if let Some(app) = parts.apps.get_mut(id) {
             app.unshown = true;
-            (app.state_revision, app.rollout_revision) = (0, 0);
+            (app.state_revision, app.rollout_revision) = (Revision::NONE, Revision::NONE);
         }
     }
 }
 
 /// Everything was shown. What was not is not there any more: its instances are left alone.
-pub(crate) fn ready(parts: &mut Parts, revision: u64) {
+pub(crate) fn ready(parts: &mut Parts, revision: Revision) {
     parts.bucket.ready = true;
     parts.lease.ready(parts.now_ms);
+    if std::mem::take(&mut parts.bucket.newer_before) && parts.bucket.newer.is_empty() {
+        parts.lease.stay();
+    }
     // of apps that are not there any more
     parts.bucket.early.clear();
     forget_apps(parts, |app| app.unshown);

@@ -297,6 +297,12 @@ impl Places {
         here.map(|place| place.answered_ms).min().unwrap_or(0)
     }
 
+    /// Whether a cell of this name is believed.
+    pub(crate) fn is_here(&self, name: &str) -> bool {
+        let id = self.by_name.get(name);
+        id.is_some_and(|id| self.get(*id).presence == Presence::Here)
+    }
+
     /// Instances of unknown apps of this bucket, as their cells last listed them.
     pub(crate) fn orphans(&self) -> u64 {
         self.list.iter().map(|place| u64::from(place.orphans)).sum()

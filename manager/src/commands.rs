@@ -86,7 +86,7 @@ fn attempt(parts: &mut Parts, mut pending: PendingCommand) {
         _ => edit(app, &pending.app, &pending.command, fresh),
     };
     let deleted = parts.bucket.deleted.get(pending.app.as_str());
-    let revision = app.map_or(deleted.copied().unwrap_or(0), |app| app.revision);
+    let revision = app.map_or(deleted.copied().unwrap_or_default(), |app| app.revision);
     let (record, is_new) = match edited {
         Err(error) => return parts.reply(pending.to, Err(error)),
         Ok(Some(record)) => (record, true),
@@ -120,6 +120,12 @@ pub(crate) fn stored(parts: &mut Parts, mut pending: PendingCommand, result: Wri
     if let WriteResult::Written(_) = result
         && let Some((answer, history)) = done
     {
+        if let AppCommand::Restore { uid, .. } = pending.command
+            && parts.bucket.gone.has(uid, &pending.app)
+        {
+            // its instances are wanted again
+            parts.write(Purpose::Other, StoredKey::Gone(uid), None, None);
+        }
         if let Some((uid, version, value)) = history {
             let oldest = version.checked_sub(HISTORY).filter(|version| *version > 0);
             if let Some(oldest) = oldest {
@@ -134,7 +140,7 @@ pub(crate) fn stored(parts: &mut Parts, mut pending: PendingCommand, result: Wri
     pending.tries += 1;
     let late = parts.now_ms >= pending.since_ms + MAX_WAIT_MS;
     if result == WriteResult::Failed && late {
-        let message = "the bucket does not acknowledge the change: it may be stored or not";
+        let message = "the bucket does not acknowledge the write: the change may be stored or not";
         return parts.reply(pending.to, Err(WireError::new(code::INTERNAL, message)));
     }
     if pending.tries >= MAX_TRIES || late {

@@ -7,7 +7,7 @@ use shared::wire::{Event, kind, to_bytes};
 
 use crate::{
     decide::{Cause, Plan, StopOne, decide},
-    ids::{AppId, AppUid, CellId},
+    ids::{AppId, AppUid, CellId, Revision},
     io::WriteResult,
     look::Scene,
     parts::{Parts, Purpose},
@@ -259,31 +259,25 @@ pub(crate) fn rollout_stored(parts: &mut Parts, id: AppId, uid: AppUid, result: 
     parts.apps.touch(id);
 }
 
-/// Nothing of a deleted app is reported any more: its keys are removed.
+/// Nothing of a deleted app is reported any more: its keys are removed, once it is stored that it was deleted. Until then
+/// what a silent cell has of it ends only because of the app's own key.
 fn bury(parts: &mut Parts, id: AppId) {
-    let Some(app) = parts.apps.get(id) else {
+    let Some(app) = parts.apps.get_mut(id) else {
         return;
     };
-    let (uid, name, revision) = (app.record.uid, Arc::clone(&app.name), app.revision);
-    let version = app.record.version;
-    let uids: Vec<AppUid> = app.record.former.iter().copied().chain([uid]).collect();
-    for (key, expected) in [
-        (StoredKey::State(uid), app.state_revision),
-        (StoredKey::Rollout(uid), app.rollout_revision),
-    ] {
-        if expected > 0 {
-            parts.write(Purpose::Other, key, None, Some(expected));
-        }
+    // until the watch shows what is written now; what fails is written again
+    app.blocked_ms = parts.now_ms + 30 * SAVE_MS;
+    let name = Arc::clone(&app.name);
+    let former = app.record.former.iter().copied();
+    let mut unsaid: Vec<AppUid> = former.chain([app.record.uid]).collect();
+    unsaid.retain(|uid| !parts.bucket.gone.has(*uid, &name));
+    if unsaid.is_empty() {
+        return remove(parts, id);
     }
-    for version in version.saturating_sub(HISTORY - 1).max(1)..=version {
-        let key = StoredKey::History(uid, version);
-        parts.write(Purpose::Other, key, None, None);
-    }
-    for uid in parts.bucket.gone.surplus(&uids) {
+    for uid in parts.bucket.gone.surplus(&unsaid) {
         parts.write(Purpose::Other, StoredKey::Gone(uid), None, None);
     }
-    // before the app is forgotten: what a silent cell has of it is still to end
-    for uid in uids {
+    for uid in unsaid {
         let record = GoneRecord {
             format: FORMAT,
             app: name.to_string(),
@@ -291,10 +285,27 @@ fn bury(parts: &mut Parts, id: AppId) {
         let value = Some(to_bytes(&record));
         parts.write(Purpose::Other, StoredKey::Gone(uid), value, None);
     }
+}
+
+/// Removes what is stored of an app.
+fn remove(parts: &mut Parts, id: AppId) {
+    let Some(app) = parts.apps.get(id) else {
+        return;
+    };
+    let (uid, name, revision) = (app.record.uid, Arc::clone(&app.name), app.revision);
+    let version = app.record.version;
+    for (key, expected) in [
+        (StoredKey::State(uid), app.state_revision),
+        (StoredKey::Rollout(uid), app.rollout_revision),
+    ] {
+        if expected != Revision::NONE {
+            parts.write(Purpose::Other, key, None, Some(expected));
+        }
+    }
+    for version in version.saturating_sub(HISTORY - 1).max(1)..=version {
+        let key = StoredKey::History(uid, version);
+        parts.write(Purpose::Other, key, None, None);
+    }
     // last: while this key is there, whatever else is left is found and removed again
     parts.write(Purpose::Other, StoredKey::App(name), None, Some(revision));
-    if let Some(app) = parts.apps.get_mut(id) {
-        // until the watch shows that it is gone
-        app.blocked_ms = parts.now_ms + 30 * SAVE_MS;
-    }
 }

@@ -10,7 +10,7 @@ use shared::{
 };
 
 use crate::{
-    ids::{AppUid, CellId, WaveId},
+    ids::{AppUid, CellId, Revision, WaveId},
     stored::MAX_GONE,
 };
 
@@ -21,7 +21,7 @@ type Met = Vec<(CellId, InstanceId)>;
 #[derive(Debug, Default)]
 pub(crate) struct Gone {
     /// By creation: the revision, and the app's name.
-    apps: BTreeMap<AppUid, (u64, Arc<str>)>,
+    apps: BTreeMap<AppUid, (Revision, Arc<str>)>,
     /// What cells have of them, by app.
     met: BTreeMap<Arc<str>, Met>,
 }
@@ -33,12 +33,17 @@ impl Gone {
     }
 
     /// This creation of an app was deleted.
-    pub(crate) fn insert(&mut self, uid: AppUid, revision: u64, app: &str) {
+    pub(crate) fn insert(&mut self, uid: AppUid, revision: Revision, app: &str) {
         self.apps.insert(uid, (revision, app.into()));
     }
 
     pub(crate) fn remove(&mut self, uid: AppUid) {
         self.apps.remove(&uid);
+    }
+
+    /// Whether it is stored that this creation of this app was deleted.
+    pub(crate) fn has(&self, uid: AppUid, app: &str) -> bool {
+        self.apps.get(&uid).is_some_and(|(_, name)| **name == *app)
     }
 
     /// Which are the oldest ones too many, once these are added.

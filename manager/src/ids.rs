@@ -19,6 +19,16 @@ numbers! {
     CommandKey;
 }
 
+/// The revision of a key in a bucket: the number of the write that made it what it is. It grows with every write to the
+/// bucket, deletions included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Revision(pub u64);
+
+impl Revision {
+    /// Of a key that was never written.
+    pub const NONE: Self = Self(0);
+}
+
 /// An app in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct AppId(pub(crate) u32);

@@ -14,7 +14,7 @@ use shared::{
 use crate::{
     definition::AppDefinition,
     differences::Differences,
-    ids::{AppUid, BucketId, CommandKey, QuestionId, WaveId, WriteId},
+    ids::{AppUid, BucketId, CommandKey, QuestionId, Revision, WaveId, WriteId},
     stored::StoredKey,
 };
 
@@ -43,7 +43,7 @@ pub struct CellHeard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteResult {
     /// It is stored under this revision.
-    Written(u64),
+    Written(Revision),
     /// The key has another revision than expected.
     Conflict,
     /// It is not known whether it is stored.
@@ -115,14 +115,14 @@ pub enum ManagerInput {
         /// The key.
         key: String,
         /// Its revision.
-        revision: u64,
+        revision: Revision,
         /// The value.
         value: Option<Bytes>,
     },
     /// All values that the bucket has were shown.
     KvReady {
         /// The bucket's last revision.
-        revision: u64,
+        revision: Revision,
     },
     /// The watch ended. All values are shown again before the next [`ManagerInput::KvReady`].
     KvInterrupted,
@@ -183,8 +183,8 @@ pub enum ManagerOutput {
         key: StoredKey,
         /// The value; none deletes the key.
         value: Option<Bytes>,
-        /// The key's present revision, 0 if it must not exist; none = whatever it is.
-        expected: Option<u64>,
+        /// The key's present revision, [`Revision::NONE`] if it must not exist; none = whatever it is.
+        expected: Option<Revision>,
     },
     /// Send a start request to one auctioneer; answered by [`ManagerInput::Outcome`] or [`TaskInput::Outcome`], by the
     /// form of its id, or not at all.

@@ -4,7 +4,11 @@
 //! changed for [`LEASE_MS`] of the other's own clock. Clocks are never compared, and what decides in the end is the
 //! compare-and-set of the write.
 
-use crate::{clocks::ACT_MS, ids::WriteId, stored::LeaseRecord};
+use crate::{
+    clocks::ACT_MS,
+    ids::{Revision, WriteId},
+    stored::LeaseRecord,
+};
 
 /// How long a lease lives without a renewal. A cluster of servers that loses its leader is back in less.
 pub const LEASE_MS: u64 = 15_000;
@@ -34,8 +38,8 @@ struct Renewal {
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
     me: String,
-    /// Of the key; 0 = there is none.
-    revision: u64,
+    /// Of the key.
+    revision: Revision,
     /// When the key was last seen to change.
     changed_ms: u64,
     /// Somebody else may hold it.
@@ -53,7 +57,7 @@ impl Lease {
     pub(crate) fn new(me: String) -> Self {
         Self {
             me,
-            revision: 0,
+            revision: Revision::NONE,
             changed_ms: 0,
             taken: false,
             renewed_ms: None,
@@ -79,7 +83,7 @@ impl Lease {
     pub(crate) fn seen(
         &mut self,
         now_ms: u64,
-        revision: u64,
+        revision: Revision,
         record: Option<&LeaseRecord>,
     ) -> LeaseChange {
         if revision <= self.revision {
@@ -100,14 +104,14 @@ impl Lease {
 
     /// The bucket is another one, or is read again.
     pub(crate) fn forget(&mut self, now_ms: u64) {
-        (self.revision, self.taken, self.blind) = (0, true, true);
+        (self.revision, self.taken, self.blind) = (Revision::NONE, true, true);
         self.changed_ms = now_ms;
     }
 
     /// All keys were read: without this one the lease is free.
     pub(crate) fn ready(&mut self, now_ms: u64) {
         self.blind = false;
-        if self.revision == 0 {
+        if self.revision == Revision::NONE {
             (self.taken, self.next_ms) = (false, now_ms);
         }
     }
@@ -140,7 +144,7 @@ impl Lease {
     }
 
     /// The write is sent: what it says, and the revision that it replaces.
-    pub(crate) fn write(&mut self, now_ms: u64, write: WriteId) -> (String, u64) {
+    pub(crate) fn write(&mut self, now_ms: u64, write: WriteId) -> (String, Revision) {
         self.writing = Some(Renewal {
             write,
             sent_ms: now_ms,
@@ -155,7 +159,7 @@ impl Lease {
         &mut self,
         now_ms: u64,
         write: WriteId,
-        revision: Option<u64>,
+        revision: Option<Revision>,
         refused: bool,
     ) -> (LeaseChange, u64) {
         let Some(renewal) = self.writing.take_if(|renewal| renewal.write == write) else {
@@ -190,7 +194,7 @@ impl Lease {
     }
 
     /// Gives the lease back: the revision to replace with an empty holder, if it is held.
-    pub(crate) fn leave(&mut self) -> Option<u64> {
+    pub(crate) fn leave(&mut self) -> Option<Revision> {
         self.leaving = true;
         self.renewed_ms.take().map(|_| self.revision)
     }

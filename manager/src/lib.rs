@@ -22,6 +22,7 @@
 //! | `lease`, `office` | who acts |
 //! | `bucket` | what the watch of the bucket shows |
 //! | `sightings`, `cells`, `clocks` | what cells say, and what their silence means |
+//! | `crashes` | what the end of an instance means |
 //! | `apps`, `instances`, `parts` | what is known |
 //! | `decide`, `look` | what is to be done for one app: reads only |
 //! | `converge` | carries that out, within the bounds |
@@ -72,6 +73,7 @@ mod clocks;
 mod commands;
 mod converge;
 mod counters;
+mod crashes;
 mod decide;
 mod definition;
 mod differences;
@@ -101,7 +103,7 @@ pub use clocks::{ACT_MS, MAX_PAUSE_MS};
 pub use counters::ManagerCounters;
 pub use definition::{AppDefinition, MAX_DEFINITION};
 pub use differences::Differences;
-pub use ids::{AppUid, BucketId, CommandKey, QuestionId, WaveId, WriteId};
+pub use ids::{AppUid, BucketId, CommandKey, QuestionId, Revision, WaveId, WriteId};
 pub use io::{
     AppAnswer, AppCommand, CellHeard, ManagerInput, ManagerOutput, TaskAnswer, TaskCommand,
     TaskInput, TaskOutput, WriteResult,

@@ -130,6 +130,11 @@ impl Manager {
         self.parts.bucket.is_known()
     }
 
+    /// Whether something is stored in a newer format than it knows: then it does nothing.
+    pub fn meets_newer(&self) -> bool {
+        !self.parts.bucket.newer.is_empty()
+    }
+
     /// The state of an app; none if it is not known.
     pub fn status(&self, app: &str) -> Option<AppStatus> {
         let id = self.parts.apps.named(app)?;
@@ -179,8 +184,8 @@ impl Manager {
         self.parts.tasks.status(id)
     }
 
-    /// The stored requests after this id, in their order; all after an empty one.
-    pub fn tasks_after<'a>(&'a self, id: &str) -> impl Iterator<Item = TaskStatus> + 'a {
+    /// The ids and apps of the stored requests after this id, in their order; all after an empty one.
+    pub fn tasks_after(&self, id: &str) -> impl Iterator<Item = (&str, &str)> {
         self.parts.tasks.after(id)
     }
 
@@ -188,6 +193,11 @@ impl Manager {
     pub fn task_counts(&self) -> [usize; 3] {
         let tasks = &self.parts.tasks;
         [tasks.count(), tasks.open(), tasks.waiting()]
+    }
+
+    /// About how many bytes of memory those take that are not over.
+    pub fn open_task_bytes(&self) -> usize {
+        self.parts.tasks.open_bytes()
     }
 
     /// The counters.

@@ -18,7 +18,7 @@ use crate::{
     clocks::{Clocks, Moment},
     counters::ManagerCounters,
     gone::Gone,
-    ids::{AppId, AppUid, BucketId, CellId, CommandKey, QuestionId, WriteId},
+    ids::{AppId, AppUid, BucketId, CellId, CommandKey, QuestionId, Revision, WriteId},
     instances::{Fleet, Managed},
     io::{AppAnswer, AppCommand, ManagerOutput},
     lease::Lease,
@@ -50,7 +50,7 @@ pub(crate) struct Bucket {
     /// All values were shown.
     pub(crate) ready: bool,
     pub(crate) id: Option<BucketId>,
-    pub(crate) meta_revision: u64,
+    pub(crate) meta_revision: Revision,
     /// Its id was shown since the watch began.
     pub(crate) meta_shown: bool,
     /// Its last restore by an import.
@@ -60,15 +60,18 @@ pub(crate) struct Bucket {
     /// It is not stored before this.
     pub(crate) meta_due_ms: u64,
     /// What is shown of apps before they are: values come in the order of their revisions.
-    pub(crate) early: BTreeMap<StoredKey, (u64, Option<Bytes>)>,
+    pub(crate) early: BTreeMap<StoredKey, (Revision, Option<Bytes>)>,
     /// Apps that were deleted, and the revision of that: a new one replaces it.
-    pub(crate) deleted: BTreeMap<Arc<str>, u64>,
+    pub(crate) deleted: BTreeMap<Arc<str>, Revision>,
     /// Deleted apps of which a cell may still have something.
     pub(crate) gone: Gone,
     /// The highest revision that was seen.
-    pub(crate) highest: u64,
-    /// Keys whose values are of a newer format.
+    pub(crate) highest: Revision,
+    /// Keys whose values are of a newer format. That a value has expired is not shown: while there are any, the watch
+    /// begins again now and then.
     pub(crate) newer: BTreeSet<String>,
+    /// There were some when the watch was interrupted.
+    pub(crate) newer_before: bool,
 }
 
 impl Bucket {
@@ -199,7 +202,7 @@ impl Parts {
         purpose: Purpose,
         key: StoredKey,
         value: Option<Bytes>,
-        expected: Option<u64>,
+        expected: Option<Revision>,
     ) -> WriteId {
         let write = WriteId(self.next_id());
         self.writes.insert(write, purpose);

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use placement::{Kind, Request};
+use placement::{Kind, Request, random::SplitMix64};
 use shared::{
     InstanceId,
     wire::{
@@ -13,7 +13,7 @@ use shared::{
 
 use crate::{
     apps::{App, OpenWave, WavePhase},
-    ids::{AppId, AppUid, BucketId, WaveId},
+    ids::{AppId, AppUid, BucketId, Revision, WaveId},
     instances::{Life, Managed},
     io::{ManagerOutput, WriteResult},
     parts::{ASK_MS, Parts, Purpose},
@@ -45,12 +45,7 @@ pub(crate) fn begin(parts: &mut Parts, id: AppId, starts: Vec<VersionIndices>) {
         return;
     };
     app.acted = app.acted.max(app.record.version);
-    if app.record.restored && app.state_revision == 0 {
-        // which waves there were before the bucket was lost is not known, and whoever remembers the id of one takes
-        // another one of that id for a repeat
-        let far = u32::try_from(parts.random.draw() >> 33).unwrap_or_default();
-        app.wave = app.wave.max(far);
-    }
+    leave_earlier_waves(app, &mut parts.random);
     for (version, mut indices) in starts {
         indices.sort_unstable();
         for index in &indices {
@@ -75,12 +70,22 @@ pub(crate) fn begin(parts: &mut Parts, id: AppId, starts: Vec<VersionIndices>) {
     save(parts, id);
 }
 
+/// Which waves a restored app had before the bucket was lost is not known, and whoever remembers the id of one takes
+/// another one of that id for a repeat. So the first state that is stored of it continues far above them.
+fn leave_earlier_waves(app: &mut App, random: &mut SplitMix64) {
+    if app.record.restored && app.state_revision == Revision::NONE {
+        let far = u32::try_from(random.draw() >> 33).unwrap_or_default();
+        app.wave = app.wave.max(far);
+    }
+}
+
 /// Stores the state of an app.
 pub(crate) fn save(parts: &mut Parts, id: AppId) {
     let now_ms = parts.now_ms;
     let Some(app) = parts.apps.get_mut(id) else {
         return;
     };
+    leave_earlier_waves(app, &mut parts.random);
     let record = StateRecord {
         format: FORMAT,
         wave: app.wave,

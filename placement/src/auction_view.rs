@@ -10,6 +10,7 @@ use crate::{
     cell::Cell,
     context::{Now, PlanContext},
     devices::DeviceShares,
+    expected::ExpectedWork,
     policy::Policy,
     random,
     request::Job,
@@ -22,6 +23,8 @@ pub(crate) struct PoolCells<'a> {
     pub(crate) by_name: &'a BTreeMap<Arc<str>, u32>,
     pub(crate) names: &'a [Arc<str>],
     pub(crate) cells: &'a [Cell],
+    /// What scores look at that measure fragmentation.
+    pub(crate) expected: &'a ExpectedWork,
 }
 
 /// The cells of one auction. Slots are positions in the pool.
@@ -43,6 +46,8 @@ pub(crate) struct AuctionView<'a> {
     zone_numbers: Vec<u32>,
     zones: usize,
     lots: tie::Lots,
+    /// The work that is expected.
+    pub(crate) expected: &'a ExpectedWork,
     now_ms: i64,
     instances: &'a BTreeMap<String, Arc<str>>,
 }
@@ -53,6 +58,7 @@ impl<'a> AuctionView<'a> {
             by_name,
             names,
             cells: base,
+            expected,
         } = pool;
         let (mut live, mut absent, mut expired) = (Vec::new(), Vec::new(), Vec::new());
         for slot in by_name.values().copied() {
@@ -80,6 +86,7 @@ impl<'a> AuctionView<'a> {
             zone_numbers: vec![0; base.len()],
             zones: 0,
             lots: tie::Lots::new(context.seed, context.auction),
+            expected,
             now_ms: context.now_ms,
             instances: &context.instances,
         };
@@ -151,13 +158,13 @@ impl<'a> AuctionView<'a> {
     }
 
     /// The job's point on the circle of lots.
-    pub(crate) fn point(&self, job: &Job) -> u64 {
+    pub(crate) fn point(&self, job: &Job) -> tie::Point {
         self.lots
             .of_job(random::hash_text(&job.request.app), job.index)
     }
 
     /// The cell's lot.
-    pub(crate) fn lot(&self, slot: u32) -> u64 {
+    pub(crate) fn lot(&self, slot: u32) -> tie::Lot {
         self.lots
             .of_cell(random::hash_text(&self.names[slot as usize]))
     }

@@ -12,6 +12,7 @@ use crate::{
     policy::Order,
     random,
     request::{Job, Kind, Request},
+    totals::Totals,
 };
 
 /// The jobs to decide, in order, and what they have in common.
@@ -65,7 +66,8 @@ impl Hasher for IntHasher {
 pub(crate) type IntMap<K, V> = HashMap<K, V, BuildHasherDefault<IntHasher>>;
 
 impl<'a> Batch<'a> {
-    pub(crate) fn new(jobs: &'a [Job], order: Order) -> Self {
+    /// `totals` is what all cells have, for the order of dominant shares.
+    pub(crate) fn new(jobs: &'a [Job], order: Order, totals: Option<&Totals>) -> Self {
         let mut batch = Self {
             order: Vec::with_capacity(jobs.len()),
             duplicates: Vec::new(),
@@ -80,6 +82,14 @@ impl<'a> Batch<'a> {
             batch
                 .order
                 .sort_by_cached_key(|position| diego_place(&jobs[*position as usize]));
+        }
+        if let Some(totals) = totals {
+            // stable: equal shares keep their order of arrival
+            let share = |position: &u32| totals.dominant_share(&jobs[*position as usize].request);
+            let mut shares: Vec<(f64, u32)> =
+                batch.order.iter().map(|at| (share(at), *at)).collect();
+            shares.sort_by(|a, b| b.0.total_cmp(&a.0));
+            batch.order = shares.into_iter().map(|(_, position)| position).collect();
         }
         batch
     }

@@ -77,6 +77,7 @@ impl Pool {
         // the in-flight limit would come before any filter
         let policy = Policy {
             max_in_flight: 0,
+            max_starting_per_cell: 0,
             ..policy.clone()
         };
         let plan = self.plan_plainly(&[job], &policy, context);

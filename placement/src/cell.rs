@@ -188,6 +188,9 @@ impl Cell {
 }
 
 fn check_devices(what: &str, resources: &Resources, total: bool) -> Result<(), Invalid> {
+    if resources.devices.is_empty() {
+        return Ok(());
+    }
     let field = format!("{what}.devices");
     check_count(&field, resources.devices.len(), MAX_DEVICE_SETS)?;
     for (name, set) in &resources.devices {

@@ -34,6 +34,9 @@ pub struct Decision {
     pub job: usize,
     /// The cell, or why there is none.
     pub verdict: Verdict,
+    /// Whether it is to wait for a later batch although its request does not wait for room: the cell that it wins has
+    /// as many starting instances as the policy allows. The verdict says which cell that is.
+    pub deferred: bool,
     /// The devices that it gets there; none if it asks for none.
     pub devices: Option<Box<DeviceShares>>,
     /// The cells from which the winner was drawn, sorted; empty unless asked for.

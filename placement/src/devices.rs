@@ -40,7 +40,7 @@ pub struct DeviceSet {
 }
 
 /// What one instance needs of a set.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DeviceNeed {
     /// How many devices, of one cell.
     pub count: u32,
@@ -111,6 +111,25 @@ impl DeviceSet {
         u32::try_from(enough.count()).unwrap_or(u32::MAX)
     }
 
+    /// How many devices have enough free for the need, and what is free on those that have too little; all is
+    /// too little where they are of another model.
+    pub(crate) fn enough_and_too_small(&self, need: &DeviceNeed) -> (u32, i64) {
+        let amount = need.amount.unwrap_or(self.each);
+        if !self.is_of(need) {
+            return (0, self.sum_free());
+        }
+        let (mut enough, mut too_small) = (0, 0);
+        for number in 0..self.count {
+            let free = self.free(number);
+            if free >= amount {
+                enough += 1;
+            } else {
+                too_small += free.max(0);
+            }
+        }
+        (enough, too_small)
+    }
+
     /// The devices that an instance with this need gets, by the rule above; none if too few have enough.
     pub(crate) fn choose(&self, need: &DeviceNeed) -> Option<DeviceShare> {
         if !self.is_of(need) {
@@ -146,6 +165,23 @@ impl DeviceSet {
 
     /// How many instances with this need get their devices, one after the other; at most `most`.
     pub(crate) fn room(&self, need: &DeviceNeed, most: i64) -> i64 {
+        if !self.is_of(need) {
+            return 0;
+        }
+        let amount = need.amount.unwrap_or(self.each).max(1);
+        let free = (0..self.count).map(|number| self.free(number).max(0));
+        // the two common needs can be counted, which spares a copy of the set
+        if need.count == 1 {
+            return free.map(|free| free / amount).sum::<i64>().min(most);
+        }
+        if 2 * amount > self.each {
+            return (i64::from(self.enough(need)) / i64::from(need.count)).min(most);
+        }
+        self.room_one_by_one(need, most)
+    }
+
+    /// The definition of [`DeviceSet::room`].
+    fn room_one_by_one(&self, need: &DeviceNeed, most: i64) -> i64 {
         let mut left = self.clone();
         let mut room = 0;
         while room < most
@@ -201,7 +237,7 @@ impl DeviceSet {
         }
         let listed = self.free.len();
         if total && listed > 0 {
-            let expected = "no such field in a total: each device has all of it";
+            let expected = "no list: in a total everything is free";
             return Err(Invalid::new(format!("{field}.free"), "a list", expected));
         }
         if listed > 0 && listed != self.count as usize {

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::invalid::Invalid;
+use crate::{invalid::Invalid, source::check_url};
 
 /// The most that a droplet takes in a message, bytes.
 const MAX_BYTES: usize = 512 << 10;
@@ -17,14 +17,36 @@ const MAX_BYTES: usize = 512 << 10;
 pub struct Droplet(pub Map<String, Value>);
 
 impl Droplet {
-    /// Rejects one that is too large. `field` is its name in the request.
+    /// Rejects one that is too large, one without an address that a cell can fetch, and NUL in any text: cells pass
+    /// texts on that end with one. `field` is its name in the request; the errors show nothing else of it.
     pub(crate) fn check(&self, field: &str) -> Result<(), Invalid> {
         let bytes = serde_json::to_vec(&self.0).map_or(0, |text| text.len());
-        if bytes <= MAX_BYTES {
-            return Ok(());
+        if bytes > MAX_BYTES {
+            let expected = format!("at most {MAX_BYTES}");
+            return Err(Invalid::new(field, format!("{bytes} bytes"), expected));
         }
-        let expected = format!("at most {MAX_BYTES}");
-        Err(Invalid::new(field, format!("{bytes} bytes"), expected))
+        let uri = self.0.get("uri").and_then(Value::as_str);
+        check_url(|| format!("{field}.uri"), uri.unwrap_or_default())?;
+        for (name, value) in &self.0 {
+            if name.contains('\0') || has_nul(value) {
+                let name = name.replace('\0', "");
+                let field = format!("{field}.{}", crate::words::cut(&name));
+                return Err(Invalid::new(field, "a text with NUL", "one without"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether any text in a value has a NUL. A value is no deeper than its JSON was.
+fn has_nul(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains('\0'),
+        Value::Array(list) => list.iter().any(has_nul),
+        Value::Object(map) => map
+            .iter()
+            .any(|(name, value)| name.contains('\0') || has_nul(value)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
 
@@ -50,17 +72,55 @@ mod tests {
         }
     }
 
+    fn droplet(text: &str) -> Droplet {
+        serde_json::from_str(text).unwrap()
+    }
+
     #[test]
     fn a_droplet_has_a_largest_size() {
-        let mut droplet = Droplet::default();
-        // {"x":"…"}
-        droplet
-            .0
-            .insert("x".into(), "y".repeat(MAX_BYTES - 8).into());
+        let mut droplet = droplet(r#"{"uri":"http://a"}"#);
+        let room = MAX_BYTES - r#"{"uri":"http://a","x":""}"#.len();
+        droplet.0.insert("x".into(), "y".repeat(room).into());
         assert_eq!(droplet.check("d"), Ok(()));
-        droplet
-            .0
-            .insert("x".into(), "y".repeat(MAX_BYTES - 7).into());
+        droplet.0.insert("x".into(), "y".repeat(room + 1).into());
         assert_eq!(droplet.check("d").unwrap_err().field, "d");
+    }
+
+    #[test]
+    fn a_droplet_is_at_an_address_that_can_be_fetched() {
+        let long = format!("http://a/{}", "x".repeat(3_000));
+        for uri in [
+            "",
+            "a.tgz",
+            "file:///etc/shadow",
+            "http://x/\u{0}secret",
+            "http://x/\nsecret",
+            "http://me:se/cret@a/d",
+            &long,
+        ] {
+            let refused = Droplet(serde_json::Map::from_iter([("uri".into(), uri.into())]));
+            let refused = refused.check("run.droplet").unwrap_err();
+            assert_eq!(refused.field, "run.droplet.uri", "{uri:?}");
+            assert!(!refused.to_string().contains("cret"), "{refused}");
+        }
+        for other in ["{}", r#"{"uri":1}"#, r#"{"uri":null}"#] {
+            assert!(droplet(other).check("d").is_err(), "{other}");
+        }
+    }
+
+    #[test]
+    fn no_text_of_a_droplet_has_a_nul() {
+        for (more, field) in [
+            (r#""start_command":"a\u0000b""#, "d.start_command"),
+            (
+                r#""services":[{"credentials":{"x":"\u0000"}}]"#,
+                "d.services",
+            ),
+            (r#""environment":{"\u0000":"x"}"#, "d.environment"),
+            (r#""debug\u0000":null"#, "d.debug"),
+        ] {
+            let bad = droplet(&format!(r#"{{"uri":"http://a",{more}}}"#));
+            assert_eq!(bad.check("d").unwrap_err().field, field);
+        }
     }
 }

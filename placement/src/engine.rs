@@ -28,6 +28,9 @@ pub(crate) trait Engine {
     /// gets there.
     fn debit(&mut self, slot: u32, job: &Job, group: JobGroup) -> Option<Box<DeviceShares>>;
 
+    /// How many instances are starting on the cell, those of this batch included.
+    fn starting(&self, slot: u32) -> u32;
+
     /// Reverts all debits of the batch.
     fn finish(self: Box<Self>);
 }

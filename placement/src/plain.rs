@@ -200,6 +200,10 @@ impl Engine for PlainEngine<'_> {
         self.take(slot, job)
     }
 
+    fn starting(&self, slot: u32) -> u32 {
+        self.view.cell(slot).counts.starting
+    }
+
     /// The debits are only in the view, which is dropped with the engine.
     fn finish(self: Box<Self>) {}
 }

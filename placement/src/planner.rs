@@ -74,6 +74,13 @@ pub(crate) fn plan(auction: Auction<'_>, mut engine: Box<dyn Engine + '_>) -> Pl
             });
             continue;
         };
+        if let Some(deferred) = defer(&auction, engine.as_ref(), winner) {
+            decisions.push(Decision {
+                deferred: true,
+                ..unplaced(*position, deferred)
+            });
+            continue;
+        }
         let given = engine.debit(winner, job, group);
         decisions.push(explainer.placed(*position, choice, given));
         explainer.log.push((winner, *position));
@@ -148,6 +155,7 @@ impl<'a> Explainer<'a> {
                 cell: Arc::clone(&self.nobody),
             },
             finalists,
+            deferred: false,
             devices: given,
             rating: choice.rating.and_then(|r| self.auction.policy.rating(r)),
             explanation: choice.trace.and_then(|trace| self.explanation(&trace)),
@@ -249,6 +257,7 @@ fn unplaced(job: u32, unplaced: Unplaced) -> Decision {
     Decision {
         job: job as usize,
         verdict: Verdict::Unplaced(Box::new(unplaced)),
+        deferred: false,
         devices: None,
         finalists: Vec::new(),
         rating: None,
@@ -260,11 +269,35 @@ fn duplicate(job: u32, of: u32) -> Decision {
     Decision {
         job: job as usize,
         verdict: Verdict::Duplicate { of: of as usize },
+        deferred: false,
         devices: None,
         finalists: Vec::new(),
         rating: None,
         explanation: None,
     }
+}
+
+/// Why the winner is not to start one more now; none if it may. The job does not go to the next best cell: the winner
+/// is worth waiting for, and where the others are much worse all of a large batch would go there.
+fn defer(auction: &Auction<'_>, engine: &dyn Engine, winner: u32) -> Option<Unplaced> {
+    let limit = auction.policy.max_starting_per_cell;
+    let starting = engine.starting(winner);
+    if limit == 0 || starting < limit {
+        return None;
+    }
+    let tally = Tally {
+        stage: "starting".into(),
+        cells: 1,
+        needs: None,
+        best: None,
+        reason: Some(format!("{starting} of {limit} instances are starting")),
+        devices: None,
+        names: vec![auction.pool.names[winner as usize].to_string()],
+    };
+    Some(Unplaced {
+        reason: reasons::CELL_STARTING.into(),
+        tally: vec![tally],
+    })
 }
 
 /// The number of starts in flight against the policy's limit.

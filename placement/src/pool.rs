@@ -9,6 +9,7 @@ use crate::{
     context::PlanContext,
     decision::{Explain, Plan},
     devices::DeviceShares,
+    expected::{Arrivals, ExpectedWork},
     fast::{
         self,
         classes::same_class_inputs,
@@ -18,10 +19,11 @@ use crate::{
     },
     plain::PlainEngine,
     planner::{self, Auction},
-    policy::Policy,
+    policy::{Order, Policy},
     random,
-    request::Job,
+    request::{Job, Request},
     resources::Resources,
+    totals::Totals,
 };
 
 /// The known cells, by name.
@@ -39,36 +41,65 @@ pub struct Pool {
     free: Vec<u32>,
     holders: Holders,
     interner: AttributeInterner,
+    arrivals: Arrivals,
     index: Option<Box<dyn Index>>,
 }
 
 impl Pool {
     /// Inserts the cell, or replaces the one of its name.
-    pub fn put(&mut self, mut cell: Cell) {
-        let row = Row::of(&cell);
-        let before = self.by_name.get(cell.cell.as_str());
-        let before = before.map(|slot| &self.cells[*slot as usize]);
-        self.interner.share(&mut cell, before);
-        if let Some(slot) = self.by_name.get(cell.cell.as_str()).copied() {
-            let at = slot as usize;
-            let (old, old_row) = (&self.cells[at], self.rows[at]);
-            self.holders
-                .change(slot, Some(&old.counts.apps), Some(&cell.counts.apps));
-            let same = same_class_inputs(old, &cell);
-            if let Some(index) = &mut self.index {
-                if same {
-                    index.change(slot, (old, old_row), (&cell, row));
-                } else {
-                    index.replace(slot, (old, old_row), (&cell, row), self.hashes[at]);
-                }
+    pub fn put(&mut self, cell: Cell) {
+        match self.by_name.get(cell.cell.as_str()).copied() {
+            Some(slot) => {
+                let old = &self.cells[slot as usize].counts.apps;
+                self.holders
+                    .change(slot, Some(old), Some(&cell.counts.apps));
+                self.replace(slot, cell);
             }
-            if !same {
-                self.drop_stale_index();
-            }
-            self.cells[at] = cell;
-            self.rows[at] = row;
-            return;
+            None => self.insert(cell),
         }
+    }
+
+    /// As [`Pool::put`], of a cell whose apps stand beside it, by name and each once. Under load a cell reports again and
+    /// again, and of its many apps few are other ones: only those are written.
+    pub fn put_with_apps(&mut self, mut cell: Cell, apps: &[(&str, u32)]) {
+        let Some(slot) = self.by_name.get(cell.cell.as_str()).copied() else {
+            let owned = apps
+                .iter()
+                .map(|(name, count)| ((*name).to_owned(), *count));
+            cell.counts.apps = owned.collect();
+            return self.insert(cell);
+        };
+        // out of the old cell, of which no index reads them
+        let mut known = std::mem::take(&mut self.cells[slot as usize].counts.apps);
+        self.holders.update(slot, &mut known, apps);
+        cell.counts.apps = known;
+        self.replace(slot, cell);
+    }
+
+    /// The cell of this slot is another one now; its apps are noted already.
+    fn replace(&mut self, slot: u32, mut cell: Cell) {
+        let at = slot as usize;
+        let row = Row::of(&cell);
+        let (old, old_row) = (&self.cells[at], self.rows[at]);
+        self.interner.share(&mut cell, Some(old));
+        let same = same_class_inputs(old, &cell);
+        if let Some(index) = &mut self.index {
+            if same {
+                index.change(slot, (old, old_row), (&cell, row));
+            } else {
+                index.replace(slot, (old, old_row), (&cell, row), self.hashes[at]);
+            }
+        }
+        if !same {
+            self.drop_stale_index();
+        }
+        self.cells[at] = cell;
+        self.rows[at] = row;
+    }
+
+    fn insert(&mut self, mut cell: Cell) {
+        let row = Row::of(&cell);
+        self.interner.share(&mut cell, None);
         let name: Arc<str> = cell.cell.as_str().into();
         let hash = random::hash_text(&name);
         let slot = self.new_slot();
@@ -167,6 +198,20 @@ impl Pool {
         }
     }
 
+    /// Remembers a request, so that its size is among the expected work: the sizes of the last
+    /// [`crate::MAX_LEARNT_REQUESTS`] requests. The same requests in the same order give the same decisions.
+    pub fn learn(&mut self, request: &Request) {
+        self.arrivals.add(request);
+    }
+
+    /// The work that is expected under a policy: that of its file, else what was learnt, and from how many requests.
+    pub fn expected<'p>(&'p self, policy: &'p Policy) -> (&'p ExpectedWork, usize) {
+        match policy.expected() {
+            Some(given) => (given, 0),
+            None => (self.arrivals.expected(), self.arrivals.len()),
+        }
+    }
+
     /// Runs the batch auction over the pool plus the debits of this batch. The pool is unchanged
     /// afterwards: what is really sent is debited with [`Pool::debit`].
     pub fn plan(&mut self, jobs: &[Job], policy: &Policy, context: &PlanContext) -> Plan {
@@ -174,7 +219,7 @@ impl Pool {
         if context.explain >= Explain::Stages {
             return self.plan_plainly(jobs, policy, context);
         }
-        let batch = Batch::new(jobs, policy.order);
+        let batch = self.batch(jobs, policy);
         let mut index = self.take_index(policy, context);
         // lent to the engine, which debits them and takes that back
         let mut rows = std::mem::take(&mut self.rows);
@@ -185,6 +230,7 @@ impl Pool {
             hashes: &self.hashes,
             holders: &self.holders,
             rows: &mut rows,
+            expected: (self.expected(policy).0, self.arrivals.version()),
         };
         let slot_of = |name: &str| self.by_name.get(name).copied();
         let session = Session::new(parts, policy, context, batch.apps.len(), slot_of);
@@ -227,10 +273,17 @@ impl Pool {
     /// The same with the plain engine, which walks all cells for every job: the readable definition
     /// to which the fast engines are compared.
     pub fn plan_plainly(&self, jobs: &[Job], policy: &Policy, context: &PlanContext) -> Plan {
-        let batch = Batch::new(jobs, policy.order);
+        let batch = self.batch(jobs, policy);
         let auction = self.auction(jobs, &batch, policy, context);
         let engine = PlainEngine::new(auction.pool, policy, context);
         planner::plan(auction, Box::new(engine))
+    }
+
+    fn batch<'j>(&self, jobs: &'j [Job], policy: &Policy) -> Batch<'j> {
+        // of one job there is no order: the walk over all cells is spared
+        let by_share = policy.order == Order::LargestFirst && jobs.len() > 1;
+        let totals = by_share.then(|| Totals::of(self.cells()));
+        Batch::new(jobs, policy.order, totals.as_ref())
     }
 
     /// What an auction over these cells works on.
@@ -245,6 +298,7 @@ impl Pool {
             by_name: &self.by_name,
             names: &self.names,
             cells: &self.cells,
+            expected: self.expected(policy).0,
         };
         Auction {
             pool,
@@ -252,6 +306,39 @@ impl Pool {
             batch,
             policy,
             context,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::SplitMix64;
+
+    /// Two pools hear the same reports, one of them with the apps beside each.
+    #[test]
+    fn apps_beside_a_cell_are_as_good_as_in_it() {
+        let (mut plain, mut beside) = (Pool::default(), Pool::default());
+        let mut random = SplitMix64::new(1);
+        for _ in 0..1_000 {
+            let mut cell = Cell::new(
+                format!("c{}", random.draw() % 3),
+                Resources::new(100, 100, 10),
+            );
+            let apps = (0..6).filter_map(|app| {
+                let count = u32::try_from(random.draw() % 3).unwrap();
+                (count > 0).then(|| (format!("app-{app}"), count))
+            });
+            let apps: Vec<(String, u32)> = apps.collect();
+            let listed: Vec<(&str, u32)> = apps.iter().map(|(n, c)| (n.as_str(), *c)).collect();
+            beside.put_with_apps(cell.clone(), &listed);
+            cell.counts.apps = apps.into_iter().collect();
+            plain.put(cell);
+            assert!(plain.cells().eq(beside.cells()));
+            for app in 0..6 {
+                let app = format!("app-{app}");
+                assert_eq!(plain.holders.of(&app), beside.holders.of(&app));
+            }
         }
     }
 }

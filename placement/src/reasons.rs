@@ -9,6 +9,8 @@ use crate::{
     words,
 };
 
+/// The reason of a deferred job: the cell that it would get has reached its limit of starts.
+pub(crate) const CELL_STARTING: &str = "waiting to start instance: its cell is starting as many instances as max_starting_per_cell allows";
 /// The reason of a job that was decided when the limit of starts in flight was reached.
 pub(crate) const IN_FLIGHT: &str = "waiting to start instance: reached in-flight start limit";
 

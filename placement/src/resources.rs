@@ -12,7 +12,7 @@ use crate::devices::DeviceSet;
 pub use crate::invalid::MAX_AMOUNT;
 
 /// A resource of every cell, as opposed to the `extra` ones that operators add.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Resource {
     /// MiB.
     Memory,

@@ -28,13 +28,7 @@ impl RunSource {
     /// Rejects other addresses than `http` and `https`, and what is no SHA-256. `field` is its name in the request. The
     /// errors do not show the address.
     pub(crate) fn check(&self, field: &str) -> Result<(), Invalid> {
-        if self.url.len() > MAX_URL || !is_url(&self.url) {
-            let value = format!("a text of {} bytes", self.url.len());
-            let expected = format!(
-                "an address of at most {MAX_URL} bytes that begins with http:// or https:// and a host, without spaces"
-            );
-            return Err(Invalid::new(format!("{field}.url"), value, expected));
-        }
+        check_url(|| format!("{field}.url"), &self.url)?;
         if !is_sha256(&self.sha256) {
             let expected = "64 hexadecimal digits in lower case, as sha256sum prints them";
             return Err(Invalid::new(
@@ -62,6 +56,18 @@ impl fmt::Debug for RunSource {
     }
 }
 
+/// Rejects what cannot be fetched, as an address of `http` or `https` can. The error does not show it.
+pub(crate) fn check_url(field: impl FnOnce() -> String, url: &str) -> Result<(), Invalid> {
+    if url.len() <= MAX_URL && is_url(url) {
+        return Ok(());
+    }
+    let value = format!("a text of {} bytes", url.len());
+    let expected = format!(
+        "an address of at most {MAX_URL} bytes that begins with http:// or https:// and a host, without spaces"
+    );
+    Err(Invalid::new(field(), value, expected))
+}
+
 /// An address without credentials, query and fragment, of at most 100 bytes: for messages.
 pub fn shown_url(url: &str) -> String {
     let bare = url.split(['?', '#']).next().unwrap_or_default();
@@ -69,6 +75,9 @@ pub fn shown_url(url: &str) -> String {
         return "no address".into();
     };
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    if !is_host(host_of(authority)) {
+        return "no address".into(); // the rest may be of a password
+    }
     let mut shown = format!("{scheme}://{}{path}", host_of(authority));
     if shown.len() > MAX_SHOWN {
         let end = (0..=MAX_SHOWN).rev().find(|at| shown.is_char_boundary(*at));
@@ -196,6 +205,7 @@ mod tests {
             ),
             ("http://secret@a?secret", "http://a"),
             ("http://se@cret@a/@b", "http://a/@b"),
+            ("http://me:se/cret@a/b", "no address"),
         ] {
             let source = source(url);
             assert_eq!(source.shown_url(), shown);

@@ -7,6 +7,21 @@
 
 use crate::random::mix;
 
+/// A cell's position on the circle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Lot(pub(crate) u64);
+
+/// A job's position on the circle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Point(pub(crate) u64);
+
+impl Point {
+    /// The first lot that counts as after the point.
+    pub(crate) fn first_lot(self) -> Lot {
+        Lot(self.0)
+    }
+}
+
 /// The lots of one auction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lots {
@@ -25,32 +40,32 @@ impl Lots {
     }
 
     /// A cell's lot, from the hash of its name.
-    pub(crate) fn of_cell(self, name_hash: u64) -> u64 {
-        mix(name_hash ^ self.key)
+    pub(crate) fn of_cell(self, name_hash: u64) -> Lot {
+        Lot(mix(name_hash ^ self.key))
     }
 
     /// A job's point on the circle, from the hash of its app and its index. Its low half is 0, so
     /// that the high half of a distance depends only on the high half of the lot.
-    pub(crate) fn of_job(self, app_hash: u64, index: u32) -> u64 {
+    pub(crate) fn of_job(self, app_hash: u64, index: u32) -> Point {
         let point = mix(mix(app_hash.rotate_left(32) ^ self.key).wrapping_add(u64::from(index)));
-        point & !0xffff_ffff
+        Point(point & !0xffff_ffff)
     }
 }
 
 /// The distance from the job's point to a cell's lot: of tied cells the lowest wins.
-pub(crate) fn distance(cell_lot: u64, job_point: u64) -> u64 {
-    cell_lot.wrapping_sub(job_point)
+pub(crate) fn distance(lot: Lot, point: Point) -> u64 {
+    lot.0.wrapping_sub(point.0)
 }
 
 /// The number in `0..n` that a job draws, for `sample`.
 #[allow(clippy::cast_possible_truncation)] // a remainder of a usize fits it
-pub(crate) fn draw(job_point: u64, n: usize) -> usize {
-    (mix(job_point ^ 0x5a5a_5a5a_5a5a_5a5a) % n.max(1) as u64) as usize
+pub(crate) fn draw(point: Point, n: usize) -> usize {
+    (mix(point.0 ^ 0x5a5a_5a5a_5a5a_5a5a) % n.max(1) as u64) as usize
 }
 
 /// A number that is different for every pair of job and cell: the `random` score.
-pub(crate) fn noise(cell_lot: u64, job_point: u64) -> u64 {
-    mix(cell_lot ^ job_point.rotate_left(17))
+pub(crate) fn noise(lot: Lot, point: Point) -> u64 {
+    mix(lot.0 ^ point.0.rotate_left(17))
 }
 
 #[cfg(test)]

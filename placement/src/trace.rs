@@ -195,7 +195,8 @@ fn group(
     let mut groups: BTreeMap<Option<String>, Tally> = BTreeMap::new();
     for (slot, why) in whys {
         let mut reason = why.reason;
-        if groups.len() >= MAX_REASONS && !groups.contains_key(&reason) {
+        let is_other = groups.len() >= MAX_REASONS && !groups.contains_key(&reason);
+        if is_other {
             reason = Some("other reasons".into());
         }
         let tally = groups.entry(reason.clone()).or_insert_with(|| Tally {
@@ -211,7 +212,10 @@ fn group(
         if let (Some(best), Some(has)) = (tally.best, why.has) {
             tally.best = Some(best.max(has));
         }
-        merge(&mut tally.devices, why.devices);
+        // the others may be of several sets of devices
+        if !is_other {
+            merge(&mut tally.devices, why.devices);
+        }
         if with_names {
             tally.names.push(view.name(slot).to_string());
         }

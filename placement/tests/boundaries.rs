@@ -233,3 +233,32 @@ fn very_many_reasons_are_grouped() {
     assert_eq!(count("status is \"s03\""), Some(2));
     assert_eq!(count("other reasons"), Some(4));
 }
+
+/// What the cells have free of one set says nothing of another.
+#[test]
+fn grouped_reasons_name_no_devices() {
+    let sets = || (0..12).map(|n| format!("d{n:02}"));
+    let cells: Vec<Value> = sets()
+        .map(|short| {
+            let of = |name: &String| if *name == short { 50 } else { 200 };
+            let all = |each: &dyn Fn(&String) -> Value| -> Value {
+                let sets = sets().map(|name| (name.clone(), each(&name)));
+                json!({"memory_mb": 100, "devices": sets.collect::<serde_json::Map<_, _>>()})
+            };
+            let total = all(&|_| json!({"count": 1, "each": 200}));
+            let available = all(&|name| json!({"count": 1, "each": 200, "free": [of(name)]}));
+            json!({"total": total, "available": available})
+        })
+        .collect();
+    let needs = sets().map(|name| (name, json!({"count": 1, "amount": 100})));
+    let needs: serde_json::Map<_, _> = needs.collect();
+    let plan = plan("filter = \"extra\"", &cells, &json!({"devices": needs}));
+    let Verdict::Unplaced(why) = &plan.decisions[0].verdict else {
+        panic!("{plan:?}");
+    };
+    assert_eq!(why.tally.len(), 9, "{why:?}");
+    for row in &why.tally {
+        let is_other = row.reason.as_deref() == Some("other reasons");
+        assert_eq!(row.devices.is_none(), is_other, "{row:?}");
+    }
+}

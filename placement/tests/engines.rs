@@ -22,6 +22,12 @@ fn live_through(seed: u64) {
         let draw = draw(&mut dice, &pool);
         let requests = 1 + dice.below(10);
         let jobs = jobs(&mut dice, requests, rich);
+        if policy.learns() {
+            // as an auctioneer does, before it decides
+            for job in &jobs {
+                pool.learn(&job.request);
+            }
+        }
         let plain = pool.plan_plainly(&jobs, &policy, &draw);
         let context = format!("seed {seed}, round {round}, policy\n{}", policy.to_toml());
         if dice.one_in(4) {

@@ -215,6 +215,37 @@ fn in_flight_limit() {
     }
 }
 
+/// Work waits for the cell that it wins, and what another cell wins does not.
+#[test]
+fn starts_of_a_cell_are_limited() {
+    for (limit, placed) in [(0, 4), (1, 0), (3, 1), (9, 4)] {
+        let policy = format!(
+            "name = \"few\"\nmax_starting_per_cell = {limit}\n[[stage]]\nfilter = \"memory\"\n\
+             [[stage]]\nscore = \"memory\"\nmode = \"raw\"\n[[stage]]\npick = \"lowest\""
+        );
+        let policy = Policy::parse(&policy).unwrap();
+        let mut busy = cell("busy", "z", 1000, 100);
+        busy.counts.starting = 2;
+        let mut pool = pool([busy, cell("idle", "z", 1000, 1000)]);
+        let mut jobs = lrp("a", 1, 4).jobs();
+        jobs.extend(lrp("large", 500, 1).jobs());
+        let plan = pool.plan(&jobs, &policy, &PlanContext::default());
+        let deferred = plan.decisions.iter().filter(|decision| decision.deferred);
+        assert_eq!(deferred.count(), 4 - placed, "limit {limit}");
+        let outcomes = outcomes(&mut pool, &jobs, &policy);
+        assert!(
+            outcomes[..placed].iter().all(|o| o == "busy"),
+            "limit {limit}: {outcomes:?}"
+        );
+        let text = "waiting to start instance: its cell is starting as many instances as max_starting_per_cell allows";
+        assert!(
+            outcomes[placed..4].iter().all(|o| o == text),
+            "limit {limit}: {outcomes:?}"
+        );
+        assert_eq!(outcomes[4], "idle", "limit {limit}");
+    }
+}
+
 /// What every otherwise compatible cell lacks, and nothing else.
 #[test]
 fn failure_texts() {

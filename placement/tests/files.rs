@@ -21,7 +21,10 @@ fn presets_read_back_as_themselves() {
             hashes.insert(preset.hash()),
             "{name} has another preset's hash"
         );
-        assert_eq!(preset.wants_bids(), !["dea", "random"].contains(name));
+        assert_eq!(
+            preset.wants_bids(),
+            !["dea", "random", "vendue"].contains(name)
+        );
     }
     let changed = Policy::parse("preset = \"diego\"\nstarting_weight = 0.5").unwrap();
     assert!(!hashes.contains(&changed.hash()));
@@ -106,6 +109,48 @@ fn faults_of_policy_files() {
             1,
             "unknown key in the stage",
             Some("weight"),
+        ),
+        (
+            &with("score = \"resources\"\nof = [\"cpu\", \"gpu\", \"cpu\"]"),
+            6,
+            21,
+            "names \"cpu\" twice",
+            None,
+        ),
+        (
+            &with("score = \"resources\"\nof = []"),
+            6,
+            6,
+            "1 to 16",
+            None,
+        ),
+        (
+            &with("score = \"fragmentation\""),
+            5,
+            9,
+            "of is missing",
+            None,
+        ),
+        (
+            "name = \"x\"\n[[expected]]\nmemory_mb = 1",
+            2,
+            1,
+            "share is missing",
+            None,
+        ),
+        (
+            "name = \"x\"\n[[expected]]\nshare = 0",
+            3,
+            9,
+            "a number above 0",
+            None,
+        ),
+        (
+            "name = \"x\"\n[[expected]]\nshare = 1\nmemory = 4",
+            4,
+            1,
+            "unknown key in [[expected]]",
+            Some("memory_mb"),
         ),
         (
             &with("score = \"platform\"\nmode = \"raw\""),
@@ -250,11 +295,16 @@ fn the_documented_policies_are_sound() {
         assert!(!Policy::PRESETS.contains(&policy.name()));
         assert_eq!(policy.unfiltered_resources(), [""; 0], "{block}");
     }
-    let example = include_str!("../../examples/policy.toml");
-    assert_eq!(
-        Policy::parse(example).unwrap().unfiltered_resources(),
-        [""; 0]
-    );
+    for example in [
+        include_str!("../../examples/policy.toml"),
+        include_str!("../../examples/policies/best-fit.toml"),
+        include_str!("../../examples/policies/fgd.toml"),
+    ] {
+        let policy = Policy::parse(example).unwrap();
+        assert_eq!(policy.unfiltered_resources(), [""; 0]);
+        let again = Policy::parse(&policy.to_toml()).unwrap();
+        assert_eq!(again, policy);
+    }
     let error = Policy::parse("name = \"x\"\n[[stage]]\nfilter = \"?\"").unwrap_err();
     let filters = error.message.split("one of ").nth(1).unwrap().split(", ");
     for name in filters.chain(Policy::PRESETS.iter().copied()) {

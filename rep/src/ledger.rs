@@ -16,8 +16,8 @@ use std::{
 
 use placement::{Cell, Kind};
 use shared::wire::{
-    Acceptance, CellStart, Instance, InstanceState, Instances, Refusal, Stop, StopAnswer, Stopped,
-    Work, reason,
+    Acceptance, CellStart, Instance, InstanceState, Instances, Refusal, RunningIds, Stop,
+    StopAnswer, Stopped, Work, reason,
 };
 use shared::{AuctionId, Incarnation, InstanceId};
 
@@ -265,13 +265,8 @@ impl Ledger {
 
     /// Current and recently ended instances that match the filter.
     pub fn find_instances(&self, now_ms: u64, filter: &Instances) -> Vec<Instance> {
-        let ids: BTreeSet<&InstanceId> = filter.ids.iter().collect();
         // before they are described: a question for many ids goes to every cell, and most have none of them
-        let wanted = |id: &InstanceId, app: &str| {
-            filter.app.as_ref().is_none_or(|only| only == app)
-                && (ids.is_empty() || ids.contains(id))
-                && (filter.id_prefixes.is_empty() || filter.id_prefixes.match_id(id))
-        };
+        let wanted = matches(filter);
         let entries = self.instances.iter();
         let current = entries
             .filter(|(id, entry)| wanted(id, &entry.work.app))
@@ -283,6 +278,15 @@ impl Ledger {
             ..ended.clone()
         });
         current.chain(ended).collect()
+    }
+
+    /// Of the instances that match the filter, those that have not ended and are not being stopped.
+    pub fn running_ids(&self, filter: &Instances) -> RunningIds {
+        let wanted = matches(filter);
+        let running = self.instances.iter().filter(|(id, entry)| {
+            entry.state != InstanceState::Stopping && wanted(id, &entry.work.app)
+        });
+        running.map(|(id, _)| id).collect()
     }
 
     /// All instances that hold a reservation.
@@ -446,3 +450,13 @@ enum Judged {
 
 #[cfg(test)]
 mod tests;
+
+/// Whether an instance, by its id and its app, is one that the filter asks for.
+fn matches(filter: &Instances) -> impl Fn(&InstanceId, &str) -> bool {
+    let ids: BTreeSet<&InstanceId> = filter.ids.iter().collect();
+    move |id, app| {
+        filter.app.as_ref().is_none_or(|only| only == app)
+            && (ids.is_empty() || ids.contains(id))
+            && (filter.id_prefixes.is_empty() || filter.id_prefixes.match_id(id))
+    }
+}

@@ -89,7 +89,7 @@ struct File {
 }
 
 /// The fields that only the simulator reads.
-const SIMULATOR: [&str; 15] = [
+const SIMULATOR: [&str; 16] = [
     "apps",
     "array",
     "auctioneers",
@@ -103,6 +103,7 @@ const SIMULATOR: [&str; 15] = [
     "price_per_cell_hour",
     "restart_lost_after",
     "start_takes",
+    "trace",
     "workload",
     "reboots",
 ];

@@ -286,7 +286,7 @@ mod tests {
                 .iter()
                 .all(|subject| !subject.starts_with("a.b"))
         );
-        for bucket in ["a-b-apps", "a-b-apps-lease", "a-b-tasks"] {
+        for bucket in ["a-b-apps", "a-b-apps-lease", "a-b-apps-tasks"] {
             assert!(may.may_publish(&format!("$KV.{bucket}.web")), "{bucket}");
         }
         assert!(!may.may_publish("$KV.a-b-other.web"));

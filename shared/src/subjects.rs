@@ -9,6 +9,10 @@ use placement::{Invalid, check_name};
 
 use crate::role::Role;
 
+/// What managers add to the name of the bucket of the apps for the two others.
+const TASKS: &str = "-tasks";
+const LEASE: &str = "-lease";
+
 /// The subjects of one cluster. The default prefix is `vendue`; with different prefixes several
 /// clusters share a NATS account.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -200,10 +204,26 @@ impl Subjects {
         format!("{}-apps", self.prefix.replace('.', "-"))
     }
 
-    /// The bucket in which managers store requests, beside one of the apps: `vendue-apps` has `vendue-tasks`.
+    /// The bucket in which managers store requests, beside one of the apps.
     pub fn tasks_bucket(apps_bucket: &str) -> String {
-        let name = apps_bucket.strip_suffix("-apps").unwrap_or(apps_bucket);
-        format!("{name}-tasks")
+        format!("{apps_bucket}{TASKS}")
+    }
+
+    /// The bucket with the lease of the managers of the apps in a bucket.
+    pub fn lease_bucket(apps_bucket: &str) -> String {
+        format!("{apps_bucket}{LEASE}")
+    }
+
+    /// Refuses what no bucket of apps can be called: what cannot be part of a subject, and what may be the second or third
+    /// bucket of other managers.
+    pub fn check_apps_bucket(field: &str, name: &str) -> Result<(), Invalid> {
+        check_name(field, name)?;
+        if name.ends_with(TASKS) || name.ends_with(LEASE) {
+            let expected =
+                format!("a name that does not end with {LEASE} or {TASKS}: managers add these");
+            return Err(Invalid::new(field, format!("{name:?}"), expected));
+        }
+        Ok(())
     }
 
     /// The name of the NATS service of all programs of a role, which must not contain the prefix's dots.
@@ -302,7 +322,9 @@ pub struct AnswerTo(String);
 impl AnswerTo {
     /// Whoever asks, and which of its questions this is; both are one token.
     pub fn new(asker: &str, token: &str) -> Result<Self, Invalid> {
-        format!("{asker}.{token}").parse()
+        check_name("asker", asker)?;
+        check_name("token", token)?;
+        Ok(Self([asker, ".", token].concat()))
     }
 
     /// What a broadcast's headers say; none where they say nothing.
@@ -356,6 +378,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_buckets_of_two_managers_are_the_same_only_if_both_are() {
+        let names = ["prod", "prod-apps", "prod-apps-apps"];
+        let all = names.map(|name| {
+            assert!(Subjects::check_apps_bucket("bucket", name).is_ok());
+            let (lease, tasks) = (Subjects::lease_bucket(name), Subjects::tasks_bucket(name));
+            [name.to_owned(), lease, tasks]
+        });
+        let all: std::collections::BTreeSet<String> = all.into_iter().flatten().collect();
+        assert_eq!(all.len(), 9, "{all:?}");
+        for name in ["prod-tasks", "prod-apps-lease", "a.b", ""] {
+            let error = Subjects::check_apps_bucket("bucket", name).unwrap_err();
+            assert_eq!(error.field, "bucket", "{name}");
+        }
+    }
+
+    #[test]
     fn what_is_built_is_read_back() {
         let subjects = Subjects::new("a.b").unwrap();
         let event = subjects.event("placed", "web", "auctioneer-1");
@@ -371,7 +409,6 @@ mod tests {
         assert_eq!(subjects.app_of(&app), Some(("put", "web")));
         let task = subjects.task("run", "r-1");
         assert_eq!(subjects.task_of(&task), Some(("run", "r-1")));
-        assert_eq!(Subjects::tasks_bucket(&subjects.apps_bucket()), "a-b-tasks");
         let to: AnswerTo = "alice.n-1".parse().unwrap();
         for answer in [
             subjects.cell_answer("c1", &to),

@@ -2,24 +2,22 @@
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
-use std::{
-    io,
-    net::TcpListener,
-    sync::{Arc, Mutex},
-};
+use std::{cell::RefCell, io, net::TcpListener, sync::Once};
 
 use futures_util::StreamExt;
 use shared::nats::{Echo, NatsOptions, connect};
 use testkit::{NatsServer, eventually};
-use tracing_subscriber::fmt::MakeWriter;
 
-/// Log lines, kept.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+thread_local! {
+    /// What our own code has logged on this thread: each test and its tasks have one of their own.
+    static LOG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+struct Log;
 
 impl io::Write for Log {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(line)
+        LOG.with_borrow_mut(|log| log.write(line))
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -27,30 +25,23 @@ impl io::Write for Log {
     }
 }
 
-impl<'w> MakeWriter<'w> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'w self) -> Self {
-        self.clone()
-    }
-}
-
-impl Log {
-    fn lines(&self) -> Vec<String> {
-        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
-        text.lines().map(str::to_owned).collect()
-    }
-
-    /// Everything that our own code logs on this thread from now on.
-    fn begin(&self) -> tracing::subscriber::DefaultGuard {
+/// Keeps what is logged from now on. One subscriber for all tests: those of single threads miss lines while others come
+/// and go.
+fn keep_log() {
+    static KEPT: Once = Once::new();
+    KEPT.call_once(|| {
         let filter = tracing_subscriber::EnvFilter::new("info,async_nats=off");
-        let subscriber = tracing_subscriber::fmt()
+        tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_ansi(false)
-            .with_writer(self.clone())
-            .finish();
-        tracing::subscriber::set_default(subscriber)
-    }
+            .with_writer(|| Log)
+            .init();
+    });
+}
+
+fn log_lines() -> Vec<String> {
+    let text = LOG.with_borrow(|log| String::from_utf8(log.clone()).unwrap());
+    text.lines().map(str::to_owned).collect()
 }
 
 fn role(url: String) -> NatsOptions {
@@ -67,11 +58,10 @@ async fn a_role_logs_a_missing_server_at_once() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = free.local_addr().unwrap().port();
     drop(free);
-    let log = Log::default();
-    let _guard = log.begin();
+    keep_log();
     let bus = connect(&role(format!("nats://secret@127.0.0.1:{port}"))).await;
     bus.unwrap();
-    let lines = log.lines();
+    let lines = log_lines();
     let [line] = lines.as_slice() else {
         panic!("one line at once: {lines:?}");
     };
@@ -90,14 +80,13 @@ async fn a_role_logs_a_missing_server_at_once() {
 #[tokio::test]
 async fn a_role_logs_connects_and_disconnects() {
     let mut server = NatsServer::start().await;
-    let log = Log::default();
-    let _guard = log.begin();
+    keep_log();
     let bus = connect(&role(server.url())).await.unwrap();
     let mut connected = bus.connected.clone();
     connected.wait_for(|up| *up).await.unwrap();
     let says = async |text: &str| {
         eventually(text, async || {
-            let lines = log.lines();
+            let lines = log_lines();
             let there = lines.iter().any(|line| line.contains(text));
             there.then_some(()).ok_or_else(|| lines.join("\n"))
         })

@@ -1,5 +1,5 @@
-//! A model of the bucket in which managers keep their state: JetStream's key-value store with history 1, and a
-//! second one for the lease, so each has revisions of its own. Deletions have revisions, too.
+//! A model of the bucket in which managers keep their state: JetStream's key-value store with history 1, a second one
+//! for the lease and a third one for stored requests, so each has revisions of its own. Deletions have revisions, too.
 //!
 //! Scenarios ([`crate::world`]) and the check of the protocol ([`mod@crate::check`]) both use it; what can go wrong with it
 //! stands in `check::script::BucketFault`.
@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use manager::{AppRecord, WriteId, WriteResult, read_stored};
+use manager::{AppRecord, Revision, TaskRecord, WriteId, WriteResult, read_stored};
 
 /// What a manager asks of the bucket.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct StateWrite {
     pub(crate) write: WriteId,
     pub(crate) key: String,
     pub(crate) value: Option<Bytes>,
-    pub(crate) expected: Option<u64>,
+    pub(crate) expected: Option<Revision>,
 }
 
 /// What the bucket says to a manager.
@@ -38,17 +38,17 @@ pub(crate) enum StateAnswer {
     Shown {
         watch: u64,
         key: String,
-        revision: u64,
+        revision: Revision,
         value: Option<Bytes>,
     },
     /// A watch has shown everything.
-    Ready { watch: u64, revision: u64 },
+    Ready { watch: u64, revision: Revision },
     /// A watch has ended.
     Broken { watch: u64 },
     /// The oldest revision that is there, and how many values the lease has.
     Seen {
         watch: u64,
-        oldest: u64,
+        oldest: Revision,
         leases: usize,
     },
 }
@@ -67,11 +67,11 @@ impl StateAnswer {
 }
 
 /// Values and deletions, with their revisions.
-pub(crate) type Values = BTreeMap<String, (u64, Option<Bytes>)>;
+pub(crate) type Values = BTreeMap<String, (Revision, Option<Bytes>)>;
 
 #[derive(Clone, Debug, Default)]
 struct Store {
-    revision: u64,
+    revision: Revision,
     values: Values,
 }
 
@@ -80,33 +80,42 @@ struct Store {
 pub(crate) struct Bucket {
     main: Store,
     lease: Store,
+    tasks: Store,
     /// As it was when a copy was made.
     copy: Store,
 }
 
 const LEASE: &str = "lease";
+/// What the keys of stored requests begin with here; in JetStream their bucket is another one.
+pub(crate) const TASKS: &str = "task.";
 
 impl Bucket {
     /// Stores a value if the key has the expected revision.
     pub(crate) fn write(&mut self, write: &StateWrite) -> WriteResult {
         let store = if write.key == LEASE {
             &mut self.lease
+        } else if write.key.starts_with(TASKS) {
+            &mut self.tasks
         } else {
             &mut self.main
         };
-        let present = store.values.get(&write.key).map_or(0, |(at, _)| *at);
+        let present = store
+            .values
+            .get(&write.key)
+            .map_or(Revision::NONE, |(at, _)| *at);
         if write.expected.is_some_and(|expected| expected != present) {
             return WriteResult::Conflict;
         }
-        store.revision += 1;
+        store.revision.0 += 1;
         let stored = (store.revision, write.value.clone());
         store.values.insert(write.key.clone(), stored);
         WriteResult::Written(store.revision)
     }
 
     /// Everything, oldest first.
-    pub(crate) fn values(&self) -> Vec<(String, u64, Option<Bytes>)> {
+    pub(crate) fn values(&self) -> Vec<(String, Revision, Option<Bytes>)> {
         let all = self.main.values.iter().chain(&self.lease.values);
+        let all = all.chain(&self.tasks.values);
         let mut all: Vec<_> = all
             .map(|(key, (revision, value))| (key.clone(), *revision, value.clone()))
             .collect();
@@ -115,12 +124,22 @@ impl Bucket {
     }
 
     /// The value of a key, and its revision.
-    pub(crate) fn get(&self, key: &str) -> Option<&(u64, Option<Bytes>)> {
-        self.main.values.get(key).or(self.lease.values.get(key))
+    pub(crate) fn get(&self, key: &str) -> Option<&(Revision, Option<Bytes>)> {
+        let others = || self.lease.values.get(key).or(self.tasks.values.get(key));
+        self.main.values.get(key).or_else(others)
+    }
+
+    /// The stored requests, by their ids.
+    pub(crate) fn tasks(&self) -> impl Iterator<Item = (&str, TaskRecord)> {
+        let all = self.tasks.values.iter();
+        all.filter_map(|(key, (_, value))| {
+            let record = read_stored(value.as_ref()?).ok()?;
+            Some((key.strip_prefix(TASKS)?, record))
+        })
     }
 
     /// The last revision, of all but the lease.
-    pub(crate) fn revision(&self) -> u64 {
+    pub(crate) fn revision(&self) -> Revision {
         self.main.revision
     }
 
@@ -144,7 +163,7 @@ impl Bucket {
     /// first revision, so no revision comes again.
     pub(crate) fn recreate(&mut self, with_lease: bool) {
         let anew = |store: &Store| Store {
-            revision: store.revision + 1_000,
+            revision: Revision(store.revision.0 + 1_000),
             values: Values::new(),
         };
         self.main = anew(&self.main);
@@ -171,7 +190,7 @@ impl Bucket {
             .min();
         StateAnswer::Seen {
             watch,
-            oldest: oldest.unwrap_or(self.main.revision + 1),
+            oldest: oldest.unwrap_or(Revision(self.main.revision.0 + 1)),
             leases: self.lease.values.len(),
         }
     }

@@ -5,14 +5,17 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use manager::{
-    AppAnswer, CommandKey, Manager, ManagerInput, ManagerOutput, ManagerSettings, QuestionId,
-    WaveId, WriteId, WriteResult,
+    CommandKey, Manager, ManagerInput, ManagerOutput, ManagerSettings, QuestionId, Revision,
+    TaskInput, TaskOutput, WaveId, WriteId, WriteResult,
 };
 use placement::Request;
-use shared::wire::{Event, StartReply, Stop, WireError};
+use shared::{
+    AttemptId,
+    wire::{Event, StartReply, Stop, WireError},
+};
 use std::sync::Arc;
 
-use crate::bucket::{StateAnswer, StateRequest, StateWrite};
+use crate::bucket::{StateAnswer, StateRequest, StateWrite, TASKS};
 
 /// How often it hears itself. Its clocks pass while the pause is shorter than 2.5 s.
 pub(crate) const ECHO_MS: u64 = 500;
@@ -25,6 +28,11 @@ const PAUSE_MS: u64 = 200;
 
 /// How often it looks whether what a watch has shown is still there: a purge of the stream is not shown.
 const LOOK_MS: u64 = 10_000;
+
+/// The machine counts the writes of stored requests by themselves: here these have this bit.
+const OF_TASKS: u64 = 1 << 63;
+/// When virtual time begins, milliseconds since 1970.
+const BEGIN_UNIX_MS: u64 = 1_600_000_000_000;
 
 /// What a manager sends.
 #[derive(Debug)]
@@ -42,8 +50,15 @@ pub(crate) enum ManagerSends {
     /// The answer to a command.
     Reply {
         to: CommandKey,
-        answer: Result<AppAnswer, WireError>,
+        answer: Result<(), WireError>,
     },
+}
+
+/// What a start request is of.
+#[derive(Clone, Debug)]
+enum Started {
+    Wave(WaveId),
+    Attempt(AttemptId),
 }
 
 /// One life of a manager. Times are those of the world; the machine counts from its birth.
@@ -56,30 +71,33 @@ pub(crate) struct ManagerDriver {
     watch_due_ms: Option<u64>,
     /// When it looks at the bucket next, and what the watch has shown: the revision of `meta`, and a lease.
     look_ms: u64,
-    meta: u64,
+    meta: Revision,
     meta_value: Option<Bytes>,
     lease: bool,
     /// When each write without an answer has failed.
     writes: BTreeMap<WriteId, u64>,
-    /// The waves of the start requests that it sent, by their numbers.
-    waves: BTreeMap<u64, WaveId>,
+    /// What the start requests that it sent are of, by their numbers.
+    waiting: BTreeMap<u64, Started>,
     starts: u64,
 }
 
 impl ManagerDriver {
     /// A manager that starts. Its first watch is to be begun with [`ManagerDriver::watch`].
     pub(crate) fn new(now_ms: u64, settings: ManagerSettings) -> Self {
+        let mut machine = Manager::new(settings);
+        let unix_ms = BEGIN_UNIX_MS + now_ms;
+        machine.take(0, ManagerInput::Task(TaskInput::Time { unix_ms }));
         Self {
-            machine: Manager::new(settings),
+            machine,
             born_ms: now_ms,
             watch: 0,
             watch_due_ms: None,
             look_ms: now_ms + LOOK_MS,
-            meta: 0,
+            meta: Revision::NONE,
             meta_value: None,
             lease: false,
             writes: BTreeMap::new(),
-            waves: BTreeMap::new(),
+            waiting: BTreeMap::new(),
             starts: 0,
         }
     }
@@ -91,7 +109,7 @@ impl ManagerDriver {
     /// The bucket is to show everything, again or for the first time.
     pub(crate) fn watch(&mut self, now_ms: u64) -> ManagerSends {
         self.watch += 1;
-        (self.meta, self.meta_value, self.lease) = (0, None, false);
+        (self.meta, self.meta_value, self.lease) = (Revision::NONE, None, false);
         self.watch_due_ms = Some(now_ms + WATCH_MS);
         ManagerSends::State(StateRequest::Watch(self.watch))
     }
@@ -104,14 +122,12 @@ impl ManagerDriver {
         }
         let outputs = self.machine.run(own_ms);
         let sent = outputs.into_iter();
-        sent.filter_map(|output| self.sends(now_ms, output))
-            .collect()
+        sent.map(|output| self.sends(now_ms, output)).collect()
     }
 
-    fn sends(&mut self, now_ms: u64, output: ManagerOutput) -> Option<ManagerSends> {
-        Some(match output {
-            // nothing is asked of it here
-            ManagerOutput::Task(_) => return None,
+    fn sends(&mut self, now_ms: u64, output: ManagerOutput) -> ManagerSends {
+        match output {
+            ManagerOutput::Task(output) => self.task_sends(now_ms, *output),
             ManagerOutput::Write {
                 write,
                 key,
@@ -129,16 +145,47 @@ impl ManagerDriver {
             ManagerOutput::Start(request) => {
                 self.starts += 1;
                 let number = self.starts;
-                if let Some(wave) = WaveId::parse(&request.id) {
-                    self.waves.insert(number, wave);
+                let wave = WaveId::parse(&request.id).map(Started::Wave);
+                let attempt = || AttemptId::parse(&request.id).map(Started::Attempt);
+                if let Some(started) = wave.or_else(attempt) {
+                    self.waiting.insert(number, started);
                 }
                 ManagerSends::Start { number, request }
             }
             ManagerOutput::Stop { cell, stop } => ManagerSends::Stop { cell, stop },
             ManagerOutput::Ask { question } => ManagerSends::Ask(question),
             ManagerOutput::Event(event) => ManagerSends::Event(event),
-            ManagerOutput::Reply { to, answer } => ManagerSends::Reply { to, answer },
-        })
+            ManagerOutput::Reply { to, answer } => ManagerSends::Reply {
+                to,
+                answer: answer.map(|_| ()),
+            },
+        }
+    }
+
+    fn task_sends(&mut self, now_ms: u64, output: TaskOutput) -> ManagerSends {
+        match output {
+            TaskOutput::Reply { to, answer } => ManagerSends::Reply {
+                to,
+                answer: answer.map(|_| ()),
+            },
+            // nothing here lasts for the hour after which results are deleted
+            TaskOutput::Write {
+                write,
+                id,
+                value,
+                expected,
+                ..
+            } => {
+                let write = WriteId(write.0 | OF_TASKS);
+                self.writes.insert(write, now_ms + WRITE_MS);
+                ManagerSends::State(StateRequest::Write(StateWrite {
+                    write,
+                    key: format!("{TASKS}{id}"),
+                    value,
+                    expected: Some(expected),
+                }))
+            }
+        }
     }
 
     /// The answer to the start request of this number; none if it was answered before.
@@ -147,8 +194,10 @@ impl ManagerDriver {
         number: u64,
         answer: Result<Box<StartReply>, WireError>,
     ) -> Option<ManagerInput> {
-        let wave = self.waves.remove(&number)?;
-        Some(ManagerInput::Outcome { wave, answer })
+        Some(match self.waiting.remove(&number)? {
+            Started::Wave(wave) => ManagerInput::Outcome { wave, answer },
+            Started::Attempt(attempt) => ManagerInput::Task(TaskInput::Outcome { attempt, answer }),
+        })
     }
 
     /// The bucket says something.
@@ -162,8 +211,18 @@ impl ManagerDriver {
                 if self.writes.remove(&write).is_none() {
                     return Vec::new();
                 }
-                ManagerInput::WriteEnded { write, result }
+                write_ended(write, result)
             }
+            StateAnswer::Shown {
+                key,
+                revision,
+                value,
+                ..
+            } if key.starts_with(TASKS) => ManagerInput::Task(TaskInput::Shown {
+                id: key[TASKS.len()..].to_owned(),
+                revision,
+                value,
+            }),
             StateAnswer::Shown {
                 key,
                 revision,
@@ -172,7 +231,7 @@ impl ManagerDriver {
             } => {
                 match key.as_str() {
                     // it is stored anew when it is missing: another manager has met a purge that this one has not
-                    "meta" if self.meta > 0 && self.meta_value == value => {
+                    "meta" if self.meta != Revision::NONE && self.meta_value == value => {
                         let watch = self.watch;
                         return self.state_says(now_ms, StateAnswer::Broken { watch });
                     }
@@ -187,7 +246,8 @@ impl ManagerDriver {
                 }
             }
             StateAnswer::Seen { oldest, leases, .. } => {
-                let purged = (self.meta > 0 && oldest > self.meta) || (self.lease && leases == 0);
+                let purged = (self.meta != Revision::NONE && oldest > self.meta)
+                    || (self.lease && leases == 0);
                 if !purged {
                     return Vec::new();
                 }
@@ -214,8 +274,8 @@ impl ManagerDriver {
         let late: Vec<WriteId> = late.map(|(write, _)| *write).collect();
         for write in late {
             self.writes.remove(&write);
-            let result = WriteResult::Failed;
-            sent.extend(self.step(now_ms, Some(ManagerInput::WriteEnded { write, result })));
+            let failed = write_ended(write, WriteResult::Failed);
+            sent.extend(self.step(now_ms, Some(failed)));
         }
         if self.watch_due_ms.is_some_and(|due_ms| due_ms <= now_ms) {
             sent.extend(self.step(now_ms, Some(ManagerInput::KvInterrupted)));
@@ -236,4 +296,12 @@ impl ManagerDriver {
         let all = [write, self.watch_due_ms, Some(self.look_ms)];
         all.into_iter().flatten().fold(own, u64::min)
     }
+}
+
+fn write_ended(write: WriteId, result: WriteResult) -> ManagerInput {
+    if write.0 & OF_TASKS == 0 {
+        return ManagerInput::WriteEnded { write, result };
+    }
+    let write = WriteId(write.0 & !OF_TASKS);
+    ManagerInput::Task(TaskInput::Written { write, result })
 }

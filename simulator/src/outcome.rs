@@ -79,6 +79,12 @@ pub struct SimRun {
     pub series: Vec<Sample>,
     /// Why instances are unplaced, most frequent first; at most 20.
     pub refusals: Vec<(String, u64)>,
+    /// The resource of which the demand of a trace is counted; empty if the work is not drawn up to one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub demand_of: String,
+    /// How much was given as demand grew, for each ten per cent; of traces that are drawn up to a demand.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub demand_steps: Vec<DemandStep>,
     /// Notes on the figures, such as why a run ended early.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -144,11 +150,40 @@ pub struct Figures {
     pub spare_cells: u64,
     /// The cost of these cells over the run, if the scenario has a price per cell and hour.
     pub saved: Option<f64>,
+    /// What of each resource was asked for, given and left, if the work is a trace that is drawn up to a demand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packing: Option<Packing>,
     /// What managers kept running, if the scenario has managers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Kept>,
     /// Figures that only some scenarios have, by name (`stopped`, `communications`, …).
     pub extra: BTreeMap<String, f64>,
+}
+
+/// Demand and what was given of it: per cent of what all cells have, for each resource of which cells have some and not
+/// without limit, by its name (`memory`, `cpu`, `gpu`, …).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Packing {
+    /// What was asked for.
+    pub asked: BTreeMap<String, f64>,
+    /// What instances have at the end.
+    pub given: BTreeMap<String, f64>,
+    /// What is free at the end and the expected work (the trace's pods) could not use; see `placement`'s
+    /// `fragmentation.rs`.
+    pub fragments: BTreeMap<String, f64>,
+}
+
+/// The moment at which a demand had arrived.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DemandStep {
+    /// The demand, per cent.
+    pub demand: u32,
+    /// Instances that fitted nowhere so far.
+    pub unplaced: u64,
+    /// As [`Packing::given`].
+    pub given: BTreeMap<String, f64>,
+    /// As [`Packing::fragments`].
+    pub fragments: BTreeMap<String, f64>,
 }
 
 /// What managers kept running. An index *runs* while one of its instances runs on a cell that is not cut off.

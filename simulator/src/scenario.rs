@@ -8,12 +8,14 @@ mod fault;
 mod network;
 mod read;
 pub mod recording;
+mod running;
+mod trace;
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use advertiser::Cadence;
 use manager::{AppCommand, AppDefinition};
-use placement::{Cell, Job, Kind, Request, Resources, Span, fields};
+use placement::{Cell, Request, Resources, Span, fields};
 use scenarios::{OfflineAuction, ScenarioError};
 use serde::Deserialize;
 use serde_json::Value;
@@ -22,10 +24,12 @@ pub use self::{
     apps::Command,
     contender::{AUCTIONS_2014, Contender, Decider},
     fault::{Fault, FaultKind, Target},
+    trace::{ReadFile, TraceTable},
 };
 use crate::{
     demand::{self, Demand, DemandAction},
     network::Network,
+    trace::Resample,
     workload::{self, WorkloadTable},
 };
 
@@ -71,6 +75,8 @@ pub struct Scenario {
     workload: Vec<WorkloadTable>,
     /// The work of a trace.
     trace: Vec<Demand>,
+    /// How it is drawn; none: as it is.
+    pub(crate) resample: Option<Resample>,
 }
 
 /// The fields that the simulator reads and `place` ignores.
@@ -103,6 +109,8 @@ struct SimulatorFields {
     #[serde(default)]
     faults: Vec<fault::FaultTable>,
     #[serde(default)]
+    trace: Option<TraceTable>,
+    #[serde(default)]
     workload: Vec<WorkloadTable>,
 }
 
@@ -112,13 +120,32 @@ const SHARED_FIELDS: [&str; 9] = [
 ];
 
 impl Scenario {
-    /// Parses a scenario: TOML, or else JSON.
+    /// Parses a scenario: TOML, or else JSON. One with a trace is refused, as its files cannot be read.
     pub fn read(text: &str, toml: bool) -> Result<Self, ScenarioError> {
-        let value = OfflineAuction::value(text, toml)?;
+        let none = |_: &str| Err(std::io::ErrorKind::Unsupported.into());
+        Self::read_with(text, toml, &none)
+    }
+
+    /// Parses a scenario, with the files of its trace.
+    pub fn read_with(text: &str, toml: bool, files: &ReadFile<'_>) -> Result<Self, ScenarioError> {
+        let mut value = OfflineAuction::value(text, toml)?;
         check_fields(&value)?;
+        if let Some(file) = value
+            .as_object_mut()
+            .filter(|file| file.contains_key("trace"))
+        {
+            file.insert("cells".into(), Value::Array(Vec::new()));
+        }
         let mut base = read_base(value.clone())?;
         let policy = value.get("policy").cloned();
         let mut file: SimulatorFields = read::table(value, "")?;
+        let mut resample = None;
+        let mut work = Vec::new();
+        if let Some(table) = &file.trace {
+            let (trace, how) = table.read(files)?;
+            base.cells = trace.cells;
+            (work, resample) = (trace.demands, how);
+        }
         let contenders = match (&file.policies, policy) {
             (None, policy) => {
                 let policy = policy.unwrap_or_else(|| base.policy.name().into());
@@ -130,9 +157,9 @@ impl Scenario {
             }
             (Some(policies), None) => contender::read_all(policies)?,
         };
-        check_room(&base.cells)?;
-        check_devices(&base)?;
-        fill_running(&mut base);
+        running::check_room(&base.cells)?;
+        running::check_devices(&base)?;
+        running::fill_running(&mut base);
         if base.name.is_empty() {
             base.name = "scenario".into();
         }
@@ -161,24 +188,10 @@ impl Scenario {
             start_takes: file.start_takes,
             restart_lost_after_ms: file.restart_lost_after.map(millis),
             workload: file.workload,
-            trace: Vec::new(),
+            trace: work,
+            resample,
         }
         .check()
-    }
-
-    /// A scenario of a trace's cells and work.
-    pub fn of_trace(
-        name: &str,
-        cells: Vec<placement::Cell>,
-        work: Vec<Demand>,
-    ) -> Result<Self, ScenarioError> {
-        let mut scenario = Self::read(
-            &format!("name = {name:?}\ndescription = \"a trace\"\nauctioneers = 1\ncells = []\n"),
-            true,
-        )?;
-        scenario.base.cells = cells;
-        scenario.trace = work;
-        scenario.check()
     }
 
     fn check(mut self) -> Result<Self, ScenarioError> {
@@ -277,6 +290,11 @@ impl Scenario {
         warnings
     }
 
+    /// The requests of the trace, as its file has them.
+    pub(crate) fn pods(&self) -> impl Iterator<Item = &Arc<Request>> {
+        self.trace.iter().filter_map(Demand::request)
+    }
+
     /// The definitions of the apps that managers are to keep running.
     pub(crate) fn definitions(&self) -> impl Iterator<Item = &AppDefinition> {
         self.commands.iter().filter_map(|told| match &told.command {
@@ -293,7 +311,10 @@ impl Scenario {
 
     /// All demands, sorted by time. The seed determines the workload's draws.
     pub fn demands(&self, seed: u64) -> Result<Vec<Demand>, ScenarioError> {
-        let mut demands = self.trace.clone();
+        let mut demands = match &self.resample {
+            Some(resample) => resample.draw(&self.trace, &self.base.cells, seed),
+            None => self.trace.clone(),
+        };
         for (n, request) in self.base.requests.iter().enumerate() {
             let mut request = (**request).clone();
             if request.id.is_empty() {
@@ -324,7 +345,15 @@ fn check_fields(value: &Value) -> Result<(), ScenarioError> {
     if let Some(field) = file.keys().find(|field| !known.contains(&field.as_str())) {
         return Err(unknown_field(field, &known));
     }
-    if !file.contains_key("cells") && !file.contains_key("groups") {
+    let has_cells = file.contains_key("cells") || file.contains_key("groups");
+    if file.contains_key("trace") && has_cells {
+        return Err(ScenarioError::Field {
+            at: "trace".into(),
+            message: "expected no [[cells]] or [[groups]] beside it: its nodes are the cells"
+                .into(),
+        });
+    }
+    if !file.contains_key("trace") && !has_cells {
         return Err(ScenarioError::Field {
             at: "cells".into(),
             message: "missing; expected [[groups]] or [[cells]]".into(),
@@ -380,100 +409,6 @@ fn read_base(value: Value) -> Result<OfflineAuction, ScenarioError> {
     match base.warnings.first() {
         Some(path) => Err(unknown_field(path, valid_fields(path))),
         None => Ok(base),
-    }
-}
-
-/// The instances on a cell before the first request must fit there.
-fn check_room(cells: &[Cell]) -> Result<(), ScenarioError> {
-    for cell in cells {
-        let (total, free) = (&cell.total, &cell.available);
-        let resources = [
-            ("memory_mb", Some(total.memory_mb), Some(free.memory_mb)),
-            ("disk_mb", total.disk_mb, free.disk_mb),
-            ("containers", total.containers, free.containers),
-            ("cpu_millis", Some(total.cpu_millis), Some(free.cpu_millis)),
-        ];
-        for (name, total, free) in resources {
-            if let (Some(total), Some(free)) = (total, free)
-                && free < 0
-            {
-                return Err(ScenarioError::Field {
-                    at: format!("{}.running", cell.cell),
-                    message: format!(
-                        "{name}: {} are used; expected at most the cell's total of {total}",
-                        total - free
-                    ),
-                });
-            }
-        }
-    }
-    Ok(())
-}
-
-/// And so must the devices of each.
-fn check_devices(base: &OfflineAuction) -> Result<(), ScenarioError> {
-    for cell in &base.cells {
-        let mut left = cell.total.clone();
-        for job in base.running.get(&cell.cell).into_iter().flatten() {
-            let given = left.choose_devices(&job.request);
-            let has = |name: &String| given.as_ref().is_some_and(|given| given.contains_key(name));
-            if let Some(name) = job.request.devices.keys().find(|name| !has(name)) {
-                return Err(ScenarioError::Field {
-                    at: format!("{}.running", cell.cell),
-                    message: format!("{name}: too few devices of the cell have enough free"),
-                });
-            }
-            left.debit(&job.request, given.as_deref());
-        }
-    }
-    Ok(())
-}
-
-/// If a file has only the apps of a cell and what is available, each of their instances gets the
-/// same share of what is used; without apps one instance has all of it.
-fn fill_running(base: &mut OfflineAuction) {
-    for cell in &base.cells {
-        let used_mb = cell.total.memory_mb - cell.available.memory_mb;
-        let listed = cell
-            .counts
-            .apps
-            .iter()
-            .map(|(app, count)| (app.clone(), *count, Kind::Lrp));
-        let tasks = (cell.counts.tasks > 0).then(|| {
-            (
-                format!("tasks-of-{}", cell.cell),
-                cell.counts.tasks,
-                Kind::Task,
-            )
-        });
-        let mut apps: Vec<(String, u32, Kind)> = listed.chain(tasks).collect();
-        if base.running.contains_key(&cell.cell) || (apps.is_empty() && used_mb <= 0) {
-            continue;
-        }
-        if apps.is_empty() {
-            apps.push((format!("used-of-{}", cell.cell), 1, Kind::Lrp));
-        }
-        let count: i64 = apps.iter().map(|(_, count, _)| i64::from(*count)).sum();
-        let used = |total: Option<i64>, left: Option<i64>| {
-            total.zip(left).map_or(0, |(t, l)| (t - l).max(0))
-        };
-        let disk_mb = used(cell.total.disk_mb, cell.available.disk_mb);
-        let cpu = (cell.total.cpu_millis - cell.available.cpu_millis).max(0);
-        let mut jobs = Vec::new();
-        for (app, instances, kind) in apps {
-            for index in 0..instances {
-                // the first instance gets the remainder
-                let share = |all: i64| all / count + if jobs.is_empty() { all % count } else { 0 };
-                let mut request = Request::new(app.as_str(), share(used_mb.max(0)), share(disk_mb));
-                request.cpu_millis = share(cpu);
-                request.kind = kind;
-                jobs.push(Job {
-                    request: Arc::new(request),
-                    index,
-                });
-            }
-        }
-        base.running.insert(cell.cell.clone(), jobs);
     }
 }
 

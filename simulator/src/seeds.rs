@@ -93,6 +93,10 @@ impl Seeds {
                 policy.clone_from(&run.policy);
                 let figures = serde_json::to_value(&run.figures).unwrap_or_default();
                 flatten("", &figures, &mut values);
+                for step in &run.demand_steps {
+                    let figures = serde_json::to_value(step).unwrap_or_default();
+                    flatten(&format!("demand_{:03}", step.demand), &figures, &mut values);
+                }
             }
             let figures = values
                 .into_iter()

@@ -8,6 +8,7 @@
 //! own scheduler (`pod_phase`, `scheduled_time`, `qos`) are not read.
 
 mod columns;
+mod resample;
 mod table;
 
 use std::{collections::BTreeSet, io::Read, sync::Arc};
@@ -15,6 +16,8 @@ use std::{collections::BTreeSet, io::Read, sync::Arc};
 use placement::{Cell, DeviceNeed, DeviceSet, Kind, MAX_AMOUNT, MAX_DEVICES, Request, Resources};
 
 pub use columns::Columns;
+pub use resample::Resample;
+pub(crate) use resample::{capacity, wanted};
 use table::{Row, Table};
 
 use crate::demand::{Demand, DemandAction};
@@ -98,12 +101,14 @@ pub enum TraceError {
     },
 }
 
-/// Reads nodes and pods. `kind` determines whether pods become apps or tasks.
+/// Reads nodes and pods. `kind` determines whether pods become apps or tasks. Pods that are `timed` need their times;
+/// else they come at 0 in the order of the file, and stay.
 pub fn read<N: Read, P: Read>(
     nodes: Source<'_, N>,
     pods: Source<'_, P>,
     columns: &Columns,
     kind: Kind,
+    timed: bool,
 ) -> Result<Trace, TraceError> {
     let mut cells = Vec::new();
     let mut names = BTreeSet::new();
@@ -114,13 +119,7 @@ pub fn read<N: Read, P: Read>(
         cell.index = u32::try_from(cells.len()).unwrap_or(u32::MAX);
         cells.push(cell);
     }
-    let mut work = Vec::new();
-    names.clear();
-    let mut table = Table::open(pods, &columns.pods, MAX_PODS)?;
-    while let Some(row) = table.next()? {
-        unique(&row, "name", &mut names)?;
-        work.push(pod(&row, kind)?);
-    }
+    let mut work = read_pods(pods, columns, kind, timed)?;
     work.sort_by_key(|pod| pod.created_ms);
     let first_ms = work.first().map_or(0, |pod| pod.created_ms);
     let demand = |pod: Pod| Demand {
@@ -134,6 +133,33 @@ pub fn read<N: Read, P: Read>(
         cells,
         demands: work.into_iter().map(demand).collect(),
     })
+}
+
+/// The requests of the pods, in the order of the file; their times are not read.
+pub fn requests<P: Read>(
+    pods: Source<'_, P>,
+    columns: &Columns,
+    kind: Kind,
+) -> Result<Vec<Request>, TraceError> {
+    let pods = read_pods(pods, columns, kind, false)?;
+    Ok(pods.into_iter().map(|pod| pod.request).collect())
+}
+
+fn read_pods<P: Read>(
+    pods: Source<'_, P>,
+    columns: &Columns,
+    kind: Kind,
+    timed: bool,
+) -> Result<Vec<Pod>, TraceError> {
+    let mut names = BTreeSet::new();
+    let mut work = Vec::new();
+    let wanted = columns.of_pods(timed);
+    let mut table = Table::open(pods, &wanted, MAX_PODS)?;
+    while let Some(row) = table.next()? {
+        unique(&row, "name", &mut names)?;
+        work.push(pod(&row, kind, timed)?);
+    }
+    Ok(work)
 }
 
 fn unique(
@@ -191,7 +217,7 @@ struct Pod {
     request: Request,
 }
 
-fn pod(row: &Row<'_>, kind: Kind) -> Result<Pod, TraceError> {
+fn pod(row: &Row<'_>, kind: Kind, timed: bool) -> Result<Pod, TraceError> {
     let name = row.name("name")?;
     let amount = |field| row.number(field, MAX_AMOUNT).map(Option::unwrap_or_default);
     let mut request = Request::new(&name, amount("memory_mib")?, amount("disk_mib")?);
@@ -205,6 +231,13 @@ fn pod(row: &Row<'_>, kind: Kind) -> Result<Pod, TraceError> {
         let mut need = DeviceNeed::new(count, Some(share));
         need.models = models;
         request.devices.insert(GPU.into(), need);
+    }
+    if !timed {
+        return Ok(Pod {
+            created_ms: 0,
+            lifetime_ms: None,
+            request,
+        });
     }
     let created = row.seconds("creation_time")?;
     let Some(created_s) = created else {

@@ -407,7 +407,14 @@ fn a_scenario_that_asks_for_nothing_ends_at_once() {
     assert_eq!((f.asked, f.placed), (0, 0));
     assert!(f.virtual_ms <= 61_000, "{}", f.virtual_ms);
     let cells = Scenario::read(CELLS, true).unwrap().base.cells;
-    let empty = Scenario::of_trace("trace", cells, Vec::new()).unwrap();
+    let node = |cell: &placement::Cell| format!("{},1000,{}\n", cell.cell, cell.total.memory_mb);
+    let nodes: String = cells.iter().map(node).collect();
+    let files = |name: &str| match name {
+        "nodes" => Ok(format!("sn,cpu_milli,memory_mib\n{nodes}").into_bytes()),
+        _ => Ok(b"name,cpu_milli,memory_mib,creation_time,deletion_time\n".to_vec()),
+    };
+    let text = "trace = { nodes = \"nodes\", pods = \"pods\" }";
+    let empty = Scenario::read_with(text, true, &files).unwrap();
     assert!(play(&empty, 1, false).figures.virtual_ms <= 61_000);
 }
 

@@ -1,35 +1,17 @@
 //! What cells report of their instances, for tests of what is read from it.
 
-use placement::{DeviceShares, Kind};
 use shared::{
     Incarnation, InstanceId, VERSION,
-    wire::{Instance, InstanceState, InstancesAnswer},
+    wire::{Instance, InstanceState, InstancesAnswer, RunningIds},
 };
 
 /// An LRP of 16 MiB that has been running for 1 ms, and of which nothing else is said.
 pub fn instance(id: InstanceId, app: &str, index: u32) -> Instance {
     Instance {
-        instance: id,
-        app: app.to_owned(),
-        index,
-        kind: Kind::Lrp,
-        request: None,
-        owner: None,
-        version: None,
-        state: InstanceState::Running,
         age_ms: 1,
         memory_mb: 16,
         disk_mb: 16,
-        devices: DeviceShares::new(),
-        address: None,
-        port: None,
-        pid: None,
-        ready: None,
-        restarts: 0,
-        ended: None,
-        exit_code: None,
-        signal: None,
-        claim: None,
+        ..Instance::new(id, app, index, InstanceState::Running)
     }
 }
 
@@ -44,6 +26,7 @@ pub fn list(cell: &str, instances: Vec<Instance>) -> InstancesAnswer {
         part: 1,
         parts: 1,
         instances,
+        ids: RunningIds::default(),
         more: false,
     }
 }

@@ -45,7 +45,7 @@ enum Command {
     Status(commands::status::StatusArgs),
     /// Keep apps running: put them, and list, scale, update or stop them
     App(Box<commands::app::AppArgs>),
-    /// Run tasks that are stored first, each at most once, and show their results
+    /// Store tasks, run each at most once, and show their results
     Task(Box<commands::task::TaskArgs>),
     /// Wait until all instances of an app run, or its tasks have exited
     Wait(commands::wait::WaitArgs),
@@ -72,7 +72,7 @@ enum Command {
     /// List, print and check policies; needs no cluster
     #[command(subcommand)]
     Policy(commands::policy::PolicyCommand),
-    /// Look at an estate of DEAs, by what they publish
+    /// Look at Cloud Foundry's DEAs, by what they publish
     Legacy(Box<commands::legacy::LegacyArgs>),
     /// Check whether a cluster is there; for containers and scripts
     Health(commands::health::HealthArgs),
@@ -102,7 +102,7 @@ enum Command {
     Auctioneer(commands::roles::AuctioneerArgs),
     /// Run a manager, which keeps apps running, until stopped
     Manager(Box<commands::manager_role::ManagerArgs>),
-    /// Run what stands between an estate of DEAs and a cluster, until stopped
+    /// Make cells of Cloud Foundry's DEAs, or DEAs of cells, until stopped
     Advertiser(Box<commands::advertiser_role::AdvertiserArgs>),
     /// Measure vendue on this machine, compared with plain NATS
     #[command(subcommand)]

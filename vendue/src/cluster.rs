@@ -29,6 +29,8 @@ pub(crate) enum Peer<'a> {
     Auctioneer,
     /// Any manager.
     Manager,
+    /// Any manager, about tasks and other stored requests.
+    ManagerOfTasks,
     /// The cell of this name.
     Cell(&'a str),
 }
@@ -37,7 +39,7 @@ impl std::fmt::Display for Peer<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Auctioneer => f.write_str("the auctioneer"),
-            Self::Manager => f.write_str("the manager"),
+            Self::Manager | Self::ManagerOfTasks => f.write_str("the manager"),
             Self::Cell(cell) => write!(f, "cell {cell}"),
         }
     }
@@ -123,6 +125,18 @@ impl Cluster {
         question: Bytes,
         patience: Duration,
     ) -> anyhow::Result<Bytes> {
+        let asked = self.ask_quietly(who, subject, question, patience);
+        with_progress(&format!("waiting for {who}"), asked).await
+    }
+
+    /// The same, and says nothing while it waits: for many questions at once.
+    pub(crate) async fn ask_quietly(
+        &self,
+        who: Peer<'_>,
+        subject: String,
+        question: Bytes,
+        patience: Duration,
+    ) -> anyhow::Result<Bytes> {
         let most = self.bus.client.server_info().max_payload;
         if most > 0 && question.len() > most {
             let size = question.len();
@@ -134,8 +148,7 @@ impl Cluster {
             .payload(question)
             .timeout(Some(patience))
             .inbox(new_inbox(&self.bus.client));
-        let sent = self.bus.client.send_request(subject.clone(), request);
-        let answer = with_progress(&format!("waiting for {who}"), sent).await;
+        let answer = self.bus.client.send_request(subject.clone(), request).await;
         let answer = answer.map_err(|e| unanswered(&who, &subject, patience, &e))?;
         match serde_json::from_slice::<ErrorBody>(&answer.payload) {
             Ok(body) => Err(refused(body.error)),
@@ -223,13 +236,21 @@ fn unanswered(
                  `vendue up` starts a whole cluster; `vendue health --role rep` says whether cells are there"
             ),
         ),
-        (RequestErrorKind::NoResponders, Peer::Manager) => Failure::because(
-            failure_code::UNREACHABLE,
-            format_args!(
-                "no manager answers ({subject}): none is running, or --prefix is another\n\
-                 `vendue manager` runs one; `vendue up` starts a whole cluster with one"
-            ),
-        ),
+        (RequestErrorKind::NoResponders, Peer::Manager | Peer::ManagerOfTasks) => {
+            let needs = match who {
+                Peer::ManagerOfTasks => {
+                    "\nstoring a request needs a manager, and a manager needs a NATS server with JetStream"
+                }
+                _ => "",
+            };
+            Failure::because(
+                failure_code::UNREACHABLE,
+                format_args!(
+                    "no manager answers ({subject}): none is running, or --prefix is another\n\
+                     `vendue manager` runs one; `vendue up` starts a whole cluster with one{needs}"
+                ),
+            )
+        }
         (RequestErrorKind::TimedOut, Peer::Manager) => Failure::because(
             failure_code::NO_ANSWER,
             format_args!(
@@ -237,13 +258,21 @@ fn unanswered(
                  `vendue app list` shows what is wanted"
             ),
         ),
+        (RequestErrorKind::TimedOut, Peer::ManagerOfTasks) => Failure::because(
+            failure_code::NO_ANSWER,
+            format_args!(
+                "no answer from the manager within {patience} ({subject}); it may have been done: \
+                 `vendue task show TASK` tells"
+            ),
+        ),
         (RequestErrorKind::TimedOut, who) => Failure::because(
             failure_code::NO_ANSWER,
             format_args!("no answer from {who} within {patience} ({subject})"),
         ),
         (RequestErrorKind::MaxPayloadExceeded, _) => Usage::because(error),
+        // the connection was closed: the question may have been sent
         (_, who) => Failure::because(
-            failure_code::UNREACHABLE,
+            failure_code::NO_ANSWER,
             format_args!("asking {who} ({subject}): {error}"),
         ),
     }

@@ -134,6 +134,27 @@ pub(crate) fn number(n: f64) -> String {
     text.to_owned()
 }
 
+/// A line of what somebody else wrote, which may not command the reader's terminal: control characters are shown as
+/// `�` (colours and tabs pass).
+pub(crate) fn printable(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let colour = rest.strip_prefix("\x1b[").and_then(|after| {
+            let end = after.find(|c: char| !c.is_ascii_digit() && c != ';')?;
+            after[end..].starts_with('m').then_some(end + 3)
+        });
+        let take = colour.unwrap_or(c.len_utf8());
+        if colour.is_none() && c.is_control() && c != '\t' {
+            clean.push('\u{fffd}');
+        } else {
+            clean.push_str(&rest[..take]);
+        }
+        rest = &rest[take..];
+    }
+    clean
+}
+
 /// Waits, and says on standard error what for: after two seconds, then every ten.
 pub(crate) async fn with_progress<T>(what: &str, work: impl Future<Output = T>) -> T {
     let mut work = std::pin::pin!(work);
@@ -177,5 +198,19 @@ mod tests {
         assert_eq!(ages, ["0ms", "999ms", "1s", "119s", "2m", "2h", "2d"]);
         let numbers = [0.0, 1.5, 4096.0, 0.713_33].map(number);
         assert_eq!(numbers, ["0", "1.5", "4096", "0.7133"]);
+    }
+
+    #[test]
+    fn output_keeps_colours_and_loses_commands_to_the_terminal() {
+        let cases = [
+            ("plain é\t1", "plain é\t1"),
+            ("\x1b[1;31mred\x1b[0m", "\x1b[1;31mred\x1b[0m"),
+            ("\x1b]0;title\x07", "\u{fffd}]0;title\u{fffd}"),
+            ("\x1b[2Jcleared", "\u{fffd}[2Jcleared"),
+            ("cut \x1b[3", "cut \u{fffd}[3"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(printable(text), expected, "{text:?}");
+        }
     }
 }

@@ -17,6 +17,7 @@ mod instances;
 mod number;
 mod others;
 mod senders;
+mod simulated;
 mod staging;
 mod start;
 pub mod subjects;
@@ -44,5 +45,6 @@ pub use instances::{
 pub use number::{DeaNumber, Hidden};
 pub use others::{DeaMissing, DeaRoute, DeaSurplus};
 pub use senders::{MAX_SENDERS, OddSender, OddSenders};
+pub use simulated::{DeaMessage, SimulatedDeas};
 pub use staging::{DeaStaged, DeaStagingBegun, DeaStagingStart, DeaStagingStop};
 pub use start::{DeaLimits, DeaStart};

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use bytes::Bytes;
 use placement::{Cell, Invalid, Span};
 use shared::{
     Incarnation, InstanceId,
@@ -38,15 +39,19 @@ const MAX_RECENT: usize = 64;
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum CellsOutput {
+pub enum CellsOutput {
     /// Publish to the DEAs.
     ToDeas {
+        /// The subject.
         subject: String,
+        /// The body.
         body: Hidden<Vec<u8>>,
     },
     /// Ask all DEAs; every reply is a [`BridgeInput::Found`].
     AskDeas {
+        /// The subject.
         subject: &'static str,
+        /// The body.
         body: Vec<u8>,
     },
     /// Advertise a cell.
@@ -54,10 +59,24 @@ pub(crate) enum CellsOutput {
     /// Publish a heartbeat of a cell.
     Heartbeat(Box<InstancesAnswer>),
     /// Publish what a cell has to tell.
-    Event { cell: String, event: Box<Event> },
+    Event {
+        /// The cell.
+        cell: String,
+        /// The event, without its sender.
+        event: Box<Event>,
+    },
+    /// Answer for a cell what was asked just now.
+    Reply {
+        /// The cell.
+        cell: String,
+        /// The answer.
+        body: Bytes,
+    },
     /// Answer a start.
     Answer {
+        /// The number that came with the start.
         ticket: u64,
+        /// The answer.
         answer: Box<Acceptance>,
     },
 }
@@ -112,7 +131,7 @@ pub(crate) struct CellsCounters {
 
 /// The DEAs as cells.
 #[derive(Debug)]
-pub(crate) struct DeaCells {
+pub struct DeaCells {
     pub(super) bridge: Bridge,
     pub(super) cells: BTreeMap<String, DeaCell>,
     pub(super) waiting: BTreeMap<u64, Waiting>,
@@ -122,11 +141,13 @@ pub(crate) struct DeaCells {
     pub(super) stopped: BTreeMap<InstanceId, u64>,
     pub(crate) counters: CellsCounters,
     pub(super) leaving: bool,
+    /// Nothing is due at a cell before this.
+    pub(super) due_ms: u64,
 }
 
 impl DeaCells {
     /// Cells of which nothing was heard. `now_ms` is wall time, and never goes back from then on.
-    pub(crate) fn new(options: BridgeOptions, now_ms: u64) -> Result<Self, Invalid> {
+    pub fn new(options: BridgeOptions, now_ms: u64) -> Result<Self, Invalid> {
         Ok(Self {
             bridge: Bridge::new(options, now_ms)?,
             cells: BTreeMap::new(),
@@ -135,39 +156,32 @@ impl DeaCells {
             stopped: BTreeMap::new(),
             counters: CellsCounters::default(),
             leaving: false,
+            due_ms: u64::MAX,
         })
     }
 
     /// What is known of the DEAs.
-    pub(crate) fn bridge(&self) -> &Bridge {
+    pub fn bridge(&self) -> &Bridge {
         &self.bridge
     }
 
     /// The cells that there are.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
+    pub fn names(&self) -> impl Iterator<Item = &String> {
         self.cells.keys()
     }
 
     /// How many instances of the cluster's run or are on their way.
-    pub(crate) fn instances_held(&self) -> usize {
+    pub fn instances_held(&self) -> usize {
         self.cells.values().map(|cell| cell.held.len()).sum()
     }
 
     /// When [`DeaCells::tick`] is due next.
-    pub(crate) fn next_ms(&self) -> u64 {
-        let of_cell = |cell: &DeaCell| {
-            let drain_ms = match cell.service {
-                CellService::Draining(at_ms) if !cell.held.is_empty() => at_ms,
-                _ => u64::MAX,
-            };
-            cell.due_ms.min(cell.heartbeat_ms).min(drain_ms)
-        };
-        let first = self.cells.values().map(of_cell).min();
-        first.unwrap_or(u64::MAX).min(self.bridge.next_ms())
+    pub fn next_ms(&self) -> u64 {
+        self.due_ms.min(self.bridge.next_ms())
     }
 
     /// Passes on what DEAs say, and that time has passed.
-    pub(crate) fn hear(&mut self, now_ms: u64, input: BridgeInput<'_>) -> Vec<CellsOutput> {
+    pub fn hear(&mut self, now_ms: u64, input: BridgeInput<'_>) -> Vec<CellsOutput> {
         let told = self.bridge.handle(now_ms, input);
         let mut out = Vec::new();
         self.carry_out(now_ms, told, &mut out);
@@ -175,16 +189,22 @@ impl DeaCells {
     }
 
     /// Does what is due.
-    pub(crate) fn tick(&mut self, now_ms: u64) -> Vec<CellsOutput> {
+    pub fn tick(&mut self, now_ms: u64) -> Vec<CellsOutput> {
         let mut out = if self.bridge.next_ms() <= now_ms {
             self.hear(now_ms, BridgeInput::Tick)
         } else {
             Vec::new()
         };
-        self.stopped.retain(|_, until_ms| *until_ms > now_ms);
-        let names: Vec<String> = self.cells.keys().cloned().collect();
-        for name in names {
-            self.tick_cell(now_ms, &name, &mut out);
+        if self.due_ms <= now_ms {
+            self.stopped.retain(|_, until_ms| *until_ms > now_ms);
+            let due = self.cells.iter();
+            let due = due.filter(|(_, cell)| cell.next_ms() <= now_ms);
+            let due: Vec<String> = due.map(|(name, _)| name.clone()).collect();
+            for name in due {
+                self.tick_cell(now_ms, &name, &mut out);
+            }
+            let next_ms = self.cells.values().map(DeaCell::next_ms).min();
+            self.due_ms = next_ms.unwrap_or(u64::MAX);
         }
         out
     }
@@ -217,14 +237,14 @@ impl DeaCells {
     }
 
     /// All cells advertise now: somebody asked for it, or the connection is back.
-    pub(crate) fn advertise_all(&mut self, now_ms: u64) -> Vec<CellsOutput> {
+    pub fn advertise_all(&mut self, now_ms: u64) -> Vec<CellsOutput> {
         let names: Vec<String> = self.cells.keys().cloned().collect();
         let advertised = names.iter().map(|name| self.advertise(now_ms, name));
         advertised.flatten().collect()
     }
 
     /// The bridge ends: its cells take no more work, and what runs there stays known until the next one is there.
-    pub(crate) fn leave(&mut self, now_ms: u64) -> Vec<CellsOutput> {
+    pub fn leave(&mut self, now_ms: u64) -> Vec<CellsOutput> {
         self.leaving = true;
         for cell in self.cells.values_mut() {
             cell.seq += 1;
@@ -268,6 +288,9 @@ impl DeaCells {
         let dea = self.bridge.dea_of(name).unwrap_or_default();
         let text = format!("{name}/{dea}");
         let incarnation = Incarnation::from(Uuid::new_v5(&NAMESPACE, text.as_bytes()));
+        if !self.cells.contains_key(name) {
+            self.due_ms = now_ms;
+        }
         let cell = self.cells.entry(name.to_owned());
         cell.or_insert_with(|| DeaCell {
             incarnation,
@@ -307,6 +330,7 @@ impl DeaCells {
             cell.seq += 1;
             cell.is_advertised = false;
             cell.due_ms = cell.due_ms.min(now_ms + CHANGED_MS);
+            self.due_ms = self.due_ms.min(cell.next_ms());
         }
     }
 
@@ -314,11 +338,12 @@ impl DeaCells {
         let shown = self.shown(now_ms, name);
         let cell = self.cells.get_mut(name)?;
         cell.due_ms = now_ms + INTERVAL_MS;
+        self.due_ms = self.due_ms.min(cell.due_ms);
         // nothing is said of a DEA before it has said something
-        shown.as_ref()?;
+        let shown = shown?;
         cell.seq += 1;
         cell.is_advertised = true;
-        let advert = self.state(now_ms, name, None)?;
+        let advert = self.report(now_ms, None, shown)?;
         Some(CellsOutput::Advertise(Box::new(advert)))
     }
 }
@@ -327,6 +352,15 @@ impl DeaCells {
 const NAMESPACE: Uuid = Uuid::from_u128(0x1d7a_52c4_90be_4f63_8c1e_5b20_77da_e9f4);
 
 impl DeaCell {
+    /// When something is due.
+    pub(super) fn next_ms(&self) -> u64 {
+        let drain_ms = match self.service {
+            CellService::Draining(at_ms) if !self.held.is_empty() => at_ms,
+            _ => u64::MAX,
+        };
+        self.due_ms.min(self.heartbeat_ms).min(drain_ms)
+    }
+
     pub(super) fn accepted(&mut self, instance: InstanceId) {
         self.recent.retain(|known| *known != instance);
         self.recent.push_back(instance);

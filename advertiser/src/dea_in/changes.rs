@@ -1,7 +1,7 @@
 //! What happens to the instances of a bridge's cells: they are answered for, run, end, and are stopped.
 
 use shared::{
-    InstanceId,
+    InstanceId, WaveId,
     wire::{Acceptance, Event, InstanceState, Refusal, Stop, StopAnswer, Stopped, kind},
 };
 use uuid::Uuid;
@@ -72,7 +72,13 @@ impl DeaCells {
         held.enter(now_ms, InstanceState::Stopping);
         let id = held.id.clone();
         self.touch(now_ms, name);
-        let told = self.bridge.handle(now_ms, BridgeInput::Stop { id: &id });
+        let told = self.bridge.handle(
+            now_ms,
+            BridgeInput::Stop {
+                cell: name,
+                id: &id,
+            },
+        );
         self.carry_out(now_ms, told, out);
     }
 
@@ -87,6 +93,7 @@ impl DeaCells {
             return Vec::new();
         };
         let before = std::mem::replace(&mut cell.service, service);
+        self.due_ms = self.due_ms.min(cell.next_ms());
         let kind = match service {
             CellService::Open => kind::CELL_UNCORDONED,
             CellService::Cordoned => kind::CELL_CORDONED,
@@ -110,6 +117,16 @@ impl DeaCells {
     /// How many instances a cell holds.
     pub(crate) fn count(&self, name: &str) -> usize {
         self.cells.get(name).map_or(0, |cell| cell.held.len())
+    }
+
+    /// How many of them a manager keeps running.
+    pub(crate) fn managed(&self, name: &str) -> usize {
+        let held = self.cells.get(name).into_iter();
+        let held = held.flat_map(|cell| cell.held.values());
+        let requests = held.filter_map(|held| held.shown.request.as_ref());
+        requests
+            .filter(|request| WaveId::parse(request.as_str()).is_some())
+            .count()
     }
 
     /// What became of an instance that was sent.

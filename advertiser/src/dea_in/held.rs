@@ -1,6 +1,6 @@
 //! The cluster's instances on a DEA, as the cluster is told of them.
 
-use placement::{DeviceShares, Kind};
+use placement::Kind;
 use shared::{
     AuctionId, InstanceId, RequestId,
     wire::{Event, EventInstance, Instance, InstanceState, Work, instance_id},
@@ -75,29 +75,7 @@ impl Held {
     ) -> Self {
         Self {
             id: id.to_owned(),
-            shown: Instance {
-                instance,
-                app: app.to_owned(),
-                index,
-                kind: Kind::Lrp,
-                request: None,
-                owner: None,
-                version: None,
-                state: InstanceState::Starting,
-                age_ms: 0,
-                memory_mb: 0,
-                disk_mb: 0,
-                devices: DeviceShares::new(),
-                address: None,
-                port: None,
-                pid: None,
-                ready: None,
-                restarts: 0,
-                ended: None,
-                exit_code: None,
-                signal: None,
-                claim: None,
-            },
+            shown: Instance::new(instance, app, index, InstanceState::Starting),
             since_ms: now_ms,
             running_ms: None,
             traceparent: None,

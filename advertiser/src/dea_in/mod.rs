@@ -3,6 +3,7 @@
 //! [`run`] moves the messages between two connections, that to the estate and that to the cluster; `DeaCells` decides.
 
 mod answers;
+mod asked;
 mod cells;
 mod changes;
 mod held;
@@ -19,10 +20,16 @@ use shared::{
     shutdown::CancellationToken,
 };
 
+pub use self::{
+    asked::{OF_CELL, Question, Topic},
+    cells::{CellsOutput, DeaCells},
+};
 use crate::dea::{BridgeOptions, EstateOptions, MAX_SLOTS};
 
 /// The longest time that an advertisement of a DEA may count, s.
 const MAX_EXPIRY_S: u64 = 3_600;
+/// The longest that a bridge settles, ms.
+const MAX_SETTLE_MS: u64 = 3_600_000;
 
 /// How a bridge of DEAs to a cluster is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +46,7 @@ pub struct DeaInConfig {
 }
 
 impl DeaInConfig {
-    /// Rejects a bad name, no slots or too many, and an expiry that is none.
+    /// Rejects a bad name, no slots or too many, and times that are none or too long.
     pub fn check(&self) -> Result<(), Invalid> {
         check_name("name", &self.name)?;
         if !(1..=MAX_SLOTS).contains(&self.slots) {
@@ -54,6 +61,10 @@ impl DeaInConfig {
                 expected,
             ));
         }
+        if self.settle_ms > MAX_SETTLE_MS {
+            let given = format!("{}ms", self.settle_ms);
+            return Err(Invalid::new("settle", given, "at most 1h"));
+        }
         Ok(())
     }
 
@@ -62,9 +73,17 @@ impl DeaInConfig {
         (0..self.slots).map(|slot| format!("{}-{slot}", self.name))
     }
 
-    fn options(&self) -> BridgeOptions {
+    /// What tells the droplets of this bridge, in the cluster of this prefix, from those of others: 8 hexadecimal digits.
+    pub fn mark(&self, prefix: &str) -> String {
+        let text = format!("{prefix}/{}", self.name);
+        let digest = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, text.as_bytes());
+        digest.simple().to_string()[..8].to_owned()
+    }
+
+    fn options(&self, prefix: &str) -> BridgeOptions {
         BridgeOptions {
             name: self.name.clone(),
+            mark: self.mark(prefix),
             slots: self.slots,
             estate: EstateOptions {
                 expiry_s: self.expiry_s,
@@ -81,7 +100,7 @@ pub enum DeaInError {
     #[error("invalid configuration")]
     Config(#[from] Invalid),
     /// Another bridge of its name, or a cell, answers.
-    #[error("a cell named {0:?} answers already; another bridge of the same name is running")]
+    #[error("cell {0:?} answers already: another bridge of the same name is running")]
     NameTaken(String),
     /// A server's permissions do not allow what a bridge must do.
     #[error("{0}; the credentials must be those of this bridge")]

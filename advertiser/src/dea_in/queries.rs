@@ -4,7 +4,7 @@ use placement::{Cell, Span};
 use shared::{
     AuctionId,
     clock::CellTime,
-    wire::{Advert, Bid, Instance, Instances, InstancesAnswer},
+    wire::{Advert, Bid, Instance, InstanceState, Instances, InstancesAnswer, RunningIds},
 };
 
 use super::cells::{CellService, CellsOutput, DeaCells, ENDED_MS, HEARTBEAT_MS, TTL_MS};
@@ -41,9 +41,19 @@ impl DeaCells {
         name: &str,
         auction: Option<AuctionId>,
     ) -> Option<Advert> {
-        let cell = self.cells.get(name)?;
         let shown = self.shown(now_ms, name)?;
-        let dea = self.bridge.estate().dea(self.bridge.dea_of(name)?)?;
+        self.report(now_ms, auction, shown)
+    }
+
+    /// The same, of a cell that is shown so.
+    pub(super) fn report(
+        &self,
+        now_ms: u64,
+        auction: Option<AuctionId>,
+        shown: Cell,
+    ) -> Option<Advert> {
+        let cell = self.cells.get(&shown.cell)?;
+        let dea = self.bridge.estate().dea(self.bridge.dea_of(&shown.cell)?)?;
         let ttl_ms = if dea.is_live(now_ms) && !self.leaving {
             dea.expires_in_ms(now_ms)
         } else {
@@ -100,6 +110,7 @@ impl DeaCells {
             part: 1,
             parts: 1,
             instances,
+            ids: RunningIds::default(),
             more: false,
         })
     }
@@ -119,6 +130,12 @@ impl DeaCells {
                 && (filter.id_prefixes.is_empty() || filter.id_prefixes.match_id(id))
         };
         let held = cell.held.values().filter(|held| wanted(&held.shown));
+        if filter.ids_only {
+            let running = held.filter(|held| held.shown.state != InstanceState::Stopping);
+            let ids = running.map(|held| &held.shown.instance).collect();
+            let list = self.list(now_ms, name, Vec::new())?;
+            return Some(InstancesAnswer { ids, ..list });
+        }
         let held = held.map(|held| held.describe(now_ms));
         let ended = cell
             .ended

@@ -1,15 +1,14 @@
 //! The shell of a bridge: subscriptions, timers, answers.
 
-use std::{collections::HashMap, pin::pin, sync::atomic::Ordering, time::Duration};
+use std::{collections::HashMap, pin::pin, sync::atomic::Ordering};
 
-use async_nats::Subscriber;
-use bytes::Bytes;
-use futures_util::{StreamExt, stream::SelectAll};
+use async_nats::{Message, Subscriber};
+use futures_util::{FutureExt, StreamExt, stream::SelectAll};
 use serde_json::json;
 use shared::{
     Subjects,
     clock::{Clock, wall_ms},
-    nats::{Bus, BusError, PermissionViolation, in_time, is_no_responders, new_inbox},
+    nats::{Bus, BusError, PermissionViolation, new_inbox},
     permissions::{Permissions, Role},
     shutdown::CancellationToken,
     telemetry::Seldom,
@@ -19,48 +18,21 @@ use tokio::time::{sleep_until, timeout};
 
 use super::{
     DeaInConfig, DeaInError,
+    asked::OF_CELL,
     cells::{CellsOutput, DeaCells},
 };
 use crate::{
     dea::{BridgeInput, Estate, subjects as deas},
     outbox::{self, Outbox},
-    shown::Shown,
+    shown::{Shown, is_answered},
 };
 
-/// How long another bridge of the same name has to answer.
-const NAME_WAIT: Duration = Duration::from_millis(500);
 /// The part of max_payload that an answer leaves for its subject and headers.
 const MARGIN: usize = 4_096;
+/// The most messages of DEAs that are handled before a reply.
+const MAX_BEFORE: usize = 1_000;
 /// How often what the bridge counts is shown anew.
 const SHOW_MS: u64 = 1_000;
-
-/// What a message of the cluster is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Topic {
-    Discover,
-    Bid,
-    Instances,
-    StopAll,
-    Start,
-    Stop,
-    State,
-    Drain,
-    Cordon,
-    Uncordon,
-    Unknown,
-}
-
-/// What one cell is asked.
-pub(super) const OF_CELL: [(&str, Topic); 8] = [
-    ("start", Topic::Start),
-    ("stop", Topic::Stop),
-    ("state", Topic::State),
-    ("drain", Topic::Drain),
-    ("cordon", Topic::Cordon),
-    ("uncordon", Topic::Uncordon),
-    ("set", Topic::Unknown),
-    ("logs", Topic::Unknown),
-];
 
 pub(super) struct Shell {
     pub(super) name: String,
@@ -92,13 +64,13 @@ pub(super) async fn run(
     subjects: Subjects,
     ending: CancellationToken,
 ) -> Result<(), DeaInError> {
-    for bus in [&estate, &cluster] {
-        tokio::select! {
-            () = outbox::connected(bus) => {}
-            () = ending.cancelled() => return Ok(()),
-        }
+    if !are_connected([&estate, &cluster], &ending).await {
+        return Ok(());
     }
-    ask_for_the_name(config, &cluster, &subjects).await?;
+    let first = format!("{}-0", config.name);
+    if is_answered(&cluster.client, subjects.cell(&first, "state")).await? {
+        return Err(DeaInError::NameTaken(first));
+    }
     let (heard, inbox, replies) = listen_to_deas(&estate).await?;
     let asked = listen_to_cluster(config, &cluster, &subjects).await?;
     let shown = Shown::default();
@@ -110,7 +82,7 @@ pub(super) async fn run(
     let wall_ms = u64::try_from(wall_ms()).unwrap_or_default();
     let mut shell = Shell {
         name: config.name.clone(),
-        cells: DeaCells::new(config.options(), wall_ms)?,
+        cells: DeaCells::new(config.options(subjects.prefix()), wall_ms)?,
         clock: Clock::start(),
         wall_ms,
         to_deas: Outbox::new(estate.client.clone()),
@@ -156,27 +128,15 @@ pub(super) async fn run(
     ended
 }
 
-/// Asks whether the first cell is there: another bridge of the same name would answer for it.
-async fn ask_for_the_name(
-    config: &DeaInConfig,
-    cluster: &Bus,
-    subjects: &Subjects,
-) -> Result<(), DeaInError> {
-    let first = format!("{}-0", config.name);
-    let subject = subjects.cell(&first, "state");
-    let inbox = new_inbox(&cluster.client);
-    let answers = cluster.client.subscribe(inbox.clone()).await;
-    let mut answers = answers.map_err(BusError::subscribe)?;
-    in_time(
-        cluster
-            .client
-            .publish_with_reply(subject, inbox, Bytes::new()),
-    )
-    .await?;
-    match timeout(NAME_WAIT, answers.next()).await {
-        Ok(Some(answer)) if !is_no_responders(&answer) => Err(DeaInError::NameTaken(first)),
-        _ => Ok(()),
+/// Whether both connections are up; false if the bridge is told to end before that.
+async fn are_connected(both: [&Bus; 2], ending: &CancellationToken) -> bool {
+    for bus in both {
+        tokio::select! {
+            () = outbox::connected(bus) => {}
+            () = ending.cancelled() => return false,
+        }
     }
+    true
 }
 
 async fn listen_to_deas(
@@ -242,17 +202,13 @@ async fn live(
             violation = &mut refused_there => return Err(DeaInError::NotPermitted(violation)),
             () = sleep_until(wake) => shell.tick(),
             Some(message) = replies.next() => {
+                shell.hear_what_came_before(&mut heard);
                 let now_ms = shell.now_ms();
                 let out = shell.cells.hear(now_ms, BridgeInput::Found(&message.payload));
                 shell.carry_out(out);
             }
             Some(message) = asked.next() => shell.asked(&message),
-            Some(message) = heard.next() => {
-                let (now_ms, subject) = (shell.now_ms(), message.subject.as_str());
-                let heard = BridgeInput::Heard { subject, body: &message.payload };
-                let out = shell.cells.hear(now_ms, heard);
-                shell.carry_out(out);
-            }
+            Some(message) = heard.next() => shell.heard(&message),
             Ok(()) = connected.changed() => {
                 if *connected.borrow_and_update() {
                     let now_ms = shell.now_ms();
@@ -267,6 +223,26 @@ async fn live(
 impl Shell {
     pub(super) fn now_ms(&self) -> u64 {
         self.wall_ms + self.clock.now_ms()
+    }
+
+    /// A message of a DEA.
+    fn heard(&mut self, message: &Message) {
+        let (now_ms, subject) = (self.now_ms(), message.subject.as_str());
+        let body = &message.payload;
+        let out = self
+            .cells
+            .hear(now_ms, BridgeInput::Heard { subject, body });
+        self.carry_out(out);
+    }
+
+    /// A DEA says why it has refused an instance before it replies that this one has crashed.
+    fn hear_what_came_before(&mut self, heard: &mut SelectAll<Subscriber>) {
+        for _ in 0..MAX_BEFORE {
+            let Some(Some(message)) = heard.next().now_or_never() else {
+                return;
+            };
+            self.heard(&message);
+        }
     }
 
     /// When something is due.
@@ -339,6 +315,8 @@ impl Shell {
                     let subject = self.subjects.event(&event.kind, event.about(), &event.by);
                     self.to_cluster.publish(subject, to_bytes(&event));
                 }
+                // only what was asked is replied to
+                CellsOutput::Reply { .. } => {}
                 CellsOutput::Answer { ticket, answer } => {
                     if let Some(reply) = self.asked.remove(&ticket) {
                         self.to_cluster.publish(reply, to_bytes(&answer));

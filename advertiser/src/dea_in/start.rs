@@ -70,6 +70,8 @@ impl DeaCells {
                 Judged::There => self.decided(ticket, work, None),
                 Judged::Refused(refusal) => self.decided(ticket, work, Some(refusal)),
                 Judged::OnItsWay => self.wait_for(ticket, work),
+                // what is missing in the answer is unknown
+                Judged::Unknown => {}
             }
         }
         if let Some(waiting) = self.waiting.get_mut(&ticket) {
@@ -111,8 +113,10 @@ impl DeaCells {
             held.claimed(work.claim.unwrap_or(start.auction));
             return if self.tickets.contains_key(&held.id) {
                 Judged::OnItsWay
-            } else {
+            } else if self.bridge.has_shown(&held.id) {
                 Judged::There
+            } else {
+                Judged::Unknown
             };
         }
         let was_stopped = self.stopped.contains_key(&work.instance);
@@ -136,6 +140,11 @@ impl DeaCells {
                 has: Some(i64::from(here)),
                 ..refuse(work, reason::CHANGED)
             });
+        }
+        // of two auctioneers that have begun the same request the second one learns that it need not start it
+        let holder = self.bridge.holder(&droplet_id(work));
+        if let Some(other) = holder.filter(|holder| holder != name) {
+            return Judged::Refused(refuse(work, &format!("{other} has it")));
         }
         let shown = self.shown(now_ms, name);
         let stack = shown.as_ref().and_then(|shown| shown.stacks.first());
@@ -203,6 +212,8 @@ enum Judged {
     There,
     /// It was sent, and is not answered.
     OnItsWay,
+    /// It was sent and answered as unknown, and its DEA has not shown it.
+    Unknown,
     Refused(Refusal),
 }
 
@@ -231,6 +242,19 @@ fn dea_start(work: &Work, stack: &str) -> Result<DeaStart, String> {
     let (Some(run), Some(droplet), Kind::Lrp) = (run, droplet, work.kind) else {
         return Err("the cell runs only droplets".to_owned());
     };
+    let lacking = [
+        ("devices", !work.devices.is_empty()),
+        ("cpu", work.cpu_millis > 0),
+        ("extra", work.extra.values().any(|amount| *amount > 0)),
+    ];
+    let lacking: Vec<&str> = lacking
+        .iter()
+        .filter(|(_, asked)| *asked)
+        .map(|(name, _)| *name)
+        .collect();
+    if !lacking.is_empty() {
+        return Err(format!("insufficient resources: {}", lacking.join(", ")));
+    }
     let instance = DropletInstance {
         app: &work.app,
         index: work.index,

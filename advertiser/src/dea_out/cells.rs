@@ -31,6 +31,8 @@ pub(crate) enum OutOutput {
     },
     /// From now on messages on this subject are for the facades.
     Listen { subject: String },
+    /// No longer: the DEA that it was for is no more.
+    Unlisten { subject: String },
     /// Start an instance on a cell; the answer is for [`OutCells::answered`].
     Start { cell: String, body: Hidden<Vec<u8>> },
     /// Stop instances on a cell.
@@ -46,7 +48,7 @@ pub(super) struct OutCell {
     /// When it is no longer known to be there.
     expires_ms: u64,
     pub(super) facade: Option<Facade>,
-    /// The cell is being emptied.
+    /// The cell was to be emptied, also if it takes work again before it is empty: its DEA stays the one that is emptied.
     emptied: bool,
     /// How many facades it had.
     lives: u64,
@@ -68,6 +70,8 @@ pub(super) struct Sent {
     /// How often it was sent.
     pub(super) times: u32,
     pub(super) due_ms: u64,
+    /// It is to be stopped, whatever the answer is.
+    pub(super) stopped: bool,
 }
 
 /// What was counted.
@@ -92,6 +96,17 @@ pub(crate) struct OutCells {
     pub(super) run: Uuid,
     pub(super) cells: BTreeMap<String, OutCell>,
     pub(super) counters: OutCounters,
+}
+
+impl OutCell {
+    /// Its DEA is no more.
+    fn end_facade(&mut self, out: &mut Vec<OutOutput>) {
+        if let Some(facade) = self.facade.take() {
+            let subject = facade.own_subject();
+            out.push(OutOutput::Unlisten { subject });
+        }
+        self.emptied = false;
+    }
 }
 
 impl OutCells {
@@ -179,19 +194,20 @@ impl OutCells {
         if known.incarnation != incarnation {
             // with its rep a cell has lost all that it ran, as a DEA has that starts again
             known.incarnation = incarnation;
-            known.facade = None;
+            known.end_facade(&mut out);
             known.sent.clear();
             known.accepted.clear();
             known.waits_for_address.clear();
         }
         known.clock = (clock_ms, now_ms);
-        known.expires_ms = now_ms + ttl_ms;
+        known.expires_ms = now_ms.saturating_add(ttl_ms);
         let is_emptied = cell.evacuating && !cell.cordoned;
-        if known.emptied && !cell.evacuating && known.accepted.is_empty() {
+        let is_empty = known.accepted.is_empty() && known.sent.is_empty();
+        if known.emptied && !cell.evacuating && is_empty {
             // it takes work again
-            known.facade = None;
+            known.end_facade(&mut out);
         }
-        known.emptied = is_emptied;
+        known.emptied |= is_emptied;
         let room = room(cell);
         if known.facade.is_none() {
             if ttl_ms > 0 && cell.droplets && !cell.evacuating {
@@ -225,6 +241,7 @@ impl OutCells {
             let listens = facade.subjects().into_iter();
             out.extend(listens.map(|subject| OutOutput::Listen { subject }));
             known.facade = Some(facade);
+            known.emptied = false;
             self.carry_out(now_ms, &name, told, out);
         }
     }
@@ -301,10 +318,13 @@ impl OutCells {
         let Some(cell) = self.cells.get_mut(name) else {
             return;
         };
-        // one that was not answered may be there
-        let app = cell.sent.get(key).map(|sent| sent.app.clone());
+        // one that was not answered may be there; its answer says whether it is
+        let sent = cell.sent.get_mut(key);
+        let app = sent.map(|sent| {
+            sent.stopped = true;
+            sent.app.clone()
+        });
         let app = app.or_else(|| cell.facade.as_ref()?.app_of(key).map(str::to_owned));
-        cell.sent.remove(key);
         if let (Some(app), Some(instance)) = (app, instance_of(key)) {
             out.push(stop_of(name, &app, instance));
         }

@@ -85,6 +85,9 @@ pub enum DeaOutError {
     /// The configuration is not valid.
     #[error("invalid configuration")]
     Config(#[from] Invalid),
+    /// Another program of its name answers.
+    #[error("another dea-out named {0:?} is running; expected a name of its own for each")]
+    NameTaken(String),
     /// A server's permissions do not allow what is to be done.
     #[error("{0}; the credentials must be those of this facade")]
     NotPermitted(PermissionViolation),

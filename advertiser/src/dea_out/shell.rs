@@ -1,9 +1,12 @@
 //! The shell of the facades: subscriptions, timers, answers.
 
-use std::{collections::BTreeSet, pin::pin, sync::atomic::Ordering, time::Duration};
+use std::{collections::BTreeMap, pin::pin, sync::atomic::Ordering, time::Duration};
 
 use async_nats::{Client, Message, Subscriber};
-use futures_util::{StreamExt, stream::SelectAll};
+use futures_util::{
+    StreamExt,
+    stream::{AbortHandle, Abortable, SelectAll, abortable},
+};
 use serde_json::json;
 use shared::{
     Subjects,
@@ -22,7 +25,7 @@ use super::{
 };
 use crate::{
     outbox::{self, Outbox},
-    shown::Shown,
+    shown::{Shown, is_answered},
 };
 
 /// How often what is counted is shown anew.
@@ -42,9 +45,9 @@ struct Shell {
     to_cluster: Outbox,
     /// Where cells answer.
     inbox: String,
-    /// What the estate is listened to for.
-    listened: BTreeSet<String>,
-    heard: SelectAll<Subscriber>,
+    /// What the estate is listened to for, and how that is ended.
+    listened: BTreeMap<String, AbortHandle>,
+    heard: SelectAll<Abortable<Subscriber>>,
     malformed: u64,
     forbidden: u64,
     shown: Shown,
@@ -63,6 +66,9 @@ pub(super) async fn run(
             () = outbox::connected(bus) => {}
             () = ending.cancelled() => return Ok(()),
         }
+    }
+    if is_answered(&cluster.client, subjects.facade_state(&config.name)).await? {
+        return Err(DeaOutError::NameTaken(config.name));
     }
     let inbox = new_inbox(&cluster.client);
     let answers = listen(&cluster.client, &inbox).await?;
@@ -91,7 +97,7 @@ pub(super) async fn run(
         estate,
         cluster,
         inbox,
-        listened: BTreeSet::new(),
+        listened: BTreeMap::new(),
         heard: SelectAll::new(),
         malformed: 0,
         forbidden: 0,
@@ -217,6 +223,12 @@ impl Shell {
             match output {
                 OutOutput::ToEstate { subject, body } => self.to_estate.publish(subject, body.0),
                 OutOutput::Listen { subject } => self.listen(subject).await,
+                OutOutput::Unlisten { subject } => {
+                    // its subscription ends as soon as it is looked at
+                    if let Some(end) = self.listened.remove(&subject) {
+                        end.abort();
+                    }
+                }
                 OutOutput::Start { cell, body } => {
                     let subject = self.subjects.cell(&cell, "start");
                     self.to_cluster.ask(subject, &self.inbox, body.0);
@@ -230,15 +242,16 @@ impl Shell {
     }
 
     async fn listen(&mut self, subject: String) {
-        if !self.listened.insert(subject.clone()) {
+        if self.listened.contains_key(&subject) {
             return;
         }
         match listen(&self.estate.client, &subject).await {
-            Ok(messages) => self.heard.push(messages),
-            Err(error) => {
-                self.listened.remove(&subject);
-                tracing::warn!(subject, %error, "cannot listen to the estate");
+            Ok(messages) => {
+                let (messages, end) = abortable(messages);
+                self.heard.push(messages);
+                self.listened.insert(subject, end);
             }
+            Err(error) => tracing::warn!(subject, %error, "cannot listen to the estate"),
         }
     }
 

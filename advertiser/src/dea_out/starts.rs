@@ -52,6 +52,7 @@ impl OutCells {
                 work,
                 times: 0,
                 due_ms: now_ms,
+                stopped: false,
             };
             cell.sent.insert(key.to_owned(), sent);
         }
@@ -65,12 +66,12 @@ impl OutCells {
         };
         let mut given_up = Vec::new();
         let (shown_ms, at_ms) = cell.clock;
-        let clock = CellTime::from_ms(shown_ms + now_ms.saturating_sub(at_ms));
+        let clock = CellTime::from_ms(shown_ms.saturating_add(now_ms.saturating_sub(at_ms)));
         for (key, sent) in &mut cell.sent {
             if sent.due_ms > now_ms {
                 continue;
             }
-            if sent.times == TIMES {
+            if sent.times == TIMES || sent.stopped {
                 given_up.push(key.clone());
                 continue;
             }

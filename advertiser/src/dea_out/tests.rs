@@ -28,6 +28,7 @@ struct World {
     stops: Vec<InstanceId>,
     /// The subject of starts for the last DEA.
     own: String,
+    unlistened: Vec<String>,
 }
 
 impl World {
@@ -40,6 +41,7 @@ impl World {
             starts: Vec::new(),
             stops: Vec::new(),
             own: String::new(),
+            unlistened: Vec::new(),
         };
         world.advertise(1, &|_| ());
         world
@@ -53,6 +55,7 @@ impl World {
                     self.said.push((subject, body));
                 }
                 OutOutput::Listen { subject } => self.own = subject,
+                OutOutput::Unlisten { subject } => self.unlistened.push(subject),
                 OutOutput::Start { cell, body } => {
                     assert_eq!(cell, "c1");
                     self.starts.push(serde_json::from_slice(&body.0).unwrap());
@@ -354,5 +357,74 @@ fn bad_settings_are_refused() {
         let mut config = DeaOutConfig::new("out", cells(names));
         config.advertise_ms = ms;
         assert_eq!(config.check().unwrap_err().field, field, "{names:?}");
+    }
+}
+
+fn emptied(cell: &mut Cell) {
+    cell.evacuating = true;
+}
+
+/// Its DEA has said that it takes no more work, and is another one only when nothing runs there any more.
+#[test]
+fn a_cell_that_takes_work_again_before_it_is_empty_is_a_new_dea_once_it_is_empty() {
+    let mut world = World::new();
+    let instance = world.start();
+    world.answer(&[instance], None);
+    world.event(kind::RUNNING, instance, None);
+    let before = world.own.clone();
+    world.advertise(1, &emptied);
+    world.advertise(1, &|_| ());
+    world.advertise(1, &|_| ());
+    assert_eq!(world.own, before);
+    assert_eq!(world.of("dea.start").len(), 1);
+    world.event(kind::STOPPED, instance, Some("stopped"));
+    world.advertise(1, &|_| ());
+    assert_ne!(world.own, before);
+    assert_eq!(world.of("dea.start").len(), 2);
+    assert_eq!(world.unlistened, [before]);
+    let starts = world.starts.len();
+    world.start();
+    assert!(world.starts.len() > starts, "it takes work");
+}
+
+#[test]
+fn a_stop_that_the_cell_did_not_hear_is_sent_again() {
+    let mut world = World::new();
+    let instance = world.start();
+    world.answer(&[instance], None);
+    world.event(kind::RUNNING, instance, None);
+    world.hear("dea.stop", r#"{"droplet":"orders"}"#);
+    assert_eq!(world.stops, [instance]);
+    world.list(&[instance]);
+    assert_eq!(world.stops, [instance, instance]);
+    world.event(kind::STOPPED, instance, Some("stopped"));
+    world.pass(11_000);
+    world.list(&[]);
+    assert_eq!(world.stops.len(), 2);
+    assert_eq!(world.last("dea.heartbeat")["droplets"], json!([]));
+}
+
+/// Whatever the cell answers to a start that was stopped meanwhile, what it was to take is free again.
+#[test]
+fn a_start_that_is_stopped_before_its_answer_takes_nothing_in_the_end() {
+    for answered in [Some(true), Some(false), None] {
+        let mut world = World::new();
+        let instance = world.start();
+        world.hear("dea.stop", r#"{"droplet":"orders"}"#);
+        assert_eq!(world.stops, [instance]);
+        match answered {
+            Some(true) => {
+                world.answer(&[instance], None);
+                world.event(kind::STOPPED, instance, Some("stopped"));
+            }
+            Some(false) => world.answer(&[], Some((instance, "stopped"))),
+            None => {}
+        }
+        world.pass(4_000);
+        world.advertise(1, &|_| ());
+        world.hear("dea.locate", "");
+        let memory = &world.last("dea.advertise")["available_memory"];
+        assert_eq!(*memory, 1_024, "{answered:?}");
+        assert!(world.of("droplet.exited").is_empty(), "{answered:?}");
     }
 }

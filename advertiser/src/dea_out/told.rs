@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use shared::wire::{Event, Instance, InstanceState, InstancesAnswer, kind};
 
 use super::cells::{OutCells, OutOutput, REQUEST_PREFIX, key_of, stop_of};
-use crate::dea::{FacadeEvent, FacadeInput};
+use crate::dea::{DeaInstanceState, FacadeEvent, FacadeInput};
 
 /// What was accepted for so long is in the lists of its cell.
 const ON_ITS_WAY_MS: u64 = 5_000;
@@ -116,12 +116,17 @@ impl OutCells {
         }
         let cell = self.cells.get(name);
         let facade = cell.and_then(|cell| cell.facade.as_ref());
-        if facade.is_none_or(|facade| facade.app_of(&key).is_none()) {
+        let known = facade.and_then(|facade| facade.state_of(&key));
+        let goes_on = instance.state != InstanceState::Stopping;
+        if known.is_none() {
             // of an earlier run, or of a DEA that is no more: nobody in the estate knows of it
-            if instance.state != InstanceState::Stopping {
+            if goes_on {
                 self.counters.left_over += 1;
                 out.push(stop_of(name, &instance.app, instance.instance));
             }
+        } else if known == Some(DeaInstanceState::Stopping) {
+            // the cell did not hear the stop
+            out.extend(goes_on.then(|| stop_of(name, &instance.app, instance.instance)));
         } else if instance.state == InstanceState::Running {
             self.runs(now_ms, name, &key, instance.port, out);
         }

@@ -2,8 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use shared::{AuctionId, InstanceId, wire::WireError};
+use placement::{Cell, Pool};
+use shared::{
+    AuctionId, InstanceId,
+    wire::{CellReport, Envelope, WireError, likely_seq},
+};
 
+use super::Known;
 use crate::counters::Counters;
 
 /// The kinds of reports.
@@ -58,5 +63,60 @@ impl Received {
             error: Some(error),
             ..Self::default()
         }
+    }
+}
+
+/// The cell of a report, with its apps in it or beside it.
+pub(super) struct Reported<'r> {
+    cell: Cell,
+    apps: Option<Vec<(&'r str, u32)>>,
+}
+
+impl From<Cell> for Reported<'_> {
+    fn from(cell: Cell) -> Self {
+        Self { cell, apps: None }
+    }
+}
+
+impl Reported<'_> {
+    /// How many apps it has.
+    pub(super) fn apps(&self) -> usize {
+        let beside = self.apps.as_ref().map(Vec::len);
+        beside.unwrap_or(self.cell.counts.apps.len())
+    }
+
+    pub(super) fn put_into(self, pool: &mut Pool) {
+        match self.apps {
+            Some(apps) => pool.put_with_apps(self.cell, &apps),
+            None => pool.put(self.cell),
+        }
+    }
+}
+
+/// The envelope of a report, and the rest if that was read at once. `known`: the cell of which it says that it is.
+pub(super) fn read<'r>(
+    body: &'r [u8],
+    known: Option<&Known>,
+) -> Result<(Envelope, Option<Reported<'r>>), WireError> {
+    // most reports repeat a known version, whose rest need not be read; under load most are new
+    let repeats = known.is_some_and(|known| likely_seq(body) == Some(known.seq));
+    // its recent instances only matter where the answer to a start is missing
+    let unanswered = |known: &Known| known.debits.iter().any(|d| d.answered_seq.is_none());
+    let whole = if repeats {
+        None
+    } else {
+        CellReport::read(body, known.is_some_and(unanswered))
+    };
+    match whole {
+        Some(CellReport {
+            envelope,
+            cell,
+            apps,
+        }) => {
+            let apps = Some(apps);
+            Ok((envelope, Some(Reported { cell, apps })))
+        }
+        // also what cannot be read: here it is said what is wrong
+        None => Envelope::parse(body, None).map(|envelope| (envelope, None)),
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use shared::{
     AuctionId, InstanceId, RequestId, VERSION,
-    wire::{IdPrefixes, InstanceState, Instances, InstancesAnswer},
+    wire::{IdPrefixes, InstanceState, Instances, InstancesAnswer, RunningIds},
 };
 
 use super::duplicates::Holder;
@@ -27,6 +27,8 @@ pub(super) struct Lookup {
     pub(super) watches: Vec<RequestId>,
     /// The instances that are asked for, with their apps, and where they are.
     pub(super) instances: BTreeMap<InstanceId, (Arc<str>, Vec<Holder>)>,
+    /// The beginnings of ids of which nothing else is known: two cells have listed each.
+    pub(super) suspects: BTreeSet<u64>,
     pub(super) asked_ms: u64,
     pub(super) until_ms: u64,
     /// How often the time was up, and some requests wait on.
@@ -36,7 +38,12 @@ pub(super) struct Lookup {
 impl Lookup {
     /// Whether so many more instances can be asked for; alone, any number.
     pub(super) fn has_room_for(&self, count: usize) -> bool {
-        self.instances.is_empty() || self.instances.len() + count <= ASKED_BY_ID
+        self.is_empty() || self.instances.len() + self.suspects.len() + count <= ASKED_BY_ID
+    }
+
+    /// Whether it asks for nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        self.instances.is_empty() && self.suspects.is_empty()
     }
 
     pub(super) fn add(&mut self, begun: &Begun) {
@@ -49,7 +56,8 @@ impl Lookup {
     pub(super) fn question(&self) -> Instances {
         let mut apps = self.instances.values().map(|(app, _)| app);
         let first = apps.next();
-        let one_app = first.filter(|first| apps.all(|app| app == *first));
+        let one_app =
+            first.filter(|first| apps.all(|app| app == *first) && self.suspects.is_empty());
         let mut question = Instances {
             v: VERSION,
             app: one_app.map(|app| app.as_ref().to_owned()),
@@ -57,7 +65,9 @@ impl Lookup {
         };
         // more than fit are those of one request, and so of one app
         if self.instances.len() <= ASKED_BY_ID {
-            question.id_prefixes = self.instances.keys().collect::<IdPrefixes>();
+            let ids = self.instances.keys().map(IdPrefixes::<3>::prefix);
+            let suspects = self.suspects.iter().copied().map(RunningIds::short);
+            question.id_prefixes = ids.chain(suspects).collect::<Vec<u64>>().into();
         }
         question
     }
@@ -65,8 +75,13 @@ impl Lookup {
     /// What a cell holds of what was asked for.
     pub(super) fn found(&mut self, answer: &InstancesAnswer) {
         for held in &answer.instances {
+            let id = held.instance;
+            if self.suspects.contains(&RunningIds::prefix(&id)) {
+                let nowhere = || (held.app.as_str().into(), Vec::new());
+                self.instances.entry(id).or_insert_with(nowhere);
+            }
             // prefixes of ids are short: cells name instances of others, too
-            if let Some((_, holders)) = self.instances.get_mut(&held.instance) {
+            if let Some((_, holders)) = self.instances.get_mut(&id) {
                 holders.push(Holder {
                     ended: has_ended(held.state),
                     claim: held.claim.unwrap_or(AuctionId::nil()),

@@ -25,9 +25,13 @@ impl Requests {
             };
             // a longer queue timeout goes on after the reply: what waits is then reported as queued
             if ticket.queue_end_ms <= turn.now_ms {
-                self.give_up_all(turn, key, |instance| {
-                    let late = matches!(instance.state, State::Waiting);
-                    late.then(|| because("its deadline passed before it was sent to a cell"))
+                self.give_up_all(turn, key, |instance| match &instance.state {
+                    State::Waiting => {
+                        Some(because("its deadline passed before it was sent to a cell"))
+                    }
+                    // deferred: work that waits for room has a queue timeout, which ended above
+                    State::Held(why) => Some(Arc::clone(why)),
+                    _ => None,
                 });
             }
             self.end_unchecked(turn, key);

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use placement::{Invalid, Span};
 use shared::{
+    AttemptId,
     clock::millis,
     wire::{Outcome, WireError, code, instance_id, to_bytes},
 };
@@ -71,6 +72,14 @@ impl Requests {
         if self.closing {
             let message = format!("{} is shutting down", self.auctioneer);
             return Err(refuse(code::SHUTTING_DOWN, message));
+        }
+        if self.stood_still && AttemptId::parse(id).is_some() {
+            // its manager may have given it up meanwhile
+            let message = format!(
+                "{} stood still, and does not begin what was sent before; try again",
+                self.auctioneer
+            );
+            return Err(refuse(code::OVERLOADED, message));
         }
         // after the repeats: they add nothing that waits, and must get their answer when all is full
         let waiting = self.queue.count();

@@ -13,11 +13,11 @@ use super::{
 };
 use crate::{AuctioneerInput, AuctioneerOutput, EchoToken, LookupId, REMEMBER_MS};
 
-/// The questions to the cells since the last look.
+/// The questions to the cells since the last look, but for those that [compare](super::compared) what they run.
 pub(super) fn questions(world: &mut World) -> Vec<(LookupId, Instances)> {
     let mut asked = Vec::new();
     world.out.retain(|output| match output {
-        AuctioneerOutput::AskInstances { lookup, body } => {
+        AuctioneerOutput::AskInstances { lookup, body } if *lookup != LookupId::COMPARISON => {
             asked.push((*lookup, serde_json::from_slice(body).unwrap()));
             false
         }

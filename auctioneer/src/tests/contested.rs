@@ -7,14 +7,14 @@ use placement::Span;
 use shared::wire::Outcome;
 
 use super::{
-    claims::{first, kills, outcome, prefixes, questions, restarted, tell, with_claim},
+    claims::{first, kills, outcome, questions, restarted, tell, with_claim},
     lookups::{announced, found},
     world::{World, request},
 };
 use crate::{AuctioneerInput, REMEMBER_MS};
 
 /// The cell says that it runs one instance of the app.
-fn runs(world: &mut World, cell: &str, app: &str) {
+pub(super) fn runs(world: &mut World, cell: &str, app: &str) {
     let cell_there = world.cell(cell);
     cell_there.cell.counts.apps.insert(app.to_owned(), 1);
     cell_there.seq += 1;
@@ -211,19 +211,4 @@ fn what_shares_an_instance_of_another_auctioneers_request_is_told_of_it() {
         (&"placed".into(), &"c9".into())
     );
     assert_eq!(shared["duplicate_of"], "r");
-}
-
-/// It may have been lost before, and run what was started elsewhere since.
-#[test]
-fn a_cell_that_joins_is_asked_for_what_was_looked_for_before_it_was_started() {
-    let mut world = restarted(&["c1"]);
-    world.ask_one("r", "web", 100, 1);
-    let lookup = questions(&mut world)[0].0;
-    tell(&mut world, lookup, found("c1", &[]));
-    world.deliver_all();
-    world.pass(20_000);
-    questions(&mut world);
-    world.add("c2");
-    let asked = questions(&mut world);
-    assert_eq!(asked[0].1.id_prefixes, prefixes(&[first()]));
 }

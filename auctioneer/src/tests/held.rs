@@ -161,3 +161,65 @@ fn an_auction_names_the_requests_that_it_begins_as_far_as_a_message_holds_them()
     assert_eq!((web.request.as_ref(), web.requests.len()), (None, 20));
     assert_eq!((web.count, web.indices.as_deref()), (50, Some("10-59")));
 }
+
+/// Two may start on a cell at a time.
+const TWO_AT_A_TIME: &str = r#"
+    name = "two"
+    bids = false
+    max_starting_per_cell = 2
+    [[stage]]
+    filter = "memory"
+    [[stage]]
+    score = "memory"
+    mode = "raw"
+    [[stage]]
+    pick = "highest"
+"#;
+
+#[test]
+fn what_wins_a_cell_that_starts_enough_waits_and_goes_nowhere_else() {
+    let mut world = World::new(TWO_AT_A_TIME);
+    world.add("c1");
+    world.add("c2");
+    // so that c1 has the most free, whatever starts there
+    world.cell("c2").cell.available.memory_mb = 100;
+    world.cell("c2").seq += 1;
+    world.advertise("c2");
+    let reply = world.ask_one("r1", "web", 10, 5);
+    world.deliver_all();
+    assert_eq!((world.machine.waiting(), world.reply(reply)), (3, None));
+    let deferred = world.events(kind::QUEUED);
+    assert_eq!(deferred.len(), 1, "{deferred:?}");
+    // those run: there may be two more
+    for left in [1, 0] {
+        world.pass(crate::REQUEUE_MS);
+        world.cell("c1").cell.counts.starting = 0;
+        world.cell("c1").seq += 1;
+        world.advertise("c1");
+        world.deliver_all();
+        assert_eq!(world.machine.waiting(), left);
+    }
+    let runs = |cell: &str| world.cells[cell].recent.len();
+    assert_eq!((runs("c1"), runs("c2")), (5, 0));
+    assert!(world.reply(reply).is_some());
+}
+
+#[test]
+fn what_is_deferred_is_given_up_at_its_deadline() {
+    let mut world = World::new(TWO_AT_A_TIME);
+    world.add("c1");
+    let mut three = request("r1", "web", 10, 3);
+    three.deadline = Some(placement::Span(Duration::from_secs(5)));
+    let reply = world.ask(vec![three]);
+    world.deliver_all();
+    world.silence(4_999);
+    assert_eq!((world.machine.waiting(), world.reply(reply)), (1, None));
+    world.silence(1);
+    assert_eq!(world.machine.waiting(), 0);
+    let answer = world.reply(reply).unwrap().to_string();
+    assert!(
+        answer.contains("its cell is starting as many instances as max_starting_per_cell allows"),
+        "{answer}"
+    );
+    assert!(answer.contains("2 of 2 instances are starting"), "{answer}");
+}

@@ -26,7 +26,7 @@ fn listening(policy: &str, names: &[&str]) -> World {
 fn questions(world: &mut World) -> Vec<LookupId> {
     let mut asked = Vec::new();
     world.out.retain(|output| match output {
-        AuctioneerOutput::AskInstances { lookup, .. } => {
+        AuctioneerOutput::AskInstances { lookup, .. } if *lookup != LookupId::COMPARISON => {
             asked.push(*lookup);
             false
         }
@@ -76,6 +76,32 @@ fn more_than_a_second_without_a_message_is_a_loss() {
         world.silence(pause_ms);
         world.ask_one("r", "web", 100, 1);
         assert_eq!(questions(&mut world).len(), asked, "after {pause_ms}");
+    }
+}
+
+/// The manager that sent it may have given it up, and its next attempt may run.
+#[test]
+fn after_ten_seconds_what_was_not_read_of_stored_requests_is_not_begun() {
+    let attempt = "t-0000000b-1-report-7";
+    for (pause_ms, begun) in [(9_000, 1), (9_001, 0)] {
+        let mut world = listening("dea", &["c1"]);
+        world.silence(pause_ms);
+        // an echo that was sent before, and what came after it
+        world.input(AuctioneerInput::Echo);
+        let key = world.ask_one(attempt, "web", 100, 1);
+        assert_eq!(questions(&mut world).len(), begun, "after {pause_ms}");
+        let reply = world.reply(key);
+        assert_eq!(reply.is_none(), begun == 1, "{reply:?}");
+        if let Some(reply) = reply {
+            assert_eq!(reply["error"]["code"], "overloaded", "{reply}");
+        }
+        // all others are looked for as ever
+        let other = world.ask_one("r", "web", 100, 1);
+        assert_eq!(world.reply(other), None);
+        // what comes later was sent later
+        world.pass(600);
+        let later = world.ask_one("t-0000000b-1-report-8", "web", 100, 1);
+        assert_eq!(world.reply(later), None, "after {pause_ms}");
     }
 }
 

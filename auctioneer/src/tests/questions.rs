@@ -99,8 +99,8 @@ fn a_cell_left_out_must_exist_and_is_fully_ignored() {
     assert_eq!(world.machine.feed().pool().len(), 2);
 }
 
-/// Of how many cells the capacity for 600 MiB is told, and how many instances fit.
-fn capacity(world: &mut World) -> (u64, u64) {
+/// What is answered of the capacity for 600 MiB.
+fn capacity_answer(world: &mut World) -> Value {
     world.out.clear();
     let size = Box::new(AdmittedRequest {
         id: "r".parse().unwrap(),
@@ -109,9 +109,53 @@ fn capacity(world: &mut World) -> (u64, u64) {
         warnings: Vec::new(),
     });
     world.input(AuctioneerInput::Capacity { size, reply: KEY });
-    let answer = world.reply(KEY).unwrap();
+    world.reply(KEY).unwrap()
+}
+
+/// Of how many cells the capacity for 600 MiB is told, and how many instances fit.
+fn capacity(world: &mut World) -> (u64, u64) {
+    let answer = capacity_answer(world);
     let number = |field: &str| answer[field].as_u64().unwrap();
     (number("cells"), number("fits"))
+}
+
+#[test]
+fn the_expected_work_is_learnt_from_requests_and_shown() {
+    let mut world = World::new(
+        r#"
+        name = "learns"
+        bids = false
+        [[stage]]
+        filter = "memory"
+        [[stage]]
+        score = "fragmentation"
+        of = "memory"
+        [[stage]]
+        pick = "highest"
+        "#,
+    );
+    world.add("c1");
+    let expected = |world: &mut World| capacity_answer(world)["expected"].clone();
+    assert_eq!(expected(&mut world)["requests"], 0);
+    world.ask_one("r", "a", 10, 3);
+    world.now_ms += 1_000;
+    world.ask_one("s", "b", 20, 1);
+    // asked again with the same id: no other request
+    world.ask_one("s", "b", 20, 1);
+    place(&mut world, 30, |_| {});
+    let learnt = expected(&mut world);
+    assert_eq!(learnt["requests"], 2, "{learnt}");
+    let size = |at: usize| {
+        (
+            &learnt["sizes"][at]["share"],
+            &learnt["sizes"][at]["memory_mb"],
+        )
+    };
+    assert_eq!(size(0), (&0.75.into(), &10.into()));
+    assert_eq!(size(1), (&0.25.into(), &20.into()));
+    let mut other = World::with_cells("diego", &["c1"]);
+    other.ask_one("r", "a", 10, 1);
+    assert!(expected(&mut other).is_null());
 }
 
 #[test]

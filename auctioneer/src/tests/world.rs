@@ -164,7 +164,7 @@ impl World {
     fn made(policy: &str, max_payload: usize) -> Self {
         let mut machine = Auctioneer::new(Settings {
             name: "a1".into(),
-            policy: Policy::preset(policy).unwrap(),
+            policy: Policy::preset(policy).unwrap_or_else(|_| Policy::parse(policy).unwrap()),
             limits: crate::Limits::default(),
             max_payload,
             seed: 1,

@@ -7,7 +7,7 @@ use shared::wire::parse_indices;
 use super::went_back;
 use crate::{
     apps::{App, OpenWave, WavePhase},
-    ids::{AppId, AppUid},
+    ids::{AppId, AppUid, Revision},
     parts::Parts,
     stored::{RolloutRecord, StateRecord, StoredWave, Unusable, read_stored},
     waves,
@@ -17,7 +17,7 @@ use crate::{
 pub(super) fn state(
     parts: &mut Parts,
     uid: AppUid,
-    revision: u64,
+    revision: Revision,
     value: Option<&Bytes>,
 ) -> Result<(), Unusable> {
     let record = match value {
@@ -122,7 +122,7 @@ fn adopt_waves(app: &App, record: &StateRecord) -> Vec<OpenWave> {
 pub(super) fn rollout(
     parts: &mut Parts,
     uid: AppUid,
-    revision: u64,
+    revision: Revision,
     value: Option<&Bytes>,
 ) -> Result<(), Unusable> {
     let record: Option<RolloutRecord> = value.map(|value| read_stored(value)).transpose()?;

@@ -11,7 +11,7 @@ use shared::{
 
 use super::WriteResult;
 use crate::{
-    ids::{CommandKey, WriteId},
+    ids::{CommandKey, Revision, WriteId},
     tasks::definition::TaskDefinition,
 };
 
@@ -46,7 +46,7 @@ pub enum TaskInput {
         /// The key: an id.
         id: String,
         /// Its revision.
-        revision: u64,
+        revision: Revision,
         /// The value.
         value: Option<Bytes>,
     },
@@ -88,8 +88,8 @@ pub enum TaskOutput {
         id: Arc<str>,
         /// The value; none deletes the key.
         value: Option<Bytes>,
-        /// The key's present revision, 0 if it must not exist.
-        expected: u64,
+        /// The key's present revision, [`Revision::NONE`] if it must not exist.
+        expected: Revision,
         /// The server deletes the value after this time.
         ttl: Option<Duration>,
     },

@@ -55,6 +55,7 @@ pub(super) fn figures(shell: &Shell, machine: &Manager) -> Value {
         "orphans": machine.orphans(),
         "tasks": tasks,
         "open_tasks": open_tasks,
+        "open_task_bytes": machine.open_task_bytes(),
         "waiting_tasks": waiting_tasks,
         "failed_writes": read(&drops.failed_writes),
         "dropped_malformed": read(&drops.malformed),

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use shared::{
     VERSION,
     wire::{
-        AppChanged, AppImportResult, AppImported, AppList, AppListed, TaskList, TaskListed,
-        TaskStored, WireError, code, to_bytes,
+        AppChanged, AppImportResult, AppImported, AppList, AppListed, TaskStored, WireError, code,
+        to_bytes,
     },
 };
 
@@ -14,6 +14,7 @@ use super::{
     Shell,
     requests::{ImportedApp, Wanted, read},
     service::{Asked, ReplyTo},
+    task_page::{ENVELOPE, MAX_PAGE, task_page},
     views::{TaskView, View},
 };
 use crate::{
@@ -22,11 +23,6 @@ use crate::{
     io::{AppAnswer, AppCommand, ManagerInput, TaskAnswer, TaskCommand, TaskInput},
     manager::Manager,
 };
-
-/// Apps of a page, at most.
-const MAX_PAGE: usize = 500;
-/// What a page has beside its apps, bytes.
-const ENVELOPE: usize = 1_024;
 
 /// What an answer of the machine is for.
 enum Waiting {
@@ -79,6 +75,9 @@ impl Desk {
     ) -> Option<Ready> {
         let max_payload = shell.max_payload();
         let (app, to) = (asked.app, asked.to);
+        if let Some(error) = shell.refuses(asked.verb) {
+            return Some(Ready::Answer(to, Err(error)));
+        }
         match read(asked.verb, &app, &asked.body, max_payload) {
             Err(error) => Some(Ready::Answer(to, Err(error))),
             Ok(Wanted::Command(command)) => {
@@ -99,7 +98,7 @@ impl Desk {
                 Some(Ready::Answer(to, Ok(to_bytes(&page))))
             }
             Ok(Wanted::TaskList(list)) => {
-                let page = task_page(shell, machine, &list, max_payload);
+                let page = task_page(&shell.name, machine, &list, max_payload);
                 Some(Ready::Answer(to, Ok(to_bytes(&page))))
             }
             Ok(Wanted::TaskLook { output }) => {
@@ -290,43 +289,6 @@ fn no_such_task(id: &str) -> WireError {
         placement::cut(id)
     );
     WireError::new(code::NOT_FOUND, message)
-}
-
-/// A page of the stored requests: no more than fit into a message.
-fn task_page(shell: &Shell, machine: &Manager, list: &TaskList, max_payload: usize) -> TaskListed {
-    let limit = list.limit.unwrap_or(MAX_PAGE).min(MAX_PAGE);
-    let mut room = max_payload.saturating_sub(ENVELOPE);
-    let [total, ..] = machine.task_counts();
-    let mut page = TaskListed {
-        v: VERSION,
-        manager: shell.name.to_string(),
-        acting: machine.is_acting(),
-        total,
-        tasks: Vec::new(),
-        next: None,
-    };
-    let after = list.after.as_deref().unwrap_or_default();
-    let named: Vec<_> = list.ids.iter().filter(|id| id.as_str() > after).collect();
-    let named = named.into_iter().filter_map(|id| machine.task(id));
-    let all = machine.tasks_after(after);
-    let found: Box<dyn Iterator<Item = _>> = if list.ids.is_empty() {
-        Box::new(all)
-    } else {
-        let mut named: Vec<_> = named.collect();
-        named.sort_by(|a, b| a.id.cmp(&b.id));
-        Box::new(named.into_iter())
-    };
-    let of_app = |app: &str| list.app.as_deref().is_none_or(|wanted| wanted == app);
-    for status in found.filter(|status| of_app(&status.app)) {
-        let bytes = to_bytes(&status).len() + 1;
-        if page.tasks.len() >= limit || (bytes > room && !page.tasks.is_empty()) {
-            page.next = page.tasks.last().map(|last| last.id.clone());
-            break;
-        }
-        room = room.saturating_sub(bytes);
-        page.tasks.push(status);
-    }
-    page
 }
 
 /// A page of the apps: no more than fit into a message.

@@ -5,21 +5,22 @@ mod desk;
 mod lists;
 mod owner;
 mod publish;
+mod refused;
 mod requests;
 mod service;
 mod store;
 mod subscriptions;
+mod task_page;
 mod views;
 mod watch;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, atomic::AtomicBool};
 
 use placement::{Invalid, check_name};
 use shared::{
     LogLimit, Subjects,
     clock::Clock,
     nats::{Bus, BusError, PermissionViolation, PermissionViolations, new_inbox},
-    permissions::Role,
     shutdown::CancellationToken,
 };
 use tokio::{sync::mpsc, task::JoinSet};
@@ -28,6 +29,7 @@ use uuid::Uuid;
 use crate::{manager::Manager, parts::ManagerSettings};
 use counters::{Counted, Drops};
 use owner::Owner;
+use refused::TasksRefused;
 use store::Store;
 
 pub use store::BucketConfig;
@@ -117,6 +119,10 @@ struct Shell {
     /// Answers to starts arrive under this subject.
     inbox: Arc<str>,
     drops: Arc<Drops>,
+    /// Whether stored requests are permitted.
+    tasks_refused: Arc<TasksRefused>,
+    /// Whether the machine has met a newer format.
+    newer: Arc<AtomicBool>,
     /// The counters, as the service tells them.
     figures: Arc<Mutex<serde_json::Value>>,
     dropped_lines: Arc<LogLimit>,
@@ -158,6 +164,8 @@ pub async fn run(
         store,
         state_violations: state.violations.clone(),
         drops: Arc::default(),
+        tasks_refused: Arc::default(),
+        newer: Arc::default(),
         figures: Arc::default(),
         dropped_lines: Arc::new(LogLimit::new(DROPPED_LOGGED)),
         event_lines: Arc::new(LogLimit::new(EVENTS_LOGGED)),
@@ -174,7 +182,10 @@ pub async fn run(
     let (asked_inputs, asked) = mpsc::channel(ASKED);
     shell.listen(&heard_inputs, &mut tasks).await?;
     tasks.spawn(publish::echo(shell.clone()));
-    tasks.spawn(watch::watch(shell.store.clone(), state, shown_inputs));
+    tasks.spawn(shell.clone().tell_of_tasks());
+    let (newer, refused) = (Arc::clone(&shell.newer), shell.tasks_refused.subscribe());
+    let watch = watch::watch(shell.store.clone(), state, shown_inputs, newer, refused);
+    tasks.spawn(watch);
     let owner = Owner::new(shell, machine, Clock::start(), heard, shown, asked);
     // a task of its own: the caller may wait on a thread that is not a worker's, and then every
     // message would have to wake that thread
@@ -194,22 +205,5 @@ impl Shell {
 
     fn count(&self, what: Counted) {
         self.drops.count(what);
-    }
-
-    /// Waits until the server refuses something without which no manager works.
-    async fn refused(self) -> ManagerError {
-        let permissions = Role::Manager.permissions(&self.subjects, &self.name);
-        let name = self.name.to_string();
-        // every use of JetStream is needed
-        let of_state = |refused: &PermissionViolation| {
-            let system = ["$JS.", "$KV."];
-            system.iter().any(|of| refused.subject.starts_with(of))
-        };
-        tokio::select! {
-            violation = self.bus.violations.first(|r| permissions.needs(r)) =>
-                ManagerError::NotPermitted { name, violation },
-            violation = self.state_violations.first(of_state) =>
-                ManagerError::StateNotPermitted { name, violation },
-        }
     }
 }

@@ -24,7 +24,7 @@ use super::{
     store::StoreError,
 };
 use crate::{
-    ids::WriteId,
+    ids::{Revision, WriteId},
     io::{ManagerInput, ManagerOutput, TaskInput, TaskOutput, WriteResult},
     manager::Manager,
     stored::StoredKey,
@@ -254,7 +254,7 @@ impl Owner {
         write: WriteId,
         key: StoredKey,
         value: Option<Bytes>,
-        expected: Option<u64>,
+        expected: Option<Revision>,
     ) {
         let shell = self.shell.clone();
         let permits = Arc::clone(&self.permits);
@@ -308,6 +308,8 @@ impl Owner {
     }
 
     fn tell_figures(&self) {
+        let newer = self.machine.meets_newer();
+        self.shell.newer.store(newer, Ordering::Relaxed);
         let figures = counters::figures(&self.shell, &self.machine);
         let told = self.shell.figures.lock();
         *told.unwrap_or_else(PoisonError::into_inner) = figures;

@@ -2,9 +2,12 @@
 
 use placement::Invalid;
 use serde_json::Value;
-use shared::wire::{
-    AppAction, AppExport, AppImport, AppList, AppLook, AppPut, AppRestart, AppScale, TaskList,
-    WireError, check_version, code, parse_strict, read_nothing,
+use shared::{
+    Subjects,
+    wire::{
+        AppAction, AppExport, AppImport, AppList, AppLook, AppPut, AppRestart, AppScale, TaskList,
+        WireError, check_version, code, parse_strict, read_nothing,
+    },
 };
 
 use crate::{
@@ -44,6 +47,34 @@ pub(super) enum Verb {
 }
 
 impl Verb {
+    /// Whether it is about stored requests.
+    pub(super) fn is_of_tasks(self) -> bool {
+        matches!(
+            self,
+            Self::Submit
+                | Self::TaskRun
+                | Self::TaskShow
+                | Self::TaskResult
+                | Self::TaskCancel
+                | Self::TaskList
+        )
+    }
+
+    /// The subject of its endpoint.
+    pub(super) fn subject(self, subjects: &Subjects) -> String {
+        let name = self.name();
+        match self {
+            Self::List => subjects.app_list(),
+            Self::Import => subjects.app_import(),
+            Self::Submit => subjects.app_submit(),
+            Self::TaskList => subjects.task_list(),
+            Self::TaskRun | Self::TaskShow | Self::TaskResult | Self::TaskCancel => {
+                subjects.task(name.trim_start_matches("task-"), "*")
+            }
+            _ => subjects.app(name, "*"),
+        }
+    }
+
     pub(super) const ALL: [Self; 20] = [
         Self::Put,
         Self::Scale,

@@ -78,17 +78,7 @@ impl RequestService {
             .map_err(ManagerError::Service)?;
         for verb in Verb::ALL {
             let name = verb.name();
-            let subject = match verb {
-                Verb::List => shell.subjects.app_list(),
-                Verb::Import => shell.subjects.app_import(),
-                Verb::Submit => shell.subjects.app_submit(),
-                Verb::TaskList => shell.subjects.task_list(),
-                Verb::TaskRun | Verb::TaskShow | Verb::TaskResult | Verb::TaskCancel => {
-                    let verb = name.trim_start_matches("task-");
-                    shell.subjects.task(verb, "*")
-                }
-                _ => shell.subjects.app(name, "*"),
-            };
+            let subject = verb.subject(&shell.subjects);
             let endpoint = service.endpoint_builder().name(name);
             let endpoint = endpoint.queue_group(Subjects::MANAGER_QUEUE).add(subject);
             let endpoint = endpoint.await.map_err(ManagerError::Service)?;

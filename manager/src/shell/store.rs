@@ -19,6 +19,7 @@ use tokio::time::timeout;
 
 use super::ManagerError;
 use crate::{
+    ids::Revision,
     io::WriteResult,
     stored::{HistoryRecord, StoredKey, read_stored},
     tasks::TaskRecord,
@@ -45,8 +46,7 @@ const NOT_ENABLED: [u64; 2] = [10_039, 10_076];
 /// What the buckets are called and how they are made.
 #[derive(Clone, Debug)]
 pub struct BucketConfig {
-    /// The bucket of the apps; that of the lease has `-lease` behind it. That of stored requests has `-tasks` there,
-    /// in place of `-apps` if that is how this one ends.
+    /// The bucket of the apps. That of the lease has `-lease` behind it, that of stored requests `-tasks`.
     pub name: String,
     /// Number of replicas of each: 1, 3 or 5. Only used when they are created.
     pub replicas: usize,
@@ -55,7 +55,7 @@ pub struct BucketConfig {
 impl BucketConfig {
     /// Refuses what no stream can be.
     pub fn check(&self) -> Result<(), Invalid> {
-        placement::check_name("bucket", &self.name)?;
+        Subjects::check_apps_bucket("bucket", &self.name)?;
         if self.replicas % 2 == 1 && self.replicas <= MAX_REPLICAS {
             return Ok(());
         }
@@ -96,7 +96,7 @@ impl Store {
         match bucket {
             Bucket::Apps => self.config.name.clone(),
             Bucket::Tasks => Subjects::tasks_bucket(&self.config.name),
-            Bucket::Lease => format!("{}-lease", self.config.name),
+            Bucket::Lease => Subjects::lease_bucket(&self.config.name),
         }
     }
 
@@ -165,7 +165,7 @@ impl Store {
         &self,
         key: &StoredKey,
         value: Option<Bytes>,
-        expected: Option<u64>,
+        expected: Option<Revision>,
     ) -> Result<WriteResult, StoreError> {
         let (bucket, wait) = match key {
             StoredKey::Lease => (Bucket::Lease, RENEW),
@@ -178,17 +178,17 @@ impl Store {
             None => deletion(message, key),
         };
         if let Some(expected) = expected {
-            message = message.expected_last_subject_sequence(expected);
+            message = message.expected_last_subject_sequence(expected.0);
         }
         self.publish(bucket, subject, message, wait).await
     }
 
-    /// Stores a request under its id, or deletes it, if the key still has the expected revision; 0 = there is none.
+    /// Stores a request under its id, or deletes it, if the key still has the expected revision.
     pub(super) async fn write_task(
         &self,
         id: &str,
         value: Option<Bytes>,
-        expected: u64,
+        expected: Revision,
         ttl: Option<Duration>,
     ) -> Result<WriteResult, StoreError> {
         let bucket = Bucket::Tasks;
@@ -201,7 +201,7 @@ impl Store {
         if let Some(ttl) = ttl {
             message = message.ttl(ttl);
         }
-        let message = message.expected_last_subject_sequence(expected);
+        let message = message.expected_last_subject_sequence(expected.0);
         self.publish(bucket, subject, message, WRITE).await
     }
 
@@ -214,7 +214,7 @@ impl Store {
     ) -> Result<WriteResult, StoreError> {
         let write = async { self.context.send_publish(subject, message).await?.await };
         match timeout(wait, write).await {
-            Ok(Ok(ack)) => Ok(WriteResult::Written(ack.sequence)),
+            Ok(Ok(ack)) => Ok(WriteResult::Written(Revision(ack.sequence))),
             Ok(Err(error)) if is_conflict(&error) => Ok(WriteResult::Conflict),
             Ok(Err(error)) => Err(StoreError::because("writing to", bucket, &error)),
             Err(_) => Err(StoreError::because("writing to", bucket, &NotInTime)),

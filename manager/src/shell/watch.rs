@@ -1,7 +1,13 @@
 //! The watch of the buckets: every value, then each change. Whatever interrupts it, everything is shown again: what was
 //! missed is not known otherwise.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use async_nats::jetstream::{
     Message,
@@ -9,15 +15,18 @@ use async_nats::jetstream::{
 };
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
-use shared::nats::Bus;
+use shared::nats::{Bus, PermissionViolation};
 use tokio::{
-    sync::mpsc,
+    sync::{mpsc, watch},
     time::{Instant, MissedTickBehavior, interval_at, sleep},
 };
 use uuid::Uuid;
 
 use super::store::{Bucket, Store, StoreError, is_deletion};
-use crate::io::{ManagerInput, TaskInput};
+use crate::{
+    ids::Revision,
+    io::{ManagerInput, TaskInput},
+};
 
 /// The server says this often that the watch is alive; without it for twice as long the watch has ended.
 const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -26,6 +35,10 @@ const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// A watch that lasted for longer was good.
 const GOOD: Duration = Duration::from_secs(60);
+
+/// How long a watch lasts that has shown what the machine cannot read, as it is of a newer format: a value that expires
+/// is not shown.
+const UNREAD: Duration = Duration::from_secs(60);
 
 /// How often it is looked whether what was shown is still there: a purge of the stream is not shown.
 const LOOK: Duration = Duration::from_secs(5);
@@ -44,8 +57,15 @@ enum Ended {
     Closed,
 }
 
-/// Watches for as long as somebody listens.
-pub(super) async fn watch(store: Store, bus: Bus, inputs: mpsc::Sender<ManagerInput>) {
+/// Watches for as long as somebody listens. `newer`: whether the machine has met a newer format. Once stored requests
+/// are refused, their bucket is left alone.
+pub(super) async fn watch(
+    store: Store,
+    bus: Bus,
+    inputs: mpsc::Sender<ManagerInput>,
+    newer: Arc<AtomicBool>,
+    mut tasks_refused: watch::Receiver<Option<PermissionViolation>>,
+) {
     let (mut wait, mut again) = (FIRST_WAIT, false);
     let mut connected = bus.connected.clone();
     loop {
@@ -55,8 +75,11 @@ pub(super) async fn watch(store: Store, bus: Bus, inputs: mpsc::Sender<ManagerIn
         let began = Instant::now();
         let mut watched = Watched::new(&store, &inputs);
         watched.again = again;
+        watched.with_tasks = tasks_refused.borrow_and_update().is_none();
         let ended = tokio::select! {
             ended = watched.run() => ended,
+            Ok(()) = tasks_refused.changed() => Err(Ended::Interrupted("tasks are not permitted".into())),
+            () = expired(&newer) => Err(Ended::Interrupted("what was stored in a newer format is read again".into())),
             _ = connected.wait_for(|up| !*up) => Err(Ended::Interrupted("disconnected".into())),
         };
         again |= watched.apps.current;
@@ -77,6 +100,16 @@ pub(super) async fn watch(store: Store, bus: Bus, inputs: mpsc::Sender<ManagerIn
     }
 }
 
+/// Waits for so long that what was of a newer format may have expired.
+async fn expired(newer: &AtomicBool) {
+    loop {
+        sleep(UNREAD).await;
+        if newer.load(Ordering::Relaxed) {
+            return;
+        }
+    }
+}
+
 /// Half of it at least, so that managers do not try in one instant.
 fn some_of(wait: Duration) -> Duration {
     let (random, _) = Uuid::new_v4().as_u64_pair();
@@ -89,14 +122,16 @@ struct Watched<'a> {
     store: &'a Store,
     inputs: &'a mpsc::Sender<ManagerInput>,
     /// The last revision of the apps' bucket.
-    revision: u64,
+    revision: Revision,
     apps: Reading,
     tasks: Reading,
     lease: Reading,
+    /// Stored requests are permitted.
+    with_tasks: bool,
     /// The buckets were there before.
     again: bool,
     /// The revision of the bucket's id, which is stored first and stays; what it says; whether there was a lease.
-    meta: u64,
+    meta: Revision,
     meta_value: Bytes,
     leased: bool,
 }
@@ -115,12 +150,13 @@ impl<'a> Watched<'a> {
         Self {
             store,
             inputs,
-            revision: 0,
+            revision: Revision::NONE,
             apps: Reading::default(),
             tasks: Reading::default(),
             lease: Reading::default(),
+            with_tasks: true,
             again: false,
-            meta: 0,
+            meta: Revision::NONE,
             meta_value: Bytes::new(),
             leased: false,
         }
@@ -128,13 +164,13 @@ impl<'a> Watched<'a> {
 
     async fn run(&mut self) -> Result<(), Ended> {
         let mut created = Vec::new();
-        for bucket in Bucket::ALL {
+        for bucket in self.buckets() {
             let (info, new) = self.store.open(bucket).await?;
             if new {
                 created.push(self.store.bucket_name(bucket));
             }
             if bucket == Bucket::Apps {
-                self.revision = info.state.last_sequence;
+                self.revision = Revision(info.state.last_sequence);
             }
         }
         if !created.is_empty() {
@@ -151,12 +187,19 @@ impl<'a> Watched<'a> {
         }
         let (apps, nothing) = self.consume(Bucket::Apps).await?;
         self.apps.current = nothing;
-        let (tasks, nothing) = self.consume(Bucket::Tasks).await?;
-        self.tasks.current = nothing;
+        let tasks = if self.with_tasks {
+            let (tasks, nothing) = self.consume(Bucket::Tasks).await?;
+            self.tasks.current = nothing;
+            Some(tasks)
+        } else {
+            self.tasks.current = true;
+            None
+        };
         let (lease, nothing) = self.consume(Bucket::Lease).await?;
         self.lease.current = nothing;
         self.ready_if_current().await?;
         let apps = apps.map(|message| (Bucket::Apps, message));
+        let tasks = stream::iter(tasks).flatten();
         let tasks = tasks.map(|message| (Bucket::Tasks, message));
         let lease = lease.map(|message| (Bucket::Lease, message));
         let stored = stream::select(apps, tasks);
@@ -176,15 +219,24 @@ impl<'a> Watched<'a> {
         }
     }
 
+    fn buckets(&self) -> impl Iterator<Item = Bucket> + use<> {
+        let with_tasks = self.with_tasks;
+        let all = Bucket::ALL.into_iter();
+        all.filter(move |bucket| with_tasks || *bucket != Bucket::Tasks)
+    }
+
     /// Whether what was shown is still there.
     async fn look(&self) -> Result<(), Ended> {
-        for bucket in Bucket::ALL {
+        for bucket in self.buckets() {
             // what cannot be asked now ends the watch if that goes on
             let Ok((info, new)) = self.store.open(bucket).await else {
                 return Ok(());
             };
             let purged = match bucket {
-                Bucket::Apps => self.meta > 0 && info.state.first_sequence > self.meta,
+                Bucket::Apps => {
+                    let first = Revision(info.state.first_sequence);
+                    self.meta != Revision::NONE && first > self.meta
+                }
                 Bucket::Lease => self.leased && info.state.messages == 0,
                 // what is deleted there is over
                 Bucket::Tasks => false,
@@ -242,11 +294,12 @@ impl<'a> Watched<'a> {
             Bucket::Lease => &mut self.lease,
         };
         reading.messages += 1;
+        let revision = Revision(info.stream_sequence);
         if info.consumer_sequence != reading.messages {
             return Err(Ended::Interrupted("a message was lost".into()));
         }
         if bucket == Bucket::Apps {
-            self.revision = self.revision.max(info.stream_sequence);
+            self.revision = self.revision.max(revision);
         }
         let turned_current = !reading.current && info.pending == 0;
         let prefix = self.store.prefix(bucket);
@@ -254,17 +307,16 @@ impl<'a> Watched<'a> {
         match (bucket, key) {
             (Bucket::Apps, "meta") => {
                 // it is stored anew when it is missing: another manager has met a purge that this one has not
-                if self.meta > 0 && self.meta_value == message.payload {
+                if self.meta != Revision::NONE && self.meta_value == message.payload {
                     return Err(Ended::Interrupted("the bucket was purged".into()));
                 }
-                self.meta = info.stream_sequence;
+                self.meta = revision;
                 self.meta_value = message.payload.clone();
             }
             (Bucket::Lease, _) => self.leased = true,
             _ => {}
         }
         let deleted = is_deletion(message.headers.as_ref());
-        let revision = info.stream_sequence;
         let value = (!deleted).then(|| message.payload.clone());
         let key = key.to_owned();
         let input = match bucket {

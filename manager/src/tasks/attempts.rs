@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use placement::Request;
 use shared::{
     AttemptId,
     wire::{InstanceOutcome, Outcome, StartReply, WireError, code, parse_indices},
@@ -11,20 +12,25 @@ use shared::{
 use super::{
     Tasks,
     ends::Ending,
-    entry::{Entry, Step},
+    entry::{Entry, Step, shape},
     record::TaskPhase,
 };
-use crate::io::ManagerOutput;
+use crate::{ids::Revision, io::ManagerOutput};
 
 /// How long an auctioneer and the cells that it asks have: its deadline is 4 s, and a start that it has sent
 /// is accepted for 5 s at most. After that nothing of an attempt is on its way.
 pub const TASK_REPLY_MS: u64 = 10_000;
+/// That a cell accepted a task is stored after this, if it has not ended by then: another manager finds it on the cell.
+const LATER_MS: u64 = 1_000;
 /// A start that a cell has not answered can reach it for less than this.
 const ON_ITS_WAY_MS: u64 = 6_000;
 /// Attempts that are being stored, or that auctioneers have.
 const MAX_IN_FLIGHT: usize = 512;
-/// After an error of an auctioneer.
+/// After an error of an auctioneer; of an attempt that was sent again doubled each time, and at most.
 const RETRY_ERROR_MS: u64 = 2_000;
+const LONGEST_RETRY_MS: u64 = 60_000;
+/// How often an attempt is sent. Then it ends: nobody knows what became of it.
+pub(super) const MAX_SENDS: u32 = 32;
 /// Between two looks whether the cells have answered, and two questions.
 const LOOK_MS: u64 = 1_000;
 /// What the cells say nothing of for so long is not waited for.
@@ -43,6 +49,30 @@ impl Tasks {
         }
     }
 
+    /// Whether a new request's first attempt is stored with it, as it may be sent at once.
+    pub(super) fn begins_at_once(&self, request: &Request) -> bool {
+        let on_their_way = self.in_flight + self.creations.len();
+        let others = |shape: &Arc<str>| self.no_room.get(shape).is_some_and(|s| s.len() > 0);
+        self.office.acts
+            && self.ready.is_empty()
+            && on_their_way < MAX_IN_FLIGHT
+            && (self.no_room.is_empty() || !others(&shape(request)))
+    }
+
+    /// A new request is stored with its first attempt.
+    pub(super) fn begun(&mut self, id: &Arc<str>, revision: Revision) {
+        let Some(entry) = self.entries.get(id) else {
+            return;
+        };
+        // the watch may have shown it before
+        let unsent = matches!(entry.step, Step::Sent { .. }) && entry.sends == 0;
+        if unsent && entry.revision == revision {
+            let attempt = entry.record.attempt;
+            self.set_step(id, Step::Storing);
+            self.stored.push((Arc::clone(id), attempt));
+        }
+    }
+
     /// The next attempt: it is stored first.
     fn begin(&mut self, id: &Arc<str>) {
         let (unix_ms, bucket) = (self.unix_ms(), self.office.bucket);
@@ -56,14 +86,21 @@ impl Tasks {
         record.attempt += 1;
         (record.phase, record.bucket, record.sent_ms) = (TaskPhase::Sent, bucket, unix_ms);
         (record.cell, record.started_ms, record.doubtful) = (None, None, false);
-        entry.heard = None;
+        (entry.heard, entry.lost_ms, entry.stop_ms) = (None, None, 0);
         self.name_instances(id);
         self.set_step(id, Step::Storing);
         self.touch(id);
     }
 
+    /// Sends the attempts that are stored. Whether this manager acts is known now, and was not when it heard that they are.
+    pub(super) fn send_stored(&mut self) {
+        for (id, attempt) in std::mem::take(&mut self.stored) {
+            self.attempt_stored(&id, attempt);
+        }
+    }
+
     /// The record that begins this attempt is stored.
-    pub(super) fn attempt_stored(&mut self, id: &Arc<str>, attempt: u32) {
+    fn attempt_stored(&mut self, id: &Arc<str>, attempt: u32) {
         let losses = self.losses;
         let Some(entry) = self.entries.get_mut(id) else {
             return;
@@ -75,11 +112,12 @@ impl Tasks {
             // nothing of it was sent
             return self.cancel_now(id);
         }
-        (entry.losses, entry.taken_up, entry.resent) = (losses, false, false);
+        (entry.losses, entry.taken_up, entry.sends) = (losses, false, 0);
         if self.office.acts {
             self.send(id);
         } else {
             // who acts now finds the attempt in the bucket, and asks the cells
+            entry.taken_up = true;
             let ask_ms = self.now_ms;
             self.set_step(id, Step::Sent { ask_ms });
         }
@@ -87,7 +125,11 @@ impl Tasks {
 
     fn send(&mut self, id: &Arc<str>) {
         let ask_ms = self.now_ms + TASK_REPLY_MS;
-        let start = self.entries.get(id).and_then(Entry::start);
+        let Some(entry) = self.entries.get_mut(id) else {
+            return;
+        };
+        entry.sends += 1;
+        let start = entry.start();
         self.set_step(id, Step::Sent { ask_ms });
         self.out.extend(start.map(ManagerOutput::Start));
     }
@@ -105,12 +147,13 @@ impl Tasks {
                 self.set_step(id, Step::Asking { asked_ms: now_ms });
                 self.look_at(id, now_ms + LOOK_MS);
             }
+            Step::Asking { asked_ms } if now_ms < asked_ms => self.look_at(id, asked_ms),
             Step::Asking { asked_ms } => {
                 if self.office.settled && self.office.answered_ms >= asked_ms {
                     return self.nowhere(id);
                 }
                 if now_ms >= asked_ms + MAX_ASKING_MS {
-                    return self.not_known(id, "not every cell says whether it runs");
+                    return self.not_known(id, "not every cell has answered whether it runs");
                 }
                 self.wants_lists = true;
                 self.look_at(id, now_ms + LOOK_MS);
@@ -130,7 +173,7 @@ impl Tasks {
             return self.not_known(id, "a cell was lost while it was being started");
         }
         if entry.taken_up && unix_ms.saturating_sub(record.sent_ms) > MAX_AGE_MS {
-            return self.not_known(id, "no manager was there when it was being started");
+            return self.not_known(id, "no manager was running when it was being started");
         }
         if record.cancelled {
             return self.cancel_now(id);
@@ -139,10 +182,23 @@ impl Tasks {
             let placed = u32::try_from(entry.found.len()).unwrap_or(u32::MAX);
             return self.all_placed(id, placed, 0);
         }
-        if let Some(entry) = self.entries.get_mut(id) {
-            entry.resent = true;
+        if entry.sends >= MAX_SENDS {
+            let why = format!("no auctioneer has said what became of it, {MAX_SENDS} times");
+            return self.not_known(id, &why);
         }
         self.send(id);
+    }
+
+    /// That nothing of it was begun this time does not say so of the time before: the cells are asked again.
+    fn ask_again(&mut self, id: &Arc<str>, why: &str) {
+        let Some(entry) = self.entries.get_mut(id) else {
+            return;
+        };
+        entry.record.why = Some(placement::cut(why).into_owned());
+        let doubled = entry.sends.saturating_sub(1).min(u64::BITS - 1);
+        let wait_ms = RETRY_ERROR_MS.saturating_mul(1 << doubled);
+        let asked_ms = self.now_ms + wait_ms.min(LONGEST_RETRY_MS);
+        self.set_step(id, Step::Asking { asked_ms });
     }
 
     /// It may have been started, and nobody knows.
@@ -184,11 +240,7 @@ impl Tasks {
             Err(error) if error.code == code::INVALID_REQUEST => {
                 self.finish(&id, Ending::failed(&error.message));
             }
-            // that nothing was begun this time does not say so of the time before
-            Err(_) if entry.resent => {
-                let ask_ms = self.now_ms + RETRY_ERROR_MS;
-                self.set_step(&id, Step::Sent { ask_ms });
-            }
+            Err(error) if entry.is_resent() => self.ask_again(&id, &error.message),
             Err(error) => self.wait_again(&id, RETRY_ERROR_MS, &error.message),
         }
     }
@@ -202,6 +254,9 @@ impl Tasks {
             (Outcome::Placed | Outcome::Unknown | Outcome::Queued, _) => {}
             (Outcome::Unplaced, _) => {
                 let reason = outcome.reason.as_deref().unwrap_or("unplaced");
+                if self.entries.get(id).is_some_and(Entry::is_resent) {
+                    return self.ask_again(id, reason);
+                }
                 self.no_room_for(id, reason);
             }
         }
@@ -219,10 +274,15 @@ impl Tasks {
         record.started_ms = Some(unix_ms);
         record.why = None;
         let wait_ms = if doubtful { ON_ITS_WAY_MS } else { 0 };
+        if doubtful {
+            self.unsaved.insert(Arc::clone(id));
+            (entry.unsaved, entry.later_ms) = (true, 0);
+        } else if !entry.unsaved {
+            (entry.unsaved, entry.later_ms) = (true, now_ms + LATER_MS);
+        }
         let shape = Arc::clone(&entry.shape);
         let proof_ms = now_ms + wait_ms;
         self.set_step(id, Step::Accepted { proof_ms });
-        self.touch(id);
         self.fits(&shape);
     }
 
@@ -252,6 +312,9 @@ impl Tasks {
         };
         if left.is_empty() {
             return self.all_placed(id, placed, unknown);
+        }
+        if entry.is_resent() {
+            return self.ask_again(id, reason.unwrap_or("unplaced"));
         }
         left.sort_unstable();
         let record = &mut entry.record;

@@ -78,12 +78,13 @@ impl TaskDefinition {
         let OwnFields { retries, timeout } = shared::wire::read(body)?;
         if let Submitted::Task(id) = what {
             if !request.id.is_empty() && request.id != id {
-                let expected = format!("{id:?}, as the subject says, or no id");
+                let expected = format!("no id, or that of the subject, {id:?}");
                 return Err(Invalid::new("id", format!("{:?}", request.id), expected).into());
             }
             id.clone_into(&mut request.id);
             if shared::wire::read::<Kinded>(body)?.kind == Some(Kind::Lrp) {
-                let expected = "\"task\"; what runs for long is an app, or a stored start request";
+                let expected =
+                    "\"task\"; for a long-running process put an app, or store a start request";
                 return Err(Invalid::new("kind", "\"lrp\"", expected).into());
             }
             request.kind = Kind::Task;
@@ -108,7 +109,7 @@ impl TaskDefinition {
             return Err(Invalid::new("instances", request.instances, expected));
         }
         if request.run.is_none() {
-            let expected = r#"what to execute, such as {"command":["true"]}"#;
+            let expected = r#"a command, such as {"command":["true"]}"#;
             return Err(Invalid::new("run", "nothing", expected));
         }
         if self.retries > MAX_RETRIES {
@@ -132,7 +133,7 @@ impl TaskDefinition {
                 return Err(Invalid::new(
                     field,
                     "a value",
-                    "a task, whose end is awaited",
+                    "none: only tasks have retries and a timeout",
                 ));
             }
         }

@@ -12,7 +12,6 @@ use super::{
     Tasks,
     entry::Step,
     record::{TaskEnd, TaskPhase},
-    requests::MAX_RESULTS,
 };
 use crate::io::ManagerOutput;
 
@@ -28,8 +27,10 @@ const STOP_MS: u64 = 5_000;
 const OUTPUT_MS: u64 = 500;
 /// A heartbeat may have been on its way for so long.
 const OLD_LIST_MS: u64 = 2_000;
-/// A cell that withdrew is still ending what it ran.
+/// A cell that withdrew is still ending what it ran; one that is not heard may be back soon.
 const LEAVING_MS: u64 = 15_000;
+/// What is kept of a run's output, bytes: the last of it.
+const MAX_OUTPUT: usize = 10 * 1024;
 
 /// How a stored request ends.
 #[derive(Clone, Debug)]
@@ -41,17 +42,16 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    fn new(state: TaskState, why: Option<String>) -> Self {
+    fn new(state: TaskState, why: Option<&str>) -> Self {
         Self {
             state,
-            why,
+            why: why.map(|why| placement::cut(why).into_owned()),
             unplaced: false,
             result: None,
         }
     }
 
     pub(super) fn failed(why: &str) -> Self {
-        let why = placement::cut(why).into_owned();
         Self::new(TaskState::Failed, Some(why))
     }
 
@@ -71,9 +71,15 @@ impl Tasks {
         let Some(entry) = self.entries.get(id) else {
             return;
         };
-        if entry.unsaved {
+        let later_ms = entry.later_ms;
+        if entry.unsaved && now_ms >= later_ms {
             self.unsaved.insert(Arc::clone(id));
+        } else if entry.unsaved {
+            self.look_at(id, later_ms);
         }
+        let Some(entry) = self.entries.get(id) else {
+            return;
+        };
         let (step, cancelled) = (entry.step, entry.record.cancelled);
         match step {
             Step::Waiting { .. } | Step::NoRoom if cancelled => self.cancel_now(id),
@@ -97,7 +103,7 @@ impl Tasks {
             return false;
         }
         let why = entry.record.why.as_deref();
-        let why = why.unwrap_or("its turn did not come");
+        let why = why.unwrap_or("it was not attempted");
         let mut ending = Ending::failed(&format!("not started in time: {why}"));
         ending.unplaced = entry.record.runs == 0 && entry.record.placed == 0;
         self.finish(id, ending);
@@ -159,10 +165,13 @@ impl Tasks {
     }
 
     /// A cell says how a task ended. Every manager takes note.
-    pub(super) fn ended(&mut self, result: Box<TaskResult>) {
+    pub(super) fn ended(&mut self, mut result: Box<TaskResult>) {
         let Some(id) = self.by_instance.get(&result.instance).cloned() else {
             return;
         };
+        // what a cell says is not trusted to be short
+        result.output = result.output.map(last_of);
+        result.ended = placement::cut(&result.ended).into_owned();
         self.room(self.now_ms);
         self.hear(&id, result, self.now_ms);
     }
@@ -226,7 +235,7 @@ impl Tasks {
         record.runs += 1;
         let ending = |state, why: Option<&str>| Ending {
             result: Some(result.clone()),
-            ..Ending::new(state, why.map(str::to_owned))
+            ..Ending::new(state, why)
         };
         let (cancelled, timed_out) = (record.cancelled, record.timed_out);
         let again = record.runs <= record.retries;
@@ -308,11 +317,6 @@ impl Tasks {
         self.touch(id);
         self.set_step(id, Step::Over);
         self.room(self.now_ms);
-        while self.over.len() > MAX_RESULTS
-            && let Some((_, oldest)) = self.over.pop_first()
-        {
-            self.delete(&oldest);
-        }
     }
 
     /// It is stored that it is over.
@@ -411,13 +415,15 @@ impl Tasks {
             return;
         };
         let cell = entry.record.cell.clone().unwrap_or_default();
-        if !entry.record.doubtful {
-            return self.lost(id, &format!("{cell} does not know any more how it ended"));
+        // what ended with its rep is not there either
+        let ran = !entry.record.doubtful || entry.taken_up || entry.losses != self.losses;
+        if ran {
+            return self.lost(id, &format!("{cell} no longer knows how it ended"));
         }
         // its start never arrived
         entry.record.failures += 1;
         let failures = entry.record.failures;
-        let why = format!("{cell} did not answer its start");
+        let why = format!("{cell} did not answer the start");
         if failures <= MAX_FAILURES {
             self.repeat(id, &why);
         } else {
@@ -425,7 +431,24 @@ impl Tasks {
         }
     }
 
-    /// A cell is lost, or its rep was started again.
+    /// Another run of a cell's rep follows: what the one before ran is gone, and its list says what that is. What was
+    /// accepted a moment ago may be the new one's.
+    pub(crate) fn cell_renewed(&mut self) {
+        self.losses += 1;
+        self.wants_lists = true;
+    }
+
+    /// A ttl has passed since anything may have been missed: cells that are not here by now are lost, whether or not this
+    /// manager has ever heard them.
+    pub(crate) fn look_for_cells(&mut self, now_ms: u64, is_here: impl Fn(&str) -> bool) {
+        let cells = self.by_cell.keys().filter(|cell| !is_here(cell));
+        let silent: Vec<Arc<str>> = cells.cloned().collect();
+        for cell in silent {
+            self.gone_with(now_ms, &cell, LEAVING_MS);
+        }
+    }
+
+    /// A cell is lost.
     pub(crate) fn cell_lost(&mut self, now_ms: u64, cell: &str) {
         self.losses += 1;
         self.gone_with(now_ms, cell, 0);
@@ -452,9 +475,17 @@ impl Tasks {
     }
 }
 
+/// The last of a text.
+fn last_of(mut text: String) -> String {
+    let from = text.len().saturating_sub(MAX_OUTPUT);
+    let from = (from..=text.len()).find(|at| text.is_char_boundary(*at));
+    text.drain(..from.unwrap_or_default());
+    text
+}
+
 /// What a list says of a task that has ended.
 fn of_list(cell: &str, instance: &Instance) -> TaskResult {
-    let ended = instance.ended.clone().unwrap_or_default();
+    let ended = placement::cut(instance.ended.as_deref().unwrap_or_default()).into_owned();
     TaskResult {
         v: VERSION,
         cell: cell.to_owned(),

@@ -11,7 +11,7 @@ use shared::{
 };
 
 use super::record::{TaskPhase, TaskRecord};
-use crate::ids::{CommandKey, WriteId};
+use crate::ids::{CommandKey, Revision, WriteId};
 
 /// What is not started within this time has failed, unless its request has another `queue_timeout`.
 pub(crate) const START_WITHIN_MS: u64 = 1_800_000;
@@ -63,7 +63,7 @@ pub(super) struct Entry {
     /// When it was stored: the order of the queue.
     pub(super) order: u64,
     pub(super) record: TaskRecord,
-    pub(super) revision: u64,
+    pub(super) revision: Revision,
     pub(super) step: Step,
     /// The last attempt's, with their indices.
     pub(super) instances: Vec<(u32, InstanceId)>,
@@ -76,8 +76,12 @@ pub(super) struct Entry {
     pub(super) unsaved: bool,
     /// It is not stored before this.
     pub(super) blocked_ms: u64,
-    /// Writes in a row that were not done.
+    /// That it found no room is not stored before this: most often its next attempt is stored first.
+    pub(super) later_ms: u64,
+    /// Writes in a row of which it is not known whether they were done.
     pub(super) failed_writes: u32,
+    /// Writes in a row that another one came before.
+    pub(super) conflicts: u32,
     /// How its run ended.
     pub(super) heard: Option<Box<TaskResult>>,
     /// When that counts: the message with the output may come after a list.
@@ -89,8 +93,8 @@ pub(super) struct Entry {
     pub(super) losses: u64,
     /// It is not this manager that sent the last attempt, or not in its present term.
     pub(super) taken_up: bool,
-    /// The last attempt was sent more than once.
-    pub(super) resent: bool,
+    /// How often this manager has sent the last attempt.
+    pub(super) sends: u32,
     /// The last list of its cell that had it.
     pub(super) list: u32,
     /// When its stop was sent last; 0 = never.
@@ -99,10 +103,12 @@ pub(super) struct Entry {
     pub(super) wake_ms: u64,
     /// The watch has not shown it since it began again.
     pub(super) unshown: bool,
+    /// About what it takes in memory.
+    pub(super) bytes: usize,
 }
 
 impl Entry {
-    pub(super) fn new(record: TaskRecord, revision: u64) -> Self {
+    pub(super) fn new(record: TaskRecord, revision: Revision, bytes: usize) -> Self {
         Self {
             order: record.submitted_ms,
             shape: shape(&record.request),
@@ -114,19 +120,27 @@ impl Entry {
             writing: None,
             unsaved: false,
             blocked_ms: 0,
+            later_ms: 0,
             failed_writes: 0,
+            conflicts: 0,
             heard: None,
             heard_ms: 0,
             lost_ms: None,
             cancellers: Vec::new(),
             losses: 0,
             taken_up: false,
-            resent: false,
+            sends: 0,
             list: 0,
             stop_ms: 0,
             wake_ms: u64::MAX,
             unshown: false,
+            bytes,
         }
+    }
+
+    /// The last attempt was sent more than once.
+    pub(super) fn is_resent(&self) -> bool {
+        self.sends > 1 || (self.taken_up && self.sends > 0)
     }
 
     pub(super) fn is_task(&self) -> bool {
@@ -217,7 +231,7 @@ impl Entry {
 }
 
 /// What decides where a request fits, as text.
-fn shape(request: &Request) -> Arc<str> {
+pub(super) fn shape(request: &Request) -> Arc<str> {
     let Request {
         memory_mb,
         disk_mb,

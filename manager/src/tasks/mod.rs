@@ -45,7 +45,7 @@ mod writes;
 mod tests;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
@@ -54,7 +54,8 @@ use shared::{BucketId, InstanceId};
 
 use crate::{ids::WriteId, io::ManagerOutput};
 use entry::Entry;
-use requests::{Creation, PendingTask};
+use requests::{Creation, Deleted, PendingTask};
+use room::Shape;
 
 pub use attempts::TASK_REPLY_MS;
 pub use definition::{MAX_DURABLE_INSTANCES, MAX_STORED, Submitted, TaskDefinition};
@@ -85,14 +86,17 @@ pub(crate) struct Tasks {
     entries: BTreeMap<Arc<str>, Entry>,
     /// Those that are not over.
     open: usize,
+    /// About what all take in memory, and those that are not over.
+    bytes: usize,
+    open_bytes: usize,
     by_instance: FastMap<InstanceId, Arc<str>>,
     /// What each cell runs.
     by_cell: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
     timers: BTreeSet<(u64, Arc<str>)>,
     /// What can be begun, in its order.
     ready: BTreeSet<(u64, Arc<str>)>,
-    /// What waits for room, by shape. May name what does not wait any more.
-    no_room: BTreeMap<Arc<str>, VecDeque<Arc<str>>>,
+    /// What waits for room, by shape.
+    no_room: BTreeMap<Arc<str>, Shape>,
     room_ms: u64,
     /// The last shape that was tried.
     last_shape: Option<Arc<str>>,
@@ -106,9 +110,21 @@ pub(crate) struct Tasks {
     unsaved: BTreeSet<Arc<str>>,
     save_ms: u64,
     writes: FastMap<WriteId, Arc<str>>,
+    /// Writes in a row of which it is not known whether they were done. Nothing new is stored before this time.
+    failed_writes: u32,
+    refuse_ms: u64,
+    /// Attempts that are stored and not sent.
+    stored: Vec<(Arc<str>, u32)>,
+    /// Results that are being deleted; no others are before this time.
+    deletions: BTreeMap<WriteId, Arc<str>>,
+    deleting: BTreeSet<Arc<str>>,
+    delete_ms: u64,
     creations: BTreeMap<WriteId, Creation>,
-    /// The ids of these.
+    /// The ids of these, and what they will take in memory.
     creating: FastSet<String>,
+    creating_bytes: usize,
+    /// Deleted ids, with the revisions of that, which the next write of the id replaces.
+    deleted: Deleted,
     pending: Vec<PendingTask>,
     /// What is over, the first first.
     over: BTreeSet<(u64, Arc<str>)>,

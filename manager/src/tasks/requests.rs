@@ -1,7 +1,8 @@
 //! What is asked: to store a request, to cancel one. Any manager may answer, also one that does not hold the lease.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
+use placement::FastMap;
 use shared::wire::{WireError, code, to_bytes};
 
 use super::{
@@ -12,15 +13,21 @@ use super::{
 };
 use crate::{
     commands::unavailable,
-    ids::CommandKey,
+    ids::{CommandKey, Revision},
     io::{ManagerOutput, TaskAnswer, TaskCommand, TaskOutput, WriteResult},
     stored::FORMAT,
 };
 
 /// Stored requests that are not over; further ones are refused.
 pub const MAX_OPEN: usize = 50_000;
+/// Bytes of those; further ones are refused. And bytes of results.
+pub(super) const MAX_BYTES: usize = 256 * 1024 * 1024;
 /// Results that are kept; beyond that the oldest go first.
 pub const MAX_RESULTS: usize = 20_000;
+/// How long it is remembered that an id was deleted: for longer than cells and auctioneers remember what ran under it.
+pub(super) const DELETED_MS: u64 = 900_000;
+/// Deleted ids that are remembered.
+const MAX_DELETED: usize = 50_000;
 /// Commands that wait for the bucket.
 const MAX_PENDING: usize = 4_096;
 /// Cancellations of one request that wait for the bucket.
@@ -38,6 +45,46 @@ pub(super) struct PendingTask {
     command: TaskCommand,
     since_ms: u64,
     pub(super) due_ms: u64,
+    /// It may be stored.
+    written: bool,
+    /// The number before that of its first attempt: what ran under a deleted id is not taken for it.
+    attempt: u32,
+}
+
+/// Ids whose deletion the bucket may still have.
+#[derive(Debug, Default)]
+pub(super) struct Deleted {
+    revisions: FastMap<Arc<str>, Revision>,
+    /// The first first, with those that have been stored again.
+    order: VecDeque<(u64, Arc<str>, Revision)>,
+}
+
+impl Deleted {
+    pub(super) fn insert(&mut self, now_ms: u64, id: &Arc<str>, revision: Revision) {
+        self.revisions.insert(Arc::clone(id), revision);
+        self.order.push_back((now_ms, Arc::clone(id), revision));
+        while self.order.len() > MAX_DELETED
+            || self
+                .order
+                .front()
+                .is_some_and(|(at, ..)| at + DELETED_MS <= now_ms)
+        {
+            let Some((_, id, revision)) = self.order.pop_front() else {
+                return;
+            };
+            if self.revisions.get(&id) == Some(&revision) {
+                self.revisions.remove(&id);
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: &str) {
+        self.revisions.remove(id);
+    }
+
+    fn get(&self, id: &str) -> Revision {
+        self.revisions.get(id).copied().unwrap_or(Revision::NONE)
+    }
 }
 
 /// A request that is being stored.
@@ -45,6 +92,7 @@ pub(super) struct PendingTask {
 pub(super) struct Creation {
     pending: PendingTask,
     record: TaskRecord,
+    bytes: usize,
 }
 
 impl Tasks {
@@ -61,6 +109,8 @@ impl Tasks {
             command,
             since_ms,
             due_ms,
+            written: false,
+            attempt: 0,
         });
     }
 
@@ -88,7 +138,7 @@ impl Tasks {
         }
     }
 
-    fn submit(&mut self, pending: PendingTask, definition: &TaskDefinition) {
+    fn submit(&mut self, mut pending: PendingTask, definition: &TaskDefinition) {
         if let Some(entry) = self.entries.get(pending.id.as_str()) {
             let record = &entry.record;
             let same = record.request == definition.request
@@ -102,28 +152,79 @@ impl Tasks {
             };
             return self.reply(pending.to, answer);
         }
-        if self.open + self.creations.len() >= MAX_OPEN {
-            let message = format!("{MAX_OPEN} stored requests are not over; try again later");
-            let error = WireError::new(code::OVERLOADED, message);
+        if !pending.written
+            && let Some(error) = self.refuses()
+        {
             return self.reply(pending.to, Err(error));
         }
         if !self.creating.insert(pending.id.clone()) {
             return self.again(pending);
         }
+        let expected = self.deleted.get(&pending.id);
+        if expected != Revision::NONE {
+            // half of the numbers are left for its attempts
+            pending.attempt = u32::try_from(expected.0 % (1 << 31)).unwrap_or_default();
+        }
+        let mut record = self.new_record(definition, &pending);
+        if self.begins_at_once(&record.request) {
+            record.attempt += 1;
+            (record.phase, record.bucket) = (TaskPhase::Sent, self.office.bucket);
+            record.sent_ms = self.unix_ms();
+        }
+        let write = self.next_write();
+        let value = to_bytes(&record);
+        let bytes = value.len();
+        let output = TaskOutput::Write {
+            write,
+            id: pending.id.as_str().into(),
+            value: Some(value),
+            expected,
+            ttl: None,
+        };
+        self.creating_bytes += bytes;
+        let creation = Creation {
+            pending,
+            record,
+            bytes,
+        };
+        self.creations.insert(write, creation);
+        self.out.push(ManagerOutput::Task(Box::new(output)));
+    }
+
+    /// Why nothing new is stored now.
+    fn refuses(&self) -> Option<WireError> {
+        let message = if self.open + self.creations.len() >= MAX_OPEN {
+            format!("{MAX_OPEN} stored requests have not ended; try again later")
+        } else if self.open_bytes + self.creating_bytes >= MAX_BYTES {
+            let mib = MAX_BYTES / (1024 * 1024);
+            format!("the stored requests that have not ended take {mib} MiB; try again later")
+        } else if self.now_ms < self.refuse_ms {
+            let message =
+                "the bucket does not acknowledge writes; nothing new is stored, try again";
+            return Some(WireError::new(code::INTERNAL, message));
+        } else {
+            return None;
+        };
+        Some(WireError::new(code::OVERLOADED, message))
+    }
+
+    /// A new request, as old as the command.
+    fn new_record(&self, definition: &TaskDefinition, pending: &PendingTask) -> TaskRecord {
+        let submitted_ms = pending.since_ms + self.unix_offset_ms;
         let instances = definition.request.instances;
         let indices = definition.request.indices.clone();
         let mut left = indices.unwrap_or_else(|| (0..instances).collect());
         left.sort_unstable();
-        let record = TaskRecord {
+        TaskRecord {
             format: FORMAT,
             request: Arc::clone(&definition.request),
             retries: definition.retries,
             timeout: definition.timeout,
-            submitted_ms: self.unix_ms(),
-            waiting_ms: self.unix_ms(),
+            submitted_ms,
+            waiting_ms: submitted_ms,
             phase: TaskPhase::Waiting,
             bucket: None,
-            attempt: 0,
+            attempt: pending.attempt,
             sent_ms: 0,
             failures: 0,
             runs: 0,
@@ -137,17 +238,7 @@ impl Tasks {
             timed_out: false,
             why: None,
             end: None,
-        };
-        let write = self.next_write();
-        let output = TaskOutput::Write {
-            write,
-            id: pending.id.as_str().into(),
-            value: Some(to_bytes(&record)),
-            expected: 0,
-            ttl: None,
-        };
-        self.creations.insert(write, Creation { pending, record });
-        self.out.push(ManagerOutput::Task(Box::new(output)));
+        }
     }
 
     fn again(&mut self, mut pending: PendingTask) {
@@ -157,21 +248,33 @@ impl Tasks {
 
     /// A new request is stored, or not: then it is tried again, unless the watch shows that somebody was first.
     pub(super) fn created(&mut self, creation: Creation, result: WriteResult) {
-        let Creation { pending, record } = creation;
+        let Creation {
+            mut pending,
+            record,
+            bytes,
+        } = creation;
         self.creating.remove(&pending.id);
+        self.creating_bytes -= bytes;
         let WriteResult::Written(revision) = result else {
             if self.now_ms >= pending.since_ms + MAX_WAIT_MS {
-                let message = "the bucket does not acknowledge the request: it may be stored or not; the same id \
-                               stores nothing twice";
+                let message = "the bucket does not acknowledge the write: the request may be stored or not; to \
+                               repeat it with the same id is safe";
                 let error = WireError::new(code::INTERNAL, message);
                 return self.reply(pending.to, Err(error));
+            }
+            pending.written |= result == WriteResult::Failed;
+            if result == WriteResult::Conflict {
+                // what said that it was deleted is gone meanwhile, or the watch shows what is there
+                self.deleted.remove(&pending.id);
             }
             return self.again(pending);
         };
         let id: Arc<str> = pending.id.as_str().into();
         if !self.entries.contains_key(&id) {
-            self.adopt(&id, record, revision);
+            self.deleted.remove(&id);
+            self.adopt(&id, record, revision, bytes);
         }
+        self.begun(&id, revision);
         if let Some(entry) = self.entries.get(&id) {
             let answer = answer(entry, true);
             self.reply(pending.to, Ok(answer));
@@ -190,7 +293,10 @@ impl Tasks {
             return self.reply(to, Ok(answer));
         }
         if entry.cancellers.len() >= MAX_CANCELLERS {
-            let error = WireError::new(code::OVERLOADED, "it is being cancelled already");
+            let error = WireError::new(
+                code::OVERLOADED,
+                "too many cancellations of it wait already; try again",
+            );
             return self.reply(to, Err(error));
         }
         entry.cancellers.push(to);
@@ -216,7 +322,7 @@ impl Tasks {
     /// It is not there any more.
     pub(super) fn refuse_cancellers(&mut self, id: &str, cancellers: Vec<CommandKey>) {
         for to in cancellers {
-            let message = format!("{id} is not stored any more");
+            let message = format!("{id} is no longer stored");
             self.reply(to, Err(WireError::new(code::NOT_FOUND, message)));
         }
     }

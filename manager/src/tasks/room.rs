@@ -1,18 +1,41 @@
 //! What waits: for its turn, for room, for its next attempt. What found no room waits with everything of its shape, and
-//! two of each shape are tried when there may be room; each that fits lets two more follow.
+//! the two oldest of each shape are tried when there may be room; each that fits lets two more follow.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{Tasks, entry::Step, record::TaskPhase};
 
 /// How soon after a change what found no room is tried again.
 const ROOM_MS: u64 = 200;
+/// A shape of which nothing fits is tried at most this often, however often there may be room: the pause doubles each
+/// time up to this.
+const LONGEST_PAUSE_MS: u64 = 5_000;
 /// What found no room is tried again after this at the latest: a change may be missed.
 const RETRY_MS: u64 = 30_000;
+/// That something found no room is stored after this, if it was not tried again.
+const LATER_MS: u64 = 10_000;
 /// How many of a shape are tried when one may fit.
 const TRIED: usize = 2;
 /// Shapes that are tried at once.
 const MAX_SHAPES: usize = 256;
+
+/// What fits in the same places and waits for room.
+#[derive(Debug, Default)]
+pub(super) struct Shape {
+    /// By the time of submission.
+    waiting: BTreeSet<(u64, Arc<str>)>,
+    /// It is not tried before this.
+    try_ms: u64,
+    /// The last pause after a try that found no room; 0 = one has fitted since.
+    pause_ms: u64,
+}
+
+impl Shape {
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+}
 
 impl Tasks {
     /// There may be more room than before.
@@ -22,65 +45,64 @@ impl Tasks {
 
     /// It waits for its turn: behind what found no room and is as large.
     pub(super) fn queue(&mut self, id: &Arc<str>) {
-        let Some(entry) = self.entries.get(id) else {
+        let Some(entry) = self.entries.get_mut(id) else {
             return;
         };
-        let (order, shape) = (entry.order, Arc::clone(&entry.shape));
-        if self.ready.contains(&(order, Arc::clone(id))) {
+        let waiting = (entry.order, Arc::clone(id));
+        if self.ready.contains(&waiting) {
             return;
         }
-        let is_new = entry.record.attempt == 0;
-        if is_new && self.others_wait(&shape) {
-            if let Some(entry) = self.entries.get_mut(id) {
-                let why = "requests that need as much wait for room";
-                entry.record.why = Some(why.into());
-            }
-            return self.wait_for_room(id, &shape);
+        let others = self.no_room.get(&entry.shape);
+        let others_wait = others.is_some_and(|shape| shape.len() > 0);
+        if entry.record.sent_ms == 0 && others_wait {
+            entry.record.why = Some("older requests that need the same wait for room".into());
+            return self.wait_for_room(id);
         }
-        self.ready.insert((order, Arc::clone(id)));
+        self.ready.insert(waiting);
     }
 
-    /// Whether something of this shape waits for room.
-    fn others_wait(&mut self, shape: &Arc<str>) -> bool {
-        let Some(waiting) = self.no_room.get_mut(shape) else {
-            return false;
-        };
-        let waits = |id: &Arc<str>| {
-            let entry = self.entries.get(id);
-            entry.is_some_and(|entry| entry.step == Step::NoRoom)
-        };
-        // what was cancelled meanwhile, or has come to its end
-        while waiting.front().is_some_and(|first| !waits(first)) {
-            waiting.pop_front();
-        }
-        let any = !waiting.is_empty();
-        if !any {
-            self.no_room.remove(shape);
-        }
-        any
-    }
-
-    fn wait_for_room(&mut self, id: &Arc<str>, shape: &Arc<str>) {
+    fn wait_for_room(&mut self, id: &Arc<str>) {
         self.set_step(id, Step::NoRoom);
-        let waiting = self.no_room.entry(Arc::clone(shape)).or_default();
-        waiting.push_back(Arc::clone(id));
         self.room_ms = self.room_ms.min(self.now_ms + RETRY_MS);
+    }
+
+    /// It waits for room from now on.
+    pub(super) fn enter_shape(&mut self, shape: Arc<str>, order: u64, id: &Arc<str>) {
+        let shape = self.no_room.entry(shape).or_default();
+        shape.waiting.insert((order, Arc::clone(id)));
+    }
+
+    /// It does not wait for room any more.
+    pub(super) fn leave_shape(&mut self, name: &Arc<str>, order: u64, id: &Arc<str>) {
+        if let Some(shape) = self.no_room.get_mut(name) {
+            shape.waiting.remove(&(order, Arc::clone(id)));
+            if shape.waiting.is_empty() && shape.pause_ms == 0 {
+                self.no_room.remove(name);
+            }
+        }
     }
 
     /// It found no room.
     pub(super) fn no_room_for(&mut self, id: &Arc<str>, reason: &str) {
+        let now_ms = self.now_ms;
         let Some(entry) = self.entries.get_mut(id) else {
             return;
         };
         entry.record.why = Some(placement::cut(reason).into_owned());
         entry.record.phase = TaskPhase::Waiting;
+        // the attempt that follows is stored anyway; and whoever finds this one stored asks for it
+        (entry.unsaved, entry.later_ms) = (true, now_ms + LATER_MS);
         let shape = Arc::clone(&entry.shape);
         if entry.record.cancelled {
             return self.cancel_now(id);
         }
+        let shape = self.no_room.entry(shape).or_default();
+        if now_ms >= shape.try_ms {
+            shape.pause_ms = (shape.pause_ms * 2).clamp(ROOM_MS, LONGEST_PAUSE_MS);
+            shape.try_ms = now_ms + shape.pause_ms;
+        }
         self.name_instances(id);
-        self.touch(id);
-        self.wait_for_room(id, &shape);
+        self.wait_for_room(id);
     }
 
     /// It waits for so long, and then for its turn.
@@ -101,49 +123,58 @@ impl Tasks {
 
     /// Tries some of each shape, when there may be room.
     pub(super) fn release(&mut self) {
-        if self.now_ms < self.room_ms || self.no_room.is_empty() {
+        let now_ms = self.now_ms;
+        if now_ms < self.room_ms {
             return;
         }
-        self.room_ms = self.now_ms + RETRY_MS;
+        self.room_ms = now_ms + RETRY_MS;
+        self.no_room
+            .retain(|_, shape| shape.len() > 0 || now_ms < shape.try_ms + RETRY_MS);
         // those after the last one that was tried come first
         let last = self.last_shape.clone();
         let after = self
             .no_room
-            .keys()
-            .filter(|shape| Some(*shape) > last.as_ref());
+            .iter()
+            .filter(|(shape, _)| Some(*shape) > last.as_ref());
         let before = self
             .no_room
-            .keys()
-            .filter(|shape| Some(*shape) <= last.as_ref());
-        let shapes: Vec<Arc<str>> = after.chain(before).take(MAX_SHAPES).cloned().collect();
-        for shape in shapes {
-            self.fits(&shape);
+            .iter()
+            .filter(|(shape, _)| Some(*shape) <= last.as_ref());
+        let mut due = Vec::new();
+        for (name, shape) in after.chain(before) {
+            if now_ms < shape.try_ms {
+                self.room_ms = self.room_ms.min(shape.try_ms);
+            } else if due.len() < MAX_SHAPES {
+                due.push(Arc::clone(name));
+            }
+        }
+        for shape in due {
+            self.try_some(&shape);
             self.last_shape = Some(shape);
         }
     }
 
     /// One of this shape found room: others may.
-    pub(super) fn fits(&mut self, shape: &Arc<str>) {
-        let now_ms = self.now_ms;
-        let mut tried = 0;
-        while tried < TRIED
-            && let Some(waiting) = self.no_room.get_mut(shape)
-        {
-            let Some(id) = waiting.pop_front() else {
-                self.no_room.remove(shape);
-                return;
-            };
-            // it may have been cancelled, or have come to its end
-            let entry = self.entries.get(&id);
-            let Some(order) = entry.filter(|e| e.step == Step::NoRoom).map(|e| e.order) else {
-                continue;
-            };
-            self.set_step(&id, Step::Waiting { due_ms: now_ms });
-            self.ready.insert((order, id));
-            tried += 1;
+    pub(super) fn fits(&mut self, name: &Arc<str>) {
+        if let Some(shape) = self.no_room.get_mut(name) {
+            (shape.try_ms, shape.pause_ms) = (0, 0);
+            self.try_some(name);
         }
-        if self.no_room.get(shape).is_some_and(VecDeque::is_empty) {
-            self.no_room.remove(shape);
+    }
+
+    /// Tries the oldest of a shape.
+    fn try_some(&mut self, name: &Arc<str>) {
+        let due_ms = self.now_ms;
+        let Some(shape) = self.no_room.get(name) else {
+            return;
+        };
+        let oldest: Vec<(u64, Arc<str>)> = shape.waiting.iter().take(TRIED).cloned().collect();
+        if oldest.is_empty() && shape.pause_ms == 0 {
+            self.no_room.remove(name);
+        }
+        for (order, id) in oldest {
+            self.set_step(&id, Step::Waiting { due_ms });
+            self.ready.insert((order, id));
         }
     }
 }

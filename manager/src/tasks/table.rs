@@ -1,6 +1,6 @@
 //! All stored requests: their steps, their timers, what the watch of the bucket shows.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use shared::wire::TaskStatus;
@@ -10,8 +10,10 @@ use super::{
     ends::KEPT_MS,
     entry::{Entry, Step},
     record::{TaskPhase, TaskRecord},
+    room::Shape,
 };
 use crate::{
+    ids::Revision,
     io::{ManagerOutput, TaskInput},
     stored::{Unusable, read_stored},
 };
@@ -38,6 +40,7 @@ impl Tasks {
     /// Does what is due.
     pub(crate) fn run(&mut self, now_ms: u64, office: Office) -> Vec<ManagerOutput> {
         (self.now_ms, self.office) = (now_ms, office);
+        self.send_stored();
         self.try_pending();
         self.forget_old();
         if office.acts {
@@ -54,6 +57,7 @@ impl Tasks {
             }
             self.release();
             self.begin_ready();
+            self.delete_surplus();
         }
         self.save();
         std::mem::take(&mut self.out)
@@ -74,11 +78,13 @@ impl Tasks {
         let pending = self.pending.iter().map(|pending| pending.due_ms).min();
         let acting = if self.office.acts {
             let timer = self.timers.first().map_or(u64::MAX, |(at, _)| *at);
-            timer.min(if self.no_room.is_empty() {
-                u64::MAX
-            } else {
-                self.room_ms
-            })
+            timer
+                .min(self.surplus_ms())
+                .min(if self.no_room.is_empty() {
+                    u64::MAX
+                } else {
+                    self.room_ms
+                })
         } else {
             u64::MAX
         };
@@ -111,9 +117,14 @@ impl Tasks {
         self.open
     }
 
+    /// About how many bytes of memory those take that are not over.
+    pub(crate) fn open_bytes(&self) -> usize {
+        self.open_bytes
+    }
+
     /// How many wait for room or for their turn.
     pub(crate) fn waiting(&self) -> usize {
-        self.no_room.values().map(VecDeque::len).sum::<usize>() + self.ready.len()
+        self.no_room.values().map(Shape::len).sum::<usize>() + self.ready.len()
     }
 
     /// One as users see it.
@@ -121,13 +132,14 @@ impl Tasks {
         self.entries.get(id).map(Entry::status)
     }
 
-    /// Those after this id, in their order.
-    pub(crate) fn after(&self, id: &str) -> impl Iterator<Item = TaskStatus> + '_ {
+    /// The ids and apps of those after this id, in their order.
+    pub(crate) fn after(&self, id: &str) -> impl Iterator<Item = (&str, &str)> {
         let from = (
             std::ops::Bound::Excluded(Arc::<str>::from(id)),
             std::ops::Bound::Unbounded,
         );
-        self.entries.range(from).map(|(_, entry)| entry.status())
+        let after = self.entries.range(from);
+        after.map(|(id, entry)| (&**id, entry.record.request.app.as_str()))
     }
 
     pub(super) fn unix_ms(&self) -> u64 {
@@ -155,6 +167,7 @@ impl Tasks {
         };
         let before = std::mem::replace(&mut entry.step, step);
         let (order, cell) = (entry.order, entry.record.cell.clone());
+        let (bytes, shape) = (entry.bytes, Arc::clone(&entry.shape));
         self.in_flight += usize::from(step.in_flight());
         self.in_flight -= usize::from(before.in_flight());
         let asks = |step: Step| matches!(step, Step::Asking { .. });
@@ -162,7 +175,15 @@ impl Tasks {
         self.asking -= usize::from(asks(before));
         self.open += usize::from(step != Step::Over);
         self.open -= usize::from(before != Step::Over);
+        self.open_bytes += if step == Step::Over { 0 } else { bytes };
+        self.open_bytes -= if before == Step::Over { 0 } else { bytes };
         self.ready.remove(&(order, Arc::clone(id)));
+        if before == Step::NoRoom {
+            self.leave_shape(&shape, order, id);
+        }
+        if step == Step::NoRoom {
+            self.enter_shape(shape, order, id);
+        }
         if let (Step::Accepted { .. }, Some(cell)) = (step, cell) {
             let held = self.by_cell.entry(cell.into()).or_default();
             held.insert(Arc::clone(id));
@@ -172,10 +193,9 @@ impl Tasks {
 
     /// It is on no cell any more.
     pub(super) fn off_cell(&mut self, id: &Arc<str>) {
-        let Some(entry) = self.entries.get_mut(id) else {
+        let Some(entry) = self.entries.get(id) else {
             return;
         };
-        (entry.lost_ms, entry.stop_ms) = (None, 0);
         let Some(cell) = entry.record.cell.as_deref() else {
             return;
         };
@@ -208,15 +228,22 @@ impl Tasks {
     /// The record has changed.
     pub(super) fn touch(&mut self, id: &Arc<str>) {
         if let Some(entry) = self.entries.get_mut(id) {
-            entry.unsaved = true;
+            (entry.unsaved, entry.later_ms) = (true, 0);
             self.unsaved.insert(Arc::clone(id));
         }
     }
 
     /// A value as the watch shows it.
-    fn shown(&mut self, id: &str, revision: u64, value: Option<&Bytes>) -> Result<(), Unusable> {
+    fn shown(
+        &mut self,
+        id: &str,
+        revision: Revision,
+        value: Option<&Bytes>,
+    ) -> Result<(), Unusable> {
         let id: Arc<str> = id.into();
+        self.deleted.remove(&id);
         let Some(value) = value else {
+            self.deleted.insert(self.now_ms, &id, revision);
             if self.entries.get(&id).is_some_and(|e| e.revision < revision) {
                 self.forget(&id);
             }
@@ -238,23 +265,35 @@ impl Tasks {
         if let Some(end) = &mut record.end {
             end.output = None;
         }
-        self.adopt(&id, record, revision);
+        self.adopt(&id, record, revision, value.len());
         Ok(())
     }
 
-    /// This is what is stored.
-    pub(super) fn adopt(&mut self, id: &Arc<str>, record: TaskRecord, revision: u64) {
+    /// This is what is stored, in so many bytes.
+    pub(super) fn adopt(
+        &mut self,
+        id: &Arc<str>,
+        record: TaskRecord,
+        revision: Revision,
+        bytes: usize,
+    ) {
         self.off_cell(id);
+        self.set_step(id, Step::Over);
+        self.bytes += bytes;
         match self.entries.get_mut(id) {
             None => {
-                let mut entry = Entry::new(record, revision);
+                let mut entry = Entry::new(record, revision, bytes);
                 (entry.taken_up, entry.losses) = (true, self.losses);
                 self.entries.insert(Arc::clone(id), entry);
             }
             Some(entry) => {
                 if record.attempt != entry.record.attempt {
-                    (entry.taken_up, entry.losses) = (true, self.losses);
+                    (entry.taken_up, entry.losses, entry.sends) = (true, self.losses, 0);
                 }
+                if record.attempt != entry.record.attempt || record.cell != entry.record.cell {
+                    (entry.lost_ms, entry.stop_ms) = (None, 0);
+                }
+                self.bytes -= std::mem::replace(&mut entry.bytes, bytes);
                 if let Some(end) = &entry.record.end {
                     self.over.remove(&(end.ended_ms, Arc::clone(id)));
                 }
@@ -303,6 +342,7 @@ impl Tasks {
         let Some(entry) = self.entries.remove(id) else {
             return;
         };
+        self.bytes -= entry.bytes;
         for (_, instance) in &entry.instances {
             self.by_instance.remove(instance);
         }

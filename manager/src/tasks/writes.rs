@@ -10,18 +10,26 @@ use super::{
     ends::KEPT_MS,
     entry::{Step, Writing},
     record::TaskPhase,
+    requests::{DELETED_MS, MAX_BYTES, MAX_RESULTS},
 };
 use crate::{
     ids::WriteId,
     io::{ManagerOutput, TaskOutput, WriteResult},
 };
 
-/// After a write that was not done.
+/// After a write that was not done; doubled each time while the bucket does not answer, and at most.
 const AGAIN_MS: u64 = 1_000;
-/// Somebody has emptied the bucket: what cannot be stored is forgotten after so many tries.
-const MAX_FAILED_WRITES: u32 = 60;
-/// What says that a key was deleted is kept for this long.
-const MARKER: Duration = Duration::from_secs(60);
+const LONGEST_AGAIN_MS: u64 = 30_000;
+/// After so many writes in a row that were not answered nothing new is stored for a while.
+const MAX_FAILED_WRITES: u32 = 3;
+/// Somebody has emptied the bucket: what another one came before so often, and the watch has not shown, is forgotten.
+const MAX_CONFLICTS: u32 = 60;
+/// Results that are deleted at a time.
+const MAX_DELETIONS: usize = 64;
+/// Results that are looked at for these: one that is not stored yet is not deleted.
+const LOOKED_AT: usize = 256;
+/// What says that an id was deleted is kept for this long.
+const MARKER: Duration = Duration::from_millis(DELETED_MS);
 
 impl Tasks {
     pub(super) fn next_write(&mut self) -> WriteId {
@@ -76,8 +84,44 @@ impl Tasks {
         self.out.push(ManagerOutput::Task(Box::new(output)));
     }
 
-    /// Deletes a result, and forgets it.
-    pub(super) fn delete(&mut self, id: &Arc<str>) {
+    fn is_surplus(&self) -> bool {
+        let results = self.over.len().saturating_sub(self.deletions.len());
+        results > MAX_RESULTS || self.bytes - self.open_bytes > MAX_BYTES
+    }
+
+    /// When more surplus results are to be deleted.
+    pub(super) fn surplus_ms(&self) -> u64 {
+        if self.deletions.is_empty() && self.is_surplus() {
+            return self.delete_ms;
+        }
+        u64::MAX
+    }
+
+    /// Deletes the oldest results where there are too many, some at a time. What is over and not stored as that is kept:
+    /// another manager would carry it out again.
+    pub(super) fn delete_surplus(&mut self) {
+        if self.now_ms < self.delete_ms || !self.is_surplus() {
+            return;
+        }
+        self.delete_ms = self.now_ms + AGAIN_MS;
+        let oldest = self.over.iter().take(LOOKED_AT);
+        let stored = |id: &&Arc<str>| {
+            let entry = self.entries.get(*id);
+            !self.deleting.contains(*id)
+                && entry.is_some_and(|entry| entry.writing.is_none() && !entry.unsaved)
+        };
+        let oldest = oldest.map(|(_, id)| id).filter(stored);
+        let oldest: Vec<Arc<str>> = oldest.cloned().collect();
+        for id in oldest {
+            if self.deletions.len() >= MAX_DELETIONS || !self.is_surplus() {
+                return;
+            }
+            self.delete(&id);
+        }
+    }
+
+    /// Deletes a result. It is forgotten when that is stored.
+    fn delete(&mut self, id: &Arc<str>) {
         let write = self.next_write();
         let Some(entry) = self.entries.get(id) else {
             return;
@@ -89,11 +133,21 @@ impl Tasks {
             expected: entry.revision,
             ttl: Some(MARKER),
         };
+        self.deletions.insert(write, Arc::clone(id));
+        self.deleting.insert(Arc::clone(id));
         self.out.push(ManagerOutput::Task(Box::new(output)));
-        self.forget(id);
     }
 
     pub(super) fn written(&mut self, write: WriteId, result: WriteResult) {
+        self.answered(result);
+        if let Some(id) = self.deletions.remove(&write) {
+            self.deleting.remove(&id);
+            if result != WriteResult::Failed {
+                self.delete_ms = self.now_ms;
+                self.forget(&id);
+            }
+            return;
+        }
         if let Some(creation) = self.creations.remove(&write) {
             return self.created(creation, result);
         }
@@ -106,14 +160,14 @@ impl Tasks {
         let Some(writing) = entry.writing.take_if(|writing| writing.write == write) else {
             return;
         };
-        if entry.unsaved {
+        if entry.unsaved && self.now_ms >= entry.later_ms {
             self.unsaved.insert(Arc::clone(&id));
         }
         let WriteResult::Written(revision) = result else {
-            return self.not_written(&id, writing.begins);
+            return self.not_written(&id, writing.begins, result);
         };
         entry.revision = entry.revision.max(revision);
-        entry.failed_writes = 0;
+        (entry.failed_writes, entry.conflicts) = (0, 0);
         let is_over = entry.record.phase == TaskPhase::Over && !entry.unsaved;
         if let Some(end) = entry.record.end.as_mut().filter(|_| is_over) {
             // read from the bucket where it is asked for
@@ -124,18 +178,37 @@ impl Tasks {
             self.answer_cancellers(&id);
         }
         if let Some(attempt) = writing.begins {
-            self.attempt_stored(&id, attempt);
+            self.stored.push((id, attempt));
         }
     }
 
-    fn not_written(&mut self, id: &Arc<str>, begins: Option<u32>) {
-        let again_ms = self.now_ms + AGAIN_MS;
+    /// Whether the bucket answers: while it does not nothing new is stored.
+    fn answered(&mut self, result: WriteResult) {
+        if result != WriteResult::Failed {
+            (self.failed_writes, self.refuse_ms) = (0, 0);
+            return;
+        }
+        self.failed_writes = self.failed_writes.saturating_add(1);
+        if let Some(more) = self.failed_writes.checked_sub(MAX_FAILED_WRITES) {
+            self.refuse_ms = self.now_ms + pause_ms(more);
+        }
+    }
+
+    /// What was accepted is kept, however long the bucket does not answer.
+    fn not_written(&mut self, id: &Arc<str>, begins: Option<u32>, result: WriteResult) {
+        let now_ms = self.now_ms;
         let Some(entry) = self.entries.get_mut(id) else {
             return;
         };
-        entry.failed_writes += 1;
+        let again_ms = if result == WriteResult::Failed {
+            entry.failed_writes = entry.failed_writes.saturating_add(1);
+            now_ms + pause_ms(entry.failed_writes - 1)
+        } else {
+            entry.conflicts += 1;
+            now_ms + AGAIN_MS
+        };
         entry.blocked_ms = again_ms;
-        if entry.failed_writes >= MAX_FAILED_WRITES {
+        if entry.conflicts >= MAX_CONFLICTS {
             return self.forget(id);
         }
         if entry.step == Step::Storing && begins == Some(entry.record.attempt) {
@@ -149,4 +222,10 @@ impl Tasks {
         }
         self.look_at(id, again_ms);
     }
+}
+
+/// The wait after a write that was not answered, when so many before it were not, either.
+fn pause_ms(before: u32) -> u64 {
+    let doubled = before.min(u64::BITS - 1);
+    AGAIN_MS.saturating_mul(1 << doubled).min(LONGEST_AGAIN_MS)
 }

@@ -2,7 +2,7 @@
 
 use shared::wire::kind;
 
-use super::world::{Sent, TTL, World, app, three};
+use super::world::{Sent, TTL, World, app, three, with_rules};
 use crate::{AppCommand, AppRecord};
 
 fn answer(w: &mut World) -> Result<(u32, bool), String> {
@@ -149,21 +149,36 @@ fn what_an_import_restored_is_no_older_bucket() {
 /// Auctioneers and cells remember ids, and take another wave of the same id for a repeat.
 #[test]
 fn a_restored_app_uses_no_wave_twice() {
-    let mut w = three();
-    w.cell("c2").silent = true;
-    w.pass(2 * TTL);
-    let before = w.starts();
-    assert_eq!(before.len(), 1);
-    let mut record: AppRecord = w.stored("app.A");
-    record.restored = true;
-    w.values.retain(|key, _| key == "meta");
-    w.values
-        .insert("app.A".into(), (2, shared::wire::to_bytes(&record)));
-    w.next_manager();
-    w.pass(3 * TTL);
-    let after = w.starts();
-    assert_eq!((after.len(), &after[0].1), (1, &before[0].1));
-    assert_ne!(after[0].0, before[0].0);
+    // a crash that is not followed by a start at once is stored by itself
+    for crashes in [false, true] {
+        let mut w = with_rules(r#","crash":{"immediate":0,"wait":"30s"}"#);
+        w.cell("c2").silent = true;
+        w.pass(2 * TTL);
+        let before = w.starts();
+        assert_eq!(before.len(), 1);
+        let mut record: AppRecord = w.stored("app.A");
+        record.restored = true;
+        w.values.retain(|key, _| key == "meta");
+        w.values
+            .insert("app.A".into(), (2, shared::wire::to_bytes(&record)));
+        w.next_manager();
+        if crashes {
+            let (cell, id) = w.only(0);
+            w.end(&cell, id, kind::CRASHED, 10_000);
+            w.pass(2_000);
+            assert!(w.starts().is_empty());
+        }
+        w.pass(3 * TTL);
+        let after = w.starts();
+        assert_eq!(
+            (after.len(), &after[0].1),
+            (1 + usize::from(crashes), &before[0].1)
+        );
+        assert!(
+            after.iter().all(|start| start.0 != before[0].0),
+            "{after:?}"
+        );
+    }
 }
 
 /// What runs is heard before the watch shows that it is wanted.

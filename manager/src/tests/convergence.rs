@@ -6,7 +6,7 @@ use shared::{
 };
 
 use super::world::{Held, Sent, TTL, World, app, three};
-use crate::{AppCommand, ManagerInput};
+use crate::{AppCommand, ManagerInput, WriteResult};
 
 #[test]
 fn v1_v2_a_wave_is_stored_before_it_is_sent_and_sent_once() {
@@ -198,26 +198,65 @@ fn v26a_a_bucket_that_was_deleted_and_created_anew_gets_another_id() {
 }
 
 #[test]
-fn revisions_of_the_lease_are_not_those_of_the_bucket() {
-    let mut w = three();
-    let lease = br#"{"format":1,"holder":"m-1"}"#;
-    w.give(ManagerInput::Kv {
-        key: "lease".into(),
-        revision: w.revision + 1_000,
-        value: Some(bytes::Bytes::from_static(lease)),
-    });
-    w.give(ManagerInput::KvInterrupted);
-    w.show_all();
-    assert!(!w.manager.status("A").unwrap().went_back);
-}
-
-#[test]
 fn v26b_an_app_whose_value_is_gone_is_left_alone_and_counted() {
     let mut w = three();
     w.store("app.A", None);
     w.pass(4 * TTL);
     assert!(w.stops().is_empty() && w.starts().is_empty());
     assert_eq!(w.manager.orphans(), 3);
+}
+
+#[test]
+fn a_deleted_app_is_forgotten_only_once_it_is_stored_that_it_was_deleted() {
+    let mut w = three();
+    w.command(AppCommand::Delete);
+    w.hold_writes = true;
+    for index in 0..3 {
+        let (cell, id) = w.only(index);
+        w.end(&cell, id, kind::STOPPED, 0);
+    }
+    w.pass(20_000);
+    let keys: Vec<String> = w.held_writes.iter().map(|w| w.1.to_string()).collect();
+    let gone = keys.iter().position(|key| key.starts_with("gone."));
+    assert!(
+        gone.is_some() && !keys.contains(&"app.A".into()),
+        "{keys:?}"
+    );
+    // the write fails
+    w.hold_writes = false;
+    for (write, key, value, expected) in std::mem::take(&mut w.held_writes) {
+        if key.to_string().starts_with("gone.") {
+            let result = WriteResult::Failed;
+            w.give(ManagerInput::WriteEnded { write, result });
+        } else {
+            w.finish((write, key, value, expected));
+        }
+    }
+    w.pass(1_000);
+    assert!(w.values.contains_key("app.A"));
+    w.pass(60_000);
+    assert!(!w.values.contains_key("app.A"));
+    assert!(w.values.keys().any(|key| key.starts_with("gone.")));
+}
+
+#[test]
+fn an_app_that_is_restored_was_not_deleted() {
+    let mut w = three();
+    w.obey = true;
+    let uid = w.manager.status("A").unwrap().uid;
+    let meta: crate::MetaRecord = w.stored("meta");
+    w.command(AppCommand::Delete);
+    w.pass(20_000);
+    let gone = format!("gone.{uid}");
+    assert!(w.values.contains_key(&gone) && !w.values.contains_key("app.A"));
+    w.command(AppCommand::Restore {
+        bucket: meta.bucket,
+        uid: uid.parse().unwrap(),
+        version: 1,
+        stopped: false,
+        definition: Box::new(app("A", 3, "")),
+    });
+    assert!(w.values.contains_key("app.A") && !w.values.contains_key(&gone));
 }
 
 /// App A deleted while c2 was silent, and buried by another manager, which has never heard of c2.

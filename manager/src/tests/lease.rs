@@ -4,7 +4,7 @@ use bytes::Bytes;
 use shared::wire::kind;
 
 use super::world::{Sent, TTL, app, three};
-use crate::{AppCommand, FORMAT, LEASE_MS, LeaseRecord, ManagerInput, StateRecord};
+use crate::{AppCommand, FORMAT, LEASE_MS, LeaseRecord, ManagerInput, Revision, StateRecord};
 
 fn lease_of(holder: &str) -> Bytes {
     shared::wire::to_bytes(&LeaseRecord {
@@ -117,7 +117,7 @@ fn revisions_of_the_lease_are_not_those_of_the_bucket() {
     // it is in a bucket of its own
     w.give(ManagerInput::Kv {
         key: "lease".into(),
-        revision: w.revision + 1_000,
+        revision: Revision(w.revision + 1_000),
         value: Some(lease_of("m-1")),
     });
     w.give(ManagerInput::KvInterrupted);

@@ -6,7 +6,7 @@ use placement::Kind;
 use shared::wire::{InstanceState, InstancesAnswer, instance_id};
 
 use super::world::{Held, Sent, TTL, World, app};
-use crate::{AppCommand, ManagerInput, ManagerOutput};
+use crate::{AppCommand, ManagerInput, ManagerOutput, Revision};
 
 /// Cells, and apps of 25 instances.
 const CELLS: usize = 50;
@@ -94,21 +94,29 @@ fn a_quarter_of_a_million_instances() {
         seed: 1,
     });
     let mut now = 1_000;
-    let kv = |key: String, revision: u64, value: bytes::Bytes| ManagerInput::Kv {
+    let kv = |key: String, revision: Revision, value: bytes::Bytes| ManagerInput::Kv {
         key,
         revision,
         value: Some(value),
     };
     let meta = bytes::Bytes::from_static(br#"{"format":1,"bucket":"0000000b"}"#);
-    manager.take(now, kv("meta".into(), 1, meta));
+    manager.take(now, kv("meta".into(), Revision(1), meta));
     for n in 0..apps {
         let name = format!("app-{n}");
         let definition = serde_json::to_value(app(&name, each, "")).unwrap();
         let record = serde_json::json!({"format":1,"uid":format!("{n:08x}"),"version":1,"definition":definition});
         let value = shared::wire::to_bytes(&record);
-        manager.take(now, kv(format!("app.{name}"), u64::from(n) + 2, value));
+        manager.take(
+            now,
+            kv(format!("app.{name}"), Revision(u64::from(n) + 2), value),
+        );
     }
-    let out = manager.handle(now, ManagerInput::KvReady { revision: 20_000 });
+    let out = manager.handle(
+        now,
+        ManagerInput::KvReady {
+            revision: Revision(20_000),
+        },
+    );
     answer(&mut manager, now, out);
     let mut rounds = Vec::new();
     for round in 0..6 {
@@ -168,7 +176,7 @@ fn answer(manager: &mut crate::Manager, now: u64, out: Vec<ManagerOutput>) {
     let mut waiting = out;
     while let Some(output) = waiting.pop() {
         if let ManagerOutput::Write { write, .. } = output {
-            let result = crate::WriteResult::Written(30_000 + write.0);
+            let result = crate::WriteResult::Written(Revision(30_000 + write.0));
             waiting.extend(manager.handle(now, ManagerInput::WriteEnded { write, result }));
         }
     }

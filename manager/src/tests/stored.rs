@@ -7,8 +7,8 @@ use shared::wire::{Outcome, kind};
 
 use super::world::{TTL, World, app, three};
 use crate::{
-    AppCommand, AppUid, FORMAT, LeaseRecord, ManagerInput, MetaRecord, StateRecord, StoredKey,
-    Unusable, WriteResult, read_stored,
+    AppCommand, AppUid, FORMAT, LeaseRecord, ManagerInput, MetaRecord, Revision, StateRecord,
+    StoredKey, Unusable, WriteResult, read_stored,
 };
 
 #[test]
@@ -67,6 +67,27 @@ fn a_newer_format_makes_the_manager_look_and_do_nothing() {
     w.pass(4 * TTL);
     assert!(w.starts().is_empty() && w.stops().is_empty());
     w.store("app.B", None);
+    w.pass(4 * TTL);
+    assert_eq!(w.starts().len(), 1);
+}
+
+#[test]
+fn a_newer_value_that_has_expired_does_not_keep_a_manager_from_acting() {
+    let mut w = three();
+    let (cell, id) = w.only(1);
+    w.store("app.B", Some(Bytes::from_static(br#"{"format":2}"#)));
+    w.end(&cell, id, shared::wire::kind::CRASHED, 1_000);
+    // still there
+    w.give(ManagerInput::KvInterrupted);
+    w.show_all();
+    w.pass(2 * TTL);
+    assert!(w.manager.meets_newer() && w.starts().is_empty());
+    // the server deletes it, and the watch does not show that
+    w.values.remove("app.B");
+    w.pass(2 * TTL);
+    assert!(w.starts().is_empty());
+    w.give(ManagerInput::KvInterrupted);
+    w.show_all();
     w.pass(4 * TTL);
     assert_eq!(w.starts().len(), 1);
 }
@@ -189,7 +210,8 @@ fn a_bucket_that_was_emptied_gets_another_id_and_stops_nothing() {
     w.values.clear();
     w.deleted.clear();
     w.revision = 0;
-    w.give(ManagerInput::KvReady { revision: 0 });
+    let revision = Revision::NONE;
+    w.give(ManagerInput::KvReady { revision });
     w.pass(5_000);
     let again: MetaRecord = w.stored("meta");
     assert_ne!(again.bucket, after.bucket);

@@ -1,14 +1,16 @@
 //! Tasks are not kept, and what finds no place is not given up.
 
+use std::collections::BTreeMap;
+
 use placement::Kind;
 use shared::{
     InstanceId,
-    wire::{Instance, Outcome},
+    wire::{Instance, Outcome, TaskState},
 };
 use testkit::lists;
 
 use super::world::{Sent, TTL, World, app, three};
-use crate::{AppCommand, ManagerInput};
+use crate::{AppCommand, ManagerInput, Revision, TaskInput};
 
 #[test]
 fn v35_a_task_is_not_started_again_and_not_stopped() {
@@ -47,4 +49,36 @@ fn v36_v37_what_finds_no_place_is_tried_on_and_has_the_last_reason() {
     }
     let status = w.manager.status("A").unwrap();
     assert_eq!((status.given_up, status.crashed), (0, 0));
+}
+
+/// A manager that has just started finds a task that runs on this cell.
+fn with_task_on(cell: &str) -> World {
+    let mut w = World::bare(BTreeMap::new(), &["c1", "c2", "c3", "c4"]);
+    let record = format!(
+        r#"{{"format":1,"request":{{"id":"t1","app":"a","kind":"task","memory_mb":1,"disk_mb":1,"run":{{"command":["true"]}}}},
+            "submitted_ms":1,"waiting_ms":1,"phase":"accepted","bucket":"0000000b","attempt":1,"left":[0],"cell":"{cell}"}}"#
+    );
+    let shown = TaskInput::Shown {
+        id: "t1".into(),
+        revision: Revision(1),
+        value: Some(record.into()),
+    };
+    w.give(ManagerInput::Task(shown));
+    w.show_all();
+    w
+}
+
+#[test]
+fn a_task_on_a_cell_that_never_speaks_has_failed_once_its_manager_has_settled() {
+    let mut w = with_task_on("c9");
+    let state = |w: &World| w.manager.task("t1").unwrap().state;
+    w.pass(TTL);
+    assert_eq!(state(&w), TaskState::Running);
+    w.pass(2 * TTL + 2_000);
+    assert_eq!(state(&w), TaskState::Failed);
+    // nothing follows from silence while no cell is heard
+    let mut w = with_task_on("c1");
+    w.deaf = true;
+    w.pass(10 * TTL);
+    assert_eq!(state(&w), TaskState::Running);
 }

@@ -11,7 +11,8 @@ use shared::{
 
 use crate::{
     AppAnswer, AppCommand, AppDefinition, CommandKey, Manager, ManagerInput, ManagerOutput,
-    ManagerSettings, QuestionId, StoredKey, WaveId, WriteId, WriteResult,
+    ManagerSettings, QuestionId, Revision, StoredKey, TaskInput, TaskOutput, WaveId, WriteId,
+    WriteResult,
 };
 
 /// The ttl of every cell, milliseconds.
@@ -57,7 +58,7 @@ pub(super) struct World {
     pub(super) sent: Sent,
     /// Writes are kept instead of being answered, but for the lease's.
     pub(super) hold_writes: bool,
-    pub(super) held_writes: VecDeque<(WriteId, StoredKey, Option<Bytes>, Option<u64>)>,
+    pub(super) held_writes: VecDeque<(WriteId, StoredKey, Option<Bytes>, Option<Revision>)>,
     /// Renewals of the lease are not answered.
     pub(super) lease_down: bool,
     /// No echo, no message of a cell.
@@ -153,11 +154,11 @@ impl World {
         for (revision, key, value) in all {
             self.give(ManagerInput::Kv {
                 key,
-                revision,
+                revision: Revision(revision),
                 value,
             });
         }
-        let revision = self.revision;
+        let revision = Revision(self.revision);
         self.give(ManagerInput::KvReady { revision });
         self.heartbeats();
     }
@@ -211,12 +212,29 @@ impl World {
                 }
                 ManagerOutput::Event(event) => self.sent.events.push(*event),
                 ManagerOutput::Reply { answer, .. } => self.sent.replies.push(answer),
-                ManagerOutput::Task(output) => panic!("no task is stored: {output:?}"),
+                ManagerOutput::Task(output) => self.store_task(&output),
             }
         }
     }
 
-    fn write(&mut self, id: WriteId, key: StoredKey, value: Option<Bytes>, expected: Option<u64>) {
+    /// What is written of a stored request is acknowledged.
+    fn store_task(&mut self, output: &TaskOutput) {
+        let TaskOutput::Write { write, .. } = *output else {
+            panic!("nobody has asked for a task: {output:?}");
+        };
+        self.revision += 1;
+        let result = WriteResult::Written(Revision(self.revision));
+        let written = TaskInput::Written { write, result };
+        self.give(ManagerInput::Task(written));
+    }
+
+    fn write(
+        &mut self,
+        id: WriteId,
+        key: StoredKey,
+        value: Option<Bytes>,
+        expected: Option<Revision>,
+    ) {
         if key == StoredKey::Lease {
             if self.lease_down {
                 let result = WriteResult::Failed;
@@ -234,18 +252,18 @@ impl World {
     /// Stores a value, shows it, and acknowledges it.
     pub(super) fn finish(
         &mut self,
-        (write, key, value, expected): (WriteId, StoredKey, Option<Bytes>, Option<u64>),
+        (write, key, value, expected): (WriteId, StoredKey, Option<Bytes>, Option<Revision>),
     ) {
         let key = key.to_string();
         assert_eq!(key.parse::<StoredKey>().unwrap().to_string(), key);
         let present = self.values.get(&key).map(|(revision, _)| *revision);
         let present = present.or_else(|| self.deleted.get(&key).copied());
         let present = present.unwrap_or(0);
-        let result = if expected.is_some_and(|expected| expected != present) {
+        let result = if expected.is_some_and(|expected| expected != Revision(present)) {
             WriteResult::Conflict
         } else {
             self.store(&key, value);
-            WriteResult::Written(self.revision)
+            WriteResult::Written(Revision(self.revision))
         };
         self.give(ManagerInput::WriteEnded { write, result });
     }
@@ -272,7 +290,7 @@ impl World {
         let key = key.to_owned();
         self.give(ManagerInput::Kv {
             key,
-            revision,
+            revision: Revision(revision),
             value,
         });
     }

@@ -104,7 +104,21 @@ impl Cluster {
     }
 
     pub(crate) async fn manager(&self, name: &str) -> Running<ManagerError> {
-        let bus = self.bus(name).await;
+        self.manager_as(name, "").await
+    }
+
+    /// A manager that connects with these credentials: `user:password@`.
+    pub(crate) async fn manager_as(&self, name: &str, user: &str) -> Running<ManagerError> {
+        let options = NatsOptions {
+            url: self
+                .server
+                .url()
+                .replace("nats://", &format!("nats://{user}")),
+            name: name.to_owned(),
+            patient: true,
+            ..NatsOptions::default()
+        };
+        let bus = connect(&options).await.unwrap();
         let shutdown = CancellationToken::new();
         let config = ManagerConfig {
             name: name.to_owned(),

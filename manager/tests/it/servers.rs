@@ -1,6 +1,7 @@
 //! Servers that cannot be used, and settings.
 
 use manager::{BucketConfig, ManagerConfig, ManagerError};
+use serde_json::json;
 use shared::{
     Subjects,
     nats::{NatsOptions, connect},
@@ -8,7 +9,7 @@ use shared::{
 };
 use testkit::NatsServer;
 
-use crate::harness::{Cluster, server};
+use crate::harness::{Cluster, server, web};
 
 async fn error_of(server: &NatsServer, replicas: usize) -> ManagerError {
     let options = NatsOptions {
@@ -29,6 +30,43 @@ async fn error_of(server: &NatsServer, replicas: usize) -> ManagerError {
     let (state, shutdown) = (bus.clone(), CancellationToken::new());
     let ended = manager::run(config, bus, state, subjects, shutdown).await;
     ended.unwrap_err()
+}
+
+/// What a user of an earlier version may not do.
+const EARLIER: &str = r#"
+authorization { users: [
+  { user: everything, password: "x" }
+  { user: m1, password: "x", permissions: {
+      publish: { deny: ["$KV.apps-tasks.>", "$JS.API.STREAM.*.KV_apps-tasks", "$JS.API.CONSUMER.CREATE.KV_apps-tasks.>",
+          "$JS.API.CONSUMER.CREATE.KV_apps-tasks"] }
+      subscribe: { deny: ["vendue.cell.*.result"] } } }
+] }
+no_auth_user: everything
+"#;
+
+#[tokio::test]
+async fn with_the_permissions_of_an_earlier_version_apps_are_kept_running() {
+    let Some(cluster) = Cluster::with(EARLIER).await else {
+        return;
+    };
+    let _cells = cluster.cells(2).await;
+    let _manager = cluster.manager_as("m1", "m1:x@").await;
+    cluster.put(web(3)).await;
+    cluster.runs("web", 3).await;
+    let task = json!({ "app": "a", "kind": "task", "memory_mb": 1, "disk_mb": 1, "run": { "command": ["true"] } });
+    for (subject, body) in [
+        (cluster.subjects.task("run", "t-1"), task),
+        (cluster.subjects.task_list(), json!({})),
+    ] {
+        let answer = cluster.ask(&subject, &body).await;
+        assert_eq!(answer["error"]["code"], "not_permitted", "{answer}");
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.contains("not permitted to"), "{message}");
+    }
+    cluster
+        .app("scale", "web", json!({ "v": 1, "instances": 4 }))
+        .await;
+    cluster.runs("web", 4).await;
 }
 
 #[tokio::test]

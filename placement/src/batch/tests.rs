@@ -1,7 +1,7 @@
 use std::collections::HashSet;
 
 use super::*;
-use crate::{Stamp, Trait};
+use crate::{Cell, DeviceNeed, DeviceSet, Resources, Stamp, Trait};
 
 fn lrp(app: &str) -> Request {
     Request::new(app, 10, 10)
@@ -24,7 +24,7 @@ fn job(request: &Arc<Request>, index: u32) -> Job {
 
 /// The positions that are decided, and the copies with what they are copies of.
 fn taken(jobs: &[Job]) -> (Vec<u32>, Vec<(u32, u32)>) {
-    let batch = Batch::new(jobs, Order::Asked);
+    let batch = Batch::new(jobs, Order::Asked, None);
     (batch.order, batch.duplicates)
 }
 
@@ -79,7 +79,7 @@ fn diego_takes_first_instances_then_tasks_then_the_rest() {
         job(&small, 0),
         job(&large, 0),
     ];
-    let batch = Batch::new(&jobs, Order::Diego);
+    let batch = Batch::new(&jobs, Order::Diego, None);
     assert_eq!(batch.order, [6, 5, 4, 3, 2, 1, 0]);
 }
 
@@ -126,7 +126,7 @@ fn requests_share_a_shape_unless_a_filter_could_tell_them_apart() {
     alike.tags.insert("k".into(), "v".into());
     let plain = [lrp("a").into(), alike.into()];
     let jobs: Vec<Job> = plain.iter().chain(&changed).map(|r| job(r, 0)).collect();
-    let batch = Batch::new(&jobs, Order::Asked);
+    let batch = Batch::new(&jobs, Order::Asked, None);
     let shapes = (0..).take(jobs.len()).map(|at| batch.group(at).shape);
     let expected = [0, 0].into_iter().chain(1..=18);
     assert!(
@@ -188,4 +188,36 @@ fn requests_of_another_size_or_stack_or_neighbour_are_told_apart_by_their_hash()
         })
         .collect();
     assert_eq!(hashes.len(), changes.len());
+}
+
+#[test]
+fn the_largest_dominant_share_comes_first() {
+    let mut cell = Cell::new("c", Resources::new(1_000, 1_000, 100));
+    cell.total.cpu_millis = 10_000;
+    let gpus = DeviceSet::new(4, 1_000);
+    cell.total.devices.insert("gpu".into(), gpus);
+    let mut other = cell.clone();
+    // disk is unlimited somewhere: nobody's share of it counts
+    other.total.disk_mb = None;
+    let totals = Totals::of([cell, other].iter());
+    let mut memory = lrp("memory");
+    memory.memory_mb = 200;
+    let mut cpu = lrp("cpu");
+    cpu.cpu_millis = 4_000;
+    let mut disk = lrp("disk");
+    disk.disk_mb = 1_000;
+    let mut gpu = lrp("gpu");
+    gpu.devices.insert("gpu".into(), DeviceNeed::new(3, None));
+    let requests = [memory, cpu, disk, gpu].map(Arc::new);
+    let shares = requests
+        .clone()
+        .map(|request| totals.dominant_share(&request));
+    for (share, expected) in shares.into_iter().zip([0.1, 0.2, 0.005, 0.375]) {
+        assert!((share - expected).abs() < 1e-9, "{share}, not {expected}");
+    }
+    let mut jobs: Vec<Job> = requests.iter().map(|request| job(request, 0)).collect();
+    // equal shares keep their order of arrival
+    jobs.push(job(&requests[1], 1));
+    let batch = Batch::new(&jobs, Order::LargestFirst, Some(&totals));
+    assert_eq!(batch.order, [3, 1, 4, 0, 2]);
 }

@@ -119,7 +119,11 @@ macro_rules! attributes {
             available: Resources,
             #[serde(default, skip_serializing_if = "is_default")]
             starting: u32,
-            #[serde(default, skip_serializing_if = "is_default")]
+            #[serde(
+                default,
+                deserialize_with = "crate::object::counts",
+                skip_serializing_if = "is_default"
+            )]
             apps: BTreeMap<String, u32>,
             #[serde(default, skip_serializing_if = "is_default")]
             tasks: u32,
@@ -127,9 +131,17 @@ macro_rules! attributes {
             evacuating: bool,
             #[serde(default, skip_serializing_if = "is_default")]
             cordoned: bool,
-            #[serde(default, skip_serializing_if = "is_default")]
+            #[serde(
+                default,
+                deserialize_with = "crate::object::counts",
+                skip_serializing_if = "is_default"
+            )]
             owners: BTreeMap<String, u32>,
-            #[serde(default, skip_serializing_if = "is_default")]
+            #[serde(
+                default,
+                deserialize_with = "crate::object::counts",
+                skip_serializing_if = "is_default"
+            )]
             tags: BTreeMap<String, u32>,
             #[serde(default, skip_serializing_if = "is_default")]
             cpu_capped: u32,

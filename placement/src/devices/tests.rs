@@ -236,3 +236,21 @@ proptest! {
         prop_assert_eq!(full.room(&need, 2), given.min(2));
     }
 }
+
+proptest! {
+    #[test]
+    fn what_is_counted_is_what_is_given_one_by_one(
+        free in proptest::collection::vec(-3_i64..=10, 1..6),
+        count in 1_u32..4,
+        amount in proptest::option::of(1_i64..12),
+        other_model in proptest::bool::weighted(0.2),
+        most in 0_i64..20,
+    ) {
+        let set = DeviceSet { free: free.clone(), ..DeviceSet::new(u32::try_from(free.len()).unwrap(), 10) };
+        let mut need = DeviceNeed::new(count, amount);
+        if other_model {
+            need.models = vec!["A".into()];
+        }
+        prop_assert_eq!(set.room(&need, most), set.room_one_by_one(&need, most));
+    }
+}

@@ -13,6 +13,7 @@ use super::{
     classes::is_dynamic,
     columns::Columns,
     index::Index,
+    known::{Known, known_or_new},
     rows::{Asked, Need, Row},
     session::Session,
     terms,
@@ -96,7 +97,7 @@ impl<'a> Columnar<'a> {
             self.judged.len() - 1
         });
         let need = Need::under(Asked::by(leading.iter().copied()), request);
-        let (view, alive) = (&self.view, &mut self.scratch.alive);
+        let (view, alive) = (&mut self.view, &mut self.scratch.alive);
         alive.clear();
         alive.resize(view.columns.len(), 0);
         let kept = fitting(
@@ -108,9 +109,8 @@ impl<'a> Columnar<'a> {
         );
         alive.truncate(kept);
         self.scratch.terms.forget_seats();
-        // named resources and devices have no column: they are asked of those that are left
         if need.extra {
-            alive.retain(|slot| view.session.has_extras(*slot, request));
+            keep_with_extras(view, alive, request);
         }
     }
 
@@ -130,7 +130,7 @@ impl<'a> Columnar<'a> {
                 alive.retain(|p| row(p).free[*resource] >= needs && is_there(p));
             }
             Filter::Extra if request.extra.is_empty() && request.devices.is_empty() => {}
-            Filter::Extra => alive.retain(|p| view.session.has_extras(*p, request)),
+            Filter::Extra => keep_with_extras(&mut self.view, alive, request),
             Filter::ContainerCount { limit } => {
                 alive.retain(|p| columns.instances[*p as usize] < u64::from(*limit));
             }
@@ -238,6 +238,20 @@ fn fitting(
     kept
 }
 
+/// Keeps the cells that have the named resources and the devices.
+fn keep_with_extras(view: &mut View<'_>, alive: &mut Vec<u32>, request: &Request) {
+    let View {
+        columns, session, ..
+    } = view;
+    let slots = columns.len();
+    let column = columns.known.column(Known::Extras, Some(request), 0, slots);
+    alive.retain(|slot| {
+        let known = &mut column[*slot as usize];
+        let has = || f64::from(u8::from(session.has_extras(*slot, request)));
+        known_or_new(known, has) > 0.0
+    });
+}
+
 /// Keeps what is wanted, of the totals too.
 fn keep(scratch: &mut Scratch, wanted: impl Fn(&u32) -> bool) {
     scratch.terms.forget_seats();
@@ -307,6 +321,10 @@ impl Engine for Columnar<'_> {
 
     fn debit(&mut self, slot: u32, job: &Job, group: JobGroup) -> Option<Box<DeviceShares>> {
         self.view.debit(slot, job, group)
+    }
+
+    fn starting(&self, slot: u32) -> u32 {
+        self.view.session.row(slot).starting
     }
 
     /// Places by memory and disk are found again when somebody asks for them.

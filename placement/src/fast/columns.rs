@@ -16,6 +16,7 @@ use crate::{
 
 use super::{
     classes::Classes,
+    known::KnownTerms,
     rows::{Holders, Row},
 };
 
@@ -64,8 +65,9 @@ pub(crate) struct Columns {
     pub(super) tags: Holders,
     pub(super) blobs: Holders,
     pub(super) stacks: Holders,
+    pub(super) known: KnownTerms,
     /// The lots of the last auction, and which it was.
-    pub(super) lots: Vec<u64>,
+    pub(super) lots: Vec<tie::Lot>,
     auction: Option<tie::Lots>,
 }
 
@@ -105,6 +107,7 @@ impl Columns {
             tags: Holders::default(),
             blobs: Holders::default(),
             stacks: Holders::default(),
+            known: KnownTerms::default(),
             lots: Vec::new(),
             auction: None,
         }
@@ -157,6 +160,7 @@ impl Columns {
         self.write_kind(slot, cell);
         self.write_rest(slot, cell);
         self.write_amounts(slot, cell, row);
+        self.known.forget(slot);
         self.hold(slot, None, Some(cell));
     }
 
@@ -168,6 +172,7 @@ impl Columns {
         // who holds what is a list of slots: the next cell in this slot must not be found in it
         self.hold(slot, Some(cell), None);
         self.touch(slot);
+        self.known.forget(slot);
         self.by_reboot.touch(slot);
     }
 
@@ -180,6 +185,11 @@ impl Columns {
     /// The cell of a slot went from `old` to `new`, which are of one class.
     pub(super) fn update(&mut self, slot: u32, old: &Cell, new: &Cell, row: Row) {
         self.write_rest(slot, new);
+        // most advertisements bring nothing new
+        let same = old.available == new.available && old.total == new.total;
+        if !same {
+            self.known.forget(slot);
+        }
         self.write_amounts(slot, new, row);
         self.hold(slot, Some(old), Some(new));
     }
@@ -187,6 +197,7 @@ impl Columns {
     /// The request's resources were taken from the cell, which is now as `cell` says.
     pub(super) fn count_debit(&mut self, slot: u32, cell: &Cell, row: Row, request: &Request) {
         self.write_amounts(slot, cell, row);
+        self.known.forget(slot);
         if let Some(owner) = &request.owner {
             self.owners.add(owner, slot);
         }

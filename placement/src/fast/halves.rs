@@ -296,8 +296,8 @@ impl<'a> HalvesPlan<'a> {
         let bounds = lists().filter_map(|(list, _)| list.least_memory().zip(list.most_memory()));
         let (mut low, mut high) =
             bounds.fold((i64::MAX, i64::MIN), |(a, b), (c, d)| (a.min(c), b.max(d)));
-        // jobs in a row mostly have their middle near to each other: look around the last one first
-        let mut step = 64;
+        // jobs in a row mostly have the same middle, or one near it: look around the last one first, in growing steps
+        let mut step = 1;
         let mut guess = self.last_middle.clamp(low, high);
         while low < high {
             // the k-th has at least `guess` when no more than k have less
@@ -308,7 +308,8 @@ impl<'a> HalvesPlan<'a> {
                 high = guess - 1;
                 guess = guess.saturating_sub(step);
             }
-            step *= 4;
+            // once it is large the middle is looked for by halves, which may take many more rounds
+            step = i64::saturating_mul(step, 8);
             if guess <= low || guess > high || step > 1 << 12 {
                 guess = low + (high - low + 1) / 2;
             }
@@ -453,6 +454,9 @@ impl Engine for HalvesPlan<'_> {
         let old = self.session.debit(slot, zone, &job.request, group);
         self.index.reorder(slot, old, *self.session.row(slot));
         self.session.take_devices(slot, &job.request)
+    }
+    fn starting(&self, slot: u32) -> u32 {
+        self.session.row(slot).starting
     }
 
     fn finish(self: Box<Self>) {

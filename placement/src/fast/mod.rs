@@ -11,6 +11,7 @@ pub(crate) mod columnar;
 pub(crate) mod columns;
 pub(crate) mod halves;
 pub(crate) mod index;
+mod known;
 mod members;
 pub(crate) mod ordered;
 pub(crate) mod recipe;

@@ -287,6 +287,9 @@ impl Engine for OrderedPlan<'_> {
         self.index.mark_dirty(slot);
         self.session.take_devices(slot, request)
     }
+    fn starting(&self, slot: u32) -> u32 {
+        self.session.row(slot).starting
+    }
 
     fn finish(self: Box<Self>) {
         let Self {

@@ -1,6 +1,6 @@
 //! A cell's amounts in a few words, and who holds which app.
 
-use std::collections::BTreeMap;
+use std::{cmp::Ordering, collections::BTreeMap};
 
 use crate::{
     cell::Cell,
@@ -130,25 +130,62 @@ impl Holders {
         old: Option<&BTreeMap<String, u32>>,
         new: Option<&BTreeMap<String, u32>>,
     ) {
-        let mut old = old.into_iter().flatten().peekable();
-        let mut new = new.into_iter().flatten().peekable();
+        let mut old = old.into_iter().flatten();
+        let mut new = new.into_iter().flatten();
+        let (mut gone, mut come) = (old.next(), new.next());
         // both come by name: a merge finds what differs
         loop {
-            let order = match (old.peek(), new.peek()) {
+            let order = match (gone, come) {
                 (None, None) => return,
-                (Some(_), None) => std::cmp::Ordering::Less,
-                (None, Some(_)) => std::cmp::Ordering::Greater,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
                 (Some((a, _)), Some((b, _))) => a.cmp(b),
             };
-            let gone = if order.is_le() { old.next() } else { None };
-            let come = if order.is_ge() { new.next() } else { None };
-            match (gone, come) {
-                // an advertisement mostly repeats what is known: nothing is written
-                (Some((_, a)), Some((_, b))) if a == b => {}
-                (_, Some((name, count))) => self.set(name, slot, *count),
-                (Some((name, _)), None) => self.set(name, slot, 0),
-                (None, None) => return,
+            // an advertisement mostly repeats what is known: nothing is written
+            if let Some((name, count)) = come.filter(|_| order.is_ge())
+                && (order.is_gt() || gone.is_some_and(|(_, before)| before != count))
+            {
+                self.set(name, slot, *count);
             }
+            if let Some((name, _)) = gone.filter(|_| order.is_lt()) {
+                self.set(name, slot, 0);
+            }
+            if order.is_le() {
+                gone = old.next();
+            }
+            if order.is_ge() {
+                come = new.next();
+            }
+        }
+    }
+
+    /// What the cell holds is `new` from now on, by name and each once; `known` becomes the same.
+    pub(crate) fn update(
+        &mut self,
+        slot: u32,
+        known: &mut BTreeMap<String, u32>,
+        new: &[(&str, u32)],
+    ) {
+        let mut changed: Vec<(&str, u32)> = Vec::new();
+        let mut gone: Vec<String> = Vec::new();
+        let mut old = known.iter().peekable();
+        for (name, count) in new {
+            while let Some((before, _)) = old.next_if(|(before, _)| before.as_str() < *name) {
+                gone.push(before.clone());
+            }
+            let same = old.next_if(|(before, _)| before.as_str() == *name);
+            if same.is_none_or(|(_, before)| before != count) {
+                changed.push((name, *count));
+            }
+        }
+        gone.extend(old.map(|(before, _)| before.clone()));
+        for name in gone {
+            self.set(&name, slot, 0);
+            known.remove(&name);
+        }
+        for (name, count) in changed {
+            self.set(name, slot, count);
+            known.insert(name.to_owned(), count);
         }
     }
 

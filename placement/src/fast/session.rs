@@ -1,6 +1,6 @@
 //! What one plan knows beside an index: the batch's own debits, and how to take them back.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use super::rows::{Holders, Need, Row};
 use crate::{
@@ -8,8 +8,10 @@ use crate::{
     cell::Cell,
     context::PlanContext,
     devices::{DeviceSet, DeviceShares},
+    expected::ExpectedWork,
     fast_map::FastMap,
     fit,
+    free::Free,
     policy::Policy,
     request::{Job, Request},
     tie,
@@ -22,6 +24,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) hashes: &'a [u64],
     pub(crate) holders: &'a Holders,
     pub(crate) rows: &'a mut Vec<Row>,
+    /// What scores look at that measure fragmentation, and its version: other work has another.
+    pub(crate) expected: (&'a ExpectedWork, u64),
 }
 
 /// One app's instances, those placed in this batch included.
@@ -176,6 +180,22 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// What is free on the cell after the debits of this batch.
+    pub(crate) fn free(&self, slot: u32) -> Free<'_> {
+        let available = &self.parts.cells[slot as usize].available;
+        let mut extra = Cow::Borrowed(&available.extra);
+        // few policies ask, and few batches take named resources: a walk over all that were taken will do
+        for ((_, name), taken) in self.extras.iter().filter(|((at, _), _)| *at == slot) {
+            *extra.to_mut().entry(name.clone()).or_insert(0) -= taken;
+        }
+        let devices = self.devices.get(&slot).unwrap_or(&available.devices);
+        Free {
+            amounts: self.row(slot).free,
+            extra,
+            devices: Cow::Borrowed(devices),
+        }
+    }
+
     /// Gives an instance of the request its devices on the cell, and returns them.
     #[inline]
     pub(crate) fn take_devices(
@@ -243,7 +263,7 @@ impl<'a> Session<'a> {
     }
 
     /// The job's point on the circle of lots.
-    pub(crate) fn point(&self, job: &Job, group: JobGroup) -> u64 {
+    pub(crate) fn point(&self, job: &Job, group: JobGroup) -> tie::Point {
         self.lots.of_job(group.app_hash, job.index)
     }
 

@@ -7,13 +7,15 @@ use super::{
 };
 use crate::{
     batch::JobGroup,
-    objective::{Facts, Id, JobFacts, List, Objective, OfCell},
+    objective::{AmountOf, Facts, Id, JobFacts, List, Objective, OfCell},
     policy::{Mode, Score, Term},
     request::Job,
     resources::{Amounts, Resource, used_after},
     stages::score::{self, WEEK_MS, lowest_is_best, mean_places, min_max, places},
     tie,
 };
+
+mod named;
 
 /// What a term looks at.
 pub(super) struct Around<'c, 'a> {
@@ -104,6 +106,10 @@ pub(super) fn term(
             let dates = around.alive.iter().map(date);
             out.extend(score::reboot_ratios(dates, score.weight));
         }
+        (Term::Fragmentation { fragments, steps }, _) => {
+            named::gradients(around, fragments, *steps, out);
+        }
+        (Term::Used { of, squared }, _) => named::used(around, of, *squared, out),
         _ => simple(around, score, ascending, out),
     }
 }
@@ -385,11 +391,20 @@ fn objective_term(around: &mut Around<'_, '_>, objective: &Objective, out: &mut 
         (List::Blobs, Id::Blob) => listed(Listed::Blob, blob),
         (List::Blobs, Id::Stack) => listed(Listed::Blob, stack),
     };
+    let program = objective.program();
+    let amounts = named::amount_columns(around, program);
+    let amount = |of: AmountOf, resource: usize| {
+        let column = amounts
+            .iter()
+            .find(|(known, at, _)| (*known, *at) == (of, resource));
+        column.map_or(Source::Same(0.0), |(_, _, column)| Source::Column(column))
+    };
     let inputs = Inputs {
         of_cell: &of_cell,
+        amount: &amount,
         count: &count,
     };
-    let (program, alive, blocks) = (objective.program(), around.alive, &mut *around.blocks);
+    let (alive, blocks) = (around.alive, &mut *around.blocks);
     // where most are alive it is faster to work out all, side by side, and to take those
     if 2 * alive.len() > columns.len() {
         let all = &mut around.scratch.all;

@@ -1,7 +1,7 @@
 //! The objective over a block of cells at a time: what depends on the job alone is worked out once,
 //! the rest goes operation by operation over short columns that stay in the processor's cache.
 
-use crate::objective::{Binary, Id, JobFacts, List, OfCell, Op, Program, apply};
+use crate::objective::{AmountOf, Binary, Id, JobFacts, List, OfCell, Op, Program, apply};
 
 /// Cells in a block.
 const BLOCK: usize = 256;
@@ -16,6 +16,7 @@ pub(super) enum Source<'a> {
 /// The columns of an expression.
 pub(super) struct Inputs<'a> {
     pub(super) of_cell: &'a dyn Fn(OfCell) -> Source<'a>,
+    pub(super) amount: &'a dyn Fn(AmountOf, usize) -> Source<'a>,
     pub(super) count: &'a dyn Fn(Id, List) -> Source<'a>,
 }
 
@@ -85,6 +86,7 @@ fn plan<'a>(program: &Program, job: &JobFacts, inputs: &Inputs<'a>) -> (Vec<Step
             Op::Azs => Value::Same(job.azs),
             Op::Job(attribute) => Value::Same(job.number(attribute)),
             Op::Cell(attribute) => of((inputs.of_cell)(attribute)),
+            Op::Amount(kind, resource) => of((inputs.amount)(kind, resource)),
             Op::Count(id, list) => of((inputs.count)(id, list)),
             Op::Negate => match values.pop() {
                 Some(Value::Same(value)) => Value::Same(-value),

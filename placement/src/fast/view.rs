@@ -151,6 +151,7 @@ impl<'a> View<'a> {
         let cells = session.parts.cells;
         session.roll_back(|slot, _, before| {
             columns.write_amounts(slot, &cells[slot as usize], before);
+            columns.known.forget(slot);
         });
         for (slot, class_slot, counted) in absent {
             columns.class_slots[slot as usize] = class_slot;
@@ -270,6 +271,14 @@ impl<'a> View<'a> {
         seen.available.memory_mb = row.free[Resource::Memory];
         let disk_mb = |_| row.free[Resource::Disk];
         seen.available.disk_mb = cell.available.disk_mb.map(disk_mb);
+        if !objective.program().resources().is_empty() {
+            let free = self.session.free(slot);
+            seen.available.cpu_millis = row.free[Resource::Cpu];
+            let containers = |_| row.free[Resource::Containers];
+            seen.available.containers = cell.available.containers.map(containers);
+            seen.available.extra = free.extra.into_owned();
+            seen.available.devices = free.devices.into_owned();
+        }
         seen.attributes = Arc::clone(&cell.attributes);
         for app in objective.counted_apps(request) {
             let count = count_at(self.app(app), slot);
@@ -293,6 +302,7 @@ impl<'a> View<'a> {
         let zone = columns.zone(slot).filter(|_| columns.counted[at]);
         self.session.debit(slot, zone, request, group);
         columns.write_row(slot, *self.session.row(slot));
+        columns.known.forget(slot);
         columns.instances[at] += 1;
         if request.cpu_millis > 0 {
             columns.capped[at] += 1;

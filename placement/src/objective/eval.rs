@@ -1,7 +1,13 @@
 //! The values that an objective reads of a job and a cell.
 
-use super::parse::{Id, List, OfCell, OfJob};
-use crate::{cell::Cell, request::Job, resources::MAX_AMOUNT};
+use super::parse::{AmountOf, Id, List, OfCell, OfJob};
+use crate::{
+    cell::Cell,
+    free::Free,
+    request::{Job, Request},
+    resource_name::ResourceName,
+    resources::{Amounts, MAX_AMOUNT, Resources},
+};
 
 /// The job's values, computed once for all cells.
 #[derive(Clone, Debug)]
@@ -83,6 +89,11 @@ impl Facts<'_> {
         }
     }
 
+    pub(super) fn amount(&self, of: AmountOf, resource: &ResourceName) -> f64 {
+        let Cell { total, .. } = self.cell;
+        amount(of, resource, &Free::of(self.cell), self.request, total)
+    }
+
     pub(super) fn count(&self, id: Id, list: List) -> f64 {
         let id = match id {
             Id::App => Some(&self.request.app),
@@ -97,4 +108,24 @@ impl Facts<'_> {
             List::Blobs => self.cell.cached_blobs.iter().filter(|b| *b == id).count() as f64,
         }
     }
+}
+
+/// An amount of a resource that a request asks for or a cell has. What is unlimited counts as [`MAX_AMOUNT`], all of it
+/// free.
+pub(crate) fn amount(
+    of: AmountOf,
+    resource: &ResourceName,
+    free: &Free<'_>,
+    request: &Request,
+    total: &Resources,
+) -> f64 {
+    let amount = match of {
+        AmountOf::Required => resource.wanted(request, total),
+        AmountOf::Available => resource.free(free),
+        AmountOf::Total => resource.total(total),
+    };
+    if amount == Amounts::UNLIMITED {
+        return MAX_AMOUNT as f64;
+    }
+    amount as f64
 }

@@ -3,7 +3,8 @@
 //! ```text
 //! expr   = term { ("+" | "-") term }
 //! term   = factor { ("*" | "/") factor | "mod" constant }
-//! factor = "-" factor | number | constant | ai.NAME | r.NAME | count(id, list) | "(" expr ")"
+//! factor = "-" factor | number | constant | ai.NAME | r.NAME | amount | count(id, list) | "(" expr ")"
+//! amount = ("ai.Required." | "r.Available." | "r.Total.") RESOURCE
 //! ```
 //! Every value is a 64-bit float; `mod` is the floor modulus. There are no calls, loops or texts.
 
@@ -11,9 +12,9 @@ mod eval;
 mod parse;
 mod program;
 
-pub(crate) use eval::{Facts, JobFacts};
+pub(crate) use eval::{Facts, JobFacts, amount};
 pub use parse::ObjectiveError;
-pub(crate) use parse::{Binary, Id, List, OfCell};
+pub(crate) use parse::{AmountOf, Binary, Id, List, OfCell};
 pub(crate) use program::{Op, Program, apply};
 
 use parse::Node;

@@ -1,6 +1,7 @@
 //! Parses an expression, with every check that needs no cell.
 
 use super::Constants;
+use crate::resource_name::ResourceName;
 
 /// The most nodes in an expression.
 const MAX_NODES: usize = 256;
@@ -63,6 +64,21 @@ pub(crate) enum OfCell {
     Stack,
 }
 
+/// Which amount of a resource: what the request asks for, or what the cell has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AmountOf {
+    Required,
+    Available,
+    Total,
+}
+
+/// How they are written, before the name of the resource.
+const AMOUNTS: [(&str, AmountOf); 3] = [
+    ("ai.Required.", AmountOf::Required),
+    ("r.Available.", AmountOf::Available),
+    ("r.Total.", AmountOf::Total),
+];
+
 /// A text of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Id {
@@ -95,6 +111,7 @@ pub(crate) enum Node {
     Azs,
     Job(OfJob),
     Cell(OfCell),
+    Amount(AmountOf, ResourceName),
     Count(Id, List),
     Negate(Box<Node>),
     Binary(Binary, Box<Node>, Box<Node>),
@@ -319,6 +336,10 @@ impl<'a> Parser<'a> {
     }
 
     fn name(&mut self, word: &'a str) -> Result<Node, ObjectiveError> {
+        if let Some(node) = self.amount(word)? {
+            self.advance()?;
+            return self.node(node);
+        }
         let node = match self.lookup(word)? {
             None if word == "AZs" => Node::Azs,
             None => {
@@ -341,6 +362,21 @@ impl<'a> Parser<'a> {
         };
         self.advance()?;
         self.node(node)
+    }
+
+    /// An amount of a resource; none when the word is of another form.
+    fn amount(&self, word: &str) -> Result<Option<Node>, ObjectiveError> {
+        let split = |(written, of): &(&str, AmountOf)| Some((word.strip_prefix(written)?, *of));
+        let Some((name, of)) = AMOUNTS.iter().find_map(split) else {
+            return Ok(None);
+        };
+        let resource = ResourceName::parse(name).ok_or_else(|| {
+            self.error(format!(
+                "{word:?} names no resource; expected memory, disk, containers, cpu, or the name of a set of devices \
+                 or of a named resource"
+            ))
+        })?;
+        Ok(Some(Node::Amount(of, resource)))
     }
 
     fn unknown(&self, word: &str) -> ObjectiveError {
@@ -447,6 +483,11 @@ impl Node {
             Self::Azs => "AZs".into(),
             Self::Job(attribute) => written("ai", &AI, What::Job(*attribute)),
             Self::Cell(attribute) => written("r", &R, What::Cell(*attribute)),
+            Self::Amount(of, resource) => {
+                let written = AMOUNTS.iter().find(|(_, known)| known == of);
+                let of = written.map_or("", |(of, _)| of);
+                format!("{of}{}", resource.name())
+            }
             Self::Count(id, list) => {
                 let id = match id {
                     Id::App => "ai.AppID".to_owned(),

@@ -2,8 +2,9 @@
 
 use super::{
     eval::Facts,
-    parse::{Binary, Id, List, Node, OfCell, OfJob},
+    parse::{AmountOf, Binary, Id, List, Node, OfCell, OfJob},
 };
+use crate::resource_name::ResourceName;
 
 /// One operation; operands come before their operator.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -12,6 +13,8 @@ pub(crate) enum Op {
     Azs,
     Job(OfJob),
     Cell(OfCell),
+    /// An amount of a resource, by its position in [`Program::resources`].
+    Amount(AmountOf, usize),
     Count(Id, List),
     Negate,
     Binary(Binary),
@@ -21,6 +24,7 @@ pub(crate) enum Op {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Program {
     ops: Vec<Op>,
+    resources: Vec<ResourceName>,
 }
 
 /// The deepest stack that 32 levels of three precedences can need.
@@ -28,13 +32,21 @@ const STACK: usize = 128;
 
 impl Program {
     pub(super) fn compile(tree: &Node) -> Self {
-        let mut ops = Vec::new();
-        emit(tree, &mut ops);
-        Self { ops }
+        let mut program = Self {
+            ops: Vec::new(),
+            resources: Vec::new(),
+        };
+        program.emit(tree);
+        program
     }
 
     pub(crate) fn ops(&self) -> &[Op] {
         &self.ops
+    }
+
+    /// The resources that it names, each once.
+    pub(crate) fn resources(&self) -> &[ResourceName] {
+        &self.resources
     }
 
     /// The value for one cell.
@@ -47,6 +59,7 @@ impl Program {
                 Op::Azs => facts.job.azs,
                 Op::Job(attribute) => facts.job.number(attribute),
                 Op::Cell(attribute) => facts.number(attribute),
+                Op::Amount(of, resource) => facts.amount(of, &self.resources[resource]),
                 Op::Count(id, list) => facts.count(id, list),
                 Op::Negate => {
                     top -= 1;
@@ -62,24 +75,34 @@ impl Program {
         }
         stack[0]
     }
-}
 
-fn emit(node: &Node, ops: &mut Vec<Op>) {
-    match node {
-        Node::Number(value) | Node::Constant(_, value) => ops.push(Op::Number(*value)),
-        Node::Azs => ops.push(Op::Azs),
-        Node::Job(attribute) => ops.push(Op::Job(*attribute)),
-        Node::Cell(attribute) => ops.push(Op::Cell(*attribute)),
-        Node::Count(id, list) => ops.push(Op::Count(*id, *list)),
-        Node::Negate(inner) => {
-            emit(inner, ops);
-            ops.push(Op::Negate);
-        }
-        Node::Binary(op, left, right) => {
-            emit(left, ops);
-            emit(right, ops);
-            ops.push(Op::Binary(*op));
-        }
+    fn emit(&mut self, node: &Node) {
+        let op = match node {
+            Node::Number(value) | Node::Constant(_, value) => Op::Number(*value),
+            Node::Azs => Op::Azs,
+            Node::Job(attribute) => Op::Job(*attribute),
+            Node::Cell(attribute) => Op::Cell(*attribute),
+            Node::Amount(of, resource) => Op::Amount(*of, self.position(resource)),
+            Node::Count(id, list) => Op::Count(*id, *list),
+            Node::Negate(inner) => {
+                self.emit(inner);
+                Op::Negate
+            }
+            Node::Binary(op, left, right) => {
+                self.emit(left);
+                self.emit(right);
+                Op::Binary(*op)
+            }
+        };
+        self.ops.push(op);
+    }
+
+    fn position(&mut self, resource: &ResourceName) -> usize {
+        let known = self.resources.iter().position(|known| known == resource);
+        known.unwrap_or_else(|| {
+            self.resources.push(resource.clone());
+            self.resources.len() - 1
+        })
     }
 }
 

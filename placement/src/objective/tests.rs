@@ -1,6 +1,7 @@
 use super::*;
 use crate::{
     cell::Cell,
+    devices::{DeviceNeed, DeviceSet},
     request::{Job, Request},
     resources::Resources,
 };
@@ -17,6 +18,11 @@ fn value(text: &str) -> Option<f64> {
     let objective = Objective::parse(text, &constants()).unwrap_or_else(|e| panic!("{text}: {e}"));
     let mut cell = Cell::new("c", Resources::new(1000, 4000, 10));
     cell.available = Resources::new(250, 1000, 10);
+    let mut gpus = DeviceSet::new(2, 1_000);
+    cell.total.devices.insert("gpu".into(), gpus.clone());
+    gpus.free = vec![1_000, 400];
+    cell.available.devices.insert("gpu".into(), gpus);
+    cell.available.extra.insert("seats".into(), 5);
     cell.counts.apps = [("7".to_owned(), 3)].into();
     cell.attributes_mut().cached_blobs = vec!["b".into(), "b".into(), "c".into()];
     cell.attributes_mut().stacks = vec!["linux".into()];
@@ -24,6 +30,9 @@ fn value(text: &str) -> Option<f64> {
     request.instances = 4;
     request.source_blob = Some("b".into());
     request.stack = Some("linux".into());
+    request.extra.insert("seats".into(), 2);
+    let half = DeviceNeed::new(1, Some(500));
+    request.devices.insert("gpu".into(), half);
     let job = Job {
         request: request.into(),
         index: 2,
@@ -56,6 +65,15 @@ fn values() {
         ("r.AvailableMemoryMB / r.TotalMemoryMB", Some(0.25)),
         ("r.AvailableDiskMB / r.TotalDiskMB", Some(0.25)),
         ("r.AvailZoneNumber", Some(2.0)),
+        ("r.Available.memory / r.Total.memory", Some(0.25)),
+        ("r.Available.disk - ai.Required.disk", Some(800.0)),
+        ("r.Available.containers + r.Total.cpu", Some(10.0)),
+        // two devices of 1,000, of which one has 400 free; half of one is asked for
+        ("r.Available.gpu", Some(1_400.0)),
+        ("r.Total.gpu", Some(2_000.0)),
+        ("ai.Required.gpu", Some(500.0)),
+        ("r.Available.seats + 2 * ai.Required.seats", Some(9.0)),
+        ("r.Available.other + r.Total.other", Some(0.0)),
         ("r.Stack", Some(1.0)),
         ("count(ai.AppID, r.RunningAppIDs)", Some(3.0)),
         ("count(ai.AppSourceBlobID, r.CachedBlobIDs)", Some(2.0)),
@@ -82,6 +100,7 @@ fn faults_and_where_they_are() {
         ("1 + $", 5, "unexpected character"),
         ("r.Memory", 1, "unknown attribute"),
         ("1 + ai.Nothing", 5, "expected one of RequiredDiskMB"),
+        ("1 + r.Available.", 5, "names no resource"),
         ("wrong + 1", 1, "unknown name \"wrong\""),
         ("r.RunningAppIDs + 1", 1, "is a list"),
         ("ai.AppSourceBlobID", 1, "is a string"),
@@ -163,6 +182,9 @@ fn the_tree_is_shown() {
     // each name as it is written
     for name in [
         "r.AvailableMemoryMB",
+        "r.Available.gpu",
+        "r.Total.memory",
+        "ai.Required.cpu",
         "r.TotalDiskMB",
         "r.AvailZoneNumber",
         "ai.RequiredMemoryMB",

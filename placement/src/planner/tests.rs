@@ -55,12 +55,14 @@ fn a_shared_failure_has_new_numbers_as_long_as_cells_may_be_looked_at() {
         .flat_map(|request| Arc::new(request).jobs())
         .collect();
     let (policy, context) = (Policy::preset("diego").unwrap(), PlanContext::default());
-    let batch = Batch::new(&jobs, Order::Asked);
+    let batch = Batch::new(&jobs, Order::Asked, None);
+    let expected = crate::ExpectedWork::default();
     let mut shared = Shared::new(Auction {
         pool: PoolCells {
             by_name: &by_name,
             names: &names,
             cells: &cells,
+            expected: &expected,
         },
         jobs: &jobs,
         batch: &batch,

@@ -1,6 +1,7 @@
 //! Policies: data, not code. An ordered list of named stages over the known cells.
 
 mod coverage;
+mod expected;
 mod expression;
 mod node;
 mod parse;
@@ -11,7 +12,10 @@ use std::sync::Arc;
 
 pub use parse::PolicyError;
 
-use crate::{decision::Rating, objective::Objective, request::Kind, resources::Resource};
+use crate::{
+    decision::Rating, expected::ExpectedWork, fragmentation::Fragments, objective::Objective,
+    request::Kind, resource_name::ResourceName, resources::Resource,
+};
 
 /// An ordered list of named stages, and the order of a batch.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,9 +24,13 @@ pub struct Policy {
     pub(crate) order: Order,
     pub(crate) bids: bool,
     pub(crate) max_in_flight: u32,
+    /// While so many instances of a cell are starting, work that it wins waits; 0 = no limit.
+    pub(crate) max_starting_per_cell: u32,
     pub(crate) combine: Combine,
     pub(crate) stages: Vec<Stage>,
     pub(crate) pick: Pick,
+    /// The work that is expected; none = what is learnt from requests.
+    pub(crate) expected: Option<Arc<ExpectedWork>>,
 }
 
 /// The order in which a batch's jobs are decided.
@@ -32,6 +40,9 @@ pub(crate) enum Order {
     Asked,
     /// Diego's order: first instances, tasks, the rest; the largest memory first.
     Diego,
+    /// The largest dominant share first: of each resource the share that an instance asks for of what all cells
+    /// have, and of these shares the largest.
+    LargestFirst,
 }
 
 /// How score terms become one number.
@@ -113,10 +124,25 @@ pub(crate) struct Score {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Term {
     Resources,
+    /// As [`Term::Resources`], of other resources than Diego's.
+    Used {
+        of: Arc<[ResourceName]>,
+        /// Whether the shares are squared, so that a full cell costs more than two half full ones.
+        squared: bool,
+    },
+    /// By how much the placement lowers what the expected work could not use of a resource; see
+    /// [`crate::fragmentation`].
+    Fragmentation {
+        fragments: Fragments,
+        /// How many steps the score has; 0 = it is the gradient itself.
+        steps: u32,
+    },
     Starting,
     AppInstances,
     Tasks,
-    Index { raw: bool },
+    Index {
+        raw: bool,
+    },
     Memory,
     Disk,
     Platform,
@@ -197,6 +223,25 @@ impl Policy {
             Pick::Sample => "sample",
             Pick::FirstOf { .. } => "first-of",
         }
+    }
+
+    /// Whether a score depends on the expected work.
+    pub fn expects(&self) -> bool {
+        self.stages.iter().any(|stage| match &stage.step {
+            Step::Score(score) => matches!(score.term, Term::Fragmentation { .. }),
+            _ => false,
+        })
+    }
+
+    /// Whether a score depends on the expected work, and the policy's file does not give it: then the pool learns it
+    /// ([`crate::Pool::learn`]).
+    pub fn learns(&self) -> bool {
+        self.expected.is_none() && self.expects()
+    }
+
+    /// The work that is expected, where the policy's file gives it.
+    pub fn expected(&self) -> Option<&ExpectedWork> {
+        self.expected.as_deref()
     }
 
     /// Whether a request may have its own objective.
@@ -353,10 +398,12 @@ impl Term {
         Self::Hardware,
     ];
     pub(crate) const OBJECTIVE: &'static str = "objective";
+    pub(crate) const FRAGMENTATION: &'static str = "fragmentation";
 
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Self::Resources => "resources",
+            Self::Resources | Self::Used { .. } => "resources",
+            Self::Fragmentation { .. } => Self::FRAGMENTATION,
             Self::Starting => "starting",
             Self::AppInstances => "app-instances",
             Self::Tasks => "tasks",

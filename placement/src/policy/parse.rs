@@ -5,11 +5,15 @@ use std::sync::Arc;
 use toml::de::DeTable;
 
 use super::{
-    Combine, Filter, Mode, Narrow, Order, Pick, Policy, Score, Stage, Step, Term, expression,
+    Combine, Filter, Mode, Narrow, Order, Pick, Policy, Score, Stage, Step, Term, expected,
+    expression,
     node::{Fault, Fields, Node, Value, entries, from_json, wrong},
     presets,
 };
-use crate::{objective::ObjectiveError, request::Kind};
+use crate::{
+    fragmentation::Fragments, objective::ObjectiveError, request::Kind,
+    resource_name::ResourceName, resources::Resource,
+};
 
 /// An error in a policy, and its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -86,16 +90,22 @@ fn whole(mut fields: Fields) -> Result<Policy, Fault> {
         .text("name")?
         .ok_or_else(|| Fault::new(at, "the policy has no name; expected name = \"…\""))?;
     crate::invalid::check_name("name", &name.0).map_err(|e| Fault::new(name.1, e.to_string()))?;
-    let orders = [("asked", Order::Asked), ("diego", Order::Diego)];
+    let orders = [
+        ("asked", Order::Asked),
+        ("diego", Order::Diego),
+        ("largest-first", Order::LargestFirst),
+    ];
     let combines = [("sum", Combine::Sum), ("product", Combine::Product)];
     let mut policy = Policy {
         name: name.0,
         order: fields.word("order", &orders)?.unwrap_or(Order::Asked),
         bids: fields.flag("bids")?.unwrap_or(true),
         max_in_flight: fields.count("max_in_flight")?.unwrap_or(0),
+        max_starting_per_cell: fields.count("max_starting_per_cell")?.unwrap_or(0),
         combine: fields.word("combine", &combines)?.unwrap_or(Combine::Sum),
         stages: Vec::new(),
         pick: Pick::Sample,
+        expected: expected::read(&mut fields)?.map(Arc::new),
     };
     let stages = match fields.take("stage") {
         Some(Node {
@@ -251,13 +261,29 @@ fn score(fields: &mut Fields, (name, at): (String, usize)) -> Result<Score, Faul
                 .word("index_mode", &[("rank", false), ("raw", true)])?
                 .unwrap_or(raw),
         },
+        Some(Term::Resources) => match resources(fields)? {
+            Some(of) => Term::Used {
+                of: of.into(),
+                squared: fields.flag("squared")?.unwrap_or(false),
+            },
+            None => Term::Resources,
+        },
         Some(term) => term,
+        None if name == Term::FRAGMENTATION => Term::Fragmentation {
+            fragments: Fragments {
+                of: resource(fields.text("of")?, at)?,
+                fed_by: amount(fields.text("fed_by")?)?,
+            },
+            steps: fields.count("steps")?.unwrap_or(0),
+        },
         None if name == Term::OBJECTIVE => {
             Term::Objective(Arc::new(expression::objective(fields, None)?))
         }
         None => {
             let plain = Term::PLAIN.iter().map(Term::name);
-            let names: Vec<&str> = plain.chain([Term::OBJECTIVE]).collect();
+            let names: Vec<&str> = plain
+                .chain([Term::FRAGMENTATION, Term::OBJECTIVE])
+                .collect();
             return Err(Fault::unknown(at, "score", &name, &names));
         }
     };
@@ -276,6 +302,58 @@ fn score(fields: &mut Fields, (name, at): (String, usize)) -> Result<Score, Faul
         }
     }
     Ok(Score { term, weight, mode })
+}
+
+/// The resources of a list `of`, each once; none without the list.
+fn resources(fields: &mut Fields) -> Result<Option<Vec<ResourceName>>, Fault> {
+    let Some(node) = fields.take("of") else {
+        return Ok(None);
+    };
+    let at = node.at;
+    let Value::List(nodes) = node.value else {
+        return Err(wrong("of", &node, "a list of resources"));
+    };
+    let mut names: Vec<ResourceName> = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let Value::Text(text) = node.value else {
+            return Err(wrong("of", &node, "a list of resources"));
+        };
+        let name = resource(Some((text, node.at)), at)?;
+        if names.contains(&name) {
+            let message = format!(
+                "of names {:?} twice; expected each resource once",
+                name.name()
+            );
+            return Err(Fault::new(node.at, message));
+        }
+        names.push(name);
+    }
+    if names.is_empty() || names.len() > 16 {
+        let message = format!("of has {} resources; expected 1 to 16", names.len());
+        return Err(Fault::new(at, message));
+    }
+    Ok(Some(names))
+}
+
+/// The resource of a name, which must be there.
+fn resource(name: Option<(String, usize)>, at: usize) -> Result<ResourceName, Fault> {
+    let expected = "expected memory, disk, containers, cpu, or the name of a set of devices or of a named resource";
+    let Some((name, at)) = name else {
+        return Err(Fault::new(at, format!("of is missing; {expected}")));
+    };
+    ResourceName::parse(&name).ok_or_else(|| Fault::new(at, format!("of is {name:?}; {expected}")))
+}
+
+/// One of the amounts that every cell has, by name.
+fn amount(name: Option<(String, usize)>) -> Result<Option<Resource>, Fault> {
+    let Some((name, at)) = name else {
+        return Ok(None);
+    };
+    let Some(ResourceName::Amount(resource)) = ResourceName::parse(&name) else {
+        let expected = "expected memory, disk, containers or cpu";
+        return Err(Fault::new(at, format!("fed_by is {name:?}; {expected}")));
+    };
+    Ok(Some(resource))
 }
 
 fn pick(fields: &mut Fields, (name, at): (String, usize)) -> Result<Pick, Fault> {

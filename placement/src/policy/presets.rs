@@ -20,6 +20,7 @@ const TEXTS: &[(&str, &str)] = &[
     ("rfd24", include_str!("../../policies/rfd24.toml")),
     ("dapi-2015", include_str!("../../policies/dapi-2015.toml")),
     ("random", include_str!("../../policies/random.toml")),
+    ("vendue", include_str!("../../policies/vendue.toml")),
 ];
 
 impl Policy {
@@ -33,6 +34,7 @@ impl Policy {
         "rfd24",
         "dapi-2015",
         "random",
+        "vendue",
     ];
 
     /// A preset by its name.
@@ -124,7 +126,11 @@ fn weight(score: &mut Score, fields: &mut Fields) -> Result<(), Fault> {
             *objective = Arc::new(expression::objective(fields, Some(objective))?);
             return Ok(());
         }
-        Term::Resources | Term::AppInstances | Term::Tasks => return Ok(()),
+        Term::Resources
+        | Term::Used { .. }
+        | Term::Fragmentation { .. }
+        | Term::AppInstances
+        | Term::Tasks => return Ok(()),
     };
     if let Some((weight, _)) = fields.number(key)? {
         score.weight = weight;

@@ -17,6 +17,7 @@ impl Policy {
         let order = match self.order {
             Order::Asked => "asked",
             Order::Diego => "diego",
+            Order::LargestFirst => "largest-first",
         };
         let combine = match self.combine {
             Combine::Sum => "sum",
@@ -26,6 +27,10 @@ impl Policy {
         writeln!(out, "order = {order:?}")?;
         writeln!(out, "bids = {}", self.bids)?;
         writeln!(out, "max_in_flight = {}", self.max_in_flight)?;
+        if self.max_starting_per_cell > 0 {
+            let limit = self.max_starting_per_cell;
+            writeln!(out, "max_starting_per_cell = {limit}")?;
+        }
         writeln!(out, "combine = {combine:?}")?;
         for stage in &self.stages {
             writeln!(out, "\n[[stage]]")?;
@@ -40,16 +45,20 @@ impl Policy {
         }
         writeln!(out, "\n[[stage]]")?;
         match &self.pick {
-            Pick::Lowest => writeln!(out, "pick = \"lowest\""),
-            Pick::Highest => writeln!(out, "pick = \"highest\""),
-            Pick::Sample => writeln!(out, "pick = \"sample\""),
+            Pick::Lowest => writeln!(out, "pick = \"lowest\"")?,
+            Pick::Highest => writeln!(out, "pick = \"highest\"")?,
+            Pick::Sample => writeln!(out, "pick = \"sample\"")?,
             Pick::FirstOf { fraction, highest } => {
                 let order = if *highest { "highest" } else { "lowest" };
                 writeln!(
                     out,
                     "pick = \"first-of\"\nfraction = {fraction:?}\norder = {order:?}"
-                )
+                )?;
             }
+        }
+        match &self.expected {
+            Some(expected) => out.write_str(&expected.to_toml()),
+            None => Ok(()),
         }
     }
 }
@@ -83,6 +92,21 @@ fn write_score(out: &mut String, score: &Score) -> std::fmt::Result {
         writeln!(out, "mode = {mode:?}")?;
     }
     match &score.term {
+        Term::Used { of, squared } => {
+            let names: Vec<String> = of.iter().map(|name| quote(name.name())).collect();
+            writeln!(out, "of = [{}]", names.join(", "))?;
+            if *squared {
+                writeln!(out, "squared = true")?;
+            }
+            Ok(())
+        }
+        Term::Fragmentation { fragments, steps } => {
+            writeln!(out, "of = {}\nsteps = {steps}", quote(fragments.of.name()))?;
+            match fragments.fed_by {
+                Some(resource) => writeln!(out, "fed_by = {:?}", resource.name()),
+                None => Ok(()),
+            }
+        }
         Term::Index { raw } => {
             let mode = if *raw { "raw" } else { "rank" };
             writeln!(out, "index_mode = {mode:?}")

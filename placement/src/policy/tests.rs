@@ -165,7 +165,7 @@ fn an_unknown_score_is_told_all_that_there_are() {
     assert_eq!(
         error.message,
         "unknown score \"memroy\"; expected one of resources, starting, app-instances, tasks, index, \
-         memory, disk, platform, reboot, owner, random, hardware, objective"
+         memory, disk, platform, reboot, owner, random, hardware, fragmentation, objective"
     );
     assert_eq!(error.nearest.as_deref(), Some("memory"));
 }

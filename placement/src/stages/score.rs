@@ -3,9 +3,12 @@
 use crate::{
     auction_view::AuctionView,
     cell::Cell,
+    fragmentation,
+    free::Free,
     objective::{Facts, JobFacts, Objective},
     policy::{Combine, Mode, Score, Term},
     request::Job,
+    resource_name::mean_used,
     resources::used_after,
     tie,
 };
@@ -30,6 +33,16 @@ pub(crate) fn term(
         Term::Resources => each(&|_, cell| {
             let (available, total) = (cell.available.amounts(), cell.total.amounts());
             used_after(&available, &job.request.amounts(), &total)
+        }),
+        Term::Used { of, squared } => {
+            each(&|_, cell| mean_used(of, *squared, &Free::of(cell), &job.request, &cell.total))
+        }
+        Term::Fragmentation { fragments, steps } => each(&|_, cell| {
+            let free = Free::of(cell);
+            let (work, request) = (view.expected, &job.request);
+            let before = fragments.on(&free, work);
+            let gradient = fragmentation::gradient(fragments, before, &free, request, work);
+            fragmentation::score(gradient, *steps)
         }),
         Term::Starting => each(&|_, cell| f64::from(cell.counts.starting)),
         Term::AppInstances => each(&|_, cell| f64::from(cell.count_of(&job.request.app))),

@@ -2,16 +2,21 @@
 // each test binary uses a part, and a test may panic
 #![allow(
     dead_code,
+    unused_imports,
     unreachable_pub,
     clippy::unwrap_used,
     clippy::format_push_string
 )]
 #![allow(clippy::too_many_lines)] // a long list of choices is the point
 
+mod policies;
+
+pub use policies::policy;
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use placement::{
-    Cell, DeviceNeed, DeviceSet, Explain, Job, Kind, Plan, PlanContext, Platform, Policy, Pool,
+    Cell, DeviceNeed, DeviceSet, Droplet, Explain, Job, Kind, Plan, PlanContext, Platform, Pool,
     RecentStart, Request, Resources, Run, Span, Trait, random::SplitMix64,
 };
 
@@ -253,8 +258,9 @@ fn enrich(dice: &mut Dice, cell: &mut Cell) {
 
 /// What a request runs that starts droplets.
 pub fn droplet() -> Run {
+    let uri = ("uri".to_owned(), "http://a/d".into());
     Run {
-        droplet: Some(Arc::default()),
+        droplet: Some(Arc::new(Droplet([uri].into_iter().collect()))),
         ..Run::default()
     }
 }
@@ -338,115 +344,6 @@ pub fn request(dice: &mut Dice, rich: bool) -> Request {
         }
     }
     request
-}
-
-/// A policy of random stages, any of which may follow any other.
-pub fn policy(dice: &mut Dice) -> Policy {
-    if dice.one_in(2) {
-        return Policy::preset(dice.of(Policy::PRESETS)).unwrap();
-    }
-    let mut stages: Vec<String> = Vec::new();
-    // most of the time the amounts are held
-    let amounts = ["memory", "disk", "containers", "cpu", "extra"];
-    if !dice.one_in(6) {
-        stages.extend(amounts.map(|name| format!("filter = \"{name}\"")));
-    }
-    for _ in 0..dice.below(6) {
-        let filter = dice.of(&Policy::filters());
-        let parameter = match filter {
-            "container-count" => "\nlimit = 9",
-            "reboot-within" => "\ndays = 10",
-            _ => "",
-        };
-        stages.push(format!("filter = \"{filter}\"{parameter}"));
-    }
-    let simple = dice.one_in(2);
-    let narrows: &[&str] = if simple {
-        &["zone-fewest"]
-    } else {
-        &["zone-fewest", "app-fewest", "upper-half-memory", "locality"]
-    };
-    for narrow in narrows {
-        if dice.one_in(2) {
-            stages.push(format!("narrow = \"{narrow}\""));
-        }
-    }
-    let pick = dice.of(&[
-        "lowest",
-        "lowest",
-        "highest",
-        "sample",
-        "first-of\"\nfraction = 0.3 #",
-    ]);
-    if pick != "sample" {
-        scores(dice, simple, &mut stages);
-    }
-    if !simple && !stages.is_empty() && dice.one_in(4) {
-        let at = usize::try_from(dice.below(stages.len() as u64)).unwrap();
-        let last = stages.len() - 1;
-        stages.swap(at, last);
-    }
-    let order = dice.of(&["asked", "diego"]);
-    let limit = if dice.one_in(6) { dice.below(20) } else { 0 };
-    let mut text = format!("name = \"random-one\"\norder = \"{order}\"\nmax_in_flight = {limit}\n");
-    if pick != "sample" && dice.one_in(4) {
-        text.push_str("combine = \"product\"\n");
-    }
-    for stage in stages {
-        text.push_str(&format!("[[stage]]\n{stage}\n"));
-    }
-    text.push_str(&format!("[[stage]]\npick = \"{pick}\"\n"));
-    Policy::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
-}
-
-fn scores(dice: &mut Dice, simple: bool, stages: &mut Vec<String>) {
-    let plain = ["resources", "starting", "app-instances", "tasks", "index"];
-    let rich = [
-        "memory",
-        "disk",
-        "platform",
-        "reboot",
-        "owner",
-        "random",
-        "hardware",
-        "objective",
-    ];
-    for _ in 0..=dice.below(4) {
-        let fancy = dice.of(&rich);
-        let name = if simple {
-            dice.of(&plain)
-        } else {
-            dice.of(&[plain[0], plain[3], fancy])
-        };
-        let weight = dice.of(&["0.0", "0.25", "1.0", "1000.0", "-0.5"]);
-        let mut stage = format!("score = \"{name}\"\nweight = {weight}");
-        if name == "index" && dice.one_in(3) {
-            stage.push_str("\nindex_mode = \"raw\"");
-        }
-        if name == "objective" {
-            stage.push_str("\nalpha = 0.25\nbeta = 0.25\ngamma = 0.25\ndelta = 0.25");
-            if dice.one_in(2) {
-                let text = dice.of(&[
-                    "r.AvailableMemoryMB / (2 - count(ai.AppID, r.RunningAppIDs)) + r.Stack",
-                    "-r.AvailZoneNumber mod 3 + ai.InstanceNumber * count(ai.AppSourceBlobID, r.CachedBlobIDs)",
-                    "ai.RequiredMemoryMB / r.AvailableMemoryMB - ai.RequiredDiskMB / r.TotalDiskMB",
-                ]);
-                stage.push_str(&format!("\nexpression = \"{text}\""));
-            }
-        } else if rich.contains(&name) {
-            let raw = ["platform", "reboot", "random"].contains(&name);
-            let modes: &[&str] = if raw {
-                &["rank", "ratio"]
-            } else {
-                &["rank", "ratio", "raw"]
-            };
-            stage.push_str(&format!("\nmode = \"{}\"", dice.of(modes)));
-        }
-        if dice.one_in(4) {
-            stage.push_str(&format!("\nkind = \"{}\"", dice.of(&["lrp", "task"])));
-        }
-        stages.push(stage);
-    }
 }
 
 pub fn draw(dice: &mut Dice, pool: &Pool) -> PlanContext {

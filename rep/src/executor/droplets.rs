@@ -20,9 +20,19 @@ pub(super) struct DropletOrders {
     pub(super) source: RunSource,
 }
 
+/// The longest argument, and the longest variable with its name, that Linux passes to a program, bytes without the NUL
+/// at the end.
+const MAX_TEXT: usize = (128 << 10) - 1;
+
 /// The script that starts droplets: that of a file, else our own.
 pub(super) fn script(file: Option<&Path>) -> io::Result<String> {
-    file.map_or_else(|| Ok(DEFAULT_SCRIPT.to_owned()), std::fs::read_to_string)
+    let script = file.map_or_else(|| Ok(DEFAULT_SCRIPT.to_owned()), std::fs::read_to_string)?;
+    if script.len() > MAX_TEXT || script.contains('\0') {
+        let bytes = script.len();
+        let why = format!("{bytes} bytes; expected at most {MAX_TEXT}, without NUL");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
+    Ok(script)
 }
 
 /// What is to be done for the droplet of an instance, if it is one.
@@ -50,6 +60,14 @@ pub(super) fn orders(
     let mut variables = droplet.variables(instance, &id, port.map_or(0, Port::number));
     let command = droplet.start_command.0.clone().unwrap_or_default();
     variables.push(("DROPLET_COMMAND".to_owned(), command));
+    let too_long = |(name, value): &&(String, String)| name.len() + 1 + value.len() > MAX_TEXT;
+    if let Some((name, value)) = variables.iter().find(too_long) {
+        let bytes = name.len() + 1 + value.len();
+        let name = placement::cut(name);
+        return Err(format!(
+            "run.droplet: {bytes} bytes in the variable {name}; expected at most {MAX_TEXT}"
+        ));
+    }
     Ok(Some(DropletOrders {
         command: ["/bin/sh", "-c", script].map(str::to_owned).into(),
         variables,

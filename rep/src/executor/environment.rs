@@ -135,19 +135,15 @@ mod tests {
         }
     }
 
+    /// The environment of an instance on cell `a` in zone `z1`.
+    fn of(work: &Work, devices: &DeviceVariables) -> Result<BTreeMap<OsString, OsString>, String> {
+        environment("a", "z1", work, None, 64, Path::new("/d"), devices)
+    }
+
     #[test]
     fn the_request_overrides_the_environment() {
         let work = work(&[("ZONE", "mine"), ("X", "1")]);
-        let found = environment(
-            "a",
-            "z1",
-            &work,
-            None,
-            64,
-            Path::new("/d"),
-            &DeviceVariables::default(),
-        )
-        .unwrap();
+        let found = of(&work, &DeviceVariables::default()).unwrap();
         let expected = [
             ("APP", "web"),
             ("INSTANCE_INDEX", "3"),
@@ -177,7 +173,7 @@ mod tests {
         let devices = DeviceVariables::of(&total, &templates.into());
         let mut work = work(&[("ALL", "mine")]);
         let value = |work: &Work, name: &str| {
-            let found = environment("a", "z1", work, None, 64, Path::new("/d"), &devices).unwrap();
+            let found = of(work, &devices).unwrap();
             found[OsStr::new(name)].to_str().unwrap().to_owned()
         };
         for name in ["GPU_DEVICES", "FPGA_DEVICES", "CUDA_VISIBLE_DEVICES"] {
@@ -219,18 +215,7 @@ mod tests {
     fn names_that_no_environment_can_hold_are_refused() {
         for name in ["", "A=B", "A\0"] {
             let work = work(&[(name, "1")]);
-            assert!(
-                environment(
-                    "a",
-                    "z1",
-                    &work,
-                    None,
-                    64,
-                    Path::new("/d"),
-                    &DeviceVariables::default()
-                )
-                .is_err()
-            );
+            assert!(of(&work, &DeviceVariables::default()).is_err());
         }
     }
 }

@@ -335,7 +335,7 @@ impl Spawner {
         })
     }
 
-    /// The environment: what the cell sets, then what a droplet needs, then secrets.
+    /// The environment: what the cell sets, then what a droplet needs, then what the request adds, as on DEAs, then secrets.
     fn variables(
         &self,
         work: &Work,
@@ -348,6 +348,8 @@ impl Spawner {
         let mut variables = environment(cell, zone, work, port, memory_mb, directory, devices)?;
         let of_droplet = droplet.iter().flat_map(|droplet| &droplet.variables);
         variables.extend(of_droplet.map(|(name, value)| (name.into(), value.into())));
+        let added = run.env.iter().filter(|_| droplet.is_some());
+        variables.extend(added.map(|(name, value)| (name.into(), value.into())));
         variables.extend(self.secrets.variables(run)?);
         Ok(variables)
     }

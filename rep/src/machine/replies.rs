@@ -6,8 +6,8 @@ use shared::{
     clock::{CellTime, millis},
     wire::{
         Acceptance, Advert, Bid, CellStart, Cordon, CordonAnswer, Drain, DrainAnswer, Event,
-        Instance, Instances, InstancesAnswer, Stop, StopAnswer, WireError, code, kind, parse,
-        parse_strict,
+        Instance, Instances, InstancesAnswer, RunningIds, Stop, StopAnswer, WireError, code, kind,
+        parse, parse_strict,
     },
 };
 
@@ -183,20 +183,33 @@ impl CellMachine {
         max_bytes: usize,
     ) -> Result<Vec<InstancesAnswer>, WireError> {
         let body = if body.is_empty() { b"{}" } else { body };
-        let filter: Instances = parse_strict(body, "app, ids or id_prefixes")?;
+        let filter: Instances = parse_strict(body, "app, ids, id_prefixes or ids_only")?;
         if let Some(app) = &filter.app {
             check_name("app", app)?;
         }
         bounded("ids", filter.ids.len(), MAX_FILTER)?;
         bounded("id_prefixes", filter.id_prefixes.len(), MAX_FILTER)?;
+        if filter.ids_only {
+            let ids = self.ledger.running_ids(&filter);
+            let list = InstancesAnswer {
+                ids,
+                ..self.list(Vec::new())
+            };
+            return Ok(list.split(max_bytes));
+        }
         let found = self.ledger.find_instances(now_ms, &filter);
         Ok(self.split(found, max_bytes))
     }
 
     /// Splits these into as few messages as possible; at least one, each of at most `max_bytes`.
     pub fn split(&self, instances: Vec<Instance>, max_bytes: usize) -> Vec<InstancesAnswer> {
+        self.list(instances).split(max_bytes)
+    }
+
+    /// These, in one message.
+    fn list(&self, instances: Vec<Instance>) -> InstancesAnswer {
         let cell = self.ledger.cell();
-        let whole = InstancesAnswer {
+        InstancesAnswer {
             v: shared::VERSION,
             cell: cell.cell.clone(),
             zone: cell.zone.clone(),
@@ -205,9 +218,9 @@ impl CellMachine {
             part: 1,
             parts: 1,
             instances,
+            ids: RunningIds::default(),
             more: false,
-        };
-        whole.split(max_bytes)
+        }
     }
 }
 

@@ -302,7 +302,7 @@ fn malformed_messages_change_nothing() {
     assert!(machine.drain(1, br#"{"deadline":5}"#).is_err());
     assert!(machine.start(1, b"{}").is_err());
     assert!(machine.instances(1, br#"{"ids":1}"#, 1_000).is_err());
-    let says = "ap: \"web\" is not allowed; expected app, ids or id_prefixes";
+    let says = "ap: \"web\" is not allowed; expected app, ids, id_prefixes or ids_only";
     let misspelt = machine.instances(1, br#"{"ap":"web"}"#, 1_000);
     assert_eq!(misspelt.unwrap_err().message, says);
     let instances = machine.current_instances(1);
@@ -311,6 +311,40 @@ fn malformed_messages_change_nothing() {
     let stopped = machine.stop(3, br#"{"app":"web"}"#).unwrap();
     assert_eq!(stopped.stopped.len(), 1);
     assert_eq!(run(&mut machine, 3), [format!("end {} 0", id(1))]);
+}
+
+/// Auctioneers compare what cells run: what is being stopped does not count.
+#[test]
+fn ids_are_listed_of_what_has_not_ended() {
+    let mut machine = machine();
+    let [a, b, c] = [1, 2, 3].map(|n: u128| n << 80);
+    start(&mut machine, 0, &[a, b, c]);
+    running(&mut machine, 1, a);
+    let stop = format!(r#"{{"app":"web","instances":["{}"]}}"#, work(b).instance);
+    machine.stop(2, stop.as_bytes()).unwrap();
+    report(
+        &mut machine,
+        3,
+        c,
+        InstanceChange::Ended(EndReason::Exit(1)),
+    );
+    let asked = br#"{"ids_only":true}"#;
+    let answers = machine.instances(4, asked, 1_000).unwrap();
+    let [answer] = &answers[..] else {
+        panic!("{answers:?}");
+    };
+    assert!(answer.instances.is_empty());
+    // c starts again
+    assert_eq!(answer.ids.numbers(), [1, 3]);
+    let of_another_app = machine.instances(4, br#"{"app":"db","ids_only":true}"#, 1_000);
+    assert!(of_another_app.unwrap()[0].ids.is_empty());
+    // in as many messages as are needed
+    let answers = machine.instances(4, asked, 8).unwrap();
+    let parts = answers
+        .iter()
+        .map(|a| (a.part, a.parts, a.more, a.ids.numbers()));
+    let parts: Vec<_> = parts.collect();
+    assert_eq!(parts, [(1, 2, true, &[1][..]), (2, 2, false, &[3][..])]);
 }
 
 #[test]

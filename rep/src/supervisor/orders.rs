@@ -66,10 +66,12 @@ pub(crate) struct SourceOrders {
 }
 
 impl Orders {
-    /// Writes them, preceded by their length. Fields end with a NUL, which none of them contains.
+    /// Writes them, preceded by their length. Fields end with a NUL; one that contains one is an error: it would be
+    /// read as several, some of which the supervisor obeys as the rep's user.
     pub(crate) fn write_to(&self, to: &mut impl Write) -> io::Result<()> {
-        let mut body = Vec::new();
+        let (mut body, mut has_nul) = (Vec::new(), false);
         let mut field = |text: &OsStr| {
+            has_nul |= text.as_bytes().contains(&0);
             body.extend_from_slice(text.as_bytes());
             body.push(0);
         };
@@ -105,6 +107,9 @@ impl Orders {
         for (name, value) in &self.environment {
             field(name);
             field(value);
+        }
+        if has_nul {
+            return Err(io::Error::other("a NUL in the instructions"));
         }
         let length = u32::try_from(body.len()).ok().filter(|n| *n <= MAX_BYTES);
         let length = length.ok_or_else(|| io::Error::other("the command is too long"))?;
@@ -311,7 +316,7 @@ mod tests {
             environment: [("A".into(), "".into()), ("B".into(), "x=y\n".into())].into(),
             ..plain.clone()
         };
-        for orders in [plain, full] {
+        for orders in [plain, full.clone()] {
             let mut bytes = Vec::new();
             orders.write_to(&mut bytes).unwrap();
             assert_eq!(Orders::read_from(&mut &bytes[..]).unwrap(), orders);
@@ -319,6 +324,32 @@ mod tests {
                 assert!(Orders::read_from(&mut &bytes[..cut]).is_err(), "{cut}");
             }
         }
+        let source = |url: &str| {
+            let mut source = full.source.clone().unwrap();
+            source.what.url = url.into();
+            Some(source)
+        };
+        for bad in [
+            Orders {
+                source: source("http://a/\0hash\0/cache"),
+                ..full.clone()
+            },
+            Orders {
+                command: vec!["sh".into(), "a\0b".into()],
+                ..full.clone()
+            },
+            Orders {
+                environment: [("A".into(), "x\0B".into())].into(),
+                ..full.clone()
+            },
+        ] {
+            let mut bytes = Vec::new();
+            assert!(bad.write_to(&mut bytes).is_err() && bytes.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_is_no_order_is_refused() {
         assert!(Orders::read_from(&mut &[0xff; 64][..]).is_err());
         assert!(Orders::read_from(&mut &[0, 0, 0, 2, b'1', 0][..]).is_err());
     }

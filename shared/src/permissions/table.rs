@@ -7,6 +7,7 @@ pub(super) fn cell(subjects: &Subjects, name: &str) -> Permissions {
     let mut may = Permissions::default();
     hear_broadcasts(&mut may, subjects);
     speak_as_cell(&mut may, subjects, name);
+    may.publish([subjects.cell(name, "result"), subjects.log("*", "*", name)]);
     may.hear([subjects.cell(name, "advert")]);
     may.answer();
     may.be_service(&subjects.service(Role::Cell));
@@ -28,12 +29,11 @@ fn speak_as_cell(may: &mut Permissions, subjects: &Subjects, name: &str) {
     let own = |what: &&str| subjects.cell(name, what);
     // its state, too: it asks whether its name is free
     may.publish(
-        ["advert", "heartbeat", "state", "result", "answer.*.*"]
+        ["advert", "heartbeat", "state", "answer.*.*"]
             .iter()
             .map(own),
     );
     may.publish(kind::OF_CELLS.map(|kind| subjects.event(kind, "*", name)));
-    may.publish([subjects.log("*", "*", name)]);
     let served = [
         "start", "stop", "drain", "cordon", "uncordon", "set", "state", "logs",
     ];
@@ -55,7 +55,8 @@ pub(super) fn bridge(subjects: &Subjects, name: &str, cells: &[String]) -> Permi
 /// It starts past the auctioneers, as a Cloud Controller places by itself; what it cannot know, the cells refuse.
 pub(super) fn facade(subjects: &Subjects, name: &str, cells: &[String]) -> Permissions {
     let mut may = Permissions::default();
-    may.publish([subjects.discover()]);
+    // its own state, too: it asks whether its name is free
+    may.publish([subjects.discover(), subjects.facade_state(name)]);
     for cell in cells {
         may.publish(["start", "stop"].map(|what| subjects.cell(cell, what)));
         may.hear(["advert", "heartbeat"].map(|what| subjects.cell(cell, what)));
@@ -185,7 +186,7 @@ pub(super) fn manager_state(subjects: &Subjects) -> Permissions {
     let tasks = Subjects::tasks_bucket(&apps);
     // the history of the apps and the output of tasks are read one by one, the lease is only watched
     may.publish([&apps, &tasks].map(|bucket| format!("$JS.API.STREAM.MSG.GET.KV_{bucket}")));
-    for bucket in [format!("{apps}-lease"), apps, tasks] {
+    for bucket in [Subjects::lease_bucket(&apps), apps, tasks] {
         may.publish([
             format!("$JS.API.STREAM.INFO.KV_{bucket}"),
             format!("$JS.API.STREAM.CREATE.KV_{bucket}"),

@@ -256,6 +256,40 @@ pub struct Instance {
     pub claim: Option<AuctionId>,
 }
 
+impl Instance {
+    /// An LRP that has just entered this state, and of which nothing else is known.
+    pub fn new(
+        instance: InstanceId,
+        app: impl Into<String>,
+        index: u32,
+        state: InstanceState,
+    ) -> Self {
+        Self {
+            instance,
+            app: app.into(),
+            index,
+            kind: Kind::Lrp,
+            request: None,
+            owner: None,
+            version: None,
+            state,
+            age_ms: 0,
+            memory_mb: 0,
+            disk_mb: 0,
+            devices: DeviceShares::new(),
+            address: None,
+            port: None,
+            pid: None,
+            ready: None,
+            restarts: 0,
+            ended: None,
+            exit_code: None,
+            signal: None,
+            claim: None,
+        }
+    }
+}
+
 /// To one cell: change attributes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CellSet {

@@ -11,6 +11,8 @@ use crate::version::{VERSION, Version};
 pub mod code {
     /// The request is invalid.
     pub const INVALID_REQUEST: &str = "invalid_request";
+    /// The server's permissions do not allow what is needed for it.
+    pub const NOT_PERMITTED: &str = "not_permitted";
     /// Nothing has that name.
     pub const NOT_FOUND: &str = "not_found";
     /// Somebody else has changed it in the meantime.
@@ -68,6 +70,7 @@ impl WireError {
     pub fn status(&self) -> u16 {
         match self.code.as_str() {
             code::INVALID_REQUEST => 400,
+            code::NOT_PERMITTED => 403,
             code::NOT_FOUND => 404,
             code::CONFLICT => 409,
             code::OVERLOADED => 429,

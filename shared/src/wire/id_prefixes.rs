@@ -5,20 +5,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::InstanceId;
 
-/// Of so many bytes: three are four characters of base64, without padding.
-const BYTES: usize = 3;
-const BITS: u32 = 24;
-
-/// The first three bytes of each of many instance ids, together in base64. A question for an instance then
-/// takes 4 bytes and not 39. Of other ids one in 16 million begins in the same way.
+/// The first bytes of each of many instance ids, together in base64: 3 of each in a question, which then takes
+/// 4 characters for an instance and not 39; 6, in 8 characters, where [all that runs](RunningIds) is listed. A
+/// multiple of three, at most six: base64 needs no padding then. Of other ids one in 16 million begins with the same
+/// 3 bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
-pub struct IdPrefixes {
+pub struct IdPrefixes<const BYTES: usize = 3> {
     /// In order.
-    prefixes: Vec<u32>,
+    prefixes: Vec<u64>,
 }
 
-impl IdPrefixes {
+/// What a cell runs. Two ids of a million differ in their first six bytes, but for one case in hundreds.
+pub type RunningIds = IdPrefixes<6>;
+
+impl<const BYTES: usize> IdPrefixes<BYTES> {
+    /// The first bytes of an id, as a number.
+    #[allow(clippy::cast_possible_truncation)] // so many bytes are left
+    pub fn prefix(id: &InstanceId) -> u64 {
+        (id.as_u128() >> (128 - 8 * BYTES)) as u64
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.prefixes.is_empty()
@@ -29,62 +36,75 @@ impl IdPrefixes {
         self.prefixes.len()
     }
 
+    /// As numbers, in order.
+    pub fn numbers(&self) -> &[u64] {
+        &self.prefixes
+    }
+
     /// Whether an id begins with one of them.
     pub fn match_id(&self, id: &InstanceId) -> bool {
-        self.prefixes.binary_search(&prefix(id)).is_ok()
+        self.prefixes.binary_search(&Self::prefix(id)).is_ok()
     }
 }
 
-/// The first bytes of an id, as a number.
-#[allow(clippy::cast_possible_truncation)] // so many bits are left
-fn prefix(id: &InstanceId) -> u32 {
-    (id.as_u128() >> (u128::BITS - BITS)) as u32
+impl RunningIds {
+    /// What a question for the instances with one of these beginnings says of it.
+    pub fn short(number: u64) -> u64 {
+        number >> 24
+    }
 }
 
-impl<'i> FromIterator<&'i InstanceId> for IdPrefixes {
+impl<'i, const BYTES: usize> FromIterator<&'i InstanceId> for IdPrefixes<BYTES> {
     fn from_iter<I: IntoIterator<Item = &'i InstanceId>>(ids: I) -> Self {
-        Self::from(ids.into_iter().map(prefix).collect::<Vec<u32>>())
+        Self::from(ids.into_iter().map(Self::prefix).collect::<Vec<u64>>())
     }
 }
 
-impl From<Vec<u32>> for IdPrefixes {
-    fn from(mut prefixes: Vec<u32>) -> Self {
+impl<const BYTES: usize> From<Vec<u64>> for IdPrefixes<BYTES> {
+    fn from(mut prefixes: Vec<u64>) -> Self {
         prefixes.sort_unstable();
         prefixes.dedup();
         Self { prefixes }
     }
 }
 
-impl From<IdPrefixes> for String {
-    fn from(ids: IdPrefixes) -> Self {
-        let bytes = ids.prefixes.iter().flat_map(|prefix| {
-            let [_, bytes @ ..] = prefix.to_be_bytes();
-            bytes
-        });
-        STANDARD.encode(bytes.collect::<Vec<u8>>())
+impl<const BYTES: usize> From<IdPrefixes<BYTES>> for String {
+    fn from(ids: IdPrefixes<BYTES>) -> Self {
+        let mut bytes = Vec::with_capacity(ids.len() * BYTES);
+        for prefix in ids.prefixes {
+            bytes.extend_from_slice(&prefix.to_be_bytes()[8 - BYTES..]);
+        }
+        STANDARD.encode(bytes)
     }
 }
 
 /// A text that is no list of prefixes.
 #[derive(Debug, thiserror::Error)]
-#[error("{length} characters; expected base64 of {BYTES} bytes of each id")]
+#[error("{length} characters; expected base64 of {bytes} bytes of each id")]
 pub struct BadPrefixes {
     length: usize,
+    bytes: usize,
 }
 
-impl TryFrom<String> for IdPrefixes {
+impl<const BYTES: usize> TryFrom<String> for IdPrefixes<BYTES> {
     type Error = BadPrefixes;
 
     fn try_from(text: String) -> Result<Self, BadPrefixes> {
-        let bad = || BadPrefixes { length: text.len() };
+        let bad = || BadPrefixes {
+            length: text.len(),
+            bytes: BYTES,
+        };
         let bytes = STANDARD.decode(&text).map_err(|_| bad())?;
         let (prefixes, rest) = bytes.as_chunks::<BYTES>();
         if !rest.is_empty() {
             return Err(bad());
         }
-        let number = |[a, b, c]: &[u8; BYTES]| u32::from_be_bytes([0, *a, *b, *c]);
+        let number = |prefix: &[u8; BYTES]| {
+            let bytes = prefix.iter();
+            bytes.fold(0, |number, byte| number << 8 | u64::from(*byte))
+        };
         Ok(Self::from(
-            prefixes.iter().map(number).collect::<Vec<u32>>(),
+            prefixes.iter().map(number).collect::<Vec<u64>>(),
         ))
     }
 }
@@ -133,5 +153,25 @@ mod tests {
             );
             assert_eq!(error.to_string(), says);
         }
+    }
+
+    #[test]
+    fn what_runs_is_listed_with_six_bytes_of_each_id() {
+        let ids = [0x3b2c_00ff_0102_u64, 0x3b2c_00ff_0103].map(|n| u128::from(n) << 80 | 7);
+        let ids = ids.map(InstanceId::from_u128);
+        let running: RunningIds = ids.iter().rev().collect();
+        assert_eq!(running.numbers(), [0x3b2c_00ff_0102, 0x3b2c_00ff_0103]);
+        let text = serde_json::to_string(&running).unwrap();
+        assert_eq!(text, "\"OywA/wECOywA/wED\"");
+        let read: RunningIds = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, running);
+        let short = running.numbers().iter().map(|n| RunningIds::short(*n));
+        let question: IdPrefixes = short.collect::<Vec<u64>>().into();
+        assert_eq!(question, ids.iter().collect());
+        let error = serde_json::from_str::<RunningIds>("\"OywA\"").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "4 characters; expected base64 of 6 bytes of each id"
+        );
     }
 }

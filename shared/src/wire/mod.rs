@@ -7,12 +7,13 @@ mod error;
 mod event;
 mod id_prefixes;
 mod indices;
+mod json;
 mod query;
 mod start;
 mod stop;
 mod task;
 
-pub use advert::{Advert, Bid, BidRequest, Envelope, parse_cell};
+pub use advert::{Advert, Bid, BidRequest, CellReport, Envelope, likely_seq, parse_cell};
 pub use app::{
     AppAction, AppChanged, AppExport, AppHistory, AppImport, AppImportResult, AppImported, AppList,
     AppListed, AppLook, AppPut, AppRestart, AppScale, AppShown, AppStatus, AppVersion, FieldChange,
@@ -27,12 +28,12 @@ pub use error::{
     unknown_fields,
 };
 pub use event::{Event, EventInstance, kind, time_now};
-pub use id_prefixes::{BadPrefixes, IdPrefixes};
+pub use id_prefixes::{BadPrefixes, IdPrefixes, RunningIds};
 pub use indices::{format_indices, parse_indices};
 pub use query::{
-    AddCells, AuctionRecord, CapacityAnswer, DecisionRecord, ExplainAnswer, ExplainRequest,
-    Instances, InstancesAnswer, Page, PlaceAnswer, PlaceExtra, PoolAnswer, PoolCell, QueuedAnswer,
-    QueuedGroup, QueuedRequest,
+    AddCells, AuctionRecord, CapacityAnswer, DecisionRecord, Expected, ExplainAnswer,
+    ExplainRequest, Instances, InstancesAnswer, Page, PlaceAnswer, PlaceExtra, PoolAnswer,
+    PoolCell, QueuedAnswer, QueuedGroup, QueuedRequest,
 };
 pub use start::{
     InstanceOutcome, Outcome, Parsed, StartBody, StartReplies, StartReply, instance_id, parse_start,
@@ -50,9 +51,14 @@ const USUAL_BYTES: usize = 512;
 
 /// Serialises a message. Wire structs hold only strings, numbers and lists, so this cannot fail.
 pub fn to_bytes<T: serde::Serialize>(message: &T) -> bytes::Bytes {
-    let mut body = Vec::with_capacity(USUAL_BYTES);
-    match serde_json::to_writer(&mut body, message) {
-        Ok(()) => body.into(),
-        Err(_) => bytes::Bytes::new(),
+    let mut writer = json::Writer {
+        out: Vec::with_capacity(USUAL_BYTES),
+    };
+    if message.serialize(&mut writer).is_ok() {
+        return writer.out.into();
     }
+    // what the writer leaves to serde_json
+    serde_json::to_vec(message)
+        .map(Into::into)
+        .unwrap_or_default()
 }

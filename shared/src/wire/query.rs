@@ -1,9 +1,9 @@
 //! Queries: instances, the pool, queued work, past decisions, capacity.
 
-use placement::{Capacity, Cell, DecisionReport, DeviceShares, Kind, Tally};
+use placement::{Capacity, Cell, DecisionReport, DeviceShares, ExpectedSize, Kind, Tally};
 use serde::{Deserialize, Serialize};
 
-use super::{IdPrefixes, Instance, is_false};
+use super::{IdPrefixes, Instance, RunningIds, is_false};
 use crate::ids::{AuctionId, Incarnation, InstanceId, RequestId};
 use crate::version::Version;
 
@@ -23,6 +23,9 @@ pub struct Instances {
     /// Those only whose ids begin like one of these: for whoever asks for many.
     #[serde(default, skip_serializing_if = "IdPrefixes::is_empty")]
     pub id_prefixes: IdPrefixes,
+    /// Only the beginnings of the ids of those that have not ended, instead of the instances.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub ids_only: bool,
 }
 
 /// One cell's answer, even if it has no instances; large ones are split into several messages.
@@ -49,17 +52,28 @@ pub struct InstancesAnswer {
     pub parts: u32,
     /// Its instances.
     pub instances: Vec<Instance>,
+    /// With `ids_only`: what has not ended. There are no `instances` then.
+    #[serde(default, skip_serializing_if = "RunningIds::is_empty")]
+    pub ids: RunningIds,
     /// More follow in another message.
     #[serde(default, skip_serializing_if = "is_false")]
     pub more: bool,
 }
 
+/// Characters of each entry of [`InstancesAnswer::ids`].
+const ID_BYTES: usize = 8;
+
 impl InstancesAnswer {
     /// The same list in as few messages as possible; at least one, each of about `max_bytes` at most.
-    pub fn split(self, max_bytes: usize) -> Vec<Self> {
+    pub fn split(mut self, max_bytes: usize) -> Vec<Self> {
+        if !self.ids.is_empty() {
+            let all = self.ids.numbers().chunks((max_bytes / ID_BYTES).max(1));
+            let lists = all.map(|ids| (Vec::new(), RunningIds::from(ids.to_vec())));
+            return self.numbered(lists.collect());
+        }
         let mut lists = Vec::new();
         let (mut part, mut part_bytes) = (Vec::new(), 0);
-        for instance in self.instances {
+        for instance in std::mem::take(&mut self.instances) {
             let bytes = super::to_bytes(&instance).len() + 1;
             if part_bytes + bytes > max_bytes && !part.is_empty() {
                 lists.push(std::mem::take(&mut part));
@@ -70,15 +84,23 @@ impl InstancesAnswer {
         }
         // even when it is empty: that nothing is there is an answer, too
         lists.push(part);
+        let lists = lists.into_iter().map(|list| (list, RunningIds::default()));
+        let lists = lists.collect();
+        self.numbered(lists)
+    }
+
+    /// A message for each of these.
+    fn numbered(&self, lists: Vec<(Vec<Instance>, RunningIds)>) -> Vec<Self> {
         let parts = u32::try_from(lists.len()).unwrap_or(u32::MAX);
-        let message = |(instances, part): (Vec<Instance>, u32)| Self {
+        let message = |((instances, ids), part): ((Vec<Instance>, RunningIds), u32)| Self {
             cell: self.cell.clone(),
             zone: self.zone.clone(),
             part,
             parts,
             instances,
+            ids,
             more: part < parts,
-            ..self
+            ..*self
         };
         lists.into_iter().zip(1..).map(message).collect()
     }
@@ -152,9 +174,21 @@ pub struct CapacityAnswer {
     /// In all and by zone; if none fits, why.
     #[serde(flatten)]
     pub capacity: Capacity,
+    /// The work that the auctioneer expects, if its policy has a score that depends on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<Expected>,
     /// Warnings: unknown fields.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+}
+
+/// The work that an auctioneer expects.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Expected {
+    /// From how many requests it is learnt, the last ones; 0 = the policy's file gives it.
+    pub requests: usize,
+    /// The sizes with their shares, the most frequent first.
+    pub sizes: Vec<ExpectedSize>,
 }
 
 /// Asks why an app was placed where it is, or not at all.

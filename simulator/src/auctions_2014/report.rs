@@ -76,6 +76,8 @@ pub fn outcome(
         load_histogram: Histogram::of(&LOAD_BOUNDS, shares(&result.cells)),
         series,
         refusals: refusals(result),
+        demand_of: String::new(),
+        demand_steps: Vec::new(),
         notes: Vec::new(),
     }
 }

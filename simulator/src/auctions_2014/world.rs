@@ -95,7 +95,7 @@ impl<'a> World<'a> {
             classes: Vec::new(),
             events: EventQueue::new(),
             now_us: 0,
-            // these names determine the draws: other names change the figures in docs/SIMULATOR.md
+            // these names determine the draws: other names change the figures in docs/AUCTIONS_2014.md
             choice: random.fork("era choice", 0),
             network: random.fork("era weather", 0),
             messages: [Traffic::default(); MessageKind::COUNT],

@@ -136,7 +136,7 @@ impl AuctioneerNode {
         if leaves {
             out.note(|| "leaves: another auctioneer has its name".to_owned());
             self.die();
-            (out.exits, out.forgets) = (true, true);
+            out.exits = true;
         }
     }
 

@@ -8,14 +8,14 @@ use std::{
 
 use advertiser::Cadence;
 use manager::WaveId;
-use placement::{Cell, DeviceSet, DeviceShares, Resources, Span};
+use placement::{Cell, DeviceSet, DeviceShares, Kind, Resources, Span};
 use rep::{
     CellBid, CellInput, CellMachine, CellOutput, CellSettings, NAMESAKE_QUESTIONS,
     ledger::{EndReason, ExecutorOrder, ExecutorReport, InstanceChange, Ledger},
 };
 use shared::{
-    Incarnation, InstanceId,
-    wire::{BidRequest, Envelope, to_bytes},
+    AttemptId, Incarnation, InstanceId, RequestId,
+    wire::{BidRequest, Envelope, Work, to_bytes},
 };
 
 use super::{
@@ -64,6 +64,8 @@ pub(super) struct CellNode {
     coming: BTreeSet<(u64, InstanceId, u32, bool)>,
     /// Everything that was ever started here.
     pub(super) launched: BTreeSet<InstanceId>,
+    /// The instances of stored requests that were ever started here, by id and index; one for each start of a task.
+    pub(super) stored: BTreeMap<(String, u32), Vec<InstanceId>>,
     /// How often something began or ended to run.
     pub(super) changes: u64,
     /// It publishes heartbeats and events: managers listen.
@@ -71,17 +73,23 @@ pub(super) struct CellNode {
     next_heartbeat_ms: u64,
     /// How often each of these will still crash.
     crashes: BTreeMap<InstanceId, u32>,
+    /// What an operator has set for it.
+    pub(super) attributes: placement::Attributes,
 }
 
 /// A process that runs.
 #[derive(Clone, Debug)]
 pub(super) struct Process {
     attempt: u32,
+    pub(super) app: String,
+    pub(super) index: u32,
     /// The wave of a manager that it is of, and its index.
     pub(super) wave: Option<(WaveId, u32)>,
     pub(super) memory_mb: i64,
     pub(super) devices: DeviceShares,
     pub(super) since_ms: u64,
+    /// Of a task: when it ends by itself, and its exit code.
+    exits: Option<(u64, i32)>,
 }
 
 impl CellNode {
@@ -101,10 +109,12 @@ impl CellNode {
             processes: BTreeMap::new(),
             coming: BTreeSet::new(),
             launched: BTreeSet::new(),
+            stored: BTreeMap::new(),
             changes: 0,
             tells: false,
             next_heartbeat_ms: u64::MAX,
             crashes: BTreeMap::new(),
+            attributes: placement::Attributes::default(),
         }
     }
 
@@ -127,7 +137,8 @@ impl CellNode {
         let mut total = Resources::new(self.memory_mb, 100_000, 100);
         let cards = DeviceSet::new(CARDS, CARD);
         total.devices.insert("card".into(), cards);
-        let cell = Cell::new(self.name.as_str(), total);
+        let mut cell = Cell::new(self.name.as_str(), total);
+        cell.attributes_mut().clone_from(&self.attributes);
         let incarnation = Incarnation::new(uuid::Uuid::from_u64_pair(
             self.random.next(),
             self.random.next(),
@@ -248,10 +259,15 @@ impl CellNode {
                 continue;
             }
             let change = if ends {
-                self.processes.remove(&instance);
+                let process = self.processes.remove(&instance);
                 self.changes += 1;
-                out.note(|| format!("{instance} has ended"));
-                InstanceChange::Ended(EndReason::Signal(15))
+                let of = process.as_ref().map(|ended| (&ended.app, ended.index));
+                out.note(|| format!("{instance} {of:?} has ended"));
+                let exits = process.and_then(|process| process.exits);
+                InstanceChange::Ended(match exits.filter(|(exits_ms, _)| *exits_ms <= at_ms) {
+                    Some((_, code)) => EndReason::Exit(code),
+                    None => EndReason::Signal(15),
+                })
             } else {
                 InstanceChange::Running {
                     pid: None,
@@ -281,28 +297,16 @@ impl CellNode {
             }
             CellOutput::Execute(ExecutorOrder::Launch { work, attempt }) => {
                 out.note(|| format!("starts {}/{} {}", work.app, work.index, work.instance));
-                let wave = work.request.as_ref();
-                let wave = wave.and_then(|id| WaveId::parse(id.as_str()));
-                let process = Process {
-                    attempt,
-                    wave: wave.map(|wave| (wave, work.index)),
-                    memory_mb: work.memory_mb,
-                    devices: work.devices.clone(),
-                    since_ms: now_ms,
-                };
-                self.processes.insert(work.instance, process);
-                self.changes += 1;
-                self.launched.insert(work.instance);
-                self.coming
-                    .insert((now_ms + STARTS_MS, work.instance, attempt, false));
-                if let Some(left) = self.crashes.get_mut(&work.instance).filter(|n| **n > 0) {
-                    *left -= 1;
-                    let at_ms = now_ms + STARTS_MS + CRASHES_MS;
-                    self.coming.insert((at_ms, work.instance, attempt, true));
+                self.launch(now_ms, &work, attempt);
+            }
+            CellOutput::Result(result) => {
+                if self.up && self.tells {
+                    let subject = format!("cell.{}.result", self.name);
+                    out.send(Message::new(subject, to_bytes(&*result)));
                 }
             }
-            // nothing here is sent with a check, and no task is stored
-            CellOutput::Execute(ExecutorOrder::Check { .. }) | CellOutput::Result(_) => {}
+            // nothing here is sent with a check
+            CellOutput::Execute(ExecutorOrder::Check { .. }) => {}
             CellOutput::Execute(ExecutorOrder::End {
                 instance,
                 attempt,
@@ -327,6 +331,40 @@ impl CellNode {
                     out.send(Message::new("event", to_bytes(&*event)));
                 }
             }
+        }
+    }
+
+    fn launch(&mut self, now_ms: u64, work: &Work, attempt: u32) {
+        let id = work.request.as_ref().map_or("", RequestId::as_str);
+        let exits = exits(now_ms, work);
+        let process = Process {
+            attempt,
+            app: work.app.clone(),
+            index: work.index,
+            wave: WaveId::parse(id).map(|wave| (wave, work.index)),
+            memory_mb: work.memory_mb,
+            devices: work.devices.clone(),
+            since_ms: now_ms,
+            exits,
+        };
+        self.processes.insert(work.instance, process);
+        self.changes += 1;
+        let new = self.launched.insert(work.instance);
+        if let Some(stored) = AttemptId::parse(id)
+            && (new || work.kind == Kind::Task)
+        {
+            let runs = self.stored.entry((stored.id, work.index)).or_default();
+            runs.push(work.instance);
+        }
+        self.coming
+            .insert((now_ms + STARTS_MS, work.instance, attempt, false));
+        if let Some((exits_ms, _)) = exits {
+            self.coming.insert((exits_ms, work.instance, attempt, true));
+        }
+        if let Some(left) = self.crashes.get_mut(&work.instance).filter(|n| **n > 0) {
+            *left -= 1;
+            let at_ms = now_ms + STARTS_MS + CRASHES_MS;
+            self.coming.insert((at_ms, work.instance, attempt, true));
         }
     }
 
@@ -490,4 +528,14 @@ impl Node for CellNode {
     fn as_any_mut(&mut self) -> &mut dyn Any {
         self
     }
+}
+
+/// When a task ends by itself, and how: its command says it.
+fn exits(now_ms: u64, work: &Work) -> Option<(u64, i32)> {
+    let run = work.run.as_ref().filter(|_| work.kind == Kind::Task)?;
+    let [_, takes_ms, code] = run.command.as_slice() else {
+        return None;
+    };
+    let takes_ms: u64 = takes_ms.parse().ok()?;
+    Some((now_ms + STARTS_MS + takes_ms, code.parse().ok()?))
 }

@@ -2,11 +2,13 @@
 //! in [`Invariants::after_step`] or [`at_rest`].
 
 mod managed;
+mod tasks;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use manager::WaveId;
 use shared::{
-    InstanceId,
+    AttemptId, InstanceId,
     wire::{Outcome, instance_id},
 };
 
@@ -130,8 +132,7 @@ impl Invariants {
         Ok(())
     }
 
-    /// No instance runs on two cells for long. A cell that an auctioneer has lost counts as gone until it is
-    /// back; and for good, if an auctioneer was restarted after the instance was started elsewhere.
+    /// No instance runs on two cells for long. A cell that fails counts as gone until it is back.
     fn nothing_runs_twice(&mut self, world: &World<'_>) -> Checked {
         let changes = world.all::<CellNode>().map(|cell| cell.changes).sum();
         let same = std::mem::replace(&mut self.changes, changes) == changes;
@@ -151,12 +152,6 @@ impl Invariants {
             for (instance, process) in &cell.processes {
                 let on = runs.entry(*instance).or_default();
                 on.push((cell, process.since_ms));
-            }
-        }
-        for cells in runs.values_mut().filter(|cells| cells.len() > 1) {
-            let last_ms = cells.iter().map(|(_, since_ms)| *since_ms).max();
-            if world.restarted_since(last_ms.unwrap_or(0)) {
-                cells.retain(|(cell, since_ms)| !world.lost_since(cell.name(), *since_ms));
             }
         }
         runs.retain(|_, cells| cells.len() > 1);
@@ -216,7 +211,7 @@ type Invariant = fn(&World<'_>) -> Checked;
 /// The first that does not hold when nothing has failed for longer than a ttl and every request was
 /// asked once more.
 pub(super) fn at_rest(world: &World<'_>) -> Option<Violation> {
-    let all: [(&'static str, Invariant); 9] = [
+    let all: [(&'static str, Invariant); 11] = [
         ("nothing outlives its rep", nothing_outlives_its_rep),
         ("answered", every_request_is_answered),
         ("answers are true", answers_are_true),
@@ -226,6 +221,14 @@ pub(super) fn at_rest(world: &World<'_>) -> Option<Violation> {
         ("managers rest", managed::managers_rest),
         ("commands are answered", managed::commands_are_answered),
         ("one manager acts", managed::one_manager_acts),
+        (
+            "stored requests have an outcome",
+            tasks::every_stored_request_is_over,
+        ),
+        (
+            "results are kept and true",
+            tasks::results_are_kept_and_true,
+        ),
     ];
     all.into_iter()
         .find_map(|(name, check)| violation(world, check(world).map_err(|what| (name, what))))
@@ -377,16 +380,21 @@ fn what_is_believed_is_true(world: &World<'_>) -> Checked {
 /// No auctioneer still holds a request.
 fn nothing_is_left_over(world: &World<'_>) -> Checked {
     // a manager tries again and again what has found no room
-    if world.now_ms() < world.worked_ms + MAX_ANSWER_MS {
-        return Ok(());
-    }
+    let lately = world.now_ms() < world.worked_ms() + MAX_ANSWER_MS;
+    let is_managers = |id: &str| WaveId::parse(id).is_some() || AttemptId::parse(id).is_some();
     for node in world.all::<AuctioneerNode>() {
+        let Some(machine) = node.machine() else {
+            continue;
+        };
         // what waits for room may wait still
-        if node
-            .machine()
-            .is_some_and(|m| !m.is_idle() && m.waiting() == 0)
-        {
-            return Err(format!("{} still holds a request", node.name()));
+        let mut left = machine
+            .open_requests()
+            .filter(|(id, waits)| !(*waits || lately && is_managers(id)));
+        if let Some((id, _)) = left.next() {
+            return Err(format!("{} still holds {id}", node.name()));
+        }
+        if !machine.is_idle() && machine.open_requests().next().is_none() {
+            return Err(format!("{} still holds a stop", node.name()));
         }
     }
     Ok(())

@@ -3,8 +3,8 @@
 use std::{any::Any, collections::BTreeMap};
 
 use manager::{
-    AppAnswer, AppCommand, AppDefinition, CellHeard, CommandKey, Manager, ManagerInput,
-    ManagerSettings, QuestionId, WriteResult,
+    AppCommand, AppDefinition, CellHeard, CommandKey, Manager, ManagerInput, ManagerSettings,
+    QuestionId, Submitted, TaskCommand, TaskDefinition, TaskInput, WaveId, WriteResult,
 };
 use shared::wire::{
     Envelope, ErrorBody, Event, InstancesAnswer, StartReply, WireError, code, to_bytes,
@@ -87,11 +87,15 @@ impl ManagerNode {
                 out.note(|| format!("asks for {} {:?}", request.id, request.indices));
                 let reply = format!("{}.wave.{number}", self.inbox);
                 out.send(Message::new("start", to_bytes(&*request)).with_reply(reply));
+                let wave = WaveId::parse(&request.id);
+                let of = wave.map_or_else(|| request.id.clone(), |wave| wave.uid.to_string());
+                out.worked.push(of);
                 out.starts.push(request);
             }
             ManagerSends::Stop { cell, stop } => {
                 out.note(|| format!("stops on {cell}: {:?}", stop.instances));
                 out.send(Message::new(format!("cell.{cell}.stop"), to_bytes(&stop)));
+                out.worked.push(stop.app);
                 out.stops.push((cell, stop.instances));
             }
             ManagerSends::Ask(question) => {
@@ -106,10 +110,10 @@ impl ManagerNode {
         }
     }
 
-    fn reply(&mut self, to: CommandKey, answer: Result<AppAnswer, WireError>, out: &mut Outbox) {
+    fn reply(&mut self, to: CommandKey, answer: Result<(), WireError>, out: &mut Outbox) {
         if let Some(subject) = self.commands.remove(&to) {
             let body = match answer {
-                Ok(_) => DONE.to_owned(),
+                Ok(()) => DONE.to_owned(),
                 Err(error) => format!("{}: {}", error.code, error.message),
             };
             out.send(Message::new(subject, body));
@@ -132,6 +136,10 @@ impl ManagerNode {
                     recent: advert.recent,
                 }))
             }
+            ("cell", "result") => {
+                let result = serde_json::from_slice(body).ok()?;
+                Some(ManagerInput::Task(TaskInput::Ended(Box::new(result))))
+            }
             ("cell", _) => listed(None, body),
             ("event", _) => {
                 let event: Event = serde_json::from_slice(body).ok()?;
@@ -145,6 +153,15 @@ impl ManagerNode {
                 self.commands.insert(to, message.reply.clone()?);
                 let app = app.to_owned();
                 Some(ManagerInput::Command { to, app, command })
+            }
+            ("task", id) => {
+                let command = read_task_command(id, body)?;
+                self.keys += 1;
+                let to = CommandKey(self.keys);
+                self.commands.insert(to, message.reply.clone()?);
+                let id = id.to_owned();
+                let command = TaskInput::Command { to, id, command };
+                Some(ManagerInput::Task(command))
             }
             _ => self.answer(message),
         }
@@ -178,11 +195,17 @@ impl Node for ManagerNode {
     }
 
     fn subscriptions(&self) -> Vec<Subscription> {
-        let plain = ["cell.*.advert", "cell.*.heartbeat", "event"];
+        let plain = [
+            "cell.*.advert",
+            "cell.*.heartbeat",
+            "cell.*.result",
+            "event",
+        ];
         let mut all: Vec<Subscription> = plain.into_iter().map(Subscription::to).collect();
         all.push(Subscription::to(format!("echo.{}", self.inbox)));
         all.push(Subscription::to(format!("{}.*.*", self.inbox)));
         all.push(Subscription::of_group("app.*", "managers"));
+        all.push(Subscription::of_group("task.*", "managers"));
         all
     }
 
@@ -261,16 +284,27 @@ impl Node for ManagerNode {
     }
 }
 
-/// Whether an advertisement says that its cell accepts no work.
+/// Whether an advertisement says that its cell is emptied.
 fn drains(body: &[u8]) -> bool {
     let cell: Option<placement::Cell> = serde_json::from_slice(body).ok();
-    cell.is_some_and(|cell| cell.evacuating)
+    // what runs on a cordoned one stays
+    cell.is_some_and(|cell| cell.evacuating && !cell.cordoned)
 }
 
 fn listed(question: Option<QuestionId>, body: &[u8]) -> Option<ManagerInput> {
     let list: InstancesAnswer = serde_json::from_slice(body).ok()?;
     let list = Box::new(list);
     Some(ManagerInput::Listed { question, list })
+}
+
+/// A definition, or nothing to cancel what is stored.
+fn read_task_command(id: &str, body: &[u8]) -> Option<TaskCommand> {
+    if body.is_empty() {
+        return Some(TaskCommand::Cancel);
+    }
+    let definition = TaskDefinition::read(body, Submitted::Any).ok()?;
+    let is_of_id = definition.request.id == id;
+    is_of_id.then(|| TaskCommand::Submit(Box::new(definition)))
 }
 
 /// `put DEFINITION`, `scale N`, `restart` and so on.
@@ -305,7 +339,11 @@ fn note_write(write: &StateWrite, out: &mut Outbox) {
         )
     });
     // an app's own value is stored because a client has asked, also where nothing changes
-    out.wrote |= !write.key.starts_with("app.");
+    if !write.key.starts_with("app.") {
+        // state.UID and others are of an app; the key of a stored request has no dot
+        let of = write.key.split('.').nth(1).unwrap_or(&write.key);
+        out.worked.push(of.to_owned());
+    }
 }
 
 fn text(value: Option<&bytes::Bytes>) -> String {

@@ -69,6 +69,8 @@ pub struct CheckReport {
     pub asked: u64,
     /// Commands to managers.
     pub commands: u64,
+    /// Tasks and durable requests that were sent to managers, with all repeats.
+    pub tasks: u64,
     /// Seeds in which managers ran.
     pub managed: u64,
     /// Faults, by kind.
@@ -150,6 +152,7 @@ impl CheckReport {
         self.events += other.events;
         self.asked += other.asked;
         self.commands += other.commands;
+        self.tasks += other.tasks;
         self.managed += other.managed;
         for (kind, count) in &other.faults {
             *self.faults.entry(kind).or_default() += count;

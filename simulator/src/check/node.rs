@@ -57,8 +57,9 @@ pub(super) struct Outbox {
     /// Start requests and stops of a manager, which are among the messages.
     pub(super) starts: Vec<Arc<Request>>,
     pub(super) stops: Vec<(Arc<str>, Vec<InstanceId>)>,
-    /// It has something stored, other than a lease.
-    pub(super) wrote: bool,
+    /// Of what a manager has started, stopped or stored something, other than a lease: the names and uids of apps, and
+    /// the keys of the rest.
+    pub(super) worked: Vec<String>,
     /// Whether notes are kept.
     pub(super) noted: bool,
     pub(super) notes: Vec<String>,
@@ -68,8 +69,6 @@ pub(super) struct Outbox {
     pub(super) lost_cells: Vec<String>,
     /// The program ends by itself.
     pub(super) exits: bool,
-    /// With it what it began is forgotten.
-    pub(super) forgets: bool,
 }
 
 impl Outbox {

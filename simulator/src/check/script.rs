@@ -1,8 +1,11 @@
 //! What happens in one run, drawn from its seed: requests, their repeats, and faults. Plain data.
 
 mod managed;
+mod tasks;
 
 use crate::random::Random;
+
+pub(super) use tasks::ScriptTask;
 
 /// A whole run.
 #[derive(Clone, Debug)]
@@ -21,6 +24,8 @@ pub(super) struct Script {
     /// Managers, none in half of the runs, and the names of the apps that they are told of.
     pub(super) managers: usize,
     pub(super) apps: Vec<String>,
+    /// Tasks and durable requests that managers are to carry out.
+    pub(super) tasks: Vec<ScriptTask>,
 }
 
 /// A request that clients send, with an id of their own.
@@ -54,6 +59,10 @@ pub(super) enum What {
     Namesake(usize),
     /// A client sends a command to the managers.
     Command { app: String, text: String },
+    /// A client has a stored request stored, again or for the first time.
+    Submit(usize),
+    /// A client cancels it.
+    Cancel(usize),
     /// A cell is drained.
     Drain { node: usize, deadline_ms: u64 },
     /// One of the managed instances of a cell crashes, so often.
@@ -171,6 +180,7 @@ impl Script {
             duplicates: [0, 0, 20][random.place(3)],
             managers,
             apps: Vec::new(),
+            tasks: Vec::new(),
         };
         let (requests, faults) = if managers > 0 { (2, 5) } else { (5, 7) };
         for n in 0..=random.place(requests) {
@@ -182,6 +192,7 @@ impl Script {
         }
         if managers > 0 {
             script.draw_managed(last_ms, &mut managed);
+            script.draw_tasks(last_ms, &mut Random::new(seed).fork("tasks", 0));
         } else if random.chance(0.2) {
             script.draw_namesake(last_ms, &mut random);
         }
@@ -303,9 +314,10 @@ impl Script {
 
     /// When everything has been asked and nothing fails any more.
     pub(super) fn quiet_ms(&self) -> u64 {
-        let ends = self.steps.iter().map(|step| match step.what {
-            What::Ask(n) => step.at_ms + self.requests[n].queue_timeout_ms,
-            What::Namesake(_) | What::Command { .. } => step.at_ms,
+        let ends = self.steps.iter().map(|step| match &step.what {
+            What::Ask(n) => step.at_ms + self.requests[*n].queue_timeout_ms,
+            What::Namesake(_) | What::Command { .. } | What::Cancel(_) => step.at_ms,
+            What::Submit(n) => step.at_ms + self.tasks[*n].queue_timeout_ms,
             What::Drain { deadline_ms, .. } => step.at_ms + deadline_ms,
             // eight times with the pauses of the rep
             What::Crash { .. } => step.at_ms + 30_000,
@@ -314,7 +326,7 @@ impl Script {
                 step.at_ms
                     + for_ms
                     + match fault {
-                        Fault::Slow { by_ms } => 2 * by_ms,
+                        Fault::Slow { by_ms } => 2 * *by_ms,
                         _ => 0,
                     }
             }

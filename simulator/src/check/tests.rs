@@ -1,5 +1,7 @@
 mod breaks;
+mod deas;
 mod managers;
+mod tasks;
 
 use super::{
     CheckReport,
@@ -33,6 +35,7 @@ fn script(steps: &[(u64, What)]) -> Script {
         duplicates: 0,
         managers: 0,
         apps: Vec::new(),
+        tasks: Vec::new(),
     }
 }
 

@@ -7,8 +7,12 @@ mod route;
 mod state;
 mod steps;
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
+use manager::TaskEnd;
 use placement::{Policy, Request};
 use shared::InstanceId;
 
@@ -105,24 +109,24 @@ pub(super) struct World<'s> {
     failed_us: u64,
     /// Cells that counted as gone, to one auctioneer at least, and when.
     lost: Vec<(String, u64)>,
-    /// When an auctioneer was killed last.
-    restarted_ms: Option<u64>,
     /// Start requests that reached an auctioneer and are not answered.
     pub(super) open_starts: OpenStarts,
     /// The message numbers of the last questions.
     pub(super) last_questions: Vec<u64>,
+    /// The numbers of the messages with stored requests, and which requests.
+    pub(super) submitted: Vec<(u64, usize)>,
     /// … and of the last commands.
     pub(super) last_commands: Vec<u64>,
-    /// An app was left alone until these commands: they start it again.
-    pub(super) left_alone: bool,
+    /// Apps that were left alone until these commands, by all their names: they start again.
+    pub(super) left_alone: BTreeSet<String>,
     pub(super) resting: bool,
     /// A program that does not pause between its timers.
     pub(super) busy: Option<String>,
     state: State,
     /// What managers have sent since the last look.
     pub(super) sent: Vec<Sent>,
-    /// When a manager has started, stopped or stored something last.
-    pub(super) worked_ms: u64,
+    /// When a manager has started, stopped or stored something last, by what it was of.
+    pub(super) worked: BTreeMap<String, u64>,
 }
 
 /// What a manager sends that changes what runs.
@@ -175,6 +179,23 @@ impl<'s> World<'s> {
         self.happens(happening, report);
         report.events += 1;
         true
+    }
+
+    /// A further node starts.
+    #[cfg(test)]
+    pub(super) fn add(&mut self, node: Box<dyn Node>) {
+        self.places.push(Place::new(node));
+        self.revive(self.places.len() - 1);
+    }
+
+    /// Something is done to the node of this number.
+    #[cfg(test)]
+    pub(super) fn with<N: 'static>(&mut self, n: usize, change: impl FnOnce(&mut N)) {
+        self.act(n, |node, _, _| {
+            if let Some(node) = node.as_any_mut().downcast_mut() {
+                change(node);
+            }
+        });
     }
 
     /// What happened, if it was to be kept, with the promise that was broken at the end.
@@ -231,16 +252,16 @@ impl<'s> World<'s> {
             flow_us: 0,
             failed_us: 0,
             lost: Vec::new(),
-            restarted_ms: None,
             open_starts: OpenStarts::default(),
             last_questions: Vec::new(),
+            submitted: Vec::new(),
             last_commands: Vec::new(),
-            left_alone: false,
+            left_alone: BTreeSet::new(),
             resting: false,
             busy: None,
             state: State::default(),
             sent: Vec::new(),
-            worked_ms: 0,
+            worked: BTreeMap::new(),
         }
     }
 
@@ -281,14 +302,14 @@ impl<'s> World<'s> {
             .any(|(lost, at_ms)| lost == cell && *at_ms >= since_ms)
     }
 
-    /// Whether an auctioneer was killed or has started at this time or later: it has forgotten what it began.
-    pub(super) fn restarted_since(&self, since_ms: u64) -> bool {
-        self.restarted_ms.is_some_and(|at_ms| at_ms >= since_ms)
-    }
-
     /// What managers keep their state in.
     pub(super) fn bucket(&self) -> &Bucket {
         &self.state.bucket
+    }
+
+    /// How stored requests ended, as it was stored first.
+    pub(super) fn ends(&self) -> &BTreeMap<String, TaskEnd> {
+        &self.state.ends
     }
 
     /// What was wanted in the course of time.
@@ -388,9 +409,6 @@ impl<'s> World<'s> {
         for cell in out.lost_cells {
             self.lost.push((cell, now_ms));
         }
-        if out.forgets {
-            self.restarted_ms = Some(now_ms);
-        }
         for note in out.notes {
             self.timeline
                 .add(self.now_us, self.places[n].node.label(), || note);
@@ -401,7 +419,7 @@ impl<'s> World<'s> {
         for request in out.state {
             self.ask_state(n, request);
         }
-        self.note_managed(n, (out.starts, out.stops), out.wrote);
+        self.note_managed(n, (out.starts, out.stops), out.worked);
         if out.exits {
             self.open_starts.fails(n);
             return self.places[n].ends();
@@ -416,10 +434,10 @@ impl<'s> World<'s> {
     }
 
     /// What a manager has sent is kept for the invariants.
-    fn note_managed(&mut self, node: usize, (starts, stops): ManagedSent, wrote: bool) {
-        if wrote || !starts.is_empty() || !stops.is_empty() {
-            self.worked_ms = self.now_ms();
-        }
+    fn note_managed(&mut self, node: usize, (starts, stops): ManagedSent, worked: Vec<String>) {
+        let now_ms = self.now_ms();
+        self.worked
+            .extend(worked.into_iter().map(|what| (what, now_ms)));
         let start = |request| Sent::Start { node, request };
         self.sent.extend(starts.into_iter().map(start));
         let stop = |(cell, instances)| Sent::Stop { cell, instances };
@@ -431,17 +449,21 @@ impl<'s> World<'s> {
         if self.script.managers == 0 {
             return;
         }
-        let managers = self.all::<ManagerNode>().filter_map(ManagerNode::machine);
-        let left_alone = managers
-            .flat_map(|m| m.apps().filter_map(|app| m.status(app)))
-            .any(|status| status.went_back);
-        self.left_alone = left_alone;
+        self.left_alone = self.apps_that(|status| status.went_back);
         for app in &self.script.apps {
             let wanted = self.state.bucket.apps();
             let wanted = wanted.iter().find(|record| record.definition.app() == app);
             let count = wanted.map_or(1, |record| record.definition.instances);
             let number = self.say(&format!("app.{app}"), &format!("scale {count}"));
             self.last_commands.push(number);
+        }
+        // what is stored is the same, over or not
+        let stored: Vec<String> = self.state.bucket.tasks().map(|(id, _)| id.into()).collect();
+        for n in 0..self.script.tasks.len() {
+            if stored.contains(&self.script.tasks[n].id) {
+                let number = self.submit(n);
+                self.last_commands.push(number);
+            }
         }
     }
 

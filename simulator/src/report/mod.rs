@@ -5,6 +5,7 @@
 //! the command. Both are pure functions of the outcome: the same outcome gives the same bytes.
 
 mod charted;
+mod demand;
 mod html;
 mod markup;
 mod number;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use self::specs::{
     BYTES, Better, DELIVERED, DISTRIBUTION, DISTRIBUTION_OF_SHARES, EMPTY, EXTRA, INSTANCES,
-    LARGEST, LEAVES, NEVER_NEEDED, ORDER, OTHER, PER_ZONE, SENT, SPECS, STRANDED, Spec,
+    LARGEST, LEAVES, NEVER_NEEDED, ORDER, OTHER, PER_ZONE, SENT, SPECS, STRANDED,
 };
 use super::number::{Scale, Unit};
 use crate::outcome::{SimOutcome, SimRun};
@@ -214,8 +214,11 @@ fn place(pointer: &str) -> Place {
             better: Better::Open,
         };
     }
-    for (at, Spec(path, group, label, unit, better)) in SPECS.iter().enumerate() {
-        let Some(rest) = pointer.strip_prefix(path) else {
+    let specs = SPECS
+        .iter()
+        .flat_map(|(group, specs)| specs.iter().map(move |spec| (*group, spec)));
+    for (at, (group, spec)) in specs.enumerate() {
+        let Some(rest) = pointer.strip_prefix(spec.path) else {
             continue;
         };
         let leaf = match rest.strip_prefix('/') {
@@ -225,7 +228,7 @@ fn place(pointer: &str) -> Place {
         };
         let known = LEAVES.iter().position(|(name, _)| Some(*name) == leaf);
         let leaf_label = known.map_or(leaf.unwrap_or(""), |known| LEAVES[known].1);
-        let join = if label.is_empty() || leaf.is_none() {
+        let join = if spec.label.is_empty() || leaf.is_none() {
             ""
         } else {
             ", "
@@ -237,22 +240,22 @@ fn place(pointer: &str) -> Place {
                 known.unwrap_or(LEAVES.len()),
                 leaf.unwrap_or("").to_owned(),
             ),
-            label: format!("{label}{join}{leaf_label}"),
+            label: format!("{}{join}{leaf_label}", spec.label),
             unit: if leaf == Some("max_over_mean") {
                 Unit::Count
             } else {
-                *unit
+                spec.unit
             },
-            better: if leaf == Some("max_over_mean") && *group == PER_ZONE {
+            better: if leaf == Some("max_over_mean") && group == PER_ZONE {
                 Better::Lower
             } else {
-                *better
+                spec.better
             },
         };
     }
     Place {
         group: OTHER,
-        order: (SPECS.len(), 0, pointer.to_owned()),
+        order: (usize::MAX, 0, pointer.to_owned()),
         label: plain(&pointer[1..]).replace(['/', '_'], " "),
         unit: Unit::Count,
         better: Better::Open,

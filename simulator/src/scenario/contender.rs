@@ -73,6 +73,24 @@ impl Contender {
     }
 }
 
+impl Contender {
+    /// As it is in a scenario file: the name of a preset or an auction of 2014, else the whole policy.
+    pub(super) fn to_toml(&self) -> toml::Value {
+        let Decider::Policy(policy) = &self.decider else {
+            return self.label.clone().into();
+        };
+        if Policy::preset(&self.label).is_ok_and(|preset| preset == **policy) {
+            return self.label.clone().into();
+        }
+        // what a policy writes of itself can be parsed
+        let mut table: toml::Table = policy.to_toml().parse().unwrap_or_default();
+        if self.label != policy.name() {
+            table.insert("label".into(), self.label.clone().into());
+        }
+        table.into()
+    }
+}
+
 fn auction_by_name(name: &str) -> Option<Contender> {
     let position = AUCTIONS_2014.iter().position(|known| *known == name)?;
     let algorithms = Algorithm::ALL;

@@ -89,6 +89,18 @@ impl Default for Columns {
     }
 }
 
+impl Columns {
+    /// The columns of pods; without those of times where nobody reads them.
+    pub(super) fn of_pods(&self, timed: bool) -> Wanted {
+        let mut pods = self.pods.clone();
+        if !timed {
+            pods.remove("creation_time");
+            pods.remove("deletion_time");
+        }
+        pods
+    }
+}
+
 impl FromStr for Columns {
     type Err = Invalid;
 

@@ -27,7 +27,7 @@ fn source<'a>(name: &'a str, text: &'a str) -> Source<'a, &'a [u8]> {
 fn trace(nodes: &str, pods: &str, columns: &str) -> Result<Trace, String> {
     let columns = columns.parse::<Columns>().map_err(|e| e.to_string())?;
     let (nodes, pods) = (source("nodes.csv", nodes), source("pods.csv", pods));
-    read(nodes, pods, &columns, Kind::Lrp).map_err(|e| chain(&e))
+    read(nodes, pods, &columns, Kind::Lrp, true).map_err(|e| chain(&e))
 }
 
 /// The error with its causes, as the command line prints it.
@@ -309,4 +309,50 @@ fn a_made_up_trace_has_its_size_and_is_readable() {
     for (_, request, _) in &starts {
         request.check().unwrap();
     }
+}
+
+fn resampled(pods: usize, per_cent: f64, seed: u64) -> Vec<(u64, String, i64)> {
+    let nodes = "sn,cpu_milli,memory_mib,gpu,model\na,1000,1000,8,X\nb,1000,1000,2,X\n";
+    let pod = |pod| format!("p{pod},1,1,1,{}\n", 100 + 100 * (pod % 5));
+    let lines: String = (0..pods).map(pod).collect::<Vec<_>>().concat();
+    let text = format!("name,cpu_milli,memory_mib,num_gpu,gpu_milli\n{lines}");
+    let (nodes, pods) = (source("nodes", nodes), source("pods", &text));
+    let trace = read(nodes, pods, &Columns::default(), Kind::Lrp, false).unwrap();
+    let of = placement::ResourceName::parse(GPU).unwrap();
+    let demands = Resample { per_cent, of }.draw(&trace.demands, &trace.cells, seed);
+    let row = |demand: &Demand| {
+        let request = demand.request().unwrap();
+        assert_eq!(request.id, request.app);
+        request.check().unwrap();
+        let amount = request.devices[GPU].amount.unwrap();
+        (demand.at_ms, request.app.clone(), amount)
+    };
+    demands.iter().map(row).collect()
+}
+
+#[test]
+fn pods_are_drawn_up_to_a_demand() {
+    // ten gpus, of which five pods ask for 1.5
+    let drawn = resampled(5, 130.0, 7);
+    let sum: i64 = drawn.iter().map(|(.., amount)| amount).sum();
+    assert!((12_501..=13_000).contains(&sum), "{sum}");
+    let names: BTreeSet<&str> = drawn.iter().map(|(_, name, _)| name.as_str()).collect();
+    assert_eq!(names.len(), drawn.len(), "each has a name of its own");
+    assert!((0..5).all(|pod| names.contains(format!("p{pod}").as_str())));
+    let times: Vec<u64> = drawn.iter().map(|(at, ..)| *at).collect();
+    assert!(times.windows(2).all(|pair| pair[0] + 10 == pair[1]));
+    assert_eq!(resampled(5, 130.0, 7), drawn);
+    assert_ne!(resampled(5, 130.0, 8), drawn);
+}
+
+#[test]
+fn a_list_that_asks_for_more_is_cut() {
+    let drawn = resampled(100, 50.0, 7);
+    let sum: i64 = drawn.iter().map(|(.., amount)| amount).sum();
+    assert!((4_501..=5_000).contains(&sum), "{sum}");
+    // each at most once, and not the first ones
+    let names: BTreeSet<&str> = drawn.iter().map(|(_, name, _)| name.as_str()).collect();
+    assert_eq!(names.len(), drawn.len());
+    assert!(drawn.iter().any(|(_, name, _)| name.len() == 3));
+    assert!(resampled(0, 50.0, 7).is_empty());
 }

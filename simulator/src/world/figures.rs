@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use placement::Kind;
 
-use super::{SimCell, WARM_UP_US, World, cell};
+use super::{SimCell, WARM_UP_US, World, cell, packing::PackingSteps};
 use crate::{
     measure::{LOAD_BOUNDS, ROUNDS_BOUNDS, WAIT_BOUNDS_MS},
     outcome::{Balance, CellEnd, Figures, Histogram, InstanceEnd, Kept, SimRun, Spread},
@@ -42,6 +42,8 @@ impl World<'_> {
         self.meter.advance(virtual_ms);
         let held = self.held();
         let (messages, traffic) = self.counts.by_name();
+        let demand_of = self.packing.as_ref().map(PackingSteps::name);
+        let (packing, demand_steps) = self.packing();
         let spare_cells = self.spare_cells(virtual_ms);
         let hours = virtual_ms as f64 / 3_600_000.0;
         let price = self.scenario.price_per_cell_hour;
@@ -75,6 +77,7 @@ impl World<'_> {
             empty_cells: self.meter.empty_cells(),
             spare_cells,
             saved: price.map(|price| price * spare_cells as f64 * hours),
+            packing,
             kept: self.kept(),
             extra: self.extra(&held),
         };
@@ -93,6 +96,8 @@ impl World<'_> {
             load_histogram: Histogram::of(&LOAD_BOUNDS, loads),
             series: std::mem::take(&mut self.samples.series),
             refusals: self.refusals(),
+            demand_of: demand_of.unwrap_or_default(),
+            demand_steps,
             notes: self.notes(),
         }
     }

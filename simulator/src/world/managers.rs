@@ -144,7 +144,7 @@ impl World<'_> {
             ManagerSends::Event(_) => self.counts.sent(Kind::Event, 1),
             ManagerSends::Reply { to, answer } => {
                 if let Some(command) = self.managers[m].commands.remove(&to) {
-                    self.command_reply(command, answer.map(|_| ()));
+                    self.command_reply(command, answer);
                 }
             }
         }

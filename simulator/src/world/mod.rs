@@ -27,6 +27,7 @@ mod managers;
 mod messages;
 mod node;
 mod observer;
+mod packing;
 mod requests;
 mod sample;
 mod stored;
@@ -49,6 +50,7 @@ use self::{
     managers::SimManager,
     messages::{Message, Waves},
     node::SimAuctioneer,
+    packing::PackingSteps,
     sample::Samples,
     stored::Asked,
     traffic::{Counts, Kind, written},
@@ -150,6 +152,8 @@ pub(crate) struct World<'s> {
     counts: Counts,
     client: Client,
     samples: Samples,
+    /// If the work is a trace that is drawn up to a demand.
+    packing: Option<PackingSteps>,
     meter: Meter,
     aggregated: bool,
     /// In aggregated mode, echoes are simulated until then.
@@ -214,9 +218,8 @@ impl<'s> World<'s> {
         let nodes = (0..scenario.auctioneers as usize)
             .map(|_| SimAuctioneer::default())
             .collect();
-        let managers: Vec<SimManager> = (0..scenario.managers)
-            .map(|_| SimManager::default())
-            .collect();
+        let manager = |_| SimManager::default();
+        let managers: Vec<_> = (0..scenario.managers).map(manager).collect();
         let cells_count = cells.len();
         let links = cells_count * scenario.auctioneers as usize;
         let last_ms = demands
@@ -241,6 +244,7 @@ impl<'s> World<'s> {
             counts: Counts::default(),
             client: Client::new(seed, !demands.is_empty()),
             samples: Samples::new(last_ms, scenario.duration_ms.is_some()),
+            packing: PackingSteps::of(scenario),
             meter: Meter::new(Vec::new(), 0),
             // where only the next advertisement shows a change, and for managers, every one must be simulated
             aggregated: last_ms > AGGREGATED_MS

@@ -32,6 +32,7 @@ impl World<'_> {
         let mut requests = Vec::new();
         let mut next = from;
         while let Some(demand) = demands.get(next).filter(|demand| demand.at_ms == at_ms) {
+            self.note_demand(next);
             next += 1;
             match &demand.action {
                 DemandAction::Start {

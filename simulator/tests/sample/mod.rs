@@ -180,6 +180,8 @@ fn two_days_run(seed: u64, policy: &str, loads: &[f64]) -> SimRun {
                 ("insufficient resources: memory, containers".to_owned(), 4),
             ]
         },
+        demand_of: String::new(),
+        demand_steps: Vec::new(),
         notes: Vec::new(),
     }
 }
@@ -326,6 +328,7 @@ fn figures_of(cells: &[CellEnd], seed: u64) -> Figures {
         empty_cells: over_time(2.0 * seed as f64),
         spare_cells: 0,
         saved: None,
+        packing: None,
         kept: None,
         extra: BTreeMap::new(),
     }
@@ -457,6 +460,8 @@ fn large_run(seed: u64, cells: u64, apps: u32) -> SimRun {
         load_histogram: load_histogram(&loads),
         series: series(seed, 60_000, cells),
         refusals: Vec::new(),
+        demand_of: String::new(),
+        demand_steps: Vec::new(),
         notes: Vec::new(),
     }
 }

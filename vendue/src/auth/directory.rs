@@ -136,6 +136,7 @@ impl Directory {
             }
         }
         self.refuse_shared_cells(&wanted, slots)?;
+        self.refuse_two_facades(&wanted, cells)?;
         let mut added = Vec::new();
         for (name, role) in wanted {
             let pair = nkeys::KeyPair::new_user();
@@ -160,6 +161,25 @@ impl Directory {
         }
         self.save()?;
         Ok(added)
+    }
+
+    /// No two facades may make DEAs of one cell: each would stop what the other has started.
+    fn refuse_two_facades(
+        &self,
+        wanted: &[(String, Role)],
+        cells: &[String],
+    ) -> anyhow::Result<()> {
+        let known = self.roster.identities.iter();
+        let known = known.map(|(name, identity)| (name, &identity.cells[..]));
+        let new = wanted.iter().skip(1).map(|(name, _)| (name, cells));
+        for (name, theirs) in known.chain(new) {
+            if let Some(cell) = theirs.iter().find(|cell| cells.contains(cell)) {
+                return Err(Usage::because(format_args!(
+                    "CELL {cell:?}: the facade {name} has it; expected cells of which no other makes DEAs"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// No two identities may speak as one cell.

@@ -7,6 +7,7 @@ mod loss;
 mod report;
 mod rest;
 mod rollout;
+mod stored;
 
 use std::time::Duration;
 
@@ -42,11 +43,22 @@ enum What {
     Rollout,
     /// Half of 200 cells with 10,000 instances is lost at once
     Loss,
+    /// 1,000 tasks on 100 cells, from the first submission to the last end
+    Tasks,
+    /// Durable requests that are acknowledged in a second, 256 in flight, each write on the disk
+    Durable,
     /// A manager's memory and processor time, 250,000 instances of 10,000 apps on 1,000 cells
     Rest,
 }
 
-const ALL: [What; 4] = [What::Crashes, What::Rollout, What::Loss, What::Rest];
+const ALL: [What; 6] = [
+    What::Crashes,
+    What::Rollout,
+    What::Loss,
+    What::Tasks,
+    What::Durable,
+    What::Rest,
+];
 
 /// Sizes, divided for a quick look.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +91,8 @@ async fn measure(global: &Global, args: &AppsArgs) -> anyhow::Result<Exit> {
             What::Crashes => report.crashes = Some(crashes::measure(global, sizes).await?),
             What::Rollout => report.rollout = Some(rollout::measure(global, sizes).await?),
             What::Loss => report.loss = Some(loss::measure(global, sizes).await?),
+            What::Tasks => report.tasks = Some(stored::tasks(global, sizes).await?),
+            What::Durable => report.durable = Some(stored::durable(global, sizes).await?),
             What::Rest => report.rest = Some(rest::measure(global, sizes, args.idle).await?),
         }
     }

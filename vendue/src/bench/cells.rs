@@ -17,6 +17,9 @@ use crate::{
     context::{Exit, Global},
 };
 
+/// How long a task takes on them.
+const TASK: Duration = Duration::from_millis(10);
+
 /// Cells of a bench: nothing runs on them.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct CellsArgs {
@@ -86,6 +89,7 @@ fn simulated(number: usize, args: &CellsArgs) -> RepConfig {
     let mut config = RepConfig::new(format!("cell-{number}"), zone, total);
     config.executor = ExecutorKind::Simulated(SimulatedConfig {
         apps: args.apps_per_cell,
+        task: Some(Span(TASK)),
         lrp: args
             .ends_after
             .map(|after| Span(spread(after, number - args.first, args.cells))),

@@ -101,7 +101,7 @@ async fn measure(global: &Global, args: &ClusterArgs, server: u32) -> anyhow::Re
     report.raw = measure_raw(&cluster, args).await?;
     let rounds = (args.requests / 10).clamp(1, 300);
     note(format_args!("{rounds} starts, one at a time"));
-    report.single = load::single(&cluster, rounds).await?;
+    report.single = load::single(&cluster, rounds, load::request).await?;
     report.single.over_request = report.single.latency.p50_us / report.raw.request.p50_us;
     report.single.over_question_and_request =
         report.single.latency.p50_us / report.raw.question_and_request.p50_us;

@@ -32,7 +32,11 @@ pub(crate) fn request(number: usize) -> placement::Request {
 }
 
 /// Starts one after another, each when the one before was answered.
-pub(crate) async fn single(cluster: &Cluster, rounds: usize) -> anyhow::Result<Single> {
+pub(crate) async fn single<T: serde::Serialize>(
+    cluster: &Cluster,
+    rounds: usize,
+    request: impl Fn(usize) -> T,
+) -> anyhow::Result<Single> {
     let mut took = Vec::with_capacity(rounds);
     let mut placed = 0;
     for round in 0..rounds {

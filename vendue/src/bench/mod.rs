@@ -3,6 +3,7 @@
 mod apps;
 mod cells;
 mod cluster;
+mod dea;
 mod footprint;
 mod load;
 mod part;
@@ -23,6 +24,8 @@ pub(crate) enum Bench {
     Cluster(cluster::ClusterArgs),
     /// A manager on simulated cells: restarts, a rollout, lost cells, memory and processor time
     Apps(apps::AppsArgs),
+    /// A bridge to a thousand simulated DEAs: processor time, memory, latency of starts
+    Dea(dea::DeaArgs),
     /// The placement engine by itself, one thread: made-up jobs on made-up cells
     Place(place::PlaceArgs),
     /// The cells of `bench cluster`, in a process of their own
@@ -36,6 +39,7 @@ impl Bench {
         match self {
             Bench::Cluster(args) => Box::pin(cluster::run_cluster(global, args)).await,
             Bench::Apps(args) => apps::run_apps(global, args).await,
+            Bench::Dea(args) => dea::run_dea(global, args).await,
             Bench::Place(args) => place::run_place(global, args),
             Bench::Cells(args) => cells::run_cells(global, args).await,
         }

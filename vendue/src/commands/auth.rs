@@ -51,21 +51,21 @@ enum AuthCommand {
         #[arg(required = true)]
         name: Vec<String>,
     },
-    /// Add bridges to estates of DEAs (`vendue advertiser dea-in`), each with a key and a context
+    /// Add bridges, which make cells of DEAs (`vendue advertiser dea-in`), each with a key and a context
     AddBridge {
         /// Name of the bridge; its cells are NAME-0, NAME-1 and so on
         #[arg(required = true)]
         name: Vec<String>,
-        /// How many cells each has: at least as many as the estate has DEAs at a time
+        /// How many cells each may have: the number of DEAs, and one more for each that may restart within 30 s
         #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=MAX_SLOTS as i64))]
         slots: u32,
     },
-    /// Add facades (`vendue advertiser dea-out`), each with a key and a context
+    /// Add facades, which make DEAs of cells (`vendue advertiser dea-out`), each with a key and a context
     AddFacade {
         /// Name of the facade
         #[arg(required = true)]
         name: Vec<String>,
-        /// The cells of which it makes DEAs
+        /// Cells that it may make DEAs of
         #[arg(long, required = true, value_delimiter = ',', value_name = "CELL")]
         cells: Vec<String>,
     },

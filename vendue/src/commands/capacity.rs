@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use comfy_table::Cell;
 use placement::{Capacity, DeviceNeed, Explain, Kind, PlanContext, Policy, Pool, Request};
-use shared::wire::CapacityAnswer;
+use shared::wire::{CapacityAnswer, Expected};
 
 use super::{devices, extra, instances, place, policy, reasons::why, run::pair, start};
 use crate::{
@@ -99,6 +99,9 @@ pub(crate) async fn capacity(global: &Global, args: &CapacityArgs) -> anyhow::Re
             "{cells}, counted by {} (policy {policy})",
             answer.auctioneer
         ));
+        if let Some(expected) = &answer.expected {
+            print_expected(expected)?;
+        }
     }
     Ok(if answer.capacity.fits == 0 {
         Exit::Unplaced
@@ -163,8 +166,43 @@ fn answer(by: &str, policy: &Policy, cells: usize, capacity: Capacity) -> Capaci
         policy: policy.name().to_owned(),
         cells,
         capacity,
+        expected: None,
         warnings: Vec::new(),
     }
+}
+
+/// The expected work, as a table.
+fn print_expected(expected: &Expected) -> anyhow::Result<()> {
+    let source = match expected.requests {
+        0 => "given by the policy".to_owned(),
+        n => format!("learnt from {}", counted(n, "request")),
+    };
+    output::say(format_args!("\nExpected work, {source}:"))?;
+    let mut table = Table::new(&["SHARE", "MEMORY", "DISK", "CPU", "OTHER"])
+        .optional(&["CPU", "OTHER"])
+        .text("OTHER");
+    for expected in &expected.sizes {
+        let size = &expected.size;
+        let extras = size
+            .extra
+            .iter()
+            .map(|(name, amount)| format!("{name}={amount}"));
+        let devices = size.devices.iter().map(|(name, need)| {
+            let amount = need
+                .amount
+                .map_or(String::new(), |amount| format!("x{amount}"));
+            format!("{name}={}{amount}", need.count)
+        });
+        table.add_row([
+            format!("{:.1} %", 100.0 * expected.share),
+            size.memory_mb.to_string(),
+            size.disk_mb.to_string(),
+            size.cpu_millis.to_string(),
+            extras.chain(devices).collect::<Vec<_>>().join(" "),
+        ]);
+    }
+    table.print()?;
+    Ok(())
 }
 
 fn print(capacity: &Capacity) -> anyhow::Result<()> {

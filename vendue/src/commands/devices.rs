@@ -74,7 +74,7 @@ pub(crate) fn free(available: &Resources, total: &Resources) -> String {
             (0..set.count).filter(is_whole).count()
         });
         let (left, of) = (left.map_or(0, DeviceSet::sum_free), all.sum_free());
-        format!("{name} {left}/{of} ({whole} of {} all free)", all.count)
+        format!("{name} {left}/{of} ({whole} of {} unused)", all.count)
     };
     let all: Vec<String> = total.devices.iter().map(one).collect();
     if all.is_empty() {
@@ -126,12 +126,12 @@ mod tests {
         assert_eq!(free(&total, &total), "-");
         total.devices.insert("gpu".into(), DeviceSet::new(3, 1000));
         let mut available = total.clone();
-        assert_eq!(free(&available, &total), "gpu 3000/3000 (3 of 3 all free)");
+        assert_eq!(free(&available, &total), "gpu 3000/3000 (3 of 3 unused)");
         let set = DeviceSet {
             free: vec![780, 1000, -5],
             ..DeviceSet::new(3, 1000)
         };
         available.devices.insert("gpu".into(), set);
-        assert_eq!(free(&available, &total), "gpu 1780/3000 (1 of 3 all free)");
+        assert_eq!(free(&available, &total), "gpu 1780/3000 (1 of 3 unused)");
     }
 }

@@ -17,7 +17,7 @@ use super::{instance_table, instances, one_cell};
 use crate::{
     cluster::Cluster,
     context::{Exit, Failure, Format, Global, Usage},
-    output::{self, counted, note},
+    output::{self, counted, note, printable},
     senders::Senders,
 };
 
@@ -170,44 +170,4 @@ fn show(line: &LogLine, args: &LogsArgs, format: Format) -> anyhow::Result<()> {
     };
     let text = printable(&line.text);
     Ok(output::say(format_args!("{from} {sign} {text}"))?)
-}
-
-/// An app's output may not command the reader's terminal: control characters are shown as `�`
-/// (colours and tabs pass).
-fn printable(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(c) = rest.chars().next() {
-        let colour = rest.strip_prefix("\x1b[").and_then(|after| {
-            let end = after.find(|c: char| !c.is_ascii_digit() && c != ';')?;
-            after[end..].starts_with('m').then_some(end + 3)
-        });
-        let take = colour.unwrap_or(c.len_utf8());
-        if colour.is_none() && c.is_control() && c != '\t' {
-            clean.push('\u{fffd}');
-        } else {
-            clean.push_str(&rest[..take]);
-        }
-        rest = &rest[take..];
-    }
-    clean
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn output_keeps_colours_and_loses_commands_to_the_terminal() {
-        let cases = [
-            ("plain é\t1", "plain é\t1"),
-            ("\x1b[1;31mred\x1b[0m", "\x1b[1;31mred\x1b[0m"),
-            ("\x1b]0;title\x07", "\u{fffd}]0;title\u{fffd}"),
-            ("\x1b[2Jcleared", "\u{fffd}[2Jcleared"),
-            ("cut \x1b[3", "cut \u{fffd}[3"),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(printable(text), expected, "{text:?}");
-        }
-    }
 }

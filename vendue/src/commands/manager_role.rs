@@ -27,7 +27,7 @@ pub(crate) struct ManagerArgs {
     /// Manager name, unique in the cluster [default: the credentials' name, else a random one]
     #[arg(long, env = "VENDUE_MANAGER")]
     name: Option<String>,
-    /// The bucket of the apps; that of the lease is NAME-lease [default: PREFIX-apps]
+    /// The bucket of the apps; NAME-lease and NAME-tasks are beside it [default: PREFIX-apps]
     #[arg(long, env = "VENDUE_BUCKET", value_name = "NAME")]
     bucket: Option<String>,
     /// Number of replicas of new buckets: 1, 3 or 5 [default: 1]

@@ -1,10 +1,11 @@
 //! `policy`: the presets, and one's own policy files, without any cluster.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use comfy_table::Cell;
-use placement::{Constants, Objective, Policy, PolicyError, Pool};
+use placement::{Constants, ExpectedWork, Kind, Objective, Policy, PolicyError, Pool, Size};
 use serde_json::{Value, json};
+use simulator::trace::{self, Columns, Source};
 
 use super::start;
 use crate::{
@@ -31,6 +32,15 @@ pub(crate) enum PolicyCommand {
         #[arg(long)]
         tree: bool,
     },
+    /// Print the expected work of a trace's pods, to be added to a policy file
+    Expected {
+        /// The pods, as CSV (columns: name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec)
+        #[arg(value_name = "PODS")]
+        pods: PathBuf,
+        /// Column names that differ: field=column, separated by commas
+        #[arg(long, value_name = "MAP")]
+        columns: Option<Columns>,
+    },
 }
 
 impl PolicyCommand {
@@ -40,6 +50,7 @@ impl PolicyCommand {
             Self::List => list(global.output),
             Self::Show { policy } => show(global.output, policy),
             Self::Check { file, tree } => check(global.output, file, *tree),
+            Self::Expected { pods, columns } => expected(global.output, pods, columns.as_ref()),
         }
     }
 }
@@ -126,6 +137,25 @@ fn facts(policy: &Policy) -> Value {
         "name": policy.name(), "bids": policy.wants_bids(), "engine": Pool::engine(policy),
         "hash": format!("{:016x}", policy.hash()),
     })
+}
+
+/// The sizes of a trace's pods with their shares.
+fn expected(format: Format, pods: &Path, columns: Option<&Columns>) -> anyhow::Result<Exit> {
+    let name = pods.display().to_string();
+    let text =
+        std::fs::File::open(pods).map_err(|e| Usage::because(format_args!("{name}: {e}")))?;
+    let source = Source { name: &name, text };
+    let columns = columns.cloned().unwrap_or_default();
+    let requests = trace::requests(source, &columns, Kind::Lrp);
+    let requests =
+        requests.map_err(|e| Usage::because(format_args!("{:#}", anyhow::Error::from(e))))?;
+    let sizes = requests.iter().map(|request| (Size::of(request), 1.0));
+    let work = ExpectedWork::of(sizes);
+    match format {
+        Format::Json => output::document(&json!({ "sizes": work.sizes() }))?,
+        Format::Table => output::say(work.to_toml().trim())?,
+    }
+    Ok(Exit::Ok)
 }
 
 /// The first sentences of a file: its comment up to the first other line.

@@ -21,9 +21,8 @@ use scenarios::ScenarioError;
 use simulator::{
     outcome::{SimOutcome, SimRun},
     report,
-    scenario::{Decider, Scenario},
+    scenario::{Decider, Scenario, TraceTable},
     shipped,
-    trace::{Columns, Source},
 };
 
 use super::start;
@@ -88,7 +87,14 @@ pub(crate) struct SimArgs {
     pods: Option<PathBuf>,
     /// Column names that differ: field=column, separated by commas
     #[arg(long, value_name = "MAP", requires = "nodes")]
-    columns: Option<Columns>,
+    columns: Option<String>,
+    /// Draw pods of the trace until they ask for this many per cent of what the nodes have, put them in random order,
+    /// and let them come one after the other and stay; their times are not read
+    #[arg(long, value_name = "PERCENT", requires = "nodes")]
+    demand: Option<f64>,
+    /// The resource of which --demand is counted (default: gpu, or memory where no node has gpus)
+    #[arg(long, value_name = "RESOURCE", requires = "demand")]
+    demand_of: Option<String>,
     /// List the shipped scenarios
     #[arg(long)]
     list: bool,
@@ -207,7 +213,7 @@ fn drop_cells(outcome: &mut SimOutcome) {
 /// The scenario, with the policies of the command line.
 fn read(args: &SimArgs) -> anyhow::Result<Scenario> {
     let mut scenario = match (&args.nodes, &args.pods) {
-        (Some(nodes), Some(pods)) => trace(nodes, pods, args.columns.as_ref())?,
+        (Some(nodes), Some(pods)) => return trace(args, nodes, pods),
         _ => file(args.scenario.as_deref().unwrap_or("-"))?,
     };
     if !args.policy.is_empty() {
@@ -216,28 +222,30 @@ fn read(args: &SimArgs) -> anyhow::Result<Scenario> {
     Ok(scenario)
 }
 
-fn trace(nodes: &Path, pods: &Path, columns: Option<&Columns>) -> anyhow::Result<Scenario> {
-    let open = |path: &Path| {
-        std::fs::File::open(path)
-            .map_err(|e| Usage::because(format_args!("{}: {e}", path.display())))
+/// A scenario of the trace's files, whose text gives the same report again.
+fn trace(args: &SimArgs, nodes: &Path, pods: &Path) -> anyhow::Result<Scenario> {
+    let contenders = contenders::read(&args.policy)?;
+    let table = TraceTable {
+        nodes: nodes.display().to_string(),
+        pods: pods.display().to_string(),
+        columns: args.columns.clone(),
+        demand: args.demand,
+        of: args.demand_of.clone(),
+        ..TraceTable::default()
     };
-    let (node_name, pod_name) = (nodes.display().to_string(), pods.display().to_string());
-    let (node_file, pod_file) = (open(nodes)?, open(pods)?);
-    let read = simulator::trace::read(
-        Source {
-            name: &node_name,
-            text: node_file,
-        },
-        Source {
-            name: &pod_name,
-            text: pod_file,
-        },
-        columns.unwrap_or(&Columns::default()),
-        placement::Kind::Lrp,
-    );
-    // the error of the CSV reader is a source of its own
-    let read = read.map_err(|e| Usage::because(format_args!("{:#}", anyhow::Error::from(e))))?;
-    Scenario::of_trace("trace", read.cells, read.demands).map_err(Usage::because)
+    let text = table.to_scenario(&read_file, args.seed, &contenders);
+    let text = text.map_err(Usage::because)?;
+    let mut scenario = Scenario::read_with(&text, true, &read_file).map_err(Usage::because)?;
+    if !contenders.is_empty() {
+        // the text has the policies themselves, and these have their labels
+        scenario.contenders = contenders;
+    }
+    Ok(scenario)
+}
+
+/// A file of a trace; its name is relative to the directory in which the command runs.
+fn read_file(name: &str) -> std::io::Result<Vec<u8>> {
+    std::fs::read(name)
 }
 
 fn file(name: &str) -> anyhow::Result<Scenario> {
@@ -257,7 +265,7 @@ fn file(name: &str) -> anyhow::Result<Scenario> {
     };
     let name = start::named(name);
     let refuse = |e: ScenarioError| Usage::because(format_args!("{name}: {e}"));
-    let scenario = Scenario::read(&text, toml).map_err(refuse)?;
+    let scenario = Scenario::read_with(&text, toml, &read_file).map_err(refuse)?;
     for warning in &scenario.warnings {
         note(format_args!("warning: {warning}"));
     }
@@ -275,6 +283,9 @@ fn command(args: &SimArgs) -> String {
             pods.display()
         ));
     }
+    words.extend(args.columns.iter().map(|map| format!("--columns {map}")));
+    words.extend(args.demand.map(|demand| format!("--demand {demand}")));
+    words.extend(args.demand_of.iter().map(|of| format!("--demand-of {of}")));
     for policy in &args.policy {
         words.push(format!("--policy {policy}"));
     }

@@ -11,7 +11,7 @@ pub(crate) struct SourceArgs {
     /// Unpack the archive (tar, tar.gz) at this address, http or https, into each instance's directory
     #[arg(long, value_name = "URL", requires = "sha256")]
     source: Option<String>,
-    /// The SHA-256 of what is at --source, as sha256sum prints it
+    /// SHA-256 of the archive, as sha256sum prints it
     #[arg(long, value_name = "HEX", requires = "source")]
     sha256: Option<String>,
 }
@@ -39,7 +39,7 @@ impl SourceArgs {
         for request in requests {
             let run = request.get_mut("run").and_then(Value::as_object_mut);
             let run = run.ok_or_else(|| {
-                Usage::because("--source: a request without run; expected run.command in each request of the file")
+                Usage::because("--source: a request has no run; expected run.command in each request of the file")
             })?;
             run.insert("source".into(), json!(source));
         }

@@ -35,7 +35,7 @@ pub(crate) struct StartArgs {
     /// Start even if the app runs already; its instances then run beside the new ones
     #[arg(long)]
     again: bool,
-    /// Have a manager store it first: it is not lost, and waits for room; its end is shown by `vendue task`
+    /// Have a manager store the request, so that it is not lost and waits for room; `vendue task` shows its state
     #[arg(long)]
     durable: bool,
 }

@@ -51,9 +51,38 @@ fn a_small_fleet_of_apps_is_measured_from_end_to_end() {
         measured["loss"]["lost_instances"].as_u64() > Some(0),
         "{measured}"
     );
+    assert_eq!(measured["tasks"]["tasks"], 10);
+    assert_eq!(measured["durable"]["requests"], 50);
+    for figure in ["acknowledged_per_second", "published_per_second", "ratio"] {
+        let figure = measured["durable"][figure].as_f64();
+        assert!(figure > Some(0.0), "{measured}");
+    }
     assert_eq!(measured["rest"]["instances"], 2_500);
     assert!(
         measured["rest"]["manager_kib"].as_u64() > Some(0),
         "{measured}"
     );
+}
+
+#[test]
+fn a_small_estate_of_deas_is_measured_from_end_to_end() {
+    let measured = run(&[
+        "bench",
+        "dea",
+        "--deas",
+        "10",
+        "--instances",
+        "3",
+        "--starts",
+        "20",
+        "--idle",
+        "100ms",
+        "--output",
+        "json",
+    ])
+    .expect(0, &[])
+    .json();
+    assert_eq!(measured["starts"]["placed"], 20, "{measured}");
+    assert_eq!(measured["dropped"], 0, "{measured}");
+    assert!(measured["bridge_kib"].as_u64() > Some(0), "{measured}");
 }

@@ -112,13 +112,10 @@ async fn instances_are_told_their_devices_and_none_is_given_twice() {
         let said = ask(&["cells"]).out;
         said.contains(expected).then_some(()).ok_or(said)
     };
-    until("the advertisement", || {
-        free("gpu 200/2000 (0 of 2 all free)")
-    })
-    .await;
+    until("the advertisement", || free("gpu 200/2000 (0 of 2 unused)")).await;
     ask(&["stop", "shares"]).expect(0, &[]);
     until("devices to be free", || {
-        free("gpu 1400/2000 (0 of 2 all free)")
+        free("gpu 1400/2000 (0 of 2 unused)")
     })
     .await;
     start("third", "gpu=1x600", &[]).expect(0, &["placed"]);

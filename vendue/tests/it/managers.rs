@@ -186,3 +186,54 @@ async fn a_rep_that_is_told_to_end_hands_its_instances_over() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_a_task_of_a_newer_format_is_stored_nothing_is_started() {
+    let Some((server, data)) = server().await else {
+        return;
+    };
+    let url = server.url();
+    let role = |args: &[&str]| Role::start(vendue().args(args).env("NATS_URL", &url));
+    let at = |args: &[&str]| -> Finished { end(vendue().args(args).env("NATS_URL", &url)) };
+    let _roles = [
+        role(&["auctioneer"]),
+        role(&["manager"]),
+        role(&["rep", "--cell", "c1", "--memory", "200", "--simulated"]),
+    ];
+    let file = data.path().join("task.json");
+    let task = r#"{"app":"batch","memory_mb":16,"disk_mb":16,"run":{"command":["true"]},"id":"t-"#;
+    let run = |n: u32| {
+        std::fs::write(&file, format!("{task}{n}\"}}")).unwrap();
+        at(&["task", "run", file.to_str().unwrap()])
+    };
+    until("a manager", || {
+        let said = run(1);
+        (said.code == Some(0)).then_some(()).ok_or(said.err)
+    })
+    .await;
+    let client = server.client().await;
+    let key = "$KV.vendue-apps-tasks.newer";
+    client
+        .publish(key, r#"{"format":99}"#.into())
+        .await
+        .unwrap();
+    until("the manager to refuse", || {
+        let said = run(2);
+        (said.code != Some(0)).then_some(()).ok_or(said.out)
+    })
+    .await;
+    // as when a newer manager has carried it out
+    let mut headers = async_nats::HeaderMap::new();
+    headers.insert("KV-Operation", "DEL");
+    client
+        .publish_with_headers(key, headers, "".into())
+        .await
+        .unwrap();
+    until("the manager to go on", || {
+        let said = run(3);
+        (said.code == Some(0)).then_some(()).ok_or(said.err)
+    })
+    .await;
+    let shown = at(&["task", "show", "t-3", "--output", "json"]).json();
+    assert_ne!(shown["task"]["state"], "failed", "{shown}");
+}

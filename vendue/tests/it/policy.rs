@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::common::run;
 
-const PRESETS: [&str; 8] = [
+const PRESETS: [&str; 9] = [
     "dea",
     "diego",
     "diego-bin-pack",
@@ -13,6 +13,7 @@ const PRESETS: [&str; 8] = [
     "rfd24",
     "dapi-2015",
     "random",
+    "vendue",
 ];
 
 #[test]

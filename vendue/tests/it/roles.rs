@@ -18,6 +18,13 @@ impl Role {
         Self(command.stderr(Stdio::null()).spawn().unwrap())
     }
 
+    /// The same, with all that it logs in a file.
+    pub(crate) fn logged(command: &mut std::process::Command, log: &std::path::Path) -> Self {
+        let log = fs::File::create(log).unwrap();
+        command.env("VENDUE_LOG", "debug").stderr(log);
+        Self(command.spawn().unwrap())
+    }
+
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_child(&self.0)
     }

@@ -131,6 +131,46 @@ fn misspelt_fields_are_refused_and_lost_work_is_warned_of() {
 }
 
 #[test]
+fn the_report_of_a_trace_repeats_itself_from_its_scenario() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let (nodes, pods, policy) = (path("nodes.csv"), path("pods.csv"), path("mine.toml"));
+    let node = |n| format!("n{n},8000,16384,2,T4\n");
+    let text = format!("sn,cpu_milli,memory_mib,gpu,model\n{}{}", node(1), node(2));
+    fs::write(&nodes, text).unwrap();
+    let text = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\np1,1000,1024,1,500\np2,100,100,1,300\np3,1,1,0,0\n";
+    fs::write(&pods, text).unwrap();
+    fs::write(&policy, "preset = \"diego\"\nstarting_weight = 0.02\n").unwrap();
+    let with_seed = |seed| {
+        let trace = ["sim", "--nodes", &nodes, "--pods", &pods, "--demand", "120"];
+        let policies = ["--policy", "diego", "--policy", &policy];
+        [&trace[..], &["--seed", seed], &policies].concat()
+    };
+    let json = |args: &[&str]| run(&[args, &["--output", "json"]].concat()).json();
+    let first = json(&with_seed("7"));
+    let packing = &first["runs"][0]["figures"]["packing"];
+    let asked = packing["asked"]["gpu"].as_f64().unwrap();
+    assert!((107.0..=120.0).contains(&asked), "{packing}");
+    assert!(packing["given"]["cpu"].as_f64().unwrap() > 0.0, "{packing}");
+    assert_eq!(first["runs"][1]["demand_steps"][9]["demand"], 100);
+    assert_ne!(first["runs"], json(&with_seed("8"))["runs"]);
+    let again = path("again.toml");
+    fs::write(&again, first["scenario"].as_str().unwrap()).unwrap();
+    let second = json(&["sim", &again]);
+    assert_eq!(second["runs"], first["runs"]);
+    assert_eq!(second["scenario"], first["scenario"]);
+    run(&["sim", &again]).expect(0, &["gpu given as demand grew", "asked for, gpu"]);
+    run(&["sim", &again, "--seeds", "2"]).expect(0, &["packing.given.gpu"]);
+    // another file is another experiment
+    fs::write(&pods, format!("{text}p4,1,1,0,0\n")).unwrap();
+    run(&["sim", &again]).expect(2, &["trace.pods_sha256", "the file is another one"]);
+    run(&["sim", "--nodes", &nodes, "--pods", &pods]).expect(2, &["creation_time"]);
+    let args = ["sim", "--nodes", &nodes, "--pods", &pods, "--demand", "1"];
+    run(&[&args[..], &["--demand-of", "disk"]].concat()).expect(2, &["trace.of: \"disk\""]);
+    run(&[&args[..5], &["--demand", "0"]].concat()).expect(2, &["trace.demand: 0"]);
+}
+
+#[test]
 fn a_trace_is_simulated() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).display().to_string();
@@ -290,10 +330,14 @@ fn the_requests_of_a_live_cluster_are_recorded_and_replayed() {
     assert_eq!(used, 32 + 2 * 64);
 }
 
-/// Every command of docs/SIMULATOR.md, but with one seed: several seeds only take longer.
+/// Every command of the pages about the simulator, but with one seed: several seeds only take longer.
 #[test]
 fn every_command_of_the_manual_works() {
-    let manual = fs::read_to_string(crate::common::checkout().join("docs/SIMULATOR.md")).unwrap();
+    let mut manual = String::new();
+    for page in ["SIMULATOR", "RESULTS", "AUCTIONS_2014", "CHECK"] {
+        let file = crate::common::checkout().join(format!("docs/{page}.md"));
+        manual += &fs::read_to_string(file).unwrap();
+    }
     let fences = manual.split("```").skip(1).step_by(2);
     let lines = fences.filter_map(|fence| fence.strip_prefix("sh\n"));
     let commands: Vec<&str> = lines.flat_map(str::lines).collect();

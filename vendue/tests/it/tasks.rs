@@ -44,7 +44,7 @@ async fn fifty_tasks_of_one_file_are_run_and_their_results_shown() {
     }
     // the same again is the same
     up.run(&["task", "run", &fifty])
-        .expect(0, &["t-07 was stored before"]);
+        .expect(0, &["t-07 is already stored"]);
     up.run(&["task", "result", "t-07"])
         .expect(0, &["result 7", "took", "succeeded"]);
     check("task list", &up.json(&["task", "list"]));
@@ -108,6 +108,58 @@ async fn the_worst_task_is_the_exit_code() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_error_about_one_task_does_not_hide_the_others() {
+    if is_old_server() {
+        return;
+    }
+    let (up, dir) = (Up::start(), tempfile::tempdir().unwrap());
+    let clears = task("clears", r"printf 'a\r\n\033[2Jb\n'");
+    let both = file(
+        &dir,
+        "both.json",
+        &json!([clears, task("long", "sleep 1000")]),
+    );
+    up.run(&["task", "run", &both])
+        .expect(0, &["clears", "long"]);
+    up.run(&["task", "wait", "clears"])
+        .expect(0, &["succeeded"]);
+    let shown = up.run(&["task", "result", "clears"]);
+    let shown = shown.expect(0, &["\u{fffd}[2Jb"]);
+    assert!(!shown.out.contains('\x1b'), "{:?}", shown.out);
+    up.run(&["task", "result", "nobody", "clears"])
+        .expect(1, &["nobody: no stored request has the id", "succeeded"]);
+    let ids = ["nobody", "long", "clears"];
+    let said = up.run(&[["task", "cancel"].as_slice(), &ids, &["--output", "json"]].concat());
+    let said = said.expect(1, &[]).json();
+    check("task cancel TASK…", &said);
+    assert_eq!(said["errors"][0]["id"], "nobody", "{said}");
+    assert_eq!(said["errors"][0]["code"], "not_found", "{said}");
+    assert_eq!(said["tasks"].as_array().unwrap().len(), 2, "{said}");
+    up.run(&["task", "wait", "long"]).expect(1, &["cancelled"]);
+    // what nobody knows has not succeeded
+    for unknown in [["--app", "typo"].as_slice(), &["typo"]] {
+        let wait = [["task", "wait", "--timeout", "1s"].as_slice(), unknown].concat();
+        up.run(&wait).expect(1, &["no task", "typo", "is known"]);
+    }
+    // an id that nobody chose is told before the wait
+    up.run(&["task", "run", "examples/task.json", "--wait"])
+        .expect(0, &["stored: ", "succeeded"]);
+    // two in one file: what is refused does not hide what is stored
+    let other = file(
+        &dir,
+        "other.json",
+        &json!([task("clears", "false"), task("new", "true")]),
+    );
+    let said = up.run(&["task", "run", &other, "--output", "json"]);
+    let said = said.expect(1, &[]).json();
+    let outcomes = |n: usize| said["tasks"][n]["outcome"].as_str().unwrap().to_owned();
+    assert_eq!(
+        (outcomes(0), outcomes(1)),
+        ("refused".into(), "stored".into())
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_finds_no_room_waits_and_can_be_cancelled() {
     if is_old_server() {
         return;
@@ -162,4 +214,56 @@ async fn a_durable_start_needs_a_manager() {
     without
         .run(&["task", "run", "examples/task.json"])
         .expect(1, &["no manager answers", "JetStream"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_durable_array_the_rest_is_placed_when_there_is_room() {
+    if is_old_server() {
+        return;
+    }
+    // a cell of 1 GiB, which one of three does not fit
+    let (up, dir) = (Up::with(&["--cells", "1"]), tempfile::tempdir().unwrap());
+    let request = |id: &str, instances: u32| {
+        json!({ "id": id, "app": id, "memory_mb": 300, "disk_mb": 16, "instances": instances,
+            "run": { "command": ["sleep", "1000"] } })
+    };
+    up.run(&["start", &file(&dir, "other.json", &request("other", 1))])
+        .expect(0, &[]);
+    let three = file(&dir, "three.json", &request("three", 3));
+    up.run(&["start", "--durable", &three]).expect(0, &[]);
+    until("two to be placed and one to wait", || {
+        let shown = up.json(&["task", "show", "three"]);
+        let task = &shown["task"];
+        let waits = task["state"] == "waiting" && task["placed"] == 2;
+        waits.then_some(()).ok_or(shown.to_string())
+    })
+    .await;
+    up.run(&["stop", "other"]).expect(0, &[]);
+    up.run(&["task", "wait", "three", "--timeout", "1m"])
+        .expect(0, &["placed"]);
+    assert_eq!(up.json(&["task", "show", "three"])["task"]["placed"], 3);
+    up.run(&["wait", "three"]).expect(0, &["3 running"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_on_a_cell_that_is_drained_is_stopped_and_not_repeated() {
+    if is_old_server() {
+        return;
+    }
+    let (up, dir) = (Up::with(&["--cells", "2"]), tempfile::tempdir().unwrap());
+    let mut long = task("long", "sleep 1000");
+    long["retries"] = 3.into();
+    up.run(&["task", "run", &file(&dir, "long.json", &long)])
+        .expect(0, &[]);
+    let cell = until("the task to run", || {
+        let shown = up.json(&["task", "show", "long"]);
+        let runs = shown["task"]["state"] == "running";
+        let cell = shown["task"]["cell"].as_str().map(str::to_owned);
+        cell.filter(|_| runs).ok_or(shown.to_string())
+    })
+    .await;
+    up.run(&["drain", &cell, "--deadline", "1s"]).expect(0, &[]);
+    up.run(&["task", "wait", "long", "--timeout", "1m"])
+        .expect(1, &["it was stopped"]);
+    assert_eq!(up.json(&["task", "show", "long"])["task"]["attempts"], 1);
 }

@@ -130,7 +130,7 @@ impl Bridge {
         instance: &DeaInstance,
         out: &mut Vec<BridgeOutput>,
     ) {
-        let Some(id) = Self::id_of(&instance.version) else {
+        let Some(id) = self.id_of(&instance.version) else {
             return; // somebody else's
         };
         let Some(at) = self.by_dea.get(dea).copied() else {
@@ -174,7 +174,7 @@ impl Bridge {
             return;
         };
         let listed = beat.droplets.iter();
-        let listed: BTreeSet<&str> = listed.filter_map(|i| Self::id_of(&i.version)).collect();
+        let listed: BTreeSet<&str> = listed.filter_map(|i| self.id_of(&i.version)).collect();
         self.drop_unlisted(now_ms, at, &listed, out);
         let Some(slot) = &self.slots[at] else {
             return;
@@ -223,10 +223,17 @@ impl Bridge {
 
     /// An instance has ended. Its DEA goes on listing it for a while if it crashed.
     pub(super) fn exited(&mut self, exited: &DeaExited, out: &mut Vec<BridgeOutput>) {
-        let Some(id) = Self::id_of(&exited.version) else {
+        let Some((named, id)) = self.parts(&exited.version) else {
             return;
         };
-        let Some(at) = self.by_instance.get(id).copied() else {
+        // another DEA may have the same instance, with the number of its slot in the version
+        let has_it = |slot: &usize| {
+            let slot = self.slots.get(*slot).and_then(Option::as_ref);
+            let tracked = slot.and_then(|slot| slot.instances.get(id));
+            tracked.is_some_and(|tracked| tracked.version == exited.version)
+        };
+        let known = self.by_instance.get(id).copied();
+        let Some(at) = [Some(named), known].into_iter().flatten().find(has_it) else {
             return;
         };
         let cell = self.cell_name(at);
@@ -256,8 +263,8 @@ impl Bridge {
     }
 
     /// Has an instance stopped; heartbeats tell when it is.
-    pub(super) fn stop(&mut self, id: &str, out: &mut Vec<BridgeOutput>) {
-        let Some(at) = self.by_instance.get(id).copied() else {
+    pub(super) fn stop(&mut self, cell: &str, id: &str, out: &mut Vec<BridgeOutput>) {
+        let Some(at) = self.slot_named(cell) else {
             return;
         };
         let found = self.slots[at].as_mut();
@@ -289,11 +296,37 @@ fn ended(exited: &DeaExited, stopping: bool) -> BridgeInstanceState {
     } else if exited.is_crash() {
         BridgeInstanceState::Crashed {
             exit_status: exited.exit_status,
-            description: placement::cut(&exited.exit_description).into_owned(),
+            description: without_credentials(&placement::cut(&exited.exit_description)),
         }
     } else {
         BridgeInstanceState::Lost
     }
+}
+
+/// A text whose URLs have neither a user nor a query: DEAs say from where they could not fetch a droplet.
+fn without_credentials(text: &str) -> String {
+    let words = text.split_inclusive(char::is_whitespace);
+    words.map(url_without_credentials).collect()
+}
+
+fn url_without_credentials(word: &str) -> String {
+    let Some((scheme, rest)) = word.split_once("://") else {
+        return word.to_owned();
+    };
+    let (rest, query) = match rest.split_once('?') {
+        Some((rest, query)) => (rest, Some(query)),
+        None => (rest, None),
+    };
+    let address = match rest.rsplit_once('@') {
+        Some((_, address)) => format!("(hidden)@{address}"),
+        None => rest.to_owned(),
+    };
+    // what ends a word is no part of its query
+    let end = query.map(|query| {
+        let after = query.find(char::is_whitespace).unwrap_or(query.len());
+        format!("?(hidden){}", &query[after..])
+    });
+    format!("{scheme}://{address}{}", end.unwrap_or_default())
 }
 
 /// What the DEA lacked.

@@ -25,12 +25,16 @@ use starts::Asking;
 pub const MAX_SLOTS: usize = 10_000;
 /// What the version of a droplet begins with whose instance is the cluster's.
 const VERSION_PREFIX: &str = "vendue-";
+/// The longest mark: with an id and a slot's number a version is a name.
+const MAX_MARK: usize = 8;
 
 /// How a bridge works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BridgeOptions {
     /// The bridge's name; its cells are `NAME-0`, `NAME-1` and so on.
     pub name: String,
+    /// What tells its droplets from those of other bridges to the same estate: 1 to 8 of `A-Za-z0-9`.
+    pub mark: String,
     /// How many cells there are at most.
     pub slots: usize,
     /// How the estate is followed.
@@ -60,8 +64,10 @@ pub enum BridgeInput<'a> {
         /// What is to run; its version is replaced.
         start: Box<DeaStart>,
     },
-    /// An instance is to be stopped; unknown ones are ignored.
+    /// An instance is to be stopped; one that the cell does not have is ignored.
     Stop {
+        /// The cell.
+        cell: &'a str,
         /// Its id.
         id: &'a str,
     },
@@ -149,12 +155,17 @@ impl Bridge {
     /// A bridge that has heard nothing. Rejects a bad name, and no slots or too many.
     pub fn new(options: BridgeOptions, now_ms: u64) -> Result<Self, Invalid> {
         check_name("name", &options.name)?;
+        let is_plain = options.mark.bytes().all(|b| b.is_ascii_alphanumeric());
+        if !(1..=MAX_MARK).contains(&options.mark.len()) || !is_plain {
+            let expected = format!("1 to {MAX_MARK} of A-Z a-z 0-9");
+            return Err(Invalid::new("mark", options.mark, expected));
+        }
         if !(1..=MAX_SLOTS).contains(&options.slots) {
             let expected = format!("a number from 1 to {MAX_SLOTS}");
             return Err(Invalid::new("slots", options.slots, expected));
         }
         Ok(Self {
-            settles_ms: (options.settle_ms > 0).then_some(now_ms + options.settle_ms),
+            settles_ms: (options.settle_ms > 0).then_some(now_ms.saturating_add(options.settle_ms)),
             estate: Estate::new(options.estate),
             slots: (0..options.slots).map(|_| None).collect(),
             options,
@@ -210,7 +221,7 @@ impl Bridge {
             BridgeInput::Start { cell, id, start } => {
                 self.start(now_ms, (cell, id), *start, &mut out);
             }
-            BridgeInput::Stop { id } => self.stop(id, &mut out),
+            BridgeInput::Stop { cell, id } => self.stop(cell, id, &mut out),
             BridgeInput::Tick => self.tick(now_ms, &mut out),
         }
         out
@@ -247,21 +258,34 @@ impl Bridge {
         }
     }
 
-    /// The id of the instance of a droplet of this version, if it is the cluster's.
-    fn id_of(version: &str) -> Option<&str> {
-        let (_, id) = version.strip_prefix(VERSION_PREFIX)?.split_once('-')?;
-        Some(id)
+    /// The slot that the DEA of a droplet of this version had when it was started, and the id of the instance, if it is this
+    /// bridge's.
+    fn parts<'v>(&self, version: &'v str) -> Option<(usize, &'v str)> {
+        let rest = version.strip_prefix(VERSION_PREFIX)?;
+        let rest = rest.strip_prefix(&self.options.mark)?.strip_prefix('-')?;
+        let (slot, id) = rest.split_once('-')?;
+        Some((slot.parse().ok()?, id))
     }
 
-    /// The slot that the DEA of a droplet of this version had when it was started.
-    fn slot_of(version: &str) -> Option<usize> {
-        let (slot, _) = version.strip_prefix(VERSION_PREFIX)?.split_once('-')?;
-        slot.parse().ok()
+    fn id_of<'v>(&self, version: &'v str) -> Option<&'v str> {
+        self.parts(version).map(|(_, id)| id)
     }
 
     /// The version of a droplet that is one of the cluster's instances.
-    fn version(slot: usize, id: &str) -> String {
-        format!("{VERSION_PREFIX}{slot}-{id}")
+    fn version(&self, slot: usize, id: &str) -> String {
+        format!("{VERSION_PREFIX}{}-{slot}-{id}", self.options.mark)
+    }
+
+    /// The cell that has an instance which has not ended, as far as is known.
+    pub fn holder(&self, id: &str) -> Option<String> {
+        self.tracked(id).filter(|tracked| !tracked.has_ended())?;
+        Some(self.cell_name(*self.by_instance.get(id)?))
+    }
+
+    /// Whether its DEA has shown an instance.
+    pub fn has_shown(&self, id: &str) -> bool {
+        self.tracked(id)
+            .is_some_and(|tracked| tracked.state.is_some())
     }
 
     fn found(&mut self, now_ms: u64, body: &[u8], out: &mut Vec<BridgeOutput>) {

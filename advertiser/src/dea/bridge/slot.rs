@@ -60,7 +60,8 @@ impl Bridge {
             return;
         }
         let mut named = beat.droplets.iter();
-        let named = named.find_map(|instance| Self::slot_of(&instance.version));
+        let named = named.find_map(|instance| self.parts(&instance.version));
+        let named = named.map(|(slot, _)| slot);
         if let Some(slot) = named.filter(|slot| self.slots.get(*slot).is_some_and(Option::is_none))
         {
             self.give(slot, &beat.dea);

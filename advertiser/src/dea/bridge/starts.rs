@@ -5,7 +5,8 @@ use placement::check_name;
 use super::{Bridge, BridgeAnswer, BridgeOutput, bytes, instances::Tracked};
 use crate::dea::{DeaFilter, DeaFind, DeaStart, Hidden, subjects};
 
-/// When the DEAs are asked, ms after the start.
+/// When the DEAs are asked again, ms after the start. A DEA hears the first question right after the start, and handles
+/// both in that order; the others are for what was lost, or comes late.
 const ASK_AT_MS: [u64; 3] = [100, 300, 600];
 /// When a start is answered at the latest, ms after it.
 const UNKNOWN_AT_MS: u64 = 800;
@@ -19,7 +20,7 @@ const MAX_ID: usize = 100;
 pub(super) struct Asking {
     filter: DeaFilter,
     sent_ms: u64,
-    /// How often the DEAs were asked.
+    /// How often the DEAs were asked again.
     asked: usize,
 }
 
@@ -27,6 +28,17 @@ impl Asking {
     /// When it is asked for again, or answered.
     fn due_ms(&self) -> u64 {
         self.sent_ms + ASK_AT_MS.get(self.asked).copied().unwrap_or(UNKNOWN_AT_MS)
+    }
+
+    fn question(&self) -> BridgeOutput {
+        let find = DeaFind {
+            filter: self.filter.clone(),
+            ..DeaFind::default()
+        };
+        BridgeOutput::Ask {
+            subject: subjects::FIND,
+            body: bytes(&find),
+        }
     }
 }
 
@@ -39,6 +51,13 @@ impl Bridge {
         start: DeaStart,
         out: &mut Vec<BridgeOutput>,
     ) {
+        if let Some(other) = self.holder(id).filter(|holder| holder != cell) {
+            let answer = BridgeAnswer::Refused {
+                reason: format!("{other} has it"),
+            };
+            let id = id.to_owned();
+            return out.push(BridgeOutput::Answer { id, answer });
+        }
         if self.asking.contains_key(id) {
             return; // the answer comes
         }
@@ -106,10 +125,10 @@ impl Bridge {
         mut start: DeaStart,
         out: &mut Vec<BridgeOutput>,
     ) {
+        start.version = self.version(slot, id);
         let Some(held) = &mut self.slots[slot] else {
             return;
         };
-        start.version = Self::version(slot, id);
         let tracked = Tracked::sent(now_ms, &start);
         held.instances.insert(id.to_owned(), tracked);
         self.by_instance.insert(id.to_owned(), slot);
@@ -127,6 +146,7 @@ impl Bridge {
             sent_ms: now_ms,
             asked: 0,
         };
+        out.push(asking.question());
         self.due.insert((asking.due_ms(), id.to_owned()));
         self.asking.insert(id.to_owned(), asking);
     }
@@ -145,15 +165,8 @@ impl Bridge {
                 continue;
             }
             asking.asked += 1;
-            let find = DeaFind {
-                filter: asking.filter.clone(),
-                ..DeaFind::default()
-            };
+            out.push(asking.question());
             self.due.insert((asking.due_ms(), id));
-            out.push(BridgeOutput::Ask {
-                subject: subjects::FIND,
-                body: bytes(&find),
-            });
         }
     }
 

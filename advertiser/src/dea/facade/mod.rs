@@ -201,8 +201,13 @@ impl Facade {
             subjects::HEALTH_MANAGER_START,
             subjects::ROUTER_START,
         ];
-        let own = subjects::start(&self.options.id);
+        let own = self.own_subject();
         all.into_iter().map(str::to_owned).chain([own]).collect()
+    }
+
+    /// Where it is told what to start.
+    pub fn own_subject(&self) -> String {
+        subjects::start(&self.options.id)
     }
 
     /// When [`FacadeInput::Tick`] is due next.
@@ -225,6 +230,17 @@ impl Facade {
     pub fn app_of(&self, key: &str) -> Option<&str> {
         let known = self.instances.get(key)?;
         Some(known.shown.droplet.as_str())
+    }
+
+    /// The state of an instance; none if it is not known.
+    pub fn state_of(&self, key: &str) -> Option<DeaInstanceState> {
+        Some(self.instances.get(key)?.shown.state)
+    }
+
+    /// Whether it knows an instance of the app.
+    pub fn has_app(&self, app: &str) -> bool {
+        let mut instances = self.instances.values();
+        instances.any(|known| known.shown.droplet == app)
     }
 
     /// How many instances it knows in this state.

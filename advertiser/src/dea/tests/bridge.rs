@@ -21,6 +21,7 @@ impl World {
     fn new(slots: usize) -> Self {
         let options = BridgeOptions {
             name: "dea".into(),
+            mark: "m".into(),
             slots,
             estate: EstateOptions::default(),
             settle_ms: 0,
@@ -67,7 +68,8 @@ impl World {
     }
 
     fn stop(&mut self, id: &str) -> Vec<BridgeOutput> {
-        self.handle(BridgeInput::Stop { id })
+        let cell = self.bridge.holder(id).unwrap_or_default();
+        self.handle(BridgeInput::Stop { cell: &cell, id })
     }
 
     /// Lets time pass, with every tick that is due; what came of it, with its time.
@@ -108,7 +110,7 @@ impl World {
 
 /// Index 2 of the app of [`START`].
 fn instance(id: &str, state: &str) -> Value {
-    json!({"cc_partition": "default", "droplet": "5d1f7a52-6c7e-4b0f-9d8e-0a1b2c3d4e5f", "version": format!("vendue-0-{id}"),
+    json!({"cc_partition": "default", "droplet": "5d1f7a52-6c7e-4b0f-9d8e-0a1b2c3d4e5f", "version": format!("vendue-m-0-{id}"),
            "instance": "c0ffee", "index": 2, "state": state, "state_timestamp": 1.5})
 }
 
@@ -199,6 +201,7 @@ fn slots_are_kept_until_their_dea_is_forgotten() {
     for slots in [0, MAX_SLOTS + 1] {
         let options = BridgeOptions {
             name: "d".into(),
+            mark: "m".into(),
             slots,
             estate: EstateOptions::default(),
             settle_ms: 0,
@@ -217,19 +220,21 @@ fn a_start_is_sent_and_the_reply_of_the_dea_is_its_acknowledgement() {
     };
     assert_eq!(subject, "dea.d1.start");
     let mut golden: Value = serde_json::from_str(START).unwrap();
-    golden["version"] = json!("vendue-0-i1");
+    golden["version"] = json!("vendue-m-0-i1");
     assert_eq!(body, &golden, "nothing else is changed");
     assert!(!format!("{out:?}").contains("hush"));
-    let asked = world.pass(150);
-    let [(100, BridgeOutput::Ask { subject, body })] = &asked[..] else {
-        panic!("{asked:?}");
+    // right behind the start, and again
+    let again = world.pass(150);
+    let [_, first @ BridgeOutput::Ask { subject, body }] = &out[..] else {
+        panic!("{out:?}");
     };
+    assert_eq!(again, [(100, first.clone())]);
     let question: Value = serde_json::from_slice(body).unwrap();
     let droplet = &golden["droplet"];
     assert_eq!(*subject, "dea.find.droplet");
     assert_eq!(
         question,
-        json!({"droplet": droplet, "version": "vendue-0-i1", "indices": [2]})
+        json!({"droplet": droplet, "version": "vendue-m-0-i1", "indices": [2]})
     );
     let placed = answer("i1", BridgeAnswer::Placed);
     let starting = state("dea-0", "i1", BridgeInstanceState::Starting);
@@ -338,7 +343,7 @@ fn an_instance_that_was_to_be_stopped_is_stopped_until_it_is() {
     assert_eq!(subject, "dea.stop");
     assert_eq!(
         body,
-        &json!({"droplet": droplet, "version": "vendue-0-i1", "indices": [2]})
+        &json!({"droplet": droplet, "version": "vendue-m-0-i1", "indices": [2]})
     );
     assert_eq!(
         published(&world.beat("d1", &[("i1", "RUNNING")])).len(),

@@ -43,6 +43,7 @@ struct World {
 fn new_bridge(now_ms: u64) -> Bridge {
     let options = BridgeOptions {
         name: "dea".into(),
+        mark: "m".into(),
         slots: 200,
         estate: EstateOptions { expiry_s: 15 },
         settle_ms: 0,
@@ -240,7 +241,9 @@ impl World {
     }
 
     fn stop(&mut self, id: &str) {
-        let out = self.bridge.handle(self.now_ms, BridgeInput::Stop { id });
+        let cell = self.bridge.holder(id).unwrap_or_default();
+        let stop = BridgeInput::Stop { cell: &cell, id };
+        let out = self.bridge.handle(self.now_ms, stop);
         self.of_bridge(out);
         self.deliver();
     }
@@ -297,7 +300,7 @@ fn starts_are_acknowledged_by_the_first_question() {
     for (id, (at_ms, answer)) in &world.answers {
         assert_eq!(
             (answer, at_ms - began_ms),
-            (&BridgeAnswer::Placed, 100),
+            (&BridgeAnswer::Placed, 0),
             "{id}"
         );
     }

@@ -1,7 +1,14 @@
 //! Stored requests, from their submission to their end, whatever is lost on the way.
 
+mod bounds;
+mod cells;
+mod durable;
+mod ends;
+mod lost;
 mod random;
+mod room;
 mod world;
+mod writes;
 
 use shared::wire::{TaskState, code};
 
@@ -21,16 +28,14 @@ fn a_task_is_stored_run_once_and_its_result_kept_for_an_hour() {
         world.replies[0].as_ref().unwrap().changed,
         "it is stored, so it is acknowledged"
     );
-    assert!(world.starts.is_empty(), "its attempt is not stored yet");
-    world.hold_writes = false;
-    let attempt = world.held_writes.pop_front().unwrap();
-    world.finish(attempt);
-    world.run();
     assert_eq!(world.attempts(), ["1-t1"]);
     assert_eq!(world.state("t1"), TaskState::Running);
+    world.hold_writes = false;
+    world.pass(1_000);
     assert_eq!(world.stored("t1").cell.as_deref(), Some("c0"));
     world.end_all(0);
     assert_eq!(world.state("t1"), TaskState::Succeeded);
+    assert_eq!(world.writes, 3, "it ran for a second");
     let end = world.stored("t1").end.unwrap();
     assert_eq!(
         (end.exit_code, end.output.as_deref()),
@@ -65,6 +70,8 @@ fn what_is_not_acknowledged_by_the_bucket_is_stored_once() {
         world.submit("t1", "");
         world.pass(1_000);
         assert!(world.replies[0].is_ok(), "{stored} {:?}", world.replies);
+        // who finds an attempt in the bucket waits for an answer, and asks the cells
+        world.pass(super::TASK_REPLY_MS + 1_000);
         assert_eq!(world.runs["t1"], 1, "{stored}");
     }
 }
@@ -321,6 +328,7 @@ fn who_does_not_act_stores_and_starts_nothing() {
     world.tasks.gained(world.now);
     world.run();
     assert_eq!(world.state("t1"), TaskState::Running);
+    world.pass(1_000);
     world.acts = false;
     world.end_all(0);
     assert_eq!(world.stored("t1").phase, TaskPhase::Accepted);
@@ -346,7 +354,7 @@ fn an_unreadable_value_is_named_and_a_newer_one_is_not_touched() {
     let mut world = World::new(1, 1);
     let shown = |value: &'static [u8]| crate::TaskInput::Shown {
         id: "t1".into(),
-        revision: 9,
+        revision: crate::Revision(9),
         value: Some(value.into()),
     };
     let newer = world.tasks.take(1, shown(br#"{"format":99}"#));

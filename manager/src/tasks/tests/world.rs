@@ -7,63 +7,17 @@ use placement::{Kind, Request, random::SplitMix64};
 use serde_json::json;
 use shared::{
     AttemptId, BucketId, InstanceId, VERSION,
-    wire::{Instance, StartReply, TaskResult, TaskState, TaskStatus, instance_id},
+    wire::{StartReply, TaskResult, TaskState, TaskStatus, instance_id},
 };
 
+use super::cells::{Ended, Held, SimCell, listed, task};
 use crate::{
-    CommandKey, ManagerOutput, TaskAnswer, TaskCommand, TaskDefinition, TaskInput, TaskOutput,
+    CommandKey, ManagerOutput, Revision, TaskAnswer, TaskCommand, TaskInput, TaskOutput, TaskPhase,
     TaskRecord, WriteId, WriteResult,
-    tasks::{Office, Submitted, Tasks},
+    tasks::{Office, Tasks},
 };
 
-/// Whether a task has ended, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
-    Not,
-    Exit(i32),
-    Stopped,
-}
-
-impl Ended {
-    fn text(self) -> String {
-        match self {
-            Self::Not => String::new(),
-            Self::Exit(code) => format!("exit {code}"),
-            Self::Stopped => "stopped".into(),
-        }
-    }
-
-    fn code(self) -> Option<i32> {
-        match self {
-            Self::Exit(code) => Some(code),
-            Self::Not | Self::Stopped => None,
-        }
-    }
-}
-
-/// What a cell holds of a task.
-#[derive(Clone, Debug)]
-pub(super) struct Held {
-    pub(super) request: String,
-    pub(super) app: String,
-    pub(super) ended: Ended,
-}
-
-#[derive(Clone, Debug, Default)]
-pub(super) struct SimCell {
-    pub(super) dead: bool,
-    pub(super) slots: usize,
-    pub(super) held: BTreeMap<InstanceId, Held>,
-}
-
-impl SimCell {
-    fn running(&self) -> usize {
-        let running = self.held.values().filter(|held| held.ended == Ended::Not);
-        running.count()
-    }
-}
-
-type Write = (WriteId, String, Option<Bytes>, u64);
+type Write = (WriteId, String, Option<Bytes>, Revision);
 
 pub(super) struct World {
     pub(super) tasks: Tasks,
@@ -86,6 +40,15 @@ pub(super) struct World {
     pub(super) held_writes: VecDeque<Write>,
     /// The next writes fail: stored (true) or not.
     pub(super) failing: VecDeque<bool>,
+    /// No write is answered, and none is stored.
+    pub(super) down: bool,
+    /// How many writes there were.
+    pub(super) writes: u32,
+    /// Revisions at which ids were deleted.
+    pub(super) deleted: BTreeMap<String, u64>,
+    /// Cells answer no question.
+    pub(super) mute: bool,
+    pub(super) settled: bool,
     /// Results are not heard.
     pub(super) deaf: bool,
     answered_ms: u64,
@@ -102,6 +65,8 @@ pub(super) enum Fate {
     Unanswered,
     /// The answer is an error: nothing was begun.
     Refused(&'static str),
+    /// The cell has not answered the auctioneer: it has it, or not.
+    Unknown(bool),
 }
 
 impl World {
@@ -130,6 +95,11 @@ impl World {
             hold_writes: false,
             held_writes: VecDeque::new(),
             failing: VecDeque::new(),
+            down: false,
+            writes: 0,
+            deleted: BTreeMap::new(),
+            mute: false,
+            settled: true,
             deaf: false,
             answered_ms: 0,
             lists: 0,
@@ -148,7 +118,7 @@ impl World {
         for (id, (revision, value)) in self.values.clone() {
             self.give(TaskInput::Shown {
                 id,
-                revision,
+                revision: Revision(revision),
                 value: Some(value),
             });
         }
@@ -167,7 +137,7 @@ impl World {
             let office = Office {
                 acts: self.acts,
                 bucket: Some(BucketId::new(11)),
-                settled: true,
+                settled: self.settled,
                 answered_ms: self.answered_ms,
             };
             let out = self.tasks.run(self.now, office);
@@ -178,7 +148,7 @@ impl World {
             for output in out {
                 self.carry_out(output);
             }
-            if asks {
+            if asks && !self.mute {
                 self.lists(Some(self.now));
             }
         }
@@ -214,8 +184,14 @@ impl World {
                     id,
                     value,
                     expected,
-                    ..
+                    ttl,
                 } => {
+                    // the server deletes results and what says that one was deleted, and nothing else
+                    let kept = value.as_ref().map(|value| {
+                        let record: TaskRecord = serde_json::from_slice(value).unwrap();
+                        record.phase != TaskPhase::Over
+                    });
+                    assert_eq!(ttl.is_none(), kept == Some(true), "{id}");
                     let write = (write, id.to_string(), value, expected);
                     if self.hold_writes {
                         self.held_writes.push_back(write);
@@ -230,9 +206,13 @@ impl World {
 
     /// Stores a value, and says so.
     pub(super) fn finish(&mut self, (write, id, value, expected): Write) {
-        let present = self.values.get(&id).map_or(0, |(revision, _)| *revision);
+        self.writes += 1;
+        let present = self.values.get(&id).map(|(revision, _)| *revision);
+        let present = present.or(self.deleted.get(&id).copied());
         let fails = self.failing.pop_front();
-        let result = if present != expected {
+        let result = if self.down {
+            WriteResult::Failed
+        } else if Revision(present.unwrap_or(0)) != expected {
             WriteResult::Conflict
         } else if fails == Some(false) {
             WriteResult::Failed
@@ -240,7 +220,7 @@ impl World {
             self.store(&id, value);
             match fails {
                 Some(true) => WriteResult::Failed,
-                _ => WriteResult::Written(self.revision),
+                _ => WriteResult::Written(Revision(self.revision)),
             }
         };
         self.give(TaskInput::Written { write, result });
@@ -250,17 +230,18 @@ impl World {
     pub(super) fn store(&mut self, id: &str, value: Option<Bytes>) {
         self.revision += 1;
         let revision = self.revision;
-        match &value {
-            Some(value) => {
-                let value = (revision, value.clone());
-                self.values.insert(id.to_owned(), value);
-            }
-            None => _ = self.values.remove(id),
+        if let Some(value) = &value {
+            let value = (revision, value.clone());
+            self.values.insert(id.to_owned(), value);
+            self.deleted.remove(id);
+        } else {
+            self.values.remove(id);
+            self.deleted.insert(id.to_owned(), revision);
         }
         let id = id.to_owned();
         self.give(TaskInput::Shown {
             id,
-            revision,
+            revision: Revision(revision),
             value,
         });
     }
@@ -279,15 +260,25 @@ impl World {
         }
         let cell = match self.placed.get(&request.id) {
             Some(cell) => Some(cell.clone()),
+            None if fate == Some(Fate::Unknown(false)) => None,
             None => self.place(request, &attempt),
         };
         if fate == Some(Fate::Unanswered) {
             return;
         }
         let instance = match &cell {
+            cell if matches!(fate, Some(Fate::Unknown(_))) => {
+                let cell = cell.as_deref().unwrap_or("c0");
+                json!({ "index": 0, "outcome": "unknown", "cell": cell })
+            }
             Some(cell) => json!({ "index": 0, "outcome": "placed", "cell": cell }),
             None => json!({ "indices": "0", "outcome": "unplaced", "reason": "no room" }),
         };
+        self.answer(request, attempt, &instance);
+    }
+
+    /// What the auctioneer says of a task.
+    fn answer(&mut self, request: &Request, attempt: AttemptId, instance: &serde_json::Value) {
         let reply: StartReply = serde_json::from_value(json!({
             "id": request.id, "app": request.app, "outcome": instance["outcome"],
             "instances": [instance],
@@ -402,14 +393,25 @@ impl World {
 
     /// A cell is gone with all that it ran.
     pub(super) fn kill_cell(&mut self, name: &str) {
+        self.empty_cell(name);
+        self.tasks.cell_lost(self.now, name);
+        self.run();
+    }
+
+    /// A cell's rep was started again: nothing is left of what it ran.
+    pub(super) fn renew_cell(&mut self, name: &str) {
+        self.empty_cell(name);
+        self.tasks.cell_renewed();
+        self.run();
+    }
+
+    fn empty_cell(&mut self, name: &str) {
         let slots = self.cells[name].slots;
         let gone = SimCell {
             slots,
             ..SimCell::default()
         };
         self.cells.insert(name.to_owned(), gone);
-        self.tasks.cell_lost(self.now, name);
-        self.run();
     }
 
     pub(super) fn submit(&mut self, id: &str, more: &str) {
@@ -450,11 +452,15 @@ impl World {
     /// Something at random happens.
     pub(super) fn fault(&mut self, random: &mut SplitMix64, cells_die: bool) {
         let mut draw = |n: u64| random.draw() % n;
-        match draw(9) {
+        match draw(10) {
             0 => self.next_manager(),
             1 if cells_die => {
                 let name = format!("c{}", draw(self.cells.len() as u64));
-                self.kill_cell(&name);
+                if draw(2) == 0 {
+                    self.kill_cell(&name);
+                } else {
+                    self.renew_cell(&name);
+                }
             }
             // the auctioneer ends, with what it knew
             1 => self.placed.clear(),
@@ -464,32 +470,11 @@ impl World {
             5 => self.failing.push_back(draw(2) == 0),
             6 => self.deaf = !self.deaf,
             7 => self.acts = !self.acts,
+            8 => self.fates.push_back(Fate::Unknown(draw(2) == 0)),
             _ => self.lists(None),
         }
         if self.acts {
             self.run();
         }
     }
-}
-
-fn listed(id: InstanceId, held: &Held) -> Instance {
-    let state = match held.ended {
-        Ended::Not => "running",
-        Ended::Exit(0) | Ended::Stopped => "exited",
-        Ended::Exit(_) => "crashed",
-    };
-    let ended = (held.ended != Ended::Not).then(|| held.ended.text());
-    serde_json::from_value(json!({
-        "instance": id, "app": held.app, "index": 0, "kind": "task", "request": held.request,
-        "state": state, "age_ms": 0, "memory_mb": 1, "disk_mb": 1,
-        "ended": ended, "exit_code": held.ended.code(),
-    }))
-    .unwrap()
-}
-
-/// A task.
-pub(super) fn task(id: &str, more: &str) -> TaskDefinition {
-    let body =
-        format!(r#"{{"app":"a","memory_mb":1,"disk_mb":1,"run":{{"command":["true"]}}{more}}}"#);
-    TaskDefinition::read(body.as_bytes(), Submitted::Task(id)).unwrap()
 }

@@ -10,9 +10,9 @@ use crate::{
 
 /// In which order cells of equal value stand: by the distance of their lots, then by name.
 struct Ranking<'a> {
-    lots: &'a [u64],
+    lots: &'a [tie::Lot],
     names: &'a [Arc<str>],
-    point: u64,
+    point: tie::Point,
 }
 
 impl Ranking<'_> {

@@ -4,7 +4,10 @@ use super::{
     HalvesPlan,
     sorted::{Entry, high},
 };
-use crate::tie;
+use crate::tie::{self, Point};
+
+/// So many lots are compared together: with more, nearly every group has one that is wanted.
+const EIGHT: usize = 8;
 
 impl HalvesPlan<'_> {
     /// Of `n` finalists the `k`-th in the order of their lots after the point.
@@ -12,9 +15,9 @@ impl HalvesPlan<'_> {
     /// Lots are spread evenly, so the `k`-th lies close to `k / n` of the circle. One pass counts how
     /// many lie below there; what the count is off by says where to look for the one wanted, in a
     /// narrow band that a second pass collects. Should the band miss it, the next one is everything.
-    pub(super) fn kth_by_lot(&mut self, k: usize, n: usize, point: u64) -> Option<u32> {
+    pub(super) fn kth_by_lot(&mut self, k: usize, n: usize, point: Point) -> Option<u32> {
         let guess = place(k as f64 / n as f64);
-        let below = self.count_below(guess, high(point));
+        let below = self.count_below(guess, high(point.0));
         let off = k as f64 - below as f64;
         // how many lie in a stretch of the circle varies by about the root of their number: three times that nearly always suffices
         let margin = 3.0 * off.abs().sqrt() + 4.0;
@@ -50,13 +53,13 @@ impl HalvesPlan<'_> {
                 count += inside as usize;
             }
         }
-        let is_near = |entry: &&Entry| near(high(lots.of_cell(entry.hash)));
+        let is_near = |entry: &&Entry| near(high(lots.of_cell(entry.hash).0));
         count += scratch.cells.iter().filter(is_near).count();
         count - scratch.skipped.iter().filter(is_near).count()
     }
 
     /// The finalists from one distance after the point to another, both included.
-    fn collect_band(&mut self, from: u32, to: u32, point: u64) {
+    fn collect_band(&mut self, from: u32, to: u32, point: Point) {
         let Self {
             index,
             session,
@@ -64,7 +67,7 @@ impl HalvesPlan<'_> {
             ..
         } = self;
         let lots = session.lots;
-        let start = high(point).wrapping_add(from);
+        let start = high(point.0).wrapping_add(from);
         let inside = |lot: u32| lot.wrapping_sub(start) <= to - from;
         let band = &mut scratch.band;
         band.clear();
@@ -72,21 +75,27 @@ impl HalvesPlan<'_> {
             let distance = tie::distance(lots.of_cell(entry.hash), point);
             band.push((distance, entry.slot));
         };
+        let mut keep_inside = |cells: &[Entry], lots: &[u32]| {
+            for (entry, lot) in cells.iter().zip(lots) {
+                if inside(*lot) {
+                    keep(entry);
+                }
+            }
+        };
         for run in &scratch.runs {
             for (cells, lots) in index.lists[run.list as usize].from(run.from) {
-                for (cells, lots) in cells.chunks(16).zip(lots.chunks(16)) {
-                    // most are outside: sixteen at a time
-                    if lots.iter().fold(false, |any, lot| any | inside(*lot)) {
-                        let pairs = cells.iter().zip(lots);
-                        pairs
-                            .filter(|(_, lot)| inside(**lot))
-                            .for_each(|(entry, _)| keep(entry));
+                // most are outside: eight are compared together, which takes few wide steps
+                let (eights, rest) = lots.as_chunks::<EIGHT>();
+                for (eight, at) in eights.iter().zip((0..).step_by(EIGHT)) {
+                    if eight.iter().fold(false, |any, lot| any | inside(*lot)) {
+                        keep_inside(&cells[at..], eight);
                     }
                 }
+                keep_inside(&cells[cells.len() - rest.len()..], rest);
             }
         }
         let each = scratch.cells.iter();
-        each.filter(|e| inside(high(lots.of_cell(e.hash))))
+        each.filter(|e| inside(high(lots.of_cell(e.hash).0)))
             .for_each(&mut keep);
         if !scratch.skipped.is_empty() {
             band.retain(|(_, slot)| !session.is_marked(*slot));

@@ -46,7 +46,7 @@ pub(super) struct Sorted {
     auction: Option<tie::Lots>,
 }
 
-/// The high half of a lot, or of a point.
+/// The high half of a lot, a point or a distance.
 #[allow(clippy::cast_possible_truncation)] // the high half fits
 pub(super) fn high(lot: u64) -> u32 {
     (lot >> 32) as u32
@@ -131,7 +131,7 @@ impl Sorted {
         let chunk = &mut self.chunks[spot.chunk];
         let lot = self
             .auction
-            .map_or(0, |lots| high(lots.of_cell(entry.hash)));
+            .map_or(0, |lots| high(lots.of_cell(entry.hash).0));
         chunk.cells.insert(spot.within, entry);
         chunk.lots.insert(spot.within, lot);
         // it is not raised when a cell goes: that would need a look at all; `skip_misfits` learns it anew
@@ -193,7 +193,7 @@ impl Sorted {
             chunk.lots.clear();
             chunk
                 .lots
-                .extend(chunk.cells.iter().map(|e| high(lots.of_cell(e.hash))));
+                .extend(chunk.cells.iter().map(|e| high(lots.of_cell(e.hash).0)));
         }
     }
 

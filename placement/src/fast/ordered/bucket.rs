@@ -22,7 +22,7 @@ pub(super) struct Bucket {
 #[derive(Clone, Debug)]
 struct Sorted {
     lots: tie::Lots,
-    set: BTreeSet<(u64, u32)>,
+    set: BTreeSet<(tie::Lot, u32)>,
 }
 
 impl Bucket {
@@ -61,7 +61,7 @@ impl Bucket {
     pub(super) fn nearest(
         &mut self,
         lots: tie::Lots,
-        point: u64,
+        point: tie::Point,
         wanted: &dyn Fn(u32) -> bool,
     ) -> Option<(u64, u32)> {
         if self.cells.len() > SMALL {
@@ -83,10 +83,11 @@ impl Bucket {
         }
         match &self.sorted {
             Some(sorted) if sorted.lots == lots => {
-                let free = |(_, slot): &&(u64, u32)| wanted(*slot);
-                let after = sorted.set.range((point, 0)..).find(free);
+                let free = |(_, slot): &&(tie::Lot, u32)| wanted(*slot);
+                let first = (point.first_lot(), 0);
+                let after = sorted.set.range(first..).find(free);
                 // round the circle: rarely needed
-                let found = after.or_else(|| sorted.set.range(..(point, 0)).find(free));
+                let found = after.or_else(|| sorted.set.range(..first).find(free));
                 found.map(|(lot, slot)| (tie::distance(*lot, point), *slot))
             }
             _ => {

@@ -8,7 +8,7 @@ use shared::{
     wire::{code, instance_id},
 };
 
-use super::Checked;
+use super::{Checked, tasks::Tasks};
 use crate::check::{
     cell::CellNode,
     client::{Client, ClientAnswer},
@@ -46,6 +46,7 @@ pub(super) struct Managed {
     runs: BTreeMap<InstanceId, (usize, u64)>,
     /// When it ended, of that time.
     ended: BTreeMap<InstanceId, u64>,
+    tasks: Tasks,
 }
 
 impl Managed {
@@ -74,18 +75,24 @@ impl Managed {
         for sent in &world.sent {
             match sent {
                 Sent::Start { node, request } => {
+                    if self.tasks.start(request).is_some() {
+                        continue;
+                    }
                     let started = self.start_is_right(world, *node, request);
                     started.map_err(|what| ("one of an index", what))?;
                 }
                 Sent::Stop { cell, instances } => {
                     for id in instances {
-                        let stopped = self.stop_is_right(world, cell, *id);
+                        let of_task = self.tasks.stop(world, *id);
+                        let stopped =
+                            of_task.unwrap_or_else(|| self.stop_is_right(world, cell, *id));
                         stopped.map_err(|what| ("nothing is stopped unasked", what))?;
                     }
                 }
             }
         }
-        Ok(())
+        let once = self.tasks.run_at_most_once(world);
+        once.map_err(|what| ("a task runs at most once", what))
     }
 
     /// Nothing is started while a cell that is heard runs the same.
@@ -281,21 +288,20 @@ pub(super) fn what_is_wanted_runs(world: &World<'_>) -> Checked {
     Ok(())
 }
 
-/// Nothing is started, stopped or stored any more, unless something waits for room.
+/// Nothing is started, stopped or stored any more, but of apps that wait for room or were left alone until the last
+/// commands.
 pub(super) fn managers_rest(world: &World<'_>) -> Checked {
-    let waits = world
-        .all::<ManagerNode>()
-        .filter_map(ManagerNode::machine)
-        .any(|m| {
-            let mut apps = m.apps().filter_map(|app| m.status(app));
-            apps.any(|status| status.unplaced.is_some())
-        });
-    let there_are = world.script().managers > 0;
-    if there_are && !waits && !world.left_alone && world.now_ms() < world.worked_ms + REST_MS {
-        return Err(format!(
-            "a manager has started, stopped or stored something at {} ms",
-            world.worked_ms
-        ));
+    if world.script().managers == 0 {
+        return Ok(());
+    }
+    let waits = world.apps_that(|status| status.unplaced.is_some());
+    for (what, at_ms) in &world.worked {
+        let exempt = waits.contains(what) || world.left_alone.contains(what);
+        if !exempt && world.now_ms() < at_ms + REST_MS {
+            return Err(format!(
+                "a manager has started, stopped or stored something of {what} at {at_ms} ms"
+            ));
+        }
     }
     Ok(())
 }

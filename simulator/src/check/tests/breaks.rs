@@ -47,7 +47,7 @@ struct Case {
 /// Runs in which it must be seen once. Each is played without the break, too.
 const RUNS: u64 = 40;
 
-const CASES: [Case; 13] = [
+const CASES: [Case; 15] = [
     Case {
         rule: "auctioneers announce what they begin, and publish outcomes",
         broken: |_, m| !is(m, "asked") && !is(m, "outcome.*"),
@@ -97,8 +97,20 @@ const CASES: [Case; 13] = [
         promise: "double run",
     },
     Case {
-        rule: "after a loss all cells are to advertise",
-        broken: |_, m| !is(m, "discover"),
+        rule: "an auctioneer that starts compares what the cells run",
+        broken: |_, m| !compares(m),
+        runs: |seed| returns_to(seed, RETURNS_MS - 2_000),
+        promise: "double run",
+    },
+    Case {
+        rule: "when a cell joins, an auctioneer that was restarted compares what the cells run",
+        broken: |now_ms, m| now_ms < RETURNS_MS || !compares(m),
+        runs: |seed| returns_to(seed, RETURNS_MS - 8_000),
+        promise: "double run",
+    },
+    Case {
+        rule: "after a loss an auctioneer compares what the cells run",
+        broken: |now_ms, m| now_ms < RETURNS_MS || !compares(m),
         runs: returns_unheard,
         promise: "double run",
     },
@@ -156,6 +168,23 @@ fn returns(seed: u64) -> Script {
         (25_000, What::Ask(0)),
     ]);
     Script { seed, ..script }
+}
+
+/// As [`returns`], and both auctioneers are killed in between, and started again 5 s after this time.
+fn returns_to(seed: u64, killed_ms: u64) -> Script {
+    let mut script = returns(seed);
+    let killed = |node| super::Step {
+        at_ms: killed_ms,
+        what: fails(node, Fault::Restart, 5_000),
+    };
+    script.steps.extend([killed(0), killed(1)]);
+    script
+}
+
+/// Whether it asks the cells for the ids of all that they run.
+fn compares(message: &Message) -> bool {
+    let text = std::str::from_utf8(&message.body);
+    is(message, "instances") && text.is_ok_and(|text| text.contains("ids_only"))
 }
 
 /// As [`returns`], while the auctioneers lose messages.

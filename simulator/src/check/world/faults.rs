@@ -5,9 +5,6 @@ use crate::check::script::Fault;
 
 impl World<'_> {
     pub(super) fn fail(&mut self, n: usize, fault: Fault) {
-        if fault == Fault::Restart && n < self.script.auctioneers {
-            self.restarted_ms = Some(self.now_ms());
-        }
         self.open_starts.fails(n);
         let place = &mut self.places[n];
         match fault {

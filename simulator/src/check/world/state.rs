@@ -1,12 +1,16 @@
 //! The way between managers and the bucket, and what fails there.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use bytes::Bytes;
-use manager::{AppRecord, WriteResult};
+use manager::{AppRecord, Revision, TaskEnd, TaskRecord, WriteResult, read_stored};
+
+use shared::wire::AppStatus;
 
 use super::{Arrival, Arrived, Happening, World};
 use crate::{
-    bucket::{Bucket, StateAnswer, StateRequest, StateWrite},
-    check::script::BucketFault,
+    bucket::{Bucket, StateAnswer, StateRequest, StateWrite, TASKS},
+    check::{manager::ManagerNode, script::BucketFault},
 };
 
 /// How long it takes at most until a manager notices that its watch has missed something.
@@ -30,7 +34,7 @@ pub(in crate::check) struct StateLink {
 }
 
 /// A key, its revision and its value.
-type Value = (String, u64, Option<Bytes>);
+type Value = (String, Revision, Option<Bytes>);
 
 /// The bucket, what is known of its past, and what is wrong with it.
 #[derive(Debug, Default)]
@@ -48,6 +52,8 @@ pub(in crate::check) struct State {
     purged: bool,
     /// What was wanted, and since when.
     pub(super) wanted: Vec<Wanted>,
+    /// How stored requests ended, as it was stored first.
+    pub(super) ends: BTreeMap<String, TaskEnd>,
 }
 
 /// What was wanted from a moment on.
@@ -170,8 +176,42 @@ impl World<'_> {
             if write.key.starts_with("app.") {
                 self.note_wanted();
             }
+            self.note_end(write);
         }
         result
+    }
+
+    /// When a manager has started, stopped or stored something last.
+    pub(in crate::check) fn worked_ms(&self) -> u64 {
+        self.worked.values().copied().max().unwrap_or(0)
+    }
+
+    /// The apps of which a manager says so: their names, and the uids of all their creations.
+    pub(in crate::check) fn apps_that(&self, so: impl Fn(&AppStatus) -> bool) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
+        for machine in self.all::<ManagerNode>().filter_map(ManagerNode::machine) {
+            for app in machine.apps() {
+                let status = machine.status(app).filter(&so);
+                let Some(record) = status.and_then(|_| machine.record(app)) else {
+                    continue;
+                };
+                names.insert(app.to_owned());
+                names.extend(record.former.iter().map(ToString::to_string));
+                names.insert(record.uid.to_string());
+            }
+        }
+        names
+    }
+
+    /// A stored request may be over.
+    fn note_end(&mut self, write: &StateWrite) {
+        let (Some(id), Some(value)) = (write.key.strip_prefix(TASKS), &write.value) else {
+            return;
+        };
+        let record: Option<TaskRecord> = read_stored(value).ok();
+        if let Some(end) = record.and_then(|record| record.end) {
+            self.state.ends.entry(id.to_owned()).or_insert(end);
+        }
     }
 
     /// What is wanted is something else now.

@@ -21,6 +21,15 @@ impl World<'_> {
                 report.commands += 1;
                 self.say(&format!("app.{app}"), text);
             }
+            What::Submit(task) => {
+                report.tasks += 1;
+                self.submit(*task);
+            }
+            What::Cancel(task) => {
+                report.commands += 1;
+                let id = &script.tasks[*task].id;
+                self.say(&format!("task.{id}"), "");
+            }
             What::Drain { node, deadline_ms } => {
                 *report.faults.entry("drain").or_default() += 1;
                 let cell = self.places[*node].node.label().to_owned();
@@ -110,6 +119,14 @@ impl World<'_> {
             body["queue_timeout"] = format!("{}ms", asked.queue_timeout_ms).into();
         }
         self.say("start", &body.to_string())
+    }
+
+    /// A client has a stored request of the script stored; returns the number of its message.
+    pub(super) fn submit(&mut self, task: usize) -> u64 {
+        let stored = &self.script.tasks[task];
+        let number = self.say(&format!("task.{}", stored.id), &stored.body());
+        self.submitted.push((number, task));
+        number
     }
 
     /// A client sends a request; returns its number.

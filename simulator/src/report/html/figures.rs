@@ -5,6 +5,7 @@ use maud::{Markup, html};
 
 use super::{badge, safe};
 use crate::outcome::{Balance, Figures, SimOutcome, SimRun};
+use crate::report::demand;
 use crate::report::markup::Len;
 use crate::report::number::{Unit, counted, significant, whole};
 use crate::report::table::{self, Group, Row};
@@ -157,6 +158,39 @@ pub(super) fn over_seeds(outcome: &SimOutcome) -> Markup {
                             tr {
                                 th scope="row" { (label(path)) }
                                 @for value in values { td { (seeds::show(value)) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What was given as the demand of a trace grew.
+pub(super) fn demand_steps(outcome: &SimOutcome) -> Markup {
+    let Some(heading) = demand::heading(outcome) else {
+        return html! {};
+    };
+    html! {
+        section aria-labelledby="demand" {
+            h2 id="demand" { "As demand grew" }
+            p.note { (safe(&heading)) }
+            div.scroll tabindex="0" role="region" aria-labelledby="demand" {
+                table.figures {
+                    thead {
+                        tr {
+                            th scope="col" { "Demand" }
+                            @for (at, run) in outcome.runs.iter().enumerate() {
+                                th scope="col" { (badge(at, &run.policy)) }
+                            }
+                        }
+                    }
+                    tbody {
+                        @for row in demand::rows(outcome) {
+                            tr {
+                                th scope="row" { (row.demand) }
+                                @for cell in row.cells { td { (cell) } }
                             }
                         }
                     }

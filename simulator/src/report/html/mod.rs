@@ -50,6 +50,7 @@ pub(super) fn page(outcome: &SimOutcome) -> String {
                     (title(outcome))
                     (figures::cards(outcome))
                     (figures::over_seeds(outcome))
+                    (figures::demand_steps(outcome))
                     (maps)
                     (charts::over_time(outcome))
                     (charts::histograms(outcome))

@@ -10,14 +10,36 @@ pub(super) enum Better {
     Open,
 }
 
-/// A figure, or all figures of an object: JSON pointer, group, label, unit and direction.
-pub(super) struct Spec(
-    pub(super) &'static str,
-    pub(super) &'static str,
-    pub(super) &'static str,
-    pub(super) Unit,
-    pub(super) Better,
-);
+/// A figure, or all figures of an object.
+pub(super) struct Spec {
+    /// JSON pointer within [`Figures`](crate::outcome::Figures).
+    pub(super) path: &'static str,
+    /// Its name within the group.
+    pub(super) label: &'static str,
+    pub(super) unit: Unit,
+    pub(super) better: Better,
+}
+
+const fn spec(path: &'static str, label: &'static str, unit: Unit, better: Better) -> Spec {
+    Spec {
+        path,
+        label,
+        unit,
+        better,
+    }
+}
+
+const fn lower(path: &'static str, label: &'static str, unit: Unit) -> Spec {
+    spec(path, label, unit, Better::Lower)
+}
+
+const fn higher(path: &'static str, label: &'static str, unit: Unit) -> Spec {
+    spec(path, label, unit, Better::Higher)
+}
+
+const fn open(path: &'static str, label: &'static str, unit: Unit) -> Spec {
+    spec(path, label, unit, Better::Open)
+}
 
 pub(super) const INSTANCES: &str = "Instances";
 pub(super) const WAIT: &str = "Wait, from the request to the cell’s acceptance";
@@ -37,6 +59,7 @@ pub(super) const NEVER_NEEDED: &str = "Cells that were never needed";
 pub(super) const SENT: &str = "Messages sent";
 pub(super) const DELIVERED: &str = "Messages delivered";
 pub(super) const BYTES: &str = "Bytes delivered";
+pub(super) const PACKING: &str = "Per cent of what all cells have";
 pub(super) const KEPT: &str = "Indices of apps that managers keep running";
 pub(super) const RECOVERY: &str = "From the loss of an index until it runs again";
 pub(super) const STARTED: &str = "From when an index is wanted until it runs";
@@ -46,176 +69,104 @@ pub(super) const MANAGERS: &str = "Messages to and from managers";
 pub(super) const EXTRA: &str = "Figures of this scenario";
 pub(super) const OTHER: &str = "Other";
 
-/// In the order shown. What is not listed here is shown under [`OTHER`].
-pub(super) const SPECS: &[Spec] = &[
-    Spec("/asked", INSTANCES, "asked for", Unit::Count, Better::Open),
-    Spec("/placed", INSTANCES, "placed", Unit::Count, Better::Higher),
-    Spec(
-        "/unplaced",
+/// By group, in the order shown. What is not listed here is shown under [`OTHER`].
+pub(super) const SPECS: &[(&str, &[Spec])] = &[
+    (
         INSTANCES,
-        "unplaced",
-        Unit::Count,
-        Better::Lower,
+        &[
+            open("/asked", "asked for", Unit::Count),
+            higher("/placed", "placed", Unit::Count),
+            lower("/unplaced", "unplaced", Unit::Count),
+            lower("/waiting", "without an outcome at the end", Unit::Count),
+            lower("/lost", "lost with their cell", Unit::Count),
+        ],
     ),
-    Spec(
-        "/waiting",
-        INSTANCES,
-        "without an outcome at the end",
-        Unit::Count,
-        Better::Lower,
-    ),
-    Spec(
-        "/lost",
-        INSTANCES,
-        "lost with their cell",
-        Unit::Count,
-        Better::Lower,
-    ),
-    Spec("/wait_ms", WAIT, "", Unit::Ms, Better::Lower),
-    Spec("/auctions", AUCTIONS, "held", Unit::Count, Better::Open),
-    Spec("/rounds", ROUNDS, "", Unit::Count, Better::Lower),
-    Spec(
-        "/distribution_before",
+    (WAIT, &[lower("/wait_ms", "", Unit::Ms)]),
+    (AUCTIONS, &[open("/auctions", "held", Unit::Count)]),
+    (ROUNDS, &[lower("/rounds", "", Unit::Count)]),
+    (
         DISTRIBUTION,
-        "before the first request",
-        Unit::Count,
-        Better::Open,
+        &[
+            open(
+                "/distribution_before",
+                "before the first request",
+                Unit::Count,
+            ),
+            open("/distribution", "at the end", Unit::Count),
+        ],
     ),
-    Spec(
-        "/distribution",
-        DISTRIBUTION,
-        "at the end",
-        Unit::Count,
-        Better::Open,
-    ),
-    Spec("/per_cell", PER_CELL, "", Unit::Count, Better::Open),
-    Spec("/per_zone", PER_ZONE, "", Unit::Count, Better::Open),
-    Spec(
-        "/apps_sharing_cells",
+    (PER_CELL, &[open("/per_cell", "", Unit::Count)]),
+    (PER_ZONE, &[open("/per_zone", "", Unit::Count)]),
+    (
         SHARED,
-        "on a cell",
-        Unit::Count,
-        Better::Lower,
+        &[
+            lower("/apps_sharing_cells", "on a cell", Unit::Count),
+            lower("/apps_sharing_zones", "in a zone", Unit::Count),
+        ],
     ),
-    Spec(
-        "/apps_sharing_zones",
-        SHARED,
-        "in a zone",
-        Unit::Count,
-        Better::Lower,
-    ),
-    Spec("/stranded_mb", STRANDED, "", Unit::Mebibytes, Better::Lower),
-    Spec(
-        "/largest_fit_mb",
-        LARGEST,
-        "",
-        Unit::Mebibytes,
-        Better::Higher,
-    ),
-    Spec("/empty_cells", EMPTY, "", Unit::Count, Better::Open),
-    Spec(
-        "/spare_cells",
+    (STRANDED, &[lower("/stranded_mb", "", Unit::Mebibytes)]),
+    (LARGEST, &[higher("/largest_fit_mb", "", Unit::Mebibytes)]),
+    (EMPTY, &[open("/empty_cells", "", Unit::Count)]),
+    (
         NEVER_NEEDED,
-        "cells",
-        Unit::Count,
-        Better::Higher,
+        &[
+            higher("/spare_cells", "cells", Unit::Count),
+            higher("/saved", "price of these cells", Unit::Money),
+        ],
     ),
-    Spec(
-        "/saved",
-        NEVER_NEEDED,
-        "price of these cells",
-        Unit::Money,
-        Better::Higher,
+    (
+        PACKING,
+        &[
+            open("/packing/asked", "asked for", Unit::Count),
+            higher("/packing/given", "given at the end", Unit::Count),
+            lower(
+                "/packing/fragments",
+                "left, of no use to the expected work",
+                Unit::Count,
+            ),
+        ],
     ),
-    Spec(
-        "/kept/wanted",
+    (
         KEPT,
-        "wanted at the end",
-        Unit::Count,
-        Better::Open,
+        &[
+            open("/kept/wanted", "wanted at the end", Unit::Count),
+            lower("/kept/missing", "missing", Unit::Count),
+            lower("/kept/lost", "lost", Unit::Count),
+            lower(
+                "/kept/unrecovered",
+                "lost and not running again",
+                Unit::Count,
+            ),
+            lower("/kept/refused_commands", "commands refused", Unit::Count),
+        ],
     ),
-    Spec("/kept/missing", KEPT, "missing", Unit::Count, Better::Lower),
-    Spec("/kept/lost", KEPT, "lost", Unit::Count, Better::Lower),
-    Spec(
-        "/kept/unrecovered",
-        KEPT,
-        "lost and not running again",
-        Unit::Count,
-        Better::Lower,
-    ),
-    Spec(
-        "/kept/refused_commands",
-        KEPT,
-        "commands refused",
-        Unit::Count,
-        Better::Lower,
-    ),
-    Spec("/kept/recovery_ms", RECOVERY, "", Unit::Ms, Better::Lower),
-    Spec("/kept/start_ms", STARTED, "", Unit::Ms, Better::Lower),
-    Spec(
-        "/kept/duplicates",
+    (RECOVERY, &[lower("/kept/recovery_ms", "", Unit::Ms)]),
+    (STARTED, &[lower("/kept/start_ms", "", Unit::Ms)]),
+    (
         DUPLICATES,
-        "how often",
-        Unit::Count,
-        Better::Lower,
+        &[
+            lower("/kept/duplicates", "how often", Unit::Count),
+            lower("/kept/longest_duplicate_ms", "the longest", Unit::Ms),
+            lower("/kept/duplicate_s", "instance-seconds", Unit::Count),
+        ],
     ),
-    Spec(
-        "/kept/longest_duplicate_ms",
-        DUPLICATES,
-        "the longest",
-        Unit::Ms,
-        Better::Lower,
-    ),
-    Spec(
-        "/kept/duplicate_s",
-        DUPLICATES,
-        "instance-seconds",
-        Unit::Count,
-        Better::Lower,
-    ),
-    Spec(
-        "/kept/rollouts",
+    (
         ROLLOUTS,
-        "completed",
-        Unit::Count,
-        Better::Open,
+        &[
+            open("/kept/rollouts", "completed", Unit::Count),
+            lower("/kept/rollouts_unfinished", "not completed", Unit::Count),
+            lower("/kept/rollout_ms", "duration", Unit::Ms),
+        ],
     ),
-    Spec(
-        "/kept/rollouts_unfinished",
-        ROLLOUTS,
-        "not completed",
-        Unit::Count,
-        Better::Lower,
-    ),
-    Spec(
-        "/kept/rollout_ms",
-        ROLLOUTS,
-        "duration",
-        Unit::Ms,
-        Better::Lower,
-    ),
-    Spec(
-        "/kept/traffic/sent",
+    (
         MANAGERS,
-        "sent",
-        Unit::Count,
-        Better::Lower,
+        &[
+            lower("/kept/traffic/sent", "sent", Unit::Count),
+            lower("/kept/traffic/delivered", "delivered", Unit::Count),
+            lower("/kept/traffic/bytes", "bytes delivered", Unit::Bytes),
+        ],
     ),
-    Spec(
-        "/kept/traffic/delivered",
-        MANAGERS,
-        "delivered",
-        Unit::Count,
-        Better::Lower,
-    ),
-    Spec(
-        "/kept/traffic/bytes",
-        MANAGERS,
-        "bytes delivered",
-        Unit::Bytes,
-        Better::Lower,
-    ),
-    Spec("/virtual_ms", OTHER, "virtual time", Unit::Ms, Better::Open),
+    (OTHER, &[open("/virtual_ms", "virtual time", Unit::Ms)]),
 ];
 
 /// The members of an object, in the order shown and with their names.
@@ -243,6 +194,7 @@ pub(super) const ORDER: &[&str] = &[
     LARGEST,
     EMPTY,
     NEVER_NEEDED,
+    PACKING,
     KEPT,
     RECOVERY,
     STARTED,

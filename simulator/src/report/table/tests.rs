@@ -5,14 +5,7 @@ fn outcome(figures: Vec<Figures>) -> SimOutcome {
     let run = |(at, figures)| SimRun {
         policy: format!("p{at}"),
         figures,
-        cells: Vec::new(),
-        apps: Vec::new(),
-        wait_histogram: Default::default(),
-        rounds_histogram: Default::default(),
-        load_histogram: Default::default(),
-        series: Vec::new(),
-        refusals: Vec::new(),
-        notes: Vec::new(),
+        ..SimRun::default()
     };
     SimOutcome {
         v: 1,

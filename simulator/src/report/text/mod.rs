@@ -7,6 +7,7 @@ use std::ops::Range;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::charted::{KINDS, Kind, USED, quantities};
+use super::demand;
 use super::markup::w;
 use super::number::{Unit, clean, counted, whole};
 use super::palette::{Apps, TERMINAL};
@@ -123,6 +124,7 @@ pub(super) fn page(outcome: &SimOutcome, width: usize, colour: bool) -> String {
     title(&mut paper, outcome);
     if !outcome.runs.is_empty() {
         figures(&mut paper, outcome);
+        demand_steps(&mut paper, outcome);
         histograms(&mut paper, outcome);
         over_time(&mut paper, outcome);
         map::maps(&mut paper, outcome, &apps);
@@ -231,6 +233,40 @@ fn figures(paper: &mut Paper, outcome: &SimOutcome) {
     );
     let note = paper.styled("2", &note);
     paper.ready(&note);
+}
+
+/// What was given as demand grew; a policy that finds no room beside the others is left out.
+fn demand_steps(paper: &mut Paper, outcome: &SimOutcome) {
+    let Some(heading) = demand::heading(outcome) else {
+        return;
+    };
+    paper.heading(&heading);
+    let rows = demand::rows(outcome);
+    let cells = || rows.iter().flat_map(|row| &row.cells);
+    let names = outcome
+        .runs
+        .iter()
+        .map(|run| clean(&run.policy, false).width());
+    let width = cells()
+        .map(|cell| cell.width())
+        .chain(names.map(|w| w.min(18)));
+    let width = width.max().unwrap_or(0);
+    let line = |first: &str, cells: &mut dyn Iterator<Item = &str>| {
+        let mut line = column(first, 8, false);
+        for cell in cells {
+            line += GAP;
+            line += &column(cell, width, true);
+        }
+        line
+    };
+    let mut names = outcome.runs.iter().map(|run| run.policy.as_str());
+    paper.line(&line("demand", &mut names));
+    for row in &rows {
+        paper.line(&line(
+            &row.demand,
+            &mut row.cells.iter().map(String::as_str),
+        ));
+    }
 }
 
 /// The rows of a group, for these columns (run, width).

@@ -22,6 +22,8 @@ use crate::{
 
 /// How long the cluster may take to come up, and then to run everything.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// A write is acknowledged when it is on the disk.
+pub(super) const STORE_SAFELY: &str = "sync_interval: always";
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Cells of one connection.
@@ -82,8 +84,18 @@ pub(super) struct Totals {
 impl Fleet {
     /// Starts it, and waits until an auctioneer knows all cells and a manager acts.
     pub(super) async fn start(global: &Global, cells: &[Cells]) -> anyhow::Result<Self> {
+        Self::start_with(global, cells, "").await
+    }
+
+    /// As [`Fleet::start`], with more settings of JetStream.
+    pub(super) async fn start_with(
+        global: &Global,
+        cells: &[Cells],
+        settings: &str,
+    ) -> anyhow::Result<Self> {
         let data = tempfile::tempdir().context("a directory for the apps")?;
-        let config = format!("jetstream {{ store_dir: \"{}\" }}\n", data.path().display());
+        let store = data.path().display();
+        let config = format!("jetstream {{ store_dir: \"{store}\"\n{settings} }}\n");
         let options = Options {
             config,
             ..Options::default()

@@ -17,6 +17,10 @@ pub(super) struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) loss: Option<Loss>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tasks: Option<TasksTime>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) durable: Option<DurableRate>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rest: Option<Rest>,
 }
 
@@ -58,6 +62,30 @@ pub(super) struct Loss {
     pub(super) seconds: f64,
 }
 
+/// Many tasks, each of which runs for a moment.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct TasksTime {
+    pub(super) cells: u32,
+    pub(super) tasks: u32,
+    /// Until all were acknowledged.
+    pub(super) submitted_seconds: f64,
+    /// Until the end of all was stored.
+    pub(super) seconds: f64,
+}
+
+/// Durable requests, one message each.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct DurableRate {
+    pub(super) cells: u32,
+    pub(super) requests: u32,
+    pub(super) in_flight: usize,
+    pub(super) acknowledged_per_second: f64,
+    /// Messages of the same size that the server itself stores and acknowledges.
+    pub(super) published_per_second: f64,
+    /// The first by the second.
+    pub(super) ratio: f64,
+}
+
 /// A manager that has nothing to do.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Rest {
@@ -97,6 +125,8 @@ impl Report {
         rows.extend(self.crashes.iter().flat_map(Crashes::rows));
         rows.extend(self.rollout.iter().map(RolloutTime::row));
         rows.extend(self.loss.iter().map(Loss::row));
+        rows.extend(self.tasks.iter().map(TasksTime::row));
+        rows.extend(self.durable.iter().map(DurableRate::row));
         rows.extend(self.rest.iter().flat_map(Rest::rows));
         rows
     }
@@ -158,6 +188,37 @@ impl Loss {
                 self.lost_instances,
                 self.instances,
                 self.noticed_seconds
+            ),
+        )
+    }
+}
+
+impl TasksTime {
+    fn row(&self) -> Target {
+        row(
+            "tasks, from the first submission to the last end",
+            format!("{:.1} s", self.seconds),
+            "",
+            format!(
+                "{} tasks of 10 ms on {} cells, {:.0} in a second; all acknowledged after {:.1} s",
+                self.tasks,
+                self.cells,
+                f64::from(self.tasks) / self.seconds,
+                self.submitted_seconds
+            ),
+        )
+    }
+}
+
+impl DurableRate {
+    fn row(&self) -> Target {
+        row(
+            "durable requests acknowledged in a second",
+            format!("{:.0}", self.acknowledged_per_second),
+            "",
+            format!(
+                "{:.2} of the {:.0} messages that the server itself stores; {} requests, {} in flight, each on the disk",
+                self.ratio, self.published_per_second, self.requests, self.in_flight
             ),
         )
     }

@@ -5,17 +5,14 @@ use std::path::PathBuf;
 use advertiser::dea_out::{DeaOutConfig, DeaOutError};
 use placement::Span;
 use serde::Deserialize;
-use shared::{Subjects, clock::millis, nats::Echo, shutdown};
-use toml::Table;
+use shared::clock::millis;
 
-use super::estate::EstateArgs;
+use super::{
+    ends::{self, Ways},
+    estate::EstateArgs,
+};
 use crate::{
-    cluster::{connect, nats_options, short_name},
-    commands::{
-        connection::{self, Connection},
-        rep_role::settings::span,
-        roles::from_table,
-    },
+    commands::rep_role::settings::span,
     context::{Exit, Global, Usage},
 };
 
@@ -23,10 +20,10 @@ use crate::{
 #[derive(Clone, Debug, Default, clap::Args, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 struct DeaOutSettings {
-    /// Name in the cluster [default: the credentials' name, else dea-out]
+    /// Name of the program in the cluster [default: the credentials' name, else dea-out]
     #[arg(long, env = "VENDUE_FACADE")]
     name: Option<String>,
-    /// The cells of which DEAs are made; each must run droplets (its attribute `droplets`)
+    /// Cells to make DEAs of; each must have the attribute `droplets`
     #[arg(long, env = "VENDUE_CELLS", value_name = "CELL", value_delimiter = ',')]
     cells: Vec<String>,
     /// How often a DEA advertises [default: 5s]
@@ -35,7 +32,7 @@ struct DeaOutSettings {
     /// How often a DEA sends a heartbeat [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = span)]
     heartbeat: Option<Span>,
-    /// How often routers are told of an instance [default: 20s]
+    /// How often the routes of an instance are registered [default: 20s]
     #[arg(long, value_name = "TIME", value_parser = span)]
     register: Option<Span>,
 }
@@ -70,58 +67,31 @@ impl DeaOutSettings {
 }
 
 impl DeaOutArgs {
-    fn merged(&self) -> anyhow::Result<(Connection, DeaOutSettings, EstateArgs)> {
-        let Some(file) = &self.config else {
-            let (settings, estate) = (self.settings.clone(), self.estate.clone());
-            return Ok((Connection::default(), settings, estate));
-        };
-        let (connection, mut table) = connection::read::<Table>(file)?;
-        let own: Table = KEYS
-            .iter()
-            .filter_map(|key| table.remove_entry(*key))
-            .collect();
-        let in_file: DeaOutSettings = from_table(own, self.config.as_ref())?;
-        // what is left is of the estate, or unknown
-        let estate: EstateArgs = from_table(table, self.config.as_ref())?;
+    /// The flags, over what the file says.
+    fn settings(&self, in_file: DeaOutSettings) -> DeaOutSettings {
         let flags = self.settings.clone();
         let given = Some(flags.cells).filter(|cells| !cells.is_empty());
-        let settings = DeaOutSettings {
+        DeaOutSettings {
             name: flags.name.or(in_file.name),
             cells: given.unwrap_or(in_file.cells),
             advertise: flags.advertise.or(in_file.advertise),
             heartbeat: flags.heartbeat.or(in_file.heartbeat),
             register: flags.register.or(in_file.register),
-        };
-        Ok((connection, settings, self.estate.clone().over(estate)))
+        }
     }
 }
 
 /// Makes cells DEAs until it is stopped.
 pub(super) async fn dea_out(global: &Global, args: &DeaOutArgs) -> anyhow::Result<Exit> {
-    let (connection, settings, estate) = args.merged()?;
-    let global = connection.under(global);
-    let mut options = nats_options(&global, "", true);
-    let name = match settings.name.clone() {
-        Some(name) => name,
-        None => shared::nats::identity(&options)
-            .map_err(Usage::because)?
-            .unwrap_or_else(|| DEFAULT_NAME.to_owned()),
-    };
-    let config = settings.config(&name).map_err(|mut invalid| {
-        invalid.field = format!("--{}", invalid.field);
-        Usage::because(invalid)
-    })?;
-    let subjects = Subjects::new(global.prefix.as_str()).map_err(Usage::because)?;
-    let shutdown = shutdown::on_signals()?;
-    options.name = short_name(&name);
-    options.identity = Some(name.clone());
-    options.echo = Echo::None;
-    let of_estate = estate.options(&short_name(&name));
-    connection::warn_of_open_files(&options, args.config.as_ref())?;
-    connection::warn_of_open_files(&of_estate, args.config.as_ref())?;
-    let cluster = connect(&options).await?;
-    let estate = connect(&of_estate).await?;
-    let ended = advertiser::dea_out::run(config, (estate, cluster), subjects, shutdown).await;
+    let file = args.config.as_ref();
+    let (connection, in_file, estate) = ends::read_file(file, &KEYS)?;
+    let settings = args.settings(in_file);
+    let ways = Ways::new(global, connection, args.estate.clone().over(estate), file);
+    let name = ways.name(settings.name.as_ref(), DEFAULT_NAME)?;
+    let config = settings.config(&name).map_err(ends::invalid_flag)?;
+    let ends = ways.connect(&name).await?;
+    let sides = (ends.estate, ends.cluster);
+    let ended = advertiser::dea_out::run(config, sides, ends.subjects, ends.shutdown).await;
     ended.map_err(|error| match error {
         DeaOutError::Config(invalid) => Usage::because(invalid),
         other => other.into(),

@@ -1,7 +1,8 @@
-//! Running what stands between an estate of DEAs and a cluster.
+//! Running the two programs between an estate of DEAs and a cluster.
 
 mod dea_in;
 mod dea_out;
+mod ends;
 mod estate;
 
 use clap::Subcommand;
@@ -16,9 +17,9 @@ pub(crate) struct AdvertiserArgs {
 
 #[derive(Debug, Subcommand)]
 enum AdvertiserCommand {
-    /// Make cells of the DEAs of an estate, until stopped
+    /// Make a cell of each DEA, until stopped
     DeaIn(Box<dea_in::DeaInArgs>),
-    /// Make DEAs of cells, for Cloud Controllers, until stopped
+    /// Make a DEA of each of some cells, for Cloud Controllers, until stopped
     DeaOut(Box<dea_out::DeaOutArgs>),
 }
 

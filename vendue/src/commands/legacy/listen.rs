@@ -20,7 +20,7 @@ pub(super) struct ListenArgs {
     #[arg(long = "for", value_name = "TIME", default_value = "6s",
           value_parser = humantime::parse_duration)]
     pub(super) time: Duration,
-    /// How long an advertisement counts, in whole seconds; many Cloud Controllers were deployed with 15s
+    /// How long an advertisement is valid, in whole seconds; many Cloud Controllers were deployed with 15s
     #[arg(long, value_name = "TIME", default_value = "10s",
           value_parser = humantime::parse_duration)]
     expiry: Duration,

@@ -15,7 +15,7 @@ pub(crate) struct LegacyArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum LegacyCommand {
-    /// Show the DEAs that are heard: their zones and apps, and who sends what cannot be read
+    /// Show the DEAs that are heard, their zones and apps, and the senders of what cannot be read
     Watch(watch::WatchArgs),
     /// Show which DEAs a Cloud Controller would choose, and why
     Place(place::PlaceArgs),

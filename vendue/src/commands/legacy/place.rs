@@ -13,10 +13,9 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Only advertisements of DEAs are listened to; nothing is published, and nothing is started. Every DEA \
-                  among the finalists is equally likely. Of several instances each is chosen with those before it \
-                  accounted for, as a Cloud Controller does it until the next advertisement: memory and the app's \
-                  count, never disk. The exit code is 3 when something is unplaced.\n\n\
+    after_help = "Nothing is published and nothing is started. Each of the finalists is equally likely. The memory and the \
+                  number of the instances placed before are taken into account, but not their disk, as a Cloud \
+                  Controller does until the next advertisement. The exit code is 3 when something is unplaced.\n\n\
                   Example: vendue legacy place --memory 512M --disk 1G --stack cflinuxfs2 --explain"
 )]
 pub(super) struct PlaceArgs {
@@ -121,7 +120,7 @@ fn document(choice: DeaChoice, policy: &str) -> Document<'_> {
 fn show(choice: &DeaChoice, time: &str) -> anyhow::Result<()> {
     for (dea, why) in &choice.failing {
         note(format_args!(
-            "warning: DEA {dea}: {why}; a Cloud Controller fails on it and finds no DEA while it counts; \
+            "warning: DEA {dea}: {why}; while that is valid every search of a Cloud Controller fails; \
              decided as if it did not"
         ));
     }

@@ -15,9 +15,8 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Only what DEAs publish is listened to; nothing is published. A DEA is live while a Cloud Controller \
-                  would place on it, shutdown when it said that it takes no more work, and silent when only its \
-                  heartbeats are heard, or nothing any more.\n\n\
+    after_help = "Nothing is published. A DEA is live while a Cloud Controller would place on it, shutdown when it has said \
+                  that it takes no more work, and silent when only its heartbeats are heard, or nothing any more.\n\n\
                   Example: vendue legacy watch --expiry 15s --apps"
 )]
 pub(super) struct WatchArgs {
@@ -26,7 +25,7 @@ pub(super) struct WatchArgs {
     /// Also list every app with the zones that it runs in
     #[arg(long)]
     apps: bool,
-    /// Show the estate again every 2 seconds until Ctrl-C, as far as it was heard by then
+    /// Show what is known again every 2 seconds, until Ctrl-C
     #[arg(long)]
     pub(super) watch: bool,
 }

@@ -17,6 +17,11 @@ pub(super) fn over(outcomes: &[SimOutcome], command: &str) -> Seeds {
     Seeds::of(&complete, command)
 }
 
+/// Whether only some scenarios have this figure.
+fn is_of_scenario(path: &str) -> bool {
+    path.starts_with("extra.") || path.starts_with("packing.") || path == "saved"
+}
+
 /// Prints the main figures, and those that only this scenario has.
 pub(super) fn write(format: Format, seeds: &Seeds) -> anyhow::Result<()> {
     if format == Format::Json {
@@ -27,7 +32,7 @@ pub(super) fn write(format: Format, seeds: &Seeds) -> anyhow::Result<()> {
     let mut table = Table::new(&head);
     let first = seeds.runs.first().map(|run| &run.figures);
     let others = first.into_iter().flat_map(|figures| figures.keys());
-    let others = others.filter(|path| path.starts_with("extra.") || *path == "saved");
+    let others = others.filter(|path| is_of_scenario(path));
     let others = others.map(String::as_str);
     // none of them lives longer than the others
     let paths = main().map(|path| -> &str { path }).chain(others);

@@ -1,10 +1,10 @@
 //! `task cancel`: what waits is not started, what runs is stopped.
 
-use shared::wire::{AppAction, TaskStatus, TaskStored};
+use shared::wire::{TaskStatus, TaskStored};
 
-use super::{Which, known, list};
+use super::{PATIENCE, Which, about_each, known, list};
 use crate::{
-    cluster::{Cluster, Peer, TIMEOUT},
+    cluster::Cluster,
     context::{Exit, Format, Global},
     output,
 };
@@ -26,20 +26,19 @@ pub(super) async fn cancel(global: &Global, args: &CancelArgs) -> anyhow::Result
     } else {
         args.which.ids.clone()
     };
-    let mut tasks: Vec<TaskStatus> = Vec::new();
-    for id in &ids {
-        let subject = cluster.subjects.task("cancel", id);
-        let question = AppAction { v: shared::VERSION };
-        let patience = TIMEOUT * 2;
-        let answer = cluster.ask::<TaskStored>(Peer::Manager, subject, &question, patience);
-        tasks.push(answer.await?.task);
-    }
+    let cancelled = about_each::<TaskStored>(&cluster, "cancel", ids, PATIENCE).await?;
+    let stored = cancelled.answers.iter();
+    let tasks: Vec<TaskStatus> = stored.map(|stored| stored.task.clone()).collect();
     if cluster.format == Format::Json {
-        output::document(&serde_json::json!({ "tasks": tasks }))?;
-    } else if tasks.is_empty() {
-        output::note("no task of it was left to cancel");
-    } else {
-        list::print(&tasks)?;
+        let errors = &cancelled.errors;
+        output::document(&serde_json::json!({ "tasks": tasks, "errors": errors }))?;
+        return Ok(cancelled.exit());
     }
-    Ok(Exit::Ok)
+    if !tasks.is_empty() {
+        list::print(&tasks)?;
+    } else if cancelled.errors.is_empty() {
+        output::note("the app has no task to cancel");
+    }
+    cancelled.tell_errors();
+    Ok(cancelled.exit())
 }

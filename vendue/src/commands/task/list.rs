@@ -12,7 +12,7 @@ use super::all;
 use crate::{
     cluster::Cluster,
     context::{Exit, Format, Global, Usage},
-    output::{self, age, note},
+    output::{self, age, note, printable},
     table::Table,
 };
 
@@ -63,7 +63,7 @@ pub(super) fn print(tasks: &[TaskStatus]) -> anyhow::Result<()> {
             Cell::new(task.attempts),
             Cell::new(age(now_ms.saturating_sub(task.submitted_ms))),
             Cell::new(took(task).map_or("-".into(), age)),
-            Cell::new(task.why.as_deref().unwrap_or_default()),
+            Cell::new(task.why.as_deref().map_or(String::new(), printable)),
         ]);
     }
     Ok(table.print()?)

@@ -7,12 +7,21 @@ mod run;
 pub(crate) mod submit;
 mod wait;
 
-use shared::wire::{TaskList, TaskListed, TaskStatus};
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use placement::Invalid;
+use serde::{Serialize, de::DeserializeOwned};
+use shared::wire::{AppAction, TaskList, TaskListed, TaskStatus, code, to_bytes};
 
 use crate::{
     cluster::{Cluster, Peer, TIMEOUT},
-    context::{Exit, Global, Usage},
+    context::{Exit, Failure, Global, Usage, failure_code},
+    output::{note, with_progress},
 };
+
+/// For what a manager stores before it answers. It tries for 8 s, and then a write may wait for its turn and for 3 s.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// More pages than these are not asked for: 500 tasks each.
 const MAX_PAGES: usize = 200;
@@ -21,8 +30,8 @@ const MAX_IDS: usize = 500;
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "A manager stores a task before it says so, starts it when there is room, runs it at most once, and \
-                  keeps its result for an hour. `vendue start` starts a task once, without storing it.\n\n\
+    after_help = "A manager stores each task before it answers, starts it when there is room, runs it at most once, and \
+                  keeps its result for an hour. `vendue start` starts a task without storing it.\n\n\
                   Needs a manager: `vendue up` has one, `vendue manager` runs one."
 )]
 pub(crate) struct TaskArgs {
@@ -34,15 +43,15 @@ pub(crate) struct TaskArgs {
 enum TaskCommand {
     /// Store and run the tasks that files describe
     Run(run::RunArgs),
-    /// List the tasks, and the start requests that were stored
+    /// List tasks and other stored start requests
     List(list::ListArgs),
-    /// Show a task: how far it is, where it runs
+    /// Show a task: its state, its cell, its attempts
     Show(result::ShowArgs),
-    /// Show how tasks ended, with the last of their output
+    /// Show how tasks ended; of a single one also its last output
     Result(result::ResultArgs),
-    /// Cancel tasks: what waits is not started, what runs is stopped
+    /// Cancel tasks: waiting ones are not started, running ones are stopped
     Cancel(cancel::CancelArgs),
-    /// Wait until tasks are over
+    /// Wait until tasks have ended
     Wait(wait::WaitArgs),
 }
 
@@ -141,7 +150,8 @@ async fn all(cluster: &Cluster, app: Option<String>) -> anyhow::Result<TaskListe
 
 async fn page(cluster: &Cluster, question: &TaskList) -> anyhow::Result<TaskListed> {
     let subject = cluster.subjects.task_list();
-    cluster.ask(Peer::Manager, subject, question, TIMEOUT).await
+    let asked = cluster.ask(Peer::ManagerOfTasks, subject, question, TIMEOUT);
+    asked.await
 }
 
 /// The ids of the tasks that managers know, for completion.
@@ -149,4 +159,115 @@ pub(crate) async fn ids(cluster: &Cluster) -> Vec<String> {
     let listed = page(cluster, &TaskList::default()).await;
     let tasks = listed.map_or(Vec::new(), |listed| listed.tasks);
     tasks.into_iter().map(|task| task.id).collect()
+}
+
+/// Why something about one task failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Error {
+    code: String,
+    message: String,
+}
+
+/// The same, and about which.
+#[derive(Debug, Serialize)]
+struct ErrorOf {
+    id: String,
+    #[serde(flatten)]
+    error: Error,
+}
+
+impl Error {
+    fn of(error: &anyhow::Error) -> Self {
+        let failure = error.downcast_ref::<Failure>();
+        let code = if error.is::<Usage>() {
+            code::INVALID_REQUEST
+        } else {
+            failure.map_or(failure_code::FAILED, |failure| &failure.code)
+        };
+        Self {
+            code: code.to_owned(),
+            message: error.to_string(),
+        }
+    }
+
+    fn invalid(invalid: &Invalid) -> Self {
+        Self {
+            code: code::INVALID_REQUEST.to_owned(),
+            message: invalid.to_string(),
+        }
+    }
+
+    /// If no manager has got any of the questions, that once.
+    fn unreachable(errors: &[&Self]) -> Option<anyhow::Error> {
+        let first = errors.first()?;
+        let all = errors.iter().all(|e| e.code == failure_code::UNREACHABLE);
+        all.then(|| Failure::because(&first.code, &first.message))
+    }
+
+    /// Bad usage, failed, or done.
+    fn exit<'a>(errors: impl Iterator<Item = &'a Self>) -> Exit {
+        let codes: Vec<&str> = errors.map(|error| error.code.as_str()).collect();
+        if codes.contains(&code::INVALID_REQUEST) {
+            Exit::BadUsage
+        } else if codes.is_empty() {
+            Exit::Ok
+        } else {
+            Exit::Failed
+        }
+    }
+}
+
+/// The answers about several tasks.
+struct Answers<T> {
+    answers: Vec<T>,
+    errors: Vec<ErrorOf>,
+}
+
+impl<T> Answers<T> {
+    /// Says on standard error what failed.
+    fn tell_errors(&self) {
+        for ErrorOf { id, error } in &self.errors {
+            note(format_args!("{id}: {}", error.message));
+        }
+    }
+
+    fn exit(&self) -> Exit {
+        Error::exit(self.errors.iter().map(|of| &of.error))
+    }
+}
+
+/// Asks about each, several at once; in their order. An error about one says nothing of the others, but one about the
+/// only one, or that no manager answers, is the command's.
+async fn about_each<T: DeserializeOwned>(
+    cluster: &Cluster,
+    verb: &str,
+    ids: Vec<String>,
+    patience: Duration,
+) -> anyhow::Result<Answers<T>> {
+    let one = async |id: String| {
+        let body = to_bytes(&AppAction { v: shared::VERSION });
+        let (who, subject) = (Peer::ManagerOfTasks, cluster.subjects.task(verb, &id));
+        let asked = cluster.ask_quietly(who, subject, body, patience).await;
+        let answer = asked.and_then(|answer| Ok(serde_json::from_slice::<T>(&answer)?));
+        (id, answer)
+    };
+    let asked = stream::iter(ids).map(one).buffered(submit::AT_ONCE);
+    let asked = with_progress("waiting for the manager", asked.collect::<Vec<_>>()).await;
+    let only = asked.len() == 1;
+    let (mut answers, mut errors) = (Vec::new(), Vec::new());
+    for (id, answer) in asked {
+        match answer {
+            Ok(answer) => answers.push(answer),
+            Err(error) if only => return Err(error),
+            Err(error) => {
+                let error = Error::of(&error);
+                errors.push(ErrorOf { id, error });
+            }
+        }
+    }
+    let all: Vec<&Error> = errors.iter().map(|of| &of.error).collect();
+    match Error::unreachable(&all) {
+        Some(error) if answers.is_empty() => Err(error),
+        _ => Ok(Answers { answers, errors }),
+    }
 }

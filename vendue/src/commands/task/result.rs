@@ -1,12 +1,12 @@
 //! `task show` and `task result`.
 
-use shared::wire::{TaskShown, TaskState, TaskStatus};
+use shared::wire::{AppAction, TaskShown, TaskState, TaskStatus};
 
-use super::{Which, check_id, known, list};
+use super::{Answers, Which, about_each, check_id, known, list};
 use crate::{
     cluster::{Cluster, Peer, TIMEOUT},
     context::{Exit, Format, Global},
-    output::{self, age, note},
+    output::{self, age, note, printable, say},
     table::Table,
 };
 
@@ -19,27 +19,21 @@ pub(crate) struct ShowArgs {
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Exits with 0 when all of them are over, whatever came of them; `vendue task wait` says that by its \
-                  exit code. One task is shown with the last of its output."
+    after_help = "Exits with 0 if all have ended, however they ended; the exit code of `vendue task wait` says how. The \
+                  last output is shown if there is only one task."
 )]
 pub(crate) struct ResultArgs {
     #[command(flatten)]
     which: Which,
 }
 
-async fn ask(cluster: &Cluster, verb: &str, id: &str) -> anyhow::Result<TaskShown> {
-    let subject = cluster.subjects.task(verb, id);
-    let question = shared::wire::AppAction { v: shared::VERSION };
-    cluster
-        .ask(Peer::Manager, subject, &question, TIMEOUT)
-        .await
-}
-
 /// Shows one.
 pub(super) async fn show(global: &Global, args: &ShowArgs) -> anyhow::Result<Exit> {
     check_id(&args.id)?;
     let cluster = Cluster::connect(global).await?;
-    let shown = ask(&cluster, "show", &args.id).await?;
+    let subject = cluster.subjects.task("show", &args.id);
+    let (who, question) = (Peer::ManagerOfTasks, AppAction { v: shared::VERSION });
+    let shown: TaskShown = cluster.ask(who, subject, &question, TIMEOUT).await?;
     if cluster.format == Format::Json {
         output::json(&shown)?;
     } else {
@@ -58,31 +52,46 @@ pub(super) async fn results(global: &Global, args: &ResultArgs) -> anyhow::Resul
     } else {
         args.which.ids.clone()
     };
-    let mut shown = Vec::new();
-    for id in &ids {
-        shown.push(ask(&cluster, "result", id).await?);
-    }
-    let over = shown.iter().all(|shown| shown.task.state.is_over());
-    let exit = if over { Exit::Ok } else { Exit::Failed };
+    let shown = about_each::<TaskShown>(&cluster, "result", ids, TIMEOUT).await?;
+    let over = shown.answers.iter().all(|one| one.task.state.is_over());
+    let exit = match shown.exit() {
+        Exit::Ok if !over => Exit::Failed,
+        exit => exit,
+    };
     if cluster.format == Format::Json {
-        let one = |shown: &TaskShown| {
-            let mut task = serde_json::to_value(&shown.task).unwrap_or_default();
-            if let Some(output) = &shown.output {
-                task["output"] = output.as_str().into();
-            }
-            task
-        };
-        let tasks: Vec<_> = shown.iter().map(one).collect();
-        output::document(&serde_json::json!({ "tasks": tasks }))?;
+        let tasks: Vec<_> = shown.answers.iter().map(with_output).collect();
+        output::document(&serde_json::json!({ "tasks": tasks, "errors": shown.errors }))?;
         return Ok(exit);
     }
-    match shown.as_slice() {
-        [] => note("no tasks of it are known; results are kept for an hour"),
+    print_results(&shown)?;
+    shown.tell_errors();
+    if !over {
+        note("some have not ended; `vendue task wait` waits for them");
+    }
+    Ok(exit)
+}
+
+fn with_output(shown: &TaskShown) -> serde_json::Value {
+    let mut task = serde_json::to_value(&shown.task).unwrap_or_default();
+    if let Some(output) = &shown.output {
+        task["output"] = output.as_str().into();
+    }
+    task
+}
+
+fn print_results(shown: &Answers<TaskShown>) -> anyhow::Result<()> {
+    match shown.answers.as_slice() {
+        [] if shown.errors.is_empty() => {
+            note("no task of the app is known; results are kept for an hour");
+        }
+        [] => {}
         [one] => {
             print_one(&one.task)?;
             match &one.output {
-                Some(output) => output::say(format_args!("\n{}", output.trim_end_matches('\n')))?,
-                None if over => note("its output is not known: no manager heard of its end"),
+                Some(output) => print_output(output)?,
+                None if one.task.state.is_over() => {
+                    note("its output is missing: no manager was there when it ended");
+                }
                 None => {}
             }
         }
@@ -91,10 +100,14 @@ pub(super) async fn results(global: &Global, args: &ResultArgs) -> anyhow::Resul
             list::print(&tasks)?;
         }
     }
-    if !over {
-        note("not all of them are over: `vendue task wait` waits");
-    }
-    Ok(exit)
+    Ok(())
+}
+
+/// The last of what a task wrote, after an empty line.
+fn print_output(output: &str) -> anyhow::Result<()> {
+    let lines = output.trim_end_matches('\n').lines().map(printable);
+    let text: Vec<String> = lines.collect();
+    Ok(say(format_args!("\n{}", text.join("\n")))?)
 }
 
 fn print_one(task: &TaskStatus) -> anyhow::Result<()> {
@@ -120,7 +133,7 @@ fn print_one(task: &TaskStatus) -> anyhow::Result<()> {
     rows.extend(task.started_ms.map(|ms| ("started", time(ms))));
     rows.extend(task.ended_ms.map(|ms| ("ended", time(ms))));
     rows.extend(list::took(task).map(|ms| ("took", age(ms))));
-    rows.extend(task.why.clone().map(|why| ("why", why)));
+    rows.extend(task.why.as_deref().map(|why| ("why", printable(why))));
     let mut table = Table::new(&["FIELD", "VALUE"]).text("VALUE");
     for (field, value) in rows {
         table.add_row([field.to_owned(), value]);

@@ -5,9 +5,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{
-    Which,
-    submit::{Submitted, exit, report, submit, tell_refused},
-    wait,
+    submit::{exit, report, stored, submit, tell_failed, tell_ids},
+    wait::{self, Waited},
 };
 use crate::{
     cluster::Cluster,
@@ -26,10 +25,10 @@ pub(crate) struct RunArgs {
     /// Files of tasks; - reads standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<String>,
-    /// Wait until all of them are over; exit codes as of `vendue task wait`
+    /// Wait until all have ended; the exit code is that of `vendue task wait`
     #[arg(long)]
     wait: bool,
-    /// With --wait: how long at most [default: 1h]
+    /// How long --wait waits at most [default: 1h]
     #[arg(long, value_name = "TIME", requires = "wait", value_parser = humantime::parse_duration)]
     timeout: Option<Duration>,
 }
@@ -43,21 +42,16 @@ pub(super) async fn run(global: &Global, args: &RunArgs) -> anyhow::Result<Exit>
     let cluster = Cluster::connect(global).await?;
     let to = |id: &str| cluster.subjects.task("run", id);
     let submitted = submit(&cluster, tasks, &to).await?;
-    if !args.wait {
+    let stored = stored(&submitted);
+    if !args.wait || stored.is_empty() {
         return report(&cluster, &submitted);
     }
-    let which = Which {
-        ids: submitted.iter().filter_map(Submitted::stored_id).collect(),
-        app: None,
-    };
-    if which.ids.is_empty() {
-        return report(&cluster, &submitted);
-    }
-    tell_refused(&submitted);
-    let refused = exit(&submitted);
+    tell_ids(&stored);
+    tell_failed(&submitted);
+    let failed = exit(&submitted);
     let timeout = args.timeout.unwrap_or(wait::TIMEOUT);
-    let waited = wait::until_over(&cluster, &which, timeout).await?;
-    Ok(match refused {
+    let waited = wait::until_over(&cluster, Waited::stored(stored), timeout).await?;
+    Ok(match failed {
         Exit::Ok => waited,
         worse => worse,
     })

@@ -1,47 +1,67 @@
 //! Sending what managers are to store, and what became of it.
 
-use std::time::Duration;
-
 use futures_util::{StreamExt, stream};
 use serde::Serialize;
 use serde_json::Value;
 use shared::wire::{TaskStatus, TaskStored, code, to_bytes};
 
-use super::list;
+use super::{Error, PATIENCE, list};
 use crate::{
     cluster::{Cluster, Peer},
-    context::{Exit, Failure, Format, Usage, failure_code},
-    output::{self, note},
+    context::{Exit, Format, failure_code},
+    output::{self, note, with_progress},
 };
 
 /// Requests that wait for their answer at once.
-const AT_ONCE: usize = 256;
-/// A manager answers within 10 s.
-const PATIENCE: Duration = Duration::from_secs(12);
+pub(super) const AT_ONCE: usize = 256;
+
+/// Whether a request is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Outcome {
+    Stored,
+    Refused,
+    /// Nobody has said so.
+    Unknown,
+}
 
 /// What became of one request.
 #[derive(Debug, Serialize)]
 pub(crate) struct Submitted {
     id: String,
+    outcome: Outcome,
     #[serde(skip_serializing_if = "Option::is_none")]
     changed: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     task: Option<TaskStatus>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Refused>,
+    error: Option<Error>,
 }
 
 impl Submitted {
-    /// Its id, if it is stored.
-    pub(super) fn stored_id(&self) -> Option<String> {
-        self.error.is_none().then(|| self.id.clone())
+    fn failed(id: String, error: Error) -> Self {
+        // the others say that it was not stored; `internal` may also say that the bucket did not answer
+        let refused = [
+            code::INVALID_REQUEST,
+            code::CONFLICT,
+            code::OVERLOADED,
+            code::SHUTTING_DOWN,
+            failure_code::UNREACHABLE,
+            failure_code::NOT_PERMITTED,
+        ];
+        let outcome = if refused.contains(&error.code.as_str()) {
+            Outcome::Refused
+        } else {
+            Outcome::Unknown
+        };
+        Self {
+            id,
+            outcome,
+            changed: None,
+            task: None,
+            error: Some(error),
+        }
     }
-}
-
-#[derive(Debug, Serialize)]
-struct Refused {
-    code: String,
-    message: String,
 }
 
 /// Sends the requests of a file to a manager, which stores them.
@@ -55,7 +75,7 @@ pub(crate) async fn durable(cluster: &Cluster, request: Value) -> anyhow::Result
     report(cluster, &submitted)
 }
 
-/// Sends each, several at once; in their order.
+/// Sends each, several at once; in their order. Fails only if no manager has got any of them.
 pub(super) async fn submit(
     cluster: &Cluster,
     requests: Vec<Value>,
@@ -63,55 +83,30 @@ pub(super) async fn submit(
 ) -> anyhow::Result<Vec<Submitted>> {
     let one = async |request: Value| {
         let id = request["id"].as_str().unwrap_or_default().to_owned();
-        if shared::check_stored_id(&id).is_err() {
-            let message = "id: expected 1 to 64 of A-Z a-z 0-9 _ -";
-            return Ok(refused(id, code::INVALID_REQUEST, message));
+        if let Err(mut invalid) = shared::check_stored_id(&id) {
+            invalid.field = "id".into();
+            return Submitted::failed(id, Error::invalid(&invalid));
         }
-        let asked = cluster.ask_raw(Peer::Manager, to(&id), to_bytes(&request), PATIENCE);
-        match asked.await {
-            Ok(answer) => {
-                let stored: TaskStored = serde_json::from_slice(&answer)?;
-                Ok(Submitted {
-                    id,
-                    changed: Some(stored.changed),
-                    task: Some(stored.task),
-                    error: None,
-                })
-            }
-            Err(error) => refusal(id, error),
+        let (who, body) = (Peer::ManagerOfTasks, to_bytes(&request));
+        let asked = cluster.ask_quietly(who, to(&id), body, PATIENCE).await;
+        match asked.and_then(|answer| Ok(serde_json::from_slice::<TaskStored>(&answer)?)) {
+            Ok(stored) => Submitted {
+                id,
+                outcome: Outcome::Stored,
+                changed: Some(stored.changed),
+                task: Some(stored.task),
+                error: None,
+            },
+            Err(error) => Submitted::failed(id, Error::of(&error)),
         }
     };
     let answers = stream::iter(requests).map(one).buffered(AT_ONCE);
-    let answers: Vec<anyhow::Result<Submitted>> = answers.collect().await;
-    answers.into_iter().collect()
-}
-
-fn refused(id: String, code: &str, message: &str) -> Submitted {
-    Submitted {
-        id,
-        changed: None,
-        task: None,
-        error: Some(Refused {
-            code: code.to_owned(),
-            message: message.to_owned(),
-        }),
-    }
-}
-
-/// That a manager refuses one says nothing of the others; that none is there does.
-fn refusal(id: String, error: anyhow::Error) -> anyhow::Result<Submitted> {
-    if error.downcast_ref::<Usage>().is_some() {
-        return Ok(refused(id, code::INVALID_REQUEST, &error.to_string()));
-    }
-    match error.downcast_ref::<Failure>() {
-        Some(failure) if failure.code == failure_code::UNREACHABLE => Err(Failure::because(
-            failure_code::UNREACHABLE,
-            format_args!(
-                "{error}\nwhat is to be stored needs a manager, and that needs a NATS server with JetStream"
-            ),
-        )),
-        Some(failure) => Ok(refused(id, &failure.code.clone(), &error.to_string())),
-        None => Err(error),
+    let answers = answers.collect::<Vec<Submitted>>();
+    let submitted = with_progress("waiting for the manager", answers).await;
+    let errors: Vec<&Error> = submitted.iter().filter_map(|s| s.error.as_ref()).collect();
+    match Error::unreachable(&errors) {
+        Some(error) if errors.len() == submitted.len() => Err(error),
+        _ => Ok(submitted),
     }
 }
 
@@ -121,51 +116,82 @@ pub(super) fn report(cluster: &Cluster, submitted: &[Submitted]) -> anyhow::Resu
         output::document(&serde_json::json!({ "tasks": submitted }))?;
         return Ok(exit(submitted));
     }
-    let stored: Vec<TaskStatus> = submitted.iter().filter_map(|s| s.task.clone()).collect();
+    let stored = stored(submitted);
     if !stored.is_empty() {
         list::print(&stored)?;
     }
-    tell_refused(submitted);
+    tell_failed(submitted);
     for one in submitted.iter().filter(|one| one.changed == Some(false)) {
-        note(format_args!("{} was stored before", one.id));
+        note(format_args!("{} is already stored", one.id));
     }
     Ok(exit(submitted))
 }
 
-/// Says on standard error which were not stored, and why.
-pub(super) fn tell_refused(submitted: &[Submitted]) {
+/// Those that are stored.
+pub(super) fn stored(submitted: &[Submitted]) -> Vec<TaskStatus> {
+    submitted.iter().filter_map(|s| s.task.clone()).collect()
+}
+
+/// Says on standard error the ids of those that are stored: whoever stops waiting needs them.
+pub(super) fn tell_ids(stored: &[TaskStatus]) {
+    let ids: Vec<&str> = stored.iter().map(|task| task.id.as_str()).collect();
+    note(format_args!("stored: {}", ids.join(", ")));
+}
+
+/// Says on standard error of which it is not known that they are stored, and why.
+pub(super) fn tell_failed(submitted: &[Submitted]) {
     for one in submitted {
-        if let Some(error) = &one.error {
-            note(format_args!("{}: not stored: {}", one.id, error.message));
+        let Some(Error { message, .. }) = &one.error else {
+            continue;
+        };
+        let id = &one.id;
+        match one.outcome {
+            Outcome::Unknown => note(format_args!("{id}: not known whether stored: {message}")),
+            _ => note(format_args!("{id}: not stored: {message}")),
         }
+    }
+    if submitted.iter().any(|one| one.outcome == Outcome::Unknown) {
+        note("`vendue task show TASK` says whether it is stored; the same id stores nothing twice");
     }
 }
 
 /// Bad usage, failed, or done.
 pub(super) fn exit(submitted: &[Submitted]) -> Exit {
-    let codes = submitted.iter().filter_map(|one| one.error.as_ref());
-    let codes: Vec<&str> = codes.map(|error| error.code.as_str()).collect();
-    if codes.contains(&code::INVALID_REQUEST) {
-        Exit::BadUsage
-    } else if codes.is_empty() {
-        Exit::Ok
-    } else {
-        Exit::Failed
-    }
+    Error::exit(submitted.iter().filter_map(|one| one.error.as_ref()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn failed(code: &str) -> Submitted {
+        let (code, message) = (code.to_owned(), String::new());
+        let error = Error { code, message };
+        Submitted::failed("x".into(), error)
+    }
+
     #[test]
     fn the_worst_refusal_is_the_exit_code() {
         let of = |codes: &[&str]| {
-            let all: Vec<Submitted> = codes.iter().map(|c| refused("x".into(), c, "")).collect();
+            let all: Vec<Submitted> = codes.iter().map(|code| failed(code)).collect();
             exit(&all)
         };
         assert_eq!(of(&[]), Exit::Ok);
         assert_eq!(of(&[code::CONFLICT]), Exit::Failed);
         assert_eq!(of(&[code::CONFLICT, code::INVALID_REQUEST]), Exit::BadUsage);
+    }
+
+    #[test]
+    fn without_a_clear_answer_it_is_not_said_that_it_is_not_stored() {
+        for (code, outcome) in [
+            (code::INVALID_REQUEST, Outcome::Refused),
+            (code::OVERLOADED, Outcome::Refused),
+            (failure_code::UNREACHABLE, Outcome::Refused),
+            (failure_code::NO_ANSWER, Outcome::Unknown),
+            (code::INTERNAL, Outcome::Unknown),
+            (failure_code::FAILED, Outcome::Unknown),
+        ] {
+            assert_eq!(failed(code).outcome, outcome, "{code}");
+        }
     }
 }

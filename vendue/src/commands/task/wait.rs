@@ -1,6 +1,6 @@
 //! `task wait`: until tasks are over.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use shared::wire::{TaskState, TaskStatus, code};
 use tokio::time::{Instant, sleep};
@@ -12,8 +12,10 @@ use crate::{
     output::{self, note},
 };
 
-/// Between two looks.
-const PAUSE: Duration = Duration::from_millis(250);
+/// Between two looks: at first, at most, and by how much it grows.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const GROWTH: f64 = 1.3;
 /// What a manager has stored, each has heard of after so long at most.
 const HEARD_OF: Duration = Duration::from_secs(5);
 /// Quick waits say nothing; long ones say what changes, at most this often.
@@ -23,8 +25,8 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(3_600);
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Exits with the worst of them: 0 when all succeeded, 3 when some were never started because there was \
-                  no room in time, 1 when any failed or was cancelled, or the time is up."
+    after_help = "The exit code is that of the worst task: 0 if all succeeded, 3 if some found no room in time, 1 if any \
+                  failed, was cancelled, or has not ended when the time is up."
 )]
 pub(crate) struct WaitArgs {
     #[command(flatten)]
@@ -38,66 +40,137 @@ pub(crate) struct WaitArgs {
 pub(super) async fn wait(global: &Global, args: &WaitArgs) -> anyhow::Result<Exit> {
     args.which.check()?;
     let cluster = Cluster::connect(global).await?;
-    until_over(&cluster, &args.which, args.timeout).await
+    until_over(&cluster, Waited::new(&args.which), args.timeout).await
+}
+
+/// What is waited for, and what is known of it.
+pub(super) struct Waited {
+    /// All tasks of this app, also those that are stored meanwhile.
+    app: Option<String>,
+    /// By id; none = nothing is known of it yet.
+    tasks: BTreeMap<String, Option<TaskStatus>>,
+    /// A task that a manager did not know when it was asked last; or that of the app none is known.
+    missing: Option<String>,
+    /// All are over.
+    done: bool,
+}
+
+impl Waited {
+    fn new(which: &Which) -> Self {
+        Self {
+            app: which.app.clone(),
+            tasks: which.ids.iter().map(|id| (id.clone(), None)).collect(),
+            missing: None,
+            done: false,
+        }
+    }
+
+    /// These, which are stored.
+    pub(super) fn stored(tasks: Vec<TaskStatus>) -> Self {
+        Self {
+            app: None,
+            done: tasks.iter().all(|task| task.state.is_over()),
+            tasks: tasks.into_iter().map(|t| (t.id.clone(), Some(t))).collect(),
+            missing: None,
+        }
+    }
+
+    /// Those that are not over, or are not known.
+    fn open(&self) -> Vec<String> {
+        let is_over = |task: &TaskStatus| task.state.is_over();
+        let open = self.tasks.iter();
+        let open = open.filter(|(_, task)| !task.as_ref().is_some_and(is_over));
+        open.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Which to ask for: what is not over. Once all are, an app is asked for again: it may have further ones.
+    fn question(&self) -> Which {
+        let ids = self.open();
+        let app = self.app.clone().filter(|_| ids.is_empty());
+        Which { ids, app }
+    }
+
+    /// The answer to a question. What was seen to be over stays over: a result may be deleted meanwhile, and another
+    /// manager may not have heard of the end.
+    fn take(&mut self, question: &Which, answer: Vec<TaskStatus>) {
+        let answered = |id: &&String| answer.iter().any(|task| task.id == **id);
+        self.missing = question.ids.iter().find(|id| !answered(id)).cloned();
+        for task in answer {
+            let known = self.tasks.entry(task.id.clone()).or_default();
+            if !known.as_ref().is_some_and(|task| task.state.is_over()) {
+                *known = Some(task);
+            }
+        }
+        if self.tasks.is_empty() {
+            self.missing = self.app.as_ref().map(|app| format!("of {app}"));
+        }
+        let all_asked = self.app.is_none() || question.app.is_some();
+        self.done = all_asked && self.missing.is_none() && self.open().is_empty();
+    }
+
+    /// What is known, in the order of the ids.
+    fn known(&self) -> Vec<TaskStatus> {
+        self.tasks.values().flatten().cloned().collect()
+    }
 }
 
 /// Waits, and prints what came of them.
 pub(super) async fn until_over(
     cluster: &Cluster,
-    which: &Which,
+    mut waited: Waited,
     timeout: Duration,
 ) -> anyhow::Result<Exit> {
     let began = Instant::now();
-    let mut tasks: Vec<TaskStatus> = Vec::new();
-    let mut told = began;
-    loop {
-        match known(cluster, which).await {
-            Ok(known) => tasks = known,
+    let (mut told, mut heard, mut pause) = (began, began, FIRST_PAUSE);
+    while !waited.done {
+        let question = waited.question();
+        match known(cluster, &question).await {
+            Ok(known) => waited.take(&question, known),
             // a manager that is being replaced is waited for
-            Err(error) if !tasks.is_empty() && is_temporary(&error) => {}
+            Err(error) if !waited.known().is_empty() && is_temporary(&error) => {}
             Err(error) => return Err(error),
         }
-        let left = tasks.iter().filter(|task| !task.state.is_over()).count();
-        let missing = missing(which, &tasks);
-        if left == 0 && missing.is_empty() {
-            break;
+        let late = began.elapsed() >= timeout;
+        match &waited.missing {
+            None => heard = Instant::now(),
+            Some(which) if late || heard.elapsed() >= HEARD_OF => return Err(unknown(which)),
+            Some(_) => {}
         }
-        if let (Some(id), true) = (missing.first(), began.elapsed() >= HEARD_OF) {
-            return Err(Failure::because(
-                code::NOT_FOUND,
-                format_args!("no task {id} is known; results are kept for an hour"),
-            ));
-        }
-        if began.elapsed() >= timeout {
+        if waited.done || late {
             break;
         }
         if told.elapsed() >= QUIET {
             told = Instant::now();
-            let all = tasks.len();
-            note(format_args!("… {left} of {all} are not over"));
+            let (left, all) = (waited.open().len(), waited.tasks.len());
+            note(format_args!("… {left} of {all} have not ended"));
         }
-        sleep(PAUSE.min(timeout.saturating_sub(began.elapsed()))).await;
+        pause = if waited.open().is_empty() {
+            FIRST_PAUSE
+        } else {
+            pause.mul_f64(GROWTH).min(LONGEST_PAUSE)
+        };
+        sleep(pause.min(timeout.saturating_sub(began.elapsed()))).await;
     }
+    let tasks = waited.known();
     if cluster.format == Format::Json {
         output::document(&serde_json::json!({ "outcome": outcome(&tasks), "tasks": tasks }))?;
-    } else if tasks.is_empty() {
-        note("no tasks of it are known; results are kept for an hour");
     } else {
         list::print(&tasks)?;
     }
     Ok(exit(&tasks))
 }
 
+fn unknown(which: &str) -> anyhow::Error {
+    Failure::because(
+        code::NOT_FOUND,
+        format_args!("no task {which} is known; results are kept for an hour"),
+    )
+}
+
 fn is_temporary(error: &anyhow::Error) -> bool {
     let failure = error.downcast_ref::<Failure>();
     let codes = [failure_code::UNREACHABLE, failure_code::NO_ANSWER];
     failure.is_some_and(|f| codes.contains(&f.code.as_str()) || f.code == code::INTERNAL)
-}
-
-fn missing<'a>(which: &'a Which, tasks: &[TaskStatus]) -> Vec<&'a str> {
-    let known = |id: &&String| tasks.iter().any(|task| task.id == **id);
-    let missing = which.ids.iter().filter(|id| !known(id));
-    missing.map(String::as_str).collect()
 }
 
 /// The worst of them, in a word.
@@ -130,9 +203,9 @@ mod tests {
 
     use super::*;
 
-    fn task(state: TaskState, unplaced: bool) -> TaskStatus {
+    fn task(id: &str, state: TaskState, unplaced: bool) -> TaskStatus {
         TaskStatus {
-            id: "x".into(),
+            id: id.into(),
             app: "a".into(),
             kind: Kind::Task,
             state,
@@ -154,15 +227,70 @@ mod tests {
     fn the_worst_of_them_is_the_exit_code() {
         use TaskState::{Cancelled, Failed, Placed, Running, Succeeded};
         for (states, expected) in [
-            (vec![], Exit::Ok),
             (vec![(Succeeded, false), (Placed, false)], Exit::Ok),
             (vec![(Succeeded, false), (Failed, true)], Exit::Unplaced),
             (vec![(Failed, true), (Failed, false)], Exit::Failed),
             (vec![(Succeeded, false), (Cancelled, false)], Exit::Failed),
             (vec![(Failed, true), (Running, false)], Exit::Failed),
         ] {
-            let tasks: Vec<_> = states.iter().map(|(s, u)| task(*s, *u)).collect();
-            assert_eq!(exit(&tasks), expected, "{states:?}");
+            let tasks = states.iter().map(|(state, u)| task("x", *state, *u));
+            assert_eq!(exit(&tasks.collect::<Vec<_>>()), expected, "{states:?}");
         }
+    }
+
+    /// Answers the next question with these.
+    fn answer(waited: &mut Waited, states: &[(&str, TaskState)]) -> Which {
+        let question = waited.question();
+        let tasks = states.iter().map(|(id, state)| task(id, *state, false));
+        waited.take(&question, tasks.collect());
+        question
+    }
+
+    #[test]
+    fn what_was_seen_to_be_over_is_not_asked_for_again_and_counts() {
+        use TaskState::{Failed, Running, Succeeded, Waiting};
+        let app = Which {
+            ids: Vec::new(),
+            app: Some("a".into()),
+        };
+        let mut waited = Waited::new(&app);
+        answer(&mut waited, &[("x", Failed), ("y", Running)]);
+        let question = answer(&mut waited, &[("y", Succeeded)]);
+        assert_eq!((question.ids, question.app), (vec!["y".into()], None));
+        assert!(!waited.done, "there may be further ones");
+        // the result of x was deleted, y's manager is behind, z is new
+        answer(&mut waited, &[("y", Running), ("z", Waiting)]);
+        assert_eq!(waited.open(), ["z"]);
+        answer(&mut waited, &[("z", Succeeded)]);
+        answer(&mut waited, &[]);
+        assert!(waited.done);
+        assert_eq!(waited.known().len(), 3);
+        assert_eq!(exit(&waited.known()), Exit::Failed);
+    }
+
+    #[test]
+    fn what_no_manager_knows_is_missing() {
+        use TaskState::{Running, Succeeded};
+        let mut of_app = Waited::new(&Which {
+            ids: Vec::new(),
+            app: Some("typo".into()),
+        });
+        answer(&mut of_app, &[]);
+        assert_eq!(of_app.missing.as_deref(), Some("of typo"));
+        let mut of_ids = Waited::new(&Which {
+            ids: vec!["x".into(), "y".into()],
+            app: None,
+        });
+        answer(&mut of_ids, &[("x", Succeeded)]);
+        assert_eq!(of_ids.missing.as_deref(), Some("y"));
+        answer(&mut of_ids, &[("y", Running)]);
+        assert_eq!((of_ids.missing.as_deref(), of_ids.done), (None, false));
+        answer(&mut of_ids, &[]);
+        assert_eq!((of_ids.missing.as_deref(), of_ids.done), (Some("y"), false));
+        let mut stored = Waited::stored(vec![task("x", Running, false)]);
+        answer(&mut stored, &[]);
+        assert_eq!(stored.missing.as_deref(), Some("x"));
+        answer(&mut stored, &[("x", Succeeded)]);
+        assert!(stored.done);
     }
 }

@@ -58,8 +58,8 @@ struct Open {
 /// The user's side of the managers.
 #[derive(Clone)]
 pub(crate) struct Desk {
-    observer: Arc<Observer>,
-    watch: Arc<Mutex<Watch>>,
+    pub(crate) observer: Arc<Observer>,
+    pub(crate) watch: Arc<Mutex<Watch>>,
     mark: String,
     wanted: Arc<Mutex<BTreeMap<String, Wanted>>>,
     version: Arc<Mutex<u32>>,
@@ -154,6 +154,7 @@ impl Desk {
         match order {
             Order::Put { app, instances } => {
                 let app = name(app);
+                lock(&self.watch).stops.ask_to_stop(&app, instances);
                 self.put(&app, instances);
                 self.put_again(&app).await;
             }
@@ -242,7 +243,7 @@ impl Desk {
         self.until_answered(&subject, &to_bytes(body)).await
     }
 
-    async fn until_answered(&self, subject: &str, body: &[u8]) -> Option<Value> {
+    pub(crate) async fn until_answered(&self, subject: &str, body: &[u8]) -> Option<Value> {
         loop {
             match self.ask(subject, body).await {
                 Ok(answer) => return Some(answer),

@@ -2,8 +2,8 @@
 //! the process table, not from what vendue says of itself. There are two plays:
 //!
 //! - requests with ids of their own are sent again and again to whichever auctioneer gets them;
-//! - apps are put, scaled, rolled out and deleted, cells are drained, the bucket is lost and restored, with two
-//!   managers on three servers.
+//! - apps are put, scaled, rolled out and deleted, tasks and durable requests are stored, cells are drained, the bucket
+//!   of the apps is lost and restored, with two managers on three servers.
 //!
 //! Programs are cut off by a proxy in front of each ([`testkit::Link`]): as in a network that drops everything
 //! no byte passes and nobody is told, and unlike network namespaces it needs no rights on the machine.
@@ -17,6 +17,7 @@ mod orders;
 mod requests;
 mod script;
 mod stops;
+mod stored;
 mod table;
 mod watch;
 
@@ -30,6 +31,7 @@ use cluster::{Cluster, lock};
 use desk::{Desk, Tally};
 use requests::{Answers, send, stop, stop_all};
 use script::{Deed, Program, Script, Step};
+use stored::Stored;
 use testkit::eventually_within;
 use watch::{Figures, WHILE};
 
@@ -166,6 +168,7 @@ async fn play_orders(seed: u64, rounds: usize) -> End {
     let mut cluster = Cluster::with_managers(seed).await;
     cluster.observe();
     let desk = Desk::open(&cluster.observer, &cluster.watch, &cluster.mark);
+    let stored = Stored::open(&desk);
     quiet(&cluster).await;
     let began = Instant::now();
     let (mut late, mut last_fault) = (Duration::ZERO, began);
@@ -175,6 +178,7 @@ async fn play_orders(seed: u64, rounds: usize) -> End {
         tokio::time::sleep_until((began + *at + late).into()).await;
         match *step {
             Step::Order(order) => desk.order(order),
+            Step::Store(number) => stored.submit(number),
             Step::Do(Program::Rep(nth), deed @ (Deed::Drain | Deed::Uncordon)) => {
                 desk.cell(cluster.cell(nth), deed);
             }
@@ -182,6 +186,7 @@ async fn play_orders(seed: u64, rounds: usize) -> End {
                 cluster.check_lives();
                 took.push(settled(&cluster, &desk, last_fault).await);
                 desk.hold();
+                stored.over().await;
                 agree(&cluster).await;
                 progress(began, &script);
                 late = began.elapsed().saturating_sub(*at);
@@ -198,6 +203,7 @@ async fn play_orders(seed: u64, rounds: usize) -> End {
     let tally = lock(&desk.tally).clone();
     let mut end = End::of(&cluster, began, (seed, rounds, script.faults));
     end.orders(&tally, took);
+    end.line("stored requests", format!("{:?}", lock(&stored.ended)));
     end
 }
 

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use super::script::{Step, Writer};
+use super::script::{ROUND, Step, Writer};
 
 /// How many apps there may be at once.
 pub(crate) const APPS: usize = 4;
 /// So many instances of an app at most, so that there is room for two of each with a cell gone.
 const MOST: u32 = 4;
+/// Tasks and durable requests that are stored in a round.
+const STORED: u32 = 3;
 /// Once in so many rounds the bucket is lost.
 const LOSSES: usize = 8;
 
@@ -40,12 +42,18 @@ pub(crate) enum Order {
 pub(crate) struct Orders {
     apps: [Option<u32>; APPS],
     rounds: usize,
+    stored: usize,
 }
 
 impl Orders {
     /// Three seconds: at first every app is put, later there are up to two changes.
     pub(crate) fn round(&mut self, writer: &mut Writer, begin: Duration) {
         self.rounds += 1;
+        for nth in 0..STORED {
+            let at = begin + ROUND * nth / STORED;
+            writer.add(at, Step::Store(self.stored));
+            self.stored += 1;
+        }
         if self.rounds == 1 {
             for app in 0..APPS {
                 let order = self.put(writer, app);

@@ -75,6 +75,8 @@ pub(crate) enum Step {
     Stop(usize),
     /// A manager is asked for something.
     Order(Order),
+    /// A manager is to store a task, under this number.
+    Store(usize),
     /// Nothing more is done until the cluster is quiet.
     Quiet,
 }

@@ -3,10 +3,7 @@
 use serde_json::json;
 use testkit::NatsServer;
 
-use super::{
-    Cluster, droplet,
-    estate::{Estate, Order},
-};
+use super::{Cluster, droplet, estate::Estate};
 use crate::{common::until, roles::Role};
 
 async fn cluster() -> (NatsServer, Cluster, Role) {
@@ -34,7 +31,7 @@ async fn droplets_are_placed_on_deas_found_again_and_stopped() {
         .run(&["wait", "orders", "--instances", "4"])
         .expect(0, &["4 running"]);
     assert_eq!(estate.count(), 4);
-    for start in estate.running().values() {
+    for (_, start) in estate.running() {
         assert_eq!(start.env.0, ["KEY=s3cret"]);
         assert_eq!(
             (start.stack.as_str(), start.limits.mem),
@@ -67,8 +64,8 @@ async fn droplets_are_placed_on_deas_found_again_and_stopped() {
     })
     .await;
     // one that crashes is told of
-    let on = estate.running().keys().next().unwrap().0.clone();
-    estate.order(&on, Order::Crash);
+    let (on, _) = estate.running().remove(0);
+    estate.crash(&on);
     until("the crash to be told", || {
         let crashed = cluster.instances("orders", "crashed");
         (crashed.len() == 1)
@@ -115,7 +112,7 @@ async fn a_dea_without_room_is_not_promised_twice_and_one_that_leaves_gets_nothi
         (count == 4).then_some(()).ok_or(count.to_string())
     })
     .await;
-    estate.order("d0", Order::Evacuate);
+    estate.evacuate("d0");
     until("one cell to take no work", || {
         let cells = cluster.json(&["cells"]).to_string();
         let leaving = cells.matches("\"evacuating\":true").count();
@@ -130,9 +127,9 @@ async fn a_dea_without_room_is_not_promised_twice_and_one_that_leaves_gets_nothi
     let ours = running
         .iter()
         .filter(|(_, start)| start.droplet == "orders");
-    assert!(ours.clone().count() == 2 && ours.into_iter().all(|((on, _), _)| on == "d1"));
+    assert!(ours.clone().count() == 2 && ours.into_iter().all(|(on, _)| on == "d1"));
     // what is lost with its DEA is told of once nothing was heard of it for 30 s
-    estate.order("d1", Order::Vanish);
+    estate.vanish("d1");
     until("the instances to be lost", || {
         let cells = cluster.json(&["cells"])["total"].clone();
         (cells == 1).then_some(()).ok_or(cells.to_string())

@@ -1,9 +1,11 @@
 //! Between an estate of DEAs and a cluster: `advertiser dea-in` and `advertiser dea-out` as programs, each side with a server
 //! of its own.
 
-mod estate;
+pub(crate) mod estate;
 mod inward;
-mod outward;
+mod kept;
+pub(crate) mod outward;
+mod secrets;
 
 use std::{fs, path::PathBuf, process::Command};
 
@@ -95,7 +97,7 @@ impl Cluster {
 }
 
 /// A request for a droplet of 256 MB.
-fn droplet(instances: u32) -> Value {
+pub(crate) fn droplet(instances: u32) -> Value {
     json!({"app": "orders", "instances": instances, "memory_mb": 256, "disk_mb": 64, "stack": "cflinuxfs2",
         "run": {"droplet": {"uri": "http://me:s3cret@127.0.0.1:1/d", "environment": {"KEY": "s3cret"},
             "uris": ["orders.example.test"], "start_command": "exec ./source"}}})

@@ -5,29 +5,26 @@ use std::{
     io::{BufRead, BufReader, Write},
     net::TcpListener,
     os::unix::fs::PermissionsExt,
+    path::PathBuf,
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
+use async_nats::Client;
 use futures_util::{StreamExt, stream::select_all};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use testkit::NatsServer;
 use tokio::task::JoinHandle;
 
-use super::{
-    Cluster, droplet,
-    estate::{Estate, Order},
-};
-use crate::{
-    common::{is_old_server, until},
-    roles::Role,
-};
+use super::Cluster;
+use crate::{common::until, roles::Role};
 
 /// A droplet that is no archive.
 const SCRIPT: &str = "#!/bin/sh\nexec sleep 1000\n";
+pub(crate) const SCRIPT_SHA1: &str = "557cbec31dcb971968bcb0a9f62c5704f7d3f238";
 
 /// Answers everything with the script; returns the port. It ends with the test.
-fn serve() -> u16 {
+pub(crate) fn serve() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -43,29 +40,34 @@ fn serve() -> u16 {
     port
 }
 
+/// The settings of a rep that runs droplets, in a file.
+pub(crate) fn rep_settings(files: &TempDir, cell: &str) -> PathBuf {
+    let settings = format!(
+        "cell = \"{cell}\"\nmemory = 1024\ndisk = 1024\ngrace = \"1s\"\nheartbeat = \"1s\"\nstate-dir = \"{}\"\n\
+         [attributes]\ndroplets = true\nstacks = [\"cflinuxfs2\"]\n",
+        files.path().display()
+    );
+    let file = files.path().join(format!("{cell}.toml"));
+    fs::write(&file, settings).unwrap();
+    // instances, which are somebody else's where the test is root's, pass through
+    fs::set_permissions(files, fs::Permissions::from_mode(0o755)).unwrap();
+    file
+}
+
 impl Cluster {
     /// A rep that runs droplets.
-    fn rep(&self, cell: &str) -> Role {
-        let settings = format!(
-            "cell = \"{cell}\"\nmemory = 1024\ndisk = 1024\ngrace = \"1s\"\nheartbeat = \"1s\"\nstate-dir = \"{}\"\n\
-             [attributes]\ndroplets = true\nstacks = [\"cflinuxfs2\"]\n",
-            self.files.path().display()
-        );
-        let file = self.files.path().join(format!("{cell}.toml"));
-        fs::write(&file, settings).unwrap();
-        // instances, which are somebody else's where the test is root's, pass through
-        fs::set_permissions(&self.files, fs::Permissions::from_mode(0o755)).unwrap();
+    pub(super) fn rep(&self, cell: &str) -> Role {
+        let file = rep_settings(&self.files, cell);
         self.role(&["rep", "--config", file.to_str().unwrap()])
     }
 }
 
 /// What is published on an estate: the last message on each subject, and all of them.
 #[derive(Default)]
-struct Said(Mutex<Vec<(String, Value)>>);
+pub(crate) struct Said(Mutex<Vec<(String, Value)>>);
 
 impl Said {
-    async fn on(server: &NatsServer) -> (Arc<Self>, JoinHandle<()>) {
-        let client = server.client().await;
+    pub(crate) async fn on(client: Client) -> (Arc<Self>, JoinHandle<()>) {
         let mut all = Vec::new();
         for subject in ["dea.>", "droplet.exited", "router.*"] {
             all.push(client.subscribe(subject).await.unwrap());
@@ -85,7 +87,7 @@ impl Said {
         (said, task)
     }
 
-    fn last(&self, subject: &str) -> Option<Value> {
+    pub(crate) fn last(&self, subject: &str) -> Option<Value> {
         let said = self.0.lock().unwrap();
         let mut said = said.iter().rev();
         said.find(|(on, _)| on == subject)
@@ -93,7 +95,7 @@ impl Said {
     }
 
     /// Waits for a message whose last of its kind is as wanted.
-    async fn wait(&self, subject: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn wait(&self, subject: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         until(subject, || {
             let last = self.last(subject);
             let found = last.clone().filter(&wanted);
@@ -104,7 +106,7 @@ impl Said {
 }
 
 /// A start as a Cloud Controller sends it.
-fn start(port: u16, sha1: &str) -> String {
+pub(crate) fn start(port: u16, sha1: &str) -> String {
     json!({"droplet": "orders", "name": "orders", "stack": "cflinuxfs2", "uris": ["orders.example.test"], "prod": false,
         "sha1": sha1, "executableFile": "deprecated",
         "executableUri": format!("http://me:s3cret@127.0.0.1:{port}/d"), "version": "v1", "services": [],
@@ -114,7 +116,7 @@ fn start(port: u16, sha1: &str) -> String {
     .to_string()
 }
 
-fn has_room(memory: i64) -> impl Fn(&Value) -> bool {
+pub(crate) fn has_room(memory: i64) -> impl Fn(&Value) -> bool {
     move |ad| ad["available_memory"] == memory
 }
 
@@ -126,7 +128,7 @@ async fn a_cloud_controller_starts_finds_and_stops_a_droplet_on_a_cell() {
         url: server.url(),
         files: tempfile::tempdir().unwrap(),
     };
-    let (said, listener) = Said::on(&estate).await;
+    let (said, listener) = Said::on(estate.client().await).await;
     let _auctioneer = cluster.role(&["auctioneer"]);
     let _rep = cluster.rep("c1");
     cluster.cells(1).await;
@@ -191,54 +193,59 @@ async fn a_cloud_controller_starts_finds_and_stops_a_droplet_on_a_cell() {
     listener.abort();
 }
 
-/// The walk-through of docs/LEGACY.md: an app of the manager's is moved from a DEA to a cell.
+/// As its operators see it a cell is drained; as its Cloud Controller sees it a DEA is evacuated, and then another one is there.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_app_is_moved_from_a_dea_to_a_cell_and_runs_at_every_moment() {
-    if is_old_server() {
-        return; // managers need a newer one
-    }
-    let estate = Estate::of(1).await;
-    let data = tempfile::tempdir().unwrap();
-    let config = format!("jetstream {{ store_dir: \"{}\" }}", data.path().display());
-    let server = NatsServer::with_config(&config).await;
+async fn a_cell_that_is_drained_is_a_dea_that_evacuates() {
+    let estate = NatsServer::start().await;
+    let server = NatsServer::start().await;
     let cluster = Cluster {
         url: server.url(),
         files: tempfile::tempdir().unwrap(),
     };
-    let _auctioneer = cluster.role(&["auctioneer", "--policy", "dea"]);
-    let _manager = cluster.role(&["manager"]);
-    let _bridge = cluster.bridge(&estate.server.url());
-    cluster.cells(1).await;
-    let mut app = droplet(1);
-    let port = serve();
-    app["run"]["droplet"]["uri"] = json!(format!("http://me:s3cret@127.0.0.1:{port}/d"));
-    let file = cluster.file("orders.json", &app);
-    cluster
-        .run(&["app", "put", file.to_str().unwrap(), "--wait"])
-        .expect(0, &[]);
-    assert_eq!(estate.count(), 1);
-    let shown = cluster.run(&["app", "show", "orders", "--output", "json"]);
-    shown.expect(0, &["(hidden)"]);
-    assert!(!shown.out.contains("s3cret"));
+    let cloud_controller = estate.client().await;
+    let (said, listener) = Said::on(cloud_controller.clone()).await;
+    let _auctioneer = cluster.role(&["auctioneer"]);
     let _rep = cluster.rep("c1");
-    cluster.cells(2).await;
-    // the DEA is taken out of service, as its operators do it
-    estate.order("d0", Order::Evacuate);
-    let moved = async {
-        until("the app to run on the cell alone", || {
-            let on_cell = cluster.instances("orders", "running");
-            let there = on_cell.iter().any(|(_, cell, _)| cell == "c1");
-            // looked at after the other side: at no moment nothing runs on both
-            let on_dea = estate.count();
-            assert!(there || on_dea == 1, "nothing runs: {on_cell:?}");
-            (there && on_dea == 0)
-                .then_some(())
-                .ok_or(format!("{on_cell:?} {on_dea}"))
-        })
-        .await;
+    cluster.cells(1).await;
+    let url = estate.url();
+    let mut args = vec!["advertiser", "dea-out", "--cells", "c1"];
+    args.extend(["--dea-server", &url, "--advertise", "500ms"]);
+    args.extend(["--heartbeat", "500ms", "--register", "1s"]);
+    let _facades = cluster.role(&args);
+    let dea = said.wait("dea.advertise", has_room(1_024)).await;
+    let dea = dea["id"].as_str().unwrap();
+    let send = async |subject: String, body: String| {
+        let sent = cloud_controller.publish(subject, body.into());
+        sent.await.unwrap();
     };
-    tokio::time::timeout(Duration::from_secs(120), moved)
-        .await
-        .unwrap();
-    cluster.run(&["app", "wait", "orders"]).expect(0, &[]);
+    send(format!("dea.{dea}.start"), start(serve(), SCRIPT_SHA1)).await;
+    let in_state = |state: &'static str| {
+        move |beat: &Value| {
+            let all = beat["droplets"].as_array();
+            all.is_some_and(|all| all.iter().any(|i| i["state"] == state))
+        }
+    };
+    said.wait("dea.heartbeat", in_state("RUNNING")).await;
+    cluster
+        .run(&["drain", "c1", "--deadline", "10m", "--no-wait"])
+        .expect(0, &[]);
+    said.wait("dea.shutdown", |down| down["id"] == dea).await;
+    said.wait("droplet.exited", |ended| {
+        ended["reason"] == "DEA_EVACUATION"
+    })
+    .await;
+    said.wait("dea.heartbeat", in_state("EVACUATING")).await;
+    // it runs until the Cloud Controller has it elsewhere
+    assert_eq!(cluster.instances("orders", "running").len(), 1);
+    send("dea.stop".into(), json!({"droplet": "orders"}).to_string()).await;
+    until("the instance to be stopped", || {
+        let left = cluster.instances("orders", "running");
+        left.is_empty().then_some(()).ok_or(format!("{left:?}"))
+    })
+    .await;
+    cluster.run(&["uncordon", "c1"]).expect(0, &[]);
+    said.wait("dea.start", |hello| hello["id"] != dea).await;
+    let next = said.wait("dea.advertise", has_room(1_024)).await;
+    assert_ne!(next["id"], dea);
+    listener.abort();
 }

@@ -3,6 +3,7 @@
 
 mod allowed;
 mod cluster;
+mod deas;
 mod deputies;
 mod files;
 mod forbidden;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::World;
+use super::{World, refused};
 use crate::dea::BridgeOutput;
 
 #[derive(Clone, Debug)]
@@ -81,10 +81,17 @@ proptest! {
         let mut open: BTreeMap<String, u64> = BTreeMap::new();
         for act in acts {
             let started = match &act {
-                Act::Start(_, id) => Some(IDS[*id]),
+                Act::Start(cell, id) => Some((format!("dea-{cell}"), IDS[*id])),
                 _ => None,
             };
-            if let Some(id) = started {
+            if let Some((cell, id)) = &started
+                && let Some(holder) = world.bridge.holder(id).filter(|holder| holder != cell)
+            {
+                let out = perform(&mut world, act);
+                prop_assert_eq!(out, [refused(id, &format!("{holder} has it"))]);
+                continue;
+            }
+            if let Some((_, id)) = started {
                 open.entry(id.to_owned()).or_insert(world.now_ms);
             }
             for output in perform(&mut world, act) {

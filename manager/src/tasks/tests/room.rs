@@ -1,0 +1,95 @@
+//! What waits for room: in which order it is tried, how often, and what is stored of that.
+
+use shared::wire::TaskState;
+
+use super::world::World;
+use crate::TaskPhase;
+
+/// There may be room, and there is none.
+fn tries(world: &mut World, seconds: u64) {
+    for _ in 0..seconds * 4 {
+        world.tasks.room(world.now);
+        world.pass(250);
+    }
+}
+
+#[test]
+fn the_oldest_of_a_shape_starts_first_however_often_it_was_tried() {
+    let mut world = World::new(1, 1);
+    for n in 0..6 {
+        world.submit(&format!("t{n}"), "");
+        world.pass(10);
+    }
+    tries(&mut world, 20);
+    assert!(world.starts.len() > 6);
+    for n in 0..6 {
+        let (_, id) = world.of(&format!("t{n}"));
+        assert_eq!(world.running()[0].1, id);
+        world.end_all(0);
+        tries(&mut world, 1);
+        world.pass(6_000);
+    }
+}
+
+#[test]
+fn a_try_that_finds_no_room_is_one_write_and_they_become_rarer() {
+    let mut world = World::new(1, 0);
+    world.submit("t1", "");
+    assert_eq!(world.writes, 1, "the request, with its first attempt");
+    tries(&mut world, 60);
+    let sent = u32::try_from(world.starts.len()).unwrap();
+    assert!((10..=25).contains(&sent), "{sent} tries");
+    assert_eq!(world.writes, sent);
+    // at rest it is stored as what waits
+    assert_eq!(world.stored("t1").phase, TaskPhase::Sent);
+    world.pass(12_000);
+    assert_eq!(world.stored("t1").phase, TaskPhase::Waiting);
+    // with room it is not the pause that decides
+    world.cells.get_mut("c0").unwrap().slots = 2;
+    tries(&mut world, 6);
+    assert_eq!(world.state("t1"), TaskState::Running);
+}
+
+#[test]
+fn one_that_fits_ends_the_pause_of_its_shape() {
+    let mut world = World::new(1, 0);
+    for n in 0..9 {
+        world.submit(&format!("t{n}"), "");
+    }
+    tries(&mut world, 60);
+    world.cells.get_mut("c0").unwrap().slots = 9;
+    tries(&mut world, 6);
+    assert_eq!(world.running().len(), 9);
+}
+
+#[test]
+fn what_waits_for_room_is_taken_up_by_the_next_manager() {
+    for stored in [TaskPhase::Sent, TaskPhase::Waiting] {
+        let mut world = World::new(1, 0);
+        world.submit("t1", "");
+        if stored == TaskPhase::Waiting {
+            world.pass(11_000);
+        }
+        assert_eq!(world.stored("t1").phase, stored);
+        world.next_manager();
+        world.cells.get_mut("c0").unwrap().slots = 1;
+        world.pass(40_000);
+        assert_eq!(world.state("t1"), TaskState::Running);
+    }
+}
+
+#[test]
+fn what_is_cancelled_while_it_waits_does_not_hold_up_the_others() {
+    let mut world = World::new(1, 1);
+    for n in 0..4 {
+        world.submit(&format!("t{n}"), "");
+    }
+    for n in 1..3 {
+        world.command(&format!("t{n}"), crate::TaskCommand::Cancel);
+    }
+    assert_eq!(world.tasks.waiting(), 1);
+    world.end_all(0);
+    world.pass(1_000);
+    assert_eq!(world.state("t3"), TaskState::Running);
+    assert_eq!(world.tasks.waiting(), 0);
+}

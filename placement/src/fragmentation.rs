@@ -1,0 +1,177 @@
+//! Fragments: what is left of a resource on a cell and the expected work could not use.
+//!
+//! The fragment that a size of expected work leaves of a resource is, of what the cell has free,
+//! * all, if an instance of the size does not fit the cell, or asks for none of the resource;
+//! * of devices: what those have free that have too little for the size;
+//! * of any other resource: what remains when as many instances of the size as fit were placed.
+//!
+//! A cell's fragment is the mean over the sizes, by their shares. What the cell cannot *feed* may count as well: of
+//! what is free, as much as goes beyond what its free cpu (or another amount) would serve, if work came in the
+//! proportions that are expected. The *gradient* of a placement is by how much it
+//! lowers the fragment of the cell. For devices this is the measure of Weng et al., "Beware of Fragmentation: Scheduling
+//! GPU-Sharing Workloads with Fragmentation Gradient Descent" (USENIX ATC 2023), sections 3 and 4.
+
+use crate::{
+    cell::Cell,
+    devices::DeviceSet,
+    expected::{ExpectedWork, Size},
+    free::Free,
+    request::Request,
+    resource_name::ResourceName,
+    resources::{Amounts, Resource},
+};
+
+/// Which fragments a score looks at.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Fragments {
+    pub(crate) of: ResourceName,
+    /// The amount that has to serve what is free.
+    pub(crate) fed_by: Option<Resource>,
+}
+
+impl Free<'_> {
+    /// What is free of the resource, on all devices together; what is unlimited counts as 0, as none of it is ever
+    /// lost.
+    pub(crate) fn sum(&self, of: &ResourceName) -> i64 {
+        match of {
+            ResourceName::Amount(resource) => match self.amounts[*resource] {
+                Amounts::UNLIMITED => 0,
+                amount => amount.max(0),
+            },
+            ResourceName::Named(name) => match self.devices.get(name) {
+                Some(set) => set.sum_free(),
+                None => self.extra.get(name).copied().unwrap_or(0).max(0),
+            },
+        }
+    }
+
+    /// What the size could not use of a resource that is not a set of devices, of which `all` is free.
+    fn unusable(&self, of: &ResourceName, all: i64, size: &Size) -> i64 {
+        let wanted = of.of_size(size, 0);
+        if wanted <= 0 || all == 0 {
+            return all;
+        }
+        all - wanted * self.room(size, all / wanted)
+    }
+
+    /// What the size could not use of a set of devices, of which `all` is free.
+    fn unusable_devices(&self, name: &str, set: &DeviceSet, all: i64, size: &Size) -> i64 {
+        let Some(need) = size.devices.get(name) else {
+            return all;
+        };
+        if self.amounts_fit(size) && self.others_fit(name, size) {
+            let (enough, too_small) = set.enough_and_too_small(need);
+            if enough >= need.count {
+                return too_small;
+            }
+        }
+        all
+    }
+
+    /// The cell's fragment of the resource, in its unit: the mean over the expected sizes.
+    pub(crate) fn fragment(&self, of: &ResourceName, work: &ExpectedWork) -> f64 {
+        let all = self.sum(of);
+        if all == 0 || work.sizes().is_empty() {
+            return 0.0;
+        }
+        let set = match of {
+            ResourceName::Named(name) => self.devices.get(name).map(|set| (name, set)),
+            ResourceName::Amount(_) => None,
+        };
+        let unusable = |size: &Size| match set {
+            Some((name, set)) => self.unusable_devices(name, set, all, size),
+            None => self.unusable(of, all, size),
+        };
+        let sizes = work.sizes().iter();
+        let sum: f64 = sizes
+            .map(|expected| expected.share * unusable(&expected.size) as f64)
+            .sum();
+        sum / work.all()
+    }
+
+    /// What is free of the resource beyond what the amount would serve, of work in the proportions of what is expected.
+    fn unfed(&self, of: &ResourceName, by: Resource, work: &ExpectedWork) -> f64 {
+        let (all, free) = (self.sum(of), self.amounts[by]);
+        if all == 0 || free == Amounts::UNLIMITED {
+            return 0.0;
+        }
+        let each = match of {
+            ResourceName::Named(name) => self.devices.get(name).map_or(0, |set| set.each),
+            ResourceName::Amount(_) => 0,
+        };
+        let (mut food, mut fed) = (0.0, 0.0);
+        for expected in work.sizes() {
+            let wanted = of.of_size(&expected.size, each);
+            if wanted > 0 {
+                food += expected.share * expected.size.amounts()[by] as f64;
+                fed += expected.share * wanted as f64;
+            }
+        }
+        if food <= 0.0 {
+            return 0.0;
+        }
+        (all as f64 - free.max(0) as f64 * fed / food).max(0.0)
+    }
+}
+
+impl Fragments {
+    /// What of a cell is a fragment, in the unit of the resource.
+    pub(crate) fn on(&self, free: &Free<'_>, work: &ExpectedWork) -> f64 {
+        let fragment = free.fragment(&self.of, work);
+        match self.fed_by {
+            Some(by) => fragment + free.unfed(&self.of, by, work),
+            None => fragment,
+        }
+    }
+}
+
+impl ResourceName {
+    /// What of it is free on a cell and the expected work could not use.
+    pub fn fragment(&self, cell: &Cell, work: &ExpectedWork) -> f64 {
+        Free::of(cell).fragment(self, work)
+    }
+}
+
+/// The gradient of placing one instance of the request where this is free and `before` is a fragment, in units.
+pub(crate) fn gradient(
+    fragments: &Fragments,
+    before: f64,
+    free: &Free<'_>,
+    request: &Request,
+    work: &ExpectedWork,
+) -> f64 {
+    let gradient = before - fragments.on(&free.after(request), work);
+    gradient / unit(&fragments.of, free, work)
+}
+
+/// What gradients of a resource are divided by, so that they are numbers about 1: what one device has, or the mean of
+/// what the expected work asks for.
+pub(crate) fn unit(of: &ResourceName, free: &Free<'_>, work: &ExpectedWork) -> f64 {
+    if let ResourceName::Named(name) = of
+        && let Some(set) = free.devices.get(name)
+    {
+        return set.each.max(1) as f64;
+    }
+    if work.sizes().is_empty() {
+        return 1.0;
+    }
+    let sizes = work.sizes().iter();
+    let mean: f64 = sizes
+        .map(|expected| expected.share * of.of_size(&expected.size, 0) as f64)
+        .sum();
+    (mean / work.all()).max(1.0)
+}
+
+/// The score of a gradient in units. With steps it is one of `0/steps`, `1/steps`, …: the share of the steps below a
+/// sigmoid of the gradient, so that cells of nearly the same gradient are equal and the next term decides; without
+/// steps (0) it is the gradient itself.
+pub(crate) fn score(gradient: f64, steps: u32) -> f64 {
+    if steps == 0 {
+        return gradient;
+    }
+    let steps = f64::from(steps);
+    (steps / (1.0 + (-gradient).exp())).floor() / steps
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! A resource as scores and objectives name it: one of every cell, a set of devices, or a named one.
+
+use crate::{
+    cell::Cell,
+    expected::Size,
+    free::Free,
+    request::Request,
+    resources::{Amounts, Resource, Resources},
+};
+
+/// The name of a resource.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ResourceName {
+    /// `memory`, `disk`, `containers` or `cpu`.
+    Amount(Resource),
+    /// A set of devices where the cell has one of this name, else a named resource.
+    Named(String),
+}
+
+impl ResourceName {
+    /// The resource of this name; none if it could not be one.
+    pub fn parse(name: &str) -> Option<Self> {
+        if let Some(resource) = Resource::ALL.into_iter().find(|r| r.name() == name) {
+            return Some(Self::Amount(resource));
+        }
+        (1..=128)
+            .contains(&name.len())
+            .then(|| Self::Named(name.to_owned()))
+    }
+
+    /// Its name, as policies have it.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Amount(resource) => resource.name(),
+            Self::Named(name) => name,
+        }
+    }
+
+    /// What one instance of the request takes of it; of devices `total` says how much all of one is.
+    pub fn wanted(&self, request: &Request, total: &Resources) -> i64 {
+        let name = match self {
+            Self::Amount(resource) => return request.amounts()[*resource],
+            Self::Named(name) => name,
+        };
+        let Some(need) = request.devices.get(name) else {
+            return request.extra.get(name).copied().unwrap_or(0);
+        };
+        let each = total.devices.get(name).map_or(0, |set| set.each);
+        i64::from(need.count) * need.amount.unwrap_or(each)
+    }
+
+    /// What one instance of the size takes of it; `each` is what a device has, where all of one is asked for.
+    pub(crate) fn of_size(&self, size: &Size, each: i64) -> i64 {
+        let name = match self {
+            Self::Amount(resource) => return size.amounts()[*resource],
+            Self::Named(name) => name,
+        };
+        match size.devices.get(name) {
+            Some(need) if each > 0 => i64::from(need.count) * need.amount.unwrap_or(each),
+            _ => size.extra.get(name).copied().unwrap_or(0),
+        }
+    }
+
+    /// What a cell has of it in all; [`Amounts::UNLIMITED`] if there is no limit.
+    pub fn total(&self, total: &Resources) -> i64 {
+        match self {
+            Self::Amount(resource) => total.get(*resource).unwrap_or(Amounts::UNLIMITED),
+            Self::Named(name) => match total.devices.get(name) {
+                Some(set) => set.sum_free(),
+                None => total.extra(name),
+            },
+        }
+    }
+
+    /// What a cell has free of it, as [`ResourceName::total`].
+    pub fn available(&self, cell: &Cell) -> i64 {
+        self.free(&Free::of(cell))
+    }
+
+    /// What is free of it, negative where it is overcommitted; of devices the sum of what each has free, which is
+    /// never negative.
+    pub(crate) fn free(&self, free: &Free<'_>) -> i64 {
+        match self {
+            Self::Amount(resource) => free.amounts[*resource],
+            Self::Named(name) => match free.devices.get(name) {
+                Some(set) => set.sum_free(),
+                None => free.extra.get(name).copied().unwrap_or(0),
+            },
+        }
+    }
+
+    /// The share that is used when the request is placed; 0 where the cell has none of it or no limit.
+    pub(crate) fn used_after(&self, free: &Free<'_>, request: &Request, total: &Resources) -> f64 {
+        let (left, all) = (self.free(free), self.total(total));
+        if left == Amounts::UNLIMITED || all == Amounts::UNLIMITED || all <= 0 {
+            return 0.0;
+        }
+        1.0 - (left - self.wanted(request, total)) as f64 / all as f64
+    }
+}
+
+/// The mean of these resources' used shares, or of their squares, when the request is placed.
+pub(crate) fn mean_used(
+    of: &[ResourceName],
+    squared: bool,
+    free: &Free<'_>,
+    request: &Request,
+    total: &Resources,
+) -> f64 {
+    let used = of.iter().map(|name| {
+        let share = name.used_after(free, request, total);
+        if squared { share * share } else { share }
+    });
+    used.sum::<f64>() / of.len() as f64
+}

@@ -1,0 +1,141 @@
+//! Tasks and durable requests: how soon a manager has carried them out, and how many it stores in a second.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use async_nats::jetstream::{
+    self,
+    stream::{Config, DiscardPolicy, StorageType},
+};
+use futures_util::{StreamExt, stream};
+use serde_json::{Value, json};
+use shared::wire::{TaskStored, kind, to_bytes};
+use tokio::time::timeout;
+
+use super::{
+    Divided,
+    fleet::{Cells, Fleet, STORE_SAFELY},
+    report::{DurableRate, TasksTime},
+};
+use crate::{
+    cluster::{Cluster, Peer},
+    context::Global,
+    output::note,
+};
+
+/// Requests that wait for their answers at the same time.
+const IN_FLIGHT: usize = 256;
+/// How long an answer may take, and the next end of a task.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One request, of a task or of something that runs on.
+fn request(kind: &str, number: u32) -> Value {
+    json!({
+        "id": format!("{kind}-{number}"), "app": format!("stored-{kind}"), "kind": kind,
+        "memory_mb": 1, "disk_mb": 1,
+        "run": {"command": ["true"]}, // the cells only simulate it
+    })
+}
+
+/// How long many tasks take, from the first one's submission to the last one's stored end.
+pub(super) async fn tasks(global: &Global, sizes: Divided) -> anyhow::Result<TasksTime> {
+    let (cells, count) = (sizes.of(100, 2), sizes.of(1_000, 10));
+    let fleet = Fleet::start(global, &[Cells::new(0, cells)]).await?;
+    let (client, subjects) = (&fleet.cluster.bus.client, &fleet.cluster.subjects);
+    let ended = subjects.event(kind::TASK_ENDED, "*", "*");
+    let mut ended = client.subscribe(ended).await?;
+    client.flush().await?;
+    note(format_args!("running {count} tasks"));
+    let from = Instant::now();
+    let submit = store(&fleet.cluster, "task", count);
+    let all_ended = async {
+        for _ in 0..count {
+            let next = timeout(PATIENCE, ended.next()).await;
+            next.context("no task ended")?
+                .context("the connection was closed")?;
+        }
+        anyhow::Ok(from.elapsed())
+    };
+    let (submitted, took) = tokio::join!(submit, all_ended);
+    Ok(TasksTime {
+        cells,
+        tasks: count,
+        submitted_seconds: submitted?.as_secs_f64(),
+        seconds: took?.as_secs_f64(),
+    })
+}
+
+/// How many single durable requests are acknowledged in a second, each of which waits for the disk, and what the server
+/// itself does on that disk.
+pub(super) async fn durable(global: &Global, sizes: Divided) -> anyhow::Result<DurableRate> {
+    let (cells, count) = (sizes.of(100, 2), sizes.of(5_000, 50));
+    let cells_of = [Cells::new(0, cells)];
+    let fleet = Fleet::start_with(global, &cells_of, STORE_SAFELY).await?;
+    note(format_args!("storing {count} messages and then requests"));
+    let published = publish(&fleet.cluster, count).await?;
+    let stored = store(&fleet.cluster, "lrp", count).await?;
+    let rate = |took: Duration| f64::from(count) / took.as_secs_f64();
+    Ok(DurableRate {
+        cells,
+        requests: count,
+        in_flight: IN_FLIGHT,
+        acknowledged_per_second: rate(stored),
+        published_per_second: rate(published),
+        ratio: published.as_secs_f64() / stored.as_secs_f64(),
+    })
+}
+
+/// Has so many requests stored, and says how long that took.
+async fn store(cluster: &Cluster, kind: &str, count: u32) -> anyhow::Result<Duration> {
+    let one = async |number: u32| {
+        let request = request(kind, number);
+        let subject = match kind {
+            "task" => cluster
+                .subjects
+                .task("run", request["id"].as_str().unwrap_or_default()),
+            _ => cluster.subjects.app_submit(),
+        };
+        let who = Peer::ManagerOfTasks;
+        let answer = cluster.ask_quietly(who, subject, to_bytes(&request), PATIENCE);
+        let stored: TaskStored = serde_json::from_slice(&answer.await?)?;
+        if !stored.changed {
+            bail!("{} was stored before", stored.task.id);
+        }
+        Ok(())
+    };
+    let from = Instant::now();
+    let mut answers = stream::iter(0..count).map(one).buffer_unordered(IN_FLIGHT);
+    while let Some(answer) = answers.next().await {
+        answer?;
+    }
+    Ok(from.elapsed())
+}
+
+/// The server's own rate: acknowledged messages of the same size in a stream with file storage.
+async fn publish(cluster: &Cluster, count: u32) -> anyhow::Result<Duration> {
+    const STREAM: &str = "BENCH";
+    let context = jetstream::new(cluster.bus.client.clone());
+    let config = Config {
+        name: STREAM.into(),
+        subjects: vec!["bench.stored.*".into()],
+        max_messages_per_subject: 1,
+        discard: DiscardPolicy::New,
+        storage: StorageType::File,
+        ..Config::default()
+    };
+    context.create_stream(config).await?;
+    let body = to_bytes(&request("lrp", 0));
+    let one = async |number: u32| {
+        let subject = format!("bench.stored.{number}");
+        context.publish(subject, body.clone()).await?.await?;
+        anyhow::Ok(())
+    };
+    let from = Instant::now();
+    let mut acks = stream::iter(0..count).map(one).buffer_unordered(IN_FLIGHT);
+    while let Some(ack) = acks.next().await {
+        ack?;
+    }
+    let took = from.elapsed();
+    context.delete_stream(STREAM).await?;
+    Ok(took)
+}

@@ -1,0 +1,105 @@
+//! What `dea-in` and `dea-out` do alike before they run: a file of settings, a name, the connections to both sides.
+
+use std::path::PathBuf;
+
+use placement::Invalid;
+use serde::de::DeserializeOwned;
+use shared::{
+    Subjects,
+    nats::{Bus, Echo, NatsOptions},
+    shutdown::{self, CancellationToken},
+};
+use toml::Table;
+
+use super::estate::EstateArgs;
+use crate::{
+    cluster::{connect, nats_options, short_name},
+    commands::{
+        connection::{self, Connection},
+        roles::from_table,
+    },
+    context::{Global, Usage},
+};
+
+/// What a file says: how the cluster is reached, the settings of these names, and how the estate is reached.
+pub(super) fn read_file<T: DeserializeOwned + Default>(
+    file: Option<&PathBuf>,
+    names: &[&str],
+) -> anyhow::Result<(Connection, T, EstateArgs)> {
+    let Some(path) = file else {
+        return Ok(Default::default());
+    };
+    let (connection, mut table) = connection::read::<Table>(path)?;
+    let own = names.iter().filter_map(|name| table.remove_entry(*name));
+    let own = from_table(own.collect(), file)?;
+    // what is left is of the estate, or unknown
+    Ok((connection, own, from_table(table, file)?))
+}
+
+/// A setting that is not valid, by the name of its flag.
+pub(super) fn invalid_flag(mut invalid: Invalid) -> anyhow::Error {
+    invalid.field = format!("--{}", invalid.field);
+    Usage::because(invalid)
+}
+
+/// Both sides, connected.
+pub(super) struct Ends {
+    pub(super) estate: Bus,
+    pub(super) cluster: Bus,
+    pub(super) subjects: Subjects,
+    pub(super) shutdown: CancellationToken,
+}
+
+/// How both sides are reached.
+pub(super) struct Ways<'a> {
+    cluster: NatsOptions,
+    estate: EstateArgs,
+    prefix: String,
+    file: Option<&'a PathBuf>,
+}
+
+impl<'a> Ways<'a> {
+    /// As flags say it, and what they leave open the file.
+    pub(super) fn new(
+        global: &Global,
+        in_file: Connection,
+        estate: EstateArgs,
+        file: Option<&'a PathBuf>,
+    ) -> Self {
+        let global = in_file.under(global);
+        Self {
+            cluster: nats_options(&global, "", true),
+            estate,
+            prefix: global.prefix,
+            file,
+        }
+    }
+
+    /// The name that was given, else that of the credentials for the cluster, else this one.
+    pub(super) fn name(&self, given: Option<&String>, default: &str) -> anyhow::Result<String> {
+        if let Some(given) = given {
+            return Ok(given.clone());
+        }
+        let of_credentials = shared::nats::identity(&self.cluster).map_err(Usage::because)?;
+        Ok(of_credentials.unwrap_or_else(|| default.to_owned()))
+    }
+
+    /// Connects to both sides under this name.
+    pub(super) async fn connect(mut self, name: &str) -> anyhow::Result<Ends> {
+        let subjects = Subjects::new(self.prefix).map_err(Usage::because)?;
+        let shutdown = shutdown::on_signals()?;
+        self.cluster.name = short_name(name);
+        self.cluster.identity = Some(name.to_owned());
+        self.cluster.echo = Echo::None;
+        let of_estate = self.estate.options(&short_name(name));
+        for options in [&self.cluster, &of_estate] {
+            connection::warn_of_open_files(options, self.file)?;
+        }
+        Ok(Ends {
+            cluster: connect(&self.cluster).await?,
+            estate: connect(&of_estate).await?,
+            subjects,
+            shutdown,
+        })
+    }
+}

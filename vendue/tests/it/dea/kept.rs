@@ -1,0 +1,234 @@
+//! Apps that a manager keeps running on DEAs, when these are restarted, stand still or are emptied.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use rustix::process::{Signal, kill_process};
+use serde_json::json;
+use tempfile::TempDir;
+use testkit::NatsServer;
+
+use super::{Cluster, droplet, estate::Estate, outward::serve};
+use crate::{
+    common::{is_old_server, until},
+    roles::Role,
+};
+
+/// A cluster with a manager, and a bridge to DEAs.
+struct Kept {
+    bridge: Role,
+    _roles: [Role; 2],
+    cluster: Cluster,
+    estate: Estate,
+    _server: NatsServer,
+    _data: TempDir,
+}
+
+impl Kept {
+    async fn of(deas: usize) -> Self {
+        let estate = Estate::of(deas).await;
+        let data = tempfile::tempdir().unwrap();
+        let config = format!("jetstream {{ store_dir: \"{}\" }}", data.path().display());
+        let server = NatsServer::with_config(&config).await;
+        let cluster = Cluster {
+            url: server.url(),
+            files: tempfile::tempdir().unwrap(),
+        };
+        let auctioneer = cluster.role(&["auctioneer", "--policy", "dea"]);
+        let manager = cluster.role(&["manager"]);
+        let bridge = cluster.bridge(&estate.server.url());
+        cluster.cells(deas).await;
+        Self {
+            bridge,
+            _roles: [auctioneer, manager],
+            cluster,
+            estate,
+            _server: server,
+            _data: data,
+        }
+    }
+
+    /// Puts the app, with an instance for each DEA.
+    fn put(&self, wait: &[&str]) {
+        let file = self.cluster.file("orders.json", &droplet(3));
+        let put = ["app", "put", file.to_str().unwrap()];
+        self.cluster.run(&[&put, wait].concat()).expect(0, &[]);
+    }
+
+    /// Waits until the app runs on these cells, and nowhere else; at no moment it runs nowhere.
+    async fn until_on(&self, cells: &[&str]) {
+        until(&format!("the app on {cells:?}"), || {
+            let known = self.cluster.instances("orders", "running");
+            assert!(!known.is_empty(), "nothing runs");
+            let mut on: Vec<&str> = known.iter().map(|(_, cell, _)| cell.as_str()).collect();
+            on.sort_unstable();
+            (on == cells).then_some(()).ok_or(format!("{known:?}"))
+        })
+        .await;
+    }
+
+    /// Waits until exactly one of each index runs, and the cluster knows it; at no moment fewer than so many run.
+    async fn until_one_of_each(&self, at_least: usize) {
+        until("one instance of each index", || {
+            let running = self.estate.running();
+            assert!(running.len() >= at_least, "{running:?}");
+            let known = self.cluster.instances("orders", "running");
+            let known: Vec<u64> = known.into_iter().map(|(index, ..)| index).collect();
+            let indices: BTreeSet<u32> = running.iter().map(|(_, start)| start.index).collect();
+            (running.len() == 3 && indices.len() == 3 && known == [0, 1, 2])
+                .then_some(())
+                .ok_or(format!("{running:?} {known:?}"))
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_dea_ran_that_started_again_is_replaced_also_by_a_new_bridge() {
+    if is_old_server() {
+        return; // managers need a newer one
+    }
+    let mut kept = Kept::of(3).await;
+    kept.put(&["--wait"]);
+    let (first, _) = kept.estate.running().remove(0);
+    // the bridge sees it: another id, and the one before says nothing more
+    kept.estate.vanish(&first);
+    kept.estate.add(10, "again-1");
+    kept.until_one_of_each(2).await;
+    // no bridge sees it: the next one finds an empty DEA in the place of the one before
+    kill_process(kept.bridge.pid(), Signal::KILL).unwrap();
+    let (second, _) = kept.estate.running().remove(0);
+    kept.estate.vanish(&second);
+    kept.estate.add(11, "again-2");
+    kept.bridge = kept.cluster.bridge(&kept.estate.server.url());
+    kept.until_one_of_each(1).await;
+    kept.cluster.run(&["app", "wait", "orders"]).expect(0, &[]);
+}
+
+/// Its start was sent and not answered; by the time at which it comes to it, another DEA has the instance.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dea_that_stood_still_starts_a_second_instance_which_is_stopped() {
+    if is_old_server() {
+        return;
+    }
+    let kept = Kept::of(3).await;
+    // on a slow machine it may be forgotten before the start is sent
+    for tries in 1.. {
+        kept.estate.freeze("d0");
+        kept.put(&[]);
+        until("three starts to be sent", || {
+            let (told, begun) = (kept.estate.unheard_starts("d0"), kept.estate.count());
+            (told + begun >= 3)
+                .then_some(())
+                .ok_or(format!("{told} {begun}"))
+        })
+        .await;
+        if kept.estate.unheard_starts("d0") > 0 {
+            break;
+        }
+        assert!(tries < 5, "no start is sent to the DEA that stands still");
+        kept.estate.thaw("d0");
+        kept.cluster
+            .run(&["app", "delete", "orders"])
+            .expect(0, &[]);
+        until("the app to end", || match kept.estate.count() {
+            0 => Ok(()),
+            n => Err(n.to_string()),
+        })
+        .await;
+        kept.cluster.cells(3).await;
+    }
+    kept.until_one_of_each(0).await;
+    let before = kept.estate.running();
+    assert!(before.iter().all(|(on, _)| on != "d0"), "{before:?}");
+    let begun = kept.estate.started();
+    kept.estate.thaw("d0");
+    assert_eq!(
+        kept.estate.started(),
+        begun + 1,
+        "it hears the start only now"
+    );
+    kept.until_one_of_each(3).await;
+    kept.cluster.run(&["app", "wait", "orders"]).expect(0, &[]);
+}
+
+/// An app may run on DEAs and on cells at once: a rollout replaces it on both, and drains move it from one to the other.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_app_is_rolled_out_and_moved_across_deas_and_cells() {
+    if is_old_server() {
+        return;
+    }
+    let kept = Kept::of(1).await;
+    let cluster = &kept.cluster;
+    let _rep = cluster.rep("c1");
+    cluster.cells(2).await;
+    let mut app = droplet(2);
+    let port = serve();
+    app["run"]["droplet"]["uri"] = json!(format!("http://127.0.0.1:{port}/d"));
+    app["update"] = json!({"min_healthy": "0s"});
+    for version in ["one", "two"] {
+        app["run"]["env"] = json!({"VERSION": version});
+        let file = cluster.file("orders.json", &app);
+        let put = ["app", "put", file.to_str().unwrap(), "--wait"];
+        cluster.run(&put).expect(0, &[]);
+        if version == "one" {
+            // later the old version counts, too, and both instances may be on one cell
+            kept.until_on(&["c1", "dea-0"]).await;
+        }
+    }
+    // to the DEA alone, then to the cell alone; one of the two runs at every moment
+    for (drained, left) in [("c1", "dea-0"), ("dea-0", "c1")] {
+        let drain = ["drain", drained, "--deadline", "10m", "--no-wait"];
+        cluster.run(&drain).expect(0, &[]);
+        kept.until_on(&[left, left]).await;
+        if left == "dea-0" {
+            let env: Vec<String> = kept.estate.running().remove(0).1.env.0;
+            assert!(env.contains(&"VERSION=two".to_owned()), "{env:?}");
+        }
+        cluster.run(&["uncordon", drained]).expect(0, &[]);
+    }
+    assert_eq!(kept.estate.count(), 0);
+    cluster.run(&["app", "wait", "orders"]).expect(0, &[]);
+}
+
+/// The walk-through of docs/LEGACY.md: an app of the manager's is moved from a DEA to a cell.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_app_is_moved_from_a_dea_to_a_cell_and_runs_at_every_moment() {
+    if is_old_server() {
+        return; // managers need a newer one
+    }
+    let Kept {
+        cluster, estate, ..
+    } = &Kept::of(1).await;
+    let mut app = droplet(1);
+    let port = serve();
+    app["run"]["droplet"]["uri"] = json!(format!("http://me:s3cret@127.0.0.1:{port}/d"));
+    let file = cluster.file("orders.json", &app);
+    cluster
+        .run(&["app", "put", file.to_str().unwrap(), "--wait"])
+        .expect(0, &[]);
+    assert_eq!(estate.count(), 1);
+    let shown = cluster.run(&["app", "show", "orders", "--output", "json"]);
+    shown.expect(0, &["(hidden)"]);
+    assert!(!shown.out.contains("s3cret"));
+    let _rep = cluster.rep("c1");
+    cluster.cells(2).await;
+    // the DEA is taken out of service, as its operators do it
+    estate.evacuate("d0");
+    let moved = async {
+        until("the app to run on the cell alone", || {
+            // before the other side, to which it moves: at no moment nothing runs on both
+            let on_dea = estate.count();
+            let on_cell = cluster.instances("orders", "running");
+            let there = on_cell.iter().any(|(_, cell, _)| cell == "c1");
+            assert!(there || on_dea == 1, "nothing runs: {on_cell:?}");
+            (there && on_dea == 0)
+                .then_some(())
+                .ok_or(format!("{on_cell:?} {on_dea}"))
+        })
+        .await;
+    };
+    tokio::time::timeout(Duration::from_secs(120), moved)
+        .await
+        .unwrap();
+    cluster.run(&["app", "wait", "orders"]).expect(0, &[]);
+}
