@@ -65,6 +65,7 @@ fn one_app(parts: &mut Parts, id: AppId, wishes: &mut Vec<Wish>) {
         period: parts.period,
         fleet: &parts.fleet,
         places: &parts.places,
+        moves: &parts.moves,
     };
     let Some(app) = parts.apps.get(id) else {
         return;
@@ -84,10 +85,7 @@ fn one_app(parts: &mut Parts, id: AppId, wishes: &mut Vec<Wish>) {
         rollout_ended(parts, id, phase, reason);
     }
     parts.apps.touch_at(id, plan.due_ms);
-    let urgent = plan
-        .starts
-        .iter()
-        .filter(|start| start.cause != Cause::Update);
+    let urgent = plan.starts.iter().filter(|start| start.cause.is_needed());
     let missing: usize = urgent.map(|start| start.indices.len()).sum();
     let permille = missing.saturating_mul(1_000) / wanted as usize;
     let present = -i64::try_from(permille).unwrap_or(i64::MAX);

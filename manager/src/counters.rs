@@ -13,6 +13,10 @@ pub struct ManagerCounters {
     pub crashed: u64,
     /// Instances found that this manager had not started.
     pub adopted: u64,
+    /// Instances moved to another cell.
+    pub moved: u64,
+    /// Moves that failed.
+    pub moves_failed: u64,
     /// Cells lost.
     pub cells_lost: u64,
     /// Stops put off because there were too many.

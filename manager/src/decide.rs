@@ -1,7 +1,7 @@
 //! What is to be done for one app. Reads only: the plan is carried out by `converge`.
 //!
 //! In this order: what was deleted or stopped ends; what is missing starts; the rollout takes a step; what is on
-//! draining cells is replaced; and only if nothing is missing, duplicates and indices that are too many end.
+//! draining cells, or is to be moved, is replaced; and only if nothing is missing, duplicates and indices that are too many end.
 
 mod draining;
 mod duplicates;
@@ -27,6 +27,15 @@ pub(crate) enum Cause {
     Crashed,
     /// A new version.
     Update,
+    /// An operator moves its instances.
+    Moved,
+}
+
+impl Cause {
+    /// Whether something is missing, or soon will be.
+    pub(crate) fn is_needed(self) -> bool {
+        !matches!(self, Self::Update | Self::Moved)
+    }
 }
 
 /// Indices to start, of one version.
@@ -167,7 +176,7 @@ pub(crate) fn decide(app: &App, scene: Scene<'_>) -> Plan {
     rollout::step(app, &versions, scene, &mut found, &mut plan);
     draining::stop_first(app, scene, &found, &mut plan);
     // while something is missing, or not heard of yet, an extra instance may be the one that takes over
-    let nothing_missing = !plan.starts.iter().any(|start| start.cause != Cause::Update);
+    let nothing_missing = !plan.starts.iter().any(|start| start.cause.is_needed());
     if scene.settled && nothing_missing && app.open.is_empty() {
         // the highest indices first, as in scaling down
         for extra in found.surplus.iter().rev().chain(&found.spare) {

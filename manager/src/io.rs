@@ -8,7 +8,7 @@ use bytes::Bytes;
 use placement::{Request, Span};
 use shared::{
     Incarnation, InstanceId,
-    wire::{Event, InstancesAnswer, StartReply, Stop, WireError},
+    wire::{Event, InstancesAnswer, MoveState, StartReply, Stop, WireError},
 };
 
 use crate::{
@@ -106,6 +106,28 @@ pub struct AppAnswer {
     pub differences: Differences,
 }
 
+/// An instance is to be moved to another cell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MoveOrder {
+    /// Names this move: the same id is the same move.
+    pub id: String,
+    /// Which instance.
+    pub index: u32,
+    /// Where it runs.
+    pub from: String,
+}
+
+/// How far a move is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MoveAnswer {
+    /// It goes on, or has ended.
+    pub state: MoveState,
+    /// Where the instance runs now, of one that was moved.
+    pub cell: Option<Arc<str>>,
+    /// Why it failed.
+    pub reason: Option<String>,
+}
+
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ManagerInput {
@@ -164,6 +186,15 @@ pub enum ManagerInput {
         /// What is wanted of it.
         command: AppCommand,
     },
+    /// A move is asked for, or how far it is.
+    Move {
+        /// Whom the answer is for.
+        to: CommandKey,
+        /// The app.
+        app: String,
+        /// What is to be moved.
+        order: MoveOrder,
+    },
     /// Something about a stored request.
     Task(TaskInput),
     /// Time passed.
@@ -209,6 +240,13 @@ pub enum ManagerOutput {
         to: CommandKey,
         /// The answer.
         answer: Result<AppAnswer, WireError>,
+    },
+    /// Answer a question about a move.
+    Moved {
+        /// Whom.
+        to: CommandKey,
+        /// The answer.
+        answer: Result<MoveAnswer, WireError>,
     },
     /// What only stored requests need.
     Task(Box<TaskOutput>),

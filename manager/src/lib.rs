@@ -27,6 +27,7 @@
 //! | `decide`, `look` | what is to be done for one app: reads only |
 //! | `converge` | carries that out, within the bounds |
 //! | `waves` | starts: stored, sent, repeated, answered |
+//! | `moves` | an instance to another cell, as an operator asks |
 //! | `commands` | `put`, `scale`, `stop` and so on: compare-and-set of one value |
 //! | `status` | what is told about an app |
 //! | `tasks` | stored requests: tasks, and starts that must not be lost |
@@ -52,12 +53,12 @@
 //! 2. Indices where nothing is get a wave: at once, or when the wait after a crash is over. While nothing of an app
 //!    is there and it crashes, only one index is tried.
 //! 3. The rollout takes a step.
-//! 4. What is on draining cells is replaced, then stopped.
+//! 4. What is on draining cells, or is to be moved, is replaced, then stopped.
 //! 5. If nothing is missing and a ttl has passed since settling began, duplicates and indices that nobody asked to
 //!    stop end, a few at a time.
 //!
 //! Waves are begun for instances on draining cells first, then by the part of the app that is missing, then for what
-//! crashed, then for rollouts. A wave is stored by compare-and-set before it is sent, so of two managers that both
+//! crashed, then for rollouts, then for moves. A wave is stored by compare-and-set before it is sent, so of two managers that both
 //! believe to act only one starts it; without an answer it is sent again, word for word, after the cells were asked.
 //!
 //! # Cost
@@ -84,6 +85,7 @@ mod io;
 mod lease;
 mod look;
 mod manager;
+mod moves;
 mod office;
 mod parts;
 mod rules;
@@ -105,11 +107,12 @@ pub use definition::{AppDefinition, MAX_DEFINITION};
 pub use differences::Differences;
 pub use ids::{AppUid, BucketId, CommandKey, QuestionId, Revision, WaveId, WriteId};
 pub use io::{
-    AppAnswer, AppCommand, CellHeard, ManagerInput, ManagerOutput, TaskAnswer, TaskCommand,
-    TaskInput, TaskOutput, WriteResult,
+    AppAnswer, AppCommand, CellHeard, ManagerInput, ManagerOutput, MoveAnswer, MoveOrder,
+    TaskAnswer, TaskCommand, TaskInput, TaskOutput, WriteResult,
 };
 pub use lease::{LEASE_MS, RENEW_MS};
 pub use manager::Manager;
+pub use moves::MAX_MOVES;
 pub use parts::ManagerSettings;
 pub use rules::{CrashPolicy, UpdateOrder, UpdateRules};
 pub use shell::{BucketConfig, ManagerConfig, ManagerError, run};

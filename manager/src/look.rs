@@ -8,6 +8,7 @@ use crate::{
     clocks::Moment,
     ids::CellId,
     instances::{Fleet, Life},
+    moves::Moves,
     rules::UpdateOrder,
     stored::RolloutPhase,
 };
@@ -25,6 +26,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) period: u32,
     pub(crate) fleet: &'a Fleet,
     pub(crate) places: &'a Places,
+    pub(crate) moves: &'a Moves,
 }
 
 /// An instance at an index.
@@ -38,7 +40,10 @@ pub(crate) struct Seen {
     /// It runs and may be used.
     pub(crate) up: bool,
     pub(crate) suspect: bool,
+    /// It is to be replaced on another cell: its own drains, or it is moved.
     pub(crate) draining: bool,
+    /// An operator moves it.
+    pub(crate) moving: bool,
     /// Its cell's rep ends within a grace period.
     pub(crate) leaving: bool,
     pub(crate) stopping: bool,
@@ -76,6 +81,7 @@ impl Scene<'_> {
     fn seen(&self, id: InstanceId) -> Option<Seen> {
         let instance = self.fleet.get(&id)?;
         let place = instance.cell.map(|cell| self.places.get(cell));
+        let moving = self.moves.is_leaving(id);
         let recently = instance.stop_ms > 0 && self.now_ms < instance.stop_ms + STOP_AGAIN_MS;
         Some(Seen {
             id,
@@ -85,7 +91,8 @@ impl Scene<'_> {
             since_ms: instance.since_ms,
             up: instance.is_up(),
             suspect: instance.suspect,
-            draining: place.is_some_and(|place| place.draining),
+            draining: moving || place.is_some_and(|place| place.draining),
+            moving,
             leaving: place.is_some_and(|place| place.leaving),
             stopping: recently || instance.life == Life::Stopping,
             steady: place.is_some_and(|place| self.moment.is_past(place.joined, place.ttl_ms)),

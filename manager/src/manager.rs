@@ -7,7 +7,7 @@ use crate::{
     counters::ManagerCounters,
     ids::{BucketId, WriteId},
     io::{ManagerInput, ManagerOutput, TaskInput, WriteResult},
-    office,
+    moves, office,
     parts::{ManagerSettings, Parts, Purpose},
     sightings,
     status::status,
@@ -63,6 +63,7 @@ impl Manager {
             Input::Event(event) => sightings::told(parts, &event),
             Input::Outcome { wave, answer } => waves::outcome(parts, wave, answer),
             Input::Command { to, app, command } => commands::take(parts, to, app, command),
+            Input::Move { to, app, order } => moves::take(parts, to, &app, order),
             Input::Interrupted => {
                 parts.clocks.interrupted();
                 parts.settle();
@@ -73,7 +74,7 @@ impl Manager {
         }
     }
 
-    /// Does what is due: the lease, commands, lost cells, waves, decisions. Returns all outputs since the
+    /// Does what is due: the lease, commands, lost cells, waves, moves, decisions. Returns all outputs since the
     /// last run.
     pub fn run(&mut self, now_ms: u64) -> Vec<ManagerOutput> {
         let parts = &mut self.parts;
@@ -84,6 +85,7 @@ impl Manager {
         sightings::look(parts);
         waves::room(parts);
         waves::due(parts);
+        moves::look(parts);
         converge::run(parts);
         run_tasks(parts);
         parts.send_question();
@@ -95,7 +97,7 @@ impl Manager {
         let parts = &self.parts;
         let waves = parts.waves.first().map_or(u64::MAX, |(at, ..)| *at);
         let acting = if parts.may_act() {
-            parts.apps.next_ms().min(waves)
+            parts.apps.next_ms().min(waves).min(parts.moves.next_ms())
         } else {
             u64::MAX
         };

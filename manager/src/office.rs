@@ -56,6 +56,7 @@ pub(crate) fn written(parts: &mut Parts, write: WriteId, result: WriteResult) {
 
 fn gained(parts: &mut Parts) {
     parts.settle();
+    parts.moves.forget();
     let ids: Vec<AppId> = parts.apps.by_name().collect();
     for id in ids {
         waves::take_up(parts, id);

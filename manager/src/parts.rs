@@ -22,6 +22,7 @@ use crate::{
     instances::{Fleet, Managed},
     io::{AppAnswer, AppCommand, ManagerOutput},
     lease::Lease,
+    moves::Moves,
     stored::{MetaRecord, StoredKey},
     tasks::Tasks,
 };
@@ -121,6 +122,7 @@ pub(crate) struct Parts {
     pub(crate) places: Places,
     pub(crate) fleet: Fleet,
     pub(crate) tasks: Tasks,
+    pub(crate) moves: Moves,
     pub(crate) random: SplitMix64,
     pub(crate) writes: FastMap<WriteId, Purpose>,
     pub(crate) commands: Vec<PendingCommand>,
@@ -156,6 +158,7 @@ impl Parts {
             places: Places::default(),
             fleet: Fleet::default(),
             tasks: Tasks::default(),
+            moves: Moves::default(),
             random: SplitMix64::new(settings.seed),
             writes: FastMap::default(),
             commands: Vec::new(),

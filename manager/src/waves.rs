@@ -210,6 +210,7 @@ fn send(parts: &mut Parts, id: AppId, wave: u32) {
     };
     open.tries += 1;
     let (repeat, count) = (open.tries > 1, open.indices.len());
+    parts.moves.sent(id, &open.indices);
     let Some(request) = find(app, wave).and_then(|open| request(app, bucket, open)) else {
         // its version is not known any more
         return abandon(parts, id, wave);

@@ -36,6 +36,27 @@ pub struct Movable {
     pub index: u32,
     /// Where it runs.
     pub cell: Arc<str>,
+    /// What it uses, if that was measured.
+    pub usage: Option<Usage>,
+}
+
+/// What was measured of an instance, or of all instances of a cell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// MiB.
+    pub memory_mb: i64,
+    /// Thousandths of a core.
+    pub cpu_millis: i64,
+}
+
+/// What makes a cell full.
+#[derive(Clone, Copy, Debug)]
+pub enum LoadBy<'a> {
+    /// The memory that is reserved.
+    Reserved,
+    /// What its instances use: memory, or cpu where a larger part of that is used. Of a cell that is not in it, what is
+    /// reserved.
+    Usage(&'a BTreeMap<Arc<str>, Usage>),
 }
 
 /// Why an instance is to be moved.
@@ -69,9 +90,9 @@ pub struct Evenness {
     /// How many instances would have to be in another zone until no app has two more of them in one zone than in another
     /// one.
     pub uneven: u32,
-    /// Memory in use on the fullest cell, percent of what it has.
+    /// Of the fullest cell, what is reserved or used, percent of what it has.
     pub fullest: f64,
-    /// … on the emptiest cell.
+    /// Of the emptiest cell.
     pub emptiest: f64,
     /// Free memory of cells that have no room for the largest of the instances although they could hold it when empty,
     /// MiB.
@@ -94,12 +115,14 @@ impl Pool {
     pub fn rebalance(
         &self,
         movable: Vec<Movable>,
-        policy: &Policy,
-        context: &PlanContext,
+        load_by: LoadBy<'_>,
+        (policy, context): (&Policy, &PlanContext),
         most: usize,
     ) -> Rebalance {
         let mut mover = Mover {
             pool: self.clone(),
+            used: self.used(load_by),
+            by_usage: matches!(load_by, LoadBy::Usage(_)),
             movable,
             policy,
             context,
@@ -115,10 +138,30 @@ impl Pool {
             moves: mover.moves,
         }
     }
+
+    /// What counts as used on each cell.
+    fn used(&self, load_by: LoadBy<'_>) -> BTreeMap<Arc<str>, Usage> {
+        let used = |cell: &Cell| {
+            let reserved = Usage {
+                memory_mb: cell.total.memory_mb - cell.available.memory_mb,
+                cpu_millis: 0,
+            };
+            match load_by {
+                LoadBy::Reserved => reserved,
+                LoadBy::Usage(all) => all.get(cell.cell.as_str()).copied().unwrap_or(reserved),
+            }
+        };
+        let cells = self.cells();
+        cells
+            .map(|cell| (cell.cell.as_str().into(), used(cell)))
+            .collect()
+    }
 }
 
 struct Mover<'a> {
     pool: Pool,
+    used: BTreeMap<Arc<str>, Usage>,
+    by_usage: bool,
     movable: Vec<Movable>,
     policy: &'a Policy,
     context: &'a PlanContext,
@@ -182,7 +225,7 @@ impl Mover<'_> {
         while self.moves.len() < self.most {
             let cells: Vec<(f64, Arc<str>)> = self
                 .open_cells()
-                .map(|cell| (load(cell), Arc::from(cell.cell.as_str())))
+                .map(|cell| (self.load(cell), Arc::from(cell.cell.as_str())))
                 .collect();
             let average = cells.iter().map(|(load, _)| load).sum::<f64>() / cells.len() as f64;
             let full = cells
@@ -220,14 +263,25 @@ impl Mover<'_> {
 
     /// By how much the fuller of the two cells is less full afterwards, percent.
     fn gain(&self, n: usize, to: &Arc<str>) -> f64 {
-        let Movable { request, cell, .. } = &self.movable[n];
-        let share = |cell: &str| {
-            let total = self.pool.get(cell).map_or(0, |cell| cell.total.memory_mb);
-            percent(request.memory_mb, total)
+        let from = &self.movable[n].cell;
+        let own = self.usage_of(n);
+        let after = |name: &Arc<str>, sign: i64| {
+            let used = self.used.get(name).copied().unwrap_or_default();
+            let cell = self.pool.get(name);
+            cell.map_or(0.0, |cell| share(cell, used.plus(own, sign)))
         };
-        let (from_load, to_load) = (self.load_of(cell), self.load_of(to));
-        let after = (from_load - share(cell)).max(to_load + share(to));
-        from_load.max(to_load) - after
+        let after = after(from, -1).max(after(to, 1));
+        self.load_of(from).max(self.load_of(to)) - after
+    }
+
+    /// What an instance adds to the load of its cell.
+    fn usage_of(&self, n: usize) -> Usage {
+        let movable = &self.movable[n];
+        let reserved = Usage {
+            memory_mb: movable.request.memory_mb,
+            cpu_millis: 0,
+        };
+        movable.usage.filter(|_| self.by_usage).unwrap_or(reserved)
     }
 
     fn keeps_zones_even(&self, n: usize, to: &str) -> bool {
@@ -257,9 +311,15 @@ impl Mover<'_> {
     }
 
     fn carry_out(&mut self, n: usize, to: &Arc<str>, why: MoveReason) {
+        let own = self.usage_of(n);
         let movable = &mut self.movable[n];
         let from = std::mem::replace(&mut movable.cell, Arc::clone(to));
         let request = Arc::clone(&movable.request);
+        for (name, sign) in [(&from, -1), (to, 1)] {
+            if let Some(used) = self.used.get_mut(name) {
+                *used = used.plus(own, sign);
+            }
+        }
         if let Some(mut cell) = self.pool.get(&from).cloned() {
             cell.credit(&request, None);
             self.pool.put(cell);
@@ -281,7 +341,7 @@ impl Mover<'_> {
 
     fn balance(&self) -> Evenness {
         let zones = self.zones_of_apps();
-        let loads = || self.open_cells().map(load);
+        let loads = || self.open_cells().map(|cell| self.load(cell));
         let emptiest = loads().min_by(f64::total_cmp).unwrap_or(0.0);
         let largest = self.movable.iter().map(|movable| movable.request.memory_mb);
         let largest = largest.max().unwrap_or(0);
@@ -306,7 +366,13 @@ impl Mover<'_> {
     }
 
     fn load_of(&self, cell: &str) -> f64 {
-        self.pool.get(cell).map_or(0.0, load)
+        self.pool.get(cell).map_or(0.0, |cell| self.load(cell))
+    }
+
+    /// How full a cell is, percent.
+    fn load(&self, cell: &Cell) -> f64 {
+        let used = self.used.get(cell.cell.as_str()).copied();
+        share(cell, used.unwrap_or_default())
     }
 
     /// Of each app with an instance that may be moved.
@@ -353,10 +419,20 @@ fn too_many(zones: &Zones) -> u32 {
         .sum()
 }
 
-/// Memory in use, percent.
-fn load(cell: &Cell) -> f64 {
-    let total = cell.total.memory_mb;
-    percent(total - cell.available.memory_mb, total)
+impl Usage {
+    /// With another one added once, or taken away where the sign is -1.
+    fn plus(self, other: Self, sign: i64) -> Self {
+        Self {
+            memory_mb: self.memory_mb + sign * other.memory_mb,
+            cpu_millis: self.cpu_millis + sign * other.cpu_millis,
+        }
+    }
+}
+
+/// The larger part of a cell's memory and cpu, percent. A cell that offers no cpu has none to share.
+fn share(cell: &Cell, used: Usage) -> f64 {
+    let memory = percent(used.memory_mb, cell.total.memory_mb);
+    memory.max(percent(used.cpu_millis, cell.total.cpu_millis))
 }
 
 fn percent(part: i64, of: i64) -> f64 {

@@ -21,7 +21,7 @@ use shared::wire::{
 };
 use shared::{AuctionId, Incarnation, InstanceId};
 
-pub(crate) use self::actions::SUPERVISOR_LOST;
+pub(crate) use self::actions::{RunningProcess, SUPERVISOR_LOST};
 pub use self::{
     actions::{Action, CheckOf, EndReason, ExecutorOrder, ExecutorReport, InstanceChange, Limit},
     drain::Held,
@@ -297,6 +297,20 @@ impl Ledger {
             .collect()
     }
 
+    /// The main processes of what runs.
+    pub(crate) fn processes(&self) -> Vec<RunningProcess> {
+        let entries = self.instances.values();
+        let running = entries.filter(|entry| entry.state == InstanceState::Running);
+        let process = |entry: &Entry| {
+            Some(RunningProcess {
+                instance: entry.work.instance,
+                attempt: entry.attempt,
+                pid: entry.pid?,
+            })
+        };
+        running.filter_map(process).collect()
+    }
+
     fn holds_lrp(&self, id: &InstanceId) -> bool {
         let entry = self.instances.get(id);
         entry.is_some_and(|entry| entry.work.kind == Kind::Lrp)
@@ -418,6 +432,7 @@ impl Ledger {
             strikes: 0,
             pid: None,
             port: None,
+            usage: None,
             ended: None,
             exit_code: None,
             signal: None,

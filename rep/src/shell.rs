@@ -294,7 +294,9 @@ impl Shell {
     }
 
     fn heartbeat(&self, now_ms: u64) {
-        let instances = self.machine.ledger().current_instances(now_ms);
+        let ledger = self.machine.ledger();
+        let instances = ledger.current_instances(now_ms);
+        self.executor.measure(ledger.processes());
         for message in self.machine.split(instances, self.max_bytes()) {
             let subject = self.own_subject("heartbeat");
             self.outbox.publish_now(subject, to_bytes(&message));

@@ -94,7 +94,7 @@ impl Role {
             }
             Self::User => "Starts and stops work and apps; sees all instances, events and output",
             Self::Operator => {
-                "As a user; also drains and cordons cells, sets their attributes, and exports apps with their environment"
+                "As a user; also drains and cordons cells, sets their attributes, moves instances of apps, and exports apps with their environment"
             }
             Self::Observer => {
                 "Hears events, advertisements and heartbeats; reads apps without their environment"

@@ -110,7 +110,7 @@ impl Subjects {
     }
 
     /// A request about one app to one manager: `put`, `scale`, `stop`, `start`, `restart`, `delete`, `undo`,
-    /// `pause`, `resume`, `show`, `history` or `export`. The app may be `*`.
+    /// `pause`, `resume`, `show`, `history`, `move` or `export`. The app may be `*`.
     pub fn app(&self, verb: &str, app: &str) -> String {
         [&self.prefix, ".app.", verb, ".", app].concat()
     }

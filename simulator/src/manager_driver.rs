@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use manager::{
-    CommandKey, Manager, ManagerInput, ManagerOutput, ManagerSettings, QuestionId, Revision,
-    TaskInput, TaskOutput, WaveId, WriteId, WriteResult,
+    CommandKey, Manager, ManagerInput, ManagerOutput, ManagerSettings, MoveAnswer, QuestionId,
+    Revision, TaskInput, TaskOutput, WaveId, WriteId, WriteResult,
 };
 use placement::Request;
 use shared::{
@@ -51,6 +51,11 @@ pub(crate) enum ManagerSends {
     Reply {
         to: CommandKey,
         answer: Result<(), WireError>,
+    },
+    /// The answer to a question about a move.
+    Moved {
+        to: CommandKey,
+        answer: Result<MoveAnswer, WireError>,
     },
 }
 
@@ -159,6 +164,7 @@ impl ManagerDriver {
                 to,
                 answer: answer.map(|_| ()),
             },
+            ManagerOutput::Moved { to, answer } => ManagerSends::Moved { to, answer },
         }
     }
 

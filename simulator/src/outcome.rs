@@ -215,6 +215,12 @@ pub struct Kept {
     pub rollout_ms: Spread,
     /// Commands that managers refused.
     pub refused_commands: u64,
+    /// Instances that the operator moved to another cell.
+    #[serde(default)]
+    pub moved: u64,
+    /// Moves that failed.
+    #[serde(default)]
+    pub failed_moves: u64,
     /// What managers sent and heard, over NATS and with the bucket.
     pub traffic: Traffic,
 }

@@ -15,7 +15,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use advertiser::Cadence;
 use manager::{AppCommand, AppDefinition};
-use placement::{Cell, Request, Resources, Span, fields};
+use placement::{Cell, Rate, Request, Resources, Span, fields};
 use scenarios::{OfflineAuction, ScenarioError};
 use serde::Deserialize;
 use serde_json::Value;
@@ -64,6 +64,8 @@ pub struct Scenario {
     /// A minimal health manager: instances that are lost with a cell are requested again after this
     /// time.
     pub restart_lost_after_ms: Option<u64>,
+    /// An operator rebalances all the time: so many moves at once, and the next ones so much later.
+    pub rebalance: Option<Rate>,
     /// How messages travel.
     pub network: Network,
     /// How often cells advertise.
@@ -102,6 +104,8 @@ struct SimulatorFields {
     start_takes: Span,
     #[serde(default)]
     restart_lost_after: Option<Span>,
+    #[serde(default)]
+    rebalance: Option<Rate>,
     #[serde(default)]
     network: network::NetworkTable,
     #[serde(default)]
@@ -187,6 +191,7 @@ impl Scenario {
             array: file.array,
             start_takes: file.start_takes,
             restart_lost_after_ms: file.restart_lost_after.map(millis),
+            rebalance: file.rebalance,
             workload: file.workload,
             trace: work,
             resample,
@@ -233,6 +238,10 @@ impl Scenario {
         if self.managers == 0 && !self.commands.is_empty() {
             let expected = "1 or more: [[apps]] are kept by managers";
             return Err(read::wrong("managers", &0.into(), expected));
+        }
+        if let Some(rate) = self.rebalance.filter(|_| self.managers == 0) {
+            let expected = "no such field without managers, who carry out the moves";
+            return Err(read::wrong("rebalance", &rate.to_string().into(), expected));
         }
         if self.managers == 0 {
             return Ok(());

@@ -39,6 +39,8 @@ pub const ALL: &[Shipped] = shipped![
     "adverts-5s",
     "diego-250000",
     "apps-zone-lost",
+    "apps-zone-returns",
+    "apps-zone-rebalanced",
     "apps-half-lost",
     "apps-rollout",
 ];

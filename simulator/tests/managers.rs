@@ -84,6 +84,41 @@ fn what_is_lost_with_its_cells_runs_again() {
     assert!(kept.recovery_ms.max <= 2.0 * TTL_MS, "{kept:?}");
 }
 
+/// A zone is away for a minute, and its share of each app is in the other one.
+const ZONE_LOST: &str =
+    "[[faults]]\nat = \"20s\"\nfor = \"40s\"\nkind = \"zone-lost\"\nzone = \"z2\"\n";
+
+#[test]
+fn a_zone_that_is_back_stays_empty_until_somebody_rebalances() {
+    let without = play(&read(&format!("{WEB}{ZONE_LOST}")), 1);
+    assert_eq!(without.figures.apps_sharing_zones, 1);
+    assert_eq!(without.figures.kept.unwrap().moved, 0);
+    let text = format!("rebalance = \"4/2s\"\n{CELLS}\n{WEB}{ZONE_LOST}");
+    let with = play(&Scenario::read(&text, true).unwrap(), 1);
+    let kept = with.figures.kept.unwrap();
+    assert_whole(&kept, 40);
+    assert_eq!((kept.moved, kept.failed_moves), (20, 0), "{kept:?}");
+    // a move is no loss
+    assert_eq!(kept.lost, 20, "{kept:?}");
+    assert_eq!(with.figures.apps_sharing_zones, 0);
+    let zones = with.figures.per_zone;
+    assert_eq!(zones.max, zones.mean, "{zones:?}");
+}
+
+#[test]
+fn without_managers_nobody_moves_anything() {
+    let text =
+        "rebalance = \"1/10s\"\n[[groups]]\ncount = 1\ntotal = { memory_mb = 1, disk_mb = 1 }\n";
+    let error = Scenario::read(text, true).unwrap_err().to_string();
+    assert!(
+        error.contains("rebalance") && error.contains("managers"),
+        "{error}"
+    );
+    let text = text.replace("1/10s", "often");
+    let error = Scenario::read(&text, true).unwrap_err().to_string();
+    assert!(error.contains("such as 1/10s"), "{error}");
+}
+
 #[test]
 fn a_cell_that_is_cut_off_makes_duplicates_until_it_is_back() {
     let fault =

@@ -61,6 +61,8 @@ enum Command {
     Cordon(commands::drain::CordonArgs),
     /// Let a cell that was drained or cordoned take work again
     Uncordon(commands::drain::CordonArgs),
+    /// Move instances of apps so that zones and cells are even again, or show which
+    Rebalance(Box<commands::rebalance::RebalanceArgs>),
     /// Explain why an app's instances were placed where they are, or not at all
     Explain(commands::explain::ExplainArgs),
     /// Show where work would go: by a scenario file, or with --live on the cluster
@@ -222,8 +224,10 @@ impl Command {
 
     /// Ctrl-C is how one leaves a stream, and breaks off everything else.
     fn interrupted(&self) -> Exit {
-        if let Command::Run(args) = self {
-            args.note_interrupted();
+        match self {
+            Command::Run(args) => args.note_interrupted(),
+            Command::Rebalance(args) => args.note_interrupted(),
+            _ => {}
         }
         let stream = match self {
             Command::Events(args) => args.follow,
@@ -251,6 +255,9 @@ impl Command {
             Command::Drain(args) => commands::drain::drain(global, args).await,
             Command::Cordon(args) => commands::drain::cordon(global, args).await,
             Command::Uncordon(args) => commands::drain::uncordon(global, args).await,
+            Command::Rebalance(args) => {
+                Box::pin(commands::rebalance::rebalance(global, args)).await
+            }
             Command::Explain(args) => commands::explain::explain(global, args).await,
             Command::Place(args) => commands::place::place(global, args).await,
             Command::Capacity(args) => commands::capacity::capacity(global, args).await,

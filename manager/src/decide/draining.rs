@@ -1,4 +1,4 @@
-//! What is on draining cells gets a replacement elsewhere before it is stopped.
+//! What is on draining cells, or is to be moved, gets a replacement elsewhere before it is stopped.
 
 use super::{Cause, Found, Plan};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     look::{Scene, Seen, Versions},
 };
 
-/// Replaces what an index has on draining cells.
+/// Replaces what an index has on draining cells, or what of it is to be moved.
 pub(super) fn replace(
     app: &App,
     versions: &Versions,
@@ -58,7 +58,12 @@ pub(super) fn replace(
     } else {
         versions.for_missing(slot, false).0
     };
-    plan.start(Cause::Evacuated, version, index);
+    let cause = if first.moving {
+        Cause::Moved
+    } else {
+        Cause::Evacuated
+    };
+    plan.start(cause, version, index);
 }
 
 /// Where the old instance is stopped first: one after the other, and only while every other index runs.

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use shared::{
     VERSION,
     wire::{
-        AppChanged, AppImportResult, AppImported, AppList, AppListed, TaskStored, WireError, code,
-        to_bytes,
+        AppChanged, AppImportResult, AppImported, AppList, AppListed, AppMoved, TaskStored,
+        WireError, code, to_bytes,
     },
 };
 
@@ -20,7 +20,10 @@ use super::{
 use crate::{
     commands::{no_such_app, unavailable},
     ids::CommandKey,
-    io::{AppAnswer, AppCommand, ManagerInput, TaskAnswer, TaskCommand, TaskInput},
+    io::{
+        AppAnswer, AppCommand, ManagerInput, MoveAnswer, MoveOrder, TaskAnswer, TaskCommand,
+        TaskInput,
+    },
     manager::Manager,
 };
 
@@ -37,6 +40,11 @@ enum Waiting {
         then: Vec<AppCommand>,
     },
     Task(ReplyTo),
+    Move {
+        app: String,
+        order: MoveOrder,
+        to: ReplyTo,
+    },
 }
 
 /// An import of which some is not answered yet.
@@ -85,6 +93,12 @@ impl Desk {
                 let name = app.clone();
                 let waiting = Waiting::Change { app, dry_run, to };
                 inputs.push(self.command(waiting, name, command));
+                None
+            }
+            // the one that acts has heard it, too
+            Ok(Wanted::Move(_)) if !machine.is_acting() => None,
+            Ok(Wanted::Move(order)) => {
+                inputs.push(self.move_order(app, order, to));
                 None
             }
             Ok(Wanted::Import(apps)) => self.import(shell, apps, to, inputs),
@@ -136,6 +150,43 @@ impl Desk {
         let to = CommandKey(self.last);
         self.waiting.insert(to, waiting);
         ManagerInput::Command { to, app, command }
+    }
+
+    fn move_order(&mut self, app: String, order: MoveOrder, to: ReplyTo) -> ManagerInput {
+        self.last += 1;
+        let key = CommandKey(self.last);
+        let input = ManagerInput::Move {
+            to: key,
+            app: app.clone(),
+            order: order.clone(),
+        };
+        self.waiting.insert(key, Waiting::Move { app, order, to });
+        input
+    }
+
+    /// The machine has answered a question about a move.
+    pub(super) fn moved(
+        &mut self,
+        shell: &Shell,
+        key: CommandKey,
+        answer: Result<MoveAnswer, WireError>,
+    ) -> Option<Ready> {
+        let Waiting::Move { app, order, to } = self.waiting.remove(&key)? else {
+            return None;
+        };
+        let answer = answer.map(|answer| {
+            to_bytes(&AppMoved {
+                v: VERSION,
+                manager: shell.name.to_string(),
+                app,
+                index: order.index,
+                from: order.from,
+                state: answer.state,
+                cell: answer.cell.map(|cell| cell.to_string()),
+                reason: answer.reason,
+            })
+        });
+        Some(Ready::Answer(to, answer))
     }
 
     fn task_command(&mut self, to: ReplyTo, id: String, command: TaskCommand) -> ManagerInput {
@@ -222,7 +273,7 @@ impl Desk {
     ) -> Option<Ready> {
         match self.waiting.remove(&key)? {
             // answered by another function
-            Waiting::Task(_) => None,
+            Waiting::Task(_) | Waiting::Move { .. } => None,
             Waiting::Change { app, dry_run, to } => {
                 let answer = answer.map(|answer| {
                     to_bytes(&AppChanged {

@@ -242,6 +242,10 @@ impl Owner {
                     let ready = self.desk.answered(&self.shell, to, answer, inputs);
                     self.ready(ready);
                 }
+                ManagerOutput::Moved { to, answer } => {
+                    let ready = self.desk.moved(&self.shell, to, answer);
+                    self.ready(ready);
+                }
                 ManagerOutput::Task(output) => self.carry_out_task(*output),
                 other => others.push(other),
             }

@@ -78,9 +78,10 @@ impl Shell {
                 in_time(client.publish(subject, to_bytes(&*event))).await
             }
             // the owner of the machine takes these
-            ManagerOutput::Write { .. } | ManagerOutput::Reply { .. } | ManagerOutput::Task(_) => {
-                Ok(())
-            }
+            ManagerOutput::Write { .. }
+            | ManagerOutput::Reply { .. }
+            | ManagerOutput::Moved { .. }
+            | ManagerOutput::Task(_) => Ok(()),
         }
     }
 

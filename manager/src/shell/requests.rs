@@ -5,14 +5,14 @@ use serde_json::Value;
 use shared::{
     Subjects,
     wire::{
-        AppAction, AppExport, AppImport, AppList, AppLook, AppPut, AppRestart, AppScale, TaskList,
-        WireError, check_version, code, parse_strict, read_nothing,
+        AppAction, AppExport, AppImport, AppList, AppLook, AppMove, AppPut, AppRestart, AppScale,
+        TaskList, WireError, check_version, code, parse_strict, read_nothing,
     },
 };
 
 use crate::{
     definition::AppDefinition,
-    io::{AppCommand, TaskCommand},
+    io::{AppCommand, MoveOrder, TaskCommand},
     tasks::{Submitted, TaskDefinition},
 };
 
@@ -29,6 +29,7 @@ pub(super) enum Verb {
     Stop,
     Start,
     Restart,
+    Move,
     Delete,
     Undo,
     Pause,
@@ -75,12 +76,22 @@ impl Verb {
         }
     }
 
-    pub(super) const ALL: [Self; 20] = [
+    /// The queue group of its endpoint: of all managers one gets a request, but for those that only the one that acts can
+    /// carry out.
+    pub(super) fn queue(self, manager: &str) -> &str {
+        match self {
+            Self::Move => manager,
+            _ => Subjects::MANAGER_QUEUE,
+        }
+    }
+
+    pub(super) const ALL: [Self; 21] = [
         Self::Put,
         Self::Scale,
         Self::Stop,
         Self::Start,
         Self::Restart,
+        Self::Move,
         Self::Delete,
         Self::Undo,
         Self::Pause,
@@ -105,6 +116,7 @@ impl Verb {
             Self::Stop => "stop",
             Self::Start => "start",
             Self::Restart => "restart",
+            Self::Move => "move",
             Self::Delete => "delete",
             Self::Undo => "undo",
             Self::Pause => "pause",
@@ -128,6 +140,7 @@ impl Verb {
 #[derive(Debug)]
 pub(super) enum Wanted {
     Command(AppCommand),
+    Move(MoveOrder),
     Look(Look),
     List(AppList),
     Import(Vec<ImportedApp>),
@@ -186,6 +199,7 @@ pub(super) fn read(
             let max_in_flight = restart.max_in_flight;
             Wanted::Command(AppCommand::Restart { max_in_flight })
         }
+        Verb::Move => Wanted::Move(order(body)?),
         Verb::Stop => action(body, AppCommand::Stop)?,
         Verb::Start => action(body, AppCommand::Start)?,
         Verb::Delete => action(body, AppCommand::Delete)?,
@@ -201,6 +215,15 @@ pub(super) fn read(
         Verb::List => Wanted::List(list(body)?),
         Verb::Import => Wanted::Import(import(body, max_payload)?),
     })
+}
+
+fn order(body: &[u8]) -> Result<MoveOrder, WireError> {
+    let AppMove {
+        id, index, from, ..
+    } = parse_strict(body, "id, index or from")?;
+    placement::check_name("id", &id)?;
+    placement::check_name("from", &from)?;
+    Ok(MoveOrder { id, index, from })
 }
 
 /// The body says nothing, but a message that was meant for another subject is not an empty object.
@@ -351,6 +374,7 @@ mod tests {
             Verb::Stop,
             Verb::Start,
             Verb::Restart,
+            Verb::Move,
             Verb::Delete,
             Verb::Undo,
             Verb::Pause,
@@ -373,7 +397,7 @@ mod tests {
             let (field, message) = error(verb, r#"{"v":2,"x":1}"#);
             assert_eq!(field, "v", "{verb:?} {message}");
             let (field, _) = error(verb, r#"{"v":1,"force":true}"#);
-            let own = ["force", "definition", "instances", "apps"];
+            let own = ["force", "definition", "instances", "apps", "id"];
             assert!(own.contains(&field.as_str()), "{verb:?} {field}");
         }
         assert!(read(Verb::Stop, "x", br#"{"v":1}"#, MAX).is_ok());

@@ -8,7 +8,7 @@ use std::{
 use async_nats::service::{Request, Service, ServiceExt, endpoint::Endpoint};
 use futures_util::StreamExt;
 use shared::{
-    Subjects, may_answer,
+    may_answer,
     permissions::Role,
     wire::{WireError, code},
 };
@@ -80,7 +80,7 @@ impl RequestService {
             let name = verb.name();
             let subject = verb.subject(&shell.subjects);
             let endpoint = service.endpoint_builder().name(name);
-            let endpoint = endpoint.queue_group(Subjects::MANAGER_QUEUE).add(subject);
+            let endpoint = endpoint.queue_group(verb.queue(&shell.name)).add(subject);
             let endpoint = endpoint.await.map_err(ManagerError::Service)?;
             tasks.spawn(take(shell.clone(), endpoint, verb, asked.clone()));
         }

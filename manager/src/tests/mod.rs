@@ -11,6 +11,7 @@ mod differences;
 mod drains;
 mod evidence;
 mod lease;
+mod moves;
 mod random;
 mod rollouts;
 mod size;

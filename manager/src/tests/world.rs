@@ -11,8 +11,8 @@ use shared::{
 
 use crate::{
     AppAnswer, AppCommand, AppDefinition, CommandKey, Manager, ManagerInput, ManagerOutput,
-    ManagerSettings, QuestionId, Revision, StoredKey, TaskInput, TaskOutput, WaveId, WriteId,
-    WriteResult,
+    ManagerSettings, MoveAnswer, QuestionId, Revision, StoredKey, TaskInput, TaskOutput, WaveId,
+    WriteId, WriteResult,
 };
 
 /// The ttl of every cell, milliseconds.
@@ -26,6 +26,7 @@ pub(super) struct Sent {
     pub(super) events: Vec<Event>,
     pub(super) questions: Vec<QuestionId>,
     pub(super) replies: Vec<Result<AppAnswer, shared::wire::WireError>>,
+    pub(super) moved: Vec<Result<MoveAnswer, shared::wire::WireError>>,
 }
 
 #[derive(Clone, Debug)]
@@ -212,6 +213,7 @@ impl World {
                 }
                 ManagerOutput::Event(event) => self.sent.events.push(*event),
                 ManagerOutput::Reply { answer, .. } => self.sent.replies.push(answer),
+                ManagerOutput::Moved { answer, .. } => self.sent.moved.push(answer),
                 ManagerOutput::Task(output) => self.store_task(&output),
             }
         }

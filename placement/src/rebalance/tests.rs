@@ -25,6 +25,7 @@ fn run(pool: &mut Pool, movable: &mut Vec<Movable>, app: &str, memory_mb: i64, o
                 request: Arc::clone(&request),
                 index,
                 cell: (*name).into(),
+                usage: None,
             });
             index += 1;
         }
@@ -33,7 +34,13 @@ fn run(pool: &mut Pool, movable: &mut Vec<Movable>, app: &str, memory_mb: i64, o
 
 fn plan(pool: &Pool, movable: &[Movable], most: usize) -> Rebalance {
     let policy = Policy::preset("diego").unwrap();
-    pool.rebalance(movable.to_vec(), &policy, &PlanContext::default(), most)
+    let context = PlanContext::default();
+    pool.rebalance(
+        movable.to_vec(),
+        LoadBy::Reserved,
+        (&policy, &context),
+        most,
+    )
 }
 
 const FOUR: [(&str, &str); 4] = [("a1", "z1"), ("a2", "z1"), ("b1", "z2"), ("b2", "z2")];

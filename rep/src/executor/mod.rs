@@ -12,6 +12,7 @@ mod ports;
 mod probe;
 mod process;
 mod simulated;
+mod usage;
 mod users;
 
 use std::{
@@ -30,7 +31,7 @@ pub use self::simulated::Simulated;
 use self::{process::Processes, users::Users};
 use crate::{
     config::{ExecutorKind, ProcessConfig, RepConfig},
-    ledger::{ExecutorOrder, ExecutorReport},
+    ledger::{ExecutorOrder, ExecutorReport, RunningProcess},
     outbox::Counters,
     supervisor::check_authorities,
 };
@@ -236,6 +237,14 @@ impl Executor {
         match self {
             Self::Simulated(_) => None,
             Self::Process(processes) => processes.cached_blobs(),
+        }
+    }
+
+    /// Begins to measure what these use, which it reports later.
+    pub(crate) fn measure(&self, all: Vec<RunningProcess>) {
+        match self {
+            Self::Simulated(_) => {}
+            Self::Process(processes) => processes.measure(all),
         }
     }
 

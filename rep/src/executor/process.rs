@@ -10,7 +10,7 @@ use std::{
     },
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{Arc, mpsc as threads},
+    sync::{Arc, Mutex, mpsc as threads},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -36,11 +36,12 @@ use super::{
     logs::Logs,
     ports::{Port, Ports},
     probe::Prober,
+    usage::Meter,
     users::{User, Users},
 };
 use crate::{
     config::{ProcessConfig, RepConfig},
-    ledger::{CheckOf, EndReason, ExecutorReport, InstanceChange},
+    ledger::{CheckOf, EndReason, ExecutorReport, InstanceChange, RunningProcess},
     outbox::{Counters, Outbox},
     secrets::Secrets,
     sources::Sources,
@@ -68,6 +69,8 @@ pub(crate) struct Processes {
     sources: Arc<Sources>,
     groups: Groups,
     prober: Prober,
+    meter: Arc<Mutex<Meter>>,
+    reports_to: mpsc::Sender<ExecutorReport>,
 }
 
 /// One instance to start.
@@ -164,7 +167,9 @@ impl Processes {
             logs,
             sources,
             groups,
-            prober: Prober::new(reports_to),
+            prober: Prober::new(reports_to.clone()),
+            meter: Arc::default(),
+            reports_to,
         })
     }
 
@@ -203,6 +208,25 @@ impl Processes {
         port: Option<u16>,
     ) {
         self.prober.check(attempt, of, Arc::clone(check), port);
+    }
+
+    /// Measures what these use and reports it. While the last measurement goes on, or when too many reports wait, it is
+    /// left out: the next one shows more.
+    pub(crate) fn measure(&self, all: Vec<RunningProcess>) {
+        let (meter, reports) = (Arc::clone(&self.meter), self.reports_to.clone());
+        tokio::task::spawn_blocking(move || {
+            let Ok(mut meter) = meter.try_lock() else {
+                return;
+            };
+            for (one, usage) in meter.measure(&all) {
+                let measured = ExecutorReport {
+                    instance: one.instance,
+                    attempt: one.attempt,
+                    change: InstanceChange::Measured(usage),
+                };
+                let _ = reports.try_send(measured);
+            }
+        });
     }
 
     pub(crate) async fn next_report(&mut self) -> ExecutorReport {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use placement::HealthCheck;
+use placement::{HealthCheck, Usage};
 use shared::InstanceId;
 use shared::wire::{EventInstance, TaskResult, Work};
 
@@ -97,8 +97,18 @@ pub enum InstanceChange {
         /// Why it was not passed; none if it was.
         failure: Option<String>,
     },
+    /// What it uses was measured.
+    Measured(Usage),
     /// It has ended, with every process that it started.
     Ended(EndReason),
+}
+
+/// One attempt of an instance that runs, and its main process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RunningProcess {
+    pub(crate) instance: InstanceId,
+    pub(crate) attempt: u32,
+    pub(crate) pid: u32,
 }
 
 /// How an instance ended.

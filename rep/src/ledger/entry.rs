@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use placement::{CheckKind, Kind, Span};
+use placement::{CheckKind, Kind, Span, Usage};
 use shared::wire::{EventInstance, Instance, InstanceState, TaskResult, Work};
 use shared::{AttemptId, AuctionId, VERSION};
 
@@ -24,6 +24,8 @@ pub(super) struct Entry {
     pub(super) strikes: usize,
     pub(super) pid: Option<u32>,
     pub(super) port: Option<u16>,
+    /// What this attempt was last measured to use.
+    pub(super) usage: Option<Usage>,
     pub(super) ended: Option<String>,
     pub(super) exit_code: Option<i32>,
     pub(super) signal: Option<i32>,
@@ -59,6 +61,7 @@ impl Entry {
             port: self.port,
             pid: self.pid,
             ready: self.is_ready(),
+            usage: self.usage.filter(|_| self.state == InstanceState::Running),
             restarts: self.attempt,
             ended: self.ended.clone(),
             exit_code: self.exit_code,

@@ -36,11 +36,14 @@ impl Ledger {
         match report.change {
             InstanceChange::Running { pid, port } => {
                 (entry.pid, entry.port, entry.began) = (pid, port, true);
+                entry.usage = None;
                 // it may be stopping by now: a process that was told to end can still report that it started
                 if entry.state == InstanceState::Starting {
                     self.process_exists(now_ms, report.instance);
                 }
             }
+            // no news for auctioneers: it is in lists of instances only
+            InstanceChange::Measured(usage) => entry.usage = Some(usage),
             InstanceChange::Checked { of, failure } => {
                 self.checked(now_ms, report.instance, of, failure);
             }

@@ -15,4 +15,5 @@ mod process;
 mod secrets;
 mod service;
 mod sources;
+mod usage;
 mod web;

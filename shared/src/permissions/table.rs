@@ -160,6 +160,8 @@ pub(super) fn manager(subjects: &Subjects, name: &str) -> Permissions {
         Subjects::MANAGER_QUEUE,
         verbs.map(|verb| subjects.app(verb, "*")),
     );
+    // every manager hears it, and the one that acts answers
+    may.serve(name, [subjects.app("move", "*")]);
     may.serve(
         Subjects::MANAGER_QUEUE,
         TASK_VERBS.map(|verb| subjects.task(verb, "*")),
@@ -238,6 +240,7 @@ pub(super) fn operator(subjects: &Subjects, name: &str) -> Permissions {
     may.publish(["set", "drain", "cordon", "uncordon"].map(|what| subjects.cell("*", what)));
     // an export has the values of environments
     may.publish([subjects.app("export", "*"), subjects.app_import()]);
+    may.publish([subjects.app("move", "*")]);
     for verb in ["PING", "INFO", "STATS"] {
         let of = |role| format!("$SRV.{verb}.{}", subjects.service(role));
         may.publish([format!("$SRV.{verb}")]);

@@ -40,6 +40,57 @@ pub struct AppRestart {
     pub max_in_flight: Option<u32>,
 }
 
+/// `move`: an instance is started on another cell, and the old one is stopped when the new one is healthy. Repeated with the
+/// same id, it asks how far that is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AppMove {
+    /// 1.
+    #[serde(default)]
+    pub v: Version,
+    /// Names this move: 1 to 128 of `A-Za-z0-9_-`.
+    pub id: String,
+    /// Which instance.
+    pub index: u32,
+    /// The cell that it runs on.
+    pub from: String,
+}
+
+/// How far a move is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MoveState {
+    /// Both run, or the new one is being started.
+    Moving,
+    /// The new one runs, and the old one has ended.
+    Moved,
+    /// The old one stays.
+    Failed,
+}
+
+/// The answer to a `move`, of the manager that acts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AppMoved {
+    /// 1.
+    #[serde(default)]
+    pub v: Version,
+    /// Which manager.
+    pub manager: String,
+    /// The app.
+    pub app: String,
+    /// Which instance.
+    pub index: u32,
+    /// Where it ran.
+    pub from: String,
+    /// How far it is.
+    pub state: MoveState,
+    /// Where it runs now, if it was moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cell: Option<String>,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
 /// `stop`, `start`, `delete`, `undo`, `pause` and `resume`: the subject says it all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppAction {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use placement::{DeviceShares, HealthCheck, Kind, Resources, Run, Span};
+use placement::{DeviceShares, HealthCheck, Kind, Resources, Run, Span, Usage};
 use serde::{Deserialize, Serialize};
 
 use super::{WireError, parse_strict};
@@ -239,6 +239,9 @@ pub struct Instance {
     /// Whether it is ready, if its request says how that is checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
+    /// What it was last measured to use; none if its cell measures nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
     /// How often it was restarted on this cell.
     #[serde(default)]
     pub restarts: u32,
@@ -281,6 +284,7 @@ impl Instance {
             port: None,
             pid: None,
             ready: None,
+            usage: None,
             restarts: 0,
             ended: None,
             exit_code: None,

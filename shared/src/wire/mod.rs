@@ -16,8 +16,8 @@ mod task;
 pub use advert::{Advert, Bid, BidRequest, CellReport, Envelope, likely_seq, parse_cell};
 pub use app::{
     AppAction, AppChanged, AppExport, AppHistory, AppImport, AppImportResult, AppImported, AppList,
-    AppListed, AppLook, AppPut, AppRestart, AppScale, AppShown, AppStatus, AppVersion, FieldChange,
-    Rollout,
+    AppListed, AppLook, AppMove, AppMoved, AppPut, AppRestart, AppScale, AppShown, AppStatus,
+    AppVersion, FieldChange, MoveState, Rollout,
 };
 pub use cell::{
     Acceptance, CellSet, CellSetAnswer, CellStart, Cordon, CordonAnswer, Drain, DrainAnswer,

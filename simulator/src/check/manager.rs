@@ -4,7 +4,7 @@ use std::{any::Any, collections::BTreeMap};
 
 use manager::{
     AppCommand, AppDefinition, CellHeard, CommandKey, Manager, ManagerInput, ManagerSettings,
-    QuestionId, Submitted, TaskCommand, TaskDefinition, TaskInput, WaveId, WriteResult,
+    MoveOrder, QuestionId, Submitted, TaskCommand, TaskDefinition, TaskInput, WaveId, WriteResult,
 };
 use shared::wire::{
     Envelope, ErrorBody, Event, InstancesAnswer, StartReply, WireError, code, to_bytes,
@@ -106,8 +106,29 @@ impl ManagerNode {
                 let why = event.reason.unwrap_or_default();
                 out.note(|| format!("tells {}: {why}", event.kind));
             }
+            ManagerSends::Moved { answer, .. } => out.note(|| match answer {
+                Ok(answer) => format!("of a move: {:?} {:?}", answer.state, answer.reason),
+                Err(error) => format!("refuses a move: {}", error.message),
+            }),
             ManagerSends::Reply { to, answer } => self.reply(to, answer, out),
         }
+    }
+
+    /// An operator asks for a move; nobody asks how far it is.
+    pub(super) fn move_instance(
+        &mut self,
+        now_ms: u64,
+        app: &str,
+        order: MoveOrder,
+        out: &mut Outbox,
+    ) {
+        self.keys += 1;
+        let input = ManagerInput::Move {
+            to: CommandKey(self.keys),
+            app: app.to_owned(),
+            order,
+        };
+        self.step(now_ms, input, out);
     }
 
     fn reply(&mut self, to: CommandKey, answer: Result<(), WireError>, out: &mut Outbox) {

@@ -59,6 +59,12 @@ pub(super) enum What {
     Namesake(usize),
     /// A client sends a command to the managers.
     Command { app: String, text: String },
+    /// An operator has an instance moved to another cell.
+    Move {
+        app: String,
+        index: u32,
+        node: usize,
+    },
     /// A client has a stored request stored, again or for the first time.
     Submit(usize),
     /// A client cancels it.
@@ -317,6 +323,8 @@ impl Script {
         let ends = self.steps.iter().map(|step| match &step.what {
             What::Ask(n) => step.at_ms + self.requests[*n].queue_timeout_ms,
             What::Namesake(_) | What::Command { .. } | What::Cancel(_) => step.at_ms,
+            // until its new instance was not healthy in time
+            What::Move { .. } => step.at_ms + 60_000,
             What::Submit(n) => step.at_ms + self.tasks[*n].queue_timeout_ms,
             What::Drain { deadline_ms, .. } => step.at_ms + deadline_ms,
             // eight times with the pauses of the rep

@@ -330,7 +330,7 @@ impl SimCell {
                 self.managed.remove(&instance);
                 self.changes.push(InstanceRuns::Ended(instance));
             }
-            InstanceChange::Checked { .. } => {}
+            InstanceChange::Checked { .. } | InstanceChange::Measured(_) => {}
         }
     }
 

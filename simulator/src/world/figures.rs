@@ -108,6 +108,8 @@ impl World<'_> {
         }
         Some(Kept {
             refused_commands: self.refused_commands,
+            moved: self.operator.moved,
+            failed_moves: self.operator.failed,
             traffic: self.managers_traffic,
             ..self.tally.figures(self.now_us)
         })

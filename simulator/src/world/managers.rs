@@ -142,6 +142,7 @@ impl World<'_> {
                 }
             }
             ManagerSends::Event(_) => self.counts.sent(Kind::Event, 1),
+            ManagerSends::Moved { to, answer } => self.move_answered(to, &answer),
             ManagerSends::Reply { to, answer } => {
                 if let Some(command) = self.managers[m].commands.remove(&to) {
                     self.command_reply(command, answer);

@@ -28,6 +28,7 @@ mod messages;
 mod node;
 mod observer;
 mod packing;
+mod rebalance;
 mod requests;
 mod sample;
 mod stored;
@@ -51,6 +52,7 @@ use self::{
     messages::{Message, Waves},
     node::SimAuctioneer,
     packing::PackingSteps,
+    rebalance::Operator,
     sample::Samples,
     stored::Asked,
     traffic::{Counts, Kind, written},
@@ -116,6 +118,8 @@ enum Event {
     Heartbeat(usize, u32),
     /// A client sends a command, after so many tries.
     Command(usize, u32),
+    /// The operator who rebalances looks.
+    Rebalance,
     /// A sample of the cells is taken.
     Sample,
 }
@@ -174,6 +178,7 @@ pub(crate) struct World<'s> {
     commands: Vec<Asked>,
     command_notes: Vec<String>,
     refused_commands: u64,
+    operator: Operator,
     waves: Waves,
     tally: Tally,
     managers_traffic: Traffic,
@@ -262,6 +267,7 @@ impl<'s> World<'s> {
             commands: vec![Asked::default(); scenario.commands.len()],
             command_notes: Vec::new(),
             refused_commands: 0,
+            operator: Operator::default(),
             waves: Waves::default(),
             tally: Tally::default(),
             managers_traffic: Traffic::default(),
@@ -315,6 +321,9 @@ impl<'s> World<'s> {
         }
         self.measure_from_now(self.scenario.largest_memory_mb(self.demands));
         self.at(WARM_UP_US, Event::Sample);
+        if self.scenario.rebalance.is_some() {
+            self.at(WARM_UP_US, Event::Rebalance);
+        }
     }
 
     fn start_cell(&mut self, c: usize) {
@@ -402,6 +411,7 @@ impl<'s> World<'s> {
             Event::ManagerEcho(m, life) => self.manager_echo(m, life),
             Event::Heartbeat(c, life) => self.heartbeat(c, life),
             Event::Command(command, tries) => self.command(command, tries),
+            Event::Rebalance => self.rebalance(),
             Event::Sample => {
                 let next_us = self.take_sample();
                 self.at(next_us, Event::Sample);

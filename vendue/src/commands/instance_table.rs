@@ -17,15 +17,27 @@ const HEADER: [&str; 11] = [
     "APP", "INDEX", "KIND", "STATE", "ZONE", "CELL", "AGE", "ADDRESS", "MEMORY", "RESTARTS", "NOTE",
 ];
 
-/// Prints crashed instances first, then all others, then what is queued; `wide` adds instance ids. Devices have a
-/// column where an instance has some.
+/// Columns that are not always there.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Columns {
+    /// The ids of instances.
+    pub(crate) ids: bool,
+    /// What instances use.
+    pub(crate) usage: bool,
+}
+
+/// Prints crashed instances first, then all others, then what is queued. Devices have a column where an instance has
+/// some.
 pub(crate) fn print<'a>(
     instances: impl IntoIterator<Item = &'a Located>,
     queued: &[QueuedGroup],
-    wide: bool,
+    columns: Columns,
 ) -> anyhow::Result<()> {
     let mut header = HEADER.to_vec();
-    if wide {
+    if columns.usage {
+        header.extend(["USES", "CPU"]);
+    }
+    if columns.ids {
         header.push("INSTANCE");
     }
     let instances: Vec<&Located> = instances.into_iter().collect();
@@ -41,7 +53,10 @@ pub(crate) fn print<'a>(
         .partition(|located| located.instance.state == InstanceState::Crashed);
     for located in crashed.into_iter().chain(others) {
         let mut row = instance_row(located);
-        if wide {
+        if columns.usage {
+            row.extend(usage(located));
+        }
+        if columns.ids {
             row.push(Cell::new(located.instance.instance));
         }
         if shows_devices {
@@ -51,7 +66,10 @@ pub(crate) fn print<'a>(
     }
     for group in queued {
         let mut row = queued_row(group);
-        if wide {
+        if columns.usage {
+            row.extend([Cell::new("-"), Cell::new("-")]);
+        }
+        if columns.ids {
             row.push(Cell::new("-"));
         }
         if shows_devices {
@@ -77,6 +95,17 @@ fn instance_row(located: &Located) -> Vec<Cell> {
         Cell::new(instance.restarts),
         Cell::new(note_of(located)),
     ]
+}
+
+/// What its cell last measured: a cell measures with each heartbeat.
+fn usage(located: &Located) -> [Cell; 2] {
+    match located.instance.usage {
+        Some(usage) => [
+            Cell::new(format_args!("{} MiB", usage.memory_mb)),
+            Cell::new(usage.cpu_millis),
+        ],
+        None => [Cell::new("-"), Cell::new("-")],
+    }
 }
 
 /// How it ended, or ended before it was started again, or that it is not ready; of a stopped one the state says it.

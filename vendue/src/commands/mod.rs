@@ -29,6 +29,7 @@ pub(crate) mod place;
 pub(crate) mod policy;
 pub(crate) mod ps;
 pub(crate) mod reasons;
+pub(crate) mod rebalance;
 pub(crate) mod rep_role;
 pub(crate) mod roles;
 pub(crate) mod run;

@@ -7,7 +7,7 @@ use shared::wire::{InstanceState, QueuedGroup};
 
 use super::{
     app_status::AppStatus,
-    instance_table,
+    instance_table::{self, Columns},
     instances::{self, Answers, Located},
 };
 use crate::{
@@ -36,6 +36,9 @@ pub(crate) struct PsArgs {
     /// Only the addresses of instances that run and are ready, one per line
     #[arg(long)]
     addresses: bool,
+    /// Also what each instance uses: memory, and cpu in thousandths of a core
+    #[arg(long, conflicts_with = "addresses")]
+    usage: bool,
     /// Show the list again every 2 seconds until Ctrl-C
     #[arg(long)]
     pub(crate) watch: bool,
@@ -190,7 +193,11 @@ fn show(global: &Global, args: &PsArgs, found: &Found) -> anyhow::Result<()> {
         note(nothing(args, found));
         return Ok(());
     }
-    instance_table::print(&answers.instances, &answers.queued, global.wide)
+    let columns = Columns {
+        ids: global.wide,
+        usage: args.usage,
+    };
+    instance_table::print(&answers.instances, &answers.queued, columns)
 }
 
 fn show_addresses(format: Format, answers: &Answers) -> anyhow::Result<()> {

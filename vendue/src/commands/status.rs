@@ -8,7 +8,7 @@ use shared::wire::{QueuedGroup, code};
 
 use super::{
     app_status::AppStatus,
-    instance_table,
+    instance_table::{self, Columns},
     instances::{self, Answers, Located},
 };
 use crate::{
@@ -63,7 +63,11 @@ fn show_app(global: &Global, app: &str, answers: &Answers) -> anyhow::Result<Exi
         output::json(&document)?;
     } else {
         output::say(format_args!("{app}: {}", status.in_words()))?;
-        instance_table::print(&answers.instances, &answers.queued, global.wide)?;
+        let columns = Columns {
+            ids: global.wide,
+            usage: false,
+        };
+        instance_table::print(&answers.instances, &answers.queued, columns)?;
     }
     Ok(if status.is_well() {
         Exit::Ok

@@ -22,6 +22,7 @@ mod operators;
 mod policy;
 mod python;
 mod readme;
+mod rebalance;
 mod roles;
 mod secure;
 mod security_page;

@@ -27,6 +27,24 @@ impl Script {
         if random.chance(0.4) {
             self.draw_bucket(last_ms, random);
         }
+        // of numbers of its own: what a seed draws beside them stays the same
+        self.draw_moves(last_ms, &mut random.fork("moves", 0));
+    }
+
+    /// Instances are moved, wherever they are then.
+    fn draw_moves(&mut self, last_ms: u64, random: &mut Random) {
+        if random.chance(0.6) {
+            return;
+        }
+        for _ in 0..=random.place(6) {
+            let what = What::Move {
+                app: self.apps[random.place(self.apps.len())].clone(),
+                index: u32::try_from(random.place(3)).unwrap_or(0),
+                node: self.auctioneers + random.place(self.cells.len()),
+            };
+            let at_ms = BEGIN_MS + random.below(last_ms - BEGIN_MS);
+            self.steps.push(Step { at_ms, what });
+        }
     }
 
     fn draw_commands(&mut self, app: usize, last_ms: u64, random: &mut Random) {

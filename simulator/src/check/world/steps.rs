@@ -1,10 +1,13 @@
 //! What a step of the script does.
 
+use manager::MoveOrder;
+
 use super::{Happening, World, faults};
 use crate::check::{
     CheckReport,
     cell::{CARD, CellNode},
     client::Client,
+    manager::ManagerNode,
     script::What,
 };
 
@@ -20,6 +23,10 @@ impl World<'_> {
             What::Command { app, text } => {
                 report.commands += 1;
                 self.say(&format!("app.{app}"), text);
+            }
+            What::Move { app, index, node } => {
+                *report.faults.entry("move").or_default() += 1;
+                self.move_instance(n, app, *index, *node);
             }
             What::Submit(task) => {
                 report.tasks += 1;
@@ -76,6 +83,27 @@ impl World<'_> {
                     self.queue.add(self.now_us, Happening::CaughtUp(None));
                 }
             }
+        }
+    }
+
+    /// An operator asks for the move of a step: every manager that can hear it does.
+    fn move_instance(&mut self, n: usize, app: &str, index: u32, cell: usize) {
+        let order = MoveOrder {
+            id: format!("move-{n}"),
+            index,
+            from: self.places[cell].node.label().to_owned(),
+        };
+        let first = self.script.auctioneers + self.script.cells.len();
+        for manager in first..first + self.script.managers {
+            let place = &self.places[manager];
+            if !place.alive || place.frozen > 0 {
+                continue;
+            }
+            self.act(manager, |node, now_ms, out| {
+                if let Some(manager) = node.as_any_mut().downcast_mut::<ManagerNode>() {
+                    manager.move_instance(now_ms, app, order.clone(), out);
+                }
+            });
         }
     }
 

@@ -138,6 +138,8 @@ pub(super) const SPECS: &[(&str, &[Spec])] = &[
                 Unit::Count,
             ),
             lower("/kept/refused_commands", "commands refused", Unit::Count),
+            open("/kept/moved", "moved", Unit::Count),
+            lower("/kept/failed_moves", "moves that failed", Unit::Count),
         ],
     ),
     (RECOVERY, &[lower("/kept/recovery_ms", "", Unit::Ms)]),

@@ -1,0 +1,92 @@
+//! `vendue rebalance`: a zone that was away gets its share of an app back.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use crate::{
+    cli_page::check,
+    common::{Up, is_old_server, until},
+};
+
+const Z2: [&str; 2] = ["z2-cell-0", "z2-cell-1"];
+
+fn put(up: &Up, home: &std::path::Path, app: &str, update: &serde_json::Value) {
+    let file = home.join(format!("{app}.json"));
+    let definition = json!({
+        "app": app, "instances": 4, "memory_mb": 16, "disk_mb": 16, "run": {"command": ["sleep", "1000"]},
+        "update": update,
+    });
+    std::fs::write(&file, definition.to_string()).unwrap();
+    up.run(&["app", "put", file.to_str().unwrap(), "--wait"])
+        .expect(0, &[]);
+}
+
+/// How many instances of the app run in each zone.
+fn zones(up: &Up, app: &str) -> BTreeMap<String, usize> {
+    let mut zones = BTreeMap::new();
+    for instance in up.instances(app, "running") {
+        let zone = instance["zone"].as_str().unwrap().to_owned();
+        *zones.entry(zone).or_default() += 1;
+    }
+    zones
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_zone_that_is_back_gets_its_share() {
+    if is_old_server() {
+        return;
+    }
+    let up = Up::start();
+    let home = tempfile::tempdir().unwrap();
+    for cell in Z2 {
+        up.run(&["cordon", cell]).expect(0, &[]);
+    }
+    put(&up, home.path(), "web", &json!({"min_healthy": "0s"}));
+    let rules = json!({"min_healthy": "0s", "order": "stop-first"});
+    put(&up, home.path(), "single", &rules);
+    assert_eq!(zones(&up, "web"), BTreeMap::from([("z1".into(), 4)]));
+    for cell in Z2 {
+        up.run(&["uncordon", cell]).expect(0, &[]);
+    }
+    until("a plan", || {
+        let planned = up.json(&["rebalance"]);
+        check("rebalance", &planned);
+        let moves = planned["moves"].as_array().unwrap();
+        let two = moves.len() == 2 && planned["before"]["uneven"] == 2;
+        (two && planned["after"]["uneven"] == 0)
+            .then_some(())
+            .ok_or(planned.to_string())
+    })
+    .await;
+    let planned = up.run(&["rebalance", "--plan"]);
+    let said = ["web", "too many of the app", "single is left as it is"];
+    planned.expect(0, &said);
+    assert!(planned.out.contains("AFTER 2 MOVES"), "{planned:?}");
+    assert_eq!(zones(&up, "web"), BTreeMap::from([("z1".into(), 4)]));
+    let ids = |instances: Vec<serde_json::Value>| {
+        let ids = instances.iter().map(|one| one["instance"].to_string());
+        ids.collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = ids(up.instances("web", "running"));
+    // one, and then the other
+    let one = up.json(&["rebalance", "--apply", "--max-moves", "1"]);
+    check("rebalance", &one);
+    assert_eq!(one["results"][0]["state"], "moved", "{one}");
+    up.run(&["rebalance", "--apply", "--rate", "2/1s", "--app", "web"])
+        .expect(0, &["1 of 1 move done", "runs on z2-cell-"]);
+    let even = BTreeMap::from([("z1".into(), 2), ("z2".into(), 2)]);
+    assert_eq!(zones(&up, "web"), even);
+    let after = ids(up.instances("web", "running"));
+    assert_eq!(before.intersection(&after).count(), 2, "the others stayed");
+    up.run(&["rebalance", "--app", "web"])
+        .expect(0, &["no move would make"]);
+    // by what is used as well, once the cells have measured
+    up.run(&["rebalance", "--by", "usage"]).expect(0, &[]);
+    up.run(&["ps", "web", "--usage"])
+        .expect(0, &["USES", "CPU"]);
+    up.run(&["rebalance", "--rate", "1/10s"])
+        .expect(2, &["--apply"]);
+    up.run(&["rebalance", "--apply", "--rate", "fast"])
+        .expect(2, &["such as 1/10s"]);
+}
