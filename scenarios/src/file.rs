@@ -89,7 +89,7 @@ struct File {
 }
 
 /// The fields that only the simulator reads.
-const SIMULATOR: [&str; 16] = [
+const SIMULATOR: [&str; 17] = [
     "apps",
     "array",
     "auctioneers",
@@ -101,6 +101,7 @@ const SIMULATOR: [&str; 16] = [
     "network",
     "policies",
     "price_per_cell_hour",
+    "rebalance",
     "restart_lost_after",
     "start_takes",
     "trace",

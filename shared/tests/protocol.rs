@@ -85,7 +85,7 @@ fn every_example_is_what_the_programs_read_and_write() {
         check!(name, text: ErrorBody StartReply StartReplies PlaceExtra Stop StopAnswer StopReply
             BidRequest CapacityAnswer CellSet CellSetAnswer CellStart Acceptance Instances InstancesAnswer Page PoolAnswer ExplainRequest
             ExplainAnswer PlaceAnswer QueuedRequest QueuedAnswer Drain DrainAnswer Cordon CordonAnswer Logs LogsAnswer LogLine Event
-            AppPut AppScale AppRestart AppAction AppLook AppList AppChanged AppListed AppShown AppHistory AppExport AppImport AppImported
+            AppPut AppScale AppRestart AppAction AppLook AppList AppChanged AppListed AppShown AppHistory AppExport AppImport AppImported AppMove AppMoved
             TaskStored TaskShown TaskList TaskListed TaskResult);
     }
     assert!(
