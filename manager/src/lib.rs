@@ -27,7 +27,7 @@
 //! | `decide`, `look` | what is to be done for one app: reads only |
 //! | `converge` | carries that out, within the bounds |
 //! | `waves` | starts: stored, sent, repeated, answered |
-//! | `moves` | an instance to another cell, as an operator asks |
+//! | `moves`, `relocation` | an instance to another cell, as an operator asks |
 //! | `commands` | `put`, `scale`, `stop` and so on: compare-and-set of one value |
 //! | `status` | what is told about an app |
 //! | `tasks` | stored requests: tasks, and starts that must not be lost |
@@ -88,6 +88,7 @@ mod manager;
 mod moves;
 mod office;
 mod parts;
+mod relocation;
 mod rules;
 mod shell;
 mod sightings;

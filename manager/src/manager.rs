@@ -7,9 +7,9 @@ use crate::{
     counters::ManagerCounters,
     ids::{BucketId, WriteId},
     io::{ManagerInput, ManagerOutput, TaskInput, WriteResult},
-    moves, office,
+    office,
     parts::{ManagerSettings, Parts, Purpose},
-    sightings,
+    relocation, sightings,
     status::status,
     stored::AppRecord,
     tasks::Office,
@@ -63,7 +63,7 @@ impl Manager {
             Input::Event(event) => sightings::told(parts, &event),
             Input::Outcome { wave, answer } => waves::outcome(parts, wave, answer),
             Input::Command { to, app, command } => commands::take(parts, to, app, command),
-            Input::Move { to, app, order } => moves::take(parts, to, &app, order),
+            Input::Move { to, app, order } => relocation::take(parts, to, &app, order),
             Input::Interrupted => {
                 parts.clocks.interrupted();
                 parts.settle();
@@ -85,7 +85,7 @@ impl Manager {
         sightings::look(parts);
         waves::room(parts);
         waves::due(parts);
-        moves::look(parts);
+        relocation::look(parts);
         converge::run(parts);
         run_tasks(parts);
         parts.send_question();

@@ -251,10 +251,7 @@ impl<'s> World<'s> {
             samples: Samples::new(last_ms, scenario.duration_ms.is_some()),
             packing: PackingSteps::of(scenario),
             meter: Meter::new(Vec::new(), 0),
-            // where only the next advertisement shows a change, and for managers, every one must be simulated
-            aggregated: last_ms > AGGREGATED_MS
-                && scenario.cadence.advertises_changes()
-                && managers.is_empty(),
+            aggregated: is_aggregated(scenario, last_ms),
             alert_ms: 0,
             down_ms: 0,
             down_since: BTreeMap::new(),
@@ -486,6 +483,11 @@ impl<'s> World<'s> {
             }
         }
     }
+}
+
+/// Where only the next advertisement shows a change, and for managers, every one must be simulated.
+fn is_aggregated(scenario: &Scenario, last_ms: u64) -> bool {
+    last_ms > AGGREGATED_MS && scenario.cadence.advertises_changes() && scenario.managers == 0
 }
 
 /// An id.

@@ -24,10 +24,7 @@ impl World<'_> {
                 report.commands += 1;
                 self.say(&format!("app.{app}"), text);
             }
-            What::Move { app, index, node } => {
-                *report.faults.entry("move").or_default() += 1;
-                self.move_instance(n, app, *index, *node);
-            }
+            What::Move { app, index, node } => self.move_instance(n, (app, *index, *node), report),
             What::Submit(task) => {
                 report.tasks += 1;
                 self.submit(*task);
@@ -87,7 +84,13 @@ impl World<'_> {
     }
 
     /// An operator asks for the move of a step: every manager that can hear it does.
-    fn move_instance(&mut self, n: usize, app: &str, index: u32, cell: usize) {
+    fn move_instance(
+        &mut self,
+        n: usize,
+        (app, index, cell): (&str, u32, usize),
+        report: &mut CheckReport,
+    ) {
+        *report.faults.entry("move").or_default() += 1;
         let order = MoveOrder {
             id: format!("move-{n}"),
             index,
