@@ -13,6 +13,7 @@ use crate::check::{
     cell::CellNode,
     client::{Client, ClientAnswer},
     manager::ManagerNode,
+    script::What,
     world::{Sent, Wanted, World},
 };
 
@@ -122,7 +123,8 @@ impl Managed {
                     (other.wave.uid, other.index) == (wave.uid, *index)
                         && other.wave.version == wave.version
                 });
-                same && world.flow_ms() >= since_ms + TOLD_MS && is_heard(world, *cell)
+                let moves = is_to_move(world, (&request.app, *index), *cell);
+                same && !moves && world.flow_ms() >= since_ms + TOLD_MS && is_heard(world, *cell)
             });
             if let Some((other, (cell, _))) = heard.filter(|_| hears(world, node)) {
                 let cell = world.node::<CellNode>(*cell).map_or("", |c| c.name());
@@ -199,6 +201,19 @@ impl Managed {
             lately || self.runs.contains_key(other)
         })
     }
+}
+
+/// Whether an operator has asked for an index to be moved away from a cell.
+fn is_to_move(world: &World<'_>, (app, index): (&str, u32), cell: usize) -> bool {
+    let mut begun = world.script().steps.iter();
+    begun.any(|step| match &step.what {
+        What::Move {
+            app: of,
+            index: at,
+            node,
+        } => step.at_ms <= world.now_ms() && (of.as_str(), *at, *node) == (app, index, cell),
+        _ => false,
+    })
 }
 
 /// What was wanted at this time and later.
