@@ -18,13 +18,14 @@ use super::{
     views::{TaskView, View},
 };
 use crate::{
-    commands::{no_such_app, unavailable},
+    commands::no_such_app,
     ids::CommandKey,
     io::{
         AppAnswer, AppCommand, ManagerInput, MoveAnswer, MoveOrder, TaskAnswer, TaskCommand,
         TaskInput,
     },
     manager::Manager,
+    stored::unavailable,
 };
 
 /// What an answer of the machine is for.
