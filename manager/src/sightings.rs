@@ -38,6 +38,14 @@ fn heard(parts: &mut Parts, cell: &str) -> Option<CellId> {
     Some(id)
 }
 
+/// An auctioneer has sent something to a cell. A cell that is here has to be heard itself.
+pub(crate) fn heard_of(parts: &mut Parts, cell: &str) -> Option<CellId> {
+    if parts.places.is_here(cell) {
+        return parts.places.find(cell, parts.clocks.moment());
+    }
+    heard(parts, cell)
+}
+
 /// A cell advertises.
 pub(crate) fn advertised(parts: &mut Parts, heard_cell: &CellHeard) {
     let now = parts.clocks.moment();

@@ -133,3 +133,47 @@ fn what_is_broken_for_stored_requests_is_seen() {
     let either = ["stored requests have an outcome", "managers rest"];
     assert!(either.contains(&seen.invariant), "{seen:?}");
 }
+
+/// Two durable requests of one app that begin in the same moment are placed as the same instances, and their results
+/// say so.
+#[test]
+fn what_is_placed_as_another_request_s_instance_is_told() {
+    let durable = |n| ScriptTask {
+        instances: Some(2),
+        ..task(n, 10)
+    };
+    let steps = [(5_000, What::Submit(0)), (5_000, What::Submit(1))];
+    let mut shared = 0;
+    for seed in 0..20 {
+        let script = stored(seed, vec![durable(0), durable(1)], &steps);
+        assert_eq!(ends(&script), [Placed, Placed], "seed {seed}");
+        let mut world = World::begun(&script, false);
+        while world.goes_on(&mut CheckReport::default()) {}
+        let told: Vec<String> = world.bucket().tasks().filter_map(|(_, r)| r.why).collect();
+        shared += told.len();
+        let says = |why: &String| why.contains("of stored request t");
+        assert!(told.iter().all(says), "seed {seed}: {told:?}");
+    }
+    assert!(shared > 0, "no two of them began in the same moment");
+}
+
+#[test]
+fn what_is_placed_as_an_instance_that_never_was_is_seen() {
+    let durable = ScriptTask {
+        instances: Some(1),
+        ..task(0, 300)
+    };
+    let script = stored(1, vec![durable], &[(5_000, What::Submit(0))]);
+    let mut world = World::begun(&script, true);
+    world.meddle(|_, m| {
+        rewrite(m, "inbox.*.wave.*", |body| {
+            for instance in body["instances"].as_array_mut().into_iter().flatten() {
+                instance["outcome"] = "placed".into();
+                instance["duplicate_of"] = "nobody".into();
+            }
+        })
+    });
+    let (seen, timeline) = invariants::play_world(world, &mut CheckReport::default());
+    let seen = seen.unwrap_or_else(|| panic!("{}", timeline.join("\n")));
+    assert_eq!(seen.invariant, "results are kept and true", "{seen:?}");
+}
