@@ -7,7 +7,7 @@ use placement::{Constants, ExpectedWork, Kind, Objective, Policy, PolicyError, P
 use serde_json::{Value, json};
 use simulator::trace::{self, Columns, Source};
 
-use super::start;
+use super::request_file;
 use crate::{
     context::{Exit, Format, Global, Usage},
     output,
@@ -178,8 +178,8 @@ fn show(format: Format, name: &str) -> anyhow::Result<Exit> {
 }
 
 fn check(format: Format, file: &str, tree: bool) -> anyhow::Result<Exit> {
-    let text = start::read(file)?;
-    let file = start::named(file);
+    let text = request_file::read(file)?;
+    let file = request_file::named(file);
     let policy = match Policy::parse(&text) {
         Ok(policy) => policy,
         Err(fault) => {

@@ -25,7 +25,7 @@ use simulator::{
     shipped,
 };
 
-use super::start;
+use super::request_file;
 use crate::{
     context::{Exit, Format, Global, Usage},
     output::{self, note},
@@ -251,7 +251,7 @@ fn read_file(name: &str) -> std::io::Result<Vec<u8>> {
 fn file(name: &str) -> anyhow::Result<Scenario> {
     let (text, toml) = match shipped::find(name) {
         Some(text) => (text.to_owned(), true),
-        None => match start::read(name) {
+        None => match request_file::read(name) {
             Ok(text) => (
                 text,
                 Path::new(name).extension().is_some_and(|e| e == "toml"),
@@ -263,7 +263,7 @@ fn file(name: &str) -> anyhow::Result<Scenario> {
             Err(e) => return Err(e),
         },
     };
-    let name = start::named(name);
+    let name = request_file::named(name);
     let refuse = |e: ScenarioError| Usage::because(format_args!("{name}: {e}"));
     let scenario = Scenario::read_with(&text, toml, &read_file).map_err(refuse)?;
     for warning in &scenario.warnings {
