@@ -17,7 +17,6 @@ use crate::{
     instances::{Life, Managed},
     io::{ManagerOutput, WriteResult},
     parts::{ASK_MS, Parts, Purpose},
-    sightings,
     stored::{FORMAT, StateRecord, StoredKey},
 };
 
@@ -415,7 +414,7 @@ fn sent(parts: &mut Parts, id: InstanceId, cell: Option<&str>, wait_ms: u64) {
     }
     // an auctioneer has heard of it: if it counts as lost here, it does so again after a ttl of silence, and with it what
     // it was sent now
-    let cell = cell.and_then(|cell| sightings::heard_of(parts, cell));
+    let cell = cell.and_then(|cell| parts.hear_of(cell));
     // without a cell the wave is asked for again
     if let Some(cell) = cell
         && let Some(instance) = parts.fleet.get_mut(&id)
