@@ -214,7 +214,7 @@ fn drop_cells(outcome: &mut SimOutcome) {
 fn read(args: &SimArgs) -> anyhow::Result<Scenario> {
     let mut scenario = match (&args.nodes, &args.pods) {
         (Some(nodes), Some(pods)) => return trace(args, nodes, pods),
-        _ => file(args.scenario.as_deref().unwrap_or("-"))?,
+        _ => read_scenario(args.scenario.as_deref().unwrap_or("-"))?,
     };
     if !args.policy.is_empty() {
         scenario.contenders = contenders::read(&args.policy)?;
@@ -248,7 +248,8 @@ fn read_file(name: &str) -> std::io::Result<Vec<u8>> {
     std::fs::read(name)
 }
 
-fn file(name: &str) -> anyhow::Result<Scenario> {
+/// A scenario: a shipped one by its name, or a file.
+pub(super) fn read_scenario(name: &str) -> anyhow::Result<Scenario> {
     let (text, toml) = match shipped::find(name) {
         Some(text) => (text.to_owned(), true),
         None => match request_file::read(name) {
