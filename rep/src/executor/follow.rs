@@ -111,6 +111,7 @@ pub(crate) async fn follow(mut started: Started, reports: mpsc::Sender<ExecutorR
                 tracing::warn!(instance = %started.instance, "{text}");
                 sink.line("vendue", text);
             }
+            SupervisorReport::Result(text) => sink.result(&text),
             SupervisorReport::Ended(ended) => how = Some(ended),
         }
     }

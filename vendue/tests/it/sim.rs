@@ -368,3 +368,13 @@ fn every_command_of_the_manual_works() {
     assert_eq!(seeds["seeds"], serde_json::json!([1, 2, 3]));
     assert_eq!(seeds["runs"][0]["figures"]["placed"]["mean"], 8.0);
 }
+
+/// What docs/LEGACY.md shows of a move from DEAs to cells is what comes out.
+#[test]
+fn a_simulated_move_ends_as_the_page_says() {
+    let page = fs::read_to_string(crate::common::checkout().join("docs/LEGACY.md")).unwrap();
+    let said = run(&["sim", "estate"]);
+    said.expect(0, &["all run again after"]);
+    let figures = format!("```text\n{}\n```", said.out.trim_end());
+    assert!(page.contains(&figures), "docs/LEGACY.md must hold:\n{figures}");
+}
