@@ -106,7 +106,6 @@ fn documents_without_a_cluster_are_as_documented() {
         ),
         ("policy check FILE", 2, "policy check README.md"),
         ("sim --list", 0, "sim --list"),
-        ("sim estate", 0, "sim estate"),
         ("sim SCENARIO", 0, "sim small-cold-4"),
     ] {
         check(command, &json(code, line));

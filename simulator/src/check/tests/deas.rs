@@ -7,7 +7,7 @@ const PUT_MS: u64 = 20_000;
 const LOSE_MS: u64 = 125_000;
 /// What is put runs after this, …
 const DEPLOYED_MS: u64 = 40_000;
-/// … and what was lost with a zone: 30 s until a DEA is given up, some more as many are lost at once.
+/// … and what was lost with a zone: until the cells of its DEAs have expired, and some more as many are lost at once.
 const LOST_MS: u64 = 90_000;
 
 #[test]
@@ -31,8 +31,6 @@ fn half_of_the_apps_move_from_deas_to_cells_and_a_zone_of_both_is_lost() {
     let missing = |look: &&EstateLook| look.missing > 0;
     let late = |look: &&EstateLook| look.at_ms >= PUT_MS + DEPLOYED_MS && look.at_ms < LOSE_MS;
     assert_eq!(run.looks.iter().filter(late).find(missing), None);
-    // the same seed gives the same course
-    assert_eq!(move_from_deas(0, &mut |_, _| true), run);
 }
 
 #[test]

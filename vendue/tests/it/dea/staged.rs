@@ -33,7 +33,8 @@ pub(crate) fn stager_settings(files: &TempDir, cell: &str) -> PathBuf {
     let script = files.path().join("staging.sh");
     fs::write(&script, STAGING.replace("SHA1", SCRIPT_SHA1)).unwrap();
     let settings = fs::read_to_string(&file).unwrap();
-    let settings = settings.replace("disk = 1024", "disk = 4096");
+    // two tasks may be there at once: what the first one had is known to be free a little later
+    let settings = settings.replace("= 1024", "= 8192");
     let more = format!("staging-script = \"{}\"\n", script.display());
     fs::write(&file, more + &settings).unwrap();
     file
@@ -83,7 +84,7 @@ async fn a_cloud_controller_has_apps_staged_on_a_cell() {
     args.extend(["--dea-server", &url, "--advertise", "500ms"]);
     args.extend(["--heartbeat", "500ms", "--staging-memory", "512M"]);
     let _facades = cluster.role(&args);
-    let dea = said.wait("staging.advertise", has_room(1_024)).await;
+    let dea = said.wait("staging.advertise", has_room(8_192)).await;
     let mut keys: Vec<&String> = dea.as_object().unwrap().keys().collect();
     keys.sort();
     assert_eq!(keys, ["available_disk", "available_memory", "id", "stacks"]);
@@ -117,7 +118,8 @@ async fn a_cloud_controller_has_apps_staged_on_a_cell() {
     let mut replies = stage(&cloud_controller, dea, "slow", port).await;
     assert_eq!(reply(&mut replies).await["error"], Value::Null);
     // what is staged takes what was configured, and runs beside index 0 of the first app
-    said.wait("staging.advertise", has_room(256)).await;
+    said.wait("staging.advertise", has_room(8_192 - 256 - 512))
+        .await;
     let stop = json!({"app_id": "slow"}).to_string();
     cloud_controller
         .publish("staging.stop", stop.into())
@@ -125,7 +127,7 @@ async fn a_cloud_controller_has_apps_staged_on_a_cell() {
         .unwrap();
     let stopped = json!({"task_id": "of-slow", "error": "Error staging: task stopped"});
     assert_eq!(reply(&mut replies).await, stopped);
-    said.wait("staging.advertise", has_room(768)).await;
+    said.wait("staging.advertise", has_room(8_192 - 256)).await;
     until("the end of the task to be told", || {
         let last = heard.last("vendue.cell.c1.result");
         let stopped = last.clone().filter(|result| result["stopped"] == true);
