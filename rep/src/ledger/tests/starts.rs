@@ -1,5 +1,7 @@
 //! What a cell accepts, refuses and stops.
 
+use placement::Run;
+
 use super::*;
 
 #[test]
