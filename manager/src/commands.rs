@@ -13,6 +13,7 @@ use crate::{
     rules::check_in_flight,
     stored::{
         AppRecord, Before, FORMAT, HISTORY, HistoryRecord, MAX_FORMER, RolloutPhase, StoredKey,
+        unavailable,
     },
 };
 
@@ -106,12 +107,6 @@ fn attempt(parts: &mut Parts, mut pending: PendingCommand) {
     let key = StoredKey::App(pending.app.as_str().into());
     let purpose = Purpose::Command(Box::new(pending));
     parts.write(purpose, key, Some(to_bytes(&record)), Some(revision));
-}
-
-/// The answer of a manager that does not know what is stored.
-pub(crate) fn unavailable() -> WireError {
-    let message = "the stored state is not available to this manager; try again";
-    WireError::new(code::INTERNAL, message)
 }
 
 /// The record of a command is stored, or not: then it is tried again.

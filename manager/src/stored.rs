@@ -17,7 +17,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
 
 use placement::{Invalid, Request, check_name};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use shared::wire::WireError;
+use shared::wire::{WireError, code};
 
 use crate::{
     definition::AppDefinition,
@@ -282,4 +282,10 @@ pub fn read_stored<T: DeserializeOwned>(value: &[u8]) -> Result<T, Unusable> {
         return Err(Unusable::Newer(formatted.format));
     }
     shared::wire::read(value).map_err(Unusable::Unreadable)
+}
+
+/// The answer of a manager that does not know what is stored.
+pub(crate) fn unavailable() -> WireError {
+    let message = "the stored state is not available to this manager; try again";
+    WireError::new(code::INTERNAL, message)
 }

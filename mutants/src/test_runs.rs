@@ -24,7 +24,7 @@ const SLOW: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a test may take alone and without a change.
-const ALONE: Duration = Duration::from_secs(300);
+const ALONE: Duration = Duration::from_secs(1_200);
 
 /// One test.
 pub(crate) struct Test {

@@ -10,6 +10,7 @@
 //! share with the simulator only the event queue, the random numbers and the form of the result.
 
 pub mod auctions_2014;
+mod bound;
 mod bucket;
 pub mod check;
 pub mod demand;
@@ -24,6 +25,7 @@ pub mod scenario;
 pub mod seeds;
 pub mod shipped;
 pub mod trace;
+pub mod tune;
 pub mod workload;
 mod world;
 
@@ -64,22 +66,20 @@ pub fn run(
 ) -> Result<(SimRun, bool), ScenarioError> {
     let demands = scenario.demands(settings.seed)?;
     let label = &contender.label;
-    match &contender.decider {
+    let (mut run, interrupted) = match &contender.decider {
         Decider::Policy(policy) => {
             check(scenario, &demands, policy)?;
-            Ok(world::run(
-                scenario, label, policy, &demands, settings, watch,
-            ))
+            world::run(scenario, label, policy, &demands, settings, watch)
         }
-        Decider::Auctions2014(rules) => Ok(run_auctions_2014(
-            scenario,
-            label,
-            *rules,
-            &demands,
-            settings.seed,
-            watch,
-        )),
+        Decider::Auctions2014(rules) => {
+            run_auctions_2014(scenario, label, *rules, &demands, settings.seed, watch)
+        }
+    };
+    if interrupted {
+        // not everything was asked for
+        run.figures.bounds = None;
     }
+    Ok((run, interrupted))
 }
 
 /// The auctions of 2014 over the same cells and demands. The scenario's faults do not touch them.
@@ -114,7 +114,9 @@ fn run_auctions_2014(
     let (result, interrupted) =
         auctions_2014::run_watched(cells, demands, &settings, &mut watch_time);
     let price = scenario.price_per_cell_hour;
-    let run = auctions_2014::outcome(label, cells, demands, &result, price);
+    let mut run = auctions_2014::outcome(label, cells, demands, &result, price);
+    run.figures.bounds = Some(bound::of_asked(&run.figures));
+    bound::add_balance(&mut run);
     (run, interrupted)
 }
 

@@ -156,8 +156,36 @@ pub struct Figures {
     /// What managers kept running, if the scenario has managers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Kept>,
+    /// What was placed, and what could have been placed at most; not of a run that was interrupted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bounds: Option<Bounds>,
+    /// How evenly memory could have been used at the end; not where cells differ in memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most_even: Option<MostEven>,
     /// Figures that only some scenarios have, by name (`stopped`, `communications`, …).
     pub extra: BTreeMap<String, f64>,
+}
+
+/// What was placed, and what any policy could have placed at most with knowledge of all work to come, by what is counted:
+/// `instances`, and each resource that the work asks for (`memory` and `disk` in MiB, `cpu` in thousandths of a core, sets of
+/// devices and others in their own units). The requests of the scenario are counted, not those that are repeated after a loss.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Bounds {
+    /// What was placed.
+    pub placed: BTreeMap<String, f64>,
+    /// No policy places more.
+    pub at_most: BTreeMap<String, f64>,
+    /// By how much less was placed, per cent of `at_most`.
+    pub gap: BTreeMap<String, f64>,
+}
+
+/// How evenly the instances that run at the end could have been spread over the same cells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MostEven {
+    /// No way to spread them has a smaller standard deviation / mean of the memory used per cell.
+    pub bound: f64,
+    /// [`Figures::distribution`] less the bound.
+    pub gap: f64,
 }
 
 /// Demand and what was given of it: per cent of what all cells have, for each resource of which cells have some and not

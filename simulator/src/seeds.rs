@@ -1,6 +1,6 @@
 //! One scenario under several seeds, to show how much the figures vary.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -45,6 +45,25 @@ const KEPT: [&str; 9] = [
 /// The figures that are compared first, by path; those of managers are not there without any.
 pub fn main() -> impl Iterator<Item = &'static str> {
     MAIN.into_iter().chain(KEPT)
+}
+
+/// Those that only some scenarios have.
+const OF_SCENARIO: [&str; 5] = [
+    "extra.",
+    "packing.",
+    "bounds.gap.",
+    "most_even.gap",
+    "saved",
+];
+
+/// The figures that are shown of several seeds, by path: those of [`main`], and those that only this scenario has.
+pub fn shown(seeds: &Seeds) -> Vec<&str> {
+    let of_runs = seeds.runs.iter().flat_map(|run| run.figures.keys());
+    let of_scenario = |path: &&String| OF_SCENARIO.iter().any(|start| path.starts_with(start));
+    let of_scenario: BTreeSet<&str> = of_runs.filter(of_scenario).map(String::as_str).collect();
+    // none of them lives longer than the others
+    let main = main().map(|path| -> &str { path });
+    main.chain(of_scenario).collect()
 }
 
 /// `1 to 20`, or `1, 2, 5`.

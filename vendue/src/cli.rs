@@ -160,6 +160,9 @@ pub(crate) fn run(cli: &Cli) -> ExitCode {
 impl Command {
     /// Whether it runs until it is told to end, and ends in its own way.
     fn is_role(&self) -> bool {
+        if let Command::Policy(policy) = self {
+            return policy.is_search();
+        }
         matches!(
             self,
             Command::Up(_)
@@ -255,7 +258,7 @@ impl Command {
             Command::Place(args) => commands::place::place(global, args).await,
             Command::Capacity(args) => commands::capacity::capacity(global, args).await,
             Command::Sim(args) => Box::pin(commands::sim::sim(global, args)).await,
-            Command::Policy(policy) => policy.run(global),
+            Command::Policy(policy) => policy.run(global).await,
             Command::Auth(args) => args.run(global),
             Command::Legacy(args) => args.run(global).await,
             Command::Health(args) => commands::health::health(global, args).await,

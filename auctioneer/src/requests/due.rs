@@ -46,12 +46,12 @@ impl Requests {
         let Some(ticket) = self.tickets.get(&key) else {
             return;
         };
-        let why = match ticket.located {
-            _ if ticket.yielded => {
-                "another auctioneer owns this request; cells did not report its state in time"
-            }
-            None => "cells did not report in time whether it runs already; not started elsewhere",
-            Some(_) => "cells did not report in time where the instances in near and far run",
+        let why = if ticket.yielded {
+            "another auctioneer owns this request; cells did not report its state in time"
+        } else if ticket.located.is_none() {
+            "cells did not report in time whether it runs already; not started elsewhere"
+        } else {
+            "cells did not report in time where the instances in near and far run"
         };
         for position in 0..ticket.instances.len() {
             let slot = Slot::new(key, position);

@@ -18,10 +18,11 @@ use super::{
     views::{TaskView, View},
 };
 use crate::{
-    commands::{no_such_app, unavailable},
+    commands::no_such_app,
     ids::CommandKey,
     io::{AppAnswer, AppCommand, ManagerInput, TaskAnswer, TaskCommand, TaskInput},
     manager::Manager,
+    stored::unavailable,
 };
 
 /// What an answer of the machine is for.

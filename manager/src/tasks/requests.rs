@@ -12,10 +12,9 @@ use super::{
     record::{TaskPhase, TaskRecord},
 };
 use crate::{
-    commands::unavailable,
     ids::{CommandKey, Revision},
     io::{ManagerOutput, TaskAnswer, TaskCommand, TaskOutput, WriteResult},
-    stored::FORMAT,
+    stored::{FORMAT, unavailable},
 };
 
 /// Stored requests that are not over; further ones are refused.

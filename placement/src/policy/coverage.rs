@@ -2,10 +2,13 @@
 
 use super::{Filter, Narrow, Policy, Step, Term};
 use crate::{
+    cell::Cell,
+    context::{Now, PlanContext},
     invalid::Invalid,
     objective::Objective,
     request::{Kind, Request},
     resources::Resource,
+    stages::filter,
 };
 
 impl Policy {
@@ -105,6 +108,31 @@ impl Policy {
             .chain([Filter::Extra])
             .filter(|filter| !held(filter));
         unfiltered_resources.map(|filter| filter.name()).collect()
+    }
+
+    /// Whether a cell can never take the request under this policy, whatever runs there and whatever the date: a filter by
+    /// what an operator says of the cell (its stacks, drivers, tags, traits, volumes, platform) drops it. Amounts are not
+    /// looked at.
+    pub fn never_fits(&self, cell: &Cell, request: &Request) -> bool {
+        let context = PlanContext::default();
+        let lasts = |filter: &&Filter| {
+            matches!(
+                filter,
+                Filter::Stack
+                    | Filter::VolumeDrivers
+                    | Filter::PlacementTags
+                    | Filter::Traits
+                    | Filter::VolumesFrom
+                    | Filter::Platform
+            )
+        };
+        let filters = self.stages_for(request.kind);
+        let filters = filters.filter_map(|stage| match &stage.step {
+            Step::Filter(filter) => Some(filter),
+            _ => None,
+        });
+        let mut filters = filters.filter(lasts);
+        filters.any(|filter| !filter::keeps(filter, cell, request, Now::of(&context)))
     }
 
     fn filters_by(&self, filter: &Filter, kind: Kind) -> bool {

@@ -1,33 +1,59 @@
-//! What was given as the demand of a trace grew: a row for each step, of the resource of which the demand is counted.
+//! What was given as the demand of a trace grew: a table for each resource, with a row for each step.
+
+use std::collections::BTreeSet;
 
 use crate::outcome::{DemandStep, SimOutcome};
+
+/// One resource.
+#[derive(Debug, PartialEq)]
+pub(super) struct Table {
+    /// What it shows.
+    pub(super) heading: String,
+    /// The steps that some run has reached.
+    pub(super) rows: Vec<Row>,
+}
 
 /// A step under every policy.
 #[derive(Debug, PartialEq)]
 pub(super) struct Row {
     /// The demand.
     pub(super) demand: String,
-    /// For each run: what was given, what was left and of no use, and the instances that fitted nowhere.
+    /// For each run: what was given, what was left and of no use; where the demand is counted, also the instances that fitted
+    /// nowhere.
     pub(super) cells: Vec<String>,
 }
 
-/// The heading of the rows; none if the work of no run was drawn up to a demand.
-pub(super) fn heading(outcome: &SimOutcome) -> Option<String> {
-    let of = outcome.runs.iter().map(|run| &run.demand_of);
-    let of = of.into_iter().find(|of| !of.is_empty())?;
-    Some(format!(
-        "{of} given as demand grew, % (left and of no use to the expected work, %; instances unplaced)"
-    ))
+/// A table for each resource, first that of which the demand is counted; none if the work of no run was drawn up to a demand.
+pub(super) fn tables(outcome: &SimOutcome) -> Vec<Table> {
+    let mut counted = outcome.runs.iter().map(|run| &run.demand_of);
+    let Some(counted) = counted.find(|of| !of.is_empty()) else {
+        return Vec::new();
+    };
+    let steps = outcome.runs.iter().flat_map(|run| &run.demand_steps);
+    let others: BTreeSet<&String> = steps.flat_map(|step| step.given.keys()).collect();
+    let others = others.into_iter().filter(|of| *of != counted);
+    let table = |of: &String| {
+        let unplaced = if of == counted {
+            "; instances unplaced"
+        } else {
+            ""
+        };
+        Table {
+            heading: format!(
+                "{of} given as demand for {counted} grew, % (left and of no use to the expected work, %{unplaced})"
+            ),
+            rows: rows(outcome, of, of == counted),
+        }
+    };
+    [counted].into_iter().chain(others).map(table).collect()
 }
 
-/// The steps that some run has reached.
-pub(super) fn rows(outcome: &SimOutcome) -> Vec<Row> {
+fn rows(outcome: &SimOutcome, of: &str, unplaced: bool) -> Vec<Row> {
     let most = outcome.runs.iter().map(|run| run.demand_steps.len());
-    let row = |step: usize| {
-        let steps = outcome.runs.iter().map(|run| run.demand_steps.get(step));
-        let cells = outcome.runs.iter().zip(steps.clone());
-        let cells =
-            cells.map(|(run, step)| step.map_or("–".into(), |step| shown(step, &run.demand_of)));
+    let row = |at: usize| {
+        let steps = outcome.runs.iter().map(|run| run.demand_steps.get(at));
+        let cells = steps.clone();
+        let cells = cells.map(|step| step.map_or("–".into(), |step| shown(step, of, unplaced)));
         let demand = steps.flatten().next().map_or(0, |step| step.demand);
         Row {
             demand: format!("{demand} %"),
@@ -37,14 +63,14 @@ pub(super) fn rows(outcome: &SimOutcome) -> Vec<Row> {
     (0..most.max().unwrap_or(0)).map(row).collect()
 }
 
-fn shown(step: &DemandStep, of: &str) -> String {
+fn shown(step: &DemandStep, of: &str, unplaced: bool) -> String {
     let value = |map: &std::collections::BTreeMap<String, f64>| map.get(of).copied().unwrap_or(0.0);
-    format!(
-        "{:.2} ({:.2}; {})",
-        value(&step.given),
-        value(&step.fragments),
-        step.unplaced
-    )
+    let (given, fragments) = (value(&step.given), value(&step.fragments));
+    if unplaced {
+        format!("{given:.2} ({fragments:.2}; {})", step.unplaced)
+    } else {
+        format!("{given:.2} ({fragments:.2})")
+    }
 }
 
 #[cfg(test)]
@@ -53,7 +79,7 @@ mod tests {
     use crate::outcome::SimRun;
 
     fn run(steps: &[(u32, f64, f64, u64)]) -> SimRun {
-        let map = |value| [("gpu".to_owned(), value)].into();
+        let map = |value| [("gpu".to_owned(), value), ("cpu".to_owned(), value / 2.0)].into();
         let step = |(demand, given, fragments, unplaced): &(u32, f64, f64, u64)| DemandStep {
             demand: *demand,
             unplaced: *unplaced,
@@ -70,16 +96,19 @@ mod tests {
     #[test]
     fn a_row_for_each_step() {
         let mut outcome = SimOutcome::default();
-        assert_eq!(heading(&outcome), None);
-        assert_eq!(rows(&outcome), []);
+        assert_eq!(tables(&outcome), []);
         let long = run(&[(10, 10.0, 0.125, 0), (20, 19.5, 3.0, 7)]);
         outcome.runs = vec![run(&[(10, 9.0, 1.0, 2)]), long];
-        assert!(heading(&outcome).is_some_and(|heading| heading.starts_with("gpu given")));
-        let rows = rows(&outcome);
-        assert_eq!(rows[0].cells, ["9.00 (1.00; 2)", "10.00 (0.12; 0)"]);
+        let [gpu, cpu] = &tables(&outcome)[..] else {
+            panic!("two resources")
+        };
+        assert!(gpu.heading.starts_with("gpu given as demand for gpu grew"));
+        assert_eq!(gpu.rows[0].cells, ["9.00 (1.00; 2)", "10.00 (0.12; 0)"]);
         assert_eq!(
-            (rows[1].demand.as_str(), rows[1].cells[0].as_str()),
+            (gpu.rows[1].demand.as_str(), gpu.rows[1].cells[0].as_str()),
             ("20 %", "–")
         );
+        assert!(cpu.heading.starts_with("cpu given as demand for gpu grew"));
+        assert_eq!(cpu.rows[1].cells, ["–", "9.75 (1.50)"]);
     }
 }

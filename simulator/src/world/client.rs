@@ -42,6 +42,8 @@ struct Record {
     asked_us: u64,
     lifetime_ms: Option<u64>,
     instances: Vec<Asked>,
+    /// It asks again for what was lost.
+    again: bool,
 }
 
 /// A message to the auctioneers.
@@ -145,12 +147,24 @@ impl Client {
         &self.records[record].request
     }
 
-    /// Records a request; returns its number.
+    /// The requests of the scenario, without those that ask again for what was lost, each with how many of its instances
+    /// were placed.
+    pub(super) fn placed_of_each(&self) -> impl Iterator<Item = (&Request, u64)> {
+        let first = self.records.iter().filter(|record| !record.again);
+        first.map(|record| {
+            let instances = record.instances.iter();
+            let placed = instances.filter(|asked| asked.status == InstanceStatus::Placed);
+            (&*record.request, placed.count() as u64)
+        })
+    }
+
+    /// Records a request, which may ask `again` for what was lost; returns its number.
     pub(super) fn note(
         &mut self,
         now_us: u64,
         request: &Arc<Request>,
         lifetime_ms: Option<u64>,
+        again: bool,
     ) -> usize {
         let record = self.records.len();
         let mut instances = Vec::new();
@@ -170,6 +184,7 @@ impl Client {
             asked_us: now_us,
             lifetime_ms,
             instances,
+            again,
         });
         record
     }

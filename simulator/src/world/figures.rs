@@ -6,8 +6,9 @@ use placement::Kind;
 
 use super::{SimCell, WARM_UP_US, World, cell, packing::PackingSteps};
 use crate::{
+    bound,
     measure::{LOAD_BOUNDS, ROUNDS_BOUNDS, WAIT_BOUNDS_MS},
-    outcome::{Balance, CellEnd, Figures, Histogram, InstanceEnd, Kept, SimRun, Spread},
+    outcome::{Balance, Bounds, CellEnd, Figures, Histogram, InstanceEnd, Kept, SimRun, Spread},
 };
 
 /// Up to this many instances each has an entry of its own.
@@ -78,15 +79,14 @@ impl World<'_> {
             spare_cells,
             saved: price.map(|price| price * spare_cells as f64 * hours),
             packing,
+            bounds: self.bounds(),
+            most_even: None,
             kept: self.kept(),
             extra: self.extra(&held),
         };
-        let loads = self.cells.iter().filter(|cell| cell.down == 0);
-        let loads: Vec<f64> = loads
-            .map(|c| c.used_mb() as f64 / c.ledger().cell().total.memory_mb.max(1) as f64)
-            .collect();
+        let loads = self.loads();
         let (cells, apps) = self.cells_at_the_end();
-        SimRun {
+        let mut run = SimRun {
             policy: self.label.to_owned(),
             figures,
             cells,
@@ -99,7 +99,32 @@ impl World<'_> {
             demand_of: demand_of.unwrap_or_default(),
             demand_steps,
             notes: self.notes(),
+        };
+        bound::add_balance(&mut run);
+        run
+    }
+
+    /// The share of memory used on each cell that is up.
+    fn loads(&self) -> Vec<f64> {
+        let up = self.cells.iter().filter(|cell| cell.down == 0);
+        let share = |cell: &SimCell| {
+            cell.used_mb() as f64 / cell.ledger().cell().total.memory_mb.max(1) as f64
+        };
+        up.map(share).collect()
+    }
+
+    fn bounds(&mut self) -> Option<Bounds> {
+        if self.scenario.managers > 0 {
+            let kept = self.tally.figures(self.now_us);
+            return Some(bound::of_managers(&kept));
         }
+        let placed = self.client.placed_of_each();
+        Some(bound::of_requests(
+            self.scenario,
+            self.demands,
+            self.policy,
+            placed,
+        ))
     }
 
     fn kept(&mut self) -> Option<Kept> {

@@ -112,7 +112,9 @@ impl<'s> Observer<'s> {
             self.next_demand += 1;
             match &demand.action {
                 DemandAction::Start { request, .. } => {
-                    self.world.client.note(self.world.now_us, request, None);
+                    self.world
+                        .client
+                        .note(self.world.now_us, request, None, false);
                     requests.push(startable(request));
                 }
                 DemandAction::Stop { app, indices } => {

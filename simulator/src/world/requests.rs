@@ -39,7 +39,7 @@ impl World<'_> {
                     request,
                     lifetime_ms,
                 } => {
-                    requests.push(self.client.note(self.now_us, request, *lifetime_ms));
+                    requests.push(self.client.note(self.now_us, request, *lifetime_ms, false));
                     if requests.len() == self.scenario.array {
                         self.ask(std::mem::take(&mut requests));
                     }
@@ -229,7 +229,7 @@ impl World<'_> {
             request.indices = Some(lost.indices);
             let record = self
                 .client
-                .note(self.now_us, &Arc::new(request), lost.lifetime_ms);
+                .note(self.now_us, &Arc::new(request), lost.lifetime_ms, true);
             self.ask(vec![record]);
         }
     }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use placement::random::{STEP, mix};
 use simulator::outcome::{
-    Balance, CellEnd, Figures, Histogram, InstanceEnd, OverTime, Sample, SimOutcome, SimRun,
-    Spread, Traffic,
+    Balance, Bounds, CellEnd, Figures, Histogram, InstanceEnd, MostEven, OverTime, Sample,
+    SimOutcome, SimRun, Spread, Traffic,
 };
 
 /// What an attacker would name an app, a cell, a policy.
@@ -329,8 +329,22 @@ fn figures_of(cells: &[CellEnd], seed: u64) -> Figures {
         spare_cells: 0,
         saved: None,
         packing: None,
+        bounds: Some(bounds()),
+        most_even: Some(MostEven {
+            bound: 0.25,
+            gap: 0.125,
+        }),
         kept: None,
         extra: BTreeMap::new(),
+    }
+}
+
+fn bounds() -> Bounds {
+    let one = |value| BTreeMap::from([("memory".to_owned(), value)]);
+    Bounds {
+        placed: one(1_536.0),
+        at_most: one(1_600.0),
+        gap: one(4.0),
     }
 }
 

@@ -6,7 +6,7 @@ use comfy_table::Cell;
 use placement::{Capacity, DeviceNeed, Explain, Kind, PlanContext, Policy, Pool, Request};
 use shared::wire::{CapacityAnswer, Expected};
 
-use super::{devices, extra, instances, place, policy, reasons::why, run::pair, start};
+use super::{devices, extra, instances, place, policy, reasons::why, request_file, run::pair};
 use crate::{
     cluster::{Cluster, Peer, TIMEOUT},
     context::{Exit, Format, Global, Usage},
@@ -115,11 +115,11 @@ fn on_scenario(
     other: Option<&str>,
     request: &Request,
 ) -> anyhow::Result<CapacityAnswer> {
-    let scenario = place::scenario(file, &start::read(file)?, other)?;
+    let scenario = place::scenario(file, &request_file::read(file)?, other)?;
     let draw = scenario.draw(Explain::Winner);
     let capacity = scenario.pool().capacity(request, &scenario.policy, &draw);
     Ok(answer(
-        start::named(file),
+        request_file::named(file),
         &scenario.policy,
         scenario.cells.len(),
         capacity,

@@ -30,6 +30,7 @@ pub(crate) mod policy;
 pub(crate) mod ps;
 pub(crate) mod reasons;
 pub(crate) mod rep_role;
+pub(crate) mod request_file;
 pub(crate) mod roles;
 pub(crate) mod run;
 pub(crate) mod sim;

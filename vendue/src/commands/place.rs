@@ -7,7 +7,7 @@ use scenarios::{OfflineAuction, ScenarioError};
 use serde_json::{Value, json};
 use shared::wire::{AddCells, PlaceAnswer};
 
-use super::{decisions, policy, start};
+use super::{decisions, policy, request_file};
 use crate::{
     cluster::{Cluster, Peer, TIMEOUT},
     context::{Exit, Format, Global, Usage},
@@ -67,7 +67,7 @@ fn add_cells(text: &str) -> Result<AddCells, String> {
 
 /// Decides, and starts nothing.
 pub(crate) async fn place(global: &Global, args: &PlaceArgs) -> anyhow::Result<Exit> {
-    let text = start::read(&args.file)?;
+    let text = request_file::read(&args.file)?;
     if args.live {
         return live(global, args, &text).await;
     }
@@ -83,7 +83,7 @@ pub(crate) async fn place(global: &Global, args: &PlaceArgs) -> anyhow::Result<E
         Format::Table => {
             decisions::print(&report.decisions)?;
             let (file, counts) = (
-                start::named(&args.file),
+                request_file::named(&args.file),
                 decisions::counts(&report.decisions),
             );
             note(format_args!(
@@ -133,7 +133,7 @@ pub(crate) fn scenario(
     } else {
         OfflineAuction::from_json(text)
     };
-    let file = start::named(file);
+    let file = request_file::named(file);
     let refuse = |e: ScenarioError| Usage::because(format_args!("{file}: {e}"));
     let mut scenario = read.map_err(refuse)?;
     if let Some(name) = other {
@@ -153,7 +153,7 @@ pub(crate) fn scenario(
 }
 
 async fn live(global: &Global, args: &PlaceArgs, text: &str) -> anyhow::Result<Exit> {
-    let request = start::check(&args.file, text)?;
+    let request = request_file::check(&args.file, text)?;
     let cluster = Cluster::connect(global).await?;
     let question = json!({
         "v": shared::VERSION, "request": request,

@@ -1,5 +1,7 @@
 //! `policy`: the presets, and one's own policy files, without any cluster.
 
+mod tune;
+
 use std::path::{Path, PathBuf};
 
 use comfy_table::Cell;
@@ -7,7 +9,7 @@ use placement::{Constants, ExpectedWork, Kind, Objective, Policy, PolicyError, P
 use serde_json::{Value, json};
 use simulator::trace::{self, Columns, Source};
 
-use super::start;
+use super::request_file;
 use crate::{
     context::{Exit, Format, Global, Usage},
     output,
@@ -41,16 +43,24 @@ pub(crate) enum PolicyCommand {
         #[arg(long, value_name = "MAP")]
         columns: Option<Columns>,
     },
+    /// Search the weights of a policy's scores with the simulator
+    Tune(tune::TuneArgs),
 }
 
 impl PolicyCommand {
+    /// Whether it ends in its own way on Ctrl-C.
+    pub(crate) fn is_search(&self) -> bool {
+        matches!(self, Self::Tune(_))
+    }
+
     /// Does it.
-    pub(crate) fn run(&self, global: &Global) -> anyhow::Result<Exit> {
+    pub(crate) async fn run(&self, global: &Global) -> anyhow::Result<Exit> {
         match self {
             Self::List => list(global.output),
             Self::Show { policy } => show(global.output, policy),
             Self::Check { file, tree } => check(global.output, file, *tree),
             Self::Expected { pods, columns } => expected(global.output, pods, columns.as_ref()),
+            Self::Tune(args) => tune::tune(global, args).await,
         }
     }
 }
@@ -178,8 +188,8 @@ fn show(format: Format, name: &str) -> anyhow::Result<Exit> {
 }
 
 fn check(format: Format, file: &str, tree: bool) -> anyhow::Result<Exit> {
-    let text = start::read(file)?;
-    let file = start::named(file);
+    let text = request_file::read(file)?;
+    let file = request_file::named(file);
     let policy = match Policy::parse(&text) {
         Ok(policy) => policy,
         Err(fault) => {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use placement::{DeviceNeed, Kind, Request, Run, Span};
 
-use super::{already, devices, extra, source::SourceArgs, start, stop};
+use super::{already, devices, extra, request_file, source::SourceArgs, start, stop};
 use crate::{
     cluster::Cluster,
     context::{Exit, Global, Usage},
@@ -178,7 +178,7 @@ impl RunArgs {
 /// Starts instances of a command.
 pub(crate) async fn run(global: &Global, args: &RunArgs) -> anyhow::Result<Exit> {
     let text = serde_json::to_string(&args.request()?)?;
-    let request = start::check("the command line", &text)?;
+    let request = request_file::check("the command line", &text)?;
     let cluster = Cluster::connect(global).await?;
     if !args.again {
         already::refuse(&cluster, &request).await?;

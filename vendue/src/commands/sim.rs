@@ -26,7 +26,7 @@ use simulator::{
     shipped,
 };
 
-use super::start;
+use super::request_file;
 use crate::{
     context::{Exit, Format, Global, Usage},
     output::{self, note},
@@ -218,7 +218,7 @@ fn drop_cells(outcome: &mut SimOutcome) {
 fn read(args: &SimArgs) -> anyhow::Result<Scenario> {
     let mut scenario = match (&args.nodes, &args.pods) {
         (Some(nodes), Some(pods)) => return trace(args, nodes, pods),
-        _ => file(args.scenario.as_deref().unwrap_or("-"))?,
+        _ => read_scenario(args.scenario.as_deref().unwrap_or("-"))?,
     };
     if !args.policy.is_empty() {
         scenario.contenders = contenders::read(&args.policy)?;
@@ -252,10 +252,11 @@ fn read_file(name: &str) -> std::io::Result<Vec<u8>> {
     std::fs::read(name)
 }
 
-fn file(name: &str) -> anyhow::Result<Scenario> {
+/// A scenario: a shipped one by its name, or a file.
+pub(super) fn read_scenario(name: &str) -> anyhow::Result<Scenario> {
     let (text, toml) = match shipped::find(name) {
         Some(text) => (text.to_owned(), true),
-        None => match start::read(name) {
+        None => match request_file::read(name) {
             Ok(text) => (
                 text,
                 Path::new(name).extension().is_some_and(|e| e == "toml"),
@@ -267,7 +268,7 @@ fn file(name: &str) -> anyhow::Result<Scenario> {
             Err(e) => return Err(e),
         },
     };
-    let name = start::named(name);
+    let name = request_file::named(name);
     let refuse = |e: ScenarioError| Usage::because(format_args!("{name}: {e}"));
     let scenario = Scenario::read_with(&text, toml, &read_file).map_err(refuse)?;
     for warning in &scenario.warnings {

@@ -1,20 +1,22 @@
 //! `start`: a start request from a file, and how every reply to one is shown.
 
-use std::{io::Read, path::Path, time::Duration};
+use std::time::Duration;
 
 use anyhow::Context;
 use comfy_table::Cell;
-use placement::{Request, Run, fields};
 use serde_json::Value;
-use shared::wire::{
-    ErrorBody, Outcome, StartBody, StartReplies, StartReply, WireError, code, parse_start,
-    unknown_fields,
-};
+use shared::wire::{ErrorBody, Outcome, StartReplies, StartReply, code};
 
-use super::{already, reasons::why, source::SourceArgs, task};
+use super::{
+    already,
+    reasons::why,
+    request_file::{STORED_FIELDS, check_with, read},
+    source::SourceArgs,
+    task,
+};
 use crate::{
     cluster::{Cluster, Peer},
-    context::{Exit, Failure, Format, Global, Usage, failure_code},
+    context::{Exit, Failure, Format, Global, failure_code},
     output::{self, note},
     table::Table,
 };
@@ -57,124 +59,6 @@ pub(crate) async fn start(global: &Global, args: &StartArgs) -> anyhow::Result<E
         return task::submit::durable(&cluster, request).await;
     }
     send(&cluster, request).await
-}
-
-/// The text of a file, or of standard input for `-`.
-pub(crate) fn read(file: &str) -> anyhow::Result<String> {
-    if file != "-" {
-        let read = std::fs::read_to_string(Path::new(file));
-        return read.map_err(|e| Usage::because(format_args!("{file}: {e}")));
-    }
-    let mut text = String::new();
-    std::io::stdin()
-        .read_to_string(&mut text)
-        .context("standard input")?;
-    Ok(text)
-}
-
-/// What a file is called in messages.
-pub(crate) fn named(file: &str) -> &str {
-    match file {
-        "-" => "standard input",
-        file => file,
-    }
-}
-
-/// Judges a request as an auctioneer would, so that a bad file needs no cluster to be refused; a
-/// request that has no id gets one, so that what became of it can be asked for later.
-pub(crate) fn check(file: &str, text: &str) -> anyhow::Result<Value> {
-    check_with(file, text, &[])
-}
-
-/// Fields of a request that a manager stores, beside those of any request.
-pub(crate) const STORED_FIELDS: [&str; 2] = ["retries", "timeout"];
-
-/// As [`check`], of requests that may have more fields.
-pub(crate) fn check_with(file: &str, text: &str, own: &[&str]) -> anyhow::Result<Value> {
-    let file = named(file);
-    let refuse = |e: &dyn std::fmt::Display| Usage::because(format_args!("{file}: {e}"));
-    let wrong = |e: &WireError| refuse(&of_file(e, text));
-    match parse_start(text.as_bytes()).map_err(|e| wrong(&e))? {
-        StartBody::One(one) => one.map(drop).map_err(|e| wrong(&e))?,
-        StartBody::Many(many) => {
-            if let (true, Some(Err(first))) = (many.iter().all(Result::is_err), many.first()) {
-                return Err(refuse(&format_args!(
-                    "every request is invalid; the first: {first}"
-                )));
-            }
-        }
-    }
-    let mut request: Value = serde_json::from_str(text).map_err(|e| refuse(&e))?;
-    if let Some(misspelt) = unknown_field(&request, own) {
-        return Err(refuse(&misspelt));
-    }
-    match &mut request {
-        Value::Array(elements) => elements.iter_mut().for_each(give_id),
-        one => give_id(one),
-    }
-    Ok(request)
-}
-
-/// What is wrong with a request, as of a file; where a field is missing, with the one that may be meant.
-fn of_file(error: &WireError, text: &str) -> String {
-    let said = error.message.as_str();
-    let said = said.strip_prefix("not a valid message: ").unwrap_or(said);
-    let Some(missing) = error
-        .field
-        .as_deref()
-        .filter(|_| said.starts_with("missing "))
-    else {
-        return said.to_owned();
-    };
-    let fields: serde_json::Map<String, Value> = serde_json::from_str(text).unwrap_or_default();
-    let required = ["app", "memory_mb", "disk_mb"];
-    let names: Vec<&str> = fields.keys().map(String::as_str).collect();
-    let others: Vec<&str> = names
-        .into_iter()
-        .filter(|n| !required.contains(n))
-        .collect();
-    match placement::nearest(missing, &others) {
-        Some(near) => format!(
-            "{said}; {:?} is not {missing}: is it meant?",
-            placement::cut(near)
-        ),
-        None => said.to_owned(),
-    }
-}
-
-/// The first field that no request has. An auctioneer would ignore it, and start what nobody meant.
-fn unknown_field(body: &Value, own: &[&str]) -> Option<String> {
-    let of_one = |at: &str, request: &Value| {
-        let unknown = unknown_fields::<Request>(request.to_string().as_bytes());
-        let is_known = |field: &String| field == "v" || own.contains(&field.as_str());
-        let field = unknown.into_iter().find(|field| !is_known(field))?;
-        if field.starts_with("run.") {
-            // its name is not told: it may be a secret in the wrong place
-            let known = fields::names::<Run>().join(", ");
-            return Some(format!("{at}run: it has a field that is none of {known}"));
-        }
-        let hint = match field.split('.').next() {
-            Some("crash" | "update") => {
-                "; `vendue app put` takes it, and keeps the app running".into()
-            }
-            _ => fields::hint(&field, fields::names::<Request>()),
-        };
-        Some(format!("{at}{field}: no request has this field{hint}"))
-    };
-    match body {
-        Value::Array(requests) => {
-            let mut numbered = requests.iter().enumerate();
-            numbered.find_map(|(n, request)| of_one(&format!("[{n}]."), request))
-        }
-        one => of_one("", one),
-    }
-}
-
-fn give_id(request: &mut Value) {
-    if let Value::Object(fields) = request {
-        let id = || Value::from(uuid::Uuid::now_v7().to_string());
-        fields.entry("id").or_insert_with(id);
-    }
 }
 
 /// Sends a request (or an array of them), prints the reply and says by the exit code whether
@@ -316,65 +200,9 @@ fn rows(reply: &StartReply) -> Vec<Vec<Cell>> {
 
 #[cfg(test)]
 mod tests {
+    use shared::wire::WireError;
+
     use super::*;
-
-    #[test]
-    fn a_bad_file_is_refused_with_its_name_and_field() {
-        let cases = [
-            ("{", "web.json: it ends too early"),
-            (r#"{"memory_mb":1,"disk_mb":1}"#, "missing field `app`"),
-            (
-                r#"{"app":"a","memory_mb":-1,"disk_mb":1}"#,
-                "memory_mb: -1 is not allowed",
-            ),
-            (
-                r#"{"app":"a","memory_mb":"x","disk_mb":1}"#,
-                "web.json: memory_mb: \"x\" is not allowed; expected an integer",
-            ),
-            (
-                r#"{"app":"a","memory":1,"disk_mb":1}"#,
-                "missing field `memory_mb`; \"memory\" is not memory_mb: is it meant?",
-            ),
-            (
-                r#"{"v":1,"app":"a","memory_mb":1,"disk_mb":1,"instnces":3}"#,
-                "web.json: instnces: no request has this field; did you mean \"instances\"?",
-            ),
-            (
-                r#"{"app":"a","memory_mb":1,"disk_mb":1,"update":{"max_in_flight":2}}"#,
-                "web.json: update: no request has this field; `vendue app put` takes it",
-            ),
-            (
-                r#"[{"app":"a","memory_mb":1,"disk_mb":1},{"app":"b","colour":3}]"#,
-                "web.json: [1].colour: no request has this field",
-            ),
-            (
-                r#"{"app":"a","memory_mb":1,"disk_mb":1,"run":{"command":["x"],"comand":1}}"#,
-                "web.json: run: it has a field that is none of command, env, port, secrets, source",
-            ),
-            ("[]", "an array of 0 requests"),
-            (r#"[{"app":"a"}]"#, "every request is invalid"),
-        ];
-        for (text, expected) in cases {
-            let error = check("web.json", text).unwrap_err();
-            assert!(error.to_string().contains(expected), "{text}: {error}");
-            assert!(error.downcast_ref::<Usage>().is_some(), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_request_gets_an_id() {
-        let text = r#"[{"app":"a","memory_mb":1,"disk_mb":1},{"app":""}]"#;
-        let request = check("-", text).unwrap();
-        assert!(request[0]["id"].as_str().unwrap().len() > 8);
-        let text = r#"{"id":"mine","app":"a","memory_mb":1,"disk_mb":1}"#;
-        assert_eq!(check("-", text).unwrap()["id"], "mine");
-    }
-
-    #[test]
-    fn standard_input_is_called_so() {
-        let error = check("-", "{").unwrap_err().to_string();
-        assert!(error.starts_with("standard input: "), "{error}");
-    }
 
     #[test]
     fn the_worst_reply_of_an_array_is_the_exit_code() {

@@ -105,6 +105,11 @@ fn documents_without_a_cluster_are_as_documented() {
             "policy check examples/policy.toml --tree",
         ),
         ("policy check FILE", 2, "policy check README.md"),
+        (
+            "policy tune SCENARIO",
+            0,
+            "policy tune small-cold-4 --policy diego --for balance --seeds 1 --tries 2",
+        ),
         ("sim --list", 0, "sim --list"),
         ("sim SCENARIO", 0, "sim small-cold-4"),
     ] {

@@ -1,8 +1,12 @@
 //! Policies as people read, check and measure them, without a cluster.
 
-use std::fs;
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    process::Stdio,
+};
 
-use crate::common::run;
+use crate::common::{run, vendue};
 
 const PRESETS: [&str; 9] = [
     "dea",
@@ -155,4 +159,79 @@ fn the_engine_is_measured_by_itself() {
     assert!(expected.iter().all(|key| json.get(key).is_some()), "{json}");
     run(&[&args[..], &["--plain"]].concat()).expect(0, &["the plain engine", "placed, failed"]);
     run(&["bench", "place", "--cells", "0"]).expect(2, &["from 1 to 1000000"]);
+}
+
+/// Work on few cells, of unlike sizes.
+const WORK: &str = r#"
+name = "work"
+[[groups]]
+count = 3
+total = { memory_mb = 1000, disk_mb = 1000, containers = 100 }
+[[workload]]
+apps = { count = 20, name = "a-{n}", memory_mb = "10..90", disk_mb = 1 }
+"#;
+
+#[test]
+fn weights_are_searched_and_written_as_a_policy() {
+    let home = tempfile::tempdir().unwrap();
+    let path = |name: &str| home.path().join(name).display().to_string();
+    fs::write(path("work.toml"), WORK).unwrap();
+    fs::write(path("other.toml"), WORK.replace("\"work\"", "\"other\"")).unwrap();
+    let (work, other, tuned) = (path("work.toml"), path("other.toml"), path("tuned.toml"));
+    let search = |out: &str| {
+        let args = [
+            "--for", "balance", "--seeds", "2", "--tries", "6", "--also", &other,
+        ];
+        let begin = ["policy", "tune", &work, "--policy", "diego", "--out", out];
+        run(&[&begin[..], &args].concat())
+    };
+    let said = search(&tuned);
+    said.expect(
+        0,
+        &[
+            "6 tries",
+            "as it is",
+            "work, seeds 2 to 3",
+            "other, seeds 2 to 3",
+        ],
+    );
+    run(&["policy", "check", &tuned]).expect(0, &["policy diego-tuned"]);
+    run(&["sim", &work, "--policy", &tuned, "--policy", "diego"]).expect(0, &["diego-tuned"]);
+    let again = path("again.toml");
+    assert_eq!(search(&again).out, said.out);
+    let read = |file: &str| fs::read_to_string(file).unwrap();
+    assert_eq!(read(&again), read(&tuned));
+    assert!(read(&tuned).starts_with("# vendue policy tune"));
+
+    let refused = |args: &[&str]| run(&[&["policy", "tune", &work], args].concat());
+    refused(&["--policy", "random", "--for", "wait"]).expect(2, &["random: has no score"]);
+    refused(&["--policy", "diego", "--for", "luck"]).expect(2, &["luck", "balance"]);
+    refused(&["--policy", "diego"]).expect(2, &["--for"]);
+}
+
+#[test]
+fn a_search_that_is_ended_says_what_it_found_and_writes_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let path = |name: &str| home.path().join(name).display().to_string();
+    fs::write(path("work.toml"), WORK).unwrap();
+    let (work, out) = (path("work.toml"), path("tuned.toml"));
+    let args = [
+        "policy", "tune", &work, "--policy", "diego", "--for", "balance",
+    ];
+    let mut search = vendue();
+    search
+        .args(args)
+        .args(["--tries", "10000", "--seeds", "1000", "--out", &out]);
+    search.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut search = search.spawn().unwrap();
+    // it reports its progress before it is ended
+    let mut told = String::new();
+    let errors = search.stderr.take().unwrap();
+    BufReader::new(errors).read_line(&mut told).unwrap();
+    assert!(told.contains("simulations"), "{told}");
+    let pid = rustix::process::Pid::from_child(&search);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let ended = search.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(130));
+    assert!(!std::path::Path::new(&out).exists());
 }

@@ -159,7 +159,14 @@ fn the_report_of_a_trace_repeats_itself_from_its_scenario() {
     let second = json(&["sim", &again]);
     assert_eq!(second["runs"], first["runs"]);
     assert_eq!(second["scenario"], first["scenario"]);
-    run(&["sim", &again]).expect(0, &["gpu given as demand grew", "asked for, gpu"]);
+    run(&["sim", &again]).expect(
+        0,
+        &[
+            "gpu given as demand",
+            "cpu given as demand",
+            "asked for, gpu",
+        ],
+    );
     run(&["sim", &again, "--seeds", "2"]).expect(0, &["packing.given.gpu"]);
     // another file is another experiment
     fs::write(&pods, format!("{text}p4,1,1,0,0\n")).unwrap();

@@ -1,6 +1,8 @@
 //! The figures of the page: a card for each policy, the table of all figures, and the figures over
 //! several seeds.
 
+use std::collections::BTreeMap;
+
 use maud::{Markup, html};
 
 use super::{badge, safe};
@@ -105,6 +107,16 @@ fn highlights(run: &SimRun) -> Vec<(&'static str, String)> {
         ),
         ("Cells never needed", whole(figures.spare_cells)),
     ];
+    if let Some(gap) = figures
+        .bounds
+        .as_ref()
+        .and_then(|bounds| worst(&bounds.gap))
+    {
+        shown.push(("Less placed than possible at most", format!("{gap:.2} %")));
+    }
+    if let Some(most_even) = &figures.most_even {
+        shown.push(("Least possible sd / mean", significant(most_even.bound)));
+    }
     if let Some(kept) = &figures.kept {
         let recovery = kept.recovery_ms;
         shown.push(("Lost index runs again, median", Unit::Ms.show(recovery.p50)));
@@ -119,13 +131,21 @@ fn highlights(run: &SimRun) -> Vec<(&'static str, String)> {
     shown
 }
 
+/// The largest distance from the best, of resources; of instances where no resource is counted.
+fn worst(gaps: &BTreeMap<String, f64>) -> Option<f64> {
+    let resources = gaps.iter().filter(|(of, _)| *of != "instances");
+    let worst = resources.map(|(_, gap)| *gap).max_by(f64::total_cmp);
+    worst.or_else(|| gaps.values().copied().next())
+}
+
 /// The figures over all seeds, where several were simulated.
 pub(super) fn over_seeds(outcome: &SimOutcome) -> Markup {
     let Some(seeds) = &outcome.seeds else {
         return html! {};
     };
     let value = |run: usize, path: &str| seeds.runs[run].figures.get(path).copied();
-    let rows: Vec<(&str, Vec<Balance>)> = seeds::main()
+    let paths = seeds::shown(seeds).into_iter();
+    let rows: Vec<(&str, Vec<Balance>)> = paths
         .map(|path| {
             let runs = 0..seeds.runs.len();
             let values = runs.map(|run| value(run, path).unwrap_or_default());
@@ -167,31 +187,44 @@ pub(super) fn over_seeds(outcome: &SimOutcome) -> Markup {
     }
 }
 
-/// What was given as the demand of a trace grew.
+/// What was given of each resource as the demand of a trace grew; all but the first are folded.
 pub(super) fn demand_steps(outcome: &SimOutcome) -> Markup {
-    let Some(heading) = demand::heading(outcome) else {
+    let tables = demand::tables(outcome);
+    let Some((first, others)) = tables.split_first() else {
         return html! {};
     };
     html! {
         section aria-labelledby="demand" {
             h2 id="demand" { "As demand grew" }
-            p.note { (safe(&heading)) }
-            div.scroll tabindex="0" role="region" aria-labelledby="demand" {
-                table.figures {
-                    thead {
-                        tr {
-                            th scope="col" { "Demand" }
-                            @for (at, run) in outcome.runs.iter().enumerate() {
-                                th scope="col" { (badge(at, &run.policy)) }
-                            }
+            (demand_table(outcome, first))
+            @for other in others {
+                details.fold {
+                    summary { (safe(&other.heading)) }
+                    (demand_table(outcome, other))
+                }
+            }
+        }
+    }
+}
+
+fn demand_table(outcome: &SimOutcome, table: &demand::Table) -> Markup {
+    html! {
+        p.note { (safe(&table.heading)) }
+        div.scroll tabindex="0" role="region" aria-label=(safe(&table.heading)) {
+            table.figures {
+                thead {
+                    tr {
+                        th scope="col" { "Demand" }
+                        @for (at, run) in outcome.runs.iter().enumerate() {
+                            th scope="col" { (badge(at, &run.policy)) }
                         }
                     }
-                    tbody {
-                        @for row in demand::rows(outcome) {
-                            tr {
-                                th scope="row" { (row.demand) }
-                                @for cell in row.cells { td { (cell) } }
-                            }
+                }
+                tbody {
+                    @for row in &table.rows {
+                        tr {
+                            th scope="row" { (row.demand) }
+                            @for cell in &row.cells { td { (cell) } }
                         }
                     }
                 }

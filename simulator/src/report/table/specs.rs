@@ -60,6 +60,9 @@ pub(super) const SENT: &str = "Messages sent";
 pub(super) const DELIVERED: &str = "Messages delivered";
 pub(super) const BYTES: &str = "Bytes delivered";
 pub(super) const PACKING: &str = "Per cent of what all cells have";
+pub(super) const BEST: &str = "What could have been placed at most";
+pub(super) const EVENEST: &str =
+    "Memory used per cell, standard deviation / mean: the least possible";
 pub(super) const KEPT: &str = "Indices of apps that managers keep running";
 pub(super) const RECOVERY: &str = "From the loss of an index until it runs again";
 pub(super) const STARTED: &str = "From when an index is wanted until it runs";
@@ -124,6 +127,21 @@ pub(super) const SPECS: &[(&str, &[Spec])] = &[
                 "left, of no use to the expected work",
                 Unit::Count,
             ),
+        ],
+    ),
+    (
+        BEST,
+        &[
+            open("/bounds/placed", "placed", Unit::Count),
+            open("/bounds/at_most", "at most", Unit::Count),
+            lower("/bounds/gap", "% below that", Unit::Count),
+        ],
+    ),
+    (
+        EVENEST,
+        &[
+            open("/most_even/bound", "at least", Unit::Count),
+            open("/most_even/gap", "above it", Unit::Count),
         ],
     ),
     (
@@ -195,6 +213,8 @@ pub(super) const ORDER: &[&str] = &[
     EMPTY,
     NEVER_NEEDED,
     PACKING,
+    BEST,
+    EVENEST,
     KEPT,
     RECOVERY,
     STARTED,

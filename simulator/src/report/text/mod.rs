@@ -235,37 +235,28 @@ fn figures(paper: &mut Paper, outcome: &SimOutcome) {
     paper.ready(&note);
 }
 
-/// What was given as demand grew; a policy that finds no room beside the others is left out.
+/// What was given of each resource as demand grew; a policy that finds no room beside the others is left out.
 fn demand_steps(paper: &mut Paper, outcome: &SimOutcome) {
-    let Some(heading) = demand::heading(outcome) else {
-        return;
-    };
-    paper.heading(&heading);
-    let rows = demand::rows(outcome);
-    let cells = || rows.iter().flat_map(|row| &row.cells);
-    let names = outcome
-        .runs
-        .iter()
-        .map(|run| clean(&run.policy, false).width());
-    let width = cells()
-        .map(|cell| cell.width())
-        .chain(names.map(|w| w.min(18)));
-    let width = width.max().unwrap_or(0);
-    let line = |first: &str, cells: &mut dyn Iterator<Item = &str>| {
-        let mut line = column(first, 8, false);
-        for cell in cells {
-            line += GAP;
-            line += &column(cell, width, true);
+    for table in demand::tables(outcome) {
+        paper.heading(&table.heading);
+        let cells = table.rows.iter().flat_map(|row| &row.cells);
+        let policies = || outcome.runs.iter().map(|run| run.policy.as_str());
+        let names = policies().map(|name| clean(name, false).width().min(18));
+        let width = cells.map(|cell| cell.width()).chain(names);
+        let width = width.max().unwrap_or(0);
+        let line = |first: &str, cells: &mut dyn Iterator<Item = &str>| {
+            let mut line = column(first, 8, false);
+            for cell in cells {
+                line += GAP;
+                line += &column(cell, width, true);
+            }
+            line
+        };
+        paper.line(&line("demand", &mut policies()));
+        for row in &table.rows {
+            let mut cells = row.cells.iter().map(String::as_str);
+            paper.line(&line(&row.demand, &mut cells));
         }
-        line
-    };
-    let mut names = outcome.runs.iter().map(|run| run.policy.as_str());
-    paper.line(&line("demand", &mut names));
-    for row in &rows {
-        paper.line(&line(
-            &row.demand,
-            &mut row.cells.iter().map(String::as_str),
-        ));
     }
 }
 

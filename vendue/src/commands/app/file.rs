@@ -7,7 +7,7 @@ use scenarios::OfflineAuction;
 use serde_json::Value;
 use shared::wire::AppExport;
 
-use crate::{commands::start, context::Usage};
+use crate::{commands::request_file, context::Usage};
 
 /// An app of a file.
 #[derive(Debug)]
@@ -25,8 +25,8 @@ pub(super) fn read(files: &[String]) -> anyhow::Result<Vec<FileApp>> {
     let mut apps = Vec::new();
     let mut found_in: BTreeMap<String, &str> = BTreeMap::new();
     for file in files {
-        for app in parse(file, &start::read(file)?)? {
-            let name = start::named(file);
+        for app in parse(file, &request_file::read(file)?)? {
+            let name = request_file::named(file);
             if let Some(other) = found_in.insert(app.app.clone(), name) {
                 let app = app.app;
                 return Err(Usage::because(format_args!(
@@ -41,7 +41,7 @@ pub(super) fn read(files: &[String]) -> anyhow::Result<Vec<FileApp>> {
 
 fn parse(file: &str, text: &str) -> anyhow::Result<Vec<FileApp>> {
     let tree = tree(file, text)?;
-    let name = start::named(file);
+    let name = request_file::named(file);
     let many = match tree {
         Value::Array(many) => many,
         Value::Object(mut whole) if whole.contains_key("apps") => match whole.remove("apps") {
@@ -74,7 +74,7 @@ fn tree(file: &str, text: &str) -> anyhow::Result<Value> {
         Some("json") => false,
         _ => !looks_like_json(text),
     };
-    let refuse = |e| Usage::because(format_args!("{}: {e}", start::named(file)));
+    let refuse = |e| Usage::because(format_args!("{}: {e}", request_file::named(file)));
     OfflineAuction::value(text, toml).map_err(refuse)
 }
 
@@ -107,8 +107,8 @@ fn app(file: &str, at: &str, definition: Value) -> anyhow::Result<FileApp> {
 
 /// The apps of an exported file.
 pub(super) fn exported(file: &str) -> anyhow::Result<Vec<AppExport>> {
-    let text = start::read(file)?;
-    let name = start::named(file);
+    let text = request_file::read(file)?;
+    let name = request_file::named(file);
     let expected =
         "expected a file that `vendue app export` wrote; `vendue app put` reads files of apps";
     let refuse =

@@ -2,7 +2,7 @@
 
 use simulator::{
     outcome::{Balance, Seeds, SimOutcome},
-    seeds::{main, ranges, show},
+    seeds::{ranges, show, shown},
 };
 
 use crate::{context::Format, output, table::Table};
@@ -17,11 +17,6 @@ pub(super) fn over(outcomes: &[SimOutcome], command: &str) -> Seeds {
     Seeds::of(&complete, command)
 }
 
-/// Whether only some scenarios have this figure.
-fn is_of_scenario(path: &str) -> bool {
-    path.starts_with("extra.") || path.starts_with("packing.") || path == "saved"
-}
-
 /// Prints the main figures, and those that only this scenario has.
 pub(super) fn write(format: Format, seeds: &Seeds) -> anyhow::Result<()> {
     if format == Format::Json {
@@ -30,13 +25,7 @@ pub(super) fn write(format: Format, seeds: &Seeds) -> anyhow::Result<()> {
     let policies = seeds.runs.iter().map(|run| run.policy.as_str());
     let head: Vec<&str> = std::iter::once("FIGURE").chain(policies).collect();
     let mut table = Table::new(&head);
-    let first = seeds.runs.first().map(|run| &run.figures);
-    let others = first.into_iter().flat_map(|figures| figures.keys());
-    let others = others.filter(|path| is_of_scenario(path));
-    let others = others.map(String::as_str);
-    // none of them lives longer than the others
-    let paths = main().map(|path| -> &str { path }).chain(others);
-    for path in paths {
+    for path in shown(seeds) {
         let values: Vec<Balance> = seeds
             .runs
             .iter()

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     cluster::Cluster,
-    commands::start,
+    commands::request_file,
     context::{Exit, Global},
 };
 
@@ -37,7 +37,7 @@ pub(crate) struct RunArgs {
 pub(super) async fn run(global: &Global, args: &RunArgs) -> anyhow::Result<Exit> {
     let mut tasks = Vec::new();
     for file in &args.files {
-        tasks.extend(in_file(file, &start::read(file)?)?);
+        tasks.extend(in_file(file, &request_file::read(file)?)?);
     }
     let cluster = Cluster::connect(global).await?;
     let to = |id: &str| cluster.subjects.task("run", id);
@@ -59,7 +59,7 @@ pub(super) async fn run(global: &Global, args: &RunArgs) -> anyhow::Result<Exit>
 
 /// The tasks of a file, each with an id.
 fn in_file(file: &str, text: &str) -> anyhow::Result<Vec<Value>> {
-    let mut requests = match start::check_with(file, text, &start::STORED_FIELDS)? {
+    let mut requests = match request_file::check_with(file, text, &request_file::STORED_FIELDS)? {
         Value::Array(many) => many,
         one => vec![one],
     };

@@ -1,0 +1,71 @@
+//! What weights are searched for.
+
+use crate::outcome::Figures;
+
+/// A figure that is to become better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Goal {
+    /// What was placed, in per cent of what could have been placed at most: the mean over all that is counted.
+    Allocated,
+    /// Standard deviation / mean of the memory used per cell, at the end.
+    Balance,
+    /// Stranded memory, mean over time, MiB.
+    Stranded,
+    /// The mean wait, milliseconds.
+    Wait,
+    /// Cells that were never needed.
+    Spare,
+}
+
+impl Goal {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Allocated,
+        Self::Balance,
+        Self::Stranded,
+        Self::Wait,
+        Self::Spare,
+    ];
+
+    /// Its name on the command line and in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Allocated => "allocated",
+            Self::Balance => "balance",
+            Self::Stranded => "stranded",
+            Self::Wait => "wait",
+            Self::Spare => "spare",
+        }
+    }
+
+    /// Whether more of it is better.
+    pub const fn is_more_better(self) -> bool {
+        matches!(self, Self::Allocated | Self::Spare)
+    }
+
+    /// Its value in a run.
+    pub fn value(self, figures: &Figures) -> f64 {
+        match self {
+            Self::Allocated => allocated(figures),
+            Self::Balance => figures.distribution,
+            Self::Stranded => figures.stranded_mb.mean,
+            Self::Wait => figures.wait_ms.mean,
+            Self::Spare => figures.spare_cells as f64,
+        }
+    }
+
+    /// What is to become less: the value, or what is missing from `most`.
+    pub(super) fn loss(self, value: f64, most: f64) -> f64 {
+        if self.is_more_better() {
+            most - value
+        } else {
+            value
+        }
+    }
+}
+
+fn allocated(figures: &Figures) -> f64 {
+    let gaps = figures.bounds.iter().flat_map(|bounds| bounds.gap.values());
+    let (sum, count) = gaps.fold((0.0, 0_u32), |(sum, count), gap| (sum + gap, count + 1));
+    100.0 - sum / f64::from(count.max(1))
+}
