@@ -136,7 +136,7 @@ fn requests_share_a_shape_unless_a_filter_could_tell_them_apart() {
     let jobs: Vec<Job> = plain.iter().chain(&changed).map(|r| job(r, 0)).collect();
     let batch = Batch::new(&jobs, Order::Asked, None);
     let shapes = (0..).take(jobs.len()).map(|at| batch.group(at).shape);
-    let expected = [0, 0].into_iter().chain(1..=18);
+    let expected = [0, 0].into_iter().chain(1..=19);
     assert!(
         shapes.eq(expected),
         "the first two alike, the others each by itself"

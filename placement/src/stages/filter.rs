@@ -85,11 +85,7 @@ pub(crate) fn keeps(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_
 /// Why the cell was dropped. Only called for a filter that dropped it.
 pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>) -> Why {
     match filter {
-        Filter::Droplets => Why::text(match request.form() {
-            Form::Command => "runs only droplets",
-            Form::Droplet => "runs no droplets",
-            Form::Staging => "stages no apps",
-        }),
+        Filter::Droplets => Why::text(does_not_run(request.form())),
         Filter::Evacuating => Why::text("evacuating"),
         Filter::Running => Why::text(format!("status is {:?}", cell.status)),
         Filter::Stack => {
@@ -219,6 +215,14 @@ pub(crate) fn shortage(
 pub(crate) fn free_devices(cell: &Cell, name: &str, request: &Request) -> Option<FreeDevices> {
     let need = request.devices.get(name)?;
     Some(FreeDevices::of(&cell.available.devices, name, need))
+}
+
+fn does_not_run(form: Form) -> &'static str {
+    match form {
+        Form::Command => "runs only droplets",
+        Form::Droplet => "runs no droplets",
+        Form::Staging => "stages no apps",
+    }
 }
 
 /// What is needed of the resource, and the smaller amount that the cell has; none if that is

@@ -6,7 +6,7 @@ use placement::{Droplet, RunSource};
 use shared::wire::Work;
 
 use super::{
-    forms::{FormOrders, shell},
+    form_orders::{FormOrders, shell},
     ports::Port,
 };
 

@@ -2,10 +2,10 @@
 
 use std::{io, path::Path};
 
-use placement::{Run, RunSource};
+use placement::Run;
 use shared::wire::Work;
 
-use super::{ExecutorError, droplets, ports::Port, staging};
+use super::{ExecutorError, droplets, form_orders::FormOrders, ports::Port, staging};
 use crate::config::ProcessConfig;
 
 /// The longest argument, and the longest variable with its name, that Linux passes to a program, bytes without the NUL
@@ -51,18 +51,6 @@ fn read(setting: &'static str, file: Option<&Path>) -> Result<Option<String>, Ex
     })
 }
 
-/// What such a form adds to an instance.
-pub(super) struct FormOrders {
-    pub(super) command: Vec<String>,
-    /// Later ones replace earlier ones.
-    pub(super) variables: Vec<(String, String)>,
-    pub(super) source: Option<RunSource>,
-    /// The name and content of a file in its directory.
-    pub(super) file: Option<(&'static str, Vec<u8>)>,
-    /// Whether what is in its result file is told with its end.
-    pub(super) has_result: bool,
-}
-
 /// What is to be done for an instance in such a form; none for one with a command.
 pub(super) fn orders(
     work: &Work,
@@ -88,9 +76,4 @@ pub(super) fn orders(
         ));
     }
     Ok(Some(orders))
-}
-
-/// How a script is run.
-pub(super) fn shell(script: &str) -> Vec<String> {
-    ["/bin/sh", "-c", script].map(str::to_owned).into()
 }

@@ -4,6 +4,7 @@ mod accounts;
 mod droplets;
 mod environment;
 mod follow;
+mod form_orders;
 mod forms;
 mod groups;
 mod home;

@@ -7,7 +7,7 @@ use std::path::Path;
 use advertiser::dea::StagingRun;
 use placement::Staging;
 
-use super::forms::{FormOrders, shell};
+use super::form_orders::{FormOrders, shell};
 use crate::supervisor::RESULT_FILE;
 
 /// The file with all that is known of the task.

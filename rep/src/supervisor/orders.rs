@@ -287,6 +287,11 @@ impl SupervisorReport {
 mod tests {
     use super::*;
 
+    fn written(orders: &Orders) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        orders.write_to(&mut bytes).map(|()| bytes)
+    }
+
     #[test]
     fn orders_survive_the_socket() {
         let plain = Orders {
@@ -329,8 +334,7 @@ mod tests {
             ..plain.clone()
         };
         for orders in [plain, full.clone()] {
-            let mut bytes = Vec::new();
-            orders.write_to(&mut bytes).unwrap();
+            let bytes = written(&orders).unwrap();
             assert_eq!(Orders::read_from(&mut &bytes[..]).unwrap(), orders);
             for cut in [0, 3, 4, bytes.len() - 1] {
                 assert!(Orders::read_from(&mut &bytes[..cut]).is_err(), "{cut}");
