@@ -313,6 +313,29 @@ impl Parts {
         self.fleet.insert(id, instance);
     }
 
+    /// A message of a cell came. None if there are too many cells.
+    pub(crate) fn hear(&mut self, cell: &str) -> Option<CellId> {
+        let now = self.clocks.moment();
+        let Some(id) = self.places.find(cell, now) else {
+            self.counters.dropped_cells += 1;
+            return None;
+        };
+        if self.places.heard(id, now) {
+            // what it still runs decides what happens to the replacements
+            self.ask();
+            self.room();
+        }
+        Some(id)
+    }
+
+    /// An auctioneer has sent something to a cell. One that is here has to be heard itself.
+    pub(crate) fn hear_of(&mut self, cell: &str) -> Option<CellId> {
+        if self.places.is_here(cell) {
+            return self.places.find(cell, self.clocks.moment());
+        }
+        self.hear(cell)
+    }
+
     /// Says where an instance is.
     pub(crate) fn put_on(&mut self, id: InstanceId, cell: CellId) {
         let Some(instance) = self.fleet.get_mut(&id) else {

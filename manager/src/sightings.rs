@@ -23,21 +23,6 @@ use crate::{
 /// How often the leases of cells are looked at.
 const LOOK_MS: u64 = 500;
 
-/// A message of a cell came.
-fn heard(parts: &mut Parts, cell: &str) -> Option<CellId> {
-    let now = parts.clocks.moment();
-    let Some(id) = parts.places.find(cell, now) else {
-        parts.counters.dropped_cells += 1;
-        return None;
-    };
-    if parts.places.heard(id, now) {
-        // what it still runs decides what happens to the replacements
-        parts.ask();
-        parts.room();
-    }
-    Some(id)
-}
-
 /// A cell advertises.
 pub(crate) fn advertised(parts: &mut Parts, heard_cell: &CellHeard) {
     let now = parts.clocks.moment();
@@ -52,7 +37,7 @@ pub(crate) fn advertised(parts: &mut Parts, heard_cell: &CellHeard) {
     if heard_cell.ttl.0.is_zero() {
         return left(parts, id);
     }
-    heard(parts, &heard_cell.cell);
+    parts.hear(&heard_cell.cell);
     let place = parts.places.get_mut(id);
     place.ttl_ms = ttl_ms(heard_cell.ttl);
     let drain = (heard_cell.draining, heard_cell.leaving);
@@ -183,7 +168,7 @@ pub(crate) fn listed(parts: &mut Parts, question: Option<QuestionId>, list: &Ins
     let place = parts.places.get_mut(id);
     let part = place.list_part(parts.now_ms, numbers, asked_ms);
     let serial = place.list;
-    heard(parts, &list.cell);
+    parts.hear(&list.cell);
     if part == ListPart::Old {
         parts.counters.dropped_old_lists += 1;
         return;
@@ -371,14 +356,14 @@ pub(crate) fn told(parts: &mut Parts, event: &Event) {
             _ => {}
         }
     }
-    heard(parts, cell);
+    parts.hear(cell);
 }
 
 fn draining(parts: &mut Parts, event: &Event) {
     let Some(cell) = event.cell.as_deref() else {
         return;
     };
-    let Some(id) = heard(parts, cell) else {
+    let Some(id) = parts.hear(cell) else {
         return;
     };
     if event.kind == kind::CELL_DRAINING && !parts.places.get(id).draining {

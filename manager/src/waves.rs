@@ -412,7 +412,9 @@ fn sent(parts: &mut Parts, id: InstanceId, cell: Option<&str>, wait_ms: u64) {
     if instance.life != Life::Asked {
         return;
     }
-    let cell = cell.and_then(|cell| parts.places.find(cell, parts.clocks.moment()));
+    // an auctioneer has heard of it: if it counts as lost here, it does so again after a ttl of silence, and with it what
+    // it was sent now
+    let cell = cell.and_then(|cell| parts.hear_of(cell));
     // without a cell the wave is asked for again
     if let Some(cell) = cell
         && let Some(instance) = parts.fleet.get_mut(&id)

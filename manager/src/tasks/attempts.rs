@@ -6,11 +6,12 @@ use std::sync::Arc;
 use placement::Request;
 use shared::{
     AttemptId,
-    wire::{InstanceOutcome, Outcome, StartReply, WireError, code, parse_indices},
+    wire::{InstanceOutcome, Outcome, StartReply, WireError, code},
 };
 
 use super::{
     Tasks,
+    answered::{self, Answered},
     ends::Ending,
     entry::{Entry, Step, shape},
     record::TaskPhase,
@@ -33,6 +34,9 @@ const LONGEST_RETRY_MS: u64 = 60_000;
 pub(super) const MAX_SENDS: u32 = 32;
 /// Between two looks whether the cells have answered, and two questions.
 const LOOK_MS: u64 = 1_000;
+/// After this an attempt that nobody has answered is not begun any more: an auctioneer begins none that it reads later
+/// than 9 s, decides within 4 s, and what it sends to a cell is accepted for 5 s. With a margin.
+const OVER_MS: u64 = 30_000;
 /// What the cells say nothing of for so long is not waited for.
 const MAX_ASKING_MS: u64 = 180_000;
 /// An auctioneer remembers an outcome for two minutes. What was sent longer ago, by a manager that is gone, may have run
@@ -128,7 +132,7 @@ impl Tasks {
         let Some(entry) = self.entries.get_mut(id) else {
             return;
         };
-        entry.sends += 1;
+        entry.sends_now(self.now_ms);
         let start = entry.start();
         self.set_step(id, Step::Sent { ask_ms });
         self.out.extend(start.map(ManagerOutput::Start));
@@ -182,6 +186,9 @@ impl Tasks {
             let placed = u32::try_from(entry.found.len()).unwrap_or(u32::MAX);
             return self.all_placed(id, placed, 0);
         }
+        if entry.refused && self.now_ms >= entry.unanswered_ms + OVER_MS {
+            return self.not_begun(id);
+        }
         if entry.sends >= MAX_SENDS {
             let why = format!("no auctioneer has said what became of it, {MAX_SENDS} times");
             return self.not_known(id, &why);
@@ -189,11 +196,26 @@ impl Tasks {
         self.send(id);
     }
 
+    /// Nothing of it is on its way any more, and the cells have said what of it was begun: the next attempt is for the
+    /// rest.
+    fn not_begun(&mut self, id: &Arc<str>) {
+        let Some(entry) = self.entries.get_mut(id) else {
+            return;
+        };
+        let found = std::mem::take(&mut entry.found);
+        let record = &mut entry.record;
+        record.left.retain(|index| !found.contains(index));
+        record.placed += u32::try_from(found.len()).unwrap_or(u32::MAX);
+        let why = record.why.clone().unwrap_or_default();
+        self.wait_again(id, RETRY_ERROR_MS, &why);
+    }
+
     /// That nothing of it was begun this time does not say so of the time before: the cells are asked again.
     fn ask_again(&mut self, id: &Arc<str>, why: &str) {
         let Some(entry) = self.entries.get_mut(id) else {
             return;
         };
+        entry.refused = true;
         entry.record.why = Some(placement::cut(why).into_owned());
         let doubled = entry.sends.saturating_sub(1).min(u64::BITS - 1);
         let wait_ms = RETRY_ERROR_MS.saturating_mul(1 << doubled);
@@ -288,42 +310,29 @@ impl Tasks {
 
     /// Of a request that is no task.
     fn instances_outcome(&mut self, id: &Arc<str>, outcomes: &[InstanceOutcome]) {
-        let (mut placed, mut unknown, mut left) = (0, 0, Vec::new());
-        let mut reason = None;
-        for outcome in outcomes {
-            let group = outcome.indices.as_deref();
-            let group =
-                group.and_then(|text| parse_indices(text, placement::MAX_INSTANCES as usize));
-            let indices = outcome.index.into_iter().chain(group.into_iter().flatten());
-            for index in indices {
-                match outcome.outcome {
-                    Outcome::Placed => placed += 1,
-                    Outcome::Unknown => unknown += 1,
-                    Outcome::Queued => return,
-                    Outcome::Unplaced => {
-                        left.push(index);
-                        reason = outcome.reason.as_deref();
-                    }
-                }
-            }
-        }
+        let Some(answered) = Answered::read(outcomes) else {
+            return;
+        };
         let Some(entry) = self.entries.get_mut(id) else {
             return;
         };
-        if left.is_empty() {
-            return self.all_placed(id, placed, unknown);
+        let reason = answered.reason.as_deref().unwrap_or("unplaced");
+        if !answered.left.is_empty() && entry.is_resent() {
+            return self.ask_again(id, reason);
         }
-        if entry.is_resent() {
-            return self.ask_again(id, reason.unwrap_or("unplaced"));
-        }
-        left.sort_unstable();
         let record = &mut entry.record;
-        record.left = left;
-        record.placed += placed;
-        record.unknown += unknown;
+        for (request, indices) in answered.shared {
+            record.shared.entry(request).or_default().extend(indices);
+        }
+        if answered.left.is_empty() {
+            return self.all_placed(id, answered.placed, answered.unknown);
+        }
+        record.left = answered.left;
+        record.placed += answered.placed;
+        record.unknown += answered.unknown;
         let shape = Arc::clone(&entry.shape);
-        self.no_room_for(id, reason.unwrap_or("unplaced"));
-        if placed > 0 {
+        self.no_room_for(id, reason);
+        if answered.placed > 0 {
             self.fits(&shape);
         }
     }
@@ -338,7 +347,8 @@ impl Tasks {
         let unknown = entry.record.unknown;
         let shape = Arc::clone(&entry.shape);
         if unknown == 0 {
-            self.finish(id, Ending::placed());
+            let shared = answered::told(&entry.record.shared);
+            self.finish(id, Ending::placed(shared.as_deref()));
         } else {
             let why = format!("{unknown} may run: their cells did not answer");
             self.finish(id, Ending::failed(&why));

@@ -55,8 +55,9 @@ impl Ending {
         Self::new(TaskState::Failed, Some(why))
     }
 
-    pub(super) fn placed() -> Self {
-        Self::new(TaskState::Placed, None)
+    /// `shared` says which of its instances are another request's.
+    pub(super) fn placed(shared: Option<&str>) -> Self {
+        Self::new(TaskState::Placed, shared)
     }
 
     pub(super) fn cancelled() -> Self {

@@ -55,6 +55,8 @@ pub(super) struct Writing {
     pub(super) cancelled: bool,
     /// It begins this attempt, which is sent once it is stored.
     pub(super) begins: Option<u32>,
+    /// The watch has shown it: it is stored, whatever is answered.
+    pub(super) shown: bool,
 }
 
 /// A stored request.
@@ -93,8 +95,13 @@ pub(super) struct Entry {
     pub(super) losses: u64,
     /// It is not this manager that sent the last attempt, or not in its present term.
     pub(super) taken_up: bool,
-    /// How often this manager has sent the last attempt.
+    /// How often this manager has sent the last attempt, and when last.
     pub(super) sends: u32,
+    pub(super) sent_ms: u64,
+    /// An auctioneer has answered the last of these: it began nothing.
+    pub(super) refused: bool,
+    /// When one was sent that nobody has answered, the last one of those.
+    pub(super) unanswered_ms: u64,
     /// The last list of its cell that had it.
     pub(super) list: u32,
     /// When its stop was sent last; 0 = never.
@@ -130,6 +137,9 @@ impl Entry {
             losses: 0,
             taken_up: false,
             sends: 0,
+            sent_ms: 0,
+            refused: false,
+            unanswered_ms: 0,
             list: 0,
             stop_ms: 0,
             wake_ms: u64::MAX,
@@ -141,6 +151,18 @@ impl Entry {
     /// The last attempt was sent more than once.
     pub(super) fn is_resent(&self) -> bool {
         self.sends > 1 || (self.taken_up && self.sends > 0)
+    }
+
+    /// The last attempt is sent now.
+    pub(super) fn sends_now(&mut self, now_ms: u64) {
+        if self.sends > 0 && !self.refused {
+            self.unanswered_ms = self.sent_ms;
+        } else if self.sends == 0 {
+            // another manager may have sent it until this one took its place
+            self.unanswered_ms = if self.taken_up { now_ms } else { 0 };
+        }
+        self.sends += 1;
+        (self.sent_ms, self.refused) = (now_ms, false);
     }
 
     pub(super) fn is_task(&self) -> bool {

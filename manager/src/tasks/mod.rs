@@ -27,10 +27,12 @@
 //! | `table` | all of them: their steps, their timers, what the watch shows |
 //! | `writes` | what is written to the bucket |
 //! | `attempts` | starts: stored, sent, answered, asked for |
+//! | `answered` | an answer about several instances |
 //! | `room` | what waits, and for what |
 //! | `ends` | results, losses, retries |
 //! | `requests` | submissions and cancellations |
 
+mod answered;
 mod attempts;
 pub(crate) mod definition;
 mod ends;

@@ -1,6 +1,6 @@
 //! What is stored of a request: plain data with the number of its format, under its id, in a bucket of its own.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use placement::{Request, Span};
 use serde::{Deserialize, Serialize};
@@ -83,6 +83,10 @@ pub struct TaskRecord {
     /// Instances of which it is not known whether they run, of a request that is no task.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unknown: u32,
+    /// Indices that were placed as the instances of other requests, by the ids of those: another request for the same
+    /// index of the app began in the same moment.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub shared: BTreeMap<String, Vec<u32>>,
     /// The cell of the last run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<String>,

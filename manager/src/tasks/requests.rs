@@ -1,6 +1,9 @@
 //! What is asked: to store a request, to cancel one. Any manager may answer, also one that does not hold the lease.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use placement::FastMap;
 use shared::wire::{WireError, code, to_bytes};
@@ -230,6 +233,7 @@ impl Tasks {
             left,
             placed: 0,
             unknown: 0,
+            shared: BTreeMap::new(),
             cell: None,
             doubtful: false,
             started_ms: None,

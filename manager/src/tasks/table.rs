@@ -254,9 +254,10 @@ impl Tasks {
             if revision <= entry.revision {
                 return Ok(());
             }
-            let own = entry.writing.as_ref().is_some_and(|w| w.value == *value);
-            if own {
-                // its acknowledgement follows
+            let own = entry.writing.as_mut().filter(|w| w.value == *value);
+            if let Some(own) = own {
+                // its acknowledgement follows, or is lost
+                own.shown = true;
                 entry.revision = revision;
                 return Ok(());
             }
@@ -298,7 +299,8 @@ impl Tasks {
                     self.over.remove(&(end.ended_ms, Arc::clone(id)));
                 }
                 (entry.record, entry.revision) = (record, revision);
-                entry.unsaved = false;
+                // what is being written is of an earlier record, and comes too late
+                (entry.unsaved, entry.writing) = (false, None);
                 if !entry.cancellers.is_empty() && entry.record.end.is_none() {
                     entry.record.cancelled = true;
                     self.touch(id);

@@ -46,7 +46,12 @@ impl Tasks {
                 continue;
             };
             // what is being written is looked at again when that is over
-            if entry.writing.is_some() || !acts && entry.cancellers.is_empty() {
+            if entry.writing.is_some() {
+                continue;
+            }
+            if !acts && entry.cancellers.is_empty() {
+                // who acts stores it: this manager, perhaps, a moment later
+                self.unsaved.insert(id);
                 continue;
             }
             if now_ms < entry.blocked_ms {
@@ -70,6 +75,7 @@ impl Tasks {
             value: value.clone(),
             cancelled: entry.record.cancelled,
             begins: (entry.step == Step::Storing).then_some(entry.record.attempt),
+            shown: false,
         });
         let is_over = entry.record.phase == TaskPhase::Over;
         let output = TaskOutput::Write {
@@ -163,8 +169,11 @@ impl Tasks {
         if entry.unsaved && self.now_ms >= entry.later_ms {
             self.unsaved.insert(Arc::clone(&id));
         }
-        let WriteResult::Written(revision) = result else {
-            return self.not_written(&id, writing.begins, result);
+        let revision = match result {
+            WriteResult::Written(revision) => revision,
+            // only who is told that an attempt is stored sends it
+            _ if writing.shown && writing.begins.is_none() => entry.revision,
+            _ => return self.not_written(&id, writing.begins, result),
         };
         entry.revision = entry.revision.max(revision);
         (entry.failed_writes, entry.conflicts) = (0, 0);

@@ -88,6 +88,28 @@ fn v22_a_replacement_that_is_lost_too_is_replaced() {
     assert_eq!(w.manager.status("A").unwrap().suspect, 3);
 }
 
+/// An auctioneer had heard of the cell for longer than the manager, and sent the replacement there.
+#[test]
+fn what_was_sent_to_a_lost_cell_is_lost_with_it() {
+    for outcome in [Outcome::Unknown, Outcome::Placed] {
+        let mut w = three();
+        w.cell("c2").silent = true;
+        w.pass(TTL + 6_000);
+        let next = w.id("1-2");
+        w.outcome(&next, &[(1, "c2")], outcome, None);
+        let sent = instance_id(&next, "A", placement::Kind::Lrp, 1);
+        w.sent = Sent::default();
+        w.pass(TTL - 1_000);
+        assert!(w.starts().is_empty(), "the cell may be heard again");
+        w.pass(3_000);
+        assert_eq!(w.starts(), [("1-3".to_owned(), "1".to_owned())]);
+        // nobody hears a stop
+        w.command(AppCommand::Delete);
+        w.pass(60_000);
+        assert!(!w.stops().contains(&sent));
+    }
+}
+
 #[test]
 fn v23_the_crash_of_a_suspect_is_not_counted() {
     let mut w = three();

@@ -7,10 +7,7 @@ mod route;
 mod state;
 mod steps;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use manager::TaskEnd;
 use placement::{Policy, Request};
@@ -117,8 +114,6 @@ pub(super) struct World<'s> {
     pub(super) submitted: Vec<(u64, usize)>,
     /// … and of the last commands.
     pub(super) last_commands: Vec<u64>,
-    /// Apps that were left alone until these commands, by all their names: they start again.
-    pub(super) left_alone: BTreeSet<String>,
     pub(super) resting: bool,
     /// A program that does not pause between its timers.
     pub(super) busy: Option<String>,
@@ -254,7 +249,6 @@ impl<'s> World<'s> {
             last_questions: Vec::new(),
             submitted: Vec::new(),
             last_commands: Vec::new(),
-            left_alone: BTreeSet::new(),
             resting: false,
             busy: None,
             state: State::default(),
@@ -447,7 +441,10 @@ impl<'s> World<'s> {
         if self.script.managers == 0 {
             return;
         }
-        self.left_alone = self.apps_that(|status| status.went_back);
+        // an app that was left alone until now is managed again: it needs as long as after the last fault
+        if !self.apps_that(|status| status.went_back).is_empty() {
+            self.end_us += self.script.rest_ms() * 1_000;
+        }
         for app in &self.script.apps {
             let wanted = self.state.bucket.apps();
             let wanted = wanted.iter().find(|record| record.definition.app() == app);

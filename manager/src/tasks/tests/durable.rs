@@ -62,6 +62,32 @@ fn of_what_was_placed_in_part_only_the_rest_is_tried_again() {
 }
 
 #[test]
+fn the_result_says_which_instances_are_those_of_other_requests() {
+    let mut world = World::new(1, 0);
+    submit_three(&mut world, "d1");
+    world.fates.push_back(Fate::Vanishes);
+    let part = json!([
+        { "index": 0, "outcome": "placed", "cell": "c0", "duplicate_of": "t-0000000b-1-d0" },
+        { "indices": "1-2", "outcome": "unplaced", "reason": "no room" },
+    ]);
+    answer(&mut world, &part);
+    assert_eq!(world.status("d1").why.as_deref(), Some("no room"));
+    answer(
+        &mut world,
+        &json!([{ "indices": "1-2", "outcome": "placed", "cell": "c0", "duplicate_of": "r1" }]),
+    );
+    let status = world.status("d1");
+    assert_eq!((status.state, status.placed), (TaskState::Placed, 3));
+    let why =
+        "indices 1-2 are the instances of request r1; index 0 is the instance of stored request d0";
+    assert_eq!(status.why.as_deref(), Some(why));
+    // with the ids as they are on the cells, for programs that read the bucket
+    let shared = world.stored("d1").shared;
+    assert_eq!(shared["t-0000000b-1-d0"], [0]);
+    assert_eq!(shared["r1"], [1, 2]);
+}
+
+#[test]
 fn what_may_run_is_said() {
     let mut world = World::new(1, 0);
     submit_three(&mut world, "d1");
@@ -109,6 +135,29 @@ fn what_nobody_answers_is_counted_on_the_cells() {
     world.pass(TASK_REPLY_MS + 2_000);
     let status = world.status("some");
     assert_eq!((status.state, status.placed), (TaskState::Failed, 2));
+}
+
+#[test]
+fn of_what_was_begun_in_part_the_rest_is_another_attempt() {
+    let mut world = World::new(1, 0);
+    submit_three(&mut world, "d1");
+    world.fates.extend([Fate::Vanishes; 9]);
+    list(&mut world, &[1]);
+    let rest = json!([
+        { "index": 1, "outcome": "placed", "cell": "c0" },
+        { "indices": "0,2", "outcome": "unplaced", "reason": "no room" },
+    ]);
+    for _ in 0..12 {
+        let sent = world.starts.len();
+        world.pass(5_000);
+        if world.starts.len() > sent && world.stored("d1").attempt == 1 {
+            answer(&mut world, &rest);
+        }
+    }
+    let start = world.starts.last().unwrap();
+    assert_eq!(start.indices, Some(vec![0, 2]), "{}", start.id);
+    let record = world.stored("d1");
+    assert_eq!((record.attempt, record.placed), (2, 1));
 }
 
 #[test]

@@ -160,23 +160,18 @@ fn what_cells_do_not_answer_is_not_waited_for_without_end() {
 #[test]
 fn an_attempt_is_not_sent_without_end() {
     let sends = MAX_SENDS as usize;
-    let silent: Vec<Fate> = vec![Fate::Vanishes; sends + 9];
-    let mut refused = vec![Fate::Refused("overloaded"); sends + 9];
-    refused[0] = Fate::Vanishes;
-    for fates in [silent, refused] {
-        let mut world = World::new(1, 1);
-        world.fates.extend(fates);
-        world.submit("t1", "");
-        world.pass(4 * 60_000);
-        assert_eq!(world.state("t1"), TaskState::Starting);
-        world.pass(40 * 60_000);
-        let status = world.status("t1");
-        assert_eq!(status.state, TaskState::Failed);
-        let why = status.why.unwrap();
-        assert!(why.contains("no auctioneer has said"), "{why}");
-        assert_eq!(world.starts.len(), sends);
-        assert_eq!(world.attempts(), ["1-t1"]);
-    }
+    let mut world = World::new(1, 1);
+    world.fates.extend(vec![Fate::Vanishes; sends + 9]);
+    world.submit("t1", "");
+    world.pass(4 * 60_000);
+    assert_eq!(world.state("t1"), TaskState::Starting);
+    world.pass(40 * 60_000);
+    let status = world.status("t1");
+    assert_eq!(status.state, TaskState::Failed);
+    let why = status.why.unwrap();
+    assert!(why.contains("no auctioneer has said"), "{why}");
+    assert_eq!(world.starts.len(), sends);
+    assert_eq!(world.attempts(), ["1-t1"]);
 }
 
 #[test]
@@ -184,11 +179,43 @@ fn no_room_the_second_time_does_not_say_so_of_the_first() {
     let mut world = World::new(1, 0);
     world.fates.push_back(Fate::Vanishes);
     world.submit("t1", "");
-    world.pass(TASK_REPLY_MS + 60_000);
+    world.pass(TASK_REPLY_MS + 12_000);
     assert!(world.starts.len() > 2);
     assert_eq!(world.status("t1").why.as_deref(), Some("no room"));
     world.cells.get_mut("c0").unwrap().slots = 1;
-    world.pass(61_000);
+    world.pass(20_000);
     assert_eq!(world.state("t1"), TaskState::Running);
     assert_eq!(world.attempts(), ["1-t1"], "no second one beside the first");
+}
+
+#[test]
+fn what_nobody_can_begin_any_more_waits_for_room() {
+    for fate in [None, Some(Fate::Refused("overloaded"))] {
+        let mut world = World::new(1, 0);
+        world.fates.push_back(Fate::Vanishes);
+        world.fates.extend(fate.into_iter().cycle().take(3));
+        world.submit("t1", r#","queue_timeout":"70s""#);
+        world.pass(25_000);
+        assert_eq!(world.attempts(), ["1-t1"], "it may still be begun");
+        world.pass(30_000);
+        assert_eq!(world.attempts().last().unwrap(), "2-t1");
+        assert_eq!(world.stored("t1").attempt, 2);
+        // and it is over when its time is
+        world.pass(20_000);
+        let status = world.status("t1");
+        assert_eq!((status.state, status.unplaced), (TaskState::Failed, true));
+    }
+}
+
+/// Another manager sent it, and this one does not know when last.
+#[test]
+fn what_another_manager_sent_may_be_begun_for_as_long() {
+    let mut world = World::new(1, 0);
+    world.fates.push_back(Fate::Vanishes);
+    world.submit("t1", "");
+    world.next_manager();
+    world.pass(TASK_REPLY_MS + 25_000);
+    assert_eq!(world.attempts(), ["1-t1"]);
+    world.pass(25_000);
+    assert!(world.attempts().contains(&"2-t1".to_owned()));
 }

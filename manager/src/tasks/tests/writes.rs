@@ -167,3 +167,61 @@ fn two_writes_are_enough() {
     );
     assert_eq!(world.stored("t2").phase, TaskPhase::Accepted);
 }
+
+/// The end of a task that has begun is being stored, and this manager does not act any more.
+fn ends_and_leaves(world: &mut World) {
+    world.submit("t1", "");
+    world.pass(2_000);
+    world.hold_writes = true;
+    world.end_all(0);
+    assert_eq!(world.state("t1"), TaskState::Running);
+    world.acts = false;
+    world.hold_writes = false;
+}
+
+#[test]
+fn what_the_watch_has_shown_is_stored_whatever_is_answered() {
+    let mut world = World::new(1, 1);
+    ends_and_leaves(&mut world);
+    // the answer is lost
+    world.failing.push_back(true);
+    let end = world.held_writes.pop_front().unwrap();
+    world.finish(end);
+    world.pass(60_000);
+    assert_eq!(world.state("t1"), TaskState::Succeeded);
+}
+
+#[test]
+fn a_write_that_another_manager_came_before_changes_nothing() {
+    let mut world = World::new(1, 1);
+    ends_and_leaves(&mut world);
+    let end = world.held_writes.pop_front().unwrap();
+    // who acts now has heard the end, too, and at another time by its clock
+    let mut record: crate::TaskRecord = serde_json::from_slice(end.2.as_ref().unwrap()).unwrap();
+    record.end.as_mut().unwrap().ended_ms += 7;
+    let value = serde_json::to_vec(&record).unwrap();
+    world.store("t1", Some(value.into()));
+    world.finish(end);
+    world.pass(60_000);
+    assert_eq!(world.state("t1"), TaskState::Succeeded);
+    let writes = world.writes;
+    world.acts = true;
+    world.pass(60_000);
+    assert_eq!(world.writes, writes, "it is stored as it is");
+}
+
+#[test]
+fn what_was_not_stored_is_stored_by_who_acts_again() {
+    let mut world = World::new(1, 1);
+    ends_and_leaves(&mut world);
+    // it was never stored
+    world.failing.push_back(false);
+    let end = world.held_writes.pop_front().unwrap();
+    world.finish(end);
+    world.pass(60_000);
+    assert_eq!(world.state("t1"), TaskState::Running);
+    world.acts = true;
+    world.pass(1_000);
+    assert_eq!(world.state("t1"), TaskState::Succeeded);
+    assert_eq!(world.stored("t1").phase, TaskPhase::Over);
+}

@@ -288,16 +288,14 @@ pub(super) fn what_is_wanted_runs(world: &World<'_>) -> Checked {
     Ok(())
 }
 
-/// Nothing is started, stopped or stored any more, but of apps that wait for room or were left alone until the last
-/// commands.
+/// Nothing is started, stopped or stored any more, but of apps that wait for room.
 pub(super) fn managers_rest(world: &World<'_>) -> Checked {
     if world.script().managers == 0 {
         return Ok(());
     }
     let waits = world.apps_that(|status| status.unplaced.is_some());
     for (what, at_ms) in &world.worked {
-        let exempt = waits.contains(what) || world.left_alone.contains(what);
-        if !exempt && world.now_ms() < at_ms + REST_MS {
+        if !waits.contains(what) && world.now_ms() < at_ms + REST_MS {
             return Err(format!(
                 "a manager has started, stopped or stored something of {what} at {at_ms} ms"
             ));

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use manager::TaskRecord;
 use placement::Request;
 use shared::{
     AttemptId, InstanceId,
@@ -123,10 +124,11 @@ pub(super) fn every_stored_request_is_over(world: &World<'_>) -> Checked {
 pub(super) fn results_are_kept_and_true(world: &World<'_>) -> Checked {
     let stored: BTreeMap<&str, _> = world.bucket().tasks().collect();
     for (id, end) in world.ends() {
-        let kept = stored.get(id.as_str()).and_then(|r| r.end.as_ref());
-        if kept != Some(end) {
+        let record = stored.get(id.as_str());
+        let kept = record.and_then(|record| record.end.as_ref());
+        let Some(record) = record.filter(|_| kept == Some(end)) else {
             return Err(format!("{id} had ended as {end:?}, and now as {kept:?}"));
-        }
+        };
         let Some(task) = world.script().tasks.iter().find(|task| task.id == *id) else {
             return Err(format!("{id} was never asked for"));
         };
@@ -134,7 +136,9 @@ pub(super) fn results_are_kept_and_true(world: &World<'_>) -> Checked {
         let ran = runs.values().filter(|runs| !runs.is_empty()).count();
         let true_of = match end.state {
             TaskState::Succeeded => ran == 1 && end.exit_code == Some(0) && task.exit_code == 0,
-            TaskState::Placed => ran == runs.len(),
+            TaskState::Placed => runs
+                .iter()
+                .all(|(index, runs)| !runs.is_empty() || shared_one_ran(world, record, *index)),
             TaskState::Failed | TaskState::Cancelled => {
                 !end.unplaced || ran == 0 || task.instances.is_some()
             }
@@ -145,4 +149,14 @@ pub(super) fn results_are_kept_and_true(world: &World<'_>) -> Checked {
         }
     }
     Ok(())
+}
+
+/// Whether an index was placed as the instance of another request, as the stored result says, and that was started.
+fn shared_one_ran(world: &World<'_>, record: &TaskRecord, index: u32) -> bool {
+    let mut named = record.shared.iter();
+    named.any(|(request, indices)| {
+        let id = instance_id(request, &record.request.app, record.request.kind, index);
+        let mut cells = world.all::<CellNode>();
+        indices.contains(&index) && cells.any(|cell| cell.launched.contains(&id))
+    })
 }

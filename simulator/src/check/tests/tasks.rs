@@ -4,7 +4,7 @@ use shared::wire::TaskState::{self, Cancelled, Failed, Placed, Succeeded};
 
 use super::{breaks::rewrite, fails, script};
 use crate::{
-    bucket::StateAnswer,
+    bucket::{StateAnswer, TASKS},
     check::{
         CheckReport, invariants,
         script::{Fault, Script, ScriptRequest, ScriptTask, What},
@@ -122,14 +122,69 @@ fn what_is_broken_for_stored_requests_is_seen() {
     let (seen, timeline) = invariants::play_world(world, &mut CheckReport::default());
     let seen = seen.unwrap_or_else(|| panic!("{}", timeline.join("\n")));
     assert_eq!(seen.invariant, "a task runs at most once", "{seen:?}");
-    // nothing that is stored is acknowledged
+    // no watch shows what is stored
     let mut world = World::begun(&whole, true);
     world.meddle_state(
-        |answer| !matches!(answer, StateAnswer::Ended { write, .. } if write.0 >> 63 == 1),
+        |answer| !matches!(answer, StateAnswer::Shown { key, .. } if key.starts_with(TASKS)),
     );
     let (seen, timeline) = invariants::play_world(world, &mut CheckReport::default());
     let seen = seen.unwrap_or_else(|| panic!("{}", timeline.join("\n")));
     // the manager stores it again and again
     let either = ["stored requests have an outcome", "managers rest"];
     assert!(either.contains(&seen.invariant), "{seen:?}");
+}
+
+#[test]
+fn what_only_the_watch_says_of_a_write_is_enough() {
+    let script = stored(1, vec![task(0, 10)], &[(5_000, What::Submit(0))]);
+    let mut world = World::begun(&script, true);
+    world.meddle_state(
+        |answer| !matches!(answer, StateAnswer::Ended { write, .. } if write.0 >> 63 == 1),
+    );
+    let (seen, timeline) = invariants::play_world(world, &mut CheckReport::default());
+    assert_eq!(seen, None, "{}", timeline.join("\n"));
+}
+
+/// Two durable requests of one app that begin in the same moment are placed as the same instances, and their results
+/// say so.
+#[test]
+fn what_is_placed_as_another_request_s_instance_is_told() {
+    let durable = |n| ScriptTask {
+        instances: Some(2),
+        ..task(n, 10)
+    };
+    let steps = [(5_000, What::Submit(0)), (5_000, What::Submit(1))];
+    let of_seed = |seed| stored(seed, vec![durable(0), durable(1)], &steps);
+    let shares = |seed: &u64| {
+        let script = of_seed(*seed);
+        let mut world = World::begun(&script, false);
+        while world.goes_on(&mut CheckReport::default()) {}
+        let mut told = world.bucket().tasks().filter_map(|(_, record)| record.why);
+        told.any(|why| why.contains("of stored request t"))
+    };
+    let seed = (0..20)
+        .find(shares)
+        .expect("two that begin in the same moment");
+    assert_eq!(ends(&of_seed(seed)), [Placed, Placed]);
+}
+
+#[test]
+fn what_is_placed_as_an_instance_that_never_was_is_seen() {
+    let durable = ScriptTask {
+        instances: Some(1),
+        ..task(0, 300)
+    };
+    let script = stored(1, vec![durable], &[(5_000, What::Submit(0))]);
+    let mut world = World::begun(&script, true);
+    world.meddle(|_, m| {
+        rewrite(m, "inbox.*.wave.*", |body| {
+            for instance in body["instances"].as_array_mut().into_iter().flatten() {
+                instance["outcome"] = "placed".into();
+                instance["duplicate_of"] = "nobody".into();
+            }
+        })
+    });
+    let (seen, timeline) = invariants::play_world(world, &mut CheckReport::default());
+    let seen = seen.unwrap_or_else(|| panic!("{}", timeline.join("\n")));
+    assert_eq!(seen.invariant, "results are kept and true", "{seen:?}");
 }
