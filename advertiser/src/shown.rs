@@ -1,7 +1,7 @@
 //! What a program between an estate and a cluster says of itself: a service of one endpoint.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -18,10 +18,17 @@ use shared::{
     permissions::Role,
     wire::to_bytes,
 };
-use tokio::time::timeout;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
 
 /// How long another program of the same name has to answer.
 const NAME_WAIT: Duration = Duration::from_millis(500);
+/// How long the program may take to replace its document before it is asked for; then the last one is answered.
+const FRESH_WAIT: Duration = Duration::from_millis(500);
+/// Questions that wait for that.
+const WAITING: usize = 64;
 
 /// Whether somebody answers a request for what we are about to answer ourselves: another program of our name.
 pub(crate) async fn is_answered(client: &Client, subject: String) -> Result<bool, BusError> {
@@ -33,20 +40,42 @@ pub(crate) async fn is_answered(client: &Client, subject: String) -> Result<bool
     Ok(matches!(answer, Ok(Some(answer)) if !is_no_responders(&answer)))
 }
 
-/// A document, which is replaced again and again.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Shown(Arc<Mutex<Value>>);
+/// A document, which is replaced again and again, and before it is answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Shown {
+    document: Arc<Mutex<Value>>,
+    asks: mpsc::Sender<oneshot::Sender<()>>,
+}
+
+/// Asks for the document as it is now: [`Shown::put`] it, then send back.
+pub(crate) type Asks = mpsc::Receiver<oneshot::Sender<()>>;
 
 impl Shown {
+    pub(crate) fn new() -> (Self, Asks) {
+        let (asks, asked) = mpsc::channel(WAITING);
+        let document = Arc::default();
+        (Self { document, asks }, asked)
+    }
+
     pub(crate) fn put(&self, document: Value) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = document;
+        *self.lock() = document;
     }
 
     fn read(&self) -> Value {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Value> {
+        self.document.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The document as it is now; the last one where the program is too busy for that.
+    async fn fresh(&self) -> Value {
+        let (done, is_done) = oneshot::channel();
+        if self.asks.try_send(done).is_ok() {
+            let _ = timeout(FRESH_WAIT, is_done).await;
+        }
+        self.read()
     }
 
     /// Answers whoever asks on this subject, and shows the same as the statistics of the service.
@@ -75,10 +104,38 @@ impl Shown {
                 let reply = request.message.reply.as_deref();
                 if reply.is_some_and(may_answer) {
                     // whoever asked may be gone
-                    let _ = request.respond(Ok(to_bytes(&shown.read()))).await;
+                    let _ = request.respond(Ok(to_bytes(&shown.fresh().await))).await;
                 }
             }
         });
         Ok(service)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_asks_gets_the_document_as_it_is_then() {
+        let (shown, mut asks) = Shown::new();
+        shown.put(json!(0));
+        let program = tokio::spawn({
+            let shown = shown.clone();
+            async move {
+                for n in 1..=2 {
+                    let done = asks.recv().await.unwrap();
+                    shown.put(json!(n));
+                    done.send(()).unwrap();
+                }
+            }
+        });
+        assert_eq!(shown.fresh().await, json!(1));
+        assert_eq!(shown.fresh().await, json!(2));
+        program.await.unwrap();
+        // a program that has ended says what it said last
+        assert_eq!(shown.fresh().await, json!(2));
     }
 }

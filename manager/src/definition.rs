@@ -74,7 +74,7 @@ impl AppDefinition {
         if let Some(field) = unknown.iter().find(|field| !own(field)) {
             let also = missing.map_or(String::new(), |error| format!("; also: {}", error.message));
             let known = match field.as_str() {
-                "run.(hidden)" => "command, env, port, secrets, source or droplet",
+                "run.(hidden)" => "command, env, port, secrets, source, droplet or staging",
                 _ => "a field of a start request, crash or update",
             };
             let expected = format!("{known}{also}");
@@ -125,9 +125,11 @@ impl AppDefinition {
         {
             *url = source.shown_url().into();
         }
-        let droplet = map.get_mut("run").and_then(|run| run.get_mut("droplet"));
-        if let Some(droplet) = droplet {
-            *droplet = "(hidden)".into();
+        for form in ["droplet", "staging"] {
+            let secret = map.get_mut("run").and_then(|run| run.get_mut(form));
+            if let Some(secret) = secret {
+                *secret = "(hidden)".into();
+            }
         }
         let env = map.get_mut("run").and_then(|run| run.get_mut("env"));
         if let Some(env) = env

@@ -12,10 +12,10 @@ use crate::{definition::AppDefinition, stored::AppRecord};
 const MAX_LISTED: usize = 100;
 /// A longer value is cut, bytes as JSON.
 const MAX_VALUE: usize = 400;
-/// Stands for the value of a variable of the environment, and for what a droplet holds.
+/// Stands for the value of a variable of the environment, and for what a droplet or its staging holds.
 const HIDDEN: &str = "(hidden)";
 /// What is full of credentials below these.
-const SECRETS: [&str; 2] = ["run.env.", "run.droplet."];
+const SECRETS: [&str; 3] = ["run.env.", "run.droplet.", "run.staging."];
 /// It may have credentials.
 const SOURCE: &str = "run.source.url";
 

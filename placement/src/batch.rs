@@ -212,7 +212,7 @@ fn shape_hash(request: &Request) -> u64 {
     request.kind.hash(&mut hasher);
     request.amounts().hash(&mut hasher);
     request.stack.hash(&mut hasher);
-    request.is_droplet().hash(&mut hasher);
+    request.form().hash(&mut hasher);
     request.near.hash(&mut hasher);
     request.far.hash(&mut hasher);
     hasher.finish()
@@ -234,7 +234,7 @@ pub(crate) fn same_demands(a: &Request, b: &Request) -> bool {
     std::ptr::eq(a, b)
         || (a.kind == b.kind
             && a.stack == b.stack
-            && a.is_droplet() == b.is_droplet()
+            && a.form() == b.form()
             && a.placement_tags == b.placement_tags
             && a.volume_drivers == b.volume_drivers
             && a.networks == b.networks

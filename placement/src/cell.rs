@@ -9,6 +9,7 @@ use crate::{
     invalid::{Invalid, check_count, check_name},
     request::Request,
     resources::{MAX_AMOUNT, Resource, Resources},
+    run::Form,
     times::{Span, Stamp, Timestamp},
 };
 
@@ -79,6 +80,15 @@ pub struct RecentStart {
 }
 
 impl Cell {
+    /// Whether it runs work of this form at all.
+    pub fn runs(&self, form: Form) -> bool {
+        match form {
+            Form::Command => !self.droplets_only,
+            Form::Droplet => self.droplets,
+            Form::Staging => self.staging,
+        }
+    }
+
     /// An empty cell of this name and size, everything available.
     pub fn new(name: impl Into<String>, total: Resources) -> Self {
         Self {

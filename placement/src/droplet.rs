@@ -1,4 +1,4 @@
-//! Droplets: work in the form in which DEAs run it.
+//! Droplets and their staging: work in the form in which DEAs run it.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::{invalid::Invalid, source::check_url};
 
-/// The most that a droplet takes in a message, bytes.
+/// The most that a droplet or its staging takes in a message, bytes.
 const MAX_BYTES: usize = 512 << 10;
 
 /// What a cell that runs droplets is told of one: its address, its services, its environment and so on. Nobody on
@@ -20,22 +20,41 @@ impl Droplet {
     /// Rejects one that is too large, one without an address that a cell can fetch, and NUL in any text: cells pass
     /// texts on that end with one. `field` is its name in the request; the errors show nothing else of it.
     pub(crate) fn check(&self, field: &str) -> Result<(), Invalid> {
-        let bytes = serde_json::to_vec(&self.0).map_or(0, |text| text.len());
-        if bytes > MAX_BYTES {
-            let expected = format!("at most {MAX_BYTES}");
-            return Err(Invalid::new(field, format!("{bytes} bytes"), expected));
-        }
-        let uri = self.0.get("uri").and_then(Value::as_str);
-        check_url(|| format!("{field}.uri"), uri.unwrap_or_default())?;
-        for (name, value) in &self.0 {
-            if name.contains('\0') || has_nul(value) {
-                let name = name.replace('\0', "");
-                let field = format!("{field}.{}", crate::words::cut(&name));
-                return Err(Invalid::new(field, "a text with NUL", "one without"));
-            }
-        }
-        Ok(())
+        check(&self.0, field, &["uri"])
     }
+}
+
+/// What a cell that stages apps is told of one: where the app's source is, where its droplet goes, its services, its
+/// environment and so on. As with a [`Droplet`], nobody on the way there reads it, and it has no text form.
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Staging(pub Map<String, Value>);
+
+impl Staging {
+    /// Rejects what [`Droplet::check`] rejects of a droplet; it has two addresses.
+    pub(crate) fn check(&self, field: &str) -> Result<(), Invalid> {
+        check(&self.0, field, &["download_uri", "upload_uri"])
+    }
+}
+
+fn check(map: &Map<String, Value>, field: &str, addresses: &[&str]) -> Result<(), Invalid> {
+    let bytes = serde_json::to_vec(map).map_or(0, |text| text.len());
+    if bytes > MAX_BYTES {
+        let expected = format!("at most {MAX_BYTES}");
+        return Err(Invalid::new(field, format!("{bytes} bytes"), expected));
+    }
+    for address in addresses {
+        let uri = map.get(*address).and_then(Value::as_str);
+        check_url(|| format!("{field}.{address}"), uri.unwrap_or_default())?;
+    }
+    for (name, value) in map {
+        if name.contains('\0') || has_nul(value) {
+            let name = name.replace('\0', "");
+            let field = format!("{field}.{}", crate::words::cut(&name));
+            return Err(Invalid::new(field, "a text with NUL", "one without"));
+        }
+    }
+    Ok(())
 }
 
 /// Whether any text in a value has a NUL. A value is no deeper than its JSON was.
@@ -51,6 +70,12 @@ fn has_nul(value: &Value) -> bool {
 }
 
 impl fmt::Debug for Droplet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(hidden)")
+    }
+}
+
+impl fmt::Debug for Staging {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("(hidden)")
     }
@@ -105,6 +130,30 @@ mod tests {
         }
         for other in ["{}", r#"{"uri":1}"#, r#"{"uri":null}"#] {
             assert!(droplet(other).check("d").is_err(), "{other}");
+        }
+    }
+
+    #[test]
+    fn staging_has_two_addresses_and_is_never_shown() {
+        let text = r#"{"download_uri":"http://me:secret@a","upload_uri":"http://b"}"#;
+        let staging: Staging = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&staging).unwrap(), text);
+        assert_eq!(format!("{staging:?}"), "(hidden)");
+        assert_eq!(staging.check("run.staging"), Ok(()));
+        for (lacking, field) in [
+            (r#"{"upload_uri":"http://b"}"#, "s.download_uri"),
+            (r#"{"download_uri":"http://a"}"#, "s.upload_uri"),
+            (
+                r#"{"download_uri":"http://a","upload_uri":"file:///b"}"#,
+                "s.upload_uri",
+            ),
+            (
+                r#"{"download_uri":"http://a","upload_uri":"http://b","x":["\u0000"]}"#,
+                "s.x",
+            ),
+        ] {
+            let staging: Staging = serde_json::from_str(lacking).unwrap();
+            assert_eq!(staging.check("s").unwrap_err().field, field, "{lacking}");
         }
     }
 

@@ -62,7 +62,7 @@ pub use devices::{
     DeviceNeed, DeviceSet, DeviceShare, DeviceShares, FreeDevices, MAX_DEVICE_SETS, MAX_DEVICES,
     check_device_shares,
 };
-pub use droplet::Droplet;
+pub use droplet::{Droplet, Staging};
 pub use expected::{ExpectedSize, ExpectedWork, MAX_EXPECTED_SIZES, MAX_LEARNT_REQUESTS, Size};
 pub use fast_map::{FastMap, FastSet};
 pub use health::{CheckKind, HealthCheck};
@@ -76,7 +76,7 @@ pub use report::{DecisionOutcome, DecisionReport, Report, joined};
 pub use request::{Job, Kind, MAX_INSTANCES, Request, is_traceparent};
 pub use resource_name::ResourceName;
 pub use resources::{Amounts, MAX_AMOUNT, Resource, Resources};
-pub use run::Run;
+pub use run::{Form, Run};
 pub use secret::{MAX_SECRETS, Secret};
 pub use source::{RunSource, is_sha256, shown_url};
 pub use times::{NoDate, Span, Stamp, Timestamp};

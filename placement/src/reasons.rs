@@ -5,6 +5,7 @@ use crate::{
     decision::{Tally, Unplaced},
     policy::Filter,
     request::Job,
+    run::Form,
     trace::{Emptied, Lack, Trace},
     words,
 };
@@ -65,8 +66,11 @@ fn text(filter: &Filter, job: &Job, lacking: &[Lack]) -> String {
             }
             format!("insufficient resources: {}", names.join(", "))
         }
-        Filter::Droplets if request.is_droplet() => format!("{found_none} that runs droplets"),
-        Filter::Droplets => format!("{found_none} that runs anything but droplets"),
+        Filter::Droplets => match request.form() {
+            Form::Command => format!("{found_none} that runs anything but droplets"),
+            Form::Droplet => format!("{found_none} that runs droplets"),
+            Form::Staging => format!("{found_none} that stages apps"),
+        },
         Filter::Stack => format!("{found_none} for required stack"),
         Filter::VolumeDrivers => format!("{found_none} with required volume drivers"),
         Filter::PlacementTags => match request.placement_tags.as_slice() {

@@ -10,7 +10,7 @@ use crate::{
     invalid::{Invalid, check_count, check_name},
     near::Item,
     resources::{Amounts, MAX_AMOUNT, Resource},
-    run::Run,
+    run::{Form, Run},
     times::{Span, Stamp},
     traits::Trait,
     words::shorten,
@@ -235,9 +235,9 @@ impl Request {
         self.source_blob.as_ref().or_else(source)
     }
 
-    /// Whether it starts droplets: then it goes to cells that run them, else to cells that run other work.
-    pub fn is_droplet(&self) -> bool {
-        self.run.as_ref().is_some_and(|run| run.droplet.is_some())
+    /// In which form it says what is run: it goes to cells that run this form.
+    pub fn form(&self) -> Form {
+        self.run.as_ref().map_or(Form::Command, Run::form)
     }
 
     /// The jobs of this request, in the order of their indices (as given, or 0..instances).
@@ -382,9 +382,16 @@ impl Request {
             }
         }
         self.check_health()?;
-        if self.kind == Kind::Task && self.is_droplet() {
-            let expected = "lrp: a droplet runs until it is stopped";
-            return Err(Invalid::new("kind", Kind::Task, expected));
+        match (self.form(), self.kind) {
+            (Form::Droplet, Kind::Task) => {
+                let expected = "lrp: a droplet runs until it is stopped";
+                return Err(Invalid::new("kind", Kind::Task, expected));
+            }
+            (Form::Staging, Kind::Lrp) => {
+                let expected = "task: staging ends by itself";
+                return Err(Invalid::new("kind", Kind::Lrp, expected));
+            }
+            _ => {}
         }
         self.run.as_ref().map_or(Ok(()), Run::check)
     }

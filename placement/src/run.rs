@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    droplet::Droplet,
+    droplet::{Droplet, Staging},
     invalid::{Invalid, check_count},
     secret::{MAX_SECRETS, Secret},
     source::RunSource,
@@ -23,10 +23,21 @@ const TEXT_OVERHEAD: usize = 9;
 const NUL: &str = "a text with NUL";
 const NO_NUL: &str = "one without";
 
+/// In which form an instance is told what it runs. Not every cell runs every form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// A command, or nothing.
+    Command,
+    /// A droplet.
+    Droplet,
+    /// The staging of an app: making a droplet of it.
+    Staging,
+}
+
 /// What a cell executes for an instance.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// The program and its arguments; at least the program, unless there is a droplet.
+    /// The program and its arguments; at least the program, unless there is a droplet or staging.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
     /// Added to the environment that the cell sets, and overriding it.
@@ -48,6 +59,9 @@ pub struct Run {
     /// A droplet instead of a command: only for cells that run droplets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub droplet: Option<Arc<Droplet>>,
+    /// The staging of an app instead of a command: only for tasks on cells that stage apps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staging: Option<Arc<Staging>>,
 }
 
 impl Run {
@@ -56,27 +70,56 @@ impl Run {
         self.port || self.droplet.is_some()
     }
 
-    /// Rejects a droplet beside what DEAs do not know.
-    fn check_droplet(&self, droplet: &Droplet) -> Result<(), Invalid> {
+    /// In which form it is.
+    pub fn form(&self) -> Form {
+        if self.staging.is_some() {
+            Form::Staging
+        } else if self.droplet.is_some() {
+            Form::Droplet
+        } else {
+            Form::Command
+        }
+    }
+
+    /// Rejects a droplet or staging beside what DEAs do not know.
+    fn check_form(&self, form: &str) -> Result<(), Invalid> {
         for (field, given) in [
             ("run.command", !self.command.is_empty()),
             ("run.secrets", !self.secrets.is_empty()),
             ("run.source", self.source.is_some()),
         ] {
             if given {
-                let expected = "none beside run.droplet, which has its own";
+                let expected = format!("none beside {form}, which has its own");
                 return Err(Invalid::new(field, "one", expected));
             }
         }
-        droplet.check("run.droplet")
+        Ok(())
+    }
+
+    fn check_staging(&self, staging: &Staging) -> Result<(), Invalid> {
+        let form = "run.staging";
+        self.check_form(form)?;
+        for (field, given) in [
+            ("run.droplet", self.droplet.is_some()),
+            ("run.port", self.port),
+        ] {
+            if given {
+                let expected = format!("none beside {form}");
+                return Err(Invalid::new(field, "one", expected));
+            }
+        }
+        staging.check(form)
     }
 
     /// Rejects what cannot be executed: no program, a NUL in any text, names of environment
     /// variables that are empty or contain a `=`, and more than Linux passes to a program. The errors
     /// give the place and never the value: they are published as events, and values may be secrets.
     pub fn check(&self) -> Result<(), Invalid> {
-        if let Some(droplet) = &self.droplet {
-            self.check_droplet(droplet)?;
+        if let Some(staging) = &self.staging {
+            self.check_staging(staging)?;
+        } else if let Some(droplet) = &self.droplet {
+            self.check_form("run.droplet")?;
+            droplet.check("run.droplet")?;
         } else if self.command.first().is_none_or(String::is_empty) {
             let expected = "the program and its arguments";
             return Err(Invalid::new("run.command", "[]", expected));

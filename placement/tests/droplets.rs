@@ -1,24 +1,28 @@
-//! Droplets go to cells that run them, and other work goes to no DEA, under every policy.
+//! Droplets go to cells that run them, staging to cells that stage apps, and other work goes to no DEA, under every policy.
 #![allow(clippy::unwrap_used)] // a test may panic
 
 mod common;
 
 use std::sync::Arc;
 
-use common::droplet;
-use placement::{Cell, Explain, Job, PlanContext, Policy, Pool, Request, Resources, Verdict};
+use common::{droplet, staging};
+use placement::{
+    Cell, Explain, Form, Job, Kind, PlanContext, Policy, Pool, Request, Resources, Run, Verdict,
+};
 
-/// A cell that runs no droplets, one that runs them, too, and a DEA.
+/// A cell that runs no droplets, one that runs them, too, one that also stages apps, and a DEA.
 fn cells() -> Vec<Cell> {
     [
         ("plain", false, false),
         ("both", true, false),
+        ("stager", true, false),
         ("dea", true, true),
     ]
     .map(|(name, droplets, only)| {
         let mut cell = Cell::new(name, Resources::new(1_000, 1_000, 100));
         let attributes = cell.attributes_mut();
         (attributes.droplets, attributes.droplets_only) = (droplets, only);
+        attributes.staging = name == "stager";
         cell
     })
     .into()
@@ -34,11 +38,18 @@ fn pool(left_out: &[&str]) -> Pool {
     pool
 }
 
-/// Ten of each kind.
-fn jobs(is_droplet: bool) -> Vec<Job> {
+/// Ten of each form; of staging, which is a task, one.
+fn jobs(form: Form) -> Vec<Job> {
     let mut request = Request::new("web", 10, 10);
     request.instances = 10;
-    request.run = is_droplet.then(droplet);
+    match form {
+        Form::Command => {}
+        Form::Droplet => request.run = Some(droplet()),
+        Form::Staging => {
+            (request.kind, request.instances) = (Kind::Task, 1);
+            request.run = Some(staging());
+        }
+    }
     request.check().unwrap();
     Arc::new(request).jobs()
 }
@@ -53,10 +64,14 @@ fn policies() -> Vec<Policy> {
 }
 
 #[test]
-fn both_engines_place_droplets_on_cells_that_run_them_only() {
+fn both_engines_place_each_form_on_cells_that_run_it_only() {
     for policy in policies() {
-        for (is_droplet, allowed) in [(true, ["both", "dea"]), (false, ["plain", "both"])] {
-            let (mut pool, jobs) = (pool(&[]), jobs(is_droplet));
+        for (form, allowed) in [
+            (Form::Droplet, &["both", "stager", "dea"][..]),
+            (Form::Staging, &["stager"]),
+            (Form::Command, &["plain", "both", "stager"]),
+        ] {
+            let (mut pool, jobs) = (pool(&[]), jobs(form));
             for seed in 0..5 {
                 let context = PlanContext {
                     seed,
@@ -79,21 +94,27 @@ fn both_engines_place_droplets_on_cells_that_run_them_only() {
 #[test]
 fn without_such_a_cell_the_reason_says_so() {
     for policy in policies() {
-        for (is_droplet, left_out, reason, why) in [
+        for (form, left_out, reason, why) in [
             (
-                true,
-                &["both", "dea"][..],
+                Form::Droplet,
+                &["both", "stager", "dea"][..],
                 "found no compatible cell that runs droplets",
                 "runs no droplets",
             ),
             (
-                false,
-                &["both", "plain"],
+                Form::Staging,
+                &["stager"],
+                "found no compatible cell that stages apps",
+                "stages no apps",
+            ),
+            (
+                Form::Command,
+                &["both", "stager", "plain"],
                 "found no compatible cell that runs anything but droplets",
                 "runs only droplets",
             ),
         ] {
-            let (mut pool, jobs) = (pool(left_out), jobs(is_droplet));
+            let (mut pool, jobs) = (pool(left_out), jobs(form));
             let context = PlanContext {
                 explain: Explain::Stages,
                 ..PlanContext::default()
@@ -111,7 +132,11 @@ fn without_such_a_cell_the_reason_says_so() {
                 (0, Some(reason))
             );
         }
-        let capacity = pool(&[]).capacity(&jobs(true)[0].request, &policy, &PlanContext::default());
+        let capacity = pool(&[]).capacity(
+            &jobs(Form::Droplet)[0].request,
+            &policy,
+            &PlanContext::default(),
+        );
         assert!(capacity.fits > 0 && capacity.reason.is_none());
     }
 }
@@ -123,7 +148,7 @@ fn a_stage_that_drops_nothing_is_not_told_of() {
         explain: Explain::Stages,
         ..PlanContext::default()
     };
-    let plan = pool(&["dea"]).plan(&jobs(false), &policy, &context);
+    let plan = pool(&["dea"]).plan(&jobs(Form::Command), &policy, &context);
     let explained = plan.decisions[0].explanation.as_ref().unwrap();
     assert!(
         explained
@@ -145,4 +170,26 @@ fn a_droplet_has_no_command_and_is_no_task() {
     assert_eq!(with(|r| r.kind = placement::Kind::Task), Err("kind".into()));
     let command = |r: &mut Request| r.run.as_mut().unwrap().command = vec!["x".into()];
     assert_eq!(with(command), Err("run.command".into()));
+}
+
+#[test]
+fn staging_is_a_task_and_nothing_else() {
+    let with = |change: fn(&mut Request)| {
+        let mut request = Request::new("web", 1, 1);
+        (request.kind, request.run) = (Kind::Task, Some(staging()));
+        change(&mut request);
+        request.check().map_err(|invalid| invalid.field)
+    };
+    fn run(request: &mut Request) -> &mut Run {
+        request.run.as_mut().unwrap()
+    }
+    assert_eq!(with(|_| ()), Ok(()));
+    assert_eq!(with(|r| r.kind = Kind::Lrp), Err("kind".into()));
+    let command = |r: &mut Request| run(r).command = vec!["x".into()];
+    assert_eq!(with(command), Err("run.command".into()));
+    let both = |r: &mut Request| run(r).droplet = droplet().droplet;
+    assert_eq!(with(both), Err("run.droplet".into()));
+    assert_eq!(with(|r| run(r).port = true), Err("run.port".into()));
+    let nothing = |r: &mut Request| run(r).staging = Some(Arc::default());
+    assert_eq!(with(nothing), Err("run.staging.download_uri".into()));
 }

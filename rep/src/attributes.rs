@@ -152,6 +152,7 @@ pub(crate) fn changed_cell(config: &RepConfig, changed: &Changes) -> Result<Cell
             Shape::Platform.expected(false),
         )
     })?;
+    config.check_staging("staging", &attributes)?;
     let cell = config.described(index, attributes);
     check_cell(&cell)?;
     Ok(cell)

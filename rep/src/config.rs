@@ -102,6 +102,9 @@ pub struct ProcessConfig {
     /// The shell script that starts a droplet whose archive is unpacked (default: one that runs the start command, or
     /// `startup`). It gets `DROPLET_COMMAND` and what a DEA sets.
     pub droplet_script: Option<PathBuf>,
+    /// The shell script that stages an app (default: none, and the cell stages nothing). With it the cell has the
+    /// attribute `staging`.
+    pub staging_script: Option<PathBuf>,
     /// The ports for instances that ask for one, first and last (default 61001 to 65535, outside
     /// the ranges from which systems choose ports themselves).
     pub ports: (u16, u16),
@@ -205,12 +208,34 @@ impl RepConfig {
         }
     }
 
-    /// The configured attributes, the zone included.
+    /// The configured attributes, the zone included, and whether it stages apps.
     pub(crate) fn configured(&self) -> Attributes {
         Attributes {
             zone: self.zone.clone(),
+            staging: self.attributes.staging || self.has_staging_script(),
             ..self.attributes.clone()
         }
+    }
+
+    /// Rejects that a cell says that it stages apps which has no script for it.
+    pub(crate) fn check_staging(
+        &self,
+        field: &str,
+        attributes: &Attributes,
+    ) -> Result<(), Invalid> {
+        let is_simulated = matches!(self.executor, ExecutorKind::Simulated(_));
+        if attributes.staging && !is_simulated && !self.has_staging_script() {
+            let expected = "a staging-script, with which the cell has it by itself";
+            return Err(Invalid::new(field, true, expected));
+        }
+        Ok(())
+    }
+
+    fn has_staging_script(&self) -> bool {
+        let ExecutorKind::Process(process) = &self.executor else {
+            return false;
+        };
+        process.staging_script.is_some()
     }
 
     /// The empty cell of this name and size, with these attributes.
@@ -233,6 +258,7 @@ impl RepConfig {
                 expected,
             ));
         }
+        self.check_staging("attributes.staging", &self.attributes)?;
         let cell = self.described(self.index, self.configured());
         cell.check()?;
         let containers = self.total.containers.unwrap_or(1);
@@ -390,6 +416,7 @@ impl Default for ProcessConfig {
             source_timeout: seconds::<120>(),
             source_ca: None,
             droplet_script: None,
+            staging_script: None,
             ports: (61_001, 65_535),
             supervisor: None,
             memory: MemoryLimit::Auto,

@@ -14,7 +14,7 @@ use std::{
     sync::Arc,
 };
 
-use placement::{Cell, Kind};
+use placement::{Cell, Form, Kind};
 use shared::wire::{
     Acceptance, CellStart, Instance, InstanceState, Instances, Refusal, RunningIds, Stop,
     StopAnswer, Stopped, Work, reason,
@@ -345,12 +345,13 @@ impl Ledger {
             };
             return Err(refuse(why));
         }
-        let is_droplet = work.run.as_ref().is_some_and(|run| run.droplet.is_some());
-        if is_droplet && !self.cell.droplets {
-            return Err(refuse("the cell runs no droplets"));
-        }
-        if !is_droplet && self.cell.droplets_only {
-            return Err(refuse("the cell runs only droplets"));
+        let form = work.run.as_ref().map_or(Form::Command, |run| run.form());
+        if !self.cell.runs(form) {
+            return Err(refuse(match form {
+                Form::Command => "the cell runs only droplets",
+                Form::Droplet => "the cell runs no droplets",
+                Form::Staging => "the cell stages no apps",
+            }));
         }
         if self.needs_run && work.run.is_none() {
             return Err(refuse("nothing to run: the request has no run.command"));

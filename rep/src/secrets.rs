@@ -126,7 +126,7 @@ impl Secrets {
 }
 
 /// Writes a new file below a directory that nobody else uses yet.
-fn write_below(
+pub(crate) fn write_below(
     directory: &Path,
     path: &Path,
     content: &[u8],

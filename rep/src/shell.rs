@@ -276,7 +276,9 @@ impl Shell {
 
     /// Without the output if there is no room for it.
     fn publish_result(&self, mut result: TaskResult) {
-        result.output = self.executor.take_tail(&result.instance);
+        if let Some(left) = self.executor.take_left(&result.instance) {
+            (result.output, result.result) = (Some(left.output), left.result);
+        }
         let mut body = to_bytes(&result);
         if body.len() > self.max_bytes() {
             result.output = None;

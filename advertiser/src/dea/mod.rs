@@ -19,6 +19,7 @@ mod others;
 mod senders;
 mod simulated;
 mod staging;
+mod staging_run;
 mod start;
 pub mod subjects;
 #[cfg(test)]
@@ -35,7 +36,8 @@ pub use cloud_controller::DeaChoice;
 pub use droplet::{DropletInstance, DropletRun};
 pub use estate::{Dea, DeaState, Estate, EstateChange, EstateInput, EstateOptions, MAX_DEAS};
 pub use facade::{
-    Facade, FacadeEvent, FacadeInput, FacadeOptions, FacadeOutput, FacadeRoom, MAX_FACADE_INSTANCES,
+    Facade, FacadeEvent, FacadeInput, FacadeOptions, FacadeOutput, FacadeRoom, FacadeStaged,
+    FacadeStaging, MAX_FACADE_INSTANCES,
 };
 pub use fields::{DeaBody, DeaFields, DeaMalformed, DeaOddities, DeaRead, MAX_ODD};
 pub use instances::{
@@ -46,5 +48,6 @@ pub use number::{DeaNumber, Hidden};
 pub use others::{DeaMissing, DeaRoute, DeaSurplus};
 pub use senders::{MAX_SENDERS, OddSender, OddSenders};
 pub use simulated::{DeaMessage, SimulatedDeas};
-pub use staging::{DeaStaged, DeaStagingBegun, DeaStagingStart, DeaStagingStop};
+pub use staging::{DeaStaged, DeaStagingBegun, DeaStagingFailed, DeaStagingStart, DeaStagingStop};
+pub use staging_run::StagingRun;
 pub use start::{DeaLimits, DeaStart};

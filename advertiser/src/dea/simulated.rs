@@ -263,6 +263,8 @@ impl SimulatedDeas {
                         left.extend(self.tell(now_ms, id, &key, FacadeEvent::Running(None)));
                     }
                 }
+                // simulated DEAs do not say that they stage
+                FacadeOutput::Stage { .. } => {}
                 FacadeOutput::Stop { key } => {
                     self.over(now_ms, id, &key);
                     left.extend(self.tell(now_ms, id, &key, FacadeEvent::Stopped));

@@ -97,6 +97,24 @@ impl DeaBody for DeaStagingBegun {
     }
 }
 
+/// A reply that takes the place of the others: there is no room for it, or it was stopped.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DeaStagingFailed {
+    /// The task.
+    pub task_id: String,
+    /// Why.
+    pub error: String,
+}
+
+impl DeaBody for DeaStagingFailed {
+    fn from_fields(fields: &mut DeaFields<'_>) -> Result<Self, Invalid> {
+        Ok(Self {
+            task_id: fields.name("task_id")?,
+            error: fields.text("error"),
+        })
+    }
+}
+
 /// The second reply: staging has ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DeaStaged {
@@ -115,12 +133,19 @@ pub struct DeaStaged {
     /// The app (from 2016).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app_id: Option<String>,
+    /// Its output (until 2013; later ones went elsewhere).
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub task_log: Hidden<Option<String>>,
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// The same with a type.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_info: Option<Map<String, Value>>,
+}
+
+fn is_nothing(text: &Hidden<Option<String>>) -> bool {
+    text.0.is_none()
 }
 
 impl DeaBody for DeaStaged {
@@ -134,6 +159,7 @@ impl DeaBody for DeaStaged {
             detected_start_command: Hidden(fields.optional_text("detected_start_command")),
             procfile: Hidden(procfile.cloned()),
             app_id: fields.optional_text("app_id"),
+            task_log: Hidden(fields.optional_text("task_log")),
             error: fields.optional_text("error"),
             error_info: fields.object("error_info").cloned(),
         })

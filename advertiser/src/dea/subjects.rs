@@ -24,6 +24,8 @@ pub const STOP: &str = "dea.stop";
 pub const UPDATE: &str = "dea.update";
 /// To all DEAs: [`super::DeaFind`]; each reply is a [`super::DeaFound`].
 pub const FIND: &str = "dea.find.droplet";
+/// To all DEAs: say now what room you have for staging; the body is ignored.
+pub const STAGING_LOCATE: &str = "staging.locate";
 /// To all DEAs: [`super::DeaStagingStop`].
 pub const STAGING_STOP: &str = "staging.stop";
 /// To all DEAs: send a heartbeat now; the body is ignored.

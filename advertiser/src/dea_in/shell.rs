@@ -24,7 +24,7 @@ use super::{
 use crate::{
     dea::{BridgeInput, Estate, subjects as deas},
     outbox::{self, Outbox},
-    shown::{Shown, is_answered},
+    shown::{Asks, Shown, is_answered},
 };
 
 /// The part of max_payload that an answer leaves for its subject and headers.
@@ -73,7 +73,7 @@ pub(super) async fn run(
     }
     let (heard, inbox, replies) = listen_to_deas(&estate).await?;
     let asked = listen_to_cluster(config, &cluster, &subjects).await?;
-    let shown = Shown::default();
+    let (shown, asks) = Shown::new();
     let subject = subjects.bridge_state(&config.name);
     let about = (Role::Bridge, "bridge: makes cells of DEAs");
     let service = shown.serve(&cluster, &subjects, about, subject).await?;
@@ -116,6 +116,7 @@ pub(super) async fn run(
         &mut shell,
         (estate, permissions),
         (heard, replies, asked),
+        asks,
         ending,
     )
     .await;
@@ -182,6 +183,7 @@ async fn live(
     shell: &mut Shell,
     (estate, permissions): (Bus, Permissions),
     (mut heard, mut replies, mut asked): (SelectAll<Subscriber>, Subscriber, SelectAll<Subscriber>),
+    mut asks: Asks,
     ending: CancellationToken,
 ) -> Result<(), DeaInError> {
     let (cluster, mut connected) = (shell.cluster.clone(), shell.cluster.connected.clone());
@@ -201,6 +203,10 @@ async fn live(
             violation = &mut refused => return Err(DeaInError::NotPermitted(violation)),
             violation = &mut refused_there => return Err(DeaInError::NotPermitted(violation)),
             () = sleep_until(wake) => shell.tick(),
+            Some(done) = asks.recv() => {
+                shell.show(shell.now_ms());
+                let _ = done.send(());
+            }
             Some(message) = replies.next() => {
                 shell.hear_what_came_before(&mut heard);
                 let now_ms = shell.now_ms();

@@ -86,6 +86,10 @@ pub(crate) struct OutCounters {
     pub(crate) malformed: u64,
     /// Starts beyond what a facade knows.
     pub(crate) dropped: u64,
+    /// Apps that were staged.
+    pub(crate) staged: u64,
+    /// Apps whose staging failed, was stopped, or found no room.
+    pub(crate) not_staged: u64,
 }
 
 /// The cells as DEAs. Times are in ms since the Unix epoch.
@@ -102,8 +106,10 @@ impl OutCell {
     /// Its DEA is no more.
     fn end_facade(&mut self, out: &mut Vec<OutOutput>) {
         if let Some(facade) = self.facade.take() {
-            let subject = facade.own_subject();
-            out.push(OutOutput::Unlisten { subject });
+            let [.., of_staging] = facade.staging_subjects();
+            let of_staging = facade.stages().then_some(of_staging);
+            let own = of_staging.into_iter().chain([facade.own_subject()]);
+            out.extend(own.map(|subject| OutOutput::Unlisten { subject }));
         }
         self.emptied = false;
     }
@@ -126,6 +132,8 @@ impl OutCells {
         for facade in facades {
             all.malformed += facade.malformed;
             all.dropped += facade.dropped;
+            all.staged += facade.staged;
+            all.not_staged += facade.not_staged;
         }
         all
     }
@@ -200,7 +208,8 @@ impl OutCells {
             known.waits_for_address.clear();
         }
         known.clock = (clock_ms, now_ms);
-        known.expires_ms = now_ms.saturating_add(ttl_ms);
+        // one that was made up must not keep a cell for ever
+        known.expires_ms = now_ms.saturating_add(ttl_ms.min(self.config.max_ttl_ms));
         let is_emptied = cell.evacuating && !cell.cordoned;
         let is_empty = known.accepted.is_empty() && known.sent.is_empty();
         if known.emptied && !cell.evacuating && is_empty {
@@ -212,10 +221,12 @@ impl OutCells {
         if known.facade.is_none() {
             if ttl_ms > 0 && cell.droplets && !cell.evacuating {
                 self.begin(now_ms, cell, room, &mut out);
+                self.stages(now_ms, cell, &mut out);
             }
             return out;
         }
         self.tell(now_ms, &name, FacadeInput::Room(room), &mut out);
+        self.stages(now_ms, cell, &mut out);
         if is_emptied {
             self.tell(now_ms, &name, FacadeInput::Evacuate, &mut out);
         }
@@ -237,6 +248,8 @@ impl OutCells {
         options.advertise_ms = self.config.advertise_ms;
         options.heartbeat_ms = self.config.heartbeat_ms;
         options.register_ms = self.config.register_ms;
+        options.staging_mb = (self.config.staging_memory_mb, self.config.staging_disk_mb);
+        options.staging_ms = self.config.staging_ms;
         if let Ok((facade, told)) = Facade::new(options, room, now_ms) {
             let listens = facade.subjects().into_iter();
             out.extend(listens.map(|subject| OutOutput::Listen { subject }));
@@ -308,6 +321,9 @@ impl OutCells {
                 }
                 FacadeOutput::Start { key, start } => {
                     self.start(now_ms, name, &key, &start, out);
+                }
+                FacadeOutput::Stage { key, staging } => {
+                    self.stage(now_ms, name, &key, &staging, out);
                 }
                 FacadeOutput::Stop { key } => self.stop(name, &key, out),
             }

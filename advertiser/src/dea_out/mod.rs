@@ -4,6 +4,7 @@
 
 mod cells;
 mod shell;
+mod staging;
 mod starts;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,9 @@ pub const MAX_OUT_CELLS: usize = 1_000;
 /// The longest name: the requests of what is started begin with it.
 const MAX_NAME: usize = 80;
 
+/// The most that the staging of an app may be set to take at least, MB.
+const MAX_STAGING_MB: i64 = 1 << 20;
+
 /// How cells are made DEAs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeaOutConfig {
@@ -37,10 +41,18 @@ pub struct DeaOutConfig {
     pub heartbeat_ms: u64,
     /// Between two registrations of the same route, ms.
     pub register_ms: u64,
+    /// The longest time for which an advertisement of a cell is believed, ms.
+    pub max_ttl_ms: u64,
+    /// The least that the staging of an app takes, MB of memory.
+    pub staging_memory_mb: i64,
+    /// The same, MB of disk.
+    pub staging_disk_mb: i64,
+    /// How long the staging of an app may take, ms.
+    pub staging_ms: u64,
 }
 
 impl DeaOutConfig {
-    /// The intervals with which DEAs were deployed.
+    /// The intervals and amounts with which DEAs were deployed.
     pub fn new(name: &str, cells: Vec<String>) -> Self {
         Self {
             name: name.to_owned(),
@@ -48,10 +60,14 @@ impl DeaOutConfig {
             advertise_ms: 5_000,
             heartbeat_ms: 10_000,
             register_ms: 20_000,
+            max_ttl_ms: 60_000,
+            staging_memory_mb: 1_024,
+            staging_disk_mb: 2_048,
+            staging_ms: 900_000,
         }
     }
 
-    /// Rejects bad names, no cells or too many, and intervals under 100 ms.
+    /// Rejects bad names, no cells or too many, intervals under 100 ms, and staging that takes nothing or for ever.
     pub fn check(&self) -> Result<(), Invalid> {
         check_name("name", &self.name)?;
         if self.name.len() > MAX_NAME {
@@ -70,9 +86,20 @@ impl DeaOutConfig {
             ("advertise", self.advertise_ms),
             ("heartbeat", self.heartbeat_ms),
             ("register", self.register_ms),
+            ("max-ttl", self.max_ttl_ms),
+            ("staging-time", self.staging_ms),
         ] {
             if !(100..=3_600_000).contains(&ms) {
                 return Err(Invalid::new(field, format!("{ms}ms"), "from 100ms to 1h"));
+            }
+        }
+        for (field, mb) in [
+            ("staging-memory", self.staging_memory_mb),
+            ("staging-disk", self.staging_disk_mb),
+        ] {
+            if !(0..=MAX_STAGING_MB).contains(&mb) {
+                let expected = format!("from 0 to {MAX_STAGING_MB} MB");
+                return Err(Invalid::new(field, mb, expected));
             }
         }
         Ok(())

@@ -15,7 +15,10 @@ use shared::{
     nats::{Bus, BusError, PermissionViolation, is_no_responders, new_inbox},
     permissions::{Permissions, Role},
     shutdown::CancellationToken,
-    wire::{Acceptance, Envelope, Event, InstancesAnswer, kind, parse, parse_cell, read, to_bytes},
+    wire::{
+        Acceptance, Envelope, Event, InstancesAnswer, TaskResult, kind, parse, parse_cell, read,
+        to_bytes,
+    },
 };
 use tokio::time::{sleep_until, timeout};
 
@@ -25,7 +28,7 @@ use super::{
 };
 use crate::{
     outbox::{self, Outbox},
-    shown::{Shown, is_answered},
+    shown::{Asks, Shown, is_answered},
 };
 
 /// How often what is counted is shown anew.
@@ -73,7 +76,7 @@ pub(super) async fn run(
     let inbox = new_inbox(&cluster.client);
     let answers = listen(&cluster.client, &inbox).await?;
     let told = listen_to_cells(&config, &cluster.client, &subjects).await?;
-    let shown = Shown::default();
+    let (shown, asks) = Shown::new();
     let subject = subjects.facade_state(&config.name);
     let about = (Role::Facade, "facade: makes DEAs of cells");
     let service = shown.serve(&cluster, &subjects, about, subject).await?;
@@ -108,7 +111,7 @@ pub(super) async fn run(
     // cells that were there before say so at once
     let discover = shell.subjects.discover();
     shell.to_cluster.publish(discover, "");
-    let ended = live(&mut shell, permissions, (told, answers), ending).await;
+    let ended = live(&mut shell, permissions, (told, answers), asks, ending).await;
     let now_ms = shell.now_ms();
     let last = shell.cells.shut_down(now_ms);
     let _ = timeout(LAST, shell.carry_out(last)).await;
@@ -130,7 +133,7 @@ async fn listen_to_cells(
 ) -> Result<SelectAll<Subscriber>, BusError> {
     let mut told = SelectAll::new();
     for cell in &config.cells {
-        for what in ["advert", "heartbeat"] {
+        for what in ["advert", "heartbeat", "result"] {
             told.push(listen(client, &subjects.cell(cell, what)).await?);
         }
         for kind in kind::OF_CELLS {
@@ -145,6 +148,7 @@ async fn live(
     shell: &mut Shell,
     permissions: Permissions,
     (mut told, mut answers): (SelectAll<Subscriber>, Subscriber),
+    mut asks: Asks,
     ending: CancellationToken,
 ) -> Result<(), DeaOutError> {
     let (cluster, estate) = (shell.cluster.clone(), shell.estate.clone());
@@ -165,6 +169,10 @@ async fn live(
             violation = &mut refused => return Err(DeaOutError::NotPermitted(violation)),
             violation = &mut refused_there => return Err(DeaOutError::NotPermitted(violation)),
             () = sleep_until(wake) => shell.tick().await,
+            Some(done) = asks.recv() => {
+                shell.show(shell.now_ms());
+                let _ = done.send(());
+            }
             Some(message) = answers.next() => shell.answered(&message).await,
             Some(message) = told.next() => shell.told(&message).await,
             Some(message) = shell.heard.next(), if !shell.heard.is_empty() => {
@@ -208,6 +216,8 @@ impl Shell {
             "starts_accepted": counters.started,
             "starts_refused": counters.refused,
             "starts_unanswered": counters.unanswered,
+            "apps_staged": counters.staged,
+            "apps_not_staged": counters.not_staged,
             "left_over_stopped": counters.left_over,
             "dropped_malformed": self.malformed + counters.malformed,
             "dropped_beyond_bound": counters.dropped,
@@ -281,6 +291,11 @@ impl Shell {
             let event: Option<Event> = read(body).ok();
             let event = event.filter(|event| event.agrees_with(about));
             event.map(|event| self.cells.event(now_ms, about.by, &event))
+        } else if subject.ends_with(".result") {
+            let result: Option<TaskResult> = read(body).ok();
+            let by = self.subjects.cell_of(subject);
+            let result = result.filter(|result| Some(result.cell.as_str()) == by);
+            result.map(|result| self.cells.task_ended(now_ms, result))
         } else if subject.ends_with(".heartbeat") {
             let list: Option<InstancesAnswer> = read(body).ok();
             let by = self.subjects.cell_of(subject);

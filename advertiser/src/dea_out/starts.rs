@@ -33,22 +33,30 @@ impl OutCells {
         let Some(instance) = instance_of(key) else {
             return;
         };
-        let mut work = Work::new(
-            instance,
-            &start.droplet,
-            start.limits.mem,
-            start.limits.disk,
-        );
+        let limits = start.limits;
+        let mut work = Work::new(instance, &start.droplet, limits.mem, limits.disk);
         work.index = start.index;
-        let request = format!("{REQUEST_PREFIX}{}-{key}", self.config.name);
-        work.request = RequestId::new(&request).ok();
         work.run = Some(Arc::new(Run {
             droplet: Some(Arc::new(DropletRun::of_start(start).to_droplet())),
             ..Run::default()
         }));
+        self.send(now_ms, name, key, work, out);
+    }
+
+    /// Sends an instance to the cell, until that answers.
+    pub(super) fn send(
+        &mut self,
+        now_ms: u64,
+        name: &str,
+        key: &str,
+        mut work: Work,
+        out: &mut Vec<OutOutput>,
+    ) {
+        let request = format!("{REQUEST_PREFIX}{}-{key}", self.config.name);
+        work.request = RequestId::new(&request).ok();
         if let Some(cell) = self.cells.get_mut(name) {
             let sent = Sent {
-                app: start.droplet.clone(),
+                app: work.app.clone(),
                 work,
                 times: 0,
                 due_ms: now_ms,

@@ -14,6 +14,8 @@ use super::{
 };
 use crate::dea::{DeaBody, DeaHeartbeat, DeaInstanceState};
 
+mod staging;
+
 const NOON: u64 = 1_700_000_000_000;
 const START: &str = r#"{"droplet":"orders","name":"orders","stack":"linux","uris":["orders.example.test"],"prod":false,"sha1":null,
     "executableFile":"deprecated","executableUri":"http://me:secret@a/d","version":"v1","services":[],
@@ -28,6 +30,8 @@ struct World {
     stops: Vec<InstanceId>,
     /// The subject of starts for the last DEA.
     own: String,
+    /// What it listens to as a cell that stages apps.
+    staging: Vec<String>,
     unlistened: Vec<String>,
 }
 
@@ -41,6 +45,7 @@ impl World {
             starts: Vec::new(),
             stops: Vec::new(),
             own: String::new(),
+            staging: Vec::new(),
             unlistened: Vec::new(),
         };
         world.advertise(1, &|_| ());
@@ -53,6 +58,9 @@ impl World {
                 OutOutput::ToEstate { subject, body } => {
                     let body = serde_json::from_slice(&body.0).unwrap();
                     self.said.push((subject, body));
+                }
+                OutOutput::Listen { subject } if subject.starts_with("staging.") => {
+                    self.staging.push(subject);
                 }
                 OutOutput::Listen { subject } => self.own = subject,
                 OutOutput::Unlisten { subject } => self.unlistened.push(subject),
@@ -358,6 +366,22 @@ fn bad_settings_are_refused() {
         config.advertise_ms = ms;
         assert_eq!(config.check().unwrap_err().field, field, "{names:?}");
     }
+    let with = |change: fn(&mut DeaOutConfig)| {
+        let mut config = DeaOutConfig::new("out", cells(&["a"]));
+        change(&mut config);
+        config.check().map_err(|invalid| invalid.field)
+    };
+    assert_eq!(with(|_| ()), Ok(()));
+    assert_eq!(with(|c| c.max_ttl_ms = 99), Err("max-ttl".into()));
+    assert_eq!(with(|c| c.staging_ms = 0), Err("staging-time".into()));
+    assert_eq!(
+        with(|c| c.staging_memory_mb = -1),
+        Err("staging-memory".into())
+    );
+    assert_eq!(
+        with(|c| c.staging_disk_mb = i64::MAX),
+        Err("staging-disk".into())
+    );
 }
 
 fn emptied(cell: &mut Cell) {

@@ -65,6 +65,8 @@ impl OutCells {
         event: FacadeEvent,
         out: &mut Vec<OutOutput>,
     ) {
+        // what has ended was accepted, also where that was not heard
+        self.accepted(now_ms, name, key, out);
         if let Some(cell) = self.cells.get_mut(name) {
             cell.accepted.remove(key);
             cell.sent.remove(key);

@@ -172,6 +172,7 @@ impl Tasks {
         };
         // what a cell says is not trusted to be short
         result.output = result.output.map(last_of);
+        result.result = None;
         result.ended = placement::cut(&result.ended).into_owned();
         self.room(self.now_ms);
         self.hear(&id, result, self.now_ms);
@@ -503,5 +504,6 @@ fn of_list(cell: &str, instance: &Instance) -> TaskResult {
         began: true,
         ran_ms: None,
         output: None,
+        result: None,
     }
 }

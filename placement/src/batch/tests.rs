@@ -90,9 +90,16 @@ fn make_droplet(request: &mut Request) {
     });
 }
 
+fn make_staging(request: &mut Request) {
+    request.run = Some(crate::Run {
+        staging: Some(Arc::default()),
+        ..crate::Run::default()
+    });
+}
+
 #[test]
 fn requests_share_a_shape_unless_a_filter_could_tell_them_apart() {
-    let changes: [fn(&mut Request); 18] = [
+    let changes: [fn(&mut Request); 19] = [
         |r| r.kind = Kind::Task,
         |r| r.memory_mb += 1,
         |r| r.disk_mb += 1,
@@ -102,6 +109,7 @@ fn requests_share_a_shape_unless_a_filter_could_tell_them_apart() {
         },
         |r| r.stack = Some("linux".into()),
         make_droplet,
+        make_staging,
         |r| r.placement_tags.push("x".into()),
         |r| r.volume_drivers.push("nfs".into()),
         |r| r.networks.push(vec!["n".into()]),
@@ -128,7 +136,7 @@ fn requests_share_a_shape_unless_a_filter_could_tell_them_apart() {
     let jobs: Vec<Job> = plain.iter().chain(&changed).map(|r| job(r, 0)).collect();
     let batch = Batch::new(&jobs, Order::Asked, None);
     let shapes = (0..).take(jobs.len()).map(|at| batch.group(at).shape);
-    let expected = [0, 0].into_iter().chain(1..=18);
+    let expected = [0, 0].into_iter().chain(1..=19);
     assert!(
         shapes.eq(expected),
         "the first two alike, the others each by itself"

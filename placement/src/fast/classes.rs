@@ -144,7 +144,11 @@ impl Classes {
         }
         for filter in &self.filters {
             match filter {
-                Filter::Droplets => write!(out, "{}{}", cell.droplets, cell.droplets_only)?,
+                Filter::Droplets => write!(
+                    out,
+                    "{}{}{}",
+                    cell.droplets, cell.droplets_only, cell.staging
+                )?,
                 Filter::Evacuating => write!(out, "{}", cell.evacuating)?,
                 Filter::Running => write!(out, "{:?}", cell.status)?,
                 Filter::Stack => write!(out, "{:?}", cell.stacks)?,
@@ -219,6 +223,7 @@ fn same_attributes(a: &Attributes, b: &Attributes) -> bool {
         && a.stacks == b.stacks
         && a.droplets == b.droplets
         && a.droplets_only == b.droplets_only
+        && a.staging == b.staging
         && a.placement_tags == b.placement_tags
         && a.optional_placement_tags == b.optional_placement_tags
         && a.volume_drivers == b.volume_drivers

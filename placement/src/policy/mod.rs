@@ -285,7 +285,7 @@ impl Policy {
     }
 
     /// All stages, the first of which is the same in every policy: whatever a policy prefers, no droplet goes to a
-    /// cell that cannot run it, and nothing else to a DEA.
+    /// cell that cannot run it, no staging to one that stages no apps, and nothing else to a DEA.
     pub(crate) fn all_stages(&self) -> impl Iterator<Item = &Stage> {
         static FIRST: Stage = Stage {
             step: Step::Filter(Filter::Droplets),

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use super::{locality, score::ties};
 use crate::{
     cell::Cell, context::Now, devices::FreeDevices, policy::Filter, request::Request,
-    resources::Resource, times::Stamp, traits::Trait,
+    resources::Resource, run::Form, times::Stamp, traits::Trait,
 };
 
 /// Why a filter dropped a cell.
@@ -43,7 +43,7 @@ const DAY_MS: f64 = 86_400_000.0;
 /// Whether the cell is kept.
 pub(crate) fn keeps(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>) -> bool {
     match filter {
-        Filter::Droplets => runs(cell, request),
+        Filter::Droplets => cell.runs(request.form()),
         Filter::Evacuating => !cell.evacuating,
         Filter::Running => cell.status == "running",
         Filter::Stack => {
@@ -85,8 +85,7 @@ pub(crate) fn keeps(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_
 /// Why the cell was dropped. Only called for a filter that dropped it.
 pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>) -> Why {
     match filter {
-        Filter::Droplets if request.is_droplet() => Why::text("runs no droplets"),
-        Filter::Droplets => Why::text("runs only droplets"),
+        Filter::Droplets => Why::text(does_not_run(request.form())),
         Filter::Evacuating => Why::text("evacuating"),
         Filter::Running => Why::text(format!("status is {:?}", cell.status)),
         Filter::Stack => {
@@ -218,6 +217,14 @@ pub(crate) fn free_devices(cell: &Cell, name: &str, request: &Request) -> Option
     Some(FreeDevices::of(&cell.available.devices, name, need))
 }
 
+fn does_not_run(form: Form) -> &'static str {
+    match form {
+        Form::Command => "runs only droplets",
+        Form::Droplet => "runs no droplets",
+        Form::Staging => "stages no apps",
+    }
+}
+
 /// What is needed of the resource, and the smaller amount that the cell has; none if that is
 /// enough. A cell with a total of 0 of a vital resource lacks it for every job.
 fn short_amount(resource: Resource, cell: &Cell, request: &Request) -> Option<(i64, i64)> {
@@ -227,14 +234,6 @@ fn short_amount(resource: Resource, cell: &Cell, request: &Request) -> Option<(i
     let has = cell.available.get(resource)?;
     let needs = request.needs()[resource];
     (has < needs).then_some((needs, has))
-}
-
-/// Whether the cell runs work of this form at all: droplets, or anything else.
-fn runs(cell: &Cell, request: &Request) -> bool {
-    if request.is_droplet() {
-        return cell.droplets;
-    }
-    !cell.droplets_only
 }
 
 fn subset(wanted: &[String], has: &[String]) -> bool {

@@ -17,7 +17,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use placement::{
     Cell, DeviceNeed, DeviceSet, Droplet, Explain, Job, Kind, Plan, PlanContext, Platform, Pool,
-    RecentStart, Request, Resources, Run, Span, Trait, random::SplitMix64,
+    RecentStart, Request, Resources, Run, Span, Staging, Trait, random::SplitMix64,
 };
 
 /// Choices that mean the same everywhere for the same seed.
@@ -121,6 +121,7 @@ pub fn cell(dice: &mut Dice, name: &str, rich: bool) -> Cell {
     cell.attributes_mut().volume_drivers = dice.some(&["nfs", "smb"], 3);
     cell.attributes_mut().droplets = dice.one_in(3);
     cell.attributes_mut().droplets_only = cell.droplets && dice.one_in(3);
+    cell.attributes_mut().staging = cell.index % 3 == 0;
     cell.evacuating = dice.one_in(12);
     cell.attributes_mut().cached_blobs = dice.some(&["blob1", "blob2"], 3);
     amounts(dice, &mut cell);
@@ -265,6 +266,16 @@ pub fn droplet() -> Run {
     }
 }
 
+/// What a request runs that stages an app.
+pub fn staging() -> Run {
+    let addresses = ["download_uri", "upload_uri"];
+    let addresses = addresses.map(|name| (name.to_owned(), "http://a/d".into()));
+    Run {
+        staging: Some(Arc::new(Staging(addresses.into_iter().collect()))),
+        ..Run::default()
+    }
+}
+
 pub fn request(dice: &mut Dice, rich: bool) -> Request {
     let memory = dice.of(&[100, 100, 200, 300, 700, 5000]);
     let mut request = Request::new(dice.of(&APPS), memory, dice.of(&[100, 300, 2000, 0]));
@@ -295,6 +306,9 @@ pub fn request(dice: &mut Dice, rich: bool) -> Request {
     }
     if request.kind == Kind::Lrp && dice.one_in(6) {
         request.run = Some(droplet());
+    }
+    if request.kind == Kind::Task && memory == 200 {
+        request.run = Some(staging());
     }
     request.placement_tags = dice.some(&["iso", "ssd"], 12);
     request.volume_drivers = dice.some(&["nfs", "smb"], 10);

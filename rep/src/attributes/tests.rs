@@ -2,6 +2,7 @@ use placement::{Resources, Trait};
 use serde_json::json;
 
 use super::*;
+use crate::config::{ExecutorKind, ProcessConfig};
 
 fn config() -> RepConfig {
     let mut config = RepConfig::new("a", "z1", Resources::new(100, 100, 10));
@@ -10,7 +11,27 @@ fn config() -> RepConfig {
         .attributes
         .traits
         .insert("ssd".into(), Trait::Flag(false));
+    let script = Some("/etc/staging.sh".into());
+    config.executor = ExecutorKind::Process(ProcessConfig {
+        staging_script: script,
+        ..ProcessConfig::default()
+    });
     config
+}
+
+#[test]
+fn a_cell_without_a_script_for_it_never_says_that_it_stages() {
+    let mut config = config();
+    let says =
+        |config: &RepConfig, set: Changes| changed_cell(config, &set).map(|cell| cell.staging);
+    let set = |value: bool| Changes::from([("staging".to_owned(), json!(value))]);
+    assert_eq!(says(&config, Changes::new()), Ok(true));
+    assert_eq!(says(&config, set(false)), Ok(false));
+    config.executor = ExecutorKind::Process(ProcessConfig::default());
+    assert_eq!(says(&config, Changes::new()), Ok(false));
+    assert_eq!(says(&config, set(true)).unwrap_err().field, "staging");
+    config.attributes.staging = true;
+    assert_eq!(config.check().unwrap_err().field, "attributes.staging");
 }
 
 fn set(pairs: &[(&str, Value)]) -> Result<Cell, Invalid> {
@@ -35,6 +56,7 @@ fn every_attribute_can_be_changed() {
         ("stacks", json!(["x"])),
         ("droplets", json!(true)),
         ("droplets_only", json!(true)),
+        ("staging", json!(true)),
         ("placement_tags", json!(["p"])),
         ("optional_placement_tags", json!(["o"])),
         ("volume_drivers", json!(["nfs"])),

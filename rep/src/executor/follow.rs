@@ -88,8 +88,7 @@ pub(crate) async fn follow(mut started: Started, reports: mpsc::Sender<ExecutorR
         attempt: started.attempt,
         change,
     };
-    let mut pid = None;
-    let port = started.port.as_ref().map(Port::number);
+    let (mut pid, port) = (None, started.port.as_ref().map(Port::number));
     let (statuses_to, mut statuses) = mpsc::channel(4);
     let listening = tokio::spawn(listen(started.socket, started.end, statuses_to));
     let mut how = None;
@@ -111,6 +110,7 @@ pub(crate) async fn follow(mut started: Started, reports: mpsc::Sender<ExecutorR
                 tracing::warn!(instance = %started.instance, "{text}");
                 sink.line("vendue", text);
             }
+            SupervisorReport::Result(text) => sink.result(&text),
             SupervisorReport::Ended(ended) => how = Some(ended),
         }
     }

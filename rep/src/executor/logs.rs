@@ -10,9 +10,9 @@ use std::{
     time::SystemTime,
 };
 
-use placement::Kind;
+use serde_json::{Map, Value};
 use shared::{
-    AttemptId, InstanceId, Subjects,
+    InstanceId, Subjects,
     clock::{Clock, millis},
     wire::{LogLine, Logs as Wanted, Work, to_bytes},
 };
@@ -25,10 +25,10 @@ pub(crate) const LINE: usize = 4_096;
 const KEPT: usize = 128 * 1024;
 /// How many instances' output is kept, those that ended included.
 const RINGS: usize = 256;
-/// How much of the output of a manager's task is told with its end, bytes …
+/// How much of the output of a task is told with its end, bytes …
 const TAIL: usize = 10 * 1024;
 /// … and of how many that have ended and are not told yet.
-const TAILS: usize = 1_024;
+const LEFT: usize = 1_024;
 /// Lines that an instance may publish at once …
 const BURST: u64 = 1_000;
 /// … and each second.
@@ -45,8 +45,8 @@ pub(crate) struct Logs {
     outbox: Outbox,
     counters: Arc<Counters>,
     rings: Mutex<Rings>,
-    /// Of tasks of managers that have ended.
-    tails: Mutex<BTreeMap<InstanceId, String>>,
+    /// Of tasks that have ended and whose result is not told yet.
+    left: Mutex<BTreeMap<InstanceId, Left>>,
 }
 
 #[derive(Debug, Default)]
@@ -73,6 +73,15 @@ struct Line {
     text: String,
 }
 
+/// What a task has left that is told with its end.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Left {
+    /// The last of its output.
+    pub(crate) output: String,
+    /// What was in its result file.
+    pub(crate) result: Option<Map<String, Value>>,
+}
+
 /// The output of one instance.
 #[derive(Debug)]
 pub(crate) struct Sink {
@@ -83,8 +92,10 @@ pub(crate) struct Sink {
     traceparent: Option<Arc<str>>,
     subject: String,
     rate: Mutex<Rate>,
-    /// The last lines of a manager's task.
+    /// The last lines of a task whose result is told.
     tail: Option<Mutex<Tail>>,
+    /// What was in its result file.
+    result: Mutex<Option<Map<String, Value>>>,
     /// Lines not published since the last one that was.
     dropped: AtomicU64,
 }
@@ -130,17 +141,15 @@ impl Logs {
             outbox,
             counters,
             rings: Mutex::default(),
-            tails: Mutex::default(),
+            left: Mutex::default(),
         })
     }
 
     /// The output of this instance; made if it is new.
     pub(crate) fn sink(self: &Arc<Self>, work: &Work) -> Sink {
-        let request = work.request.as_ref();
-        let attempt = request.and_then(|id| AttemptId::parse(id.as_str()));
-        let of_manager = work.kind == Kind::Task && attempt.is_some();
         Sink {
-            tail: of_manager.then(Mutex::default),
+            tail: work.has_result().then(Mutex::default),
+            result: Mutex::default(),
             app: work.app.clone(),
             index: work.index,
             instance: work.instance,
@@ -154,10 +163,10 @@ impl Logs {
         }
     }
 
-    /// The last output of a manager's task that has ended; only once.
-    pub(crate) fn take_tail(&self, instance: &InstanceId) -> Option<String> {
-        let mut tails = self.tails.lock().unwrap_or_else(PoisonError::into_inner);
-        tails.remove(instance)
+    /// What a task has left that has ended; only once.
+    pub(crate) fn take_left(&self, instance: &InstanceId) -> Option<Left> {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        left.remove(instance)
     }
 
     /// The last lines, oldest first, at most `most` bytes as they are sent.
@@ -265,17 +274,33 @@ impl Sink {
         self.logs.keep(&self.app, self.index, line);
     }
 
-    /// Keeps the end of the output of a manager's task, and reports the lines dropped at the end, for which no later
+    /// Takes what was in the result file. What is no JSON object is said to be none, and is not quoted: it may hold
+    /// secrets.
+    pub(crate) fn result(&self, text: &str) {
+        if let Ok(result) = serde_json::from_str(text) {
+            *self.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+        } else {
+            let text = "result.json: something else; expected a JSON object";
+            self.line("vendue", text.to_owned());
+        }
+    }
+
+    /// Keeps the end of the output of a task whose result is told, and reports the lines dropped at the end, for which no later
     /// line follows.
     pub(crate) fn close(&self) {
         if let Some(tail) = &self.tail {
             let tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
-            let tails = self.logs.tails.lock();
-            let mut tails = tails.unwrap_or_else(PoisonError::into_inner);
-            while tails.len() >= TAILS {
-                tails.pop_first();
+            let mut result = self.result.lock().unwrap_or_else(PoisonError::into_inner);
+            let left = Left {
+                output: tail.text(),
+                result: result.take(),
+            };
+            let all = self.logs.left.lock();
+            let mut all = all.unwrap_or_else(PoisonError::into_inner);
+            while all.len() >= LEFT {
+                all.pop_first();
             }
-            tails.insert(self.instance, tail.text());
+            all.insert(self.instance, left);
         }
         if self.dropped.load(Ordering::Relaxed) > 0 {
             let now_ms = self.logs.clock.now_ms();

@@ -4,6 +4,8 @@ mod accounts;
 mod droplets;
 mod environment;
 mod follow;
+mod form_orders;
+mod forms;
 mod groups;
 mod home;
 mod jobs;
@@ -12,6 +14,7 @@ mod ports;
 mod probe;
 mod process;
 mod simulated;
+mod staging;
 mod usage;
 mod users;
 
@@ -28,9 +31,9 @@ use shared::{
 };
 
 pub use self::simulated::Simulated;
-use self::{process::Processes, users::Users};
+use self::{forms::Scripts, logs::Left, process::Processes, users::Users};
 use crate::{
-    config::{ExecutorKind, ProcessConfig, RepConfig},
+    config::{ExecutorKind, RepConfig},
     ledger::{ExecutorOrder, ExecutorReport, RunningProcess},
     outbox::Counters,
     supervisor::check_authorities,
@@ -73,9 +76,11 @@ pub enum ExecutorError {
         /// What uses one of them.
         by: String,
     },
-    /// The script that starts droplets cannot be read.
-    #[error("droplet-script: {}", .file.display())]
+    /// The script that starts droplets, or stages apps, cannot be read.
+    #[error("{setting}: {}", .file.display())]
     Script {
+        /// The setting that names the file.
+        setting: &'static str,
         /// The file.
         file: PathBuf,
         /// Why.
@@ -124,20 +129,11 @@ pub(crate) fn check(config: &RepConfig) -> Result<(), ExecutorError> {
                     why,
                 })?;
             }
-            script(process)?;
+            Scripts::read(process)?;
             Users::choose(process, &config.cell).map(drop)
         }
         ExecutorKind::Simulated(_) => Ok(()),
     }
-}
-
-/// The script that starts droplets.
-fn script(process: &ProcessConfig) -> Result<String, ExecutorError> {
-    let file = process.droplet_script.as_deref();
-    droplets::script(file).map_err(|source| ExecutorError::Script {
-        file: file.unwrap_or(Path::new("")).to_owned(),
-        source,
-    })
 }
 
 impl Executor {
@@ -150,8 +146,8 @@ impl Executor {
         match &config.executor {
             ExecutorKind::Simulated(simulated) => Ok(Self::Simulated(Simulated::new(*simulated))),
             ExecutorKind::Process(process) => {
-                let script = script(process)?;
-                let of_cell = (process, script);
+                let scripts = Scripts::read(process)?;
+                let of_cell = (process, scripts);
                 let started = Processes::start(config, of_cell, client, subjects, counters)?;
                 Ok(Self::Process(Box::new(started)))
             }
@@ -224,11 +220,11 @@ impl Executor {
         }
     }
 
-    /// The last output of a task of a manager that has ended; only once.
-    pub(crate) fn take_tail(&self, instance: &InstanceId) -> Option<String> {
+    /// What a task has left whose result is told; only once.
+    pub(crate) fn take_left(&self, instance: &InstanceId) -> Option<Left> {
         match self {
             Self::Simulated(_) => None,
-            Self::Process(processes) => processes.take_tail(instance),
+            Self::Process(processes) => processes.take_left(instance),
         }
     }
 

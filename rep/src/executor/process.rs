@@ -27,13 +27,14 @@ use tokio::{runtime::Handle, sync::mpsc};
 
 use super::{
     ExecutorError,
-    droplets::{self, DropletOrders},
     environment::{DeviceVariables, environment},
     follow::{EndSignal, Started, follow},
+    form_orders::FormOrders,
+    forms::{self, Scripts},
     groups::Groups,
     home::Home,
     jobs::next_job,
-    logs::Logs,
+    logs::{Left, Logs},
     ports::{Port, Ports},
     probe::Prober,
     usage::Meter,
@@ -43,7 +44,7 @@ use crate::{
     config::{ProcessConfig, RepConfig},
     ledger::{CheckOf, EndReason, ExecutorReport, InstanceChange, RunningProcess},
     outbox::{Counters, Outbox},
-    secrets::Secrets,
+    secrets::{Secrets, write_below},
     sources::Sources,
     supervisor::{Orders, SourceOrders},
     tree,
@@ -88,8 +89,7 @@ struct Spawner {
     devices: DeviceVariables,
     grace_ms: u64,
     limits: ProcessConfig,
-    /// Starts droplets.
-    droplet_script: String,
+    scripts: Scripts,
     secrets: Secrets,
     sources: Arc<Sources>,
     counters: Arc<Counters>,
@@ -106,7 +106,7 @@ struct Spawner {
 impl Processes {
     pub(crate) fn start(
         config: &RepConfig,
-        (process, droplet_script): (&ProcessConfig, String),
+        (process, scripts): (&ProcessConfig, Scripts),
         client: &Client,
         subjects: &Subjects,
         counters: Arc<Counters>,
@@ -141,7 +141,7 @@ impl Processes {
             devices: DeviceVariables::of(&config.total, &process.device_env),
             grace_ms: millis(config.grace.0),
             limits: process.clone(),
-            droplet_script,
+            scripts,
             secrets: Secrets::of(process.secrets.as_deref()),
             sources: Arc::clone(&sources),
             counters,
@@ -239,8 +239,8 @@ impl Processes {
         report
     }
 
-    pub(crate) fn take_tail(&self, instance: &InstanceId) -> Option<String> {
-        self.logs.take_tail(instance)
+    pub(crate) fn take_left(&self, instance: &InstanceId) -> Option<Left> {
+        self.logs.take_left(instance)
     }
 
     pub(crate) fn log_lines(&self, wanted: &Wanted, most: usize) -> Vec<LogLine> {
@@ -302,14 +302,15 @@ impl Spawner {
             .needs_port()
             .then(|| self.ports.take().ok_or("no port is free"));
         let port = port.transpose()?;
-        let droplet = droplets::orders(&job.work, &run, port.as_ref(), &self.droplet_script)?;
-        let user = self.users.take()?;
-        let sink = self.logs.sink(&job.work);
         let name = format!("{}-{}", job.work.instance, job.attempt);
         let directory = self.home.path().join(&name);
+        let place = (port.as_ref(), directory.as_path());
+        let form = forms::orders(&job.work, &run, place, &self.scripts)?;
+        let user = self.users.take()?;
+        let sink = self.logs.sink(&job.work);
         let memory_mb = self.limits.memory_if_zero.limit_mb(job.work.memory_mb);
         let of_instance = (port.as_ref(), memory_mb, directory.as_path());
-        let variables = self.variables(&job.work, &run, droplet.as_ref(), of_instance);
+        let variables = self.variables(&job.work, &run, form.as_ref(), of_instance);
         let environment = variables.inspect_err(|_| nothing_is_left(user.as_ref()))?;
         let max_processes = u64::from(self.limits.max_processes);
         let group = self.groups.group(&name, memory_mb, max_processes);
@@ -334,11 +335,13 @@ impl Spawner {
             watch_processes: if counted { 0 } else { max_processes },
             max_files: u64::from(self.limits.max_files),
             directory,
-            source: self.source(&run, droplet.as_ref()),
-            command: command(&run, droplet.as_ref()),
+            has_result: form.as_ref().is_some_and(|form| form.has_result),
+            source: self.source(&run, form.as_ref()),
+            command: command(&run, form.as_ref()),
             environment,
         };
-        let (child, socket) = self.start(&orders, &run).inspect_err(|_| {
+        let file = form.and_then(|form| form.file);
+        let (child, socket) = self.start(&orders, &run, file).inspect_err(|_| {
             let _ = orders.cgroup.as_ref().map(fs::remove_dir);
             let _ = tree::remove(&orders.directory);
             nothing_is_left(user.as_ref());
@@ -359,39 +362,44 @@ impl Spawner {
         })
     }
 
-    /// The environment: what the cell sets, then what a droplet needs, then what the request adds, as on DEAs, then secrets.
+    /// The environment: what the cell sets, then what a form such as a droplet needs, then what the request adds, as on DEAs, then secrets.
     fn variables(
         &self,
         work: &Work,
         run: &Run,
-        droplet: Option<&DropletOrders>,
+        form: Option<&FormOrders>,
         (port, memory_mb, directory): (Option<&Port>, u64, &Path),
     ) -> Result<BTreeMap<OsString, OsString>, String> {
         let (cell, zone) = (&self.cell, &self.zone);
         let devices = &self.devices;
         let mut variables = environment(cell, zone, work, port, memory_mb, directory, devices)?;
-        let of_droplet = droplet.iter().flat_map(|droplet| &droplet.variables);
-        variables.extend(of_droplet.map(|(name, value)| (name.into(), value.into())));
-        let added = run.env.iter().filter(|_| droplet.is_some());
+        let of_form = form.iter().flat_map(|form| &form.variables);
+        variables.extend(of_form.map(|(name, value)| (name.into(), value.into())));
+        let added = run.env.iter().filter(|_| form.is_some());
         variables.extend(added.map(|(name, value)| (name.into(), value.into())));
         variables.extend(self.secrets.variables(run)?);
         Ok(variables)
     }
 
-    fn source(&self, run: &Run, droplet: Option<&DropletOrders>) -> Option<SourceOrders> {
+    fn source(&self, run: &Run, form: Option<&FormOrders>) -> Option<SourceOrders> {
         // what is cached is named by its SHA-256, which droplets do not have
-        let cache = self.sources.directory().filter(|_| droplet.is_none());
+        let cache = self.sources.directory().filter(|_| form.is_none());
         let cache = cache.map(Path::to_owned);
-        let of_droplet = droplet.map(|droplet| droplet.source.clone());
+        let of_form = form.and_then(|form| form.source.clone());
         Some(SourceOrders {
-            what: of_droplet.or_else(|| run.source.clone())?,
+            what: of_form.or_else(|| run.source.clone())?,
             cache,
             timeout_ms: millis(self.limits.source_timeout.0),
             authorities: self.limits.source_ca.clone(),
         })
     }
 
-    fn start(&self, orders: &Orders, run: &Run) -> Result<(Child, UnixStream), String> {
+    fn start(
+        &self,
+        orders: &Orders,
+        run: &Run,
+        file: Option<(&str, Vec<u8>)>,
+    ) -> Result<(Child, UnixStream), String> {
         let directory = &orders.directory;
         let about = |e: io::Error| format!("{}: {e}", directory.display());
         fs::create_dir(directory).map_err(about)?;
@@ -400,6 +408,10 @@ impl Spawner {
             chown(directory, Some(uid), Some(gid)).map_err(about)?;
         }
         self.secrets.write_files(run, directory, orders.user)?;
+        if let Some((name, content)) = file {
+            let written = write_below(directory, Path::new(name), &content, orders.user);
+            written.map_err(|e| format!("{name}: {e}"))?;
+        }
         let (mut ours, theirs) = UnixStream::pair().map_err(|e| e.to_string())?;
         let mut child = Command::new(&self.supervisor)
             // the directory as an argument identifies the instance in lists of processes
@@ -423,8 +435,8 @@ impl Spawner {
 }
 
 /// What is executed.
-fn command(run: &Run, droplet: Option<&DropletOrders>) -> Vec<OsString> {
-    let words = droplet.map_or(&run.command, |droplet| &droplet.command);
+fn command(run: &Run, form: Option<&FormOrders>) -> Vec<OsString> {
+    let words = form.map_or(&run.command, |form| &form.command);
     words.iter().map(Into::into).collect()
 }
 

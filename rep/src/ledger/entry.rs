@@ -2,9 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use placement::{CheckKind, Kind, Span, Usage};
+use placement::{CheckKind, Span, Usage};
 use shared::wire::{EventInstance, Instance, InstanceState, TaskResult, Work};
-use shared::{AttemptId, AuctionId, VERSION};
+use shared::{AuctionId, VERSION};
 
 #[cfg(doc)]
 use super::HEALTHY_MS;
@@ -87,10 +87,10 @@ impl Entry {
         }
     }
 
-    /// What managers are told of its end; none if no manager started it as a task.
+    /// What managers and facades are told of its end; none if it is no task of theirs.
     pub(super) fn result(&self, cell: &str, stopped: bool) -> Option<TaskResult> {
         let request = self.work.request.clone()?;
-        if self.work.kind != Kind::Task || AttemptId::parse(request.as_str()).is_none() {
+        if !self.work.has_result() {
             return None;
         }
         let ran_ms = |from| self.since_ms.saturating_sub(from);
@@ -106,6 +106,7 @@ impl Entry {
             began: self.began,
             ran_ms: self.running_ms.map(ran_ms),
             output: None,
+            result: None,
         })
     }
 

@@ -10,6 +10,7 @@ mod confine;
 mod launch;
 mod look;
 mod orders;
+mod result;
 mod source;
 
 use std::{
@@ -28,6 +29,7 @@ use rustix::{
 use shared::proc::{Process, descendants};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
+pub(crate) use self::result::RESULT_FILE;
 pub(crate) use self::source::check_authorities;
 pub use self::source::{STEP, step};
 pub(crate) use self::{
@@ -138,6 +140,7 @@ impl Supervisor {
                 ));
                 self.watch(orders, &mut instance);
                 self.kill_all(&mut instance);
+                self.report_result(orders);
                 how_it_ended(orders, &instance)
             }
         };
@@ -160,6 +163,22 @@ impl Supervisor {
             self.put_source(orders, source)?;
         }
         launch(orders).map_err(EndReason::Failed)
+    }
+
+    /// Hands over what the instance has left in its result file, before that is removed.
+    fn report_result(&mut self, orders: &Orders) {
+        if !orders.has_result {
+            return;
+        }
+        let owner = orders.user.map(|(uid, _)| uid);
+        match result::read(&orders.directory, owner) {
+            Ok(Some(text)) => self.send(&SupervisorReport::Result(text)),
+            Ok(None) => {}
+            Err(why) => self.send(&SupervisorReport::Note(format!(
+                "{}: {why}",
+                result::RESULT_FILE
+            ))),
+        }
     }
 
     /// Removes what the instance leaves: its control group, its directory, other files of its user.

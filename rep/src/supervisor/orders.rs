@@ -44,6 +44,8 @@ pub(crate) struct Orders {
     pub(crate) max_files: u64,
     /// Its working directory, removed when it has ended.
     pub(crate) directory: PathBuf,
+    /// Whether what it leaves in its result file is reported.
+    pub(crate) has_result: bool,
     /// What the instance is made from.
     pub(crate) source: Option<SourceOrders>,
     /// The program and its arguments.
@@ -88,6 +90,7 @@ impl Orders {
             self.max_processes,
             self.watch_processes,
             self.max_files,
+            u64::from(self.has_result),
         ] {
             field(number.to_string().as_ref());
         }
@@ -142,7 +145,7 @@ impl Orders {
         let path = |text: OsString| (!text.is_empty()).then(|| PathBuf::from(text));
         let user = id(next()?).zip(id(next()?));
         let parent = id(next()?)?;
-        let mut numbers = [0; 6];
+        let mut numbers = [0; 7];
         for place in &mut numbers {
             *place = number(next()?)?;
         }
@@ -153,6 +156,7 @@ impl Orders {
             max_processes,
             watch_processes,
             max_files,
+            has_result,
         ] = numbers;
         let user_lock = path(next()?);
         let cgroup = path(next()?);
@@ -191,6 +195,7 @@ impl Orders {
             watch_processes,
             max_files,
             directory,
+            has_result: has_result != 0,
             source,
             command,
             environment,
@@ -230,6 +235,8 @@ pub(crate) enum SupervisorReport {
     Source(SourceFrom),
     /// A line for the log.
     Note(String),
+    /// What is in its result file.
+    Result(String),
     /// It has ended, with all its processes.
     Ended(EndReason),
 }
@@ -241,6 +248,8 @@ impl SupervisorReport {
             SupervisorReport::Runs(pid) => format!("runs {pid}\n"),
             SupervisorReport::Source(from) => format!("source {}\n", from.word()),
             SupervisorReport::Note(text) => format!("note {}\n", one_line(text)),
+            // no text of JSON has a line feed in it
+            SupervisorReport::Result(text) => format!("result {}\n", one_line(text)),
             SupervisorReport::Ended(EndReason::Exit(code)) => format!("exit {code}\n"),
             SupervisorReport::Ended(EndReason::Signal(number)) => format!("signal {number}\n"),
             SupervisorReport::Ended(EndReason::Over(limit)) => format!("over {limit}\n"),
@@ -259,6 +268,7 @@ impl SupervisorReport {
                 SupervisorReport::Source(from?)
             }
             "note" => SupervisorReport::Note(rest.into()),
+            "result" => SupervisorReport::Result(rest.into()),
             "exit" => SupervisorReport::Ended(EndReason::Exit(rest.parse().ok()?)),
             "signal" => SupervisorReport::Ended(EndReason::Signal(rest.parse().ok()?)),
             "over" => {
@@ -277,6 +287,11 @@ impl SupervisorReport {
 mod tests {
     use super::*;
 
+    fn written(orders: &Orders) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        orders.write_to(&mut bytes).map(|()| bytes)
+    }
+
     #[test]
     fn orders_survive_the_socket() {
         let plain = Orders {
@@ -291,6 +306,7 @@ mod tests {
             watch_processes: 0,
             max_files: 2,
             directory: "/tmp/x".into(),
+            has_result: false,
             source: None,
             command: vec!["sh".into(), "-c".into(), "-- a b\n".into(), "".into()],
             environment: BTreeMap::new(),
@@ -304,6 +320,7 @@ mod tests {
             max_processes: 66,
             watch_processes: 67,
             max_files: 68,
+            has_result: true,
             source: Some(SourceOrders {
                 what: RunSource {
                     url: "http://a/b".into(),
@@ -317,8 +334,7 @@ mod tests {
             ..plain.clone()
         };
         for orders in [plain, full.clone()] {
-            let mut bytes = Vec::new();
-            orders.write_to(&mut bytes).unwrap();
+            let bytes = written(&orders).unwrap();
             assert_eq!(Orders::read_from(&mut &bytes[..]).unwrap(), orders);
             for cut in [0, 3, 4, bytes.len() - 1] {
                 assert!(Orders::read_from(&mut &bytes[..cut]).is_err(), "{cut}");
@@ -360,6 +376,7 @@ mod tests {
             SupervisorReport::Runs(12),
             SupervisorReport::Source(SourceFrom::Cache),
             SupervisorReport::Note("a b".into()),
+            SupervisorReport::Result(r#"{"a": "b c"}"#.into()),
             SupervisorReport::Ended(EndReason::Exit(0)),
             SupervisorReport::Ended(EndReason::Exit(255)),
             SupervisorReport::Ended(EndReason::Signal(9)),

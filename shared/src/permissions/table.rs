@@ -59,7 +59,7 @@ pub(super) fn facade(subjects: &Subjects, name: &str, cells: &[String]) -> Permi
     may.publish([subjects.discover(), subjects.facade_state(name)]);
     for cell in cells {
         may.publish(["start", "stop"].map(|what| subjects.cell(cell, what)));
-        may.hear(["advert", "heartbeat"].map(|what| subjects.cell(cell, what)));
+        may.hear(["advert", "heartbeat", "result"].map(|what| subjects.cell(cell, what)));
         may.hear(kind::OF_CELLS.map(|kind| subjects.event(kind, "*", cell)));
     }
     may.serve(Subjects::CELL_QUEUE, [subjects.facade_state(name)]);

@@ -2,12 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use placement::{DeviceShares, HealthCheck, Kind, Resources, Run, Span, Usage};
+use placement::{DeviceShares, Form, HealthCheck, Kind, Resources, Run, Span, Usage};
 use serde::{Deserialize, Serialize};
 
 use super::{WireError, parse_strict};
 use crate::version::Version;
 use crate::{
+    attempt::AttemptId,
     clock::CellTime,
     ids::{AuctionId, Incarnation, InstanceId, RequestId},
     subjects::LogSubject,
@@ -109,6 +110,20 @@ pub struct Work {
 }
 
 impl Work {
+    /// Whether its cell publishes its end as a [`TaskResult`](super::TaskResult): a task that a manager started, or the
+    /// staging of an app.
+    pub fn has_result(&self) -> bool {
+        let attempt = |id: &RequestId| AttemptId::parse(id.as_str()).is_some();
+        let of_manager = self.request.as_ref().is_some_and(attempt);
+        self.kind == Kind::Task && (of_manager || self.is_staging())
+    }
+
+    /// Whether it stages an app.
+    pub fn is_staging(&self) -> bool {
+        let run = self.run.as_ref();
+        run.is_some_and(|run| run.form() == Form::Staging)
+    }
+
     /// An LRP of index 0 with these MiB, which asks for nothing else and executes nothing.
     pub fn new(instance: InstanceId, app: impl Into<String>, memory_mb: i64, disk_mb: i64) -> Self {
         Self {

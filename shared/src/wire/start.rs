@@ -71,7 +71,7 @@ fn parse_request(body: &[u8]) -> Result<Parsed, WireError> {
         .filter(|field| *field != "v")
         .map(|field| match field.as_str() {
             "run.(hidden)" => {
-                format!("{field}: expected command, env, port, secrets, source or droplet; ignored")
+                format!("{field}: expected command, env, port, secrets, source, droplet or staging; ignored")
             }
             _ => format!("{field}: no such field; ignored"),
         })

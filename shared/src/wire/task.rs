@@ -3,6 +3,7 @@
 
 use placement::Kind;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::is_false;
 use crate::{
@@ -165,7 +166,7 @@ pub struct TaskListed {
     pub next: Option<String>,
 }
 
-/// What a cell tells managers of the end of a task that one of them started.
+/// What a cell tells of the end of a task that a manager started, or that staged an app.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskResult {
     /// 1.
@@ -196,6 +197,9 @@ pub struct TaskResult {
     /// The last 10 KiB of what it wrote to standard output and standard error, in the order in which the cell read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
+    /// What the staging of an app left in its file `result.json`; at most 32 KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Map<String, Value>>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature

@@ -7,6 +7,7 @@
 //! - `bus`: the model of NATS. `world` plays a script over it.
 //! - `bucket`: the model of JetStream's key-value store, for managers.
 //! - `node`: what a machine on the bus is. `auctioneer`, `cell`, `manager` and `client` are the kinds.
+//! - `deas`: an estate of DEAs and the bridge to it, and the course that `vendue sim estate` plays with them.
 //! - `timeline`: what happened, for people.
 //!
 //! To add a machine, implement `node::Node` and put it into `world::World::new`. To add an invariant,
@@ -16,6 +17,7 @@ mod auctioneer;
 mod bus;
 mod cell;
 mod client;
+mod deas;
 mod invariants;
 mod manager;
 mod node;
@@ -32,6 +34,7 @@ use std::{
     },
 };
 
+pub use self::deas::{EstateLook, EstateRun, move_from_deas};
 use self::script::Script;
 
 /// A promise that was broken.

@@ -177,14 +177,12 @@ impl<'s> World<'s> {
     }
 
     /// A further node starts.
-    #[cfg(test)]
     pub(super) fn add(&mut self, node: Box<dyn Node>) {
         self.places.push(Place::new(node));
         self.revive(self.places.len() - 1);
     }
 
     /// Something is done to the node of this number.
-    #[cfg(test)]
     pub(super) fn with<N: 'static>(&mut self, n: usize, change: impl FnOnce(&mut N)) {
         self.act(n, |node, _, _| {
             if let Some(node) = node.as_any_mut().downcast_mut() {

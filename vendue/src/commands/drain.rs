@@ -118,7 +118,7 @@ fn ended(args: &DrainArgs) -> String {
 fn note_if_forgotten(cell: &str, kept: bool) {
     if !kept {
         note(format_args!(
-            "this lasts until {cell} restarts; to keep it, start its rep with --state-dir DIR"
+            "this lasts until the rep or the bridge of {cell} restarts; a rep with --state-dir DIR keeps it"
         ));
     }
 }

@@ -168,6 +168,7 @@ impl RunArgs {
             secrets: Vec::new(),
             source: self.source.source(),
             droplet: None,
+            staging: None,
         });
         request.check().map_err(Usage::invalid)?;
         Ok(request)

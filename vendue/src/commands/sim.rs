@@ -2,6 +2,7 @@
 
 mod check;
 mod contenders;
+mod estate;
 mod over_nats;
 mod progress;
 mod record;
@@ -117,6 +118,8 @@ enum SimCommand {
     Record(record::RecordArgs),
     /// Check that the protocol's promises hold under random faults
     Check(check::CheckArgs),
+    /// Move apps from DEAs to cells, and lose a zone of both
+    Estate(estate::EstateSimArgs),
 }
 
 /// Simulates the scenario and reports the result.
@@ -124,6 +127,7 @@ pub(crate) async fn sim(global: &Global, args: &SimArgs) -> anyhow::Result<Exit>
     match &args.command {
         Some(SimCommand::Record(record)) => return record::record(global, record).await,
         Some(SimCommand::Check(check)) => return check::check(global, check).await,
+        Some(SimCommand::Estate(args)) => return estate::estate(global, args).await,
         None => {}
     }
     if args.list {

@@ -375,3 +375,30 @@ fn every_command_of_the_manual_works() {
     assert_eq!(seeds["seeds"], serde_json::json!([1, 2, 3]));
     assert_eq!(seeds["runs"][0]["figures"]["placed"]["mean"], 8.0);
 }
+
+/// What docs/LEGACY.md shows of a move from DEAs to cells is what comes out.
+#[test]
+fn a_simulated_move_ends_as_the_page_says() {
+    let page = fs::read_to_string(crate::common::checkout().join("docs/LEGACY.md")).unwrap();
+    let said = run(&["sim", "estate", "--output", "json"]);
+    said.expect(0, &[]);
+    let document = said.json();
+    crate::cli_page::check("sim estate", &document);
+    for (row, field) in [
+        ("all put on DEAs after", "deployed_ms"),
+        ("half of them moved to cells after", "moved_ms"),
+        ("all run again after", "recovered_ms"),
+        ("indices lost with a zone", "lost"),
+        ("indices missing meanwhile, at most", "moving_missing"),
+        ("events", "events"),
+    ] {
+        let value = document[field].as_f64().unwrap();
+        let shown = match field.ends_with("_ms") {
+            true => format!("{:.1} s", value / 1_000.0),
+            false => value.to_string(),
+        };
+        let mut rows = page.lines().map(str::trim);
+        let found = rows.any(|line| line.starts_with(row) && line.ends_with(&format!("  {shown}")));
+        assert!(found, "{row}: {shown} is not in docs/LEGACY.md: {document}");
+    }
+}

@@ -1,7 +1,10 @@
 //! What is said to DEAs.
 
 use super::{Facade, FacadeOutput, MAX_FACADE_INSTANCES, publish};
-use crate::dea::{DeaBody, DeaFilter, DeaFind, DeaInstanceState, DeaStart, DeaUpdate, subjects};
+use crate::dea::{
+    DeaBody, DeaFilter, DeaFind, DeaInstanceState, DeaStagingStart, DeaStagingStop, DeaStart,
+    DeaUpdate, subjects,
+};
 
 impl Facade {
     pub(super) fn heard(
@@ -18,6 +21,12 @@ impl Facade {
             subjects::LOCATE if !self.evacuating => {
                 out.push(publish(subjects::ADVERTISE, &self.advertisement()));
             }
+            subjects::STAGING_LOCATE if !self.evacuating => self.advertise_staging(out),
+            subjects::STAGING_STOP => {
+                if let Some(stop) = self.read::<DeaStagingStop>(body) {
+                    self.stop_staging(Some(&stop.app_id), out);
+                }
+            }
             subjects::STATUS => {
                 out.extend(reply.map(|reply| publish(reply, &self.status())));
             }
@@ -27,6 +36,11 @@ impl Facade {
             subjects::ROUTER_START => self.register_all(out),
             _ if subject == subjects::start(&self.options.id) => {
                 self.asked_to_start(now_ms, body, out);
+            }
+            _ if self.stages && subject == subjects::staging_start(&self.options.id) => {
+                if let Some(start) = self.read::<DeaStagingStart>(body) {
+                    self.stage(now_ms, start, reply, out);
+                }
             }
             _ => {}
         }
@@ -68,6 +82,14 @@ impl Facade {
         let Some(filter) = self.read::<DeaFilter>(body) else {
             return;
         };
+        // an app as a whole, with its staging (from February 2016)
+        let of_app = DeaFilter {
+            droplet: filter.droplet.clone(),
+            ..DeaFilter::default()
+        };
+        if filter == of_app {
+            self.stop_staging(Some(&filter.droplet), out);
+        }
         for key in self.matching(&filter) {
             let state = self.instances[&key].shown.state;
             let is_over = matches!(

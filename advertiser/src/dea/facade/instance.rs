@@ -52,15 +52,18 @@ impl FacadeInstance {
 impl Facade {
     /// A start that was read. What does not fit becomes a crash at once, as on DEAs.
     pub(super) fn start(&mut self, now_ms: u64, start: DeaStart, out: &mut Vec<FacadeOutput>) {
-        let (memory, disk) = self.available();
-        let limits = start.limits;
-        let short = if disk.is_some_and(|disk| disk < limits.disk) {
-            Some("disk")
-        } else if memory < limits.mem {
-            Some("memory")
-        } else {
-            None
-        };
+        let short = self.short_of(start.limits.mem, start.limits.disk);
+        self.start_unless(short, now_ms, start, out);
+    }
+
+    /// The same of what is known to fit, or not to.
+    pub(super) fn start_unless(
+        &mut self,
+        short: Option<&str>,
+        now_ms: u64,
+        start: DeaStart,
+        out: &mut Vec<FacadeOutput>,
+    ) {
         let key = self.draw_id();
         let private_id = format!("{}{}", self.draw_id(), self.draw_id());
         let shown = DeaInstance {
@@ -109,7 +112,7 @@ impl Facade {
         out: &mut Vec<FacadeOutput>,
     ) {
         let Some(known) = self.instances.get_mut(key) else {
-            return;
+            return self.staging_happened(now_ms, key, event, out);
         };
         known.is_sent &= matches!(event, FacadeEvent::Used(_));
         let state = known.shown.state;
@@ -139,6 +142,7 @@ impl Facade {
             }
             FacadeEvent::Stopped => self.forget(key, out),
             FacadeEvent::Used(used) => known.used = used,
+            FacadeEvent::Staged(_) => {}
         }
     }
 
@@ -226,6 +230,7 @@ impl Facade {
         for key in running {
             self.begin_stop(now_ms, &key, out);
         }
+        self.stop_staging(None, out);
     }
 
     /// Begins to stop an instance.

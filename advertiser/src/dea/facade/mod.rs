@@ -1,12 +1,13 @@
 //! A cell as a DEA: what stands between a Cloud Controller and a cell of a vendue cluster.
 //!
 //! A state machine without clock and I/O: [`Facade::handle`] takes what is said to DEAs, and what the cell says of itself
-//! and of its instances, and returns what is to be published, started and stopped. It behaves as DEAs of early 2016 do,
-//! without staging: it never says that it has room for that.
+//! and of its instances, and returns what is to be published, started and stopped. It behaves as DEAs of early 2016 do. Only
+//! where the cell stages apps it says that it has room for that.
 
 mod heard;
 mod instance;
 mod said;
+mod staging;
 
 use std::collections::BTreeMap;
 
@@ -15,6 +16,8 @@ use serde::Serialize;
 
 use super::{DeaInstanceState, DeaNumber, DeaStart, DeaUsage, Hidden, subjects};
 use instance::FacadeInstance;
+use staging::StagingTask;
+pub use staging::{FacadeStaged, FacadeStaging};
 
 /// The most instances that a facade knows; starts of further ones are dropped and counted.
 pub const MAX_FACADE_INSTANCES: usize = 10_000;
@@ -39,6 +42,10 @@ pub struct FacadeOptions {
     pub heartbeat_ms: u64,
     /// Between two registrations of the same route (20,000).
     pub register_ms: u64,
+    /// The least that staging takes, MB of memory and of disk (1,024 and 2,048).
+    pub staging_mb: (i64, i64),
+    /// How long staging may take (900,000).
+    pub staging_ms: u64,
     /// What the ids of its instances are made of.
     pub seed: u64,
 }
@@ -54,6 +61,8 @@ impl FacadeOptions {
             advertise_ms: 5_000,
             heartbeat_ms: 10_000,
             register_ms: 20_000,
+            staging_mb: (1_024, 2_048),
+            staging_ms: 900_000,
             seed,
         }
     }
@@ -70,7 +79,7 @@ pub struct FacadeRoom {
     pub available_disk: Option<i64>,
 }
 
-/// What the cell says of an instance.
+/// What the cell says of an instance, or of the staging of an app.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FacadeEvent {
     /// It has accepted it: what the cell has left no longer includes what it takes.
@@ -88,6 +97,8 @@ pub enum FacadeEvent {
     Stopped,
     /// What it was last measured to use; nothing until then.
     Used(DeaUsage),
+    /// How staging ended, and what it left.
+    Staged(Box<FacadeStaged>),
 }
 
 /// What a facade is told.
@@ -104,6 +115,8 @@ pub enum FacadeInput<'a> {
     },
     /// What the cell has now.
     Room(FacadeRoom),
+    /// Whether the cell stages apps. Not until it is said.
+    Stages(bool),
     /// Something has happened to an instance.
     Instance {
         /// The instance, as [`FacadeOutput::Start`] named it.
@@ -138,7 +151,14 @@ pub enum FacadeOutput {
         /// What is to run.
         start: Box<DeaStart>,
     },
-    /// Stop an instance.
+    /// Stage an app on the cell.
+    Stage {
+        /// What the facade calls it; one name for instances and for this.
+        key: String,
+        /// What is to be done.
+        staging: Box<FacadeStaging>,
+    },
+    /// Stop an instance, or the staging of an app.
     Stop {
         /// What the facade calls it.
         key: String,
@@ -152,6 +172,8 @@ pub struct Facade {
     room: FacadeRoom,
     /// By the name that the cell is told.
     instances: BTreeMap<String, FacadeInstance>,
+    staging: BTreeMap<String, StagingTask>,
+    stages: bool,
     evacuating: bool,
     drawn: u64,
     advertise_at_ms: u64,
@@ -162,6 +184,10 @@ pub struct Facade {
     pub malformed: u64,
     /// Starts beyond [`MAX_FACADE_INSTANCES`].
     pub dropped: u64,
+    /// Apps that were staged.
+    pub staged: u64,
+    /// Apps whose staging failed, was stopped, or found no room.
+    pub not_staged: u64,
 }
 
 impl Facade {
@@ -175,6 +201,8 @@ impl Facade {
         let mut facade = Self {
             room,
             instances: BTreeMap::new(),
+            staging: BTreeMap::new(),
+            stages: false,
             evacuating: false,
             drawn: 0,
             advertise_at_ms: now_ms,
@@ -183,6 +211,8 @@ impl Facade {
             reap_at_ms: now_ms + REAP_MS,
             malformed: 0,
             dropped: 0,
+            staged: 0,
+            not_staged: 0,
             options,
         };
         let mut out = vec![publish(subjects::HELLO, &facade.hello())];
@@ -218,7 +248,11 @@ impl Facade {
             self.advertise_at_ms
         };
         let others = self.heartbeat_at_ms.min(self.register_at_ms);
-        advertise_ms.min(others).min(self.reap_at_ms)
+        let staging_ms = self.staging_next_ms();
+        advertise_ms
+            .min(others)
+            .min(self.reap_at_ms)
+            .min(staging_ms)
     }
 
     /// What the cell has, as it said last.
@@ -226,15 +260,17 @@ impl Facade {
         self.room
     }
 
-    /// The app of an instance; none if it is not known.
+    /// The app of an instance, or the one that is staged; none if it is not known.
     pub fn app_of(&self, key: &str) -> Option<&str> {
-        let known = self.instances.get(key)?;
-        Some(known.shown.droplet.as_str())
+        let known = self.instances.get(key);
+        let app = known.map(|known| known.shown.droplet.as_str());
+        app.or_else(|| Some(self.staging.get(key)?.app()))
     }
 
-    /// The state of an instance; none if it is not known.
+    /// The state of an instance, or of staging; none if it is not known.
     pub fn state_of(&self, key: &str) -> Option<DeaInstanceState> {
-        Some(self.instances.get(key)?.shown.state)
+        let state = self.instances.get(key).map(|known| known.shown.state);
+        state.or_else(|| Some(self.staging.get(key)?.state()))
     }
 
     /// Whether it knows an instance of the app.
@@ -259,6 +295,7 @@ impl Facade {
                 body,
             } => self.heard(now_ms, (subject, reply), body, &mut out),
             FacadeInput::Room(room) => self.room = room,
+            FacadeInput::Stages(stages) => self.set_stages(stages, &mut out),
             FacadeInput::Instance { key, event } => self.happened(now_ms, key, event, &mut out),
             FacadeInput::Address(address) => address.clone_into(&mut self.options.ip),
             FacadeInput::Evacuate => self.evacuate(now_ms, &mut out),
@@ -272,7 +309,9 @@ impl Facade {
         if now_ms >= self.advertise_at_ms && !self.evacuating {
             self.advertise_at_ms = now_ms + self.options.advertise_ms;
             out.push(publish(subjects::ADVERTISE, &self.advertisement()));
+            self.advertise_staging(out);
         }
+        self.end_overdue_staging(now_ms, out);
         if now_ms >= self.heartbeat_at_ms {
             self.heartbeat_at_ms = now_ms + self.options.heartbeat_ms;
             out.push(publish(subjects::HEARTBEAT, &self.heartbeat()));
@@ -295,7 +334,21 @@ impl Facade {
             memory -= known.start.limits.mem;
             disk = disk.map(|disk| disk - known.start.limits.disk);
         }
+        for (staging_memory, staging_disk) in self.staging_sent() {
+            memory -= staging_memory;
+            disk = disk.map(|disk| disk - staging_disk);
+        }
         (memory, disk)
+    }
+
+    /// Which resource the cell has too little of for these MB, if any. Disk is named first when both lack.
+    fn short_of(&self, memory_mb: i64, disk_mb: i64) -> Option<&'static str> {
+        let (memory, disk) = self.available();
+        if disk.is_some_and(|disk| disk < disk_mb) {
+            Some("disk")
+        } else {
+            (memory < memory_mb).then_some("memory")
+        }
     }
 
     /// 32 hexadecimal digits that no other instance has.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Facade, instance::FacadeInstance, mb};
 use crate::dea::{
     DeaAdvertisement, DeaFound, DeaHeartbeat, DeaHello, DeaInstanceState, DeaNumber,
-    DeaPlacementProperties, DeaShutdown, DeaStacks, DeaStats, DeaStatus,
+    DeaPlacementProperties, DeaShutdown, DeaStacks, DeaStagingAdvertisement, DeaStats, DeaStatus,
 };
 
 /// What all DEAs say that their version is.
@@ -44,6 +44,16 @@ impl Facade {
                 zone: Some(self.options.zone.clone()),
             },
             url: None,
+        }
+    }
+
+    pub(super) fn staging_advertisement(&self) -> DeaStagingAdvertisement {
+        let (memory, disk) = self.available();
+        DeaStagingAdvertisement {
+            id: self.options.id.clone(),
+            stacks: DeaStacks::List(self.options.stacks.clone()),
+            available_memory: mb(memory),
+            available_disk: disk.map(mb),
         }
     }
 

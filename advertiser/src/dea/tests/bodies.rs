@@ -68,9 +68,13 @@ const STAGING_BEGUN: &str =
     r#"{"task_id":"t1","task_streaming_log_url":"https://hush.example.test/log","error":null}"#;
 const STAGED: &str = r#"{"task_id":"t1","detected_buildpack":"Ruby","buildpack_key":"k","droplet_sha1":"2fd4",
  "detected_start_command":"ruby hush.rb","procfile":{"web":"ruby hush.rb"}}"#;
+const STAGED_IN_2013: &str = r#"{"task_id":"t1","detected_buildpack":"Ruby","buildpack_key":null,"droplet_sha1":null,
+ "detected_start_command":null,"procfile":null,"task_log":"hush","error":"Error staging: no",
+ "error_info":{"type":"NoAppDetectedError","message":"no"}}"#;
+const STAGING_FAILED: &str = r#"{"task_id":"t1","error":"Error staging: task stopped"}"#;
 const STAGING_STOP: &str = r#"{"app_id":"5d1f7a52"}"#;
 
-fn staging_start() -> String {
+pub(super) fn staging_start() -> String {
     format!(
         r#"{{"app_id":"5d1f7a52","stack":"cflinuxfs2","task_id":"t1",
         "properties":{{"services":[],"resources":{{"memory":1024,"disk":4096,"fds":16384}},"environment":["A=hush"],"meta":{{}}}},
@@ -141,6 +145,8 @@ fn staging_messages() {
     round::<DeaStagingStart>(&staging_start());
     round::<DeaStagingBegun>(STAGING_BEGUN);
     round::<DeaStaged>(STAGED);
+    round::<DeaStaged>(STAGED_IN_2013);
+    round::<DeaStagingFailed>(STAGING_FAILED);
     round::<DeaStagingStop>(STAGING_STOP);
 }
 
@@ -252,5 +258,34 @@ proptest! {
         };
         let read = DeaAdvertisement::read(&serde_json::to_vec(&body).unwrap()).unwrap();
         prop_assert_eq!(read.body, body);
+    }
+}
+
+/// A request carries all that the script is told, and a body that lacks an address is refused without its values.
+#[test]
+fn staging_as_a_request_carries_it() {
+    let start = DeaStagingStart::read(staging_start().as_bytes())
+        .unwrap()
+        .body;
+    let run = StagingRun::of_start(&start);
+    let carried = run.to_staging();
+    assert_eq!(StagingRun::of(&carried).unwrap(), run);
+    assert!(!format!("{run:?} {carried:?}").contains("hush"));
+    let golden: Value = serde_json::from_str(&staging_start()).unwrap();
+    for (field, value) in &carried.0 {
+        let of_start = &golden["start_message"]["vcap_application"];
+        let expected = golden.get(field).unwrap_or(of_start);
+        assert_eq!(value, expected, "{field}");
+    }
+    for (field, odd) in [
+        ("download_uri", Value::Null),
+        ("upload_uri", "".into()),
+        ("properties", "hush".into()),
+    ] {
+        let mut bad = carried.clone();
+        bad.0.insert(field.into(), odd);
+        let refused = StagingRun::of(&bad).unwrap_err();
+        assert_eq!(refused.field, format!("run.staging.{field}"));
+        assert!(!refused.to_string().contains("hush"));
     }
 }

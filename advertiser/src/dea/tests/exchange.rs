@@ -107,6 +107,7 @@ impl World {
                     machine.due.insert((now_ms + ACCEPT_MS, key.clone(), 0));
                     machine.due.insert((now_ms + RUN_MS, key, 1));
                 }
+                FacadeOutput::Stage { .. } => panic!("these cells do not stage"),
                 FacadeOutput::Stop { key } => _ = machine.due.insert((now_ms + STOP_MS, key, 2)),
             }
         }

@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 
 use super::{super::*, bodies::START};
 
+mod staging;
+
 const APP: &str = "5d1f7a52-6c7e-4b0f-9d8e-0a1b2c3d4e5f";
 
 struct World {

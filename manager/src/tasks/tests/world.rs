@@ -351,6 +351,7 @@ impl World {
             began: true,
             ran_ms: Some(10),
             output: Some("done\n".into()),
+            result: None,
         }
     }
 

@@ -1,5 +1,7 @@
 //! What a cell accepts, refuses and stops.
 
+use placement::Run;
+
 use super::*;
 
 #[test]
@@ -339,5 +341,43 @@ fn work_without_a_limit_is_refused_where_each_instance_needs_one() {
         let mut ledger = ledger();
         ledger.needs_size(memory, disk);
         assert_eq!(answers(&mut ledger, 0, &works), expected);
+    }
+}
+
+#[test]
+fn a_cell_takes_only_the_forms_that_it_runs() {
+    let with = |n: u128, run: Run| Work {
+        run: Some(Arc::new(run)),
+        ..task(n)
+    };
+    let works = || {
+        let droplet = Run {
+            droplet: Some(Arc::default()),
+            ..Run::default()
+        };
+        let staging = Run {
+            staging: Some(Arc::default()),
+            ..Run::default()
+        };
+        vec![with(1, Run::default()), with(2, droplet), with(3, staging)]
+    };
+    let (only, none, stages) = (
+        "the cell runs only droplets",
+        "the cell runs no droplets",
+        "the cell stages no apps",
+    );
+    for (droplets, droplets_only, staging, expected) in [
+        (false, false, false, ["+", none, stages]),
+        (true, false, false, ["+", "+", stages]),
+        (true, true, false, [only, "+", stages]),
+        (false, false, true, ["+", none, "+"]),
+    ] {
+        let mut cell = Cell::new("a", placement::Resources::new(1_000, 1_000, 10));
+        let attributes = cell.attributes_mut();
+        attributes.droplets = droplets;
+        attributes.droplets_only = droplets_only;
+        attributes.staging = staging;
+        let mut ledger = Ledger::new(cell, LIVES, "127.0.0.1");
+        assert_eq!(answers(&mut ledger, 0, &start(works())), expected);
     }
 }

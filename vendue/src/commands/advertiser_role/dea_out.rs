@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use advertiser::dea_out::{DeaOutConfig, DeaOutError};
 use placement::Span;
 use serde::Deserialize;
-use shared::clock::millis;
+use shared::{clock::millis, size::parse_mib};
 
 use super::{
     ends::{self, Ways},
     estate::EstateArgs,
 };
 use crate::{
-    commands::rep_role::settings::span,
+    commands::rep_role::settings::{size, span},
     context::{Exit, Global, Usage},
 };
 
@@ -35,6 +35,20 @@ struct DeaOutSettings {
     /// How often the routes of an instance are registered [default: 20s]
     #[arg(long, value_name = "TIME", value_parser = span)]
     register: Option<Span>,
+    /// Longest ttl of a cell's advertisement that is believed [default: 1m]
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    max_ttl: Option<Span>,
+    /// Least memory that the staging of an app takes [default: 1G]
+    #[arg(long, value_name = "SIZE", value_parser = parse_mib)]
+    #[serde(deserialize_with = "size")]
+    staging_memory: Option<i64>,
+    /// Least disk that the staging of an app takes [default: 2G]
+    #[arg(long, value_name = "SIZE", value_parser = parse_mib)]
+    #[serde(deserialize_with = "size")]
+    staging_disk: Option<i64>,
+    /// How long the staging of an app may take [default: 15m]
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    staging_time: Option<Span>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -49,7 +63,17 @@ pub(super) struct DeaOutArgs {
 }
 
 /// What a file may hold besides its connection to the cluster and that to the estate.
-const KEYS: [&str; 5] = ["name", "cells", "advertise", "heartbeat", "register"];
+const KEYS: [&str; 9] = [
+    "name",
+    "cells",
+    "advertise",
+    "heartbeat",
+    "register",
+    "max-ttl",
+    "staging-memory",
+    "staging-disk",
+    "staging-time",
+];
 const DEFAULT_NAME: &str = "dea-out";
 
 impl DeaOutSettings {
@@ -61,6 +85,11 @@ impl DeaOutSettings {
         set(&mut config.advertise_ms, self.advertise);
         set(&mut config.heartbeat_ms, self.heartbeat);
         set(&mut config.register_ms, self.register);
+        set(&mut config.max_ttl_ms, self.max_ttl);
+        set(&mut config.staging_ms, self.staging_time);
+        let set = |mb: &mut i64, given: Option<i64>| *mb = given.unwrap_or(*mb);
+        set(&mut config.staging_memory_mb, self.staging_memory);
+        set(&mut config.staging_disk_mb, self.staging_disk);
         config.check()?;
         Ok(config)
     }
@@ -77,6 +106,10 @@ impl DeaOutArgs {
             advertise: flags.advertise.or(in_file.advertise),
             heartbeat: flags.heartbeat.or(in_file.heartbeat),
             register: flags.register.or(in_file.register),
+            max_ttl: flags.max_ttl.or(in_file.max_ttl),
+            staging_memory: flags.staging_memory.or(in_file.staging_memory),
+            staging_disk: flags.staging_disk.or(in_file.staging_disk),
+            staging_time: flags.staging_time.or(in_file.staging_time),
         }
     }
 }

@@ -45,6 +45,7 @@ impl RepSettings {
             source_timeout: Some(process.source_timeout),
             source_ca: Some("/etc/vendue/ca.pem".into()),
             droplet_script: Some("/etc/vendue/droplet.sh".into()),
+            staging_script: Some("/etc/vendue/staging.sh".into()),
             memory_limit: Some("auto".into()),
             memory_if_zero: Some("64M".into()),
             disk_if_zero: Some("64M".into()),

@@ -115,6 +115,9 @@ pub(crate) struct RepSettings {
     /// Shell script that starts an unpacked droplet [default: one that runs its start command, or its script `startup`]
     #[arg(long, value_name = "FILE")]
     pub(super) droplet_script: Option<PathBuf>,
+    /// Shell script that stages an app (run.staging): makes a droplet of it [default: none, and the cell stages nothing]
+    #[arg(long, value_name = "FILE")]
+    pub(super) staging_script: Option<PathBuf>,
     /// How memory limits are enforced: auto (cgroup, else watch), watch (polling) or off
     /// [default: auto]
     #[arg(long, value_name = "HOW", value_parser = ["auto", "watch", "off"])]
@@ -233,6 +236,7 @@ impl RepSettings {
         set(&mut process.source_timeout, self.source_timeout);
         process.source_ca = self.source_ca.take();
         process.droplet_script.clone_from(&self.droplet_script);
+        process.staging_script.clone_from(&self.staging_script);
         set(&mut process.max_processes, self.max_processes);
         set(&mut process.max_files, self.max_files);
         Ok(process)
@@ -296,7 +300,7 @@ fn named_amount(text: &str) -> Result<(String, i64), String> {
 }
 
 /// MiB as a number, or a text with a unit.
-fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
+pub(crate) fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::Integer(mib) if mib >= 0 => Ok(Some(mib)),
         Value::String(text) => parse_mib(&text).map(Some).map_err(D::Error::custom),

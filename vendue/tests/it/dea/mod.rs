@@ -6,6 +6,7 @@ mod inward;
 mod kept;
 pub(crate) mod outward;
 mod secrets;
+pub(crate) mod staged;
 
 use std::{fs, path::PathBuf, process::Command};
 

@@ -68,9 +68,19 @@ pub(crate) struct Said(Mutex<Vec<(String, Value)>>);
 
 impl Said {
     pub(crate) async fn on(client: Client) -> (Arc<Self>, JoinHandle<()>) {
+        let subjects = ["dea.>", "staging.advertise", "droplet.exited", "router.*"];
+        Self::on_these(client, &subjects).await
+    }
+
+    /// What is published in a cluster.
+    pub(crate) async fn on_all(client: Client) -> (Arc<Self>, JoinHandle<()>) {
+        Self::on_these(client, &["vendue.>"]).await
+    }
+
+    async fn on_these(client: Client, subjects: &[&'static str]) -> (Arc<Self>, JoinHandle<()>) {
         let mut all = Vec::new();
-        for subject in ["dea.>", "droplet.exited", "router.*"] {
-            all.push(client.subscribe(subject).await.unwrap());
+        for subject in subjects {
+            all.push(client.subscribe(*subject).await.unwrap());
         }
         client.flush().await.unwrap();
         let said = Arc::new(Self::default());
@@ -92,6 +102,16 @@ impl Said {
         let mut said = said.iter().rev();
         said.find(|(on, _)| on == subject)
             .map(|(_, body)| body.clone())
+    }
+
+    /// No message has the text, but for those on one subject.
+    #[track_caller]
+    pub(crate) fn nowhere_but(&self, subject: &str, text: &str) {
+        let said = self.0.lock().unwrap();
+        let has = |body: &Value| body.to_string().contains(text);
+        let found = said.iter().find(|(on, body)| on != subject && has(body));
+        assert_eq!(found, None);
+        assert!(said.iter().any(|(on, body)| on == subject && has(body)));
     }
 
     /// Waits for a message whose last of its kind is as wanted.

@@ -14,7 +14,8 @@ use crate::{
     dea::{
         droplet,
         estate::Estate,
-        outward::{SCRIPT_SHA1, Said, has_room, rep_settings, serve, start},
+        outward::{SCRIPT_SHA1, Said, has_room, serve, start},
+        staged::{reply, stage, stager_settings},
     },
     roles::Role,
 };
@@ -47,8 +48,7 @@ async fn client(server: &NatsServer, user: &str) -> (Client, Arc<Mutex<Vec<Strin
     (client, refused)
 }
 
-/// What one of the programs counts.
-/// What a role shows once `counter` is `count`: a role shows its counts anew once a second.
+/// What one of the programs counts, once `counter` is `count`.
 async fn state(op: &Client, subject: &str, counter: &str, count: u64) -> Value {
     let look = async || {
         let answer = op.request(subject.to_owned(), "".into()).await;
@@ -148,7 +148,7 @@ async fn a_facade_does_its_work_with_the_rights_that_are_made_for_it() {
     let estate = estate_server().await;
     let secure = Secure::server().await;
     let files: TempDir = tempfile::tempdir().unwrap();
-    let settings = rep_settings(&files, "cell-a");
+    let settings = stager_settings(&files, "cell-a");
     let rep = ["rep", "--config", settings.to_str().unwrap()];
     let _rep = Role::start(&mut secure.command("cell-a", &rep));
     let (cloud_controller, refused) = client(&estate, "nats").await;
@@ -158,7 +158,7 @@ async fn a_facade_does_its_work_with_the_rights_that_are_made_for_it() {
     args.extend(["--dea-server", &url, "--advertise", "500ms"]);
     args.extend(["--heartbeat", "500ms", "--register", "1s"]);
     let mut facades = Role::start(&mut secure.command("out", &args));
-    let dea = said.wait("dea.advertise", has_room(1_024)).await;
+    let dea = said.wait("dea.advertise", has_room(8_192)).await;
     // a second one of the name would stop what the first one runs
     end(&mut secure.command("out", &args)).expect(1, &["another dea-out named \"out\""]);
     let dea = dea["id"].as_str().unwrap();
@@ -180,10 +180,17 @@ async fn a_facade_does_its_work_with_the_rights_that_are_made_for_it() {
     }
     send("dea.stop".into(), json!({"droplet": "orders"}).to_string()).await;
     said.wait("router.unregister", |_| true).await;
-    said.wait("dea.advertise", has_room(1_024)).await;
+    said.wait("dea.advertise", has_room(8_192)).await;
+    for subject in ["staging.locate", "staging.stop"] {
+        send(subject.into(), json!({"app_id": "other"}).to_string()).await;
+    }
+    said.wait("staging.advertise", has_room(8_192)).await;
+    let mut replies = stage(&cloud_controller, dea, "bad", 1).await;
+    assert_eq!(reply(&mut replies).await["error"], Value::Null);
+    assert_eq!(reply(&mut replies).await["error"], "Error staging: exit 3");
     let op = secure.raw("op").await;
     let subject = "vendue.facade.out.state";
-    let state = state(&op.client, subject, "starts_accepted", 1).await;
+    let state = state(&op.client, subject, "starts_accepted", 2).await;
     nothing_was_dropped(&state);
     facades.end();
     said.wait("dea.shutdown", |down| down["id"] == dea).await;

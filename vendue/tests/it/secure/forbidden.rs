@@ -389,6 +389,7 @@ const FACADE: &[Act] = &[
     Join("vendue.facade.other.state", "q"),
     Sub("vendue.app.>"),
     Sub("vendue.cell.cell-b.heartbeat"),
+    Sub("vendue.cell.cell-b.result"),
     Sub("vendue.cell.*.advert"),
     Sub("vendue.cell.cell-a.start"),
     Join("vendue.cell.cell-a.start", "q"),

@@ -69,8 +69,9 @@ impl Node for EstateNode {
             let stacks = vec!["cflinuxfs2".to_owned()];
             let mut options = FacadeOptions::new(&format!("d{n}"), "10.0.0.1", stacks, n as u64);
             options.zone.clone_from(zone);
-            let greets = self.deas.add(now_ms, options, self.memory_mb);
-            Self::say(greets.expect("ids are names"), out);
+            if let Ok(greets) = self.deas.add(now_ms, options, self.memory_mb) {
+                Self::say(greets, out);
+            }
         }
     }
 
