@@ -11,6 +11,7 @@ use shared::{
 use super::{
     Tasks,
     entry::Step,
+    losses::LEAVING_MS,
     record::{TaskEnd, TaskPhase},
 };
 use crate::io::ManagerOutput;
@@ -27,8 +28,6 @@ const STOP_MS: u64 = 5_000;
 const OUTPUT_MS: u64 = 500;
 /// A heartbeat may have been on its way for so long.
 const OLD_LIST_MS: u64 = 2_000;
-/// A cell that withdrew is still ending what it ran; one that is not heard may be back soon.
-const LEAVING_MS: u64 = 15_000;
 /// What is kept of a run's output, bytes: the last of it.
 const MAX_OUTPUT: usize = 10 * 1024;
 
@@ -447,32 +446,6 @@ impl Tasks {
         let silent: Vec<Arc<str>> = cells.cloned().collect();
         for cell in silent {
             self.gone_with(now_ms, &cell, LEAVING_MS);
-        }
-    }
-
-    /// A cell is lost.
-    pub(crate) fn cell_lost(&mut self, now_ms: u64, cell: &str) {
-        self.losses += 1;
-        self.gone_with(now_ms, cell, 0);
-    }
-
-    /// A cell withdrew. Drained, it runs nothing; else it is still ending what it ran.
-    pub(crate) fn cell_left(&mut self, now_ms: u64, cell: &str, drained: bool) {
-        self.losses += u64::from(!drained);
-        self.gone_with(now_ms, cell, LEAVING_MS);
-    }
-
-    fn gone_with(&mut self, now_ms: u64, cell: &str, wait_ms: u64) {
-        self.now_ms = now_ms;
-        let Some(held) = self.by_cell.get(cell) else {
-            return;
-        };
-        let at_ms = now_ms + wait_ms;
-        for id in held.clone() {
-            if let Some(entry) = self.entries.get_mut(&id) {
-                entry.lost_ms = Some(entry.lost_ms.map_or(at_ms, |before| before.min(at_ms)));
-                self.look_at(&id, at_ms);
-            }
         }
     }
 }

@@ -29,7 +29,7 @@
 //! | `attempts` | starts: stored, sent, answered, asked for |
 //! | `answered` | an answer about several instances |
 //! | `room` | what waits, and for what |
-//! | `ends` | results, losses, retries |
+//! | `ends`, `losses` | results, cells that are lost, retries |
 //! | `requests` | submissions and cancellations |
 
 mod answered;
@@ -37,6 +37,7 @@ mod attempts;
 pub(crate) mod definition;
 mod ends;
 mod entry;
+mod losses;
 mod record;
 mod requests;
 mod room;

@@ -8,7 +8,7 @@ use scenarios::SyntheticLoad;
 use serde::Serialize;
 
 use crate::{
-    commands::policy,
+    commands::policy_file,
     context::{Exit, Format, Global},
     output,
     table::Table,
@@ -57,7 +57,7 @@ struct Found {
 
 /// Measures and prints.
 pub(crate) fn run_place(global: &Global, args: &PlaceArgs) -> anyhow::Result<Exit> {
-    let policy = policy::load(&args.policy)?;
+    let policy = policy_file::load(&args.policy)?;
     let found = measure(args, &policy);
     if global.output == Format::Json {
         output::document(&found)?;
@@ -173,7 +173,7 @@ mod tests {
             plain: true,
             seed: 7,
         };
-        let policy = policy::load(&args.policy).unwrap();
+        let policy = policy_file::load(&args.policy).unwrap();
         let found = measure(&args, &policy);
         assert_eq!(found.placed + found.failed, 200);
         assert_eq!(found.engine, Pool::engine(&policy));

@@ -6,7 +6,7 @@ use comfy_table::Cell;
 use placement::{Capacity, DeviceNeed, Explain, Kind, PlanContext, Policy, Pool, Request};
 use shared::wire::{CapacityAnswer, Expected};
 
-use super::{devices, extra, instances, place, policy, reasons::why, request_file, run::pair};
+use super::{devices, extra, instances, place, policy_file, reasons::why, request_file, run::pair};
 use crate::{
     cluster::{Cluster, Peer, TIMEOUT},
     context::{Exit, Format, Global, Usage},
@@ -81,7 +81,7 @@ impl CapacityArgs {
 /// Counts, and starts nothing.
 pub(crate) async fn capacity(global: &Global, args: &CapacityArgs) -> anyhow::Result<Exit> {
     let request = args.request()?;
-    let other = args.policy.as_deref().map(policy::load).transpose()?;
+    let other = args.policy.as_deref().map(policy_file::load).transpose()?;
     let answer = match (&args.scenario, other) {
         (Some(file), _) => on_scenario(file, args.policy.as_deref(), &request)?,
         (None, Some(policy)) => by_policy(global, &policy, &request).await?,

@@ -46,7 +46,7 @@ fn show(args: &DemoArgs) -> anyhow::Result<Exit> {
     let other = if args.policy == "dea" { "diego" } else { "dea" };
     let examples = Examples::find()?;
     let start = Instant::now();
-    super::policy::load_to_run(&args.policy)?;
+    super::policy_file::load_to_run(&args.policy)?;
     let cluster = Cluster::up(&args.policy)?;
     place_and_look(&cluster, &examples)?;
     fetch_pages(&cluster)?;

@@ -27,6 +27,7 @@ pub(crate) mod manager_role;
 pub(crate) mod one_cell;
 pub(crate) mod place;
 pub(crate) mod policy;
+pub(crate) mod policy_file;
 pub(crate) mod ps;
 pub(crate) mod reasons;
 pub(crate) mod rebalance;

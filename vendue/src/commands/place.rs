@@ -7,7 +7,7 @@ use scenarios::{OfflineAuction, ScenarioError};
 use serde_json::{Value, json};
 use shared::wire::{AddCells, PlaceAnswer};
 
-use super::{decisions, policy, request_file};
+use super::{decisions, policy_file, request_file};
 use crate::{
     cluster::{Cluster, Peer, TIMEOUT},
     context::{Exit, Format, Global, Usage},
@@ -137,7 +137,7 @@ pub(crate) fn scenario(
     let refuse = |e: ScenarioError| Usage::because(format_args!("{file}: {e}"));
     let mut scenario = read.map_err(refuse)?;
     if let Some(name) = other {
-        scenario.policy = policy::load(name)?;
+        scenario.policy = policy_file::load(name)?;
         for (i, request) in scenario.requests.iter().enumerate() {
             let checked = scenario.policy.check_request(request);
             checked.map_err(|e| Usage::because(format_args!("{file}: requests[{i}].{e}")))?;

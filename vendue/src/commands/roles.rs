@@ -10,7 +10,7 @@ use toml::{Table, Value};
 
 use super::{
     connection::{self, Connection},
-    policy,
+    policy_file,
     rep_role::settings::span,
 };
 use crate::{
@@ -108,7 +108,7 @@ pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow
     };
     let config = auctioneer::AuctioneerConfig {
         name: name.unwrap_or_else(|| short_name("auctioneer")),
-        policy: policy::load_to_run(file.policy.as_deref().unwrap_or(DEFAULT_POLICY))?,
+        policy: policy_file::load_to_run(file.policy.as_deref().unwrap_or(DEFAULT_POLICY))?,
         limits,
     };
     // before anything is said of the connection

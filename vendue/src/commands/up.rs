@@ -87,7 +87,7 @@ type Ended = (String, anyhow::Result<()>);
 pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Exit> {
     let subjects = Subjects::new(global.prefix.as_str()).map_err(Usage::because)?;
     let cells = args.configs();
-    let policy = super::policy::load_to_run(&args.policy)?;
+    let policy = super::policy_file::load_to_run(&args.policy)?;
     let shutdown = shutdown::on_signals()?;
     let (connections, mut server, _data) = prepare(global, args, &cells).await?;
     if args.until_stdin_ends {

@@ -18,7 +18,7 @@ use crate::{
     commands::{
         app::list,
         instances::{self, Located},
-        policy,
+        policy_file,
     },
     output::with_progress,
 };
@@ -47,7 +47,7 @@ pub(super) struct Gathered {
 impl Gathered {
     /// The auctioneer's policy, which is known here only if it is a preset.
     pub(super) fn policy(&self) -> anyhow::Result<Policy> {
-        policy::load(&self.policy).map_err(|error| {
+        policy_file::load(&self.policy).map_err(|error| {
             error.context(format!(
                 "the policy of {} is no preset: --policy FILE names it",
                 self.auctioneer

@@ -13,7 +13,7 @@ use self::{
     apply::{Moved, Moves},
     gather::{Gathered, LeftOut},
 };
-use super::policy;
+use super::policy_file;
 use crate::{
     cluster::Cluster,
     context::{Exit, Format, Global, Usage},
@@ -106,7 +106,7 @@ impl RebalanceArgs {
 /// Plans, and moves where that is wanted.
 pub(crate) async fn rebalance(global: &Global, args: &RebalanceArgs) -> anyhow::Result<Exit> {
     args.check()?;
-    let other = args.policy.as_deref().map(policy::load).transpose()?;
+    let other = args.policy.as_deref().map(policy_file::load).transpose()?;
     let cluster = Cluster::connect(global).await?;
     let gathered = gather::gather(&cluster, &args.app).await?;
     let policy = match other {

@@ -5,7 +5,7 @@ use std::path::Path;
 use placement::Policy;
 use simulator::scenario::{AUCTIONS_2014, Contender, Decider};
 
-use crate::{commands::policy, context::Usage};
+use crate::{commands::policy_file, context::Usage};
 
 /// Reads presets, policy files and auctions of 2014. A file is labelled with its policy's name; where
 /// another has the same name, with the name of the file, so that a changed preset can be compared with
@@ -42,7 +42,7 @@ fn read_one(name: &str) -> anyhow::Result<Contender> {
     if AUCTIONS_2014.contains(&name) {
         return Contender::read(&name.into(), "--policy").map_err(Usage::because);
     }
-    let policy = policy::load(name).map_err(|e| {
+    let policy = policy_file::load(name).map_err(|e| {
         let file = Path::new(name);
         if file.exists() || file.extension().is_some() || name.contains('/') {
             return e;
