@@ -174,15 +174,15 @@ fn a_droplet_has_no_command_and_is_no_task() {
 
 #[test]
 fn staging_is_a_task_and_nothing_else() {
+    fn run(request: &mut Request) -> &mut Run {
+        request.run.as_mut().unwrap()
+    }
     let with = |change: fn(&mut Request)| {
         let mut request = Request::new("web", 1, 1);
         (request.kind, request.run) = (Kind::Task, Some(staging()));
         change(&mut request);
         request.check().map_err(|invalid| invalid.field)
     };
-    fn run(request: &mut Request) -> &mut Run {
-        request.run.as_mut().unwrap()
-    }
     assert_eq!(with(|_| ()), Ok(()));
     assert_eq!(with(|r| r.kind = Kind::Lrp), Err("kind".into()));
     let command = |r: &mut Request| run(r).command = vec!["x".into()];

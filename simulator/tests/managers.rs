@@ -102,7 +102,7 @@ fn a_zone_that_is_back_stays_empty_until_somebody_rebalances() {
     assert_eq!(kept.lost, 20, "{kept:?}");
     assert_eq!(with.figures.apps_sharing_zones, 0);
     let zones = with.figures.per_zone;
-    assert_eq!(zones.max, zones.mean, "{zones:?}");
+    assert!(zones.max <= zones.mean, "{zones:?}");
 }
 
 #[test]

@@ -3,13 +3,10 @@
 use std::sync::Arc;
 
 use placement::{Cell, Kind, Run};
-use shared::wire::{TaskResult, Work};
+use shared::wire::{TaskResult, Work, last_of_output};
 
 use super::cells::{OutCells, OutOutput, instance_of, key_of};
 use crate::dea::{FacadeEvent, FacadeInput, FacadeStaged, FacadeStaging, Hidden};
-
-/// The most of a task's output that is told, bytes.
-const MAX_OUTPUT: usize = 10 << 10;
 
 impl OutCells {
     /// The DEA of a cell says that it stages, and hears what is to be staged, where the cell does it.
@@ -70,7 +67,7 @@ impl OutCells {
         let staged = FacadeStaged {
             failed,
             left: Hidden(result.result.unwrap_or_default()),
-            output: Hidden(result.output.map(last_of)),
+            output: Hidden(result.output.map(last_of_output)),
         };
         // its acceptance may have been lost
         self.accepted(now_ms, &name, &key, &mut out);
@@ -78,13 +75,4 @@ impl OutCells {
         self.happened(now_ms, &name, &key, staged, &mut out);
         out
     }
-}
-
-/// The last of a text: what a cell says is not trusted to be short.
-fn last_of(text: String) -> String {
-    let mut from = text.len().saturating_sub(MAX_OUTPUT);
-    while !text.is_char_boundary(from) {
-        from += 1;
-    }
-    text[from..].to_owned()
 }

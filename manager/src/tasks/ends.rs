@@ -5,7 +5,7 @@ use std::sync::Arc;
 use shared::{
     RequestId, VERSION,
     clock::millis,
-    wire::{Event, Instance, InstanceState, Stop, TaskResult, TaskState, kind},
+    wire::{Event, Instance, InstanceState, Stop, TaskResult, TaskState, kind, last_of_output},
 };
 
 use super::{
@@ -28,8 +28,6 @@ const STOP_MS: u64 = 5_000;
 const OUTPUT_MS: u64 = 500;
 /// A heartbeat may have been on its way for so long.
 const OLD_LIST_MS: u64 = 2_000;
-/// What is kept of a run's output, bytes: the last of it.
-const MAX_OUTPUT: usize = 10 * 1024;
 
 /// How a stored request ends.
 #[derive(Clone, Debug)]
@@ -170,7 +168,7 @@ impl Tasks {
             return;
         };
         // what a cell says is not trusted to be short
-        result.output = result.output.map(last_of);
+        result.output = result.output.map(last_of_output);
         result.result = None;
         result.ended = placement::cut(&result.ended).into_owned();
         self.room(self.now_ms);
@@ -448,14 +446,6 @@ impl Tasks {
             self.gone_with(now_ms, &cell, LEAVING_MS);
         }
     }
-}
-
-/// The last of a text.
-fn last_of(mut text: String) -> String {
-    let from = text.len().saturating_sub(MAX_OUTPUT);
-    let from = (from..=text.len()).find(|at| text.is_char_boundary(*at));
-    text.drain(..from.unwrap_or_default());
-    text
 }
 
 /// What a list says of a task that has ended.

@@ -121,7 +121,7 @@ pub fn cell(dice: &mut Dice, name: &str, rich: bool) -> Cell {
     cell.attributes_mut().volume_drivers = dice.some(&["nfs", "smb"], 3);
     cell.attributes_mut().droplets = dice.one_in(3);
     cell.attributes_mut().droplets_only = cell.droplets && dice.one_in(3);
-    cell.attributes_mut().staging = cell.index % 3 == 0;
+    cell.attributes_mut().staging = cell.index.is_multiple_of(3);
     cell.evacuating = dice.one_in(12);
     cell.attributes_mut().cached_blobs = dice.some(&["blob1", "blob2"], 3);
     amounts(dice, &mut cell);

@@ -26,7 +26,7 @@ const KEPT: usize = 128 * 1024;
 /// How many instances' output is kept, those that ended included.
 const RINGS: usize = 256;
 /// How much of the output of a task is told with its end, bytes …
-const TAIL: usize = 10 * 1024;
+const TAIL: usize = shared::wire::MAX_TASK_OUTPUT;
 /// … and of how many that have ended and are not told yet.
 const LEFT: usize = 1_024;
 /// Lines that an instance may publish at once …

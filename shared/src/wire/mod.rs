@@ -39,7 +39,10 @@ pub use start::{
     InstanceOutcome, Outcome, Parsed, StartBody, StartReplies, StartReply, instance_id, parse_start,
 };
 pub use stop::{Stop, StopAnswer, StopOutcome, StopReply, Stopped};
-pub use task::{TaskList, TaskListed, TaskResult, TaskShown, TaskState, TaskStatus, TaskStored};
+pub use task::{
+    MAX_TASK_OUTPUT, TaskList, TaskListed, TaskResult, TaskShown, TaskState, TaskStatus,
+    TaskStored, last_of_output,
+};
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
 pub(crate) fn is_false(b: &bool) -> bool {

@@ -11,6 +11,17 @@ use crate::{
     version::Version,
 };
 
+/// What is kept of a run's output, bytes: the last of it.
+pub const MAX_TASK_OUTPUT: usize = 10 * 1024;
+
+/// The last [`MAX_TASK_OUTPUT`] bytes of an output: what a cell sends is not trusted to be short.
+pub fn last_of_output(mut output: String) -> String {
+    let from = output.len().saturating_sub(MAX_TASK_OUTPUT);
+    let from = (from..=output.len()).find(|at| output.is_char_boundary(*at));
+    output.drain(..from.unwrap_or_default());
+    output
+}
+
 /// How far a stored request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

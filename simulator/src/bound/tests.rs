@@ -1,5 +1,8 @@
 //! Bounds against all assignments of small scenarios, and against what policies place.
 #![allow(clippy::unwrap_used)] // a test may panic
+#![allow(clippy::float_cmp)] // whole numbers
+
+use std::fmt::Write as _;
 
 use proptest::prelude::*;
 
@@ -18,27 +21,33 @@ fn text(cells: &[CellSizes], apps: &[AppSizes], policies: &str) -> String {
             0 => String::new(),
             gpus => format!(", devices = {{ gpu = {{ count = {gpus}, each = 1000 }} }}"),
         };
-        text += &format!(
-            "[[groups]]\nzone = \"z{n}\"\ntotal = {{ memory_mb = {memory}, disk_mb = {disk}, containers = {containers}{devices} }}\n"
-        );
+        writeln!(
+            text,
+            "[[groups]]\nzone = \"z{n}\"\ntotal = {{ memory_mb = {memory}, disk_mb = {disk}, containers = {containers}{devices} }}"
+        )
+        .unwrap();
     }
     for (n, (memory, disk, gpus, amount)) in apps.iter().enumerate() {
         let devices = match gpus {
             0 => String::new(),
             gpus => format!(", devices = {{ gpu = {{ count = {gpus}, amount = {amount} }} }}"),
         };
-        text += &format!(
-            "[[workload]]\nstart = {{ app = \"a{n}\", memory_mb = {memory}, disk_mb = {disk}{devices} }}\n"
-        );
+        writeln!(
+            text,
+            "[[workload]]\nstart = {{ app = \"a{n}\", memory_mb = {memory}, disk_mb = {disk}{devices} }}"
+        )
+        .unwrap();
     }
     text
 }
 
+/// What an app counts for in a bound.
+type Value = fn(&AppSizes) -> i64;
 /// What is free: for each cell memory, disk, containers, and what each gpu has.
 type Free = Vec<(i64, i64, i64, Vec<i64>)>;
 
 /// The most that all assignments place, by value.
-fn best(free: &mut Free, apps: &[AppSizes], value: &dyn Fn(&AppSizes) -> i64) -> i64 {
+fn best(free: &mut Free, apps: &[AppSizes], value: Value) -> i64 {
     let Some(((memory, disk, gpus, amount), rest)) = apps.split_first() else {
         return 0;
     };
@@ -96,11 +105,11 @@ fn bound(text: &str) -> BTreeMap<String, f64> {
 fn check_bounds(cells: &[CellSizes], apps: &[AppSizes]) -> Result<(), TestCaseError> {
     let text = text(cells, apps, "\"vendue\"");
     let (bounds, as_one) = (bound(&text), bound_with(&text, 0));
-    let values: [(&str, &dyn Fn(&AppSizes) -> i64); 4] = [
-        ("instances", &|_| 1),
-        ("memory", &|app| app.0),
-        ("disk", &|app| app.1),
-        ("gpu", &|app| i64::try_from(app.2).unwrap() * app.3),
+    let values: [(&str, Value); 4] = [
+        ("instances", |_| 1),
+        ("memory", |app| app.0),
+        ("disk", |app| app.1),
+        ("gpu", |app| i64::try_from(app.2).unwrap() * app.3),
     ];
     for (name, value) in values {
         let most = best(&mut free(cells), apps, value) as f64;
@@ -192,7 +201,7 @@ fn what_ends_or_may_be_lost_takes_no_room_at_the_end() {
     // what fits no cell is placed in no case
     let large = start("c").replace("memory_mb = 10", "memory_mb = 11");
     assert_eq!(bound(&format!("{lossy}{large}"))["instances"], 2.0);
-    // two requests of one index are one instance
+    // of two requests of one index the instance of one is replaced, and takes no room at the end
     let twice = start("a") + &start("a");
     assert_eq!(bound(&format!("{cell}{twice}"))["instances"], 2.0);
 }

@@ -280,7 +280,7 @@ fn classes<'d>(scenario: &Scenario, demands: &'d [Demand]) -> Vec<Class<'d>> {
             indices(request).filter(stays).count() as u64
         };
         let class = classes.entry(key(request)).or_insert(Class {
-            request: &**request,
+            request,
             staying: 0,
             leaving: 0,
         });

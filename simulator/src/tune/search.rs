@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{
     Goal, TuneProgress, Watch, simulate,
-    weights::{Weight, Weights, WeightsError},
+    weights::{Weight, Weights, WeightsError, changed},
 };
 use crate::{random::Random, scenario::Scenario};
 
@@ -95,16 +95,14 @@ pub fn search(
     for n in 0..settings.tries.max(1) {
         let tried = next_weights(n, &weights, &points, &goals, &mut random);
         let policy = weights.policy(&tried, &settings.name)?;
-        match try_one(scenario, &policy, settings, &goals, n, watch)? {
-            Some(values) => points.push(Point {
-                weights: tried,
-                values,
-            }),
-            None => {
-                interrupted = true;
-                break;
-            }
-        }
+        let Some(values) = try_one(scenario, &policy, settings, &goals, n, watch)? else {
+            interrupted = true;
+            break;
+        };
+        points.push(Point {
+            weights: tried,
+            values,
+        });
     }
     let chosen = choose(&points, &goals, &settings.goals);
     let best = points
@@ -133,7 +131,7 @@ fn next_weights(
     }
     let frontier = frontier(points, goals);
     let from = frontier[random.place(frontier.len())];
-    weights.change(&points[from].weights, random)
+    changed(&points[from].weights, random)
 }
 
 /// The goals' means over the seeds; none if `watch` ended it.

@@ -107,16 +107,16 @@ impl Weights {
             .map(|own| rounded(own * factor(random, 30.0)));
         drawn.collect()
     }
+}
 
-    /// One or two of these weights times a factor from 1/4 to 4.
-    pub(super) fn change(&self, weights: &[f64], random: &mut Random) -> Vec<f64> {
-        let mut weights = weights.to_vec();
-        for _ in 0..=random.below(2) {
-            let n = random.place(weights.len());
-            weights[n] = rounded(weights[n] * factor(random, 4.0));
-        }
-        weights
+/// One or two of these weights times a factor from 1/4 to 4.
+pub(super) fn changed(weights: &[f64], random: &mut Random) -> Vec<f64> {
+    let mut weights = weights.to_vec();
+    for _ in 0..=random.below(2) {
+        let n = random.place(weights.len());
+        weights[n] = rounded(weights[n] * factor(random, 4.0));
     }
+    weights
 }
 
 fn number(value: &toml::Value) -> Option<f64> {

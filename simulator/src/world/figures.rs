@@ -79,7 +79,7 @@ impl World<'_> {
             spare_cells,
             saved: price.map(|price| price * spare_cells as f64 * hours),
             packing,
-            bounds: self.bounds(),
+            bounds: Some(self.bounds()),
             most_even: None,
             kept: self.kept(),
             extra: self.extra(&held),
@@ -113,18 +113,13 @@ impl World<'_> {
         up.map(share).collect()
     }
 
-    fn bounds(&mut self) -> Option<Bounds> {
+    fn bounds(&mut self) -> Bounds {
         if self.scenario.managers > 0 {
             let kept = self.tally.figures(self.now_us);
-            return Some(bound::of_managers(&kept));
+            return bound::of_managers(&kept);
         }
         let placed = self.client.placed_of_each();
-        Some(bound::of_requests(
-            self.scenario,
-            self.demands,
-            self.policy,
-            placed,
-        ))
+        bound::of_requests(self.scenario, self.demands, self.policy, placed)
     }
 
     fn kept(&mut self) -> Option<Kept> {

@@ -307,20 +307,8 @@ fn figures_of(cells: &[CellEnd], seed: u64) -> Figures {
         traffic,
         distribution: 0.031_25 + 0.2 * seed as f64,
         distribution_before: 0.0,
-        per_cell: Balance {
-            mean: 12.1,
-            sd: 1.0 / 3.0,
-            min: 11.0,
-            max: 14.0,
-            max_over_mean: 1.157,
-        },
-        per_zone: Balance {
-            mean: 121.0,
-            sd: 2.0,
-            min: 119.0,
-            max: 123.0,
-            max_over_mean: 1.017,
-        },
+        per_cell: balance([12.1, 1.0 / 3.0, 11.0, 14.0, 1.157]),
+        per_zone: balance([121.0, 2.0, 119.0, 123.0, 1.017]),
         apps_sharing_cells: 3 * seed,
         apps_sharing_zones: 1,
         stranded_mb: over_time(241_000.0 / (1.0 + seed as f64)),
@@ -336,6 +324,16 @@ fn figures_of(cells: &[CellEnd], seed: u64) -> Figures {
         }),
         kept: None,
         extra: BTreeMap::new(),
+    }
+}
+
+fn balance([mean, sd, min, max, max_over_mean]: [f64; 5]) -> Balance {
+    Balance {
+        mean,
+        sd,
+        min,
+        max,
+        max_over_mean,
     }
 }
 

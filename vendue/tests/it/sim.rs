@@ -393,9 +393,10 @@ fn a_simulated_move_ends_as_the_page_says() {
         ("events", "events"),
     ] {
         let value = document[field].as_f64().unwrap();
-        let shown = match field.ends_with("_ms") {
-            true => format!("{:.1} s", value / 1_000.0),
-            false => value.to_string(),
+        let shown = if field.ends_with("_ms") {
+            format!("{:.1} s", value / 1_000.0)
+        } else {
+            value.to_string()
         };
         let mut rows = page.lines().map(str::trim);
         let found = rows.any(|line| line.starts_with(row) && line.ends_with(&format!("  {shown}")));

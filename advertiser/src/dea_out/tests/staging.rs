@@ -128,7 +128,7 @@ fn a_cell_that_no_longer_stages_is_a_dea_that_does_not() {
     let (mut world, own) = stager();
     world.unlistened.clear();
     world.advertise(1, &|_| ());
-    assert_eq!(world.unlistened, [own.clone()]);
+    assert_eq!(world.unlistened, std::slice::from_ref(&own));
     world.said.clear();
     world.pass(10_000);
     assert!(

@@ -163,7 +163,7 @@ impl Running {
 fn adapt(world: &mut World<'_>) {
     for cell in 0..CELLS {
         world.with(1 + cell, |node: &mut CellNode| {
-            node.attributes.zone = zone_of(cell).to_owned();
+            zone_of(cell).clone_into(&mut node.attributes.zone);
             node.attributes.stacks = vec!["cflinuxfs3".to_owned()];
             node.attributes.droplets = true;
         });

@@ -305,7 +305,8 @@ fn mark(tried: &Tried) -> &'static str {
 /// Of the policy as it is all weights, of others those that differ.
 fn weights(tried: &Tried, own: &Tried) -> String {
     let pairs = tried.weights.iter().zip(&own.weights);
-    let shown = pairs.filter(|(weight, own)| tried.own || weight.weight != own.weight);
+    let differs = |weight: f64, own: f64| weight.to_bits() != own.to_bits();
+    let shown = pairs.filter(|(weight, own)| tried.own || differs(weight.weight, own.weight));
     let shown = shown.map(|(weight, _)| format!("{} {}", weight.score, weight.weight));
     shown.collect::<Vec<_>>().join("; ")
 }
