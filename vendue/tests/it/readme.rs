@@ -115,7 +115,7 @@ fn every_command_of_the_tour_works() {
             .map_or_else(|| shell(line), |tour| tour.shell(line));
         let output = command.output().unwrap();
         // apps need a newer server than the rest: without one the command says what is missing
-        let stored = ["vendue app ", "vendue task "];
+        let stored = ["vendue app ", "vendue task ", "vendue rebalance "];
         let refused = without_manager && stored.iter().any(|command| line.starts_with(command));
         let code = if refused { 1 } else { code };
         assert_eq!(output.status.code(), Some(code), "{line}: {output:?}");
