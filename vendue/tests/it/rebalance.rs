@@ -79,8 +79,9 @@ async fn a_zone_that_is_back_gets_its_share() {
     assert_eq!(zones(&up, "web"), even);
     let after = ids(up.instances("web", "running"));
     assert_eq!(before.intersection(&after).count(), 2, "the others stayed");
-    up.run(&["rebalance", "--app", "web"])
-        .expect(0, &["no move would make"]);
+    let nothing = up.run(&["rebalance", "--app", "web"]);
+    nothing.expect(0, &["no move would make", "NOW"]);
+    assert!(!nothing.out.contains("AFTER"), "{nothing:?}");
     // by what is used as well, once the cells have measured
     up.run(&["rebalance", "--by", "usage"]).expect(0, &[]);
     up.run(&["ps", "web", "--usage"])

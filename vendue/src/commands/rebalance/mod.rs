@@ -193,7 +193,8 @@ fn print(planned: &Rebalance, left_out: &[LeftOut]) -> anyhow::Result<()> {
         table.print()?;
     }
     let moves = counted(planned.moves.len(), "move");
-    print_evenness(&moves, planned.before, planned.after)
+    let after = (!planned.moves.is_empty()).then_some((moves.as_str(), planned.after));
+    print_evenness(planned.before, after)
 }
 
 fn why(reason: MoveReason) -> &'static str {
@@ -203,10 +204,12 @@ fn why(reason: MoveReason) -> &'static str {
     }
 }
 
-/// The figures before, and after what is named.
-fn print_evenness(what: &str, before: Evenness, after: Evenness) -> anyhow::Result<()> {
-    let after_what = format!("AFTER {what}").to_uppercase();
-    let mut table = Table::new(&["", "NOW", after_what.as_str()]);
+/// The figures now, and after what is named.
+fn print_evenness(before: Evenness, after: Option<(&str, Evenness)>) -> anyhow::Result<()> {
+    let after_what = after.map(|(what, _)| format!("AFTER {what}").to_uppercase());
+    let columns = ["", "NOW"].into_iter().chain(after_what.as_deref());
+    let mut table = Table::new(&columns.collect::<Vec<_>>());
+    let after = after.map_or(before, |(_, after)| after);
     let percent = |value: f64| format!("{value:.0} %");
     let mib = |value: i64| format!("{value} MiB");
     for (name, now, then) in [
@@ -231,7 +234,8 @@ fn print_evenness(what: &str, before: Evenness, after: Evenness) -> anyhow::Resu
             mib(after.stranded_mb),
         ),
     ] {
-        table.add_row([name.to_owned(), now, then]);
+        let then = after_what.is_some().then_some(then);
+        table.add_row([name.to_owned(), now].into_iter().chain(then));
     }
     Ok(table.print()?)
 }
@@ -248,7 +252,8 @@ fn print_results(
         done,
         counted(planned, "move")
     ))?;
-    print_evenness(&counted(done, "move"), before, measured)?;
+    let moves = counted(done, "move");
+    print_evenness(before, Some((moves.as_str(), measured)))?;
     if done < planned {
         note(
             "a failed move leaves the old instance where it is; `vendue rebalance --plan` shows what is left, and --apply \
